@@ -1,0 +1,41 @@
+/* json.h - JSON in and out; json.c is the only file that includes cJSON.
+ *
+ * Reading: json_parse gives a tree that the caller owns; nodes are borrowed
+ * from it.  Input is bounded (16 MiB, depth 64), must be valid UTF-8 and must
+ * not repeat a key within an object.  Writing: straight into a struct buf. */
+#ifndef KVF_BASE_JSON_H
+#define KVF_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct json; /* a node */
+
+/* KVF_OK, KVF_E_FORMAT (d says where), KVF_E_LIMIT, KVF_E_NOMEM. */
+int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d);
+void json_free(struct json *root); /* the root only; accepts NULL */
+
+/* Each accepts NULL and nodes of another type, and then gives the default. */
+const struct json *json_get(const struct json *object, const char *key); /* NULL: none */
+const struct json *json_at(const struct json *array, int i);             /* NULL: none */
+int json_len(const struct json *array_or_object);
+const char *json_key(const struct json *node);                 /* name in its object, or NULL */
+const struct json *json_first(const struct json *array_or_object); /* walk: first, next */
+const struct json *json_next(const struct json *node);
+const char *json_str(const struct json *node, const char *otherwise);
+double json_num(const struct json *node, double otherwise);
+int64_t json_int(const struct json *node, int64_t otherwise); /* otherwise unless integral */
+bool json_bool(const struct json *node, bool otherwise);
+bool json_is_object(const struct json *node);
+bool json_is_array(const struct json *node);
+
+/* "text" with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
+void json_put_str(struct buf *b, const char *s, size_t n);
+/* Shortest form that reads back equal; NaN and infinities become null. */
+void json_put_num(struct buf *b, double v);
+/* "key": for the next member; puts the comma when b does not end in '{'. */
+void json_put_key(struct buf *b, const char *key);
+
+#endif

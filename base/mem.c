@@ -1,0 +1,58 @@
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+bool mem_mul(size_t a, size_t b, size_t *ret)
+{
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *ret = r;
+    return true;
+}
+
+bool mem_add(size_t a, size_t b, size_t *ret)
+{
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *ret = r;
+    return true;
+}
+
+void *mem_alloc(size_t n, size_t size)
+{
+    size_t bytes;
+    if (!mem_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+    if (bytes == 0)
+        bytes = MEM_ALIGN;
+    void *p = aligned_alloc(MEM_ALIGN, bytes);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
+{
+    void *q = mem_alloc(new_n, size);
+    if (!q)
+        return NULL;
+    if (p && old_n)
+        memcpy(q, p, (old_n < new_n ? old_n : new_n) * size);
+    mem_free(p);
+    return q;
+}
+
+void mem_free(void *p)
+{
+    free(p);
+}
+
+char *mem_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *p = mem_alloc(n, 1);
+    return p ? memcpy(p, s, n) : NULL;
+}

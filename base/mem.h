@@ -1,0 +1,32 @@
+/* mem.h - checked allocation: no n * size outside these functions. */
+#ifndef KVF_BASE_MEM_H
+#define KVF_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MEM_ALIGN = 64 }; /* one cache line, one AVX-512 register */
+
+/* n * size zeroed bytes aligned to MEM_ALIGN, padded at the end to a whole
+ * multiple of it, so that vector code may read the last partial register.
+ * NULL on overflow or when memory is out; n == 0 gives a valid pointer.
+ * The caller owns it: mem_free(). */
+void *mem_alloc(size_t n, size_t size);
+
+/* As realloc for a pointer from mem_alloc: keeps old_n elements, zeroes the
+ * rest.  On failure p is untouched and NULL is returned. */
+void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);
+
+/* Accepts NULL. */
+void mem_free(void *p);
+
+/* A copy of the string; free with mem_free.  NULL when memory is out. */
+char *mem_strdup(const char *s);
+
+/* *ret = a * b; false (and *ret untouched) on overflow. */
+bool mem_mul(size_t a, size_t b, size_t *ret);
+bool mem_add(size_t a, size_t b, size_t *ret);
+
+#define MEM_NEW(type, n) ((type *)mem_alloc((n), sizeof(type)))
+
+#endif

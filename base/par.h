@@ -1,0 +1,29 @@
+/* par.h - a persistent pool that runs numbered tasks.
+ *
+ * Tasks are handed out by a shared counter, so an unlucky thread never holds up
+ * the rest for more than one task.  Which thread runs a task is not defined:
+ * results must depend on the task number alone, which is what keeps output
+ * byte-identical for any number of threads.  Waiting threads spin for a short
+ * time and then sleep, so an oversubscribed machine does not collapse. */
+#ifndef KVF_BASE_PAR_H
+#define KVF_BASE_PAR_H
+
+#include <kvf/err.h>
+
+struct par;
+
+/* task: 0 .. n-1.   thread: 0 .. par_threads()-1, for per-thread scratch. */
+typedef void (*par_fn)(void *ctx, int task, int thread);
+
+/* n_threads >= 1 counts the caller; 0 = number of online cores.
+ * KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  Destroy with par_destroy. */
+int par_create(int n_threads, struct par **ret_pool);
+void par_destroy(struct par *p); /* accepts NULL */
+
+int par_threads(const struct par *p); /* 1 for NULL */
+
+/* Runs fn for every task and returns when all are done.  p == NULL runs them
+ * in order on the caller.  Not re-entrant: a task must not call par_run. */
+void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx);
+
+#endif

@@ -1,0 +1,91 @@
+/* table.h - named typed columns: what analyzers give to figures and writers.
+ *
+ * A table is a list of columns of equal length.  Columns need not be stored:
+ * most of what an analyzer reports per (head, token) is constant within a head
+ * or the same for every head, so a column is dense, or repeats with a stride,
+ * or is read on demand from its source.  90 heads x 128k tokens then cost the
+ * few columns that really differ.  Row order is the analyzer's and documented
+ * in docs/analyzers.md; head-major tables put all rows of one head together,
+ * and `blocks` tells figures where each head starts.
+ *
+ * NaN in a float column means "not defined": `nan` in TSV, null in JSON.
+ * Integer columns have no NaN; analyzers use -1 where the column says so. */
+#ifndef KVF_BASE_TABLE_H
+#define KVF_BASE_TABLE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct table;
+
+enum table_type { TABLE_INT, TABLE_REAL, TABLE_STR };
+
+/* Fills out[0..n) with rows row0.. of a lazily read column.  Must not fail:
+ * sources are checked when the table is made. */
+typedef void (*table_read_fn)(void *ctx, int64_t row0, int64_t n, double *out);
+
+/* An empty table of n_rows.  name: the analyzer's ("eviction").
+ * NULL when memory is out.  Destroy with table_destroy (accepts NULL). */
+struct table *table_create(const char *name, int64_t n_rows);
+void table_destroy(struct table *t);
+
+/* Adding columns.  name and unit are copied ("" = no unit); data is copied
+ * unless the call says "takes".  Value of row r:
+ *   dense   data[r]                         n_rows values
+ *   block   data[r / rows_per_block]        one value per head, say
+ *   cycle   data[r % n]                     the same n values for every head
+ *   affine  start + step * (r % period)     period 0 = no wrap
+ * Failures (no memory, a length that does not fit) are sticky: table_err. */
+void table_dense_int(struct table *t, const char *name, const char *unit, const int64_t *data);
+void table_dense_real(struct table *t, const char *name, const char *unit, const double *data);
+void table_dense_str(struct table *t, const char *name, const char *unit, const char *const *data);
+void table_block_int(struct table *t, const char *name, const char *unit, const int64_t *data,
+                     int64_t n_blocks);
+void table_block_real(struct table *t, const char *name, const char *unit, const double *data,
+                      int64_t n_blocks);
+void table_block_str(struct table *t, const char *name, const char *unit,
+                     const char *const *data, int64_t n_blocks);
+void table_cycle_int(struct table *t, const char *name, const char *unit, const int64_t *data,
+                     int64_t n);
+void table_cycle_real(struct table *t, const char *name, const char *unit, const double *data,
+                      int64_t n);
+void table_cycle_str(struct table *t, const char *name, const char *unit,
+                     const char *const *data, int64_t n);
+void table_affine(struct table *t, const char *name, const char *unit, int64_t start,
+                  int64_t step, int64_t period);
+/* type INT or REAL.  ctx must outlive the table, or be given to table_own. */
+void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
+                table_read_fn read, void *ctx);
+
+/* destroy(ctx) is called by table_destroy: for sources that lazy columns read. */
+void table_own(struct table *t, void *ctx, void (*destroy)(void *ctx));
+
+/* Metadata: provenance (model, method, prompt id, command, conventions).  Text
+ * or number; keys are unique, later wins; order of first setting is kept. */
+void table_meta_str(struct table *t, const char *key, const char *value);
+void table_meta_num(struct table *t, const char *key, double value);
+const char *table_meta(const struct table *t, const char *key); /* as text; NULL: none */
+double table_meta_real(const struct table *t, const char *key, double otherwise);
+int table_meta_count(const struct table *t);
+const char *table_meta_key(const struct table *t, int i);
+
+int table_err(const struct table *t); /* KVF_OK or the first failure */
+
+/* Reading. */
+const char *table_name(const struct table *t);
+int64_t table_rows(const struct table *t);
+int table_cols(const struct table *t);
+int table_find(const struct table *t, const char *name); /* column number, or -1 */
+const char *table_col_name(const struct table *t, int col);
+const char *table_col_unit(const struct table *t, int col);
+enum table_type table_col_type(const struct table *t, int col);
+/* Rows row0 .. row0+n-1 as numbers (INT and REAL columns; integers are exact to
+ * 2^53).  Out of range rows are a programming error. */
+void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out);
+double table_real(const struct table *t, int col, int64_t row);
+int64_t table_int(const struct table *t, int col, int64_t row);
+/* STR columns; borrowed until the table is destroyed. */
+const char *table_str(const struct table *t, int col, int64_t row);
+
+#endif

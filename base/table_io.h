@@ -1,0 +1,33 @@
+/* table_io.h - tables as files: TSV, CSV, JSON, NPZ.
+ *
+ * TSV and CSV: provenance in leading "# key: value" lines, one header row, then
+ * rows.  TSV escapes tab, newline, CR and backslash in text as \t \n \r \\; CSV
+ * quotes as RFC 4180.  NaN is `nan`; reals are printed with the fewest digits
+ * that read back equal.  JSON: {"name","meta":{},"columns":[{"name","unit",
+ * "type"}],"data":{column:[...]}}, NaN is null.  NPZ: one array per column
+ * (int64, float64, or fixed-width UTF-32 text as numpy's <U), fixed dates.
+ * Same table, same bytes. */
+#ifndef KVF_BASE_TABLE_IO_H
+#define KVF_BASE_TABLE_IO_H
+
+#include <stdbool.h>
+
+#include "base/table.h"
+
+enum table_format { TABLE_TSV, TABLE_CSV, TABLE_JSON, TABLE_NPZ, TABLE_FORMAT_NONE };
+
+/* From the extension of path (".tsv", ".csv", ".json", ".npz"), any case;
+ * TABLE_FORMAT_NONE for everything else. */
+enum table_format table_format_of(const char *path);
+
+/* Writes to path ("-" = stdout; not for NPZ).  The file appears whole or not at
+ * all: it is written beside path and renamed.  KVF_E_IO with a sentence when it
+ * cannot be written. */
+int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d);
+
+/* Reads TSV or JSON back (for `--from`, tests and other tools' tables).
+ * Column types are inferred for TSV: INT if all parse as integers, else REAL if
+ * all parse as numbers or nan, else STR. */
+int table_read_file(const char *path, struct table **ret_table, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,71 @@
+#include "base/utf8.h"
+
+size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *p = (const unsigned char *)s;
+    if (n == 0)
+        return 0;
+    size_t len = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
+    if (len == 0 || len > n)
+        return 0;
+    uint32_t v = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if (p[i] >> 6 != 2)
+            return 0;
+        v = v << 6 | (p[i] & 0x3f);
+    }
+    if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000))
+        return 0;
+    *cp = v;
+    return len;
+}
+
+size_t utf8_encode(uint32_t cp, char out[4])
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    size_t len = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (cp & 0x3f));
+        cp >>= 6;
+    }
+    out[0] = (char)((0xf00u >> len) | cp);
+    return len;
+}
+
+int utf8_valid(const char *s, size_t n)
+{
+    uint32_t cp;
+    while (n) {
+        size_t len = utf8_decode(s, n, &cp);
+        if (!len)
+            return 0;
+        s += len;
+        n -= len;
+    }
+    return 1;
+}
+
+void utf8_show(struct buf *b, const char *s, size_t n)
+{
+    while (n) {
+        uint32_t cp;
+        size_t len = utf8_decode(s, n, &cp);
+        if (len == 0 || cp < 0x20 || cp == 0x7f) {
+            if (len && cp == '\n')
+                buf_str(b, "\xe2\x86\xb5");
+            else if (len && cp == '\t')
+                buf_str(b, "\xe2\x86\x92");
+            else
+                buf_printf(b, "\\x%02X", (unsigned char)*s);
+            len = 1;
+        } else {
+            buf_add(b, s, len);
+        }
+        s += len;
+        n -= len;
+    }
+}

@@ -1,0 +1,24 @@
+/* utf8.h - decoding and showing bytes that should be UTF-8. */
+#ifndef KVF_BASE_UTF8_H
+#define KVF_BASE_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* Reads one code point from s[0..n).  Returns its length in bytes and sets *cp;
+ * returns 0 when the bytes are not well-formed UTF-8 (or n == 0). */
+size_t utf8_decode(const char *s, size_t n, uint32_t *cp);
+
+/* Writes 1 to 4 bytes to out; returns how many. cp <= 0x10FFFF. */
+size_t utf8_encode(uint32_t cp, char out[4]);
+
+/* 1 when all n bytes are well-formed UTF-8. */
+int utf8_valid(const char *s, size_t n);
+
+/* Appends a readable form: newline as U+21B5, tab as U+2192, other control
+ * characters and ill-formed bytes as \xNN. */
+void utf8_show(struct buf *b, const char *s, size_t n);
+
+#endif

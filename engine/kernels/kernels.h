@@ -1,0 +1,138 @@
+/* kernels.h - the table of compute kernels and how it is filled.
+ *
+ * Sizes: T rows (tokens), K input channels, N output channels, D head
+ * dimension, S slots.  Matrices are row-major.  Kernels never allocate, never
+ * log and never fail: sizes are validated when the model is loaded.
+ *
+ * Contract that the whole engine leans on: THE RESULT OF A ROW DEPENDS ON THAT
+ * ROW ALONE.  Row t of matmul, attn_qk, attn_av gives the same bits whether it
+ * is computed in a batch of 1 or of 512, at any tile position, on any thread.
+ * Each output is summed in one fixed order.  Hence chunk size and thread count
+ * change nothing.
+ *
+ * Weights are packed once at load (packed.h).  The reference (flags = 0) is
+ * the definition; SIMD variants agree within the rounding stated in the tests. */
+#ifndef KVF_ENGINE_KERNELS_H
+#define KVF_ENGINE_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/kernels/packed.h"
+
+enum { /* in rising order: a later set implies the earlier ones */
+    CPU_X86_AVX2   = 1u << 0, /* AVX2 + FMA + F16C */
+    CPU_X86_AVX512 = 1u << 1, /* F + BW + DQ + VL + VNNI */
+};
+
+enum kv_type { KV_F32, KV_F16 };
+
+/* A page holds PAGE_SLOTS entries of one (layer, KV head).  Keys are stored
+ * channel-major [D][PAGE_SLOTS], values slot-major [PAGE_SLOTS][D], both of
+ * kv_type, both 64-byte aligned. */
+enum { PAGE_SLOTS = 64 };
+
+#define DECL_RMSNORM(name) \
+    void name(float *out, const float *x, const float *w, int T, int C, float eps)
+#define DECL_QUANT_ROWS(name) \
+    void name(struct qrows *out, const float *x, int T, int K)
+#define DECL_MATMUL_Q(name) \
+    void name(float *out, size_t ld_out, const struct qrows *x, int T, \
+              const struct packed *w, int panel0, int n_panels)
+#define DECL_MATMUL_F(name) \
+    void name(float *out, size_t ld_out, const float *x, size_t ld_x, int T, \
+              const struct packed *w, int panel0, int n_panels)
+#define DECL_ROPE(name) \
+    void name(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
+#define DECL_SWIGLU(name) void name(float *out, const float *gate, const float *up, int n)
+#define DECL_ADD(name) void name(float *x, const float *y, int n)
+#define DECL_ATTN_QK(name) \
+    void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D, \
+              const void *kpage, enum kv_type type, float scale)
+#define DECL_ATTN_AV(name) \
+    void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D, \
+              const void *vpage, enum kv_type type, int n_slots)
+#define DECL_SOFTMAX(name) float name(float *s, int n)
+#define DECL_ROW_ENTROPY(name) float name(const float *p, int n)
+#define DECL_KV_STORE(name) \
+    void name(void *kpage, void *vpage, enum kv_type type, int slot, \
+              const float *k, const float *v, int D)
+#define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
+#define DECL_MARK(name) \
+    void name(uint32_t *last, const float *p, int n, float threshold, int first_tie, \
+              uint32_t t)
+
+typedef DECL_RMSNORM((*rmsnorm_fn));
+typedef DECL_QUANT_ROWS((*quant_rows_fn));
+typedef DECL_MATMUL_Q((*matmul_q_fn));
+typedef DECL_MATMUL_F((*matmul_f_fn));
+typedef DECL_ROPE((*rope_fn));
+typedef DECL_SWIGLU((*swiglu_fn));
+typedef DECL_ADD((*add_fn));
+typedef DECL_ATTN_QK((*attn_qk_fn));
+typedef DECL_ATTN_AV((*attn_av_fn));
+typedef DECL_SOFTMAX((*softmax_fn));
+typedef DECL_ROW_ENTROPY((*row_entropy_fn));
+typedef DECL_KV_STORE((*kv_store_fn));
+typedef DECL_MASS_ADD((*mass_add_fn));
+typedef DECL_MARK((*mark_fn));
+
+struct kernels {
+    /* out[t,c] = x[t,c] * w[c] / sqrt(mean_c(x[t,:]^2) + eps); out may be x. */
+    rmsnorm_fn rmsnorm;
+
+    /* Symmetric int8 per block of 32 channels: scale = max|x| / 127,
+     * q = round-half-even(x / scale) (0 for an all-zero block), sum = scale *
+     * sum of q.  K is a multiple of 32. */
+    quant_rows_fn quant_rows;
+
+    /* out[t, 16*p + r] = sum_k x[t,k] * w[16*p + r, k] for the 16-row panels
+     * p = panel0 .. panel0+n_panels-1.  ld_out: floats between rows of out, at
+     * least 16 * (panel0 + n_panels); padding outputs (rows >= w->N) are
+     * written as 0.  matmul_q: packed kinds Q4, Q8.  matmul_f: F32, F16, BF16. */
+    matmul_q_fn matmul_q;
+    matmul_f_fn matmul_f;
+
+    /* Rotates pairs (2j, 2j+1), j < n_rot/2, of each head of one token:
+     * x: [n_heads, D].  cos_sin: [n_rot/2][2] = cos, sin of position * theta_j.
+     * (The "llama" layout of GGUF: interleaved pairs.) */
+    rope_fn rope;
+
+    swiglu_fn swiglu; /* out = gate / (1 + exp(-gate)) * up; out may be gate */
+    add_fn add;       /* x += y */
+
+    /* scores[t * ld_s + s] = scale * sum_d q[t*ld_q + d] * K[d][s] for all
+     * PAGE_SLOTS slots of the page (unused slots give unspecified finite or
+     * non-finite values; the caller never reads them). */
+    attn_qk_fn attn_qk;
+
+    /* out[t*ld_out + d] += sum_{s < n_slots} p[t*ld_p + s] * V[s][d], slots in
+     * rising order. */
+    attn_av_fn attn_av;
+
+    /* In place: s = exp(s - max) / sum; returns the log-sum-exp.  n >= 1. */
+    softmax_fn softmax;
+
+    /* -sum p ln p, terms with p = 0 left out; accumulated in double. */
+    row_entropy_fn row_entropy;
+
+    /* Writes key and value of one entry into its slot. k, v: [D]. */
+    kv_store_fn kv_store;
+
+    /* sum[i] += p[i]; max[i] = max(max[i], p[i]). */
+    mass_add_fn mass_add;
+
+    /* last[i] = t where p[i] > threshold, or p[i] == threshold and
+     * i >= first_tie. */
+    mark_fn mark;
+};
+
+/* Fill every slot for the given CPU_* flags: the C reference first, then each
+ * instruction set in rising order, each overriding what it implements. */
+void kernels_init(struct kernels *k, unsigned cpu_flags);
+
+/* Flags of the running CPU, limited by KVFATE_CPU_MASK (hex) when it is set:
+ * the one place where the engine reads the environment. */
+unsigned cpu_flags_detect(void);
+
+#endif

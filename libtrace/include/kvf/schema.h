@@ -1,0 +1,45 @@
+/* schema.h - names and meanings of the columns that kvfate's own engine writes.
+ *
+ * T = tokens fed = entries = queries.  Token i is also query i.  Ages are
+ * t - i in steps, 0 = at birth; NEVER (all ones) = not once.
+ *
+ * tokens.id        i32 run  token   vocabulary id
+ * tokens.role      u8  run  token   enum kvf_role
+ * nll              f32 run  token   -ln p(token i | tokens < i); NaN for i = 0   [nat]
+ * evict_step       u32 kv   token   first t whose query no longer sees the entry;
+ *                                   KVF_ALIVE = never; T = cut after the last query
+ * evict_reason     u8  kv   token   enum kvf_reason
+ * evict_score      f32 kv   token   the score at the decision; NaN: none
+ * evict_margin     f32 kv   token   worst score kept - score of the evicted (>= 0); NaN: none
+ * evict_tie        u8  kv   token   1: the tie rule decided
+ * last_selected.C  u16|u32 query token  largest age at which the token was in the
+ *                                   selected set of criterion C (snapshot, age)
+ * mass.sum         f32 query token  attention received over all queries (snapshot)
+ * mass.max         f32 query token  largest attention received (snapshot)
+ * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
+ * entropy          f32 query step   of the attention weights          [nat]
+ *
+ * Criteria: top64 top128 top256 top512 (the K largest weights) and mass.90
+ * mass.95 mass.99 (the smallest set of largest weights whose sum reaches tau of
+ * the row's sum).  Among equal weights the larger position comes first. */
+#ifndef KVF_SCHEMA_H
+#define KVF_SCHEMA_H
+
+#define KVF_ALIVE 0xffffffffu
+
+enum kvf_role { KVF_ROLE_PROMPT = 0, KVF_ROLE_ANSWER = 1, KVF_ROLE_THINK = 2 };
+
+enum kvf_reason {
+    KVF_REASON_NONE = 0,         /* alive */
+    KVF_REASON_BUDGET = 1,       /* lost its place to a better entry */
+    KVF_REASON_WINDOW = 2,       /* left the window; no score was asked */
+    KVF_REASON_REFUSED = 3,      /* never admitted to the main tier */
+    KVF_REASON_ARCHITECTURE = 4, /* the layer's own attention window */
+    KVF_REASON_PLAN = 5
+};
+
+#define KVF_CRITERIA_MAP(X) \
+    X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
+#define KVF_N_CRITERIA 7
+
+#endif

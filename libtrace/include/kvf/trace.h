@@ -1,0 +1,171 @@
+/* trace.h - the kvfate trace (.kvf): append-only writer, indexed reader.
+ *
+ * A trace is a run header (JSON, metadata only), a schema of columns, and
+ * chunks of columns.  One value belongs to (column, layer, head, index), where
+ * index is a token position or a query step, both counted from 0.  Columns that
+ * keep changing until the run ends (ages, masses) are written as snapshots:
+ * each carries an epoch, and the highest committed epoch wins.  docs/format.md
+ * is the normative description of the bytes.
+ *
+ * Writing: kvf_writer_open, kvf_writer_column for every column, then
+ * kvf_write_chunk as data comes, kvf_writer_commit to make a snapshot count,
+ * kvf_writer_close.  After any error the writer is latched: later calls return
+ * the same error, and the file stays readable up to its last whole record.
+ * Reading: kvf_open, look at kvf_meta / kvf_columns, kvf_read.
+ *
+ * Equal calls give equal bytes.  Nothing here prints, exits or reads the
+ * environment.  Objects are not shared between threads without a lock. */
+#ifndef KVF_TRACE_H
+#define KVF_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum kvf_dtype {
+    KVF_U8 = 1, KVF_U16, KVF_U32, KVF_I32, KVF_F32, KVF_F64, KVF_U64
+};
+
+/* Which heads a column has: none (one value per token or step), the KV heads,
+ * or the query heads of each layer. */
+enum kvf_space { KVF_SPACE_RUN = 0, KVF_SPACE_KV = 1, KVF_SPACE_QUERY = 2 };
+enum kvf_axis { KVF_AXIS_TOKEN = 0, KVF_AXIS_STEP = 1 };
+
+enum {
+    KVF_COL_SNAPSHOT = 1u << 0, /* rewritten every epoch: the newest committed one wins */
+    KVF_COL_AGE      = 1u << 1, /* an age in steps; all ones = never */
+};
+
+enum {
+    KVF_NAME_MAX = 48,      /* bytes of a column name with its terminator */
+    KVF_MAX_LAYERS = 4096,
+    KVF_MAX_HEADS = 4096,
+    KVF_MAX_STEPS = 1 << 24,
+};
+
+struct kvf_column {
+    char name[KVF_NAME_MAX]; /* "last_selected.top64" */
+    uint8_t dtype;           /* enum kvf_dtype */
+    uint8_t space;           /* enum kvf_space */
+    uint8_t axis;            /* enum kvf_axis */
+    uint8_t flags;           /* KVF_COL_* */
+    char unit[16];           /* "step", "nat", "" */
+};
+
+/* Geometry of the run; layers may differ in head counts (arrays of n_layers). */
+struct kvf_shape {
+    int n_layers;
+    const uint16_t *n_kv_heads;
+    const uint16_t *n_query_heads;
+};
+
+/* ---- writing ---------------------------------------------------------- */
+
+struct kvf_writer;
+
+/* Creates (or truncates) path and writes the file header, the run header and
+ * the schema.  meta_json: the canonical run header, a JSON object, at most
+ * 16 MiB; its hash salts every record.  columns: borrowed for the call; the
+ * index in this array is the column number in later calls.
+ * KVF_OK, KVF_E_IO (errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM.
+ * On failure *ret_writer is untouched; a file that was created is removed. */
+int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
+                    const struct kvf_column *columns, int n_columns,
+                    struct kvf_writer **ret_writer, struct kvf_diag *d);
+
+/* Values [n_heads][n] (head-major) of heads head0 .. head0+n_heads-1 of a layer
+ * for indices t0 .. t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.
+ * epoch: 0 for columns without KVF_COL_SNAPSHOT.  Large chunks are split along
+ * the index so that none exceeds 512 KiB of raw data.  data is borrowed. */
+int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
+                    uint32_t t0, uint32_t n, uint32_t epoch, const void *data);
+
+/* Text of tokens t0 .. t0+n-1: bytes holds them joined, end[k] is the offset
+ * just after token t0+k (rising; end[n-1] = number of bytes). */
+int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n,
+                          const uint32_t *end, const char *bytes);
+
+/* Declares that the run has n_steps steps so far and that all chunks of this
+ * epoch are written.  Epochs rise by one from 1.  Also a checkpoint. */
+int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps);
+
+/* Extra JSON metadata, known only late (text generated, timings are not
+ * allowed).  key: a name such as "result". */
+int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
+
+uint64_t kvf_writer_bytes(const struct kvf_writer *w); /* written so far */
+
+/* Writes index and footer with the CLEAN flag, syncs, closes and frees w.
+ * Accepts NULL.  Returns the first error of the whole session. */
+int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d);
+
+/* Closes and frees without a footer, as a crash would; the file stays readable
+ * up to its last record.  Accepts NULL. */
+void kvf_writer_abandon(struct kvf_writer *w);
+
+/* ---- reading ---------------------------------------------------------- */
+
+struct kvf_trace;
+
+enum kvf_open_mode {
+    KVF_OPEN_TAIL = 0,   /* default: an incomplete tail is cut off logically */
+    KVF_OPEN_STRICT = 1, /* any damage is an error */
+    KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest */
+};
+
+/* Opens a trace; never modifies the file.  KVF_OK, KVF_E_IO, KVF_E_FORMAT (not
+ * a trace), KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_LIMIT, KVF_E_NOMEM. */
+int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+             struct kvf_diag *d);
+void kvf_close(struct kvf_trace *t); /* accepts NULL */
+
+const char *kvf_meta(const struct kvf_trace *t);                  /* the run header */
+const char *kvf_note(const struct kvf_trace *t, const char *key); /* NULL: none; last wins */
+int kvf_n_layers(const struct kvf_trace *t);
+int kvf_n_heads(const struct kvf_trace *t, int layer, enum kvf_space space); /* RUN: 1 */
+uint32_t kvf_n_steps(const struct kvf_trace *t); /* of the newest committed epoch */
+uint32_t kvf_epoch(const struct kvf_trace *t);   /* newest committed; 0: none */
+int kvf_is_clean(const struct kvf_trace *t);     /* closed properly */
+int kvf_n_columns(const struct kvf_trace *t);
+const struct kvf_column *kvf_column(const struct kvf_trace *t, int column);
+int kvf_find(const struct kvf_trace *t, const char *name); /* -1: none */
+size_t kvf_dtype_size(enum kvf_dtype dtype);
+
+/* Reads values [t0, t0+n) of one head into out (n elements of the column's own
+ * dtype).  KVF_E_NOTFOUND when part of the range was never written or is lost
+ * (missing is never zero-filled), KVF_E_CORRUPT on a bad checksum. */
+int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+             void *out, struct kvf_diag *d);
+
+/* The same, widened: integers exactly; KVF_COL_AGE's "never" becomes -1. */
+int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
+                 uint32_t n, double *out, struct kvf_diag *d);
+int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
+                 uint32_t n, int32_t *out, struct kvf_diag *d);
+
+/* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored. */
+const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
+
+struct kvf_check {       /* what a check found */
+    uint64_t records;    /* good records */
+    uint64_t bad;        /* records with a wrong checksum or impossible content */
+    uint64_t bytes;      /* size of the file */
+    uint64_t lost;       /* bytes that belong to no good record */
+    uint64_t payload_bytes, raw_bytes; /* stored and decoded size of the columns */
+    int clean;
+};
+
+/* Walks every record of the file.  full: also checksum and decode payloads.
+ * KVF_OK when all is well, KVF_E_CORRUPT with d naming the first damage; *ret
+ * is filled in both cases. */
+int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

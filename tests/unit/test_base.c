@@ -1,0 +1,167 @@
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "base/utf8.h"
+
+Test(mem, overflow_is_refused)
+{
+    cr_expect(eq(ptr, mem_alloc((size_t)-1, 2), NULL));
+    cr_expect(eq(ptr, mem_alloc((size_t)-1, 1), NULL));
+}
+
+Test(mem, memory_is_zeroed_and_aligned)
+{
+    unsigned char *p = mem_alloc(100, 1);
+    cr_assert(ne(ptr, p, NULL));
+    cr_expect(zero(sz, (size_t)p % MEM_ALIGN));
+    for (int i = 0; i < 100; i++)
+        cr_expect(zero(int, p[i]));
+    mem_free(p);
+}
+
+Test(buf, limit_is_sticky)
+{
+    struct buf b = {.max = 8};
+    buf_str(&b, "1234567");
+    buf_str(&b, "89");
+    buf_str(&b, "");
+    cr_expect(eq(int, b.err, KVF_E_LIMIT));
+    cr_expect(eq(str, b.data, "1234567"));
+    buf_finish(&b);
+}
+
+Test(opt, numbers_with_suffix_and_garbage)
+{
+    int64_t n;
+    cr_expect(opt_int("4k", &n));
+    cr_expect(eq(i64, n, 4096));
+    cr_expect(not(opt_int("4kk", &n)));
+    cr_expect(not(opt_int("", &n)));
+    cr_expect(not(opt_int("99999999999999999999", &n)));
+    cr_expect(not(opt_int("9007199254740993M", &n)));
+}
+
+Test(opt, parses_every_form_and_keeps_operands)
+{
+    int64_t n = 0;
+    const char *s = NULL;
+    bool flag = false, help;
+    int operands;
+    struct opt list[] = {
+        {OPT_INT, 'n', "count", &n, "N", "", 0, 10},
+        {OPT_STR, 0, "name", &s, "NAME", "", 0, 0},
+        {OPT_FLAG, 'q', NULL, &flag, NULL, "", 0, 0},
+        {OPT_END},
+    };
+    char *argv[] = {"x", "a", "-n3", "--name=v", "-q", "-", "--", "-n"};
+    struct kvf_diag d;
+    cr_assert(eq(int, opt_parse(list, 8, argv, &operands, &help, &d), KVF_OK));
+    cr_expect(eq(i64, n, 3));
+    cr_expect(eq(str, (char *)s, "v"));
+    cr_expect(flag);
+    cr_assert(eq(int, operands, 3));
+    cr_expect(eq(str, argv[1], "a"));
+    cr_expect(eq(str, argv[2], "-"));
+    cr_expect(eq(str, argv[3], "-n"));
+    char *high[] = {"x", "--count", "11"};
+    cr_expect(eq(int, opt_parse(list, 3, high, &operands, &help, &d), KVF_E_ARG));
+    cr_expect(ne(ptr, strstr(d.text, "--count"), NULL), "the error names the option");
+}
+
+Test(opt, pairs)
+{
+    const char *s = "sinks=4,pool=max,flag";
+    char k[16], v[16];
+    cr_assert(eq(int, opt_pair(&s, k, v, 16), 1));
+    cr_expect(eq(str, k, "sinks"));
+    cr_expect(eq(str, v, "4"));
+    cr_assert(eq(int, opt_pair(&s, k, v, 16), 1));
+    cr_assert(eq(int, opt_pair(&s, k, v, 16), 1));
+    cr_expect(eq(str, k, "flag"));
+    cr_expect(eq(str, v, ""));
+    cr_expect(eq(int, opt_pair(&s, k, v, 16), 0));
+    s = "a=1,";
+    cr_expect(eq(int, opt_pair(&s, k, v, 16), KVF_E_ARG));
+}
+
+Test(json, rejects_what_is_not_clean)
+{
+    static const char *const bad[] = {"", "{", "{\"a\":1,\"a\":2}", "[1] x", "\"\xff\"", "{\"a\":}"};
+    struct json *j = NULL;
+    struct kvf_diag d;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_expect(ne(int, json_parse(bad[i], strlen(bad[i]), &j, &d), KVF_OK), "%s", bad[i]);
+    char deep[200];
+    memset(deep, '[', sizeof deep);
+    cr_expect(eq(int, json_parse(deep, sizeof deep, &j, &d), KVF_E_LIMIT));
+}
+
+Test(json, numbers_read_back_equal)
+{
+    static const double v[] = {0, 1, -1.5, 0.1, 1e300, 5e-324, 3.0000000000000004};
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        struct buf b = {0};
+        json_put_num(&b, v[i]);
+        cr_expect(eq(dbl, strtod(b.data, NULL), v[i]));
+        buf_finish(&b);
+    }
+}
+
+Test(utf8, well_formed_only)
+{
+    cr_expect(utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10));
+    static const char *const bad[] = {"\x80", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_expect(not(utf8_valid(bad[i], strlen(bad[i]))));
+}
+
+Test(stats, compensated_sum_keeps_small_terms)
+{
+    struct sum s = {0};
+    sum_add(&s, 1e16);
+    for (int i = 0; i < 10; i++)
+        sum_add(&s, 1.0);
+    sum_add(&s, -1e16);
+    cr_expect(eq(dbl, sum_get(&s), 10.0));
+    double v[] = {4, 1, 3, 2};
+    cr_expect(eq(dbl, stats_quantile(v, 4, 0.5), 2.5));
+}
+
+static void count_task(void *ctx, int task, int thread)
+{
+    (void)thread;
+    ((int *)ctx)[task]++;
+}
+
+Test(par, every_task_runs_once_in_every_round)
+{
+    enum { N = 37, ROUNDS = 2000 };
+    struct par *p = NULL;
+    int count[N] = {0};
+    cr_assert(eq(int, par_create(3, &p), KVF_OK));
+    for (int r = 0; r < ROUNDS; r++)
+        par_run(p, N, count_task, count);
+    for (int i = 0; i < N; i++)
+        cr_expect(eq(int, count[i], ROUNDS));
+    par_destroy(p);
+}
+
+Test(rng, same_seed_same_sequence_and_unbiased_range)
+{
+    struct rng a, b;
+    rng_init(&a, 5);
+    rng_init(&b, 5);
+    for (int i = 0; i < 100; i++) {
+        cr_expect(eq(u64, rng_next(&a), rng_next(&b)));
+        cr_expect(lt(u64, rng_below(&a, 7), 7));
+        rng_below(&b, 7);
+    }
+}
