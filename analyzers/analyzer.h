@@ -1,0 +1,50 @@
+/* analyzer.h - traces in, tables out.
+ *
+ * An analyzer is one file with one const struct, listed in analyzer_table.c.
+ * Adding one: analyzers/an_NAME.c, its line in meson.build and in the table,
+ * and its paragraph in docs/analyzers.md.  Analyzers read traces only: they run
+ * on another machine, on old traces, without the engine. */
+#ifndef KVF_ANALYZERS_ANALYZER_H
+#define KVF_ANALYZERS_ANALYZER_H
+
+#include <stdint.h>
+
+#include <kvf/trace.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+
+/* Which heads and tokens an analysis is asked for. */
+struct analyzer_args {
+    const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
+    int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
+    const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
+};
+
+struct analyzer_option {
+    const char *name;      /* "horizon", typed as --horizon */
+    const char *arg;       /* "N"; NULL: a flag, whose value is "1" when given */
+    const char *otherwise; /* default as text; NULL: none */
+    const char *help;      /* one line */
+};
+
+struct analyzer {
+    const char *name;    /* the subcommand; also the table's and the figure's name */
+    const char *summary; /* one line */
+    const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
+    int max_traces;      /* 1, or more for those that compare */
+
+    /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
+     * sentence naming the flag that records it.  args->option has one entry per
+     * option.  Memory is bounded by the table and a few columns of one head. */
+    int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d);
+
+    /* A few lines for people, from the table alone. */
+    void (*describe)(const struct table *t, struct buf *out);
+};
+
+extern const struct analyzer *const analyzer_table[]; /* ends with NULL */
+const struct analyzer *analyzer_find(const char *name); /* or NULL */
+
+#endif

@@ -1,0 +1,52 @@
+/* figure.h - tables in, pictures out.
+ *
+ * A figure is one file with one const struct, listed in figure_table.c.  It
+ * knows tables only, never traces or models.  Adding one: render/fig_NAME.c,
+ * its line in meson.build and in the table, and its entry in docs/gallery.md.
+ * A table that lacks rows draws "no data"; NaN is drawn as a hatched or grey
+ * cell, never as a number. */
+#ifndef KVF_RENDER_FIGURE_H
+#define KVF_RENDER_FIGURE_H
+
+#include "base/table.h"
+
+struct canvas;
+
+struct figure_style {
+    double width_mm, height_mm; /* 0: the figure's own choice */
+    int dpi;                    /* of rasters and of PNG output; 0 = 200 */
+    const char *title;          /* NULL: none */
+    const char *cmap;           /* "viridis", "cividis", "magma", "balance"; NULL: the figure's */
+    double vmin, vmax;          /* colour range; NaN: from the data */
+    const char *font;           /* NULL: "DejaVu Sans" with fallbacks */
+    const char *option;         /* "key=value,..." understood by the figure; NULL: none */
+};
+
+struct figure {
+    const char *name;         /* "eviction"; the default figure of the table of that name */
+    const char *table;        /* which table it draws */
+    const char *summary;      /* one line */
+    const char *const *needs; /* columns it must have; ends with NULL */
+
+    /* Size in mm for this table, when the style leaves it open. */
+    void (*size)(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h);
+
+    /* Draws onto the canvas (errors of drawing are sticky in it). */
+    int (*draw)(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d);
+};
+
+extern const struct figure *const figure_table[]; /* ends with NULL */
+const struct figure *figure_find(const char *name); /* or NULL */
+
+/* Draws table t with figure f into path: PNG, SVG or PDF by its extension.
+ * The file appears whole or not at all.  Provenance (the table's metadata) goes
+ * into the file's metadata.  KVF_OK, KVF_E_ARG (extension, missing column),
+ * KVF_E_IO, KVF_E_NOMEM. */
+int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 const char *path, struct kvf_diag *d);
+
+/* Whether the extension of path is one that figure_write draws. */
+int figure_can_write(const char *path);
+
+#endif
