@@ -1,0 +1,335 @@
+/* cmd_run.c - run a model under a cache method and record what became of every
+ * entry; cmd_generate: the same decoder without a recording. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "cli/cmds.h"
+#include "cli/runner.h"
+#include "config.h"
+#include "engine/model/gguf.h"
+
+struct run {
+    struct runner r;
+    const char *probes, *out;
+    bool json, quiet;
+    struct recorder *rec;
+    struct session *session;
+    struct buf answer;
+    struct progress bar;
+    double prefill_seconds, decode_seconds;
+    int n_generated;
+    uint64_t trace_bytes;
+};
+
+static void put_num(struct buf *b, const char *key, double v)
+{
+    json_put_key(b, key);
+    json_put_num(b, v);
+}
+
+static void put_str(struct buf *b, const char *key, const char *s)
+{
+    json_put_key(b, key);
+    json_put_str(b, s, strlen(s));
+}
+
+static void put_method(struct buf *b, const struct runner *r)
+{
+    static const char *const groups[] = {"mean", "max", "sum"};
+    const struct method_params *p = &r->params;
+    buf_char(b, '{');
+    put_str(b, "name", r->row->name);
+    put_num(b, "budget", p->budget);
+    put_str(b, "admission", r->row->admission->name);
+    put_str(b, "score", r->row->score ? r->row->score->name : "none");
+    put_str(b, "allocation", r->row->allocation->name);
+    put_str(b, "trigger", r->row->trigger->name);
+    put_str(b, "read", r->row->read->name);
+    put_num(b, "sinks", p->sinks);
+    put_num(b, "recent", p->recent);
+    put_num(b, "window", p->window);
+    put_num(b, "pool", p->pool);
+    put_str(b, "pool_kind", p->pool_kind == POOL_MAX ? "max" : "avg");
+    put_str(b, "group", groups[p->group]);
+    put_num(b, "seed", (double)p->seed);
+    buf_char(b, '}');
+}
+
+static void put_model(struct buf *b, struct engine *e)
+{
+    const struct model_config *m = &e->config;
+    char hash[33] = "";
+    gguf_hash(e->gguf, hash);
+    buf_char(b, '{');
+    put_str(b, "name", m->name);
+    put_str(b, "hash", hash);
+    put_str(b, "arch", m->arch);
+    put_num(b, "layers", m->n_layers);
+    put_num(b, "query_heads", m->n_heads);
+    put_num(b, "kv_heads", m->n_kv_heads);
+    put_num(b, "head_dim", m->head_dim);
+    put_num(b, "vocab", m->vocab);
+    put_num(b, "context", m->n_ctx);
+    buf_char(b, '}');
+}
+
+/* The run header: everything that the decisions depend on, nothing that may
+ * differ between equal runs (no time, no path, no thread count). */
+static void build_header(struct run *u, struct buf *b)
+{
+    struct runner *r = &u->r;
+    char hash[33];
+    tokenizer_hash(r->engine->tokenizer, hash);
+    buf_str(b, "{\"kvf\":{");
+    put_str(b, "version", KVFATE_VERSION);
+    buf_str(b, "},\"model\":");
+    put_model(b, r->engine);
+    buf_str(b, ",\"tokenizer\":{");
+    put_str(b, "hash", hash);
+    buf_str(b, "},\"run\":{");
+    put_num(b, "prompt_tokens", r->n_ids);
+    put_num(b, "seed", (double)r->seed);
+    put_num(b, "temperature", r->temperature);
+    put_num(b, "top_p", r->top_p);
+    put_str(b, "probes", u->probes);
+    put_str(b, "precision", r->exact ? "f32" : "weights as stored, int8 activations where quantised");
+    put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
+    buf_str(b, "},\"method\":");
+    put_method(b, r);
+    buf_char(b, '}');
+}
+
+static int open_recording(struct run *u, struct kvf_diag *d)
+{
+    const struct model_config *m = &u->r.engine->config;
+    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
+                               runner_cap(&u->r), &u->r.engine->kernels};
+    struct buf header = {0};
+    unsigned set;
+    int err = probes_parse(u->probes, &set, d);
+    if (err)
+        return err;
+    if (!u->quiet)
+        fprintf(stderr, "recording --probes %s: %.0f bytes per token before compression\n",
+                u->probes, probes_bytes_per_token(set, &cfg));
+    build_header(u, &header);
+    err = header.err;
+    if (!err)
+        err = recorder_create(u->out, header.data, set, &cfg, par_threads(u->r.engine->pool),
+                              &u->rec, d);
+    buf_finish(&header);
+    return err;
+}
+
+static void on_progress(void *ctx, int done)
+{
+    progress_update(ctx, done);
+}
+
+static int record_token(struct run *u, int32_t id, enum kvf_role role)
+{
+    size_t len;
+    const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
+    return u->rec ? recorder_token(u->rec, id, role, text, len) : KVF_OK;
+}
+
+static int prefill(struct run *u)
+{
+    struct runner *r = &u->r;
+    int err = KVF_OK;
+    double t0 = clock_seconds();
+    for (int i = 0; !err && i < r->n_ids; i++)
+        err = record_token(u, r->ids[i], KVF_ROLE_PROMPT);
+    progress_start(&u->bar, "prefill", "tok", r->n_ids);
+    if (u->quiet)
+        u->bar.on = false;
+    if (!err)
+        err = session_prompt(u->session, r->ids, r->n_ids, on_progress, &u->bar);
+    progress_end(&u->bar, session_length(u->session));
+    u->prefill_seconds = clock_seconds() - t0;
+    return err;
+}
+
+/* Text of a token to the answer, and at once to stdout when nothing records. */
+static void emit(struct run *u, int32_t id)
+{
+    size_t len;
+    const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
+    buf_add(&u->answer, text, len);
+    if (!u->out && !u->json) {
+        fwrite(text, 1, len, stdout);
+        fflush(stdout);
+    }
+}
+
+static int decode(struct run *u)
+{
+    struct runner *r = &u->r;
+    struct sampler sampler;
+    int cap = runner_cap(r), err;
+    double t0 = clock_seconds();
+    err = sampler_init(&sampler, r->temperature, r->top_p, (uint64_t)r->seed,
+                       r->engine->config.vocab);
+    progress_start(&u->bar, "decode", "tok", r->n_predict);
+    if (u->quiet || !u->out)
+        u->bar.on = false;
+    for (int n = 0; !err && n < r->n_predict; n++) {
+        int32_t id = sampler_next(&sampler, session_logits(u->session));
+        if (!r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
+            break;
+        emit(u, id);
+        u->n_generated++;
+        /* the last token sampled is in the text only: nobody asks what follows it */
+        if (n + 1 == r->n_predict || session_length(u->session) == cap)
+            break;
+        err = record_token(u, id, KVF_ROLE_ANSWER);
+        if (!err)
+            err = session_step(u->session, id);
+        progress_update(&u->bar, u->n_generated);
+    }
+    progress_end(&u->bar, u->n_generated);
+    sampler_finish(&sampler);
+    u->decode_seconds = clock_seconds() - t0;
+    return err;
+}
+
+static double rate(double n, double seconds)
+{
+    return seconds > 0 && n > 0 ? n / seconds : NAN;
+}
+
+static void print_summary(const struct run *u)
+{
+    const struct cache_stats st = session_cache_stats(u->session);
+    fprintf(stderr, "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
+            "at the end, %lld at the peak\n", u->r.n_ids, rate(u->r.n_ids, u->prefill_seconds),
+            u->n_generated, rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
+            (long long)st.entries_peak);
+}
+
+static void print_json(struct run *u)
+{
+    const struct cache_stats st = session_cache_stats(u->session);
+    struct buf b = {0};
+    buf_char(&b, '{');
+    put_str(&b, "model", u->r.engine->config.name);
+    put_str(&b, "method", u->r.row->name);
+    put_num(&b, "budget", u->r.params.budget);
+    put_num(&b, "prompt_tokens", u->r.n_ids);
+    put_num(&b, "generated_tokens", u->n_generated);
+    put_num(&b, "prefill_seconds", u->prefill_seconds);
+    put_num(&b, "decode_seconds", u->decode_seconds);
+    put_num(&b, "prefill_tokens_per_second", rate(u->r.n_ids, u->prefill_seconds));
+    put_num(&b, "decode_tokens_per_second", rate(u->n_generated - 1, u->decode_seconds));
+    put_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
+    put_num(&b, "kv_entries_peak", (double)st.entries_peak);
+    put_num(&b, "kv_entries_end", (double)st.entries);
+    put_num(&b, "trace_bytes", (double)u->trace_bytes);
+    json_put_key(&b, "text");
+    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
+    buf_str(&b, "}\n");
+    if (!b.err)
+        fwrite(b.data, 1, b.len, stdout);
+    buf_finish(&b);
+}
+
+/* The note "result": what equal runs share. */
+static int finish_recording(struct run *u, struct kvf_diag *d)
+{
+    struct buf b = {0};
+    buf_char(&b, '{');
+    put_num(&b, "generated_tokens", u->n_generated);
+    json_put_key(&b, "text");
+    json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
+    buf_char(&b, '}');
+    u->trace_bytes = recorder_bytes(u->rec);
+    int err = b.err ? b.err : recorder_finish(u->rec, b.data, d);
+    u->rec = NULL;
+    buf_finish(&b);
+    return err;
+}
+
+static int execute(struct run *u, struct kvf_diag *d)
+{
+    int err = runner_open(&u->r, d);
+    if (!err && u->out)
+        err = open_recording(u, d);
+    if (!err)
+        err = runner_session(&u->r, u->rec, &u->session, d);
+    if (err)
+        return err;
+    err = prefill(u);
+    if (!err)
+        err = decode(u);
+    if (err && !d->text[0])
+        kvf_fail(d, err, err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
+                                         : "%s: %s", u->out ? u->out : "run",
+                 err == KVF_E_IO ? "no space or no permission" : kvf_strerror(err));
+    if (!err && u->rec)
+        err = finish_recording(u, d);
+    return err;
+}
+
+static int finish(const struct command *self, struct run *u, int err, const struct kvf_diag *d)
+{
+    if (err) {
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
+    } else {
+        if (u->json)
+            print_json(u);
+        else if (u->out)
+            printf("%s\n", u->answer.data ? u->answer.data : "");
+        else
+            printf("\n");
+        if (!u->quiet)
+            print_summary(u);
+    }
+    recorder_abandon(u->rec);
+    session_destroy(u->session);
+    runner_close(&u->r);
+    buf_finish(&u->answer);
+    return runner_status(err);
+}
+
+int cmd_run(const struct command *self, int argc, char **argv)
+{
+    struct run u = {.probes = "paper"};
+    struct kvf_diag d = {""};
+    struct opt list[RUNNER_OPTIONS + 8];
+    int n, operands, status;
+    runner_init(&u.r);
+    n = runner_options(&u.r, list);
+    list[n++] = (struct opt){OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
+    list[n++] = (struct opt){OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
+    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary", 0, 0};
+    list[n] = (struct opt){.type = OPT_END};
+    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+        return status;
+    if (!u.out) {
+        fprintf(stderr, "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
+        return EXIT_USAGE;
+    }
+    return finish(self, &u, execute(&u, &d), &d);
+}
+
+int cmd_generate(const struct command *self, int argc, char **argv)
+{
+    struct run u = {.probes = "lean"};
+    struct kvf_diag d = {""};
+    struct opt list[RUNNER_OPTIONS + 8];
+    int n, operands, status;
+    runner_init(&u.r);
+    n = runner_options(&u.r, list);
+    list[n++] = (struct opt){OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
+    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary", 0, 0};
+    list[n] = (struct opt){.type = OPT_END};
+    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+        return status;
+    return finish(self, &u, execute(&u, &d), &d);
+}

@@ -1,0 +1,25 @@
+/* cmds.h - the subcommands' entry points and what they share. */
+#ifndef KVF_CLI_CMDS_H
+#define KVF_CLI_CMDS_H
+
+#include <stdbool.h>
+
+#include "base/opt.h"
+#include "cli/commands.h"
+
+/* Parses options and checks the number of operands (max -1: any).  Returns false
+ * when the command is over (help printed, or a usage error reported): *status is
+ * then its exit status.  Operands are argv[1] .. argv[*operands]. */
+bool command_options(const struct command *self, const struct opt *list, int argc, char **argv,
+                     int min_operands, int max_operands, int *operands, int *status);
+
+int cmd_run(const struct command *self, int argc, char **argv);
+int cmd_generate(const struct command *self, int argc, char **argv);
+int cmd_logits(const struct command *self, int argc, char **argv);
+int cmd_methods(const struct command *self, int argc, char **argv);
+int cmd_info(const struct command *self, int argc, char **argv);
+int cmd_verify(const struct command *self, int argc, char **argv);
+int cmd_figures(const struct command *self, int argc, char **argv);
+int cmd_analyze(const struct command *self, int argc, char **argv);
+
+#endif

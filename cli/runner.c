@@ -1,0 +1,209 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/runner.h"
+#include "engine/model/chat.h"
+
+#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
+enum { MAX_PROMPT_BYTES = 64 << 20 };
+
+void runner_init(struct runner *r)
+{
+    *r = (struct runner){.method = "full", .n_predict = 128, .top_p = 1.0, .kv_type = NULL};
+}
+
+int runner_options(struct runner *r, struct opt *list)
+{
+    const struct opt shared[] = {
+        {OPT_STR, 'm', "model", &r->model, "FILE", "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
+        {OPT_STR, 'f', "file", &r->file, "FILE", "prompt from a file, as a user's message", 0, 0},
+        {OPT_STR, 0, "chat", &r->chat, "FILE", "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
+        {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
+        {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
+        {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
+        {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
+        {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
+        {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
+        {OPT_REAL, 0, "top-p", &r->top_p, "P", "draw from the likeliest tokens of mass P (1)", 1e-9, 1},
+        {OPT_FLAG, 0, "ignore-eos", &r->ignore_eos, NULL, "do not stop at the end token", 0, 0},
+        {OPT_INT, 'c', "context", &r->context, "N", "most tokens in all (the model's context)", 1, 1 << 24},
+        {OPT_INT, 0, "chunk", &r->chunk, "N", "prompt tokens that run together (256)", 1, 8192},
+        {OPT_INT, 't', "threads", &r->threads, "N", "threads (number of cores)", 1, 256},
+        {OPT_STR, 0, "kv-type", &r->kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
+        {OPT_FLAG, 0, "exact", &r->exact, NULL, "f32 weights, activations and cache", 0, 0},
+    };
+    memcpy(list, shared, sizeof shared);
+    return (int)(sizeof shared / sizeof *shared);
+}
+
+int runner_status(int err)
+{
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static int read_file(const char *path, struct buf *out, struct kvf_diag *d)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    char part[65536];
+    size_t n;
+    if (!f)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open the prompt: %s", path, strerror(errno));
+    out->max = MAX_PROMPT_BYTES;
+    while ((n = fread(part, 1, sizeof part, f)) > 0)
+        buf_add(out, part, n);
+    int bad = ferror(f);
+    if (f != stdin)
+        fclose(f);
+    if (bad)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read the prompt: %s", path, strerror(errno));
+    if (out->err)
+        return kvf_fail(d, out->err, "%s: the prompt is over %d MiB", path, MAX_PROMPT_BYTES >> 20);
+    return KVF_OK;
+}
+
+/* "~/.cache/kvfate/NAME", or under KVFATE_CACHE. */
+static const char *default_model(char *path, size_t n)
+{
+    const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
+    if (dir && *dir)
+        snprintf(path, n, "%s/%s", dir, DEFAULT_MODEL);
+    else
+        snprintf(path, n, "%s/.cache/kvfate/%s", home ? home : "", DEFAULT_MODEL);
+    return path;
+}
+
+static int check_options(struct runner *r, struct kvf_diag *d)
+{
+    int sources = !!r->prompt + !!r->file + !!r->chat;
+    if (sources == 0)
+        return kvf_fail(d, KVF_E_ARG, "no prompt; give one with -p TEXT, -f FILE or --chat FILE");
+    if (sources > 1)
+        return kvf_fail(d, KVF_E_ARG, "give one of -p, -f and --chat, not several");
+    if (r->kv_type && strcmp(r->kv_type, "f16") != 0 && strcmp(r->kv_type, "f32") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", r->kv_type);
+    if (r->chat && r->raw)
+        return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
+    return method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
+}
+
+/* Messages of a JSON array, rendered by the model's template. */
+static int render_messages(struct runner *r, const char *json, size_t len, struct kvf_diag *d)
+{
+    enum { MAX_MESSAGES = 1024 };
+    struct json *root = NULL;
+    int err = json_parse(json, len, &root, d);
+    if (err) {
+        kvf_diag_prefix(d, "%s", r->chat);
+        return err;
+    }
+    int n = json_is_array(root) ? json_len(root) : 0, i = 0;
+    struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n) : NULL;
+    for (const struct json *m = json_first(root); msg && m && i < n; m = json_next(m), i++) {
+        msg[i].role = json_str(json_get(m, "role"), NULL);
+        msg[i].content = json_str(json_get(m, "content"), NULL);
+        if (!msg[i].role || !msg[i].content)
+            break;
+    }
+    if (!msg || i < n)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} "
+                       "objects", r->chat, MAX_MESSAGES);
+    else
+        err = chat_render(r->engine->gguf, msg, n, true, &r->text, d);
+    mem_free(msg);
+    json_free(root);
+    return err;
+}
+
+static int build_prompt(struct runner *r, struct kvf_diag *d)
+{
+    struct buf in = {0};
+    int err = KVF_OK;
+    const char *path = r->file ? r->file : r->chat;
+    if (path)
+        err = read_file(path, &in, d);
+    else
+        buf_str(&in, r->prompt);
+    const char *text = in.data ? in.data : "";
+    if (!err && r->chat) {
+        err = render_messages(r, text, in.len, d);
+    } else if (!err && r->raw) {
+        buf_add(&r->text, text, in.len);
+    } else if (!err) {
+        if (strlen(text) != in.len) {
+            err = kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
+        } else {
+            struct chat_message m = {"user", text};
+            err = chat_render(r->engine->gguf, &m, 1, true, &r->text, d);
+        }
+    }
+    buf_finish(&in);
+    return err ? err : r->text.err;
+}
+
+static int tokenize(struct runner *r, struct kvf_diag *d)
+{
+    int err = tokenizer_encode(r->engine->tokenizer, r->text.data ? r->text.data : "", r->text.len,
+                               true, &r->ids, &r->n_ids, d);
+    if (err)
+        return err;
+    if (r->n_ids == 0)
+        return kvf_fail(d, KVF_E_ARG, "the prompt is empty");
+    int limit = r->engine->config.n_ctx;
+    if (r->context && r->context < limit)
+        limit = (int)r->context;
+    if (r->n_ids > limit)
+        return kvf_fail(d, KVF_E_LIMIT, "the prompt has %d tokens, over the context of %d; shorten it%s",
+                        r->n_ids, limit, r->context ? " or raise -c" : "");
+    return KVF_OK;
+}
+
+int runner_open(struct runner *r, struct kvf_diag *d)
+{
+    char path[4096];
+    int err = check_options(r, d);
+    if (err)
+        return err;
+    bool fallback = !r->model;
+    const char *model = fallback ? default_model(path, sizeof path) : r->model;
+    struct engine_options opt = {r->exact, (int)r->threads, cpu_flags_detect()};
+    err = engine_open(model, &opt, &r->engine, d);
+    if (err && fallback && err == KVF_E_IO)
+        return kvf_fail(d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf",
+                        model);
+    if (!err)
+        err = build_prompt(r, d);
+    return err ? err : tokenize(r, d);
+}
+
+void runner_close(struct runner *r)
+{
+    engine_close(r->engine);
+    buf_finish(&r->text);
+    mem_free(r->ids);
+    r->engine = NULL;
+    r->ids = NULL;
+}
+
+int runner_cap(const struct runner *r)
+{
+    int64_t limit = r->engine->config.n_ctx, want = r->n_ids + r->n_predict;
+    if (r->context && r->context < limit)
+        limit = r->context;
+    return (int)(want < limit ? want : limit);
+}
+
+int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
+                   struct kvf_diag *d)
+{
+    bool wide = r->exact ? !r->kv_type || strcmp(r->kv_type, "f16") != 0
+                         : r->kv_type && strcmp(r->kv_type, "f32") == 0;
+    struct session_options opt = {r->row, &r->params, wide ? KV_F32 : KV_F16, runner_cap(r),
+                                  (int)r->chunk, rec};
+    return session_create(r->engine, &opt, ret_session, d);
+}

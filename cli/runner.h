@@ -1,0 +1,50 @@
+/* runner.h - what `run`, `generate` and `logits` share: options, model, prompt. */
+#ifndef KVF_CLI_RUNNER_H
+#define KVF_CLI_RUNNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/opt.h"
+#include "engine/decode/sampler.h"
+#include "engine/decode/session.h"
+
+struct runner {
+    /* options, with their defaults set by runner_init */
+    const char *model, *prompt, *file, *chat, *force_ids;
+    const char *method, *kv_type;
+    bool raw, exact, ignore_eos;
+    int64_t n_predict, budget, seed, threads, chunk, context;
+    double temperature, top_p;
+
+    /* made by runner_open */
+    struct engine *engine;
+    const struct method *row;
+    struct method_params params;
+    struct buf text; /* the prompt as it was tokenised, template included */
+    int32_t *ids;    /* [n_ids] */
+    int n_ids;
+};
+
+void runner_init(struct runner *r);
+
+/* Appends the shared options to list (room for RUNNER_OPTIONS); returns how many. */
+enum { RUNNER_OPTIONS = 24 };
+int runner_options(struct runner *r, struct opt *list);
+
+/* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
+ * usage errors; others for failures.  d always says why. */
+int runner_open(struct runner *r, struct kvf_diag *d);
+void runner_close(struct runner *r); /* accepts a runner that was only initialised */
+
+/* Most tokens that the run can feed: prompt plus answer, within the context. */
+int runner_cap(const struct runner *r);
+
+int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
+                   struct kvf_diag *d);
+
+/* Exit status for an error code of the functions above. */
+int runner_status(int err);
+
+#endif

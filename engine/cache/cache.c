@@ -1,0 +1,262 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/cache/cache.h"
+
+struct head {
+    int n, cap;      /* entries; slots that pages hold */
+    int32_t *pos;    /* [cap] */
+    int32_t *order;  /* [cap] */
+    unsigned char **page; /* [cap / PAGE_SLOTS] */
+    int n_pages;
+    bool moved;      /* some slot does not hold the position of its number */
+};
+
+struct cache {
+    struct cache_config cfg;
+    size_t half_bytes;    /* of the keys of a page; the values follow */
+    struct head *head;    /* [n_layers * n_heads] */
+    unsigned char **free; /* pages without an owner */
+    int64_t n_free, free_cap, n_pages;
+    int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
+    int renamed_cap;
+    struct cache_stats stats;
+};
+
+static struct head *head_at(const struct cache *c, int layer, int head)
+{
+    return &c->head[layer * c->cfg.n_heads + head];
+}
+
+static size_t element(enum kv_type t)
+{
+    return t == KV_F16 ? 2 : 4;
+}
+
+int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
+{
+    struct cache *c = MEM_NEW(struct cache, 1);
+    if (!c)
+        return KVF_E_NOMEM;
+    c->cfg = *cfg;
+    c->half_bytes = (size_t)cfg->head_dim * PAGE_SLOTS * element(cfg->type);
+    c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
+    c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
+    if (!c->head) {
+        cache_destroy(c);
+        return KVF_E_NOMEM;
+    }
+    *ret_cache = c;
+    return KVF_OK;
+}
+
+void cache_destroy(struct cache *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; c->head && i < c->cfg.n_layers * c->cfg.n_heads; i++) {
+        struct head *h = &c->head[i];
+        for (int p = 0; p < h->n_pages; p++)
+            mem_free(h->page[p]);
+        mem_free(h->page);
+        mem_free(h->pos);
+        mem_free(h->order);
+    }
+    for (int64_t i = 0; i < c->n_free; i++)
+        mem_free(c->free[i]);
+    mem_free(c->free);
+    mem_free(c->renamed);
+    mem_free(c->head);
+    mem_free(c);
+}
+
+static int32_t *grow_ints(int32_t *old, int n, int cap)
+{
+    return mem_grow(old, (size_t)n, (size_t)cap, sizeof(int32_t));
+}
+
+/* Arrays of a head for at least `slots` slots, doubling. */
+static int grow_head(struct head *h, int slots)
+{
+    int cap = h->cap ? h->cap : PAGE_SLOTS;
+    while (cap < slots)
+        cap *= 2;
+    if (cap == h->cap)
+        return KVF_OK;
+    int32_t *pos = grow_ints(h->pos, h->n, cap);
+    if (!pos)
+        return KVF_E_NOMEM;
+    h->pos = pos;
+    int32_t *order = grow_ints(h->order, h->n, cap);
+    if (!order)
+        return KVF_E_NOMEM;
+    h->order = order;
+    unsigned char **page = mem_grow(h->page, (size_t)h->n_pages, (size_t)(cap / PAGE_SLOTS), sizeof *page);
+    if (!page)
+        return KVF_E_NOMEM;
+    h->page = page;
+    h->cap = cap;
+    return KVF_OK;
+}
+
+/* Room in the free list for every page there is: returning one never fails. */
+static int new_page(struct cache *c, unsigned char **ret)
+{
+    if (c->n_free) {
+        *ret = c->free[--c->n_free];
+        return KVF_OK;
+    }
+    if (c->n_pages == c->free_cap) {
+        int64_t cap = c->free_cap ? 2 * c->free_cap : 64;
+        unsigned char **list = mem_grow(c->free, (size_t)c->n_free, (size_t)cap, sizeof *list);
+        if (!list)
+            return KVF_E_NOMEM;
+        c->free = list;
+        c->free_cap = cap;
+    }
+    unsigned char *p = mem_alloc(2, c->half_bytes);
+    if (!p)
+        return KVF_E_NOMEM;
+    c->n_pages++;
+    *ret = p;
+    return KVF_OK;
+}
+
+int cache_reserve(struct cache *c, int layer, int head, int n)
+{
+    struct head *h = head_at(c, layer, head);
+    int err = grow_head(h, h->n + n);
+    if (!err && h->cap > c->renamed_cap) {
+        int32_t *r = grow_ints(c->renamed, 0, h->cap);
+        if (!r)
+            return KVF_E_NOMEM;
+        c->renamed = r;
+        c->renamed_cap = h->cap;
+    }
+    while (!err && h->n_pages * PAGE_SLOTS < h->n + n) {
+        err = new_page(c, &h->page[h->n_pages]);
+        if (!err) {
+            h->n_pages++;
+            c->stats.pages++;
+        }
+    }
+    if (c->stats.pages > c->stats.pages_peak)
+        c->stats.pages_peak = c->stats.pages;
+    return err;
+}
+
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head, int32_t pos,
+                 const float *key, const float *value)
+{
+    struct head *h = head_at(c, layer, head);
+    int slot = h->n++;
+    unsigned char *page = h->page[slot / PAGE_SLOTS];
+    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, key, value,
+                c->cfg.head_dim);
+    h->pos[slot] = pos;
+    h->moved |= pos != slot;
+    h->order[slot] = slot; /* the newest position is the last in order */
+    return slot;
+}
+
+void cache_account(struct cache *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++)
+        n += c->head[i].n;
+    c->stats.entries = n;
+    if (n > c->stats.entries_peak)
+        c->stats.entries_peak = n;
+}
+
+struct cache_head cache_view(const struct cache *c, int layer, int head)
+{
+    const struct head *h = head_at(c, layer, head);
+    return (struct cache_head){h->n, h->pos, h->order, h->page, !h->moved};
+}
+
+const void *cache_keys(const struct cache_head *h, int page)
+{
+    return h->page[page];
+}
+
+const void *cache_values(const struct cache *c, const struct cache_head *h, int page)
+{
+    return h->page[page] + c->half_bytes;
+}
+
+void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key)
+{
+    const unsigned char *page = head_at(c, layer, head)->page[slot / PAGE_SLOTS];
+    int s = slot % PAGE_SLOTS;
+    for (int d = 0; d < c->cfg.head_dim; d++) {
+        size_t at = (size_t)d * PAGE_SLOTS + (size_t)s;
+        ret_key[d] = c->cfg.type == KV_F16 ? half_to_float(((const uint16_t *)(const void *)page)[at])
+                                           : ((const float *)(const void *)page)[at];
+    }
+}
+
+/* Copies the entry of slot `from` over slot `to`, bit for bit. */
+static void move_entry(struct cache *c, struct head *h, int from, int to)
+{
+    size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
+    unsigned char *a = h->page[from / PAGE_SLOTS], *b = h->page[to / PAGE_SLOTS];
+    size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
+    for (size_t d = 0; d < D; d++)
+        memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
+    memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
+    h->pos[to] = h->pos[from];
+}
+
+static void release_pages(struct cache *c, struct head *h)
+{
+    while ((h->n_pages - 1) * PAGE_SLOTS >= h->n && h->n_pages > 0) {
+        c->free[c->n_free++] = h->page[--h->n_pages];
+        c->stats.pages--;
+    }
+}
+
+void cache_evict(struct cache *c, int layer, int head, int slot)
+{
+    struct head *h = head_at(c, layer, head);
+    int last = h->n - 1, at = 0;
+    h->moved |= slot != last;
+    while (h->order[at] != slot)
+        at++;
+    memmove(h->order + at, h->order + at + 1, (size_t)(last - at) * sizeof *h->order);
+    if (slot != last) {
+        move_entry(c, h, last, slot);
+        for (int i = last - 1; i >= 0; i--) /* the moved entry is usually among the newest */
+            if (h->order[i] == last) {
+                h->order[i] = slot;
+                break;
+            }
+    }
+    h->n--;
+    release_pages(c, h);
+}
+
+void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
+{
+    struct head *h = head_at(c, layer, head);
+    int n = 0, m = 0;
+    for (int s = 0; s < h->n; s++) {
+        if (!keep[s])
+            continue;
+        if (s != n) {
+            move_entry(c, h, s, n);
+            h->moved = true;
+        }
+        c->renamed[s] = n++;
+    }
+    for (int i = 0; i < h->n; i++) /* filtering a sorted list keeps it sorted */
+        if (keep[h->order[i]])
+            h->order[m++] = c->renamed[h->order[i]];
+    h->n = n;
+    release_pages(c, h);
+}
+
+struct cache_stats cache_stats(const struct cache *c)
+{
+    return c->stats;
+}

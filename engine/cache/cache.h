@@ -1,0 +1,72 @@
+/* cache.h - the paged, ragged KV store.
+ *
+ * One pool of pages; a page holds PAGE_SLOTS entries of one (layer, KV head).
+ * Every head has its own length and its own list of pages, so a method may
+ * keep 7 entries in one head and 4,000 in the next, and what is evicted really
+ * frees memory.  Slots of a head are dense: 0 .. n-1.  Eviction of one entry
+ * moves the last slot into the hole, so slot order is not time order: pos[] is
+ * the truth, and order[] lists the slots by rising position. */
+#ifndef KVF_ENGINE_CACHE_H
+#define KVF_ENGINE_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/kernels/kernels.h"
+
+struct cache;
+
+struct cache_config {
+    int n_layers, n_heads, head_dim; /* KV heads */
+    enum kv_type type;
+};
+
+/* One head as the attention and the methods see it; borrowed, valid until the
+ * next append or eviction in that head. */
+struct cache_head {
+    int n;                  /* entries */
+    const int32_t *pos;     /* [n] position of the entry in each slot */
+    const int32_t *order;   /* [n] slots by rising position */
+    unsigned char *const *page; /* [ceil(n / PAGE_SLOTS)] keys, then values */
+    bool plain;             /* slot i holds position i, for all slots */
+};
+
+struct cache_stats {
+    int64_t entries, entries_peak; /* over all heads */
+    int64_t pages, pages_peak;     /* in use */
+    int64_t page_bytes;            /* of one page */
+};
+
+/* KVF_OK or KVF_E_NOMEM. */
+int cache_create(const struct cache_config *cfg, struct cache **ret_cache);
+void cache_destroy(struct cache *c); /* accepts NULL */
+
+/* Makes room for n more entries in a head: pages come from the pool.  The only
+ * call that allocates; KVF_OK or KVF_E_NOMEM.  Not thread-safe. */
+int cache_reserve(struct cache *c, int layer, int head, int n);
+
+/* Appends an entry into reserved room; returns its slot.  Threads may append to
+ * different heads at once.  pos must exceed every position in the head. */
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head, int32_t pos,
+                 const float *key, const float *value);
+/* To be called once after a round of appends, from one thread. */
+void cache_account(struct cache *c);
+
+struct cache_head cache_view(const struct cache *c, int layer, int head);
+const void *cache_keys(const struct cache_head *h, int page);
+const void *cache_values(const struct cache *c, const struct cache_head *h, int page);
+
+/* The key of a slot as f32 [head_dim]. */
+void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key);
+
+/* Removes one slot; the entry of the last slot moves into it (nothing moves
+ * when it is the last).  Freed pages return to the pool. */
+void cache_evict(struct cache *c, int layer, int head, int slot);
+
+/* Keeps the slots with keep[slot] != 0 and closes ranks in slot order.  Not
+ * thread-safe. */
+void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
+
+struct cache_stats cache_stats(const struct cache *c);
+
+#endif

@@ -1,0 +1,74 @@
+/* attention.c - a_ti = softmax_i(q_t . k_i / sqrt(D)), o_t = sum_i a_ti v_i over
+ * the ragged cache.
+ *
+ * A task is one query head: it walks its queries in rising order, so everything
+ * that watches rows (evidence, probes) sees them in order without locks.  The
+ * scores of QUERY_BLOCK queries are held as whole rows: O(T) memory, and every
+ * statistic of a row is exact. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/decode/session_state.h"
+
+struct job {
+    struct session *s;
+    int layer, T, pos0;
+};
+
+/* Rows [r0, r0 + R) of head g: scores, softmax, watchers.  Returns how many
+ * entries the last row sees. */
+static int score_rows(const struct job *j, int g, const struct cache_head *view, int r0, int R,
+                      float *strip, int thread)
+{
+    struct session *s = j->s;
+    const struct kernels *k = &s->e->kernels;
+    const struct model_config *m = &s->e->config;
+    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R)), wants = (int)recorder_wants(s->recorder);
+    float scale = 1.0f / sqrtf((float)D);
+    const float *q = s->qkv + (size_t)r0 * s->ld_qkv + (size_t)g * (size_t)D;
+    for (int p = 0; p * PAGE_SLOTS < n_last; p++)
+        k->attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, s->ld_qkv, R, D, cache_keys(view, p),
+                   s->kv_type, scale);
+    for (int r = 0; r < R; r++) {
+        /* the chunk's entries are the newest slots: row r sees all but those after it */
+        int n = view->n - (j->T - 1 - (r0 + r));
+        float *row = strip + (size_t)r * s->ld_strip;
+        float lse = k->softmax(row, n);
+        memset(row + n, 0, (size_t)(n_last - n) * sizeof *row);
+        struct attn_row seen = {j->layer, g, j->pos0 + r0 + r, n, row};
+        if (method_wants_row(s->method, seen.t))
+            method_row(s->method, &seen);
+        if (wants & (int)PROBE_ROWS)
+            recorder_row(s->recorder, &seen, view, lse, thread);
+    }
+    return n_last;
+}
+
+static void head_task(void *ctx, int g, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct kernels *k = &s->e->kernels;
+    const struct model_config *m = &s->e->config;
+    int D = m->head_dim, h = g / (m->n_heads / m->n_kv_heads);
+    struct cache_head view = cache_view(s->cache, j->layer, h);
+    float *strip = s->strip + (size_t)thread * QUERY_BLOCK * s->ld_strip;
+    for (int r0 = 0; r0 < j->T; r0 += QUERY_BLOCK) {
+        int R = j->T - r0 < QUERY_BLOCK ? j->T - r0 : QUERY_BLOCK;
+        int n = score_rows(j, g, &view, r0, R, strip, thread);
+        float *out = s->att + (size_t)r0 * s->ld_att + (size_t)g * (size_t)D;
+        for (int r = 0; r < R; r++)
+            memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
+        for (int p = 0; p * PAGE_SLOTS < n; p++) {
+            int slots = n - p * PAGE_SLOTS < PAGE_SLOTS ? n - p * PAGE_SLOTS : PAGE_SLOTS;
+            k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, R, D,
+                       cache_values(s->cache, &view, p), s->kv_type, slots);
+        }
+    }
+}
+
+void attention(struct session *s, int layer, int T, int pos0)
+{
+    struct job j = {s, layer, T, pos0};
+    par_run(s->e->pool, s->e->config.n_heads, head_task, &j);
+}

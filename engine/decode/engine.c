@@ -1,0 +1,39 @@
+#include "base/mem.h"
+#include "engine/decode/session.h"
+#include "engine/model/gguf.h"
+
+int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
+                struct kvf_diag *d)
+{
+    struct engine *e = MEM_NEW(struct engine, 1);
+    if (!e)
+        return KVF_E_NOMEM;
+    e->exact = opt->exact;
+    kernels_init(&e->kernels, opt->cpu_flags);
+    int err = gguf_open(path, &e->gguf, d);
+    if (!err)
+        err = model_config_read(e->gguf, &e->config, d);
+    if (!err)
+        err = tokenizer_create(e->gguf, &e->tokenizer, d);
+    if (!err && (err = par_create(opt->n_threads, &e->pool)) != KVF_OK)
+        kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
+    if (!err)
+        err = weights_load(e->gguf, &e->config, opt->exact, e->pool, &e->weights, d);
+    if (err) {
+        engine_close(e);
+        return err;
+    }
+    *ret_engine = e;
+    return KVF_OK;
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    weights_free(e->weights);
+    par_destroy(e->pool);
+    tokenizer_destroy(e->tokenizer);
+    gguf_close(e->gguf);
+    mem_free(e);
+}

@@ -1,0 +1,98 @@
+/* layer.c - one block of a Llama model, in the order of its equations:
+ *     x += W_O attention(rope(W_Q n), rope(W_K n), W_V n),   n = rmsnorm(x)
+ *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x) */
+#include "engine/decode/session_state.h"
+
+struct job {
+    struct session *s;
+    int layer, T, pos0;
+};
+
+static void rope_task(void *ctx, int t, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    (void)thread;
+    /* queries and keys lie side by side: rotate both in one call */
+    s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv,
+                       s->cos_sin + (size_t)t * (size_t)m->rope_dim, m->n_heads + m->n_kv_heads,
+                       m->head_dim, m->rope_dim);
+}
+
+static void store_task(void *ctx, int h, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D + (size_t)h * D;
+    size_t v0 = k0 + (size_t)m->n_kv_heads * D;
+    (void)thread;
+    for (int t = 0; t < j->T; t++) {
+        const float *row = s->qkv + (size_t)t * s->ld_qkv;
+        int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, j->pos0 + t, row + k0,
+                                row + v0);
+        method_appended(s->method, s->cache, j->layer, h, slot);
+    }
+}
+
+static void swiglu_task(void *ctx, int t, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    int n = s->e->config.d_ffn;
+    float *gate = s->gate_up + (size_t)t * s->ld_ffn;
+    (void)thread;
+    /* packed tightly for the next product: row t of the result starts at t * n */
+    s->e->kernels.swiglu(gate, gate, gate + n, n);
+}
+
+static void add_branch(struct session *s, int T)
+{
+    int d = s->e->config.d_model;
+    for (int t = 0; t < T; t++)
+        s->e->kernels.add(s->x + (size_t)t * (size_t)d, s->branch + (size_t)t * s->ld_out, d);
+}
+
+static int self_attention(struct session *s, const struct job *j)
+{
+    const struct model_config *m = &s->e->config;
+    const struct layer_weights *w = &s->e->weights->layer[j->layer];
+    s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, j->T, m->d_model, m->norm_eps);
+    linear(s, s->qkv, s->ld_qkv, s->normed, j->T, &w->qkv);
+    for (int h = 0; h < m->n_kv_heads; h++) {
+        int err = cache_reserve(s->cache, j->layer, h, j->T);
+        if (err)
+            return err;
+    }
+    par_run(s->e->pool, j->T, rope_task, (void *)j);
+    par_run(s->e->pool, m->n_kv_heads, store_task, (void *)j);
+    attention(s, j->layer, j->T, j->pos0);
+    linear(s, s->branch, s->ld_out, s->att, j->T, &w->out);
+    add_branch(s, j->T);
+    return KVF_OK;
+}
+
+static void feed_forward(struct session *s, const struct job *j)
+{
+    const struct model_config *m = &s->e->config;
+    const struct layer_weights *w = &s->e->weights->layer[j->layer];
+    s->e->kernels.rmsnorm(s->normed, s->x, w->ffn_norm, j->T, m->d_model, m->norm_eps);
+    linear(s, s->gate_up, s->ld_ffn, s->normed, j->T, &w->gate_up);
+    par_run(s->e->pool, j->T, swiglu_task, (void *)j);
+    for (int t = 1; t < j->T; t++) /* close the rows up: the next product reads them dense */
+        __builtin_memmove(s->gate_up + (size_t)t * (size_t)m->d_ffn, s->gate_up + (size_t)t * s->ld_ffn,
+                          (size_t)m->d_ffn * sizeof *s->gate_up);
+    linear(s, s->branch, s->ld_out, s->gate_up, j->T, &w->down);
+    add_branch(s, j->T);
+}
+
+int layer_forward(struct session *s, int layer, int T, int pos0)
+{
+    struct job j = {s, layer, T, pos0};
+    int err = self_attention(s, &j);
+    if (err)
+        return err;
+    feed_forward(s, &j);
+    return KVF_OK;
+}

@@ -1,0 +1,81 @@
+/* nll.c - -ln p of given next tokens, without ever holding [T, vocab] logits:
+ * the vocabulary is cut into segments; a task computes one segment's logits for
+ * all rows and reduces each row to a log-sum-exp, which are joined in order. */
+#include <math.h>
+
+#include "engine/decode/session_state.h"
+
+struct job {
+    struct session *s;
+    const float *x;
+    const int32_t *ids;
+    int n;
+};
+
+/* The panels [p0, p0 + n) as a matrix of their own (borrowed). */
+static struct packed panels_of(const struct packed *w, int p0, int n)
+{
+    struct packed v = *w;
+    size_t per_panel = w->kind == PACK_Q4   ? (size_t)w->n_blocks * 256
+                       : w->kind == PACK_Q8 ? (size_t)w->n_blocks * 512
+                                            : (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
+    v.data += (size_t)p0 * per_panel;
+    if (v.scale)
+        v.scale += (size_t)p0 * (size_t)w->n_blocks * 2 * PANEL;
+    v.N = w->N - p0 * PANEL < n * PANEL ? w->N - p0 * PANEL : n * PANEL;
+    v.n_panels = n;
+    return v;
+}
+
+static void segment_task(void *ctx, int seg, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct kernels *k = &s->e->kernels;
+    const struct packed *w = &s->e->weights->head;
+    enum { PANELS = VOCAB_SEGMENT / PANEL };
+    int p0 = seg * PANELS, left = w->n_panels - p0;
+    struct packed part = panels_of(w, p0, left < PANELS ? left : PANELS);
+    float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
+    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
+        k->matmul_q(buf, VOCAB_SEGMENT, &s->q, j->n, &part, 0, part.n_panels);
+    else
+        k->matmul_f(buf, VOCAB_SEGMENT, j->x, (size_t)w->K, j->n, &part, 0, part.n_panels);
+    for (int t = 0; t < j->n; t++) {
+        float *row = buf + (size_t)t * VOCAB_SEGMENT;
+        int id = j->ids[t] - seg * VOCAB_SEGMENT;
+        if (id >= 0 && id < part.N)
+            s->target_logit[t] = row[id];
+        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t] = k->softmax(row, part.N);
+    }
+}
+
+static void quantise_task(void *ctx, int t, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    (void)thread;
+    int K = s->e->config.d_model;
+    size_t at = (size_t)t * (size_t)K;
+    struct qrows part = {s->q.q + at, s->q.scale + at / QBLOCK, s->q.sum + at / QBLOCK, K};
+    s->e->kernels.quant_rows(&part, j->x + at, 1, K);
+}
+
+void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
+{
+    const struct packed *w = &s->e->weights->head;
+    struct job j = {s, normed, ids, n};
+    int n_seg = (w->n_panels * PANEL + VOCAB_SEGMENT - 1) / VOCAB_SEGMENT;
+    s->q.K = w->K;
+    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
+        par_run(s->e->pool, n, quantise_task, &j);
+    par_run(s->e->pool, n_seg, segment_task, &j);
+    for (int t = 0; t < n; t++) {
+        double max = -INFINITY, sum = 0;
+        for (int g = 0; g < n_seg; g++)
+            max = fmax(max, (double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t]);
+        for (int g = 0; g < n_seg; g++)
+            sum += exp((double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t] - max);
+        recorder_nll(s->recorder, t0 + t, (float)(max + log(sum) - (double)s->target_logit[t]));
+    }
+}

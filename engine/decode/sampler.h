@@ -1,0 +1,26 @@
+/* sampler.h - the next token from logits: greedy, or temperature and top-p. */
+#ifndef KVF_ENGINE_SAMPLER_H
+#define KVF_ENGINE_SAMPLER_H
+
+#include <stdint.h>
+
+#include "base/rng.h"
+
+struct sampler {
+    double temperature; /* 0 = greedy */
+    double top_p;       /* (0, 1]; 1 = all */
+    struct rng rng;
+    struct sampler_item *items; /* [vocab] scratch, owned */
+    int vocab;
+};
+
+/* KVF_OK or KVF_E_NOMEM. */
+int sampler_init(struct sampler *s, double temperature, double top_p, uint64_t seed, int vocab);
+void sampler_finish(struct sampler *s); /* accepts zeroed */
+
+/* Greedy: the largest logit, the smaller id among equals.  Otherwise draws from
+ * softmax(logits / temperature) restricted to the smallest set of likeliest
+ * tokens whose probability reaches top_p. */
+int32_t sampler_next(struct sampler *s, const float *logits);
+
+#endif

@@ -1,0 +1,228 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/decode/session_state.h"
+
+static size_t panels(int n)
+{
+    return ((size_t)n + PANEL - 1) / PANEL * PANEL;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static float *floats(size_t rows, size_t cols)
+{
+    return mem_alloc(rows, cols * sizeof(float));
+}
+
+static int alloc_rows(struct session *s)
+{
+    const struct model_config *m = &s->e->config;
+    size_t C = (size_t)s->chunk, d = (size_t)m->d_model;
+    int wide = most(m->d_model, most(m->n_heads * m->head_dim, m->d_ffn));
+    s->ld_qkv = panels((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
+    s->ld_att = (size_t)m->n_heads * (size_t)m->head_dim;
+    s->ld_out = panels(m->d_model);
+    s->ld_ffn = panels(2 * m->d_ffn);
+    s->ld_vocab = panels(m->vocab);
+    s->x = floats(C, d);
+    s->normed = floats(C, d);
+    s->qkv = floats(C, s->ld_qkv);
+    s->att = floats(C, s->ld_att);
+    s->branch = floats(C, s->ld_out);
+    s->gate_up = floats(C, s->ld_ffn);
+    s->cos_sin = floats(C, (size_t)m->rope_dim);
+    s->logits = floats(1, s->ld_vocab);
+    s->q.q = mem_alloc(C, (size_t)wide);
+    s->q.scale = floats(C, (size_t)wide / QBLOCK + 1);
+    s->q.sum = floats(C, (size_t)wide / QBLOCK + 1);
+    return s->x && s->normed && s->qkv && s->att && s->branch && s->gate_up && s->cos_sin
+           && s->logits && s->q.q && s->q.scale && s->q.sum ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int alloc_threads(struct session *s)
+{
+    size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
+    s->ld_strip = ((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
+    s->strip = floats(threads * QUERY_BLOCK, s->ld_strip);
+    if (!s->strip)
+        return KVF_E_NOMEM;
+    if (!(recorder_wants(s->recorder) & PROBE_NLL))
+        return KVF_OK;
+    s->segment = floats(threads * C, VOCAB_SEGMENT);
+    s->seg_lse = floats(s->ld_vocab / VOCAB_SEGMENT + 1, C);
+    s->target_logit = floats(1, C);
+    return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int alloc_parts(struct session *s, const struct session_options *opt)
+{
+    static const struct method_params no_params = {.pool = 1};
+    const struct model_config *m = &s->e->config;
+    struct cache_config cfg = {m->n_layers, m->n_kv_heads, m->head_dim, opt->kv_type};
+    struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    int err = cache_create(&cfg, &s->cache);
+    if (!err)
+        err = method_state_create(opt->method ? opt->method : &method_presets[0],
+                                  opt->method ? opt->params : &no_params, &shape, &s->method);
+    return err;
+}
+
+int session_create(struct engine *e, const struct session_options *opt,
+                   struct session **ret_session, struct kvf_diag *d)
+{
+    if (opt->cap < 1 || opt->cap > e->config.n_ctx)
+        return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d", opt->cap,
+                        e->config.n_ctx);
+    struct session *s = MEM_NEW(struct session, 1);
+    if (!s)
+        return KVF_E_NOMEM;
+    s->e = e;
+    s->cap = opt->cap;
+    s->kv_type = opt->kv_type;
+    s->chunk = opt->chunk > 0 ? opt->chunk : CHUNK_DEFAULT;
+    if (s->chunk > s->cap)
+        s->chunk = s->cap;
+    s->recorder = opt->recorder;
+    int err = alloc_rows(s);
+    if (!err)
+        err = alloc_threads(s);
+    if (!err)
+        err = alloc_parts(s, opt);
+    if (err) {
+        session_destroy(s);
+        return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);
+    }
+    *ret_session = s;
+    return KVF_OK;
+}
+
+void session_destroy(struct session *s)
+{
+    if (!s)
+        return;
+    float *const rows[] = {s->x, s->normed, s->qkv, s->att, s->branch, s->gate_up, s->cos_sin,
+                           s->logits, s->q.scale, s->q.sum, s->strip, s->segment, s->seg_lse,
+                           s->target_logit};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        mem_free(rows[i]);
+    mem_free(s->q.q);
+    cache_destroy(s->cache);
+    method_state_destroy(s->method);
+    mem_free(s);
+}
+
+/* cos and sin of position * theta_j, theta_j = base^(-2j / rope_dim). */
+static void fill_rope(struct session *s, int T, int pos0)
+{
+    const struct model_config *m = &s->e->config;
+    for (int t = 0; t < T; t++)
+        for (int j = 0; j < m->rope_dim / 2; j++) {
+            double theta = pow((double)m->rope_base, -2.0 * j / m->rope_dim);
+            double angle = (double)(pos0 + t) * theta;
+            float *cs = s->cos_sin + (size_t)t * (size_t)m->rope_dim + 2 * j;
+            cs[0] = (float)cos(angle);
+            cs[1] = (float)sin(angle);
+        }
+}
+
+static void on_evict(void *ctx, const struct eviction *e)
+{
+    struct session *s = ctx;
+    if (recorder_wants(s->recorder) & PROBE_EVICT)
+        recorder_evict(s->recorder, e);
+    if (s->on_evict)
+        s->on_evict(s->on_evict_ctx, e);
+}
+
+static int decide(struct session *s, int incoming)
+{
+    return method_decide(s->method, s->cache, s->n_past, incoming, s->e->pool, on_evict, s);
+}
+
+/* Runs T tokens through all layers; next[i] is the token after ids[i], known for
+ * the first n_next of them. */
+static int forward(struct session *s, const int32_t *ids, int T, const int32_t *next, int n_next)
+{
+    const struct model_config *m = &s->e->config;
+    size_t d = (size_t)m->d_model;
+    bool nll = recorder_wants(s->recorder) & PROBE_NLL;
+    if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
+        nll_rows(s, s->normed, ids, 1, s->n_past);
+    for (int t = 0; t < T; t++)
+        weights_embed(s->e->weights, ids[t], s->x + (size_t)t * d);
+    fill_rope(s, T, s->n_past);
+    for (int l = 0; l < m->n_layers; l++) {
+        int err = layer_forward(s, l, T, s->n_past);
+        if (err)
+            return err;
+    }
+    cache_account(s->cache);
+    s->e->kernels.rmsnorm(s->normed, s->x, s->e->weights->out_norm, T, m->d_model, m->norm_eps);
+    if (nll && n_next > 0)
+        nll_rows(s, s->normed, next, n_next, s->n_past + 1);
+    memmove(s->normed, s->normed + (size_t)(T - 1) * d, d * sizeof *s->normed);
+    s->has_logits = n_next < T; /* rows whose successor was known need no second look */
+    s->n_past += T;
+    return s->recorder && s->n_past % recorder_boundary(0) == 0
+           ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
+}
+
+static void last_logits(struct session *s)
+{
+    linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
+}
+
+int session_prompt(struct session *s, const int32_t *ids, int n,
+                   void (*progress)(void *ctx, int done), void *ctx)
+{
+    if (n < 1 || n > s->cap - s->n_past)
+        return KVF_E_LIMIT;
+    int err = method_prepare(s->method, s->cap, s->n_past + n), done = 0;
+    while (!err && done < n) {
+        /* chunks end at the recorder's boundaries, so that their size changes nothing */
+        int T = n - done < s->chunk ? n - done : s->chunk;
+        int room = recorder_boundary(s->n_past) - s->n_past;
+        if (T > room)
+            T = room;
+        int n_next = done + T < n ? T : T - 1;
+        err = forward(s, ids + done, T, ids + done + 1, n_next);
+        done += T;
+        if (progress)
+            progress(ctx, done);
+    }
+    if (err)
+        return err;
+    last_logits(s);
+    return decide(s, 0);
+}
+
+int session_step(struct session *s, int32_t id)
+{
+    if (s->n_past >= s->cap)
+        return KVF_E_LIMIT;
+    int err = method_prepare(s->method, s->cap, s->n_past);
+    if (!err)
+        err = decide(s, 1);
+    if (!err)
+        err = forward(s, &id, 1, NULL, 0);
+    if (!err)
+        last_logits(s);
+    return err;
+}
+
+const float *session_logits(const struct session *s) { return s->logits; }
+int session_length(const struct session *s) { return s->n_past; }
+struct cache_stats session_cache_stats(const struct session *s) { return cache_stats(s->cache); }
+const struct cache *session_cache(const struct session *s) { return s->cache; }
+struct method_state *session_method(const struct session *s) { return s->method; }
+
+void session_on_evict(struct session *s, eviction_fn fn, void *ctx)
+{
+    s->on_evict = fn;
+    s->on_evict_ctx = ctx;
+}

@@ -1,0 +1,70 @@
+/* session.h - one sequence being decoded: a cache, a method, a recording.
+ *
+ * An engine holds what several sequences share and never changes: weights,
+ * tokenizer, kernels, threads.  A session is the mutable timeline. */
+#ifndef KVF_ENGINE_SESSION_H
+#define KVF_ENGINE_SESSION_H
+
+#include "base/par.h"
+#include "engine/cache/cache.h"
+#include "engine/method/method.h"
+#include "engine/model/config.h"
+#include "engine/model/tokenizer.h"
+#include "engine/model/weights.h"
+#include "engine/probe/recorder.h"
+
+struct engine {
+    struct gguf *gguf;
+    struct model_config config;
+    struct weights *weights;
+    struct tokenizer *tokenizer;
+    struct kernels kernels;
+    struct par *pool;
+    bool exact;
+};
+
+struct engine_options {
+    bool exact;         /* f32 weights and activations, f32 cache */
+    int n_threads;      /* 0: number of cores */
+    unsigned cpu_flags; /* CPU_* */
+};
+
+/* Maps and packs a GGUF.  KVF_OK or an error with a sentence. */
+int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
+                struct kvf_diag *d);
+void engine_close(struct engine *e); /* accepts NULL */
+
+struct session;
+
+struct session_options {
+    const struct method *method;        /* NULL: full */
+    const struct method_params *params; /* NULL with method NULL */
+    enum kv_type kv_type;
+    int cap;   /* most tokens that will be fed; at most the model's context */
+    int chunk; /* tokens of a prompt that run together; 0 = 256.  Execution only */
+    struct recorder *recorder; /* borrowed; NULL: no recording */
+};
+
+int session_create(struct engine *e, const struct session_options *opt,
+                   struct session **ret_session, struct kvf_diag *d);
+void session_destroy(struct session *s); /* accepts NULL */
+
+/* Feeds a prompt (n >= 1 tokens), cuts the cache to the budget and leaves the
+ * logits of the last token.  progress(ctx, done) may be NULL.  KVF_OK,
+ * KVF_E_NOMEM, KVF_E_LIMIT (more than cap), or the recorder's error. */
+int session_prompt(struct session *s, const int32_t *ids, int n,
+                   void (*progress)(void *ctx, int done), void *ctx);
+
+/* Feeds one generated token. */
+int session_step(struct session *s, int32_t id);
+
+const float *session_logits(const struct session *s); /* [vocab], of the last token fed */
+int session_length(const struct session *s);          /* tokens fed */
+struct cache_stats session_cache_stats(const struct session *s);
+const struct cache *session_cache(const struct session *s);
+struct method_state *session_method(const struct session *s);
+
+/* Tells of every eviction, beside the recorder (tests, messages). */
+void session_on_evict(struct session *s, eviction_fn fn, void *ctx);
+
+#endif

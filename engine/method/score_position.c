@@ -1,0 +1,16 @@
+/* score_position.c - the newer the better: what a sliding window keeps. */
+#include "engine/method/scores.h"
+
+static void eval(const struct score_input *in, float *out, float *scratch)
+{
+    (void)scratch;
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = (float)in->view.pos[i]; /* exact: positions are below 2^24 */
+}
+
+const struct score score_position = {
+    .name = "position",
+    .summary = "position of the token: newer is better",
+    .evidence = EVIDENCE_NONE,
+    .eval = eval,
+};

@@ -1,0 +1,13 @@
+/* scores.h - the score parts, one file each. */
+#ifndef KVF_ENGINE_SCORES_H
+#define KVF_ENGINE_SCORES_H
+
+#include "engine/method/method.h"
+
+extern const struct score score_position;  /* score_position.c */
+extern const struct score score_received;  /* score_received.c */
+extern const struct score score_window;    /* score_window.c */
+extern const struct score score_keydiff;   /* score_keydiff.c */
+extern const struct score score_random;    /* score_random.c */
+
+#endif

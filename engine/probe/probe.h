@@ -1,0 +1,65 @@
+/* probe.h - what the engine records while it runs.
+ *
+ * A probe is one file with one const struct, listed in probe_table.c: it names
+ * its columns, keeps O(T) state and writes it into the trace.  Probes watch:
+ * with and without them the decoder computes the same bits. */
+#ifndef KVF_ENGINE_PROBE_H
+#define KVF_ENGINE_PROBE_H
+
+#include <kvf/trace.h>
+
+#include "engine/kernels/kernels.h"
+#include "engine/method/method.h"
+
+enum {
+    PROBE_ROWS = 1u << 0,  /* attention rows */
+    PROBE_EVICT = 1u << 1, /* evictions */
+    PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
+};
+enum { PROBE_MAX_COLUMNS = 16 };
+
+struct probe_config {
+    struct method_shape shape;
+    int cap; /* most tokens of the run: T <= cap */
+    const struct kernels *kernels;
+};
+
+/* A row of attention weights with its entries in order of time.  Rows of one
+ * query head come in rising t from one thread at a time; heads come in parallel. */
+struct probe_row {
+    int layer, head;    /* query head */
+    int32_t t;
+    int n;
+    const float *p;     /* [n] rising position */
+    const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
+    float lse;
+    void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
+};
+
+struct probe_sink; /* where write() puts data */
+
+struct probe {
+    const char *name, *summary;
+    unsigned wants;
+    /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
+    int (*columns)(const struct probe_config *cfg, struct kvf_column *out);
+    void *(*create)(const struct probe_config *cfg); /* NULL: no memory */
+    void (*destroy)(void *state);                    /* accepts NULL */
+    void (*row)(void *state, const struct probe_row *row);
+    void (*evict)(void *state, const struct eviction *e);
+    void (*nll)(void *state, int32_t t, float nll);
+    /* Columns without KVF_COL_SNAPSHOT: values of steps [t0, t1).  Called with
+     * rising, adjoining ranges.  Snapshot columns: values of [0, t1), epoch
+     * tells which call it is. */
+    int (*stream)(void *state, struct probe_sink *sink, int32_t t0, int32_t t1);
+    int (*snapshot)(void *state, struct probe_sink *sink, int32_t t1);
+};
+
+extern const struct probe *const probe_table[]; /* ends with NULL */
+
+/* Writes rows [n_heads][n] found at data + (head * stride + t0) * size. */
+int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const void *data,
+              size_t stride, size_t size, int32_t t0, int32_t n);
+const struct probe_config *probe_sink_config(const struct probe_sink *sink);
+
+#endif

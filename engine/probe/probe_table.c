@@ -1,0 +1,5 @@
+#include "engine/probe/probes.h"
+
+const struct probe *const probe_table[] = {
+    &probe_evict, &probe_survival, &probe_mass, &probe_steps, &probe_nll, NULL,
+};

@@ -1,0 +1,23 @@
+/* probes.h - the probes, one file each, and what several of them share. */
+#ifndef KVF_ENGINE_PROBES_H
+#define KVF_ENGINE_PROBES_H
+
+#include "engine/probe/probe.h"
+
+extern const struct probe probe_evict;    /* probe_evict.c */
+extern const struct probe probe_survival; /* probe_survival.c */
+extern const struct probe probe_mass;     /* probe_mass.c */
+extern const struct probe probe_steps;    /* probe_steps.c */
+extern const struct probe probe_nll;      /* probe_nll.c */
+
+static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)
+{
+    return (size_t)layer * (size_t)c->shape.n_heads + (size_t)head;
+}
+
+static inline size_t probe_kv_index(const struct probe_config *c, int layer, int head)
+{
+    return (size_t)layer * (size_t)c->shape.n_kv_heads + (size_t)head;
+}
+
+#endif

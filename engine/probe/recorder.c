@@ -1,0 +1,342 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "engine/probe/recorder.h"
+
+enum { MAX_PROBES = 16, BLOCK = 1024 };
+
+/* Columns that every trace has, before those of the probes. */
+enum { COL_ID, COL_ROLE, N_FIXED };
+static const struct kvf_column fixed_columns[N_FIXED] = {
+    {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
+    {"tokens.role", KVF_U8, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
+};
+
+struct active {
+    const struct probe *probe;
+    void *state;
+    int column0;
+};
+
+struct thread_scratch {
+    float *p;
+    int32_t *pos;
+    void *cuts;
+};
+
+struct recorder {
+    struct probe_config cfg;
+    struct kvf_writer *writer;
+    struct active active[MAX_PROBES];
+    int n_active;
+    unsigned wants;
+    struct thread_scratch *scratch;
+    int n_threads;
+    int32_t streamed;   /* steps whose stream columns are written */
+    uint32_t epoch;
+    int32_t n_tokens;
+    int32_t *id;        /* [cap] */
+    uint8_t *role;      /* [cap] */
+    uint32_t *text_end; /* [cap] offsets into text */
+    struct buf text;
+    struct buf gather;  /* rows joined for the writer */
+    int err;
+};
+
+struct probe_sink {
+    struct recorder *r;
+    int column0;
+    uint32_t epoch; /* 0 for stream columns */
+};
+
+int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
+{
+    unsigned set = 0, all = 0, lean = 0;
+    for (int i = 0; probe_table[i]; i++) {
+        all |= 1u << i;
+        if (strcmp(probe_table[i]->name, "evict") == 0 || strcmp(probe_table[i]->name, "nll") == 0)
+            lean |= 1u << i;
+    }
+    char key[32], value[32];
+    int more;
+    while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
+        unsigned bit = strcmp(key, "lean") == 0 ? lean
+                     : strcmp(key, "paper") == 0 || strcmp(key, "full") == 0 ? all : 0;
+        for (int i = 0; probe_table[i]; i++)
+            if (strcmp(key, probe_table[i]->name) == 0)
+                bit = 1u << i;
+        if (!bit || value[0])
+            return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list "
+                            "of evict, survival, mass, steps, nll", key);
+        set |= bit;
+    }
+    if (more < 0)
+        return kvf_fail(d, KVF_E_ARG, "--probes: write names separated by commas");
+    *ret_set = set;
+    return KVF_OK;
+}
+
+double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
+{
+    struct kvf_column col[PROBE_MAX_COLUMNS];
+    double bytes = 5; /* id and role */
+    for (int i = 0; probe_table[i]; i++) {
+        int n = set >> i & 1 ? probe_table[i]->columns(cfg, col) : 0;
+        for (int c = 0; c < n; c++) {
+            int heads = col[c].space == KVF_SPACE_RUN ? 1
+                      : cfg->shape.n_layers * (col[c].space == KVF_SPACE_KV ? cfg->shape.n_kv_heads
+                                                                            : cfg->shape.n_heads);
+            bytes += (double)heads * (double)kvf_dtype_size(col[c].dtype);
+        }
+    }
+    return bytes;
+}
+
+static int open_writer(struct recorder *r, const char *path, const char *meta,
+                       const struct kvf_column *col, int n_col, struct kvf_diag *d)
+{
+    int L = r->cfg.shape.n_layers;
+    uint16_t *heads = MEM_NEW(uint16_t, 2 * (size_t)L);
+    if (!heads)
+        return KVF_E_NOMEM;
+    for (int l = 0; l < L; l++) {
+        heads[l] = (uint16_t)r->cfg.shape.n_kv_heads;
+        heads[L + l] = (uint16_t)r->cfg.shape.n_heads;
+    }
+    struct kvf_shape shape = {L, heads, heads + L};
+    int err = kvf_writer_open(path, meta, &shape, col, n_col, &r->writer, d);
+    mem_free(heads);
+    return err;
+}
+
+static int make_scratch(struct recorder *r, int n_threads)
+{
+    size_t cap = (size_t)r->cfg.cap;
+    r->n_threads = n_threads;
+    r->scratch = MEM_NEW(struct thread_scratch, (size_t)n_threads);
+    for (int i = 0; r->scratch && i < n_threads; i++) {
+        struct thread_scratch *s = &r->scratch[i];
+        s->p = MEM_NEW(float, cap);
+        s->pos = MEM_NEW(int32_t, cap);
+        s->cuts = mem_alloc(row_cuts_scratch(r->cfg.cap), 1);
+        if (!s->p || !s->pos || !s->cuts)
+            return KVF_E_NOMEM;
+    }
+    r->id = MEM_NEW(int32_t, cap);
+    r->role = MEM_NEW(uint8_t, cap);
+    r->text_end = MEM_NEW(uint32_t, cap);
+    return r->scratch && r->id && r->role && r->text_end ? KVF_OK : KVF_E_NOMEM;
+}
+
+int recorder_create(const char *path, const char *meta_json, unsigned set,
+                    const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
+                    struct kvf_diag *d)
+{
+    struct kvf_column col[N_FIXED + MAX_PROBES * PROBE_MAX_COLUMNS];
+    int n_col = N_FIXED;
+    struct recorder *r = MEM_NEW(struct recorder, 1);
+    if (!r)
+        return KVF_E_NOMEM;
+    r->cfg = *cfg;
+    memcpy(col, fixed_columns, sizeof fixed_columns);
+    int err = make_scratch(r, n_threads);
+    for (int i = 0; !err && probe_table[i]; i++) {
+        if (!(set >> i & 1))
+            continue;
+        struct active *a = &r->active[r->n_active++];
+        *a = (struct active){probe_table[i], probe_table[i]->create(&r->cfg), n_col};
+        n_col += probe_table[i]->columns(cfg, col + n_col);
+        r->wants |= probe_table[i]->wants;
+        if (!a->state)
+            err = KVF_E_NOMEM;
+    }
+    if (!err)
+        err = open_writer(r, path, meta_json, col, n_col, d);
+    else
+        kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
+    if (err) {
+        recorder_abandon(r);
+        return err;
+    }
+    *ret_rec = r;
+    return KVF_OK;
+}
+
+static void free_recorder(struct recorder *r)
+{
+    for (int i = 0; i < r->n_active; i++)
+        r->active[i].probe->destroy(r->active[i].state);
+    for (int i = 0; r->scratch && i < r->n_threads; i++) {
+        mem_free(r->scratch[i].p);
+        mem_free(r->scratch[i].pos);
+        mem_free(r->scratch[i].cuts);
+    }
+    mem_free(r->scratch);
+    mem_free(r->id);
+    mem_free(r->role);
+    mem_free(r->text_end);
+    buf_finish(&r->text);
+    buf_finish(&r->gather);
+    mem_free(r);
+}
+
+void recorder_abandon(struct recorder *r)
+{
+    if (!r)
+        return;
+    kvf_writer_abandon(r->writer);
+    free_recorder(r);
+}
+
+unsigned recorder_wants(const struct recorder *r)
+{
+    return r ? r->wants : 0;
+}
+
+void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
+                  float lse, int thread)
+{
+    struct thread_scratch *s = &r->scratch[thread];
+    struct probe_row out = {row->layer, row->head, row->t, row->n, row->p, NULL, lse, s->cuts};
+    if (!view->plain) {
+        for (int i = 0; i < row->n; i++) {
+            s->p[i] = row->p[view->order[i]];
+            s->pos[i] = view->pos[view->order[i]];
+        }
+        out.p = s->p;
+        out.pos = s->pos;
+    }
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->row)
+            r->active[i].probe->row(r->active[i].state, &out);
+}
+
+void recorder_evict(struct recorder *r, const struct eviction *e)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->evict)
+            r->active[i].probe->evict(r->active[i].state, e);
+}
+
+void recorder_nll(struct recorder *r, int32_t t, float nll)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->nll)
+            r->active[i].probe->nll(r->active[i].state, t, nll);
+}
+
+int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text, size_t len)
+{
+    if (r->n_tokens >= r->cfg.cap)
+        return r->err = KVF_E_LIMIT;
+    r->id[r->n_tokens] = id;
+    r->role[r->n_tokens] = (uint8_t)role;
+    buf_add(&r->text, text, len);
+    r->text_end[r->n_tokens++] = (uint32_t)r->text.len;
+    return r->text.err;
+}
+
+int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const void *data,
+              size_t stride, size_t size, int32_t t0, int32_t n)
+{
+    struct buf *g = &sink->r->gather;
+    buf_clear(g);
+    for (int h = 0; h < n_heads; h++)
+        buf_add(g, (const char *)data + ((size_t)h * stride + (size_t)t0) * size, (size_t)n * size);
+    if (g->err)
+        return g->err;
+    return kvf_write_chunk(sink->r->writer, sink->column0 + column, layer, 0, n_heads,
+                           (uint32_t)t0, (uint32_t)n, sink->epoch, g->data);
+}
+
+const struct probe_config *probe_sink_config(const struct probe_sink *sink)
+{
+    return &sink->r->cfg;
+}
+
+/* Token columns and stream columns of steps [streamed, t1). */
+static int stream(struct recorder *r, int32_t t1)
+{
+    int32_t t0 = r->streamed, n = t1 - t0;
+    if (n <= 0)
+        return KVF_OK;
+    uint32_t first = t0 ? r->text_end[t0 - 1] : 0;
+    uint32_t *end = MEM_NEW(uint32_t, (size_t)n);
+    if (!end)
+        return KVF_E_NOMEM;
+    for (int32_t i = 0; i < n; i++)
+        end[i] = r->text_end[t0 + i] - first;
+    int err = kvf_write_token_bytes(r->writer, (uint32_t)t0, (uint32_t)n, end,
+                                    r->text.data ? r->text.data + first : "");
+    mem_free(end);
+    if (!err)
+        err = kvf_write_chunk(r->writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0, r->id + t0);
+    if (!err)
+        err = kvf_write_chunk(r->writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
+                              r->role + t0);
+    for (int i = 0; !err && i < r->n_active; i++) {
+        struct probe_sink sink = {r, r->active[i].column0, 0};
+        if (r->active[i].probe->stream)
+            err = r->active[i].probe->stream(r->active[i].state, &sink, t0, t1);
+    }
+    r->streamed = t1;
+    return err;
+}
+
+static int snapshot(struct recorder *r, int32_t n_steps)
+{
+    int err = KVF_OK;
+    r->epoch++;
+    for (int i = 0; !err && i < r->n_active; i++) {
+        struct probe_sink sink = {r, r->active[i].column0, r->epoch};
+        if (r->active[i].probe->snapshot && n_steps > 0)
+            err = r->active[i].probe->snapshot(r->active[i].state, &sink, n_steps);
+    }
+    return err ? err : kvf_writer_commit(r->writer, r->epoch, (uint32_t)n_steps);
+}
+
+int32_t recorder_boundary(int32_t t)
+{
+    return t / BLOCK * BLOCK + BLOCK;
+}
+
+/* Epochs come at 1, 2, 4, ... blocks: all snapshots together cost at most twice
+ * the final one. */
+static bool epoch_due(int32_t n_steps)
+{
+    int32_t blocks = n_steps / BLOCK;
+    return n_steps % BLOCK == 0 && blocks > 0 && (blocks & (blocks - 1)) == 0;
+}
+
+int recorder_advance(struct recorder *r, int32_t n_steps)
+{
+    if (r->err || n_steps % BLOCK != 0)
+        return r->err;
+    r->err = stream(r, n_steps);
+    if (!r->err && epoch_due(n_steps))
+        r->err = snapshot(r, n_steps);
+    return r->err;
+}
+
+uint64_t recorder_bytes(const struct recorder *r)
+{
+    return kvf_writer_bytes(r->writer);
+}
+
+int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
+{
+    int err = r->err;
+    if (!err)
+        err = stream(r, r->n_tokens);
+    if (!err)
+        err = snapshot(r, r->n_tokens);
+    if (!err && result_json)
+        err = kvf_writer_note(r->writer, "result", result_json);
+    int closed = kvf_writer_close(r->writer, d);
+    r->writer = NULL;
+    free_recorder(r);
+    return err ? err : closed;
+}

@@ -1,0 +1,46 @@
+/* recorder.h - the active probes of a run and the trace they write. */
+#ifndef KVF_ENGINE_RECORDER_H
+#define KVF_ENGINE_RECORDER_H
+
+#include "engine/probe/probe.h"
+
+struct recorder;
+
+/* Parses "lean", "paper", "full" or a list "evict,nll": a bit per entry of
+ * probe_table.  KVF_E_ARG with a sentence. */
+int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
+
+/* Raw bytes that the columns of a set cost per token, before compression. */
+double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
+
+/* Opens the trace at path.  meta_json: the run header.  n_threads: rows may
+ * come from that many threads. */
+int recorder_create(const char *path, const char *meta_json, unsigned set,
+                    const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
+                    struct kvf_diag *d);
+
+unsigned recorder_wants(const struct recorder *r); /* PROBE_* of all active probes */
+
+/* A row in slot order, with the head it belongs to. */
+void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
+                  float lse, int thread);
+void recorder_evict(struct recorder *r, const struct eviction *e);
+void recorder_nll(struct recorder *r, int32_t t, float nll);
+
+/* Tokens were fed: call when all rows of steps < n_steps are in.  text: the
+ * token's bytes.  Writes what is complete. */
+int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text,
+                   size_t len);
+int recorder_advance(struct recorder *r, int32_t n_steps);
+/* Steps at which recorder_advance must be called: the smallest one above t. */
+int32_t recorder_boundary(int32_t t);
+
+uint64_t recorder_bytes(const struct recorder *r); /* of the trace so far */
+
+/* Final snapshot, notes (may be NULL: a JSON object for the key "result"),
+ * index and footer; frees r.  Returns the first error of the recording. */
+int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d);
+/* Frees without a footer. Accepts NULL. */
+void recorder_abandon(struct recorder *r);
+
+#endif
