@@ -58,6 +58,16 @@ enum { PAGE_SLOTS = 64 };
     void name(void *kpage, void *vpage, enum kv_type type, int slot, \
               const float *k, const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
+/* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
+ * and i >= first_tie. */
+struct row_cut {
+    float threshold;
+    int first_tie;
+    int count; /* members */
+};
+#define DECL_ROW_CUTS(name)                                                                  \
+    void name(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau, \
+              struct row_cut *out, void *scratch)
 #define DECL_MARK(name) \
     void name(uint32_t *last, const float *p, int n, float threshold, int first_tie, \
               uint32_t t)
@@ -75,6 +85,7 @@ typedef DECL_SOFTMAX((*softmax_fn));
 typedef DECL_ROW_ENTROPY((*row_entropy_fn));
 typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
+typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
 
 struct kernels {
@@ -122,10 +133,20 @@ struct kernels {
     /* sum[i] += p[i]; max[i] = max(max[i], p[i]). */
     mass_add_fn mass_add;
 
+    /* Selected sets of one row of weights p >= 0, entries in order of time.
+     * out[0..n_top): the K largest (all when n <= K); out[n_top..): the smallest
+     * set of largest weights whose sum reaches tau times the sum of the row,
+     * summed in double in the order (weight falling, position falling).  Among
+     * equal weights the larger position comes first.  K and tau rise.
+     * scratch: row_cuts_scratch(n) bytes, 64-byte aligned. */
+    row_cuts_fn row_cuts;
+
     /* last[i] = t where p[i] > threshold, or p[i] == threshold and
      * i >= first_tie. */
     mark_fn mark;
 };
+
+size_t row_cuts_scratch(int n);
 
 /* Fill every slot for the given CPU_* flags: the C reference first, then each
  * instruction set in rising order, each overriding what it implements. */

@@ -1,0 +1,53 @@
+#include <stdlib.h>
+
+#include "engine/kernels/kernels_ref.h"
+#if HAVE_SIMD_X86
+#include <cpuid.h>
+
+#include "engine/kernels/x86/kernels_x86.h"
+#endif
+
+void kernels_init(struct kernels *k, unsigned cpu_flags)
+{
+    *k = (struct kernels){
+        .rmsnorm = rmsnorm_ref, .quant_rows = quant_rows_ref, .matmul_q = matmul_q_ref,
+        .matmul_f = matmul_f_ref, .rope = rope_ref, .swiglu = swiglu_ref, .add = add_ref,
+        .attn_qk = attn_qk_ref, .attn_av = attn_av_ref, .softmax = softmax_ref,
+        .row_entropy = row_entropy_ref, .kv_store = kv_store_ref, .mass_add = mass_add_ref,
+        .row_cuts = row_cuts_ref, .mark = mark_ref,
+    };
+#if HAVE_SIMD_X86
+    kernels_init_x86(k, cpu_flags);
+#else
+    (void)cpu_flags;
+#endif
+}
+
+#if HAVE_SIMD_X86
+static unsigned detect(void)
+{
+    unsigned a, b, c, d, flags = 0;
+    __builtin_cpu_init();
+    /* F16C: bit 29 of ecx; clang 14 does not know its name */
+    int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c)
+        flags |= CPU_X86_AVX2;
+    if (flags && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+        && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+        && __builtin_cpu_supports("avx512vnni"))
+        flags |= CPU_X86_AVX512;
+    return flags;
+}
+#else
+static unsigned detect(void)
+{
+    return 0;
+}
+#endif
+
+unsigned cpu_flags_detect(void)
+{
+    const char *mask = getenv("KVFATE_CPU_MASK");
+    unsigned flags = detect();
+    return mask && *mask ? flags & (unsigned)strtoul(mask, NULL, 16) : flags;
+}

@@ -1,0 +1,246 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernels/kernels_ref.h"
+
+void rmsnorm_ref(float *out, const float *x, const float *w, int T, int C, float eps)
+{
+    for (int t = 0; t < T; t++, x += C, out += C) {
+        double square = 0;
+        for (int c = 0; c < C; c++)
+            square += (double)x[c] * (double)x[c];
+        float scale = (float)(1.0 / sqrt(square / C + (double)eps));
+        for (int c = 0; c < C; c++)
+            out[c] = x[c] * scale * w[c];
+    }
+}
+
+void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
+{
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *v = x + b * QBLOCK;
+        float max = 0;
+        int sum = 0;
+        for (int i = 0; i < QBLOCK; i++)
+            max = fmaxf(max, fabsf(v[i]));
+        float scale = max / 127.0f, inverse = max > 0 ? 127.0f / max : 0;
+        for (int i = 0; i < QBLOCK; i++) {
+            int q = (int)nearbyintf(v[i] * inverse);
+            out->q[b * QBLOCK + (size_t)i] = (int8_t)q;
+            sum += q;
+        }
+        out->scale[b] = scale;
+        out->sum[b] = scale * (float)sum;
+    }
+}
+
+static int weight_u(const struct packed *w, size_t at, int r, int k)
+{
+    if (w->kind == PACK_Q8)
+        return w->data[at * 512 + (size_t)(k / 4 * 64 + r * 4 + k % 4)];
+    uint8_t two = w->data[at * 256 + (size_t)(k / 8 * 64 + r * 4 + k % 4)];
+    return k % 8 < 4 ? two & 15 : two >> 4;
+}
+
+/* For each block: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc). */
+static float dot_q(const struct packed *w, int panel, int r, const struct qrows *x, int t)
+{
+    size_t nb = (size_t)w->n_blocks;
+    float acc = 0;
+    for (size_t b = 0; b < nb; b++) {
+        size_t at = (size_t)panel * nb + b, row = (size_t)t * nb + b;
+        const int8_t *q = x->q + row * QBLOCK;
+        int sum = 0;
+        for (int k = 0; k < QBLOCK; k++)
+            sum += weight_u(w, at, r, k) * q[k];
+        float d = half_to_float(w->scale[at * 2 * PANEL + (size_t)r]);
+        float m = half_to_float(w->scale[at * 2 * PANEL + PANEL + (size_t)r]);
+        acc = fmaf(d * x->scale[row], (float)sum, acc);
+        acc = fmaf(m, x->sum[row], acc);
+    }
+    return acc;
+}
+
+void matmul_q_ref(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
+                  int panel0, int n_panels)
+{
+    for (int t = 0; t < T; t++)
+        for (int p = panel0; p < panel0 + n_panels; p++)
+            for (int r = 0; r < PANEL; r++)
+                out[(size_t)t * ld_out + (size_t)(p * PANEL + r)] = dot_q(w, p, r, x, t);
+}
+
+static float weight_f(const struct packed *w, int panel, int k, int r)
+{
+    size_t at = ((size_t)panel * (size_t)w->K + (size_t)k) * PANEL + (size_t)r;
+    if (w->kind == PACK_F32)
+        return ((const float *)(const void *)w->data)[at];
+    uint16_t h = ((const uint16_t *)(const void *)w->data)[at];
+    if (w->kind == PACK_F16)
+        return half_to_float(h);
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+void matmul_f_ref(float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+                  const struct packed *w, int panel0, int n_panels)
+{
+    for (int t = 0; t < T; t++)
+        for (int p = panel0; p < panel0 + n_panels; p++)
+            for (int r = 0; r < PANEL; r++) {
+                float acc = 0;
+                for (int k = 0; k < w->K; k++)
+                    acc = fmaf(x[(size_t)t * ld_x + (size_t)k], weight_f(w, p, k, r), acc);
+                out[(size_t)t * ld_out + (size_t)(p * PANEL + r)] = acc;
+            }
+}
+
+void rope_ref(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
+{
+    for (int h = 0; h < n_heads; h++, x += D)
+        for (int j = 0; j < n_rot / 2; j++) {
+            float c = cos_sin[2 * j], s = cos_sin[2 * j + 1], a = x[2 * j], b = x[2 * j + 1];
+            x[2 * j] = a * c - b * s;
+            x[2 * j + 1] = a * s + b * c;
+        }
+}
+
+void swiglu_ref(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+void add_ref(float *x, const float *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+static float kv_value(const void *page, enum kv_type type, size_t at)
+{
+    return type == KV_F16 ? half_to_float(((const uint16_t *)page)[at]) : ((const float *)page)[at];
+}
+
+void attn_qk_ref(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
+                 const void *kpage, enum kv_type type, float scale)
+{
+    for (int t = 0; t < T; t++)
+        for (int s = 0; s < PAGE_SLOTS; s++) {
+            float acc = 0;
+            for (int d = 0; d < D; d++)
+                acc = fmaf(q[(size_t)t * ld_q + (size_t)d],
+                           kv_value(kpage, type, (size_t)d * PAGE_SLOTS + (size_t)s), acc);
+            scores[(size_t)t * ld_s + (size_t)s] = acc * scale;
+        }
+}
+
+void attn_av_ref(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
+                 const void *vpage, enum kv_type type, int n_slots)
+{
+    for (int t = 0; t < T; t++)
+        for (int s = 0; s < n_slots; s++)
+            for (int d = 0; d < D; d++) {
+                float *o = &out[(size_t)t * ld_out + (size_t)d];
+                *o = fmaf(p[(size_t)t * ld_p + (size_t)s],
+                          kv_value(vpage, type, (size_t)s * (size_t)D + (size_t)d), *o);
+            }
+}
+
+float softmax_ref(float *s, int n)
+{
+    float max = s[0];
+    for (int i = 1; i < n; i++)
+        max = fmaxf(max, s[i]);
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        s[i] = expf(s[i] - max);
+        sum += (double)s[i];
+    }
+    float inverse = (float)(1.0 / sum);
+    for (int i = 0; i < n; i++)
+        s[i] *= inverse;
+    return max + (float)log(sum);
+}
+
+float row_entropy_ref(const float *p, int n)
+{
+    double h = 0;
+    for (int i = 0; i < n; i++)
+        if (p[i] > 0)
+            h -= (double)p[i] * log((double)p[i]);
+    return (float)h;
+}
+
+void kv_store_ref(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,
+                  const float *v, int D)
+{
+    for (int d = 0; d < D; d++) {
+        size_t ka = (size_t)d * PAGE_SLOTS + (size_t)slot, va = (size_t)slot * (size_t)D + (size_t)d;
+        if (type == KV_F16) {
+            ((uint16_t *)kpage)[ka] = float_to_half(k[d]);
+            ((uint16_t *)vpage)[va] = float_to_half(v[d]);
+        } else {
+            ((float *)kpage)[ka] = k[d];
+            ((float *)vpage)[va] = v[d];
+        }
+    }
+}
+
+void mass_add_ref(double *sum, float *max, const float *p, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sum[i] += (double)p[i];
+        max[i] = fmaxf(max[i], p[i]);
+    }
+}
+
+struct weight_at {
+    float p;
+    int i;
+};
+
+static int heavier_first(const void *a, const void *b)
+{
+    const struct weight_at *x = a, *y = b;
+    if (x->p != y->p)
+        return x->p > y->p ? -1 : 1;
+    return (x->i < y->i) - (x->i > y->i);
+}
+
+size_t row_cuts_scratch(int n)
+{
+    return ((size_t)n + 64) * 2 * sizeof(struct weight_at);
+}
+
+void row_cuts_ref(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,
+                  struct row_cut *out, void *scratch)
+{
+    struct weight_at *w = scratch;
+    double total = 0, sum = 0;
+    for (int i = 0; i < n; i++)
+        w[i] = (struct weight_at){p[i], i};
+    qsort(w, (size_t)n, sizeof *w, heavier_first);
+    for (int i = 0; i < n; i++)
+        total += (double)w[i].p;
+    for (int c = 0; c < n_top; c++) {
+        int k = top_k[c] < n ? top_k[c] : n;
+        out[c] = (struct row_cut){w[k - 1].p, w[k - 1].i, k};
+    }
+    for (int c = 0, i = 0; c < n_tau; c++) {
+        while (i < n && (i == 0 || sum < tau[c] * total))
+            sum += (double)w[i++].p;
+        out[n_top + c] = (struct row_cut){w[i - 1].p, w[i - 1].i, i};
+    }
+}
+
+void mark_ref(uint32_t *last, const float *p, int n, float threshold, int first_tie, uint32_t t)
+{
+    for (int i = 0; i < n; i++)
+        if (p[i] > threshold || (p[i] == threshold && i >= first_tie))
+            last[i] = t;
+}

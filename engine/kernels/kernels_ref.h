@@ -1,0 +1,24 @@
+/* kernels_ref.h - the reference: plain C, always built, the definition of
+ * correct. */
+#ifndef KVF_ENGINE_KERNELS_REF_H
+#define KVF_ENGINE_KERNELS_REF_H
+
+#include "engine/kernels/kernels.h"
+
+DECL_RMSNORM(rmsnorm_ref);
+DECL_QUANT_ROWS(quant_rows_ref);
+DECL_MATMUL_Q(matmul_q_ref);
+DECL_MATMUL_F(matmul_f_ref);
+DECL_ROPE(rope_ref);
+DECL_SWIGLU(swiglu_ref);
+DECL_ADD(add_ref);
+DECL_ATTN_QK(attn_qk_ref);
+DECL_ATTN_AV(attn_av_ref);
+DECL_SOFTMAX(softmax_ref);
+DECL_ROW_ENTROPY(row_entropy_ref);
+DECL_KV_STORE(kv_store_ref);
+DECL_MASS_ADD(mass_add_ref);
+DECL_ROW_CUTS(row_cuts_ref);
+DECL_MARK(mark_ref);
+
+#endif

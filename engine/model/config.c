@@ -1,0 +1,87 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/model/config.h"
+
+static void copy(char *out, size_t cap, const char *s, size_t len)
+{
+    snprintf(out, cap, "%.*s", (int)(len < cap ? len : cap - 1), s ? s : "");
+}
+
+struct field {
+    const char *key;
+    int *out;
+    int64_t otherwise, max;
+};
+
+static int read_fields(const struct gguf *g, const struct field *f, int n, struct kvf_diag *d)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t v = gguf_int(g, f[i].key, f[i].otherwise);
+        if (v < 1 || v > f[i].max)
+            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g), f[i].key,
+                            v == f[i].otherwise ? "missing" : "out of range", (long long)f[i].max);
+        *f[i].out = (int)v;
+    }
+    return KVF_OK;
+}
+
+static int check_rope(const struct gguf *g, const struct model_config *m, struct kvf_diag *d)
+{
+    size_t len;
+    const char *scaling = gguf_str(g, "llama.rope.scaling.type", &len);
+    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0)) || gguf_find(g, "rope_freqs.weight"))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: scaled rotary positions are not supported yet",
+                        gguf_path(g));
+    if (m->rope_dim % 2 || m->rope_dim > m->head_dim)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %d rotary dimensions do not fit heads of %d",
+                        gguf_path(g), m->rope_dim, m->head_dim);
+    return KVF_OK;
+}
+
+int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d)
+{
+    struct model_config m = {0};
+    size_t len = 0;
+    const char *arch = gguf_str(g, "general.architecture", &len);
+    copy(m.arch, sizeof m.arch, arch, len);
+    if (strcmp(m.arch, "llama") != 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: architecture '%s' is not supported; 'llama' is",
+                        gguf_path(g), m.arch);
+    const char *name = gguf_str(g, "general.name", &len);
+    copy(m.name, sizeof m.name, name, name ? len : 0);
+    int64_t vocab = gguf_array_strings(g, "tokenizer.ggml.tokens");
+    const struct field first[] = {
+        {"llama.block_count", &m.n_layers, -1, 4096},
+        {"llama.embedding_length", &m.d_model, -1, 65536},
+        {"llama.feed_forward_length", &m.d_ffn, -1, 1 << 20},
+        {"llama.attention.head_count", &m.n_heads, -1, 4096},
+        {"llama.context_length", &m.n_ctx, -1, 1 << 24},
+        {"llama.vocab_size", &m.vocab, vocab, 1 << 20},
+    };
+    int err = read_fields(g, first, 6, d);
+    if (err)
+        return err;
+    const struct field second[] = {
+        {"llama.attention.head_count_kv", &m.n_kv_heads, m.n_heads, 4096},
+        {"llama.attention.key_length", &m.head_dim, m.d_model / m.n_heads, 1024},
+    };
+    err = read_fields(g, second, 2, d);
+    if (err)
+        return err;
+    const struct field third[] = {{"llama.rope.dimension_count", &m.rope_dim, m.head_dim, 1024}};
+    err = read_fields(g, third, 1, d);
+    if (err)
+        return err;
+    if (m.n_heads % m.n_kv_heads || m.head_dim % 2)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %d query heads of %d do not divide among %d KV heads",
+                        gguf_path(g), m.n_heads, m.head_dim, m.n_kv_heads);
+    m.rope_base = gguf_real(g, "llama.rope.freq_base", 10000.0);
+    m.norm_eps = (float)gguf_real(g, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+    if (!(m.rope_base > 1.0) || !(m.norm_eps > 0))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base or norm epsilon is not positive", gguf_path(g));
+    err = check_rope(g, &m, d);
+    if (!err)
+        *ret = m;
+    return err;
+}

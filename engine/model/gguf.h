@@ -1,0 +1,52 @@
+/* gguf.h - a GGUF file, mapped read-only.
+ *
+ * Versions 2 and 3, little-endian.  All strings, arrays and tensors are checked
+ * against the size of the file when it is opened; getters cannot fail later.
+ * Everything returned is borrowed until gguf_close. */
+#ifndef KVF_ENGINE_GGUF_H
+#define KVF_ENGINE_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
+
+struct gguf;
+
+struct gguf_tensor {
+    const char *name;
+    int n_dims;
+    uint64_t dim[4];  /* dim[0] is the fastest; unused ones are 1 */
+    unsigned type;    /* enum weight_type, or one the engine does not read */
+    const void *data;
+    size_t bytes;     /* 0 when the type is not supported */
+};
+
+/* KVF_OK, KVF_E_IO (d has the reason), KVF_E_FORMAT, KVF_E_VERSION, KVF_E_NOMEM. */
+int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d);
+void gguf_close(struct gguf *g); /* accepts NULL */
+const char *gguf_path(const struct gguf *g);
+
+/* Scalars by key; `otherwise` when the key is missing or of another kind. */
+int64_t gguf_int(const struct gguf *g, const char *key, int64_t otherwise);
+double gguf_real(const struct gguf *g, const char *key, double otherwise);
+bool gguf_bool(const struct gguf *g, const char *key, bool otherwise);
+/* Not NUL-terminated; NULL when missing. */
+const char *gguf_str(const struct gguf *g, const char *key, size_t *ret_len);
+
+/* Arrays: elements, or -1 when missing or of another element kind. */
+int64_t gguf_array_strings(const struct gguf *g, const char *key);
+int64_t gguf_array_ints(const struct gguf *g, const char *key);
+/* Walks all strings of an array in order, which is faster than asking for each. */
+void gguf_each_str(const struct gguf *g, const char *key,
+                   void (*fn)(void *ctx, int64_t i, const char *s, size_t len), void *ctx);
+int64_t gguf_array_int(const struct gguf *g, const char *key, int64_t i);
+
+const struct gguf_tensor *gguf_find(const struct gguf *g, const char *name); /* or NULL */
+size_t gguf_n_tensors(const struct gguf *g);
+
+/* XXH3-128 of the whole file in hex. */
+void gguf_hash(const struct gguf *g, char out[33]);
+
+#endif

@@ -1,0 +1,163 @@
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "engine/model/weights.h"
+
+struct job {
+    const struct gguf *g;
+    const struct model_config *m;
+    struct weights *w;
+    bool exact;
+    int *err;              /* [n_layers + 1] */
+    struct kvf_diag *diag; /* [n_layers + 1] */
+};
+
+/* A matrix of n_rows x K, or a vector when n_rows is 0. */
+static const struct gguf_tensor *need(const struct job *j, int layer, const char *what, int n_rows,
+                                      int K, struct kvf_diag *d)
+{
+    char name[64];
+    if (layer >= 0)
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, what);
+    else
+        snprintf(name, sizeof name, "%s.weight", what);
+    const struct gguf_tensor *t = gguf_find(j->g, name);
+    uint64_t rows = n_rows ? (uint64_t)n_rows : 1;
+    if (!t)
+        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is missing", gguf_path(j->g), name);
+    else if (t->dim[0] != (uint64_t)K || t->dim[1] != rows || t->dim[2] != 1 || t->dim[3] != 1)
+        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is %llu x %llu, expected %d x %llu", gguf_path(j->g),
+                 name, (unsigned long long)t->dim[0], (unsigned long long)t->dim[1], K,
+                 (unsigned long long)rows);
+    else if (!t->bytes)
+        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has type %s (%u); F32, F16, BF16, Q8_0, Q4_0 and "
+                 "Q4_1 can be read", gguf_path(j->g), name, weight_type_name(t->type), t->type);
+    else
+        return t;
+    return NULL;
+}
+
+static float *vector(const struct job *j, int layer, const char *what, int n, struct kvf_diag *d)
+{
+    const struct gguf_tensor *t = need(j, layer, what, 0, n, d);
+    float *v = t ? MEM_NEW(float, (size_t)n) : NULL;
+    if (v)
+        weight_dequant(v, t->data, (enum weight_type)t->type, (size_t)n);
+    return v;
+}
+
+struct part {
+    const char *what;
+    int n_rows;
+};
+
+static int matrix(const struct job *j, int layer, const struct part *part, int n, int K,
+                  struct packed *out, struct kvf_diag *d)
+{
+    struct pack_source src[3];
+    for (int i = 0; i < n; i++) {
+        const struct gguf_tensor *t = need(j, layer, part[i].what, part[i].n_rows, K, d);
+        if (!t)
+            return KVF_E_FORMAT;
+        src[i] = (struct pack_source){t->data, (enum weight_type)t->type, part[i].n_rows};
+    }
+    return packed_build(src, n, K, j->exact, out);
+}
+
+static int load_layer(const struct job *j, int l, struct kvf_diag *d)
+{
+    const struct model_config *m = j->m;
+    struct layer_weights *w = &j->w->layer[l];
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, err;
+    const struct part qkv[] = {{"attn_q", q}, {"attn_k", kv}, {"attn_v", kv}};
+    const struct part gate_up[] = {{"ffn_gate", m->d_ffn}, {"ffn_up", m->d_ffn}};
+    const struct part out = {"attn_output", m->d_model}, down = {"ffn_down", m->d_model};
+    w->attn_norm = vector(j, l, "attn_norm", m->d_model, d);
+    w->ffn_norm = vector(j, l, "ffn_norm", m->d_model, d);
+    if (!w->attn_norm || !w->ffn_norm)
+        return KVF_E_FORMAT;
+    err = matrix(j, l, qkv, 3, m->d_model, &w->qkv, d);
+    if (!err)
+        err = matrix(j, l, &out, 1, q, &w->out, d);
+    if (!err)
+        err = matrix(j, l, gate_up, 2, m->d_model, &w->gate_up, d);
+    return err ? err : matrix(j, l, &down, 1, m->d_ffn, &w->down, d);
+}
+
+static int load_ends(const struct job *j, struct kvf_diag *d)
+{
+    const struct model_config *m = j->m;
+    struct weights *w = j->w;
+    bool tied = !gguf_find(j->g, "output.weight");
+    const struct part head = {tied ? "token_embd" : "output", m->vocab};
+    w->embedding = need(j, -1, "token_embd", m->vocab, m->d_model, d);
+    w->out_norm = vector(j, -1, "output_norm", m->d_model, d);
+    if (!w->embedding || !w->out_norm)
+        return KVF_E_FORMAT;
+    return matrix(j, -1, &head, 1, m->d_model, &w->head, d);
+}
+
+static void load_task(void *ctx, int task, int thread)
+{
+    struct job *j = ctx;
+    (void)thread;
+    j->err[task] = task == 0 ? load_ends(j, &j->diag[task]) : load_layer(j, task - 1, &j->diag[task]);
+}
+
+int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,
+                 struct weights **ret_weights, struct kvf_diag *d)
+{
+    struct weights *w = MEM_NEW(struct weights, 1);
+    size_t n = (size_t)m->n_layers + 1;
+    struct job j = {g, m, w, exact, MEM_NEW(int, n), MEM_NEW(struct kvf_diag, n)};
+    int err = KVF_E_NOMEM;
+    if (w) {
+        w->n_layers = m->n_layers;
+        w->d_model = m->d_model;
+        w->layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
+    }
+    if (w && w->layer && j.err && j.diag) {
+        par_run(pool, (int)n, load_task, &j);
+        err = KVF_OK;
+        for (size_t i = 0; !err && i < n; i++)
+            if ((err = j.err[i]) != KVF_OK && d)
+                *d = j.diag[i];
+    }
+    if (err == KVF_E_NOMEM)
+        kvf_fail(d, err, "%s: not enough memory for the weights", gguf_path(g));
+    mem_free(j.err);
+    mem_free(j.diag);
+    if (err) {
+        weights_free(w);
+        return err;
+    }
+    *ret_weights = w;
+    return KVF_OK;
+}
+
+void weights_free(struct weights *w)
+{
+    if (!w)
+        return;
+    for (int l = 0; w->layer && l < w->n_layers; l++) {
+        struct layer_weights *a = &w->layer[l];
+        mem_free(a->attn_norm);
+        mem_free(a->ffn_norm);
+        packed_finish(&a->qkv);
+        packed_finish(&a->out);
+        packed_finish(&a->gate_up);
+        packed_finish(&a->down);
+    }
+    mem_free(w->layer);
+    mem_free(w->out_norm);
+    packed_finish(&w->head);
+    mem_free(w);
+}
+
+void weights_embed(const struct weights *w, int32_t token, float *out)
+{
+    const struct gguf_tensor *t = w->embedding;
+    size_t row = weight_bytes((enum weight_type)t->type, (size_t)w->d_model);
+    weight_dequant(out, (const char *)t->data + (size_t)token * row, (enum weight_type)t->type,
+                   (size_t)w->d_model);
+}

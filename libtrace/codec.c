@@ -1,0 +1,80 @@
+/* codec.c - chunk encodings: raw, one repeated element, byte shuffle + zstd. */
+#include <string.h>
+#include <zstd.h>
+
+#include "libtrace/layout.h"
+
+enum { ZSTD_LEVEL = 1 }; /* higher levels do not pay on shuffled columns */
+
+size_t codec_bound(size_t n)
+{
+    size_t z = ZSTD_compressBound(n);
+    return z > n ? z : n;
+}
+
+/* Byte k of every element together: ages and floats compress far better. */
+static void shuffle(const unsigned char *in, unsigned char *out, size_t count, int width)
+{
+    for (int k = 0; k < width; k++)
+        for (size_t i = 0; i < count; i++)
+            out[(size_t)k * count + i] = in[i * (size_t)width + (size_t)k];
+}
+
+static void unshuffle(const unsigned char *in, unsigned char *out, size_t count, int width)
+{
+    for (int k = 0; k < width; k++)
+        for (size_t i = 0; i < count; i++)
+            out[i * (size_t)width + (size_t)k] = in[(size_t)k * count + i];
+}
+
+static bool constant(const unsigned char *p, size_t n, size_t width)
+{
+    return n > width && memcmp(p, p + width, n - width) == 0;
+}
+
+size_t codec_encode(const void *raw, size_t n, int width, void *out, void *scratch,
+                    uint32_t *ret_codec)
+{
+    if (constant(raw, n, (size_t)width)) {
+        memcpy(out, raw, (size_t)width);
+        *ret_codec = CODEC_CONSTANT;
+        return (size_t)width;
+    }
+    shuffle(raw, scratch, n / (size_t)width, width);
+    size_t z = ZSTD_compress(out, codec_bound(n), scratch, n, ZSTD_LEVEL);
+    if (!ZSTD_isError(z) && z < n) {
+        *ret_codec = CODEC_SHUFFLE_ZSTD;
+        return z;
+    }
+    memcpy(out, raw, n);
+    *ret_codec = CODEC_RAW;
+    return n;
+}
+
+int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,
+                 void *scratch)
+{
+    size_t w = (size_t)width;
+    if (raw_len % w)
+        return KVF_E_CORRUPT;
+    if (codec == CODEC_RAW) {
+        if (n != raw_len)
+            return KVF_E_CORRUPT;
+        memcpy(out, in, n);
+    } else if (codec == CODEC_CONSTANT) {
+        if (n != w)
+            return KVF_E_CORRUPT;
+        for (size_t i = 0; i < raw_len; i += w)
+            memcpy((char *)out + i, in, w);
+    } else if (codec == CODEC_SHUFFLE_ZSTD) {
+        if (ZSTD_getFrameContentSize(in, n) != raw_len)
+            return KVF_E_CORRUPT;
+        size_t got = ZSTD_decompress(scratch, raw_len, in, n);
+        if (ZSTD_isError(got) || got != raw_len)
+            return KVF_E_CORRUPT;
+        unshuffle(scratch, out, raw_len / w, width);
+    } else {
+        return KVF_E_VERSION;
+    }
+    return KVF_OK;
+}

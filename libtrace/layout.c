@@ -1,0 +1,158 @@
+#include <string.h>
+
+#include "libtrace/crc32c.h"
+#include "libtrace/layout.h"
+
+const unsigned char kvf_magic[8] = {0x89, 'K', 'V', 'F', '\r', '\n', 0x1a, '\n'};
+static const unsigned char end_magic[8] = {'K', 'V', 'F', 'E', 'N', 'D', '\r', '\n'};
+#define SYNC 0x52465ac5u
+
+void put_le(unsigned char *p, uint64_t v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+
+uint64_t get_le(const unsigned char *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt)
+{
+    memset(out, 0, FILE_HEADER);
+    memcpy(out, kvf_magic, 8);
+    put_le(out + 8, KVF_MAJOR, 2);
+    put_le(out + 10, KVF_MINOR, 2);
+    put_le(out + 12, FILE_HEADER, 4);
+    put_le(out + 28, salt, 4); /* 16, 20, 24: incompat, ro_compat, compat features */
+    put_le(out + 60, crc32c(0, out, 60), 4);
+}
+
+int file_header_read(const unsigned char in[FILE_HEADER], uint32_t *salt)
+{
+    if (memcmp(in, kvf_magic, 8) != 0)
+        return KVF_E_FORMAT;
+    if (get_le(in + 60, 4) != crc32c(0, in, 60))
+        return KVF_E_CORRUPT;
+    if (get_le(in + 8, 2) != KVF_MAJOR || get_le(in + 16, 4) != 0)
+        return KVF_E_VERSION;
+    *salt = (uint32_t)get_le(in + 28, 4);
+    return KVF_OK;
+}
+
+void record_header_write(unsigned char out[RECORD_HEADER], const struct record *r)
+{
+    put_le(out, SYNC, 4);
+    put_le(out + 4, RECORD_HEADER, 2);
+    out[6] = r->type;
+    out[7] = r->flags;
+    put_le(out + 8, r->seq, 8);
+    put_le(out + 16, r->stored_len, 8);
+    put_le(out + 24, r->raw_len, 8);
+    put_le(out + 32, r->column, 4);
+    put_le(out + 36, r->layer, 2);
+    put_le(out + 38, r->head0, 2);
+    put_le(out + 40, r->t0, 4);
+    put_le(out + 44, r->n, 4);
+    put_le(out + 48, r->codec, 4);
+    put_le(out + 52, r->payload_crc, 4);
+    put_le(out + 56, r->salt, 4);
+    put_le(out + 60, r->epoch, 4);
+    put_le(out + 64, r->n_heads, 2);
+    put_le(out + 66, 0, 2);
+    put_le(out + 68, r->offset, 8);
+    put_le(out + 76, crc32c(0, out, 76), 4);
+}
+
+bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, uint32_t salt,
+                        struct record *ret)
+{
+    if (get_le(in, 4) != SYNC || get_le(in + 76, 4) != crc32c(0, in, 76)
+        || get_le(in + 56, 4) != salt || get_le(in + 68, 8) != offset
+        || get_le(in + 4, 2) != RECORD_HEADER)
+        return false;
+    *ret = (struct record){
+        .type = in[6], .flags = in[7], .seq = get_le(in + 8, 8), .stored_len = get_le(in + 16, 8),
+        .raw_len = get_le(in + 24, 8), .column = (uint32_t)get_le(in + 32, 4),
+        .layer = (uint16_t)get_le(in + 36, 2), .head0 = (uint16_t)get_le(in + 38, 2),
+        .t0 = (uint32_t)get_le(in + 40, 4), .n = (uint32_t)get_le(in + 44, 4),
+        .codec = (uint32_t)get_le(in + 48, 4), .payload_crc = (uint32_t)get_le(in + 52, 4),
+        .salt = salt, .epoch = (uint32_t)get_le(in + 60, 4),
+        .n_heads = (uint16_t)get_le(in + 64, 2), .offset = offset,
+    };
+    return true;
+}
+
+uint32_t payload_crc(const struct record *r, const void *payload, size_t n)
+{
+    unsigned char place[20];
+    put_le(place, r->salt, 4);
+    put_le(place + 4, r->seq, 8);
+    put_le(place + 12, r->offset, 8);
+    return crc32c(crc32c(0, place, sizeof place), payload, n);
+}
+
+void footer_write(unsigned char out[FOOTER], const struct footer *f)
+{
+    memset(out, 0, FOOTER);
+    memcpy(out, end_magic, 8);
+    put_le(out + 8, f->index_offset, 8);
+    put_le(out + 16, f->n_records, 8);
+    put_le(out + 24, f->last_seq, 8);
+    put_le(out + 32, f->clean, 4);
+    put_le(out + 36, f->salt, 4);
+    put_le(out + 60, crc32c(0, out, 60), 4);
+}
+
+bool footer_read(const unsigned char in[FOOTER], uint32_t salt, struct footer *ret)
+{
+    if (memcmp(in, end_magic, 8) != 0 || get_le(in + 60, 4) != crc32c(0, in, 60)
+        || get_le(in + 36, 4) != salt)
+        return false;
+    *ret = (struct footer){get_le(in + 8, 8), get_le(in + 16, 8), get_le(in + 24, 8), salt,
+                           get_le(in + 32, 4) == 1};
+    return true;
+}
+
+void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r)
+{
+    put_le(out, r->column, 4);
+    put_le(out + 4, r->layer, 2);
+    put_le(out + 6, r->head0, 2);
+    put_le(out + 8, r->t0, 4);
+    put_le(out + 12, r->epoch, 4);
+    put_le(out + 16, r->n, 4);
+    put_le(out + 20, r->n_heads, 2);
+    out[22] = r->type;
+    out[23] = (unsigned char)r->codec;
+    put_le(out + 24, r->offset, 8);
+    put_le(out + 32, r->stored_len, 8);
+    put_le(out + 40, r->raw_len, 8);
+}
+
+void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret)
+{
+    *ret = (struct record){
+        .column = (uint32_t)get_le(in, 4), .layer = (uint16_t)get_le(in + 4, 2),
+        .head0 = (uint16_t)get_le(in + 6, 2), .t0 = (uint32_t)get_le(in + 8, 4),
+        .epoch = (uint32_t)get_le(in + 12, 4), .n = (uint32_t)get_le(in + 16, 4),
+        .n_heads = (uint16_t)get_le(in + 20, 2), .type = in[22], .codec = in[23],
+        .offset = get_le(in + 24, 8), .stored_len = get_le(in + 32, 8),
+        .raw_len = get_le(in + 40, 8),
+    };
+}
+
+int record_compare(const void *a, const void *b)
+{
+    const struct record *x = a, *y = b;
+    const uint64_t p[] = {x->type, x->column, x->layer, x->epoch, x->head0, x->t0, x->offset};
+    const uint64_t q[] = {y->type, y->column, y->layer, y->epoch, y->head0, y->t0, y->offset};
+    for (int i = 0; i < 7; i++)
+        if (p[i] != q[i])
+            return p[i] < q[i] ? -1 : 1;
+    return 0;
+}

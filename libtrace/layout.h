@@ -1,0 +1,79 @@
+/* layout.h - the bytes of a trace (docs/format.md); private to libtrace. */
+#ifndef KVF_LIBTRACE_LAYOUT_H
+#define KVF_LIBTRACE_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/trace.h>
+
+enum {
+    KVF_MAJOR = 1, KVF_MINOR = 0,
+    FILE_HEADER = 64, RECORD_HEADER = 80, FOOTER = 64, INDEX_ENTRY = 48, COLUMN_ENTRY = 68,
+    CHUNK_RAW = 512 << 10,          /* most raw bytes that the writer puts in a chunk */
+    CHUNK_RAW_LIMIT = 16 << 20,     /* most that a reader accepts */
+    MAX_COLUMNS = 4096,
+};
+#define META_LIMIT (16u << 20)
+
+enum record_type {
+    REC_META = 1, REC_SCHEMA, REC_TOKENS, REC_COLUMN, REC_NOTE, REC_COMMIT, REC_CHECKPOINT,
+    REC_INDEX
+};
+enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must refuse */
+
+enum codec { CODEC_RAW = 0, CODEC_CONSTANT = 1, CODEC_SHUFFLE_ZSTD = 2 };
+
+struct record {
+    uint8_t type, flags;
+    uint64_t seq, stored_len, raw_len, offset; /* offset: of the header in the file */
+    uint32_t column, t0, n, codec, payload_crc, salt, epoch;
+    uint16_t layer, head0, n_heads;
+};
+
+struct footer {
+    uint64_t index_offset, n_records, last_seq;
+    uint32_t salt;
+    bool clean;
+};
+
+extern const unsigned char kvf_magic[8];
+
+void put_le(unsigned char *p, uint64_t v, int n);
+uint64_t get_le(const unsigned char *p, int n);
+
+void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt);
+/* KVF_OK, KVF_E_FORMAT (not a trace), KVF_E_CORRUPT (damaged), KVF_E_VERSION. */
+int file_header_read(const unsigned char in[FILE_HEADER], uint32_t *salt);
+
+void record_header_write(unsigned char out[RECORD_HEADER], const struct record *r);
+/* False when it is no record of this file at this offset. */
+bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, uint32_t salt,
+                        struct record *ret);
+/* Checksum of a payload, bound to its place. */
+uint32_t payload_crc(const struct record *r, const void *payload, size_t n);
+
+void footer_write(unsigned char out[FOOTER], const struct footer *f);
+bool footer_read(const unsigned char in[FOOTER], uint32_t salt, struct footer *ret);
+
+void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r);
+void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret);
+/* Order of the index: type, column, layer, epoch, head0, t0, offset. */
+int record_compare(const void *a, const void *b);
+
+static inline uint64_t padded(uint64_t n)
+{
+    return (n + 7) & ~(uint64_t)7;
+}
+
+/* Codecs (codec.c).  Encoded bytes of `raw` into out (capacity codec_bound(n)):
+ * returns the length and sets *codec; 0 when memory is out.  width: element size. */
+size_t codec_bound(size_t n);
+size_t codec_encode(const void *raw, size_t n, int width, void *out, void *scratch,
+                    uint32_t *ret_codec);
+/* Exactly raw_len bytes into out, or KVF_E_CORRUPT, KVF_E_VERSION (unknown codec). */
+int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,
+                 void *scratch);
+
+#endif

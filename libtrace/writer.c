@@ -1,0 +1,397 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "libtrace/layout.h"
+
+struct kvf_writer {
+    int fd;
+    char *path;
+    uint64_t end, seq; /* bytes written; next record number */
+    uint32_t salt, epoch;
+    int err;           /* first error, kept */
+    int saved_errno;
+    struct kvf_column *column;
+    int n_columns;
+    int n_layers;
+    uint16_t *n_kv, *n_query; /* [n_layers] */
+    struct record *index;
+    size_t n_index, cap_index;
+    unsigned char *packed, *scratch; /* of one chunk */
+};
+
+size_t kvf_dtype_size(enum kvf_dtype dtype)
+{
+    switch (dtype) {
+    case KVF_U8: return 1;
+    case KVF_U16: return 2;
+    case KVF_U32: case KVF_I32: case KVF_F32: return 4;
+    case KVF_F64: case KVF_U64: return 8;
+    }
+    return 0;
+}
+
+/* All of it at the end of the file, or nothing: a torn record is cut off again. */
+static int write_all(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb)
+{
+    static const unsigned char zero[8];
+    size_t pad = (size_t)(padded(na + nb) - na - nb), total = na + nb + pad, done = 0;
+    struct iovec v[3] = {{(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb},
+                         {(void *)(uintptr_t)zero, pad}};
+    int i = 0;
+    while (done < total) {
+        while (v[i].iov_len == 0)
+            i++;
+        ssize_t got = pwritev(w->fd, v + i, 3 - i, (off_t)(w->end + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            w->saved_errno = got < 0 ? errno : ENOSPC;
+            w->err = KVF_E_IO;
+            while (ftruncate(w->fd, (off_t)w->end) != 0 && errno == EINTR)
+                ;
+            return w->err;
+        }
+        done += (size_t)got;
+        for (int k = i; k < 3 && got > 0; k++) {
+            size_t used = (size_t)got < v[k].iov_len ? (size_t)got : v[k].iov_len;
+            v[k].iov_base = (char *)v[k].iov_base + used;
+            v[k].iov_len -= used;
+            got -= (ssize_t)used;
+        }
+    }
+    w->end += total;
+    return KVF_OK;
+}
+
+static int remember(struct kvf_writer *w, const struct record *r)
+{
+    if (w->n_index == w->cap_index) {
+        size_t cap = w->cap_index ? 2 * w->cap_index : 1024;
+        struct record *p = mem_grow(w->index, w->n_index, cap, sizeof *p);
+        if (!p)
+            return w->err = KVF_E_NOMEM;
+        w->index = p;
+        w->cap_index = cap;
+    }
+    w->index[w->n_index++] = *r;
+    return KVF_OK;
+}
+
+static int append(struct kvf_writer *w, struct record *r, const void *payload, size_t n)
+{
+    unsigned char header[RECORD_HEADER];
+    if (w->err)
+        return w->err;
+    r->seq = w->seq;
+    r->salt = w->salt;
+    r->offset = w->end;
+    r->stored_len = n;
+    r->payload_crc = payload_crc(r, payload, n);
+    record_header_write(header, r);
+    int err = write_all(w, header, sizeof header, payload, n);
+    if (err)
+        return err;
+    w->seq++;
+    return remember(w, r);
+}
+
+static int write_schema(struct kvf_writer *w)
+{
+    struct buf b = {0};
+    buf_le32(&b, (uint32_t)w->n_layers);
+    for (int l = 0; l < w->n_layers; l++) {
+        buf_le16(&b, w->n_kv[l]);
+        buf_le16(&b, w->n_query[l]);
+    }
+    buf_le32(&b, (uint32_t)w->n_columns);
+    for (int c = 0; c < w->n_columns; c++) {
+        const struct kvf_column *k = &w->column[c];
+        char name[KVF_NAME_MAX] = {0}, unit[16] = {0};
+        snprintf(name, sizeof name, "%s", k->name);
+        snprintf(unit, sizeof unit, "%s", k->unit);
+        buf_add(&b, name, sizeof name);
+        const unsigned char kind[4] = {k->dtype, k->space, k->axis, k->flags};
+        buf_add(&b, kind, 4);
+        buf_add(&b, unit, sizeof unit);
+    }
+    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = b.len};
+    int err = b.err ? b.err : append(w, &r, b.data, b.len);
+    buf_finish(&b);
+    return err;
+}
+
+static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
+{
+    if (n < 0 || n > MAX_COLUMNS)
+        return kvf_fail(d, KVF_E_LIMIT, "%d columns are over the limit of %d", n, MAX_COLUMNS);
+    for (int i = 0; i < n; i++)
+        if (!memchr(c[i].name, 0, KVF_NAME_MAX) || !c[i].name[0] || !memchr(c[i].unit, 0, 16)
+            || !kvf_dtype_size(c[i].dtype) || c[i].space > KVF_SPACE_QUERY
+            || c[i].axis > KVF_AXIS_STEP)
+            return kvf_fail(d, KVF_E_ARG, "column %d is not well formed", i);
+    return KVF_OK;
+}
+
+static int copy_shape(struct kvf_writer *w, const struct kvf_shape *s)
+{
+    if (s->n_layers < 0 || s->n_layers > KVF_MAX_LAYERS)
+        return KVF_E_LIMIT;
+    w->n_layers = s->n_layers;
+    w->n_kv = MEM_NEW(uint16_t, (size_t)s->n_layers);
+    w->n_query = MEM_NEW(uint16_t, (size_t)s->n_layers);
+    if (!w->n_kv || !w->n_query)
+        return KVF_E_NOMEM;
+    for (int l = 0; l < s->n_layers; l++) {
+        w->n_kv[l] = s->n_kv_heads[l];
+        w->n_query[l] = s->n_query_heads[l];
+        if (w->n_kv[l] > KVF_MAX_HEADS || w->n_query[l] > KVF_MAX_HEADS)
+            return KVF_E_LIMIT;
+    }
+    return KVF_OK;
+}
+
+static int write_start(struct kvf_writer *w, const char *meta, size_t n)
+{
+    unsigned char header[FILE_HEADER];
+    struct record r = {.type = REC_META, .flags = REC_CRITICAL, .raw_len = n};
+    file_header_write(header, w->salt);
+    int err = write_all(w, header, sizeof header, NULL, 0);
+    if (!err)
+        err = append(w, &r, meta, n);
+    return err ? err : write_schema(w);
+}
+
+static void free_writer(struct kvf_writer *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    mem_free(w->path);
+    mem_free(w->column);
+    mem_free(w->n_kv);
+    mem_free(w->n_query);
+    mem_free(w->index);
+    mem_free(w->packed);
+    mem_free(w->scratch);
+    mem_free(w);
+}
+
+static int prepare(struct kvf_writer *w, const char *path, const struct kvf_shape *shape,
+                   const struct kvf_column *columns, int n_columns)
+{
+    int err = copy_shape(w, shape);
+    w->path = mem_strdup(path);
+    w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
+    w->packed = mem_alloc(codec_bound(CHUNK_RAW), 1);
+    w->scratch = mem_alloc(CHUNK_RAW, 1);
+    if (!err && (!w->path || !w->column || !w->packed || !w->scratch))
+        err = KVF_E_NOMEM;
+    if (!err && n_columns)
+        memcpy(w->column, columns, (size_t)n_columns * sizeof *columns);
+    w->n_columns = n_columns;
+    return err;
+}
+
+int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
+                    const struct kvf_column *columns, int n_columns,
+                    struct kvf_writer **ret_writer, struct kvf_diag *d)
+{
+    size_t n = strlen(meta_json);
+    int err = check_columns(columns, n_columns, d);
+    if (!err && n > META_LIMIT)
+        err = kvf_fail(d, KVF_E_LIMIT, "the run header has %zu bytes, over the limit", n);
+    struct kvf_writer *w = err ? NULL : MEM_NEW(struct kvf_writer, 1);
+    if (!w)
+        return err ? err : KVF_E_NOMEM;
+    w->fd = -1;
+    err = prepare(w, path, shape, columns, n_columns);
+    if (!err && (w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot create the trace: %s", path, strerror(errno));
+    struct stat st;
+    if (!err && (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
+        free_writer(w);
+        return err;
+    }
+    if (!err) {
+        w->salt = (uint32_t)XXH3_64bits(meta_json, n);
+        err = write_start(w, meta_json, n);
+        if (err) {
+            kvf_fail(d, err, "%s: cannot write the trace: %s", path,
+                     err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
+            unlink(path);
+        }
+    }
+    if (err) {
+        free_writer(w);
+        return err;
+    }
+    *ret_writer = w;
+    return KVF_OK;
+}
+
+static int n_heads_of(const struct kvf_writer *w, int layer, int space)
+{
+    if (space == KVF_SPACE_RUN)
+        return layer == 0 ? 1 : 0;
+    if (layer < 0 || layer >= w->n_layers)
+        return 0;
+    return space == KVF_SPACE_KV ? w->n_kv[layer] : w->n_query[layer];
+}
+
+/* One chunk of at most CHUNK_RAW bytes: columns [t0, t0 + n) of a wider array. */
+static int write_part(struct kvf_writer *w, struct record *r, const char *data, size_t row,
+                      size_t first, int width)
+{
+    size_t part = (size_t)r->n * (size_t)width;
+    unsigned char *raw = mem_alloc(r->n_heads, part);
+    if (!raw)
+        return w->err = KVF_E_NOMEM;
+    for (size_t h = 0; h < r->n_heads; h++)
+        memcpy(raw + h * part, data + h * row + first * (size_t)width, part);
+    r->raw_len = r->n_heads * part;
+    size_t n = codec_encode(raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
+    mem_free(raw);
+    return append(w, r, w->packed, n);
+}
+
+int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
+                    uint32_t t0, uint32_t n, uint32_t epoch, const void *data)
+{
+    if (w->err)
+        return w->err;
+    if (column < 0 || column >= w->n_columns)
+        return KVF_E_ARG;
+    const struct kvf_column *c = &w->column[column];
+    int width = (int)kvf_dtype_size(c->dtype), all = n_heads_of(w, layer, c->space);
+    if (head0 < 0 || n_heads < 1 || n_heads > all - head0 || t0 > KVF_MAX_STEPS
+        || n > KVF_MAX_STEPS - t0 || ((c->flags & KVF_COL_SNAPSHOT) != 0) != (epoch != 0))
+        return KVF_E_ARG;
+    uint32_t most = (uint32_t)(CHUNK_RAW / (width * n_heads)), at = 0;
+    if (most == 0)
+        return KVF_E_LIMIT; /* more heads than fit: write them in several calls */
+    while (at < n) {
+        struct record r = {.type = REC_COLUMN, .column = (uint32_t)column,
+                           .layer = (uint16_t)layer, .head0 = (uint16_t)head0,
+                           .n_heads = (uint16_t)n_heads, .t0 = t0 + at,
+                           .n = n - at < most ? n - at : most, .epoch = epoch};
+        int err = write_part(w, &r, data, (size_t)n * (size_t)width, at, width);
+        if (err)
+            return err;
+        at += r.n;
+    }
+    return KVF_OK;
+}
+
+int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const uint32_t *end,
+                          const char *bytes)
+{
+    enum { PER_RECORD = 16384 };
+    uint32_t first = 0;
+    if (t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
+        return KVF_E_ARG;
+    for (uint32_t at = 0; at < n && !w->err; at += PER_RECORD) {
+        uint32_t k = n - at < PER_RECORD ? n - at : PER_RECORD;
+        struct buf b = {.max = CHUNK_RAW_LIMIT};
+        for (uint32_t i = 0; i < k; i++)
+            buf_le32(&b, end[at + i] - first);
+        buf_add(&b, bytes + first, end[at + k - 1] - first);
+        first = end[at + k - 1];
+        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k, .raw_len = b.len};
+        int err = b.err ? b.err : append(w, &r, b.data, b.len);
+        buf_finish(&b);
+        if (err)
+            return w->err = err;
+    }
+    return w->err;
+}
+
+static int sync_file(struct kvf_writer *w)
+{
+    if (!w->err && fdatasync(w->fd) != 0) { /* after a failed sync nothing is sure */
+        w->saved_errno = errno;
+        w->err = KVF_E_IO;
+    }
+    return w->err;
+}
+
+int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
+{
+    unsigned char payload[8 + FILE_HEADER];
+    if (epoch != w->epoch + 1 || n_steps > KVF_MAX_STEPS)
+        return KVF_E_ARG;
+    struct record r = {.type = REC_COMMIT, .flags = REC_CRITICAL, .epoch = epoch, .raw_len = 8};
+    put_le(payload, epoch, 4);
+    put_le(payload + 4, n_steps, 4);
+    int err = append(w, &r, payload, 8);
+    if (err)
+        return err;
+    w->epoch = epoch;
+    struct record copy = {.type = REC_CHECKPOINT, .raw_len = FILE_HEADER};
+    file_header_write(payload, w->salt);
+    err = append(w, &copy, payload, FILE_HEADER);
+    return err ? err : sync_file(w);
+}
+
+int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
+{
+    struct buf b = {.max = META_LIMIT};
+    struct record r = {.type = REC_NOTE};
+    buf_add(&b, key, strlen(key) + 1);
+    buf_str(&b, json);
+    r.raw_len = b.len;
+    int err = b.err ? b.err : append(w, &r, b.data, b.len);
+    buf_finish(&b);
+    return err;
+}
+
+uint64_t kvf_writer_bytes(const struct kvf_writer *w)
+{
+    return w->end;
+}
+
+static int write_index(struct kvf_writer *w)
+{
+    size_t n = w->n_index;
+    unsigned char *out = mem_alloc(n, INDEX_ENTRY);
+    if (!out)
+        return w->err = KVF_E_NOMEM;
+    qsort(w->index, n, sizeof *w->index, record_compare);
+    for (size_t i = 0; i < n; i++)
+        index_entry_write(out + i * INDEX_ENTRY, &w->index[i]);
+    struct record r = {.type = REC_INDEX, .raw_len = n * INDEX_ENTRY};
+    struct footer f = {w->end, n, w->seq, w->salt, true};
+    int err = append(w, &r, out, n * INDEX_ENTRY);
+    mem_free(out);
+    unsigned char end[FOOTER];
+    footer_write(end, &f);
+    return err ? err : write_all(w, end, sizeof end, NULL, 0);
+}
+
+int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d)
+{
+    if (!w)
+        return KVF_OK;
+    int err = w->err ? w->err : write_index(w);
+    if (!err)
+        err = sync_file(w);
+    if (err)
+        kvf_fail(d, err, "%s: writing failed: %s; what was written before stays readable", w->path,
+                 err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
+    free_writer(w);
+    return err;
+}
+
+void kvf_writer_abandon(struct kvf_writer *w)
+{
+    if (w)
+        free_writer(w);
+}
