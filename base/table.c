@@ -1,0 +1,324 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/table.h"
+
+enum kind { DENSE, BLOCK, CYCLE, AFFINE, LAZY };
+
+struct column {
+    char *name, *unit;
+    enum table_type type;
+    enum kind kind;
+    int64_t n;     /* stored values (dense, block, cycle) */
+    int64_t per;   /* rows per value (block), period (affine) */
+    int64_t start, step;
+    int64_t *i;    /* owned, one of the three */
+    double *r;
+    char **s;
+    table_read_fn read;
+    void *ctx;
+};
+
+struct meta {
+    char *key, *value;
+};
+
+struct owned {
+    void *ctx;
+    void (*destroy)(void *ctx);
+};
+
+struct table {
+    char *name;
+    int64_t rows;
+    int err;
+    struct column *col;
+    int n_cols;
+    struct meta *meta;
+    int n_meta;
+    struct owned *owned;
+    int n_owned;
+};
+
+struct table *table_create(const char *name, int64_t n_rows)
+{
+    struct table *t = n_rows >= 0 ? MEM_NEW(struct table, 1) : NULL;
+    if (!t)
+        return NULL;
+    t->rows = n_rows;
+    t->name = mem_strdup(name);
+    if (!t->name) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void table_destroy(struct table *t)
+{
+    if (!t)
+        return;
+    for (int c = 0; c < t->n_cols; c++) {
+        struct column *k = &t->col[c];
+        for (int64_t i = 0; k->s && i < k->n; i++)
+            mem_free(k->s[i]);
+        mem_free(k->s);
+        mem_free(k->i);
+        mem_free(k->r);
+        mem_free(k->name);
+        mem_free(k->unit);
+    }
+    for (int i = 0; i < t->n_meta; i++) {
+        mem_free(t->meta[i].key);
+        mem_free(t->meta[i].value);
+    }
+    for (int i = 0; i < t->n_owned; i++)
+        t->owned[i].destroy(t->owned[i].ctx);
+    mem_free(t->col);
+    mem_free(t->meta);
+    mem_free(t->owned);
+    mem_free(t->name);
+    mem_free(t);
+}
+
+static void fail(struct table *t, int err)
+{
+    if (!t->err)
+        t->err = err;
+}
+
+/* A new column, or NULL after setting the sticky error. */
+static struct column *add(struct table *t, const char *name, const char *unit,
+                          enum table_type type, enum kind kind, int64_t n)
+{
+    if (t->err)
+        return NULL;
+    struct column *list = mem_grow(t->col, (size_t)t->n_cols, (size_t)t->n_cols + 1, sizeof *list);
+    if (!list)
+        return fail(t, KVF_E_NOMEM), NULL;
+    t->col = list;
+    struct column *c = &list[t->n_cols++];
+    *c = (struct column){.name = mem_strdup(name), .unit = mem_strdup(unit), .type = type,
+                         .kind = kind, .n = n, .per = 1};
+    if (!c->name || !c->unit || table_find(t, name) != t->n_cols - 1)
+        fail(t, c->name && c->unit ? KVF_E_ARG : KVF_E_NOMEM);
+    bool fits = kind == DENSE ? n == t->rows
+              : kind == BLOCK ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
+              : kind == CYCLE ? (n > 0 ? t->rows % n == 0 : t->rows == 0) : true;
+    if (!fits)
+        fail(t, KVF_E_ARG);
+    if (kind == BLOCK && n > 0)
+        c->per = t->rows / n > 0 ? t->rows / n : 1;
+    return t->err ? NULL : c;
+}
+
+static void add_ints(struct table *t, const char *name, const char *unit, enum kind kind,
+                     const int64_t *data, int64_t n)
+{
+    struct column *c = add(t, name, unit, TABLE_INT, kind, n);
+    if (c && !(c->i = MEM_NEW(int64_t, (size_t)n)))
+        fail(t, KVF_E_NOMEM);
+    else if (c && n)
+        memcpy(c->i, data, (size_t)n * sizeof *data);
+}
+
+static void add_reals(struct table *t, const char *name, const char *unit, enum kind kind,
+                      const double *data, int64_t n)
+{
+    struct column *c = add(t, name, unit, TABLE_REAL, kind, n);
+    if (c && !(c->r = MEM_NEW(double, (size_t)n)))
+        fail(t, KVF_E_NOMEM);
+    else if (c && n)
+        memcpy(c->r, data, (size_t)n * sizeof *data);
+}
+
+static void add_strs(struct table *t, const char *name, const char *unit, enum kind kind,
+                     const char *const *data, int64_t n)
+{
+    struct column *c = add(t, name, unit, TABLE_STR, kind, n);
+    if (c && !(c->s = MEM_NEW(char *, (size_t)n)))
+        fail(t, KVF_E_NOMEM);
+    for (int64_t i = 0; c && c->s && i < n; i++)
+        if (!(c->s[i] = mem_strdup(data[i])))
+            fail(t, KVF_E_NOMEM);
+}
+
+#define ADDERS(kind_name, KIND)                                                                  \
+    void table_##kind_name##_int(struct table *t, const char *name, const char *unit,            \
+                                 const int64_t *data, int64_t n)                                 \
+    {                                                                                            \
+        add_ints(t, name, unit, KIND, data, n);                                                  \
+    }                                                                                            \
+    void table_##kind_name##_real(struct table *t, const char *name, const char *unit,           \
+                                  const double *data, int64_t n)                                 \
+    {                                                                                            \
+        add_reals(t, name, unit, KIND, data, n);                                                 \
+    }                                                                                            \
+    void table_##kind_name##_str(struct table *t, const char *name, const char *unit,            \
+                                 const char *const *data, int64_t n)                             \
+    {                                                                                            \
+        add_strs(t, name, unit, KIND, data, n);                                                  \
+    }
+ADDERS(block, BLOCK)
+ADDERS(cycle, CYCLE)
+#undef ADDERS
+
+void table_dense_int(struct table *t, const char *name, const char *unit, const int64_t *data)
+{
+    add_ints(t, name, unit, DENSE, data, t->rows);
+}
+
+void table_dense_real(struct table *t, const char *name, const char *unit, const double *data)
+{
+    add_reals(t, name, unit, DENSE, data, t->rows);
+}
+
+void table_dense_str(struct table *t, const char *name, const char *unit, const char *const *data)
+{
+    add_strs(t, name, unit, DENSE, data, t->rows);
+}
+
+void table_affine(struct table *t, const char *name, const char *unit, int64_t start, int64_t step,
+                  int64_t period)
+{
+    struct column *c = add(t, name, unit, TABLE_INT, AFFINE, 0);
+    if (c) {
+        c->start = start;
+        c->step = step;
+        c->per = period;
+    }
+}
+
+void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
+                table_read_fn read, void *ctx)
+{
+    struct column *c = add(t, name, unit, type, LAZY, 0);
+    if (c) {
+        c->read = read;
+        c->ctx = ctx;
+    }
+}
+
+void table_own(struct table *t, void *ctx, void (*destroy)(void *ctx))
+{
+    struct owned *list = mem_grow(t->owned, (size_t)t->n_owned, (size_t)t->n_owned + 1, sizeof *list);
+    if (!list) {
+        fail(t, KVF_E_NOMEM);
+        destroy(ctx);
+        return;
+    }
+    t->owned = list;
+    list[t->n_owned++] = (struct owned){ctx, destroy};
+}
+
+void table_meta_str(struct table *t, const char *key, const char *value)
+{
+    char *copy = mem_strdup(value);
+    if (!copy) {
+        fail(t, KVF_E_NOMEM);
+        return;
+    }
+    for (int i = 0; i < t->n_meta; i++)
+        if (strcmp(t->meta[i].key, key) == 0) {
+            mem_free(t->meta[i].value);
+            t->meta[i].value = copy;
+            return;
+        }
+    struct meta *list = mem_grow(t->meta, (size_t)t->n_meta, (size_t)t->n_meta + 1, sizeof *list);
+    char *name = mem_strdup(key);
+    if (list)
+        t->meta = list;
+    if (!list || !name) {
+        mem_free(copy);
+        mem_free(name);
+        fail(t, KVF_E_NOMEM);
+        return;
+    }
+    t->meta[t->n_meta++] = (struct meta){name, copy};
+}
+
+void table_meta_num(struct table *t, const char *key, double value)
+{
+    struct buf b = {0};
+    json_put_num(&b, value);
+    table_meta_str(t, key, b.err ? "" : b.data);
+    buf_finish(&b);
+}
+
+const char *table_meta(const struct table *t, const char *key)
+{
+    for (int i = 0; i < t->n_meta; i++)
+        if (strcmp(t->meta[i].key, key) == 0)
+            return t->meta[i].value;
+    return NULL;
+}
+
+double table_meta_real(const struct table *t, const char *key, double otherwise)
+{
+    const char *v = table_meta(t, key);
+    char *end;
+    double x = v ? strtod(v, &end) : 0;
+    return v && end != v && !*end ? x : otherwise;
+}
+
+int table_meta_count(const struct table *t) { return t->n_meta; }
+const char *table_meta_key(const struct table *t, int i) { return t->meta[i].key; }
+int table_err(const struct table *t) { return t->err; }
+const char *table_name(const struct table *t) { return t->name; }
+int64_t table_rows(const struct table *t) { return t->rows; }
+int table_cols(const struct table *t) { return t->n_cols; }
+const char *table_col_name(const struct table *t, int col) { return t->col[col].name; }
+const char *table_col_unit(const struct table *t, int col) { return t->col[col].unit; }
+enum table_type table_col_type(const struct table *t, int col) { return t->col[col].type; }
+
+int table_find(const struct table *t, const char *name)
+{
+    for (int i = 0; i < t->n_cols; i++)
+        if (strcmp(t->col[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int64_t value_index(const struct column *c, int64_t row)
+{
+    return c->kind == BLOCK ? row / c->per : c->kind == CYCLE ? row % c->n : row;
+}
+
+void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out)
+{
+    const struct column *c = &t->col[col];
+    if (c->kind == LAZY) {
+        c->read(c->ctx, row0, n, out);
+        return;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = row0 + k;
+        if (c->kind == AFFINE)
+            out[k] = (double)(c->start + c->step * (c->per ? row % c->per : row));
+        else
+            out[k] = c->type == TABLE_INT ? (double)c->i[value_index(c, row)]
+                                          : c->r[value_index(c, row)];
+    }
+}
+
+double table_real(const struct table *t, int col, int64_t row)
+{
+    double v;
+    table_get(t, col, row, 1, &v);
+    return v;
+}
+
+int64_t table_int(const struct table *t, int col, int64_t row)
+{
+    return (int64_t)table_real(t, col, row);
+}
+
+const char *table_str(const struct table *t, int col, int64_t row)
+{
+    const struct column *c = &t->col[col];
+    return c->s[value_index(c, row)];
+}

@@ -1,0 +1,1 @@
+typedef int table_io_pending;

@@ -158,19 +158,16 @@ static int alloc_tables(struct loader *l, int64_t n_tokens, int64_t n_merges)
     return KVF_OK;
 }
 
-static int find_bytes(struct loader *l, struct kvf_diag *d)
+/* Some vocabularies lack tokens for bytes that UTF-8 text never or hardly holds:
+ * such bytes are dropped before merging, as the reference tokenizer does. */
+static void find_bytes(struct loader *l)
 {
     for (int cp = 0; cp < ALPHABET; cp++) {
         char s[4];
-        if (l->map[cp] < 0)
-            continue;
-        int32_t id = l->index.slot[probe(&l->index, s, utf8_encode((uint32_t)cp, s))];
-        if (id < 0)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: the vocabulary has no token for byte %d: not a "
-                            "byte-level BPE", gguf_path(l->index.g), l->map[cp]);
-        l->b->byte_id[l->map[cp]] = id;
+        if (l->map[cp] >= 0)
+            l->b->byte_id[l->map[cp]] =
+                l->index.slot[probe(&l->index, s, utf8_encode((uint32_t)cp, s))];
     }
-    return KVF_OK;
 }
 
 static int compile_numeral(struct bpe *b)
@@ -195,7 +192,8 @@ int bpe_load(struct bpe *b, const struct gguf *g, char hash[33], struct kvf_diag
     if (!err) {
         gguf_each_str(g, "tokenizer.ggml.tokens", on_token, &l);
         gguf_each_str(g, "tokenizer.ggml.merges", on_merge, &l);
-        err = b->text.err ? b->text.err : find_bytes(&l, d);
+        find_bytes(&l);
+        err = b->text.err;
     }
     if (!err && l.bad_merge >= 0)
         err = kvf_fail(d, KVF_E_FORMAT, "%s: merge %lld names no tokens", gguf_path(g),
@@ -298,9 +296,17 @@ int bpe_encode(const struct bpe *b, const char *s, size_t n, struct bpe_scratch 
     int err = reserve(x, n);
     if (err)
         return err;
+    size_t m = 0;
     for (size_t i = 0; i < n; i++)
-        x->node[i] = (struct bpe_node){b->byte_id[(unsigned char)s[i]], (int32_t)i - 1,
-                                       i + 1 < n ? (int32_t)i + 1 : -1};
+        if (b->byte_id[(unsigned char)s[i]] >= 0) {
+            x->node[m] = (struct bpe_node){b->byte_id[(unsigned char)s[i]], (int32_t)m - 1,
+                                           (int32_t)m + 1};
+            m++;
+        }
+    n = m;
+    if (n == 0)
+        return KVF_OK;
+    x->node[n - 1].next = -1;
     for (size_t i = 0; i + 1 < n; i++)
         offer(b, x, &n_heap, (int32_t)i);
     while (n_heap) {

@@ -11,7 +11,8 @@ struct tokenizer;
 int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d);
 void tokenizer_destroy(struct tokenizer *t); /* accepts NULL */
 
-/* Tokens of n bytes of text; any bytes are allowed and decode back to themselves.
+/* Tokens of n bytes of text; any bytes are allowed and decode back to themselves,
+ * except bytes for which the vocabulary has no token: they are dropped.
  * special: names of special tokens in the text become those tokens.  *ret_ids is
  * owned by the caller (mem_free). */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special,

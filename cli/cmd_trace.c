@@ -1,0 +1,120 @@
+/* cmd_trace.c - info and verify: what a trace holds, and whether it is whole. */
+#include <stdio.h>
+#include <string.h>
+
+#include <kvf/trace.h>
+
+#include "base/json.h"
+#include "cli/cmds.h"
+
+static const char *const space_names[] = {"run", "kv", "query"};
+static const char *const axis_names[] = {"token", "step"};
+static const char *const dtype_names[] = {"?", "u8", "u16", "u32", "i32", "f32", "f64", "u64"};
+
+static void put(struct buf *b, const char *key, double v)
+{
+    json_put_key(b, key);
+    json_put_num(b, v);
+}
+
+static int info_json(struct kvf_trace *t)
+{
+    struct buf b = {0};
+    buf_char(&b, '{');
+    put(&b, "steps", kvf_n_steps(t));
+    put(&b, "epoch", kvf_epoch(t));
+    json_put_key(&b, "clean");
+    buf_str(&b, kvf_is_clean(t) ? "true" : "false");
+    put(&b, "layers", kvf_n_layers(t));
+    json_put_key(&b, "columns");
+    buf_char(&b, '[');
+    for (int i = 0; i < kvf_n_columns(t); i++) {
+        const struct kvf_column *c = kvf_column(t, i);
+        buf_str(&b, i ? ",{" : "{");
+        json_put_key(&b, "name");
+        json_put_str(&b, c->name, strlen(c->name));
+        buf_printf(&b, ",\"dtype\":\"%s\",\"space\":\"%s\",\"axis\":\"%s\"}", dtype_names[c->dtype],
+                   space_names[c->space], axis_names[c->axis]);
+    }
+    buf_str(&b, "],\"header\":");
+    buf_str(&b, kvf_meta(t));
+    if (kvf_note(t, "result"))
+        buf_printf(&b, ",\"result\":%s", kvf_note(t, "result"));
+    buf_str(&b, "}\n");
+    int err = b.err;
+    if (!err)
+        fwrite(b.data, 1, b.len, stdout);
+    buf_finish(&b);
+    return err ? EXIT_FAILED : EXIT_OK;
+}
+
+static void info_text(struct kvf_trace *t)
+{
+    printf("steps    %u (epoch %u, %s)\n", kvf_n_steps(t), kvf_epoch(t),
+           kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
+    printf("layers   %d, %d KV heads and %d query heads in the first\n", kvf_n_layers(t),
+           kvf_n_heads(t, 0, KVF_SPACE_KV), kvf_n_heads(t, 0, KVF_SPACE_QUERY));
+    printf("header   %s\n", kvf_meta(t));
+    if (kvf_note(t, "result"))
+        printf("result   %s\n", kvf_note(t, "result"));
+    printf("columns\n");
+    for (int i = 0; i < kvf_n_columns(t); i++) {
+        const struct kvf_column *c = kvf_column(t, i);
+        printf("  %-24s %-4s per %-5s head and %-5s %s%s\n", c->name, dtype_names[c->dtype],
+               space_names[c->space], axis_names[c->axis], c->unit,
+               c->flags & KVF_COL_AGE ? " (age)" : "");
+    }
+}
+
+int cmd_info(const struct command *self, int argc, char **argv)
+{
+    bool json = false;
+    int operands, status;
+    struct kvf_diag d = {""};
+    struct kvf_trace *t = NULL;
+    const struct opt list[] = {
+        {OPT_FLAG, 0, "json", &json, NULL, "one JSON object", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+        return status;
+    if (kvf_open(argv[1], KVF_OPEN_TAIL, &t, &d) != KVF_OK) {
+        fprintf(stderr, "kvfate info: %s\n", d.text);
+        return EXIT_FAILED;
+    }
+    status = EXIT_OK;
+    if (json)
+        status = info_json(t);
+    else
+        info_text(t);
+    kvf_close(t);
+    return status;
+}
+
+int cmd_verify(const struct command *self, int argc, char **argv)
+{
+    bool full = false;
+    int operands, status;
+    struct kvf_diag d = {""};
+    struct kvf_check c;
+    const struct opt list[] = {
+        {OPT_FLAG, 0, "full", &full, NULL, "check and decode every payload too", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+        return status;
+    int err = kvf_verify(argv[1], full, &c, &d);
+    if (err) {
+        fprintf(stderr, "kvfate verify: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+        return EXIT_FAILED;
+    }
+    if (d.text[0])
+        fprintf(stderr, "kvfate verify: %s\n", d.text);
+    printf("%s: %llu records, %llu bytes, %s", argv[1], (unsigned long long)c.records,
+           (unsigned long long)c.bytes, c.clean ? "closed" : "not closed");
+    if (full)
+        printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
+               (unsigned long long)c.raw_bytes);
+    printf("\n");
+    return c.clean ? EXIT_OK : EXIT_LOST;
+}

@@ -1,0 +1,113 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cmds.h"
+#include "config.h"
+
+#define ANALYSIS(name, text) \
+    {name, "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]", text, \
+     "kvfate " name " run.kvf -o " name ".png", cmd_analyze}
+
+const struct command command_table[] = {
+    {"run", "running models", "-m MODEL (-p TEXT | -f FILE | --chat FILE) -o OUT.kvf [options]",
+     "run a model under a cache method and record a trace",
+     "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf", cmd_run},
+    {"generate", "running models", "-m MODEL (-p TEXT | -f FILE | --chat FILE) [options]",
+     "the same decoder without a trace: text to stdout",
+     "kvfate generate -p 'Name three rivers.' -n 64", cmd_generate},
+    {"logits", "running models", "-m MODEL -p TEXT -o OUT.npy [options]",
+     "next-token logits of a prompt as a NumPy array",
+     "kvfate logits --raw -p 'Once upon a' -o logits.npy", cmd_logits},
+    {"methods", "running models", "[--json]", "list the cache methods and their parts",
+     "kvfate methods", cmd_methods},
+    {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf", cmd_info},
+    {"verify", "traces", "X.kvf [--full]", "check every record of a trace",
+     "kvfate verify --full run.kvf", cmd_verify},
+    {NULL, NULL, NULL, NULL, NULL, NULL},
+};
+
+static int overview(FILE *out, int status)
+{
+    const char *group = "";
+    fprintf(out, "usage: kvfate COMMAND [options]\n");
+    for (const struct command *c = command_table; c->name; c++) {
+        if (strcmp(group, c->group) != 0)
+            fprintf(out, "\n%s:\n", group = c->group);
+        fprintf(out, "  %-10s %s\n", c->name, c->summary);
+    }
+    fprintf(out, "\n'kvfate COMMAND -h' explains one; 'kvfate --version' names this release.\n");
+    return status;
+}
+
+static const struct command *find(const char *name)
+{
+    for (const struct command *c = command_table; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+bool command_options(const struct command *self, const struct opt *list, int argc, char **argv,
+                     int min_operands, int max_operands, int *operands, int *status)
+{
+    struct kvf_diag d = {""};
+    bool help;
+    if (opt_parse(list, argc, argv, operands, &help, &d) != KVF_OK) {
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
+        *status = EXIT_USAGE;
+        return false;
+    }
+    if (help) {
+        printf("usage: kvfate %s %s\n\n%s.\n\n", self->name, self->args, self->summary);
+        opt_print(list, stdout);
+        printf("\nexample:\n  %s\n", self->example);
+        *status = EXIT_OK;
+        return false;
+    }
+    if (*operands < min_operands || (max_operands >= 0 && *operands > max_operands)) {
+        fprintf(stderr, "kvfate %s: %s; usage: kvfate %s %s\n", self->name,
+                *operands < min_operands ? "a file is missing" : "too many operands", self->name,
+                self->args);
+        *status = EXIT_USAGE;
+        return false;
+    }
+    return true;
+}
+
+static int unknown(const char *name)
+{
+    const char *near = NULL;
+    for (const struct command *c = command_table; c->name && !near; c++)
+        if (strncmp(c->name, name, 3) == 0)
+            near = c->name;
+    fprintf(stderr, "kvfate: no command '%s'%s%s%s; 'kvfate help' lists them\n", name,
+            near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return EXIT_USAGE;
+}
+
+int commands_main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    int status;
+    if (argc < 2) {
+        status = overview(stderr, EXIT_USAGE);
+    } else if (strcmp(name, "--version") == 0) {
+        printf("kvfate %s\n", KVFATE_VERSION);
+        status = EXIT_OK;
+    } else if (strcmp(name, "help") == 0 && argc > 2 && find(argv[2])) {
+        char *help[] = {argv[2], "-h", NULL};
+        status = find(argv[2])->run(find(argv[2]), 2, help);
+    } else if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        status = overview(stdout, EXIT_OK);
+    } else if (find(name)) {
+        status = find(name)->run(find(name), argc - 1, argv + 1);
+    } else {
+        status = unknown(name);
+    }
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_OK) {
+        fprintf(stderr, "kvfate: standard output: %s\n", strerror(errno));
+        status = EXIT_FAILED;
+    }
+    return status;
+}
