@@ -209,6 +209,10 @@ void json_put_num(struct buf *b, double v)
         return;
     }
     char text[32];
+    if (v == floor(v) && fabs(v) < 1e15) {
+        buf_printf(b, "%.0f", v + 0.0); /* + 0.0: no "-0" */
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v)

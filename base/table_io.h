@@ -25,9 +25,4 @@ enum table_format table_format_of(const char *path);
  * cannot be written. */
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d);
 
-/* Reads TSV or JSON back (for `--from`, tests and other tools' tables).
- * Column types are inferred for TSV: INT if all parse as integers, else REAL if
- * all parse as numbers or nan, else STR. */
-int table_read_file(const char *path, struct table **ret_table, struct kvf_diag *d);
-
 #endif

@@ -1,0 +1,154 @@
+/* an_eviction.c - one row per (KV head, token): when it was evicted and why. */
+#include <math.h>
+#include <string.h>
+
+#include <kvf/schema.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/common.h"
+#include "base/mem.h"
+
+enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS };
+
+struct data {
+    int64_t *birth, *step, *age, *tie;
+    double *value, *score, *margin;
+    const char **reason;
+};
+
+static const char *reason_name(double code)
+{
+    static const char *const names[] = {"alive", "budget", "window", "refused", "architecture",
+                                        "plan"};
+    return code >= 0 && code < 6 ? names[(int)code] : "unknown";
+}
+
+static int alloc(struct data *x, size_t n, size_t T)
+{
+    x->birth = MEM_NEW(int64_t, T);
+    x->value = MEM_NEW(double, T);
+    x->step = MEM_NEW(int64_t, n);
+    x->age = MEM_NEW(int64_t, n);
+    x->tie = MEM_NEW(int64_t, n);
+    x->score = MEM_NEW(double, n);
+    x->margin = MEM_NEW(double, n);
+    x->reason = MEM_NEW(const char *, n);
+    return x->birth && x->value && x->step && x->age && x->tie && x->score && x->margin && x->reason
+           ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void release(struct data *x)
+{
+    void *const all[] = {x->birth, x->value, x->step, x->age, x->tie, x->score, x->margin,
+                         (void *)x->reason};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+static int read_head(struct kvf_trace *t, const int *col, const struct head *h, int64_t a, int64_t n,
+                     struct data *x, int64_t at, struct kvf_diag *d)
+{
+    for (int c = 0; c < N_COLUMNS; c++) {
+        int err = kvf_read_f64(t, col[c], h->layer, h->index, (uint32_t)a, (uint32_t)n, x->value, d);
+        if (err)
+            return err;
+        for (int64_t i = 0; i < n; i++) {
+            double v = x->value[i];
+            bool alive = c == STEP && v == (double)KVF_ALIVE;
+            if (c == STEP) {
+                x->step[at + i] = alive ? -1 : (int64_t)v;
+                x->age[at + i] = alive ? -1 : (int64_t)v - (a + i);
+            } else if (c == REASON) {
+                x->reason[at + i] = reason_name(v);
+            } else if (c == TIE) {
+                x->tie[at + i] = (int64_t)v;
+            } else {
+                (c == SCORE ? x->score : x->margin)[at + i] = v;
+            }
+        }
+    }
+    return KVF_OK;
+}
+
+static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
+                           int64_t n)
+{
+    struct table *out = table_create("eviction", heads->n * n);
+    if (!out)
+        return NULL;
+    put_provenance(out, t);
+    put_heads(out, heads);
+    table_cycle_int(out, "token", "", x->birth, n);
+    table_cycle_int(out, "birth", "step", x->birth, n);
+    table_dense_int(out, "evict_step", "step", x->step);
+    table_dense_int(out, "age", "step", x->age);
+    table_dense_str(out, "reason", "", x->reason);
+    table_dense_real(out, "score", "", x->score);
+    table_dense_real(out, "margin", "", x->margin);
+    table_dense_int(out, "tie", "", x->tie);
+    return out;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    static const char *const names[N_COLUMNS] = {"evict_step", "evict_reason", "evict_score",
+                                                 "evict_margin", "evict_tie"};
+    struct kvf_trace *t = traces[0];
+    struct head_list heads;
+    struct data x = {0};
+    int col[N_COLUMNS], err = KVF_OK;
+    int64_t a, b;
+    (void)n_traces;
+    for (int c = 0; !err && c < N_COLUMNS; c++)
+        err = column_need(t, names[c], "evict", &col[c], d);
+    if (!err)
+        err = tokens_select(t, args, &a, &b, d);
+    if (!err)
+        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
+    if (err)
+        return err;
+    err = alloc(&x, (size_t)heads.n * (size_t)(b - a), (size_t)(b - a));
+    for (int64_t i = 0; !err && i < b - a; i++)
+        x.birth[i] = a + i;
+    for (int h = 0; !err && h < heads.n && b > a; h++)
+        err = read_head(t, col, &heads.head[h], a, b - a, &x, h * (b - a), d);
+    struct table *out = err ? NULL : build(t, &heads, &x, b - a);
+    if (!err)
+        err = out ? table_err(out) : KVF_E_NOMEM;
+    release(&x);
+    heads_free(&heads);
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    return err;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int64_t n = table_rows(t), gone = 0, ties = 0;
+    int step = table_find(t, "evict_step"), age = table_find(t, "age"), tie = table_find(t, "tie");
+    double sum = 0;
+    for (int64_t r = 0; r < n; r++)
+        if (table_int(t, step, r) >= 0) {
+            gone++;
+            sum += table_real(t, age, r);
+            ties += table_int(t, tie, r);
+        }
+    buf_printf(out, "method %s, budget %s, %s tokens\n", table_meta(t, "method") ? table_meta(t, "method") : "?",
+               table_meta(t, "budget") ? table_meta(t, "budget") : "?", table_meta(t, "T"));
+    buf_printf(out, "%lld of %lld entries evicted (%.1f %%)\n", (long long)gone, (long long)n,
+               n ? 100.0 * (double)gone / (double)n : 0.0);
+    if (gone)
+        buf_printf(out, "mean age at eviction %.1f steps; %lld decided by the tie rule\n",
+                   sum / (double)gone, (long long)ties);
+}
+
+const struct analyzer an_eviction = {
+    .name = "eviction",
+    .summary = "when each entry was evicted, and why",
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+};

@@ -1,0 +1,178 @@
+/* an_tokens.c - one row per token: its text, and how long the chosen KV heads
+ * kept it.  mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i). */
+#include <math.h>
+#include <string.h>
+
+#include <kvf/schema.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/common.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+struct data {
+    double *evict, *id, *nll, *role, *residency, *kept;
+};
+
+static int alloc(struct data *x, size_t n)
+{
+    x->evict = MEM_NEW(double, n);
+    x->id = MEM_NEW(double, n);
+    x->nll = MEM_NEW(double, n);
+    x->role = MEM_NEW(double, n);
+    x->residency = MEM_NEW(double, n);
+    x->kept = MEM_NEW(double, n);
+    return x->evict && x->id && x->nll && x->role && x->residency && x->kept ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void release(struct data *x)
+{
+    double *const all[] = {x->evict, x->id, x->nll, x->role, x->residency, x->kept};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+static const char *class_of(const char *s, size_t n)
+{
+    size_t alpha = 0, digit = 0, space = 0;
+    if (n > 2 && s[0] == '<' && s[1] == '|')
+        return "special";
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        alpha += c >= 128 || ((c | 32) >= 'a' && (c | 32) <= 'z');
+        digit += c >= '0' && c <= '9';
+        space += c == ' ' || (c >= 9 && c <= 13);
+    }
+    return space == n ? "whitespace" : alpha ? "word" : digit ? "number" : "punctuation";
+}
+
+static int read_all(struct kvf_trace *t, const struct head_list *heads, int evict, uint32_t T,
+                    struct data *x, struct kvf_diag *d)
+{
+    int nll = kvf_find(t, "nll");
+    int err = kvf_read_f64(t, kvf_find(t, "tokens.id"), 0, 0, 0, T, x->id, d);
+    if (!err)
+        err = kvf_read_f64(t, kvf_find(t, "tokens.role"), 0, 0, 0, T, x->role, d);
+    if (!err && nll >= 0)
+        err = kvf_read_f64(t, nll, 0, 0, 0, T, x->nll, d);
+    for (uint32_t i = 0; nll < 0 && i < T; i++)
+        x->nll[i] = NAN;
+    for (int h = 0; !err && h < heads->n; h++) {
+        err = read_evict(t, evict, &heads->head[h], T, x->evict, d);
+        for (uint32_t i = 0; !err && i < T; i++) {
+            x->residency[i] += (fmin(x->evict[i], T) - i) / (double)(T - i) / heads->n;
+            x->kept[i] += (x->evict[i] >= T) / (double)heads->n;
+        }
+    }
+    return err;
+}
+
+static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x, int64_t a,
+                 int64_t n, struct table **ret)
+{
+    static const double nan_value[1] = {NAN};
+    static const char *const roles[] = {"prompt", "answer", "think"};
+    struct table *out = table_create("tokens", n);
+    const char **text = MEM_NEW(const char *, (size_t)n), **cls = MEM_NEW(const char *, (size_t)n);
+    const char **role = MEM_NEW(const char *, (size_t)n);
+    int64_t *id = MEM_NEW(int64_t, (size_t)n);
+    int err = out && text && cls && role && id ? KVF_OK : KVF_E_NOMEM;
+    for (int64_t i = 0; !err && i < n; i++) {
+        size_t len = 0;
+        const char *s = kvf_token(t, (uint32_t)(a + i), &len);
+        struct buf shown = {0};
+        utf8_show(&shown, s ? s : "", s ? len : 0);
+        text[i] = mem_strdup(shown.data ? shown.data : "");
+        cls[i] = class_of(s ? s : "", s ? len : 0);
+        role[i] = x->role[a + i] < 3 ? roles[(int)x->role[a + i]] : "?";
+        id[i] = (int64_t)x->id[a + i];
+        err = shown.err ? shown.err : text[i] ? KVF_OK : KVF_E_NOMEM;
+        buf_finish(&shown);
+    }
+    if (!err) {
+        put_provenance(out, t);
+        table_meta_num(out, "heads", heads->n);
+        table_affine(out, "token", "", a, 1, 0);
+        table_dense_int(out, "id", "", id);
+        table_dense_str(out, "text", "", text);
+        table_dense_str(out, "class", "", cls);
+        table_dense_str(out, "role", "", role);
+        table_cycle_real(out, "mean_beta", "", nan_value, n > 0);
+        table_dense_real(out, "mean_residency", "", x->residency + a);
+        table_dense_real(out, "kept", "", x->kept + a);
+        table_dense_real(out, "nll", "nat", x->nll + a);
+        err = table_err(out);
+    }
+    for (int64_t i = 0; text && i < n; i++)
+        mem_free((char *)(uintptr_t)text[i]);
+    mem_free((void *)text);
+    mem_free((void *)cls);
+    mem_free((void *)role);
+    mem_free(id);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    struct kvf_trace *t = traces[0];
+    struct head_list heads;
+    struct data x = {0};
+    int evict, other;
+    int64_t a, b;
+    uint32_t T = kvf_n_steps(t);
+    (void)n_traces;
+    int err = column_need(t, "evict_step", "evict", &evict, d);
+    if (!err)
+        err = column_need(t, "tokens.id", "lean", &other, d);
+    if (!err)
+        err = column_need(t, "tokens.role", "lean", &other, d);
+    if (!err)
+        err = tokens_select(t, args, &a, &b, d);
+    if (!err)
+        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
+    if (err)
+        return err;
+    err = alloc(&x, T);
+    if (!err && T)
+        err = read_all(t, &heads, evict, T, &x, d);
+    if (!err)
+        err = build(t, &heads, &x, a, b - a, ret_table);
+    release(&x);
+    heads_free(&heads);
+    return err;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"), nll = table_find(t, "nll");
+    double k = 0, r = 0, l = 0;
+    int64_t n = table_rows(t), scored = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = table_real(t, nll, i);
+        k += table_real(t, kept, i);
+        r += table_real(t, res, i);
+        if (!isnan(v)) {
+            l += v;
+            scored++;
+        }
+    }
+    if (n == 0)
+        return;
+    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n", (long long)n,
+               100 * k / (double)n, r / (double)n);
+    if (scored)
+        buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored, (long long)scored);
+}
+
+const struct analyzer an_tokens = {
+    .name = "tokens",
+    .summary = "tokens with how long they were kept",
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+};

@@ -1,0 +1,15 @@
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+
+const struct analyzer *const analyzer_table[] = {
+    &an_eviction, &an_retention, &an_sparsity, &an_survival, &an_occupancy, &an_tokens, NULL,
+};
+
+const struct analyzer *analyzer_find(const char *name)
+{
+    for (const struct analyzer *const *a = analyzer_table; *a; a++)
+        if (strcmp((*a)->name, name) == 0)
+            return *a;
+    return NULL;
+}

@@ -1,0 +1,10 @@
+/* analyzers.h - the analyzers, one file each. */
+#ifndef KVF_ANALYZERS_ANALYZERS_H
+#define KVF_ANALYZERS_ANALYZERS_H
+
+#include "analyzers/analyzer.h"
+
+extern const struct analyzer an_eviction, an_retention, an_sparsity, an_survival, an_occupancy,
+    an_tokens;
+
+#endif

@@ -1,0 +1,207 @@
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvf/schema.h>
+
+#include "analyzers/common.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+struct range {
+    int lo, hi;
+};
+
+static bool parse_range(const char **s, struct range *r)
+{
+    char *end;
+    if (**s == '*') {
+        *r = (struct range){0, 1 << 20};
+        ++*s;
+        return true;
+    }
+    if (!isdigit((unsigned char)**s))
+        return false;
+    long lo = strtol(*s, &end, 10), hi = lo;
+    if (*end == '-' && isdigit((unsigned char)end[1]))
+        hi = strtol(end + 1, &end, 10);
+    if (lo > 1 << 20 || hi > 1 << 20 || hi < lo)
+        return false;
+    *r = (struct range){(int)lo, (int)hi};
+    *s = end;
+    return true;
+}
+
+/* One item of the list; *kind is 'K', 'H' or '.' */
+static bool parse_item(const char **s, struct range *layer, char *kind, struct range *head)
+{
+    bool letter = **s == 'L';
+    *s += letter;
+    if (!parse_range(s, layer))
+        return false;
+    *kind = **s;
+    if (letter ? *kind != 'K' && *kind != 'H' : *kind != '.')
+        return false;
+    ++*s;
+    return parse_range(s, head) && (**s == ',' || !**s);
+}
+
+static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
+                      unsigned char *wanted, int stride, struct kvf_diag *d)
+{
+    for (const char *s = set; *s; s += *s == ',') {
+        struct range l, h;
+        char kind;
+        if (!parse_item(&s, &l, &kind, &h))
+            return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a head set such as L0-5K*, L15H24 or 15.2",
+                            set);
+        if (kind != '.' && (kind == 'K') != (space == KVF_SPACE_KV))
+            return kvf_fail(d, KVF_E_ARG, "--head: this analysis speaks of %s heads, written Lx%cy",
+                            space == KVF_SPACE_KV ? "KV" : "query", space == KVF_SPACE_KV ? 'K' : 'H');
+        for (int a = l.lo; a <= l.hi && a < kvf_n_layers(t); a++)
+            for (int b = h.lo; b <= h.hi && b < kvf_n_heads(t, a, space); b++)
+                wanted[a * stride + b] = 1;
+    }
+    return KVF_OK;
+}
+
+static int fill_list(const struct kvf_trace *t, enum kvf_space space, const unsigned char *wanted,
+                     int stride, struct head_list *l)
+{
+    size_t n = 0;
+    for (int i = 0; i < kvf_n_layers(t) * stride; i++)
+        n += wanted[i];
+    l->head = MEM_NEW(struct head, n);
+    l->name = MEM_NEW(const char *, n);
+    l->layer = MEM_NEW(int64_t, n);
+    l->index = MEM_NEW(int64_t, n);
+    if (!l->head || !l->name || !l->layer || !l->index)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < kvf_n_layers(t) * stride; i++) {
+        if (!wanted[i])
+            continue;
+        struct head *h = &l->head[l->n];
+        h->layer = i / stride;
+        h->index = i % stride;
+        snprintf(h->name, sizeof h->name, "L%d%c%d", h->layer, space == KVF_SPACE_KV ? 'K' : 'H',
+                 h->index);
+        l->name[l->n] = h->name;
+        l->layer[l->n] = h->layer;
+        l->index[l->n++] = h->index;
+    }
+    return KVF_OK;
+}
+
+int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
+                 struct head_list *ret, struct kvf_diag *d)
+{
+    int L = kvf_n_layers(t), stride = 1;
+    for (int l = 0; l < L; l++)
+        stride = kvf_n_heads(t, l, space) > stride ? kvf_n_heads(t, l, space) : stride;
+    unsigned char *wanted = MEM_NEW(unsigned char, (size_t)L * (size_t)stride);
+    *ret = (struct head_list){0};
+    if (!wanted)
+        return KVF_E_NOMEM;
+    int err = mark_heads(set ? set : "*.*", space, t, wanted, stride, d);
+    if (!err)
+        err = fill_list(t, space, wanted, stride, ret);
+    if (!err && ret->n == 0)
+        err = kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this trace", set ? set : "*");
+    mem_free(wanted);
+    if (err)
+        heads_free(ret);
+    return err;
+}
+
+void heads_free(struct head_list *l)
+{
+    mem_free(l->head);
+    mem_free(l->name);
+    mem_free(l->layer);
+    mem_free(l->index);
+    *l = (struct head_list){0};
+}
+
+int column_need(const struct kvf_trace *t, const char *name, const char *probe, int *ret_column,
+                struct kvf_diag *d)
+{
+    int c = kvf_find(t, name);
+    if (c < 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
+                        "'kvfate run --probes %s' (or paper)", name, probe);
+    *ret_column = c;
+    return KVF_OK;
+}
+
+int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
+                  int64_t *b, struct kvf_diag *d)
+{
+    int64_t T = kvf_n_steps(t), end = args->token1 < 0 || args->token1 > T ? T : args->token1;
+    if (args->token0 < 0 || args->token0 > end)
+        return kvf_fail(d, KVF_E_ARG, "--tokens: %lld:%lld is not a range of this trace's %lld tokens",
+                        (long long)args->token0, (long long)args->token1, (long long)T);
+    *a = args->token0;
+    *b = end;
+    return KVF_OK;
+}
+
+static void copy_str(struct table *t, const char *key, const struct json *n)
+{
+    if (json_str(n, NULL))
+        table_meta_str(t, key, json_str(n, ""));
+}
+
+static void copy_num(struct table *t, const char *key, const struct json *n)
+{
+    double v = json_num(n, NAN);
+    if (!isnan(v))
+        table_meta_num(t, key, v);
+}
+
+void put_provenance(struct table *t, const struct kvf_trace *trace)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(trace);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        root = NULL;
+    const struct json *model = json_get(root, "model"), *run = json_get(root, "run");
+    const struct json *method = json_get(root, "method");
+    copy_str(t, "model", json_get(model, "name"));
+    copy_str(t, "model_hash", json_get(model, "hash"));
+    copy_num(t, "query_heads", json_get(model, "query_heads"));
+    copy_num(t, "kv_heads", json_get(model, "kv_heads"));
+    table_meta_num(t, "layers", kvf_n_layers(trace));
+    table_meta_num(t, "T", kvf_n_steps(trace));
+    copy_num(t, "prompt_tokens", json_get(run, "prompt_tokens"));
+    copy_str(t, "method", json_get(method, "name"));
+    copy_num(t, "budget", json_get(method, "budget"));
+    copy_str(t, "engine", json_get(json_get(root, "kvf"), "version"));
+    if (!kvf_is_clean(trace))
+        table_meta_str(t, "warning", "the trace was not closed: values are those of its last snapshot");
+    json_free(root);
+}
+
+void put_heads(struct table *t, const struct head_list *l)
+{
+    table_block_str(t, "head", "", l->name, l->n);
+    table_block_int(t, "layer", "", l->layer, l->n);
+    table_block_int(t, "index", "", l->index, l->n);
+}
+
+const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i)
+{
+    const char *v = args->option ? args->option[i] : NULL;
+    return v ? v : a->options[i].otherwise;
+}
+
+int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
+               struct kvf_diag *d)
+{
+    int err = kvf_read_f64(t, column, h->layer, h->index, 0, n, out, d);
+    for (uint32_t i = 0; !err && i < n; i++)
+        if (out[i] == (double)KVF_ALIVE)
+            out[i] = INFINITY;
+    return err;
+}

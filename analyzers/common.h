@@ -1,0 +1,47 @@
+/* common.h - what several analyzers need: provenance, chosen heads, columns. */
+#ifndef KVF_ANALYZERS_COMMON_H
+#define KVF_ANALYZERS_COMMON_H
+
+#include "analyzers/analyzer.h"
+
+struct head {
+    int layer, index;
+    char name[32]; /* "L15K2" or "L15H24" */
+};
+
+struct head_list {
+    int n;
+    struct head *head;  /* owned */
+    const char **name;  /* [n] owned array, into head[] */
+    int64_t *layer, *index;
+};
+
+/* Heads of the space that the set names (NULL: all), layers and heads rising.
+ * Grammar: comma list of LxKy, LxHy or x.y; x and y are a number, a range a-b or
+ * *.  A set of the other space, or one that names no head, is KVF_E_ARG. */
+int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
+                 struct head_list *ret, struct kvf_diag *d);
+void heads_free(struct head_list *l);
+
+/* Column number, or KVF_E_NOTFOUND with a sentence naming what records it. */
+int column_need(const struct kvf_trace *t, const char *name, const char *probe, int *ret_column,
+                struct kvf_diag *d);
+
+/* Tokens [*a, *b) of args, checked against the trace. */
+int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
+                  int64_t *b, struct kvf_diag *d);
+
+/* model, method, budget, tokens and more from the run header. */
+void put_provenance(struct table *t, const struct kvf_trace *trace);
+
+/* Head, layer and index columns, one value per block of rows. */
+void put_heads(struct table *t, const struct head_list *l);
+
+/* Value of option i, or its default. */
+const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i);
+
+/* evict_step of a head as doubles: T or less = evicted, INFINITY = alive. */
+int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
+               struct kvf_diag *d);
+
+#endif

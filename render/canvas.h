@@ -1,0 +1,52 @@
+/* canvas.h - drawing in millimetres onto PNG, SVG or PDF; canvas.c is the only
+ * file that includes cairo and pango.  y runs down.  Errors are sticky:
+ * canvas_finish returns the first one. */
+#ifndef KVF_RENDER_CANVAS_H
+#define KVF_RENDER_CANVAS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct canvas;
+
+enum canvas_format { CANVAS_PNG, CANVAS_SVG, CANVAS_PDF, CANVAS_NONE };
+enum text_align { ALIGN_LEFT, ALIGN_CENTER, ALIGN_RIGHT };
+
+struct rgb {
+    double r, g, b; /* 0..1 */
+};
+
+/* Sizes in mm, at most 5,000; dpi 20..2400 and at most 20,000 pixels a side for
+ * PNG.  KVF_OK, KVF_E_ARG, KVF_E_NOMEM. */
+int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
+                  struct kvf_diag *d);
+void canvas_destroy(struct canvas *c); /* accepts NULL */
+
+/* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
+int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);
+
+double canvas_width(const struct canvas *c);
+double canvas_height(const struct canvas *c);
+double canvas_pixel(const struct canvas *c); /* size in mm of a raster pixel at the chosen dpi */
+
+void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill);
+void canvas_frame(struct canvas *c, double x, double y, double w, double h, double width,
+                  struct rgb colour);
+/* A line through n points (x0, y0, x1, y1, ...); NaN breaks it. */
+void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour);
+
+/* Text with its baseline box centred on y; pt: font size; turn: quarter turns to
+ * the left.  s need not be valid UTF-8. */
+void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
+                 enum text_align align, struct rgb colour, int turn);
+double canvas_text_width(struct canvas *c, const char *s, double pt, int bold);
+/* One word at its left end, for running text: top-left corner, bold or not. */
+void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
+                 struct rgb colour);
+
+/* w x h pixels of 0xAARRGGBB, not interpolated. */
+void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
+                  const uint32_t *argb, int w, int h);
+
+#endif

@@ -1,0 +1,14 @@
+/* heat.h - exact rasterisation of alpha maps, in time proportional to pixels plus
+ * tokens: no T x T array. */
+#ifndef KVF_RENDER_HEAT_H
+#define KVF_RENDER_HEAT_H
+
+/* alpha_ti = [i <= t < end_i], t down, i to the right, over [0, T) x [0, T) cut
+ * into h x w equal boxes.  out[r * w + c] = mean of alpha over the part of the
+ * box with t >= i (by area, cells weighted by what of them lies in the box), NaN
+ * where it has none.  end: [T], real steps; INFINITY = alive.  scratch:
+ * heat_scratch(h) doubles. */
+void heat_alpha(const double *end, long T, int w, int h, double *out, double *scratch);
+long heat_scratch(int h);
+
+#endif

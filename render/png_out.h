@@ -1,0 +1,12 @@
+/* png_out.h - PNG files; png_out.c is the only file that includes png.h. */
+#ifndef KVF_RENDER_PNG_OUT_H
+#define KVF_RENDER_PNG_OUT_H
+
+#include "base/buf.h"
+
+/* w x h pixels 0x..RRGGBB, rows `stride` pixels apart; per_metre: resolution;
+ * comment: into a text chunk.  No dates: equal pixels give equal bytes. */
+int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre,
+               const char *comment, struct buf *out);
+
+#endif
