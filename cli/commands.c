@@ -24,6 +24,13 @@ const struct command command_table[] = {
     {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf", cmd_info},
     {"verify", "traces", "X.kvf [--full]", "check every record of a trace",
      "kvfate verify --full run.kvf", cmd_verify},
+    ANALYSIS("eviction", "when each entry was evicted, and why"),
+    ANALYSIS("retention", "how long each token stayed in use (last-use map)"),
+    ANALYSIS("sparsity", "share of the attention triangle that was not kept or not used"),
+    ANALYSIS("survival", "share of tokens still selected at a horizon"),
+    ANALYSIS("occupancy", "entries held by each head over time"),
+    ANALYSIS("tokens", "tokens with how long they were kept"),
+    {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };
 

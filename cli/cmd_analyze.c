@@ -1,0 +1,154 @@
+/* cmd_analyze.c - every analysis: trace in, table or figure out; and the list of
+ * figures. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/analyzer.h"
+#include "base/mem.h"
+#include "base/table_io.h"
+#include "cli/cmds.h"
+#include "render/figure.h"
+
+enum { MAX_OWN = 16, MAX_OPTIONS = 32 };
+
+struct request {
+    const struct analyzer *a;
+    struct analyzer_args args;
+    const char *tokens, *out, *figure, *size;
+    const char *own[MAX_OWN]; /* the analyzer's options */
+    bool json;
+    int64_t dpi;
+    struct figure_style style;
+};
+
+static int build_options(struct request *q, struct opt *list)
+{
+    const struct opt shared[] = {
+        {OPT_STR, 'o', "output", &q->out, "OUT", "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_STR, 0, "head", &q->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
+        {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
+        {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
+        {OPT_STR, 0, "size", &q->size, "WxH", "size in mm", 0, 0},
+        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (200)", 20, 2400},
+        {OPT_STR, 0, "cmap", &q->style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
+        {OPT_REAL, 0, "vmin", &q->style.vmin, "X", "lower end of the colours", 0, 0},
+        {OPT_REAL, 0, "vmax", &q->style.vmax, "X", "upper end of the colours", 0, 0},
+        {OPT_STR, 0, "title", &q->style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "style", &q->style.option, "K=V,...", "options of the figure", 0, 0},
+    };
+    int n = (int)(sizeof shared / sizeof *shared);
+    memcpy(list, shared, sizeof shared);
+    for (int i = 0; q->a->options && q->a->options[i].name && i < MAX_OWN; i++) {
+        const struct analyzer_option *o = &q->a->options[i];
+        list[n++] = (struct opt){OPT_STR, 0, o->name, &q->own[i], o->arg, o->help, 0, 0};
+    }
+    list[n] = (struct opt){.type = OPT_END};
+    return n;
+}
+
+static int parse_request(struct request *q, struct kvf_diag *d)
+{
+    char *end;
+    q->args.token1 = -1;
+    q->args.option = q->own;
+    if (q->tokens) {
+        q->args.token0 = strtoll(q->tokens, &end, 10);
+        if (*end != ':')
+            return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
+        if (end[1] && (q->args.token1 = strtoll(end + 1, &end, 10)) < 0)
+            return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
+    }
+    if (q->size && sscanf(q->size, "%lfx%lf", &q->style.width_mm, &q->style.height_mm) != 2)
+        return kvf_fail(d, KVF_E_ARG, "--size needs WxH in mm, not '%s'", q->size);
+    q->style.dpi = (int)q->dpi;
+    if (q->figure) {
+        const struct figure *f = figure_find(q->figure);
+        if (!f || strcmp(f->table, q->a->name) != 0)
+            return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%s' of this table; 'kvfate figures' "
+                            "lists them", q->figure);
+    }
+    if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
+        && table_format_of(q->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg "
+                        "or .pdf", q->out);
+    return KVF_OK;
+}
+
+static int describe(const struct request *q, const struct table *t)
+{
+    struct buf b = {0};
+    q->a->describe(t, &b);
+    if (!b.err && b.len)
+        fwrite(b.data, 1, b.len, stdout);
+    int err = b.err;
+    buf_finish(&b);
+    return err;
+}
+
+static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
+{
+    if (q->json)
+        return table_write(t, TABLE_JSON, "-", d);
+    if (!q->out)
+        return describe(q, t);
+    if (strcmp(q->out, "-") == 0)
+        return table_write(t, TABLE_TSV, "-", d);
+    if (figure_can_write(q->out))
+        return figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style, q->out, d);
+    return table_write(t, table_format_of(q->out), q->out, d);
+}
+
+int cmd_analyze(const struct command *self, int argc, char **argv)
+{
+    struct request q = {.a = analyzer_find(self->name), .style = {.vmin = NAN, .vmax = NAN}};
+    struct opt list[MAX_OPTIONS + 1];
+    struct kvf_diag d = {""};
+    struct kvf_trace *trace = NULL;
+    struct table *t = NULL;
+    int operands, status;
+    build_options(&q, list);
+    if (!command_options(self, list, argc, argv, 1, q.a->max_traces, &operands, &status))
+        return status;
+    int err = parse_request(&q, &d);
+    if (!err)
+        err = kvf_open(argv[1], KVF_OPEN_TAIL, &trace, &d);
+    if (!err && !kvf_is_clean(trace))
+        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
+                self->name, argv[1], kvf_n_steps(trace));
+    if (!err)
+        err = q.a->run(&trace, 1, &q.args, &t, &d);
+    if (!err)
+        err = deliver(&q, t, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    table_destroy(t);
+    kvf_close(trace);
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int cmd_figures(const struct command *self, int argc, char **argv)
+{
+    bool json = false;
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_FLAG, 0, "json", &json, NULL, "a JSON array", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+        return status;
+    if (json)
+        printf("[");
+    for (const struct figure *const *f = figure_table; *f; f++) {
+        if (json)
+            printf("%s{\"name\":\"%s\",\"table\":\"%s\",\"summary\":\"%s\"}", f == figure_table ? "" : ",",
+                   (*f)->name, (*f)->table, (*f)->summary);
+        else
+            printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
+    }
+    if (json)
+        printf("]\n");
+    return EXIT_OK;
+}

@@ -1,0 +1,38 @@
+/* fig_eviction.c - alpha_ti of chosen heads (TRIM-KV, figures 4 and 13): bright
+ * where the entry is still in the cache. */
+#include <math.h>
+
+#include "render/figures.h"
+
+static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
+{
+    double first = table_real(t, table_find(t, "token"), row0);
+    table_get(t, table_find(t, "evict_step"), row0, n, end);
+    for (int64_t i = 0; i < n; i++)
+        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    (void)s;
+    grid_size(t, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct grid g = {t, "in the cache (\xce\xb1)", end_of};
+    (void)d;
+    return grid_draw(c, &g, s);
+}
+
+static const char *const needs[] = {"head", "layer", "token", "evict_step", NULL};
+
+const struct figure fig_eviction = {
+    .name = "eviction",
+    .table = "eviction",
+    .summary = "which entries each query still sees, one map per KV head",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

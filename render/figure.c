@@ -1,0 +1,127 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "render/figures.h"
+
+const struct figure *const figure_table[] = {
+    &fig_eviction, &fig_retention, &fig_sparsity, &fig_survival, &fig_survival_map,
+    &fig_occupancy, &fig_tokens, NULL,
+};
+
+const struct figure *figure_find(const char *name)
+{
+    for (const struct figure *const *f = figure_table; *f; f++)
+        if (strcmp((*f)->name, name) == 0)
+            return *f;
+    return NULL;
+}
+
+static enum canvas_format format_of(const char *path)
+{
+    static const char *const ext[] = {".png", ".svg", ".pdf"};
+    const char *dot = strrchr(path, '.');
+    for (int i = 0; dot && i < 3; i++)
+        if (strcasecmp(dot, ext[i]) == 0)
+            return (enum canvas_format)i;
+    return CANVAS_NONE;
+}
+
+int figure_can_write(const char *path)
+{
+    return format_of(path) != CANVAS_NONE;
+}
+
+int64_t rows_per_head(const struct table *t)
+{
+    int head = table_find(t, "head");
+    int64_t n = table_rows(t), lo = 0, hi = n;
+    if (n == 0)
+        return 0;
+    const char *first = table_str(t, head, 0);
+    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
+        int64_t mid = lo + (hi - lo) / 2;
+        if (strcmp(table_str(t, head, mid), first) == 0)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo + 1;
+}
+
+void draw_title(struct canvas *c, const struct figure_style *s)
+{
+    if (s->title)
+        canvas_text(c, canvas_width(c) / 2, 3, s->title, 9, ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
+}
+
+void draw_no_data(struct canvas *c)
+{
+    canvas_text(c, canvas_width(c) / 2, canvas_height(c) / 2, "no data", 9, ALIGN_CENTER,
+                (struct rgb){0.5, 0.5, 0.5}, 0);
+}
+
+static void provenance(const struct table *t, struct buf *out)
+{
+    buf_printf(out, "kvfate figure of table %s\n", table_name(t));
+    for (int i = 0; i < table_meta_count(t); i++)
+        buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
+}
+
+static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
+{
+    struct buf part = {0};
+    buf_printf(&part, "%s.part", path);
+    FILE *f = part.err ? NULL : fopen(part.data, "wb");
+    int err = f ? KVF_OK : KVF_E_IO;
+    if (f && fwrite(data->data, 1, data->len, f) != data->len)
+        err = KVF_E_IO;
+    if (f && fclose(f) != 0)
+        err = KVF_E_IO;
+    if (!err && rename(part.data, path) != 0)
+        err = KVF_E_IO;
+    if (err) {
+        kvf_fail(d, err, "%s: cannot write the figure: %s", path, strerror(errno));
+        if (f)
+            unlink(part.data);
+    }
+    buf_finish(&part);
+    return err;
+}
+
+int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 const char *path, struct kvf_diag *d)
+{
+    double w, h;
+    struct canvas *c = NULL;
+    struct buf about = {0}, out = {0};
+    if (!figure_can_write(path))
+        return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
+    if (!palette_known(s->cmap))
+        return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
+    for (const char *const *need = f->needs; *need; need++)
+        if (table_find(t, *need) < 0)
+            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks", f->name,
+                            *need, table_name(t));
+    f->size(t, s, &w, &h);
+    int err = canvas_create(format_of(path), s->width_mm > 0 ? s->width_mm : w,
+                            s->height_mm > 0 ? s->height_mm : h, s->dpi ? s->dpi : 200, &c, d);
+    if (err)
+        return err;
+    if (table_rows(t) == 0)
+        draw_no_data(c);
+    else
+        err = f->draw(c, t, s, d);
+    draw_title(c, s);
+    provenance(t, &about);
+    if (!err)
+        err = about.err ? about.err : canvas_finish(c, about.data, &out);
+    if (!err)
+        err = write_whole(path, &out, d);
+    buf_finish(&about);
+    buf_finish(&out);
+    canvas_destroy(c);
+    return err;
+}
