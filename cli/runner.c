@@ -24,6 +24,7 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
         {OPT_STR, 'f', "file", &r->file, "FILE", "prompt from a file, as a user's message", 0, 0},
         {OPT_STR, 0, "chat", &r->chat, "FILE", "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
+        {OPT_STR, 0, "ids", &r->ids_file, "FILE", "prompt as token ids, separated by white space", 0, 0},
         {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
         {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
@@ -80,11 +81,12 @@ static const char *default_model(char *path, size_t n)
 
 static int check_options(struct runner *r, struct kvf_diag *d)
 {
-    int sources = !!r->prompt + !!r->file + !!r->chat;
+    int sources = !!r->prompt + !!r->file + !!r->chat + !!r->ids_file;
     if (sources == 0)
-        return kvf_fail(d, KVF_E_ARG, "no prompt; give one with -p TEXT, -f FILE or --chat FILE");
+        return kvf_fail(d, KVF_E_ARG,
+                        "no prompt; give one with -p TEXT, -f FILE, --chat FILE or --ids FILE");
     if (sources > 1)
-        return kvf_fail(d, KVF_E_ARG, "give one of -p, -f and --chat, not several");
+        return kvf_fail(d, KVF_E_ARG, "give one of -p, -f, --chat and --ids, not several");
     if (r->kv_type && strcmp(r->kv_type, "f16") != 0 && strcmp(r->kv_type, "f32") != 0)
         return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", r->kv_type);
     if (r->chat && r->raw)
@@ -146,10 +148,45 @@ static int build_prompt(struct runner *r, struct kvf_diag *d)
     return err ? err : r->text.err;
 }
 
+/* Ids in decimal, separated by white space. */
+static int parse_ids(struct runner *r, const char *text, size_t len, struct kvf_diag *d)
+{
+    const char *p = text, *end = text + len;
+    size_t room = len / 2 + 1; /* a digit and a space each */
+    r->ids = MEM_NEW(int32_t, room);
+    if (!r->ids)
+        return KVF_E_NOMEM;
+    while (true) {
+        while (p < end && (*p == ' ' || (*p >= '\t' && *p <= '\r')))
+            p++;
+        if (p == end)
+            return KVF_OK;
+        const char *start = p;
+        int64_t id = 0;
+        while (p < end && *p >= '0' && *p <= '9' && id < r->engine->config.vocab)
+            id = id * 10 + (*p++ - '0');
+        if (p == start || id >= r->engine->config.vocab)
+            return kvf_fail(d, KVF_E_FORMAT, "%s: id %d is not a number below the vocabulary's size "
+                            "of %d", r->ids_file, r->n_ids, r->engine->config.vocab);
+        r->ids[r->n_ids++] = (int32_t)id;
+    }
+}
+
+static int read_ids(struct runner *r, struct kvf_diag *d)
+{
+    struct buf in = {0};
+    int err = read_file(r->ids_file, &in, d);
+    if (!err)
+        err = parse_ids(r, in.data ? in.data : "", in.len, d);
+    buf_finish(&in);
+    return err;
+}
+
 static int tokenize(struct runner *r, struct kvf_diag *d)
 {
-    int err = tokenizer_encode(r->engine->tokenizer, r->text.data ? r->text.data : "", r->text.len,
-                               true, &r->ids, &r->n_ids, d);
+    int err = r->ids_file ? read_ids(r, d)
+                          : tokenizer_encode(r->engine->tokenizer, r->text.data ? r->text.data : "",
+                                             r->text.len, true, &r->ids, &r->n_ids, d);
     if (err)
         return err;
     if (r->n_ids == 0)
@@ -176,7 +213,7 @@ int runner_open(struct runner *r, struct kvf_diag *d)
     if (err && fallback && err == KVF_E_IO)
         return kvf_fail(d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf",
                         model);
-    if (!err)
+    if (!err && !r->ids_file)
         err = build_prompt(r, d);
     return err ? err : tokenize(r, d);
 }

@@ -12,7 +12,7 @@
 
 struct runner {
     /* options, with their defaults set by runner_init */
-    const char *model, *prompt, *file, *chat, *force_ids;
+    const char *model, *prompt, *file, *chat, *ids_file;
     const char *method, *kv_type;
     bool raw, exact, ignore_eos;
     int64_t n_predict, budget, seed, threads, chunk, context;
