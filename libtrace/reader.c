@@ -58,11 +58,13 @@ static int chunk_data(struct kvf_trace *t, size_t entry, const unsigned char **r
         if (c->used < slot->used)
             slot = c;
     }
-    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1), *scratch = mem_alloc(r->raw_len, 1);
+    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1),
+                  *scratch = mem_alloc(r->raw_len, 1);
     int err = raw && scratch ? trace_payload(t, r, &stored, d) : KVF_E_NOMEM;
     if (!err) {
         err = codec_decode(stored, r->stored_len, r->codec,
-                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len, scratch);
+                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len,
+                           scratch);
         if (err)
             kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
                      (unsigned long long)r->offset);
@@ -109,7 +111,8 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
         if (r->type != REC_COLUMN || r->column != (uint32_t)column || r->layer != layer
             || r->epoch != epoch)
             break;
-        if (head < r->head0 || head >= r->head0 + r->n_heads || r->t0 > have || r->t0 + r->n <= have)
+        if (head < r->head0 || head >= r->head0 + r->n_heads || r->t0 > have
+            || r->t0 + r->n <= have)
             continue;
         const unsigned char *data;
         int err = chunk_data(t, i, &data, d);
@@ -122,8 +125,9 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
         have = end;
     }
     if (have < t0 + n)
-        return kvf_fail(d, KVF_E_NOTFOUND, "%s: column %s, layer %d, head %d: values from %u on are "
-                        "not in the trace", t->path, c->name, layer, head, have);
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "%s: column %s, layer %d, head %d: values from %u on are not in the trace",
+                        t->path, c->name, layer, head, have);
     return KVF_OK;
 }
 

@@ -40,7 +40,8 @@ int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned ch
     /* the index is a hint: the record itself decides */
     else if (!record_header_read(head, r->offset, t->salt, &full) || record_compare(&full, r) != 0
              || full.stored_len != r->stored_len || full.raw_len != r->raw_len || full.n != r->n
-             || full.n_heads != r->n_heads || payload_crc(&full, p, full.stored_len) != full.payload_crc)
+             || full.n_heads != r->n_heads
+             || payload_crc(&full, p, full.stored_len) != full.payload_crc)
         err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
                        (unsigned long long)r->offset);
     if (err) {
@@ -118,7 +119,8 @@ static uint64_t resync(const struct kvf_trace *t, uint64_t from)
     struct record r;
     for (uint64_t at = (from + 7) & ~(uint64_t)7; buf && !found && at + RECORD_HEADER <= t->size;
          at += STEP) {
-        size_t n = t->size - at < STEP + RECORD_HEADER ? (size_t)(t->size - at) : STEP + RECORD_HEADER;
+        size_t n = t->size - at < STEP + RECORD_HEADER ? (size_t)(t->size - at)
+                                                       : STEP + RECORD_HEADER;
         if (trace_pread(t->fd, buf, n, at) != KVF_OK)
             break;
         for (size_t i = 0; i + RECORD_HEADER <= n && i < STEP && !found; i += 8)
@@ -209,8 +211,8 @@ static int parse_columns(struct kvf_trace *t, const unsigned char *p, size_t n)
         memcpy(c->name, p, KVF_NAME_MAX);
         c->dtype = p[48], c->space = p[49], c->axis = p[50], c->flags = p[51];
         memcpy(c->unit, p + 52, 16);
-        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16) || !kvf_dtype_size(c->dtype)
-            || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
+        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16)
+            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
             return KVF_E_CORRUPT;
     }
     return KVF_OK;

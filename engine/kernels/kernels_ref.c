@@ -180,7 +180,8 @@ void kv_store_ref(void *kpage, void *vpage, enum kv_type type, int slot, const f
                   const float *v, int D)
 {
     for (int d = 0; d < D; d++) {
-        size_t ka = (size_t)d * PAGE_SLOTS + (size_t)slot, va = (size_t)slot * (size_t)D + (size_t)d;
+        size_t ka = (size_t)d * PAGE_SLOTS + (size_t)slot,
+               va = (size_t)slot * (size_t)D + (size_t)d;
         if (type == KV_F16) {
             ((uint16_t *)kpage)[ka] = float_to_half(k[d]);
             ((uint16_t *)vpage)[va] = float_to_half(v[d]);

@@ -69,8 +69,10 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
             if (strcmp(key, probe_table[i]->name) == 0)
                 bit = 1u << i;
         if (!bit || value[0])
-            return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list "
-                            "of evict, survival, mass, steps, nll", key);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--probes: no probe '%s'; say lean, paper, full or a list "
+                            "of evict, survival, mass, steps, nll",
+                            key);
         set |= bit;
     }
     if (more < 0)
