@@ -322,7 +322,9 @@ int cmd_run(const struct command *self, int argc, char **argv)
                 "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
         return EXIT_USAGE;
     }
-    return finish(self, &u, execute(&u, &d), &d);
+    unsigned set;
+    int err = probes_parse(u.probes, &set, &d); /* before the model is opened */
+    return finish(self, &u, err ? err : execute(&u, &d), &d);
 }
 
 int cmd_generate(const struct command *self, int argc, char **argv)
