@@ -2,7 +2,8 @@
 
 A check is a function check(root) that returns a list of "path:line: what".  Its
 self-test copies the tree, plants one violation after another and expects each
-to be reported where it was planted, and nothing else.
+to be reported where it was planted, and no other file; files that only look like
+violations must pass.
 """
 import argparse
 import os
@@ -107,7 +108,7 @@ def self_test(check, root, plants, clean):
             new = [r for r in check(copy) if r not in before]
             plant.undo(full, old)
             hit = [r for r in new if plant.path in r and plant.expect in r]
-            if not hit or len(hit) != len(new):
+            if not hit or any(plant.path not in r for r in new):
                 bad += 1
                 print(f'planted in {plant.path}: expected "{plant.expect}", got {new}')
         for path, text in clean.items():
