@@ -77,6 +77,9 @@ static int parse_request(struct request *q, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
                         q->out);
+    if (q->out && figure_can_write(q->out) && !q->figure && !figure_find(q->a->name))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
+                        ".tsv, .csv, .json or .npz", q->out);
     return KVF_OK;
 }
 
