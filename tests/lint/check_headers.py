@@ -21,7 +21,7 @@ def compile_alone(root, compiler, flags, header):
     line = f'#include <{name}>\n' if name != header else f'#include "{name}"\n'
     command = [compiler] + flags + WARNINGS + ['-D_GNU_SOURCE', '-fsyntax-only']
     command += [f'-I{os.path.join(root, i)}' for i in INCLUDES] + ['-']
-    done = subprocess.run(command, input=line * 2, capture_output=True, text=True,
+    done = subprocess.run(command, input=line * 2 + 'typedef int not_empty;\n', capture_output=True, text=True,
                           env={**os.environ, 'LC_ALL': 'C'})
     if done.returncode == 0:
         return None
