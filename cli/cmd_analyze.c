@@ -96,9 +96,10 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return describe(q, t);
     if (strcmp(q->out, "-") == 0)
         return table_write(t, TABLE_TSV, "-", d);
-    if (figure_can_write(q->out))
-        return figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style, q->out, d);
-    return table_write(t, table_format_of(q->out), q->out, d);
+    int err = figure_can_write(q->out)
+                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style, q->out, d)
+                  : table_write(t, table_format_of(q->out), q->out, d);
+    return err ? err : describe(q, t);
 }
 
 int cmd_analyze(const struct command *self, int argc, char **argv)
