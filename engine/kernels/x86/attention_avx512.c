@@ -11,7 +11,8 @@ INLINE __m512 load_kv(const void *page, enum kv_type type, size_t at)
 {
     if (type == KV_F32)
         return _mm512_loadu_ps((const float *)page + at);
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)page + at)));
+    return _mm512_cvtph_ps(
+        _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)page + at)));
 }
 
 INLINE void qk_rows(float *scores, size_t ld_s, const float *q, size_t ld_q, int D,
@@ -42,9 +43,11 @@ INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int 
 {
     int t = 0;
     for (; t + 4 <= T; t += 4)
-        qk_rows(scores + (size_t)t * ld_s, ld_s, q + (size_t)t * ld_q, ld_q, D, page, type, scale, 4);
+        qk_rows(scores + (size_t)t * ld_s, ld_s, q + (size_t)t * ld_q, ld_q, D, page, type, scale,
+                4);
     for (; t < T; t++)
-        qk_rows(scores + (size_t)t * ld_s, ld_s, q + (size_t)t * ld_q, ld_q, D, page, type, scale, 1);
+        qk_rows(scores + (size_t)t * ld_s, ld_s, q + (size_t)t * ld_q, ld_q, D, page, type, scale,
+                1);
 }
 
 void attn_qk_avx512(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
@@ -58,7 +61,8 @@ void attn_qk_avx512(float *scores, size_t ld_s, const float *q, size_t ld_q, int
 
 /* R rows, V vectors of 16 channels from channel d0. */
 INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p, int D, int d0,
-                    const void *page, const enum kv_type type, int n_slots, const int R, const int V)
+                    const void *page, const enum kv_type type, int n_slots, const int R,
+                    const int V)
 {
     __m512 acc[4][4];
     for (int r = 0; r < R; r++)
@@ -167,7 +171,8 @@ void swiglu_avx512(float *out, const float *gate, const float *up, int n)
         __m512 g = _mm512_maskz_loadu_ps(m, gate + i), u = _mm512_maskz_loadu_ps(m, up + i);
         __m512 minus = _mm512_min_ps(_mm512_sub_ps(_mm512_setzero_ps(), g), _mm512_set1_ps(88.0f));
         __m512 e = exp_ps(minus);
-        _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(_mm512_div_ps(g, _mm512_add_ps(one, e)), u));
+        _mm512_mask_storeu_ps(out + i, m,
+                              _mm512_mul_ps(_mm512_div_ps(g, _mm512_add_ps(one, e)), u));
     }
 }
 

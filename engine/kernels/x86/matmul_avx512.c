@@ -171,7 +171,8 @@ INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
     for (int t = many; t < T; t++) {
         int p = panel0;
         for (; p + TILE_PANELS <= end; p += TILE_PANELS)
-            tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, 1, TILE_PANELS, kind);
+            tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, 1, TILE_PANELS,
+                   kind);
         for (; p < end; p++)
             tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, 1, 1, kind);
     }
