@@ -230,6 +230,11 @@ static int load_tokens(struct kvf_trace *t)
 {
     uint64_t n = 0, bytes = 1;
     int err = KVF_OK;
+    mem_free(t->token); /* of an attempt that ran out of memory */
+    mem_free(t->text);
+    t->token = NULL;
+    t->text = NULL;
+    t->n_tokens = t->text_len = 0;
     for (size_t k = 0; k < t->n_rec; k++)
         if (token_record(&t->rec[k])) {
             n += t->rec[k].n;
@@ -249,11 +254,9 @@ static int load_tokens(struct kvf_trace *t)
 
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
 {
-    if (!t->tokens_loaded) {
-        t->tokens_loaded = true;
-        if (load_tokens(t) != KVF_OK)
-            t->n_tokens = 0;
-    }
+    if (!t->tokens_loaded && load_tokens(t) != KVF_OK)
+        return NULL;
+    t->tokens_loaded = true;
     uint32_t lo = 0, hi = t->n_tokens;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;

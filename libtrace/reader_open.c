@@ -26,25 +26,24 @@ int trace_pread(int fd, void *buf, size_t n, uint64_t offset)
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d)
 {
-    unsigned char head[RECORD_HEADER];
     struct record full;
-    unsigned char *p = mem_alloc(r->stored_len, 1);
+    size_t n = r->stored_len; /* the reader has bounded it */
+    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
     if (!p)
         return KVF_E_NOMEM;
-    int err = trace_pread(t->fd, head, sizeof head, r->offset);
-    if (!err)
-        err = trace_pread(t->fd, p, r->stored_len, r->offset + RECORD_HEADER);
+    int err = trace_pread(t->fd, p, RECORD_HEADER + n, r->offset);
     if (err)
         kvf_fail(d, err, "%s: cannot read at byte %llu", t->path, (unsigned long long)r->offset);
     /* the index is a hint: the record itself decides */
-    else if (!record_header_read(head, r->offset, t->salt, &full) || !record_same(&full, r)
-             || payload_crc(&full, p, full.stored_len) != full.payload_crc)
+    else if (!record_header_read(p, r->offset, t->salt, &full) || !record_same(&full, r)
+             || payload_crc(&full, p + RECORD_HEADER, n) != full.payload_crc)
         err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
                        (unsigned long long)r->offset);
     if (err) {
         mem_free(p);
         return err;
     }
+    memmove(p, p + RECORD_HEADER, n);
     *ret = p;
     return KVF_OK;
 }

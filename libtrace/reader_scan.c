@@ -77,17 +77,18 @@ static int load_index(struct kvf_trace *t, const struct footer *f)
     return err == KVF_E_IO ? KVF_E_CORRUPT : err;
 }
 
-/* The first record header at or after `from` that ends before `end`; 0: none.
- * any_salt: of whatever run, with its salt in *salt. */
-static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end, bool any_salt,
-                       uint32_t *salt)
+/* The first record header at or after `from` that ends before `end` into *ret_found;
+ * 0: none.  any_salt: of whatever run, with its salt in *salt. */
+static int resync(const struct kvf_trace *t, uint64_t from, uint64_t end, bool any_salt,
+                  uint32_t *salt, uint64_t *ret_found)
 {
     enum { STEP = 1 << 16 };
     unsigned char *buf = mem_alloc(STEP + RECORD_HEADER, 1);
     uint64_t found = 0;
     struct record r;
-    for (uint64_t at = (from + 7) & ~(uint64_t)7; buf && !found && at + RECORD_HEADER <= end;
-         at += STEP) {
+    if (!buf)
+        return KVF_E_NOMEM;
+    for (uint64_t at = padded(from); !found && at + RECORD_HEADER <= end; at += STEP) {
         size_t n = end - at < STEP + RECORD_HEADER ? (size_t)(end - at) : STEP + RECORD_HEADER;
         if (trace_pread(t->fd, buf, n, at) != KVF_OK)
             break;
@@ -100,7 +101,8 @@ static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end, b
         }
     }
     mem_free(buf);
-    return found;
+    *ret_found = found;
+    return KVF_OK;
 }
 
 void trace_note_damage(struct kvf_trace *t, uint64_t at)
@@ -114,7 +116,7 @@ void trace_note_damage(struct kvf_trace *t, uint64_t at)
 static int walk(struct kvf_trace *t, uint64_t end)
 {
     unsigned char head[RECORD_HEADER];
-    uint64_t at = FILE_HEADER, next_seq = 0;
+    uint64_t at = FILE_HEADER, next_seq = 0, again;
     uint32_t salt;
     while (at < end) {
         struct record r;
@@ -131,7 +133,9 @@ static int walk(struct kvf_trace *t, uint64_t end)
             at += RECORD_HEADER + padded(r.stored_len);
             continue;
         }
-        uint64_t again = resync(t, at + 8, end, false, &salt);
+        int err = resync(t, at + 8, end, false, &salt, &again);
+        if (err)
+            return err;
         if (!again && !t->clean) {
             t->torn_bytes = end - at;
             return KVF_OK;
@@ -183,13 +187,16 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f, bool lo
 }
 
 /* Damage to the file header: the records carry the salt too. */
-static bool salvage_salt(struct kvf_trace *t)
+static int salvage_salt(struct kvf_trace *t, bool *ret_found)
 {
-    if (!resync(t, 0, t->size, true, &t->salt))
-        return false;
+    uint64_t found;
+    int err = resync(t, 0, t->size, true, &t->salt, &found);
+    if (err || !found)
+        return err;
     trace_note_damage(t, 0);
     t->lost_bytes += FILE_HEADER;
-    return true;
+    *ret_found = true;
+    return KVF_OK;
 }
 
 static int header_error(const struct kvf_trace *t, int err, struct kvf_diag *d)
@@ -211,8 +218,10 @@ int trace_scan(struct kvf_trace *t, enum kvf_open_mode mode, bool trust_index, s
     int err = t->size < FILE_HEADER ? KVF_E_FORMAT : trace_pread(t->fd, head, sizeof head, 0);
     if (!err)
         err = file_header_read(head, &t->salt);
-    bool lost_header = (err == KVF_E_FORMAT || err == KVF_E_CORRUPT) && mode == KVF_OPEN_SALVAGE
-                       && salvage_salt(t);
+    bool lost_header = false;
+    if ((err == KVF_E_FORMAT || err == KVF_E_CORRUPT) && mode == KVF_OPEN_SALVAGE
+        && salvage_salt(t, &lost_header) == KVF_E_NOMEM)
+        err = KVF_E_NOMEM;
     if (err && !lost_header)
         return header_error(t, err, d);
     t->clean = read_footer(t, &f);

@@ -84,8 +84,8 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
         ret->torn = t->torn_bytes;
         err = report(t, ret, &first, d);
     }
-    if (!err && trace_load(t, &load) != KVF_OK) /* whole records, but they tell no story */
-        err = kvf_fail(d, KVF_E_CORRUPT, "%s", load.text);
+    if (!err && (err = trace_load(t, &load)) != KVF_OK && load.text[0])
+        kvf_fail(d, err, "%s", load.text); /* whole records, but they tell no story */
     kvf_close(t);
     return err;
 }

@@ -104,6 +104,17 @@ static int append(struct kvf_writer *w, struct record *r, const void *payload, s
     return remember(w, r);
 }
 
+/* The same, from a buffer, which is freed.  Out of memory stays the writer's error. */
+static int append_buf(struct kvf_writer *w, struct record *r, struct buf *b)
+{
+    r->raw_len = b->len;
+    int err = w->err ? w->err : b->err ? b->err : append(w, r, b->data, b->len);
+    if (err == KVF_E_NOMEM)
+        w->err = err;
+    buf_finish(b);
+    return err;
+}
+
 static int write_schema(struct kvf_writer *w)
 {
     struct buf b = {0};
@@ -123,10 +134,8 @@ static int write_schema(struct kvf_writer *w)
         buf_add(&b, kind, 4);
         buf_add(&b, unit, sizeof unit);
     }
-    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = b.len};
-    int err = b.err ? b.err : append(w, &r, b.data, b.len);
-    buf_finish(&b);
-    return err;
+    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL};
+    return append_buf(w, &r, &b);
 }
 
 static bool is_unsigned(int dtype)
@@ -320,9 +329,8 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
             buf_le32(&b, end[at + i] - first);
         buf_add(&b, bytes + first, end[at + k - 1] - first);
         first = end[at + k - 1];
-        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k, .raw_len = b.len};
-        int err = b.err ? b.err : append(w, &r, b.data, b.len);
-        buf_finish(&b);
+        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k};
+        int err = append_buf(w, &r, &b);
         if (err)
             return err;
     }
@@ -362,10 +370,7 @@ int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
     struct record r = {.type = REC_NOTE};
     buf_add(&b, key, strlen(key) + 1);
     buf_str(&b, json);
-    r.raw_len = b.len;
-    int err = b.err ? b.err : append(w, &r, b.data, b.len);
-    buf_finish(&b);
-    return err;
+    return append_buf(w, &r, &b);
 }
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w)
