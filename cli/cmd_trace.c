@@ -153,7 +153,9 @@ int cmd_verify(const struct command *self, int argc, char **argv)
     if (d.text[0])
         fprintf(stderr, "kvfate verify: %s\n", d.text);
     printf("%s: %llu records, %llu bytes, %s", argv[1], (unsigned long long)c.records,
-           (unsigned long long)c.bytes, c.clean ? "closed" : "not closed");
+           (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
+    if (c.torn)
+        printf(", %llu of them torn at the end", (unsigned long long)c.torn);
     if (full)
         printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
                (unsigned long long)c.raw_bytes);
