@@ -57,7 +57,8 @@ static int choose_criteria(const struct kvf_trace *t, const char *list, struct p
             return err;
         p->criterion[p->n_criteria++] = names[c];
     }
-    return p->n_criteria ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
+    return p->n_criteria ? KVF_OK
+                         : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
 }
 
 static int choose_horizons(const char *list, int64_t T, struct plan *p, struct kvf_diag *d)

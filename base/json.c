@@ -89,7 +89,8 @@ static int check_keys(const cJSON *root, struct kvf_diag *d)
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d)
 {
     if (len > MAX_BYTES)
-        return kvf_fail(d, KVF_E_LIMIT, "JSON of %zu bytes is over the limit of %d", len, MAX_BYTES);
+        return kvf_fail(d, KVF_E_LIMIT, "JSON of %zu bytes is over the limit of %d", len,
+                        MAX_BYTES);
     if (!utf8_valid(text, len) || memchr(text, 0, len))
         return kvf_fail(d, KVF_E_FORMAT, "JSON is not valid UTF-8 text");
     int err = check_depth(text, len, d);
@@ -98,11 +99,13 @@ int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
     if (!root)
-        return kvf_fail(d, KVF_E_FORMAT, "not valid JSON near byte %zu", end ? (size_t)(end - text) : len);
+        return kvf_fail(d, KVF_E_FORMAT, "not valid JSON near byte %zu",
+                        end ? (size_t)(end - text) : len);
     while (end < text + len && strchr(" \t\r\n", *end))
         end++;
     if (end < text + len)
-        err = kvf_fail(d, KVF_E_FORMAT, "text after the JSON value at byte %zu", (size_t)(end - text));
+        err = kvf_fail(d, KVF_E_FORMAT, "text after the JSON value at byte %zu",
+                       (size_t)(end - text));
     if (!err)
         err = check_keys(root, d);
     if (err) {
@@ -120,7 +123,8 @@ void json_free(struct json *root)
 
 const struct json *json_get(const struct json *object, const char *key)
 {
-    return cJSON_IsObject(raw(object)) ? node(cJSON_GetObjectItemCaseSensitive(raw(object), key)) : NULL;
+    return cJSON_IsObject(raw(object)) ? node(cJSON_GetObjectItemCaseSensitive(raw(object), key))
+                                       : NULL;
 }
 
 const struct json *json_at(const struct json *array, int i)
@@ -161,7 +165,8 @@ double json_num(const struct json *n, double otherwise)
 int64_t json_int(const struct json *n, int64_t otherwise)
 {
     double v = json_num(n, NAN);
-    return v >= -9007199254740992.0 && v <= 9007199254740992.0 && v == floor(v) ? (int64_t)v : otherwise;
+    return v >= -9007199254740992.0 && v <= 9007199254740992.0 && v == floor(v) ? (int64_t)v
+                                                                                : otherwise;
 }
 
 bool json_bool(const struct json *n, bool otherwise)

@@ -205,7 +205,8 @@ void table_lazy(struct table *t, const char *name, const char *unit, enum table_
 
 void table_own(struct table *t, void *ctx, void (*destroy)(void *ctx))
 {
-    struct owned *list = mem_grow(t->owned, (size_t)t->n_owned, (size_t)t->n_owned + 1, sizeof *list);
+    struct owned *list = mem_grow(t->owned, (size_t)t->n_owned, (size_t)t->n_owned + 1,
+                                  sizeof *list);
     if (!list) {
         fail(t, KVF_E_NOMEM);
         destroy(ctx);

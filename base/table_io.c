@@ -171,8 +171,9 @@ static int write_text(const struct table *t, enum table_format f, FILE *out)
 static void npy_header(struct buf *b, const char *descr, int64_t n)
 {
     char dict[118];
-    int len = snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,), }",
-                       descr, (long long)n);
+    int len = snprintf(dict, sizeof dict,
+                       "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,), }", descr,
+                       (long long)n);
     memset(dict + len, ' ', sizeof dict - (size_t)len);
     dict[sizeof dict - 1] = '\n';
     buf_add(b, "\x93NUMPY\x01\x00", 8);
@@ -262,8 +263,9 @@ static int write_npz(const struct table *t, const char *path, struct kvf_diag *d
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
     if (strcmp(path, "-") == 0 && f != TABLE_NPZ)
-        return write_text(t, f, stdout) ? kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno))
-                                        : KVF_OK;
+        return write_text(t, f, stdout)
+                   ? kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno))
+                   : KVF_OK;
     struct buf part = {0};
     buf_printf(&part, "%s.part", path);
     if (part.err)

@@ -26,7 +26,8 @@ struct request {
 static int build_options(struct request *q, struct opt *list)
 {
     const struct opt shared[] = {
-        {OPT_STR, 'o', "output", &q->out, "OUT", "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_STR, 'o', "output", &q->out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_STR, 0, "head", &q->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
         {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
@@ -67,13 +68,18 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     if (q->figure) {
         const struct figure *f = figure_find(q->figure);
         if (!f || strcmp(f->table, q->a->name) != 0)
-            return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%s' of this table; 'kvfate figures' "
-                            "lists them", q->figure);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--figure: no figure '%s' of this table; 'kvfate figures' lists them",
+                            q->figure);
     }
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
         && table_format_of(q->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg "
-                        "or .pdf", q->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
+                        q->out);
+    if (q->out && figure_can_write(q->out) && !q->figure && !figure_find(q->a->name))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
+                        ".tsv, .csv, .json or .npz", q->out);
     return KVF_OK;
 }
 
@@ -97,7 +103,8 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     if (strcmp(q->out, "-") == 0)
         return table_write(t, TABLE_TSV, "-", d);
     int err = figure_can_write(q->out)
-                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style, q->out, d)
+                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style,
+                                 q->out, d)
                   : table_write(t, table_format_of(q->out), q->out, d);
     return err ? err : describe(q, t);
 }
@@ -144,8 +151,8 @@ int cmd_figures(const struct command *self, int argc, char **argv)
         printf("[");
     for (const struct figure *const *f = figure_table; *f; f++) {
         if (json)
-            printf("%s{\"name\":\"%s\",\"table\":\"%s\",\"summary\":\"%s\"}", f == figure_table ? "" : ",",
-                   (*f)->name, (*f)->table, (*f)->summary);
+            printf("%s{\"name\":\"%s\",\"table\":\"%s\",\"summary\":\"%s\"}",
+                   f == figure_table ? "" : ",", (*f)->name, (*f)->table, (*f)->summary);
         else
             printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
     }

@@ -35,7 +35,8 @@ int cmd_logits(const struct command *self, int argc, char **argv)
     int operands, status;
     runner_init(&r);
     int n = runner_options(&r, list);
-    list[n++] = (struct opt){OPT_STR, 'o', "output", &out, "OUT.npy", "the array, f32 [vocab]", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 'o', "output", &out, "OUT.npy", "the array, f32 [vocab]",
+                             0,       0};
     list[n] = (struct opt){.type = OPT_END};
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;

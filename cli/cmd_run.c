@@ -97,7 +97,8 @@ static void build_header(struct run *u, struct buf *b)
     put_num(b, "temperature", r->temperature);
     put_num(b, "top_p", r->top_p);
     put_str(b, "probes", u->probes);
-    put_str(b, "precision", r->exact ? "f32" : "weights as stored, int8 activations where quantised");
+    put_str(b, "precision",
+            r->exact ? "f32" : "weights as stored, int8 activations where quantised");
     put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_str(b, "},\"method\":");
     put_method(b, r);
@@ -206,9 +207,11 @@ static double rate(double n, double seconds)
 static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
-    fprintf(stderr, "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
-            "at the end, %lld at the peak\n", u->r.n_ids, rate(u->r.n_ids, u->prefill_seconds),
-            u->n_generated, rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
+    fprintf(stderr,
+            "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
+            "at the end, %lld at the peak\n",
+            u->r.n_ids, rate(u->r.n_ids, u->prefill_seconds), u->n_generated,
+            rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
             (long long)st.entries_peak);
 }
 
@@ -304,18 +307,24 @@ int cmd_run(const struct command *self, int argc, char **argv)
     int n, operands, status;
     runner_init(&u.r);
     n = runner_options(&u.r, list);
-    list[n++] = (struct opt){OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
+    list[n++] = (struct opt){
+        OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
-    list[n++] = (struct opt){OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
-    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary", 0, 0};
+    list[n++] = (struct opt){
+        OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
+    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary",
+                             0,        0};
     list[n] = (struct opt){.type = OPT_END};
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;
     if (!u.out) {
-        fprintf(stderr, "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
+        fprintf(stderr,
+                "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
         return EXIT_USAGE;
     }
-    return finish(self, &u, execute(&u, &d), &d);
+    unsigned set;
+    int err = probes_parse(u.probes, &set, &d); /* before the model is opened */
+    return finish(self, &u, err ? err : execute(&u, &d), &d);
 }
 
 int cmd_generate(const struct command *self, int argc, char **argv)
@@ -326,8 +335,10 @@ int cmd_generate(const struct command *self, int argc, char **argv)
     int n, operands, status;
     runner_init(&u.r);
     n = runner_options(&u.r, list);
-    list[n++] = (struct opt){OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
-    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary", 0, 0};
+    list[n++] = (struct opt){
+        OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
+    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary",
+                             0,        0};
     list[n] = (struct opt){.type = OPT_END};
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;

@@ -21,7 +21,8 @@ const struct command command_table[] = {
      "kvfate logits --raw -p 'Once upon a' -o logits.npy", cmd_logits},
     {"methods", "running models", "[--json]", "list the cache methods and their parts",
      "kvfate methods", cmd_methods},
-    {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf", cmd_info},
+    {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf",
+     cmd_info},
     {"verify", "traces", "X.kvf [--full]", "check every record of a trace",
      "kvfate verify --full run.kvf", cmd_verify},
     ANALYSIS("eviction", "when each entry was evicted, and why"),
@@ -105,7 +106,8 @@ int commands_main(int argc, char **argv)
     } else if (strcmp(name, "help") == 0 && argc > 2 && find(argv[2])) {
         char *help[] = {argv[2], "-h", NULL};
         status = find(argv[2])->run(find(argv[2]), 2, help);
-    } else if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+    } else if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0
+               || strcmp(name, "-h") == 0) {
         status = overview(stdout, EXIT_OK);
     } else if (find(name)) {
         status = find(name)->run(find(name), argc - 1, argv + 1);

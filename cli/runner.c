@@ -20,20 +20,25 @@ void runner_init(struct runner *r)
 int runner_options(struct runner *r, struct opt *list)
 {
     const struct opt shared[] = {
-        {OPT_STR, 'm', "model", &r->model, "FILE", "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_STR, 'm', "model", &r->model, "FILE",
+         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
         {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
         {OPT_STR, 'f', "file", &r->file, "FILE", "prompt from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &r->chat, "FILE", "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
-        {OPT_STR, 0, "ids", &r->ids_file, "FILE", "prompt as token ids, separated by white space", 0, 0},
+        {OPT_STR, 0, "chat", &r->chat, "FILE",
+         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
+        {OPT_STR, 0, "ids", &r->ids_file, "FILE",
+         "prompt as token ids, separated by white space", 0, 0},
         {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
         {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
         {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
         {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
         {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
-        {OPT_REAL, 0, "top-p", &r->top_p, "P", "draw from the likeliest tokens of mass P (1)", 1e-9, 1},
+        {OPT_REAL, 0, "top-p", &r->top_p, "P",
+         "draw from the likeliest tokens of mass P (1)", 1e-9, 1},
         {OPT_FLAG, 0, "ignore-eos", &r->ignore_eos, NULL, "do not stop at the end token", 0, 0},
-        {OPT_INT, 'c', "context", &r->context, "N", "most tokens in all (the model's context)", 1, 1 << 24},
+        {OPT_INT, 'c', "context", &r->context, "N",
+         "most tokens in all (the model's context)", 1, 1 << 24},
         {OPT_INT, 0, "chunk", &r->chunk, "N", "prompt tokens that run together (256)", 1, 8192},
         {OPT_INT, 't', "threads", &r->threads, "N", "threads (number of cores)", 1, 256},
         {OPT_STR, 0, "kv-type", &r->kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
@@ -105,7 +110,8 @@ static int render_messages(struct runner *r, const char *json, size_t len, struc
         return err;
     }
     int n = json_is_array(root) ? json_len(root) : 0, i = 0;
-    struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n) : NULL;
+    struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n)
+                                                          : NULL;
     for (const struct json *m = json_first(root); msg && m && i < n; m = json_next(m), i++) {
         msg[i].role = json_str(json_get(m, "role"), NULL);
         msg[i].content = json_str(json_get(m, "content"), NULL);
@@ -113,8 +119,9 @@ static int render_messages(struct runner *r, const char *json, size_t len, struc
             break;
     }
     if (!msg || i < n)
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} "
-                       "objects", r->chat, MAX_MESSAGES);
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
+                       r->chat, MAX_MESSAGES);
     else
         err = chat_render(r->engine->gguf, msg, n, true, &r->text, d);
     mem_free(msg);
@@ -166,8 +173,9 @@ static int parse_ids(struct runner *r, const char *text, size_t len, struct kvf_
         while (p < end && *p >= '0' && *p <= '9' && id < r->engine->config.vocab)
             id = id * 10 + (*p++ - '0');
         if (p == start || id >= r->engine->config.vocab)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: id %d is not a number below the vocabulary's size "
-                            "of %d", r->ids_file, r->n_ids, r->engine->config.vocab);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: id %d is not a number below the vocabulary's size of %d",
+                            r->ids_file, r->n_ids, r->engine->config.vocab);
         r->ids[r->n_ids++] = (int32_t)id;
     }
 }
@@ -195,8 +203,9 @@ static int tokenize(struct runner *r, struct kvf_diag *d)
     if (r->context && r->context < limit)
         limit = (int)r->context;
     if (r->n_ids > limit)
-        return kvf_fail(d, KVF_E_LIMIT, "the prompt has %d tokens, over the context of %d; shorten it%s",
-                        r->n_ids, limit, r->context ? " or raise -c" : "");
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "the prompt has %d tokens, over the context of %d; shorten it%s", r->n_ids,
+                        limit, r->context ? " or raise -c" : "");
     return KVF_OK;
 }
 
@@ -211,8 +220,8 @@ int runner_open(struct runner *r, struct kvf_diag *d)
     struct engine_options opt = {r->exact, (int)r->threads, cpu_flags_detect()};
     err = engine_open(model, &opt, &r->engine, d);
     if (err && fallback && err == KVF_E_IO)
-        return kvf_fail(d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf",
-                        model);
+        return kvf_fail(
+            d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf", model);
     if (!err && !r->ids_file)
         err = build_prompt(r, d);
     return err ? err : tokenize(r, d);

@@ -33,8 +33,8 @@ static void labels(struct canvas *c, const struct table *t, double x, double y, 
     int head = table_find(t, "head");
     int64_t every = heads > 24 ? (heads + 11) / 12 : 1;
     for (int64_t i = 0; i < heads; i += every)
-        canvas_text(c, x - 1.2, y + ((double)i + 0.5) * h / (double)heads, table_str(t, head, i * stride),
-                    5, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, x - 1.2, y + ((double)i + 0.5) * h / (double)heads,
+                    table_str(t, head, i * stride), 5, ALIGN_RIGHT, ink, 0);
     canvas_frame(c, x, y, w, h, 0.2, ink);
     canvas_text(c, x - 13.5, y + h / 2, "KV head", 7.5, ALIGN_CENTER, ink, 1);
 }
@@ -45,7 +45,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     const struct rgb ink = {0.15, 0.15, 0.15};
     int64_t n = steps_of(t), per_head = rows_per_head(t), heads = table_rows(t) / per_head;
     int entries = table_find(t, "entries"), step = table_find(t, "step");
-    double x = LEFT, y = TOP, w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
+    double x = LEFT, y = TOP, w = canvas_width(c) - LEFT - RIGHT,
+           h = canvas_height(c) - TOP - BOTTOM;
     double top = isnan(s->vmax) ? 1 : s->vmax, *row = MEM_NEW(double, (size_t)n), v[16];
     uint32_t *argb = MEM_NEW(uint32_t, (size_t)n * (size_t)heads);
     char text[24];

@@ -20,7 +20,8 @@ struct flow {
 static struct rgb shade(double v)
 {
     v = isnan(v) ? 0 : v < 0 ? 0 : v > 1 ? 1 : v;
-    return (struct rgb){0.77 + v * (0.196 - 0.77), 0.77 + v * (0.196 - 0.77), 0.77 + v * (1 - 0.77)};
+    return (struct rgb){0.77 + v * (0.196 - 0.77), 0.77 + v * (0.196 - 0.77),
+                        0.77 + v * (1 - 0.77)};
 }
 
 static void newline(struct flow *f)
@@ -99,8 +100,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     f.fold_to = lines > MAX_LINES ? lines - MAX_LINES / 2 : lines;
     lay_out(&f, t, col);
     if (f.fold_to > f.fold_from) {
-        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6", f.fold_to - f.fold_from);
-        canvas_word(c, MARGIN, MARGIN + 4 + f.fold_from * LINE, note, PT, 0, (struct rgb){0.8, 0.3, 0});
+        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6",
+                 f.fold_to - f.fold_from);
+        canvas_word(c, MARGIN, MARGIN + 4 + f.fold_from * LINE, note, PT, 0,
+                    (struct rgb){0.8, 0.3, 0});
     }
     canvas_word(c, MARGIN, MARGIN - 2, col == table_find(t, "kept")
                 ? "kept at the end by: all heads (bold blue) \xe2\x80\xa6 none (grey)"

@@ -103,8 +103,8 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
         return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks", f->name,
-                            *need, table_name(t));
+            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
+                            f->name, *need, table_name(t));
     f->size(t, s, &w, &h);
     int err = canvas_create(format_of(path), s->width_mm > 0 ? s->width_mm : w,
                             s->height_mm > 0 ? s->height_mm : h, s->dpi ? s->dpi : 200, &c, d);

@@ -21,7 +21,8 @@ static struct layout plan(const struct table *t, double width)
     l.n = l.per_head ? table_rows(t) / l.per_head : 0;
     int64_t layers = 1, widest = 1, run = 1;
     for (int64_t h = 1; h < l.n; h++) {
-        bool same = table_int(t, layer, h * l.per_head) == table_int(t, layer, (h - 1) * l.per_head);
+        bool same = table_int(t, layer, h * l.per_head)
+                    == table_int(t, layer, (h - 1) * l.per_head);
         run = same ? run + 1 : 1;
         layers += !same;
         widest = run > widest ? run : widest;
@@ -62,7 +63,8 @@ static void axes(struct canvas *c, const struct layout *l, const struct grid *g,
     const struct rgb ink = {0.15, 0.15, 0.15};
     char last[24];
     double bottom = l->y0 + l->rows * (l->side + l->gap) - l->gap;
-    double right = l->x0 + l->cols * l->blocks * (l->side + l->gap) - l->gap + 2.0 * (l->blocks - 1);
+    double right = l->x0 + l->cols * l->blocks * (l->side + l->gap) - l->gap
+                   + 2.0 * (l->blocks - 1);
     tick_text((double)l->per_head, last);
     double first = (double)table_int(g->t, table_find(g->t, "token"), 0);
     char from[24];
@@ -70,7 +72,8 @@ static void axes(struct canvas *c, const struct layout *l, const struct grid *g,
     tick_text(first + (double)l->per_head, last);
     canvas_text(c, l->x0, bottom + 2.4, from, 5.5, ALIGN_CENTER, ink, 0);
     canvas_text(c, l->x0 + l->side, bottom + 2.4, last, 5.5, ALIGN_CENTER, ink, 0);
-    canvas_text(c, (l->x0 + right) / 2, bottom + 6.4, "token position i", 7.5, ALIGN_CENTER, ink, 0);
+    canvas_text(c, (l->x0 + right) / 2, bottom + 6.4, "token position i", 7.5, ALIGN_CENTER, ink,
+                0);
     canvas_text(c, l->x0 - 1, l->y0, from, 5.5, ALIGN_RIGHT, ink, 0);
     canvas_text(c, l->x0 - 1, l->y0 + l->side, last, 5.5, ALIGN_RIGHT, ink, 0);
     canvas_text(c, l->x0 - 8.5, (l->y0 + bottom) / 2, "query step t", 7.5, ALIGN_CENTER, ink, 1);
@@ -83,7 +86,8 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     struct layout l = plan(g->t, canvas_width(c));
     int px = (int)(l.side / canvas_pixel(c));
     px = px < 8 ? 8 : px > 4000 ? 4000 : px;
-    double *end = MEM_NEW(double, (size_t)l.per_head), *v = MEM_NEW(double, (size_t)px * (size_t)px);
+    double *end = MEM_NEW(double, (size_t)l.per_head);
+    double *v = MEM_NEW(double, (size_t)px * (size_t)px);
     double *scratch = MEM_NEW(double, (size_t)heat_scratch(px));
     uint32_t *argb = MEM_NEW(uint32_t, (size_t)px * (size_t)px);
     int head = table_find(g->t, "head"), layer = table_find(g->t, "layer"), row = -1, col = 0;

@@ -39,8 +39,9 @@ uint32_t palette_argb(const char *map, double v)
 
 struct rgb palette_line(int i)
 {
-    static const unsigned char c[8][3] = {{0, 114, 178}, {213, 94, 0}, {0, 158, 115}, {204, 121, 167},
-                                          {230, 159, 0}, {86, 180, 233}, {0, 0, 0}, {150, 150, 150}};
+    static const unsigned char c[8][3] = {{0, 114, 178},   {213, 94, 0},   {0, 158, 115},
+                                          {204, 121, 167}, {230, 159, 0},  {86, 180, 233},
+                                          {0, 0, 0},       {150, 150, 150}};
     const unsigned char *p = c[i % 8];
     return (struct rgb){p[0] / 255.0, p[1] / 255.0, p[2] / 255.0};
 }

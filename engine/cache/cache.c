@@ -91,7 +91,8 @@ static int grow_head(struct head *h, int slots)
     if (!order)
         return KVF_E_NOMEM;
     h->order = order;
-    unsigned char **page = mem_grow(h->page, (size_t)h->n_pages, (size_t)(cap / PAGE_SLOTS), sizeof *page);
+    unsigned char **page = mem_grow(h->page, (size_t)h->n_pages, (size_t)(cap / PAGE_SLOTS),
+                                    sizeof *page);
     if (!page)
         return KVF_E_NOMEM;
     h->page = page;
@@ -191,8 +192,9 @@ void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_
     int s = slot % PAGE_SLOTS;
     for (int d = 0; d < c->cfg.head_dim; d++) {
         size_t at = (size_t)d * PAGE_SLOTS + (size_t)s;
-        ret_key[d] = c->cfg.type == KV_F16 ? half_to_float(((const uint16_t *)(const void *)page)[at])
-                                           : ((const float *)(const void *)page)[at];
+        ret_key[d] = c->cfg.type == KV_F16
+                         ? half_to_float(((const uint16_t *)(const void *)page)[at])
+                         : ((const float *)(const void *)page)[at];
     }
 }
 

@@ -23,7 +23,8 @@ static int score_rows(const struct job *j, int g, const struct cache_head *view,
     struct session *s = j->s;
     const struct kernels *k = &s->e->kernels;
     const struct model_config *m = &s->e->config;
-    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R)), wants = (int)recorder_wants(s->recorder);
+    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R)),
+        wants = (int)recorder_wants(s->recorder);
     float scale = 1.0f / sqrtf((float)D);
     const float *q = s->qkv + (size_t)r0 * s->ld_qkv + (size_t)g * (size_t)D;
     for (int p = 0; p * PAGE_SLOTS < n_last; p++)

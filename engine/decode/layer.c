@@ -81,7 +81,8 @@ static void feed_forward(struct session *s, const struct job *j)
     linear(s, s->gate_up, s->ld_ffn, s->normed, j->T, &w->gate_up);
     par_run(s->e->pool, j->T, swiglu_task, (void *)j);
     for (int t = 1; t < j->T; t++) /* close the rows up: the next product reads them dense */
-        __builtin_memmove(s->gate_up + (size_t)t * (size_t)m->d_ffn, s->gate_up + (size_t)t * s->ld_ffn,
+        __builtin_memmove(s->gate_up + (size_t)t * (size_t)m->d_ffn,
+                          s->gate_up + (size_t)t * s->ld_ffn,
                           (size_t)m->d_ffn * sizeof *s->gate_up);
     linear(s, s->branch, s->ld_out, s->gate_up, j->T, &w->down);
     add_branch(s, j->T);

@@ -76,8 +76,8 @@ int session_create(struct engine *e, const struct session_options *opt,
                    struct session **ret_session, struct kvf_diag *d)
 {
     if (opt->cap < 1 || opt->cap > e->config.n_ctx)
-        return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d", opt->cap,
-                        e->config.n_ctx);
+        return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
+                        opt->cap, e->config.n_ctx);
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
         return KVF_E_NOMEM;

@@ -231,13 +231,15 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
 {
     size_t q = query_index(s, layer, query_head);
     int at = (s->evidence.n_rows[q] - 1 - age) % s->evidence.window;
-    return s->evidence.rows + (q * (size_t)s->evidence.window + (size_t)at) * (size_t)s->evidence.cap;
+    return s->evidence.rows
+           + (q * (size_t)s->evidence.window + (size_t)at) * (size_t)s->evidence.cap;
 }
 
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot)
 {
     size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
-    return s->evidence.keys + (at * (size_t)s->evidence.cap + (size_t)slot) * (size_t)s->shape.head_dim;
+    return s->evidence.keys
+           + (at * (size_t)s->evidence.cap + (size_t)slot) * (size_t)s->shape.head_dim;
 }
 
 void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n)

@@ -174,8 +174,8 @@ static int compile_numeral(struct bpe *b)
 {
     int code;
     PCRE2_SIZE at;
-    b->numeral = pcre2_compile((PCRE2_SPTR) "\\A\\p{N}", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP,
-                               &code, &at, NULL);
+    b->numeral = pcre2_compile((PCRE2_SPTR) "\\A\\p{N}", PCRE2_ZERO_TERMINATED,
+                               PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
     return b->numeral ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -202,7 +202,8 @@ int bpe_load(struct bpe *b, const struct gguf *g, char hash[33], struct kvf_diag
         err = compile_numeral(b);
     if (!err) {
         XXH128_hash_t h = XXH3_128bits_digest(l.hash);
-        snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+        snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64,
+                 (unsigned long long)h.low64);
     }
     XXH3_freeState(l.hash);
     mem_free(l.index.slot);

@@ -49,8 +49,10 @@ int chat_render(const struct gguf *g, const struct chat_message *msg, int n, boo
         return kvf_fail(d, KVF_E_FORMAT, "%s: the model has no chat template; give the prompt with "
                         "--raw", gguf_path(g));
     if (!find(t, len, "<|im_start|>") || !find(t, len, "<|im_end|>"))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: this chat template is not known (ChatML is); give the "
-                        "prompt with --raw", gguf_path(g));
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: this chat template is not known (ChatML is); give the "
+                        "prompt with --raw",
+                        gguf_path(g));
     struct buf system = {0};
     if (n > 0 && strcmp(msg[0].role, "system") != 0 && default_system(t, len, &system))
         message(out, "system", system.data ? system.data : "");

@@ -19,8 +19,9 @@ static int read_fields(const struct gguf *g, const struct field *f, int n, struc
     for (int i = 0; i < n; i++) {
         int64_t v = gguf_int(g, f[i].key, f[i].otherwise);
         if (v < 1 || v > f[i].max)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g), f[i].key,
-                            v == f[i].otherwise ? "missing" : "out of range", (long long)f[i].max);
+            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g),
+                            f[i].key, v == f[i].otherwise ? "missing" : "out of range",
+                            (long long)f[i].max);
         *f[i].out = (int)v;
     }
     return KVF_OK;
@@ -30,7 +31,8 @@ static int check_rope(const struct gguf *g, const struct model_config *m, struct
 {
     size_t len;
     const char *scaling = gguf_str(g, "llama.rope.scaling.type", &len);
-    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0)) || gguf_find(g, "rope_freqs.weight"))
+    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0))
+        || gguf_find(g, "rope_freqs.weight"))
         return kvf_fail(d, KVF_E_FORMAT, "%s: scaled rotary positions are not supported yet",
                         gguf_path(g));
     if (m->rope_dim % 2 || m->rope_dim > m->head_dim)
@@ -79,7 +81,8 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     m.rope_base = gguf_real(g, "llama.rope.freq_base", 10000.0);
     m.norm_eps = (float)gguf_real(g, "llama.attention.layer_norm_rms_epsilon", 1e-5);
     if (!(m.rope_base > 1.0) || !(m.norm_eps > 0))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base or norm epsilon is not positive", gguf_path(g));
+        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base or norm epsilon is not positive",
+                        gguf_path(g));
     err = check_rope(g, &m, d);
     if (!err)
         *ret = m;

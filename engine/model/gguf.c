@@ -169,23 +169,25 @@ static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct kvf
     for (; !err && g->n_tensors < n; g->n_tensors++) {
         err = read_tensor(c, &g->tensor[g->n_tensors], &offset[g->n_tensors]);
         if (err) {
-            kvf_fail(d, err, "%s: the entry of tensor %zu is damaged or cut off; fetch the file again",
+            kvf_fail(d, err,
+                     "%s: the entry of tensor %zu is damaged or cut off; fetch the file again",
                      g->path, g->n_tensors);
             mem_free((char *)(uintptr_t)g->tensor[g->n_tensors].name);
         }
     }
     int64_t align = gguf_int(g, "general.alignment", 32);
     if (!err && (align < 1 || align > MAX_ALIGN || (align & (align - 1))))
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: alignment %lld is not a power of two up to %d", g->path,
-                       (long long)align, MAX_ALIGN);
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: alignment %lld is not a power of two up to %d",
+                       g->path, (long long)align, MAX_ALIGN);
     if (!err) {
         uint64_t base = ((uint64_t)(c->p - g->map) + (uint64_t)align - 1) & ~((uint64_t)align - 1);
         for (size_t i = 0; !err && i < n; i++) {
             struct gguf_tensor *t = &g->tensor[i];
             if (offset[i] % (uint64_t)align || base > g->size || offset[i] > g->size - base
                 || t->bytes > g->size - base - offset[i])
-                err = kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s lies outside the file; it is cut off: "
-                               "fetch it again", g->path, t->name);
+                err = kvf_fail(d, KVF_E_FORMAT,
+                               "%s: tensor %s lies outside the file; it is cut off: fetch it again",
+                               g->path, t->name);
             else
                 t->data = g->map + base + offset[i];
         }
@@ -207,10 +209,12 @@ static int parse(struct gguf *g, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file", g->path);
     uint64_t version = take_int(&c, 4), n_tensors = take_int(&c, 8), n_pairs = take_int(&c, 8);
     if (c.bad)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the GGUF header is cut off; fetch the file again", g->path);
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the GGUF header is cut off; fetch the file again",
+                        g->path);
     if (version != 2 && version != 3)
-        return kvf_fail(d, KVF_E_VERSION, "%s: GGUF version %llu%s; versions 2 and 3, little-endian, "
-                        "can be read", g->path, (unsigned long long)version,
+        return kvf_fail(d, KVF_E_VERSION,
+                        "%s: GGUF version %llu%s; versions 2 and 3, little-endian, can be read",
+                        g->path, (unsigned long long)version,
                         version & 0xffffff ? "" : " (a big-endian file?)");
     int err = read_pairs(g, &c, n_pairs, d);
     return err ? err : read_tensors(g, &c, n_tensors, d);

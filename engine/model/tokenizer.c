@@ -2,7 +2,6 @@
 #include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -26,9 +26,9 @@ static const struct gguf_tensor *need(const struct job *j, int layer, const char
     if (!t)
         kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is missing", gguf_path(j->g), name);
     else if (t->dim[0] != (uint64_t)K || t->dim[1] != rows || t->dim[2] != 1 || t->dim[3] != 1)
-        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is %llu x %llu, expected %d x %llu", gguf_path(j->g),
-                 name, (unsigned long long)t->dim[0], (unsigned long long)t->dim[1], K,
-                 (unsigned long long)rows);
+        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is %llu x %llu, expected %d x %llu",
+                 gguf_path(j->g), name, (unsigned long long)t->dim[0],
+                 (unsigned long long)t->dim[1], K, (unsigned long long)rows);
     else if (!t->bytes)
         kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has type %s (%u); F32, F16, BF16, Q8_0, Q4_0 and "
                  "Q4_1 can be read", gguf_path(j->g), name, weight_type_name(t->type), t->type);
@@ -101,7 +101,8 @@ static void load_task(void *ctx, int task, int thread)
 {
     struct job *j = ctx;
     (void)thread;
-    j->err[task] = task == 0 ? load_ends(j, &j->diag[task]) : load_layer(j, task - 1, &j->diag[task]);
+    j->err[task] = task == 0 ? load_ends(j, &j->diag[task])
+                             : load_layer(j, task - 1, &j->diag[task]);
 }
 
 int weights_load(const struct gguf *g, const struct model_config *m, bool exact, struct par *pool,

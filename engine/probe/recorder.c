@@ -52,6 +52,17 @@ struct probe_sink {
     uint32_t epoch; /* 0 for stream columns */
 };
 
+static int unknown_probe(const char *name, struct kvf_diag *d)
+{
+    char list[256] = "";
+    size_t n = 0;
+    for (int i = 0; probe_table[i] && n < sizeof list - 32; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                              probe_table[i]->name);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--probes: no probe '%s'; say lean, paper, full or a list of %s", name, list);
+}
+
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
     unsigned set = 0, all = 0, lean = 0;
@@ -69,8 +80,7 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
             if (strcmp(key, probe_table[i]->name) == 0)
                 bit = 1u << i;
         if (!bit || value[0])
-            return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list "
-                            "of evict, survival, mass, steps, nll", key);
+            return unknown_probe(key, d);
         set |= bit;
     }
     if (more < 0)

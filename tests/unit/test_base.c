@@ -94,7 +94,8 @@ Test(opt, pairs)
 
 Test(json, rejects_what_is_not_clean)
 {
-    static const char *const bad[] = {"", "{", "{\"a\":1,\"a\":2}", "[1] x", "\"\xff\"", "{\"a\":}"};
+    static const char *const bad[] = {"",      "{",        "{\"a\":1,\"a\":2}",
+                                      "[1] x", "\"\xff\"", "{\"a\":}"};
     struct json *j = NULL;
     struct kvf_diag d;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -118,7 +119,8 @@ Test(json, numbers_read_back_equal)
 Test(utf8, well_formed_only)
 {
     cr_expect(utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10));
-    static const char *const bad[] = {"\x80", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
+    static const char *const bad[] = {"\x80", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xe2\x82"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_expect(not(utf8_valid(bad[i], strlen(bad[i]))));
 }

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Each header compiles alone (and twice) as C11; the installed ones also as C++."""
+import os
+import shutil
+import subprocess
+import sys
+
+import lint
+
+C_COMPILERS, CXX_COMPILERS = ('gcc', 'clang'), ('g++', 'clang++')
+WARNINGS = ['-Wall', '-Wextra', '-Wpedantic', '-Wundef', '-Werror']
+C_FLAGS = ['-xc', '-std=c11', '-Wmissing-prototypes', '-Wstrict-prototypes',
+           '-Wshadow', '-Wvla']
+CXX_FLAGS = ['-xc++', '-std=c++11']
+INCLUDES = ['.', 'base/include', 'libtrace/include']
+
+
+def compile_alone(root, compiler, flags, header):
+    """First line of what the compiler says about a file that only includes header."""
+    name = header.split('/include/')[-1]
+    line = f'#include <{name}>\n' if name != header else f'#include "{name}"\n'
+    command = [compiler] + flags + WARNINGS + ['-D_GNU_SOURCE', '-fsyntax-only']
+    command += [f'-I{os.path.join(root, i)}' for i in INCLUDES] + ['-']
+    done = subprocess.run(command, input=line * 2, capture_output=True, text=True,
+                          env={**os.environ, 'LC_ALL': 'C'})
+    if done.returncode == 0:
+        return None
+    says = [s for s in done.stderr.splitlines() if 'error' in s] or ['failed']
+    return says[0].replace(root + '/', '')
+
+
+def check(root, only=None):
+    reports = []
+    for header in lint.tree(root, '.h', lint.ROOMS):
+        if only and header not in only:
+            continue
+        runs = [(c, C_FLAGS) for c in C_COMPILERS]
+        if '/include/' in header:
+            runs += [(c, CXX_FLAGS) for c in CXX_COMPILERS]
+        for compiler, flags in runs:
+            error = shutil.which(compiler) and compile_alone(root, compiler, flags, header)
+            if error:
+                reports.append(f'{header}:1: {compiler}: {error}')
+    return reports
+
+
+PLANTS = [
+    lint.Plant('base/alone.h', 'size_t', text='void f(size_t n);\n'),
+    lint.Plant('base/guard.h', 'redefinition', text='struct s {\n    int a;\n};\n'),
+    lint.Plant('cli/prototype.h', 'prototype', text='int f();\n'),
+    lint.Plant('libtrace/include/kvf/plus.h', '++', text='int f(int class);\n'),
+    lint.Plant('base/include/kvf/err.h', 'error',
+               replace=('struct kvf_diag {', 'kvf_oops struct kvf_diag {')),
+]
+
+
+def check_planted(root):
+    return check(root, {plant.path for plant in PLANTS})
+
+
+if __name__ == '__main__':
+    sys.exit(lint.main(check, PLANTS, self_check=check_planted))

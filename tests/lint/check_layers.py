@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Who may include whom: rooms, rooms inside the engine, private headers, fences."""
+import re
+import sys
+
+import lint
+
+# A room may include itself and these.  base <- libtrace <- {engine, analyzers};
+# render sees base alone; cli sees all.
+ROOMS = {
+    'base': [],
+    'libtrace': ['base'],
+    'engine': ['base', 'libtrace'],
+    'analyzers': ['base', 'libtrace'],
+    'render': ['base'],
+    'cli': ['base', 'libtrace', 'engine', 'analyzers', 'render'],
+}
+# Inside the engine, one way: kernels <- cache <- method <- probe, kernels <- model,
+# and decode on top of all.
+ENGINE = {
+    'kernels': [],
+    'model': ['kernels'],
+    'cache': ['kernels'],
+    'method': ['kernels', 'cache'],
+    'probe': ['kernels', 'cache', 'method'],
+    'decode': ['kernels', 'model', 'cache', 'method', 'probe'],
+}
+# Headers that only their own folder may include.
+PRIVATE = {
+    'libtrace/layout.h': 'libtrace/',
+    'libtrace/reader.h': 'libtrace/',
+    'libtrace/crc32c.h': 'libtrace/',
+    'engine/decode/session_state.h': 'engine/decode/',
+    'engine/method/state.h': 'engine/method/',
+    'engine/method/evidence.h': 'engine/method/',
+    'engine/model/bpe.h': 'engine/model/',
+    'engine/kernels/x86/kernels_x86.h': 'engine/kernels/',
+    'engine/kernels/kernels_ref.h': 'engine/kernels/',
+    'analyzers/common.h': 'analyzers/',
+}
+# Third-party headers and the files that may include them.
+FENCES = [
+    (r'cjson/|cJSON', ['base/json.c']),
+    (r'zip\.h', ['base/table_io.c']),
+    (r'zstd', ['libtrace/codec.c']),
+    (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c']),
+    (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c']),
+    (r'cairo|pango', ['render/canvas.c']),
+    (r'png\.h', ['render/png_out.c']),
+    (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
+    (r'linux/|sys/syscall', ['base/par.c']),
+]
+# What else <...> may name: ISO C and POSIX, in any room.
+SYSTEM = set('''assert ctype errno fcntl float inttypes limits math pthread setjmp signal stdarg
+stdatomic stdbool stddef stdint stdio stdlib string strings sys/mman sys/stat sys/types sys/uio
+time unistd'''.split())
+PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/schema.h': 'libtrace'}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+
+
+def fence_of(name):
+    return next((files for pattern, files in FENCES if re.match(pattern, name)), None)
+
+
+def why_not_system(path, name):
+    """What is wrong with #include <name> in path, or None."""
+    if name in PUBLIC:
+        return why_not_room(path, PUBLIC[name], name)
+    files = fence_of(name)
+    if files:
+        return None if path.startswith(tuple(files)) else \
+            f'<{name}> belongs into {", ".join(files)} alone'
+    return None if name[:-2] in SYSTEM else f'<{name}> is in no list: fence it to one file'
+
+
+def why_not_room(path, room, name):
+    mine = path.split('/')[0]
+    if room == mine or room in ROOMS[mine]:
+        return None
+    return f'{mine} must not include {name} of {room}'
+
+
+def why_not_own(root_files, path, name):
+    """What is wrong with #include "name" in path, or None."""
+    if name == 'config.h':
+        return None if path.startswith('cli/') else 'config.h is for cli alone'
+    if name not in root_files:
+        return f'"{name}" is no path from the root of the tree'
+    if name in PRIVATE and not path.startswith(PRIVATE[name]):
+        return f'"{name}" is private to {PRIVATE[name]}'
+    if '/include/' in name:
+        return f'"{name}" is installed: write <kvf/...>'
+    here, there = path.split('/'), name.split('/')
+    if here[0] == there[0] == 'engine' and here[1] != there[1] \
+            and there[1] not in ENGINE[here[1]]:
+        return f'engine/{here[1]} must not include {name}'
+    return why_not_room(path, there[0], name)
+
+
+def check(root):
+    files = lint.tree(root, lint.CODE, lint.ROOMS)
+    reports = []
+    for path in files:
+        text = lint.blank(lint.read(root, path), strings=False)
+        if path.split('/')[0] == 'engine' and path.split('/')[1] not in ENGINE:
+            reports.append(f'{path}:1: a new folder of the engine needs its place in the order')
+            continue
+        for m in INCLUDE.finditer(text):
+            own = m.group(1) == '"'
+            why = why_not_own(files, path, m.group(2)) if own else \
+                why_not_system(path, m.group(2))
+            if why:
+                reports.append(f'{path}:{lint.line_of(text, m.start())}: {why}')
+    return reports
+
+
+def include(name):
+    return f'#include {name}\n'
+
+
+PLANTS = [
+    lint.Plant('base/rng.c', 'base must not include kvf/trace.h', include('<kvf/trace.h>')),
+    lint.Plant('libtrace/codec.c', 'libtrace must not', include('"engine/cache/cache.h"')),
+    lint.Plant('analyzers/an_tokens.c', 'analyzers must not',
+               include('"engine/method/method.h"')),
+    lint.Plant('analyzers/new.c', 'analyzers must not', include('"render/figure.h"')),
+    lint.Plant('render/heat.c', 'render must not include kvf/trace.h', include('<kvf/trace.h>')),
+    lint.Plant('render/axis.c', 'render must not', include('"analyzers/analyzer.h"')),
+    lint.Plant('engine/probe/recorder.h', 'engine must not', include('"analyzers/analyzer.h"')),
+    lint.Plant('engine/kernels/packed.c', 'engine/kernels must not',
+               include('"engine/cache/cache.h"')),
+    lint.Plant('engine/method/parts.c', 'engine/method must not',
+               include('"engine/probe/probe.h"')),
+    lint.Plant('engine/cache/cache.c', 'engine/cache must not',
+               include('"engine/decode/session.h"')),
+    lint.Plant('engine/model/config.c', 'engine/model must not',
+               include('"engine/method/method.h"')),
+    lint.Plant('engine/other/new.c', 'needs its place', text='\n'),
+    lint.Plant('cli/runner.c', 'private to libtrace/', include('"libtrace/layout.h"')),
+    lint.Plant('engine/probe/probe_nll.c', 'private to engine/method/',
+               include('"engine/method/state.h"')),
+    lint.Plant('cli/cmd_run.c', 'is no path', include('"runner.h"')),
+    lint.Plant('base/table.c', 'config.h is for cli', include('"config.h"')),
+    lint.Plant('cli/cmd_trace.c', 'write <kvf/', include('"libtrace/include/kvf/trace.h"')),
+    lint.Plant('base/table.c', 'base/json.c alone', include('<cjson/cJSON.h>')),
+    lint.Plant('render/figure.c', 'render/canvas.c alone', '# include <pango/pango.h>\n'),
+    lint.Plant('render/canvas.c', 'render/png_out.c alone', include('<png.h>')),
+    lint.Plant('libtrace/writer.c', 'libtrace/codec.c alone', include('<zstd.h>')),
+    lint.Plant('base/json.c', 'base/table_io.c alone', include('<zip.h>')),
+    lint.Plant('engine/model/chat.c', 'tokenizer.c', include('<pcre2.h>')),
+    lint.Plant('base/rng.c', 'writer.c', include('<xxhash.h>')),
+    lint.Plant('engine/decode/linear.c', 'engine/kernels/x86/', include('<immintrin.h>')),
+    lint.Plant('base/rng.c', 'is in no list', include('<curl/curl.h>')),
+]
+
+if __name__ == '__main__':
+    sys.exit(lint.main(check, PLANTS))

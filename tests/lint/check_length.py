@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Functions of at most 60 lines, files of at most 600, lines of at most 100 columns."""
+import ast
+import sys
+
+import lint
+
+MAX_FUNCTION, MAX_FILE, MAX_LINE = 60, 600, 100
+SUFFIXES = ('.c', '.h', '.py', '.sh', 'meson.build')
+
+
+def c_functions(text):
+    """(first line, lines) of each body: from '{' to '}' in column 0."""
+    start = None
+    for n, line in enumerate(lint.blank(text).split('\n'), 1):
+        if line.startswith('{'):
+            start = n
+        elif line.startswith('}') and start:
+            yield start, n - start + 1
+            start = None
+
+
+def python_functions(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.lineno, node.end_lineno - node.lineno + 1
+
+
+def check(root):
+    reports = []
+    for path in lint.tree(root, SUFFIXES):
+        if path.startswith(lint.FOREIGN):
+            continue
+        text = lint.read(root, path)
+        lines = text.splitlines()
+        if len(lines) > MAX_FILE:
+            reports.append(f'{path}:1: file of {len(lines)} lines, over {MAX_FILE}')
+        for n, line in enumerate(lines, 1):
+            if len(line) > MAX_LINE:
+                reports.append(f'{path}:{n}: line of {len(line)} columns, over {MAX_LINE}')
+        functions = c_functions(text) if path.endswith(lint.CODE) else \
+            python_functions(text) if path.endswith('.py') else []
+        for n, length in functions:
+            if length > MAX_FUNCTION:
+                reports.append(f'{path}:{n}: function of {length} lines, over {MAX_FUNCTION}')
+    return reports
+
+
+def body(lines):
+    return 'static void f(void)\n{\n' + '    ;\n' * (lines - 2) + '}\n'
+
+
+PLANTS = [
+    lint.Plant('cli/new.c', 'function of 61 lines', text=body(61)),
+    lint.Plant('base/new.c', 'file of 601 lines', text='\n' * 601),
+    lint.Plant('render/new.h', 'line of 101 columns', text='/' * 101 + '\n'),
+    lint.Plant('cli/main.c', 'line of 101 columns', append='// ' + '\u00b5' * 98 + '\n'),
+    lint.Plant('tests/new.py', 'function of 61 lines',
+               text='def f():\n' + '    pass\n' * 60),
+    lint.Plant('new.sh', 'line of 101 columns', text='#' * 101 + '\n'),
+    lint.Plant('meson.build', 'line of 101 columns', append='#' * 101 + '\n'),
+]
+# At the limit, and long things that are none of these: to be left alone.
+CLEAN = {
+    'cli/limit.c': body(60) + '/*\n' + '}\n' * 60 + '*/\n' + '"' + '\u00b5' * 98 + '"\n',
+    'base/limit.h': '\n' * 600,
+}
+
+
+if __name__ == '__main__':
+    sys.exit(lint.main(check, PLANTS, clean=CLEAN))

@@ -1,0 +1,141 @@
+"""What the lint scripts share: walking the tree, reporting, and the self-test.
+
+A check is a function check(root) that returns a list of "path:line: what".  Its
+self-test copies the tree, plants one violation after another and expects each
+to be reported where it was planted, and no other file; files that only look like
+violations must pass.
+"""
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+ROOMS = ['base', 'libtrace', 'engine', 'analyzers', 'render', 'cli']
+SKIP_DIRS = {'.git', '__pycache__', 'out', 'subprojects'}
+CODE = ('.c', '.h')
+# Given by others, or recorded from other programs: not ours to format.
+FOREIGN = ('tests/data/', 'tests/format/golden/', 'tests/fuzz/corpus/')
+
+
+def tree(root, suffixes=None, under=None):
+    """Paths below root, relative and sorted; builds and hidden folders left out."""
+    found = []
+    for top in under or ['.']:
+        for folder, dirs, names in os.walk(os.path.join(root, top)):
+            dirs[:] = [d for d in dirs if d not in SKIP_DIRS and not d.startswith('build')
+                       and not d.startswith('.')]
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), root)
+                if name != '.git' and (suffixes is None or path.endswith(suffixes)):
+                    found.append(path)
+    return sorted(set(found))
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding='utf-8', newline='') as f:
+        return f.read()
+
+
+def blank(text, strings=True):
+    """C text with comments, and on demand the inside of strings, turned to spaces."""
+    token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+    def empty(match):
+        s = match.group(0)
+        if s[0] != '/' and not strings:
+            return s
+        return re.sub(r'[^\n]', ' ', s)
+    return token.sub(empty, text)
+
+
+def line_of(text, offset):
+    return text.count('\n', 0, offset) + 1
+
+
+class Plant:
+    """One violation: what is done to a copy of the tree, and what must be said."""
+
+    def __init__(self, path, expect, append=None, text=None, replace=None):
+        self.path, self.expect = path, expect
+        self.append, self.text, self.replace = append, text, replace
+
+    def apply(self, root):
+        full = os.path.join(root, self.path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        old = None
+        if os.path.exists(full):
+            with open(full, 'rb') as f:
+                old = f.read()
+        new = old if self.text is None else \
+            self.text if isinstance(self.text, bytes) else self.text.encode()
+        if self.append is not None:
+            new = (old or b'') + self.append.encode()
+        if self.replace is not None:
+            before, after = (s.encode() for s in self.replace)
+            assert before in old, f'{self.path} no longer holds {self.replace[0]!r}'
+            new = old.replace(before, after, 1)
+        with open(full, 'wb') as f:
+            f.write(new)
+        return full, old
+
+    @staticmethod
+    def undo(full, old):
+        if old is None:
+            os.remove(full)
+        else:
+            with open(full, 'wb') as f:
+                f.write(old)
+
+
+def copy_tree(root, to):
+    for path in tree(root):
+        if path.startswith(FOREIGN):
+            continue
+        target = os.path.join(to, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(os.path.join(root, path), target)
+
+
+def self_test(check, root, plants, clean):
+    bad = 0
+    with tempfile.TemporaryDirectory() as copy:
+        copy_tree(root, copy)
+        before = set(check(copy))
+        for plant in plants:
+            full, old = plant.apply(copy)
+            new = [r for r in check(copy) if r not in before]
+            plant.undo(full, old)
+            hit = [r for r in new if plant.path in r and plant.expect in r]
+            if not hit or any(plant.path not in r for r in new):
+                bad += 1
+                print(f'planted in {plant.path}: expected "{plant.expect}", got {new}')
+        for path, text in clean.items():
+            Plant(path, '', text=text).apply(copy)
+        for report in set(check(copy)) ^ before:
+            bad += 1
+            print(f'without a violation: {report}')
+    print(f'{len(plants)} violations planted, {len(clean)} files that are none; {bad} mistakes')
+    return 1 if bad else 0
+
+
+def main(check, plants, clean=None, self_check=None, add_arguments=None):
+    """Exit status of a lint script: 0 clean, 1 violations.  clean: {path: text} of
+    files that the self-test adds and that must not be reported.  self_check: a
+    quicker form of check for the self-test."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
+    parser.add_argument('--self-test', action='store_true')
+    if add_arguments:
+        add_arguments(parser)
+    args = parser.parse_args()
+    root = os.path.abspath(args.root)
+    run = (lambda r: check(r, args)) if add_arguments else check
+    if args.self_test:
+        return self_test(self_check or run, root, plants, clean or {})
+    reports = run(root)
+    for line in reports:
+        print(line)
+    print(f'{len(reports)} violations', file=sys.stderr)
+    return 1 if reports else 0
