@@ -33,7 +33,7 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
         {OPT_STR, 0, "size", &q->size, "WxH", "size in mm", 0, 0},
-        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (200)", 20, 2400},
+        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (300)", 20, 2400},
         {OPT_STR, 0, "cmap", &q->style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
         {OPT_REAL, 0, "vmin", &q->style.vmin, "X", "lower end of the colours", 0, 0},
         {OPT_REAL, 0, "vmax", &q->style.vmax, "X", "upper end of the colours", 0, 0},
