@@ -1,6 +1,7 @@
 /* cmd_run.c - run a model under a cache method and record what became of every
  * entry; cmd_generate: the same decoder without a recording. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +26,23 @@ struct run {
     int n_generated;
     uint64_t trace_bytes;
 };
+
+/* Set by the first SIGINT or SIGTERM: the run stops after the current token and
+ * closes its trace.  The second one ends the process. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
 
 static void put_num(struct buf *b, const char *key, double v)
 {
@@ -126,9 +144,10 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     return err;
 }
 
-static void on_progress(void *ctx, int done)
+static int on_progress(void *ctx, int done)
 {
     progress_update(ctx, done);
+    return interrupted;
 }
 
 static int record_token(struct run *u, int32_t id, enum kvf_role role)
@@ -151,6 +170,8 @@ static int prefill(struct run *u)
     if (!err)
         err = session_prompt(u->session, r->ids, r->n_ids, on_progress, &u->bar);
     progress_end(&u->bar, session_length(u->session));
+    if (err == KVF_E_CANCEL && u->rec)
+        recorder_cut(u->rec, session_length(u->session));
     u->prefill_seconds = clock_seconds() - t0;
     return err;
 }
@@ -178,7 +199,7 @@ static int decode(struct run *u)
     progress_start(&u->bar, "decode", "tok", r->n_predict);
     if (u->quiet || !u->out)
         u->bar.on = false;
-    for (int n = 0; !err && n < r->n_predict; n++) {
+    for (int n = 0; !err && !interrupted && n < r->n_predict; n++) {
         int32_t id = sampler_next(&sampler, session_logits(u->session));
         if (!r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
             break;
@@ -263,9 +284,12 @@ static int execute(struct run *u, struct kvf_diag *d)
         err = runner_session(&u->r, u->rec, &u->session, d);
     if (err)
         return err;
+    catch_signals();
     err = prefill(u);
     if (!err)
         err = decode(u);
+    else if (err == KVF_E_CANCEL)
+        err = KVF_OK; /* what was fed is recorded; finish() reports it */
     if (err && !d->text[0])
         kvf_fail(d, err, err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
                                          : "%s: %s", u->out ? u->out : "run",
@@ -289,11 +313,14 @@ static int finish(const struct command *self, struct run *u, int err, const stru
         if (!u->quiet)
             print_summary(u);
     }
+    if (!err && interrupted)
+        fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
+                session_length(u->session), u->out ? "; they are all in " : "", u->out ? u->out : "");
     recorder_abandon(u->rec);
     session_destroy(u->session);
     runner_close(&u->r);
     buf_finish(&u->answer);
-    return runner_status(err);
+    return !err && interrupted ? 128 + interrupted : runner_status(err);
 }
 
 int cmd_run(const struct command *self, int argc, char **argv)
