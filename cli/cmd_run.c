@@ -176,16 +176,17 @@ static int prefill(struct run *u)
     return err;
 }
 
-/* Text of a token to the answer, and at once to stdout when nothing records. */
-static void emit(struct run *u, int32_t id)
+/* Text of a token to the answer, and at once to stdout when nothing records;
+ * false when nobody takes it any more. */
+static bool emit(struct run *u, int32_t id)
 {
     size_t len;
     const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
     buf_add(&u->answer, text, len);
-    if (!u->out && !u->json) {
-        fwrite(text, 1, len, stdout);
-        fflush(stdout);
-    }
+    if (u->out || u->json)
+        return true;
+    fwrite(text, 1, len, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static int decode(struct run *u)
@@ -203,7 +204,8 @@ static int decode(struct run *u)
         int32_t id = sampler_next(&sampler, session_logits(u->session));
         if (!r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
             break;
-        emit(u, id);
+        if (!emit(u, id))
+            break; /* commands_main reports it */
         u->n_generated++;
         /* the last token sampled is in the text only: nobody asks what follows it */
         if (n + 1 == r->n_predict || session_length(u->session) == cap)
@@ -279,12 +281,14 @@ static int execute(struct run *u, struct kvf_diag *d)
 {
     int err = runner_open(&u->r, d);
     if (!err && u->out)
+        err = runner_output(&u->r, u->out, d);
+    catch_signals(); /* from here on there may be a trace to close */
+    if (!err && u->out)
         err = open_recording(u, d);
     if (!err)
         err = runner_session(&u->r, u->rec, &u->session, d);
     if (err)
         return err;
-    catch_signals();
     err = prefill(u);
     if (!err)
         err = decode(u);

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,22 @@ static int check_rope(const struct gguf *g, const struct model_config *m, struct
     if (m->rope_dim % 2 || m->rope_dim > m->head_dim)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %d rotary dimensions do not fit heads of %d",
                         gguf_path(g), m->rope_dim, m->head_dim);
+    return KVF_OK;
+}
+
+/* What the engine takes for granted: values as wide as keys, a row of the
+ * embedding for every token. */
+static int check_widths(const struct gguf *g, const struct model_config *m, int64_t tokens,
+                        struct kvf_diag *d)
+{
+    int64_t width = gguf_int(g, "llama.attention.value_length", m->head_dim);
+    if (width != m->head_dim)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: llama.attention.value_length is %lld; only values as "
+                        "wide as the keys (%d) are supported", gguf_path(g), (long long)width,
+                        m->head_dim);
+    if (tokens > m->vocab)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the tokenizer has %lld tokens, the model only %d",
+                        gguf_path(g), (long long)tokens, m->vocab);
     return KVF_OK;
 }
 
@@ -78,9 +95,12 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
                         gguf_path(g), m.n_heads, m.head_dim, m.n_kv_heads);
     m.rope_base = gguf_real(g, "llama.rope.freq_base", 10000.0);
     m.norm_eps = (float)gguf_real(g, "llama.attention.layer_norm_rms_epsilon", 1e-5);
-    if (!(m.rope_base > 1.0) || !(m.norm_eps > 0))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base or norm epsilon is not positive", gguf_path(g));
-    err = check_rope(g, &m, d);
+    if (!(m.rope_base > 1.0 && isfinite(m.rope_base)) || !(m.norm_eps > 0 && m.norm_eps < 1))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base %g or norm epsilon %g is out of range",
+                        gguf_path(g), m.rope_base, (double)m.norm_eps);
+    err = check_widths(g, &m, vocab, d);
+    if (!err)
+        err = check_rope(g, &m, d);
     if (!err)
         *ret = m;
     return err;
