@@ -78,7 +78,7 @@ def options(rng, name, budget):
         given["group"] = pick("mean", "max", "sum")
     if name == "snapkv":
         if rng.random() < 0.5:
-            given["window"] = rng.randint(1, budget)
+            given["window"] = rng.randint(1, budget) if rng.random() < 0.7 else rng.randint(1, 100)
         if rng.random() < 0.3:
             given["recent"] = rng.randint(0, budget)
         if rng.random() < 0.7:
@@ -95,25 +95,35 @@ def budget_of(rng, total, prompt):
     return max(1, b)
 
 
-def case_of(rng, name):
+def case_of(rng, name, long):
+    """long ones reach the published windows, which a small budget reduces, and a second chunk of the prompt"""
+    if long:
+        c = {"prompt": rng.randint(250, 290), "n": rng.randint(10, 60), "budget": rng.randint(100, 240)}
+    else:
+        c = short_case(rng)
+    c["given"] = options(rng, name, c["budget"])
+    return c | {"model": rng.randrange(len(MODELS)), "seed": rng.randrange(1 << 30)}
+
+
+def short_case(rng):
     prompt = rng.choice([1, 2, 3, 59, 60]) if rng.random() < 0.2 else rng.randint(1, 60)
     n = rng.choice([0, 1, 2, 39, 40]) if rng.random() < 0.2 else rng.randint(0, 40)
     total = prompt + max(0, n - 1)
-    budget = budget_of(rng, total, prompt)
-    return {"model": rng.randrange(len(MODELS)), "prompt": prompt, "n": n, "budget": budget,
-            "given": options(rng, name, budget), "seed": rng.randrange(1 << 30)}
+    return {"prompt": prompt, "n": n, "budget": budget_of(rng, total, prompt)}
 
 
 # ---- the comparison
 
 class Tally:
     def __init__(self):
-        self.cases = self.decisions = self.entries = self.close = self.excused = self.mismatches = 0
+        self.cases = self.decisions = self.entries = self.mismatches = 0
+        self.close = self.excused = self.level = 0
         self.score_error = self.nll_error = 0.0
 
     def text(self, name):
         return (f"{name}: {self.cases} cases, {self.decisions} decisions ({self.entries} cuts) compared, "
-                f"{self.close} near ties of which {self.excused} excused, {self.mismatches} mismatches; "
+                f"{self.close} near ties, {self.excused} of them excused, {self.level} more level by nature, "
+                f"{self.mismatches} mismatches; "
                 f"largest error of a score {self.score_error:.2g}, of nll {self.nll_error:.2g}")
 
 
@@ -126,6 +136,12 @@ def is_close(name, cut):
     """Two scores that f32 may exchange.  Equal ones are no such case: they are the same maximum, seen by
     neighbours, and the larger position stays."""
     return cut.least_kept is not None and 0 < cut.gap <= 2 * bound(name, cut.least_kept)
+
+
+def is_level(name, cut):
+    """Two unit vectors make the same angle with their mean: with two entries in a head, keydiff has equal
+    scores by mathematics, and rounding alone decides, in f64 as in f32."""
+    return name == "keydiff" and cut.alive == 2
 
 
 class Case:
@@ -155,7 +171,8 @@ class Case:
             logits = self.run.feed(t.ids[step])
         if t.T == c["prompt"]:  # the cut after the prompt is the last act
             self.compare(t.T, [self.apply(t.T - 1, c["budget"])])
-        self.check_alive()
+        if not self.over:
+            self.check_alive()
 
     def apply(self, newest, target):
         return methods.apply(self.name, self.p, self.run, newest, target)
@@ -180,7 +197,8 @@ class Case:
             got = set(np.flatnonzero(actual[layer, head]))
             if not want and not got:
                 continue
-            close = any(is_close(self.name, cut) for cut in cuts)
+            level = any(is_level(self.name, cut) for cut in cuts)
+            close = not level and any(is_close(self.name, cut) for cut in cuts)
             self.tally.decisions += len(cuts) or 1
             self.tally.entries += len(want)
             self.tally.close += close
@@ -188,8 +206,9 @@ class Case:
             if got == set(want):
                 for cut in cuts:
                     self.compare_cut(where, layer, head, cut)
-            elif close:
-                self.tally.excused += 1
+            elif close or level:
+                self.tally.excused += close
+                self.tally.level += level
                 self.over = True
             else:
                 self.fault(f"{where}: cut {sorted(got)}, oracle {sorted(want)}, "
@@ -207,10 +226,14 @@ class Case:
                     self.fault(f"{where} entry {j}: a score, {t.score[layer, head, j]}")
                 continue
             self.close_to(f"{where} entry {j}: score", t.score[layer, head, j], score, score)
-            if cut.least_kept is not None:
+            if cut.least_kept is None:
+                if not np.isnan(t.margin[layer, head, j]):
+                    self.fault(f"{where} entry {j}: a margin, but no other candidate was kept")
+            else:
                 margin = cut.least_kept - score
                 self.close_to(f"{where} entry {j}: margin", t.margin[layer, head, j], margin, cut.least_kept)
-                if t.tie[layer, head, j] != (margin == 0) and not 0 < margin <= bound(self.name, score):
+                open_ = is_level(self.name, cut) or 0 < margin <= 2 * bound(self.name, score)
+                if t.tie[layer, head, j] != (margin == 0) and not open_:
                     self.fault(f"{where} entry {j}: tie {t.tie[layer, head, j]}, margin {margin}")
 
     def close_to(self, what, got, want, size):
@@ -255,7 +278,7 @@ def compare_case(engine, models, tally, name, c):
 def check_method(engine, models, name, a):
     tally, rng, passed, failed = Tally(), random.Random(f"{name} {a.seed}"), 0, 0
     for i in range(a.cases):
-        c = case_of(rng, name)
+        c = case_of(rng, name, long=i % 20 == 19)
         try:
             faults = compare_case(engine, models, tally, name, c)
         except EngineError as e:

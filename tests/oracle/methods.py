@@ -24,7 +24,7 @@ def numbers(name, budget, given):
     if name == "window" and "recent" not in given:
         p["recent"] = budget - p["sinks"]
     if name == "snapkv" and "recent" not in given:
-        p["recent"] = p["window"]
+        p["recent"] = min(p["window"], budget)
     return p
 
 
@@ -107,11 +107,11 @@ def pooled(p, score):
 # ---- the choice
 
 class Cut:
-    """What one decision did to one head: entry -> score; the least score among the candidates kept (None
-    when none is left) and the distance between that and the largest score cut."""
+    """What one decision did to one head: entry -> score; how many entries there were; the least score among
+    the candidates kept (None when none is left) and its distance from the largest score cut."""
 
-    def __init__(self, score, kept):
-        self.score = score
+    def __init__(self, alive, score, kept):
+        self.alive, self.score = alive, score
         self.least_kept = min(kept.values()) if kept else None
         self.gap = self.least_kept - max(score.values()) if kept else np.inf
 
@@ -127,7 +127,7 @@ def decide(name, p, run, layer, head, newest, target):
     score = dict(zip(candidates, pooled(p, score)))
     order = sorted(candidates, key=lambda j: (score[j], j))
     cut = order[:n_cut]
-    return Cut({j: score[j] for j in cut}, {j: score[j] for j in order[n_cut:]})
+    return Cut(len(alive), {j: score[j] for j in cut}, {j: score[j] for j in order[n_cut:]})
 
 
 def apply(name, p, run, newest, target):
