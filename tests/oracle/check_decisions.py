@@ -84,6 +84,11 @@ def options(rng, name, budget):
         if rng.random() < 0.7:
             given["pool"] = pick(1, 3, 5, 7, 9)
             given["pool-kind"] = pick("max", "avg")
+        if rng.random() < 0.4:
+            room = budget - methods.numbers(name, budget, given)["recent"]
+            given["sinks"] = rng.randint(0, min(room, 6))
+    if name == "tova" and rng.random() < 0.4:
+        given.update(pool=pick(3, 5), window=rng.randint(1, 12))
     if name == "random":
         given["seed"] = pick(0, 1, 7, 65535)
     return given
