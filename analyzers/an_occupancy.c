@@ -1,5 +1,6 @@
 /* an_occupancy.c - entries that each head holds at the query of a step:
- * #{i <= t : t < evict_step_i}, in all and by the role of the token. */
+ * #{i <= t : t < evict_step_i}, in all and by the role of the token, of all tokens
+ * or of a range. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +20,20 @@ static const struct analyzer_option options[] = {
 extern const struct analyzer an_occupancy;
 static const char *const class_names[N_CLASSES] = {"all", "prompt", "answer"};
 
+struct plan {
+    int64_t T, a, b; /* steps; tokens [a, b) */
+    int64_t every, n; /* every how many steps; how many rows that makes */
+};
+
 /* held[class][k]: entries at step k * every, from births and evictions. */
-static void count(const double *evict, const double *role, int64_t T, int64_t every, int64_t n,
-                  int64_t *diff, double *held)
+static void count(const struct plan *p, const double *evict, const double *role, int64_t *diff,
+                  double *held)
 {
+    int64_t T = p->T;
     for (int c = 0; c < N_CLASSES; c++) {
         int64_t now = 0;
         memset(diff, 0, (size_t)(T + 1) * sizeof *diff);
-        for (int64_t i = 0; i < T; i++) {
+        for (int64_t i = p->a; i < p->b; i++) {
             bool in = c == 0 || (c == 1) == (role[i] == KVF_ROLE_PROMPT);
             int64_t end = evict[i] < (double)T ? (int64_t)evict[i] : T;
             diff[i] += in;
@@ -34,17 +41,17 @@ static void count(const double *evict, const double *role, int64_t T, int64_t ev
         }
         for (int64_t t = 0; t < T; t++) {
             now += diff[t];
-            if (t % every == 0)
-                held[c * n + t / every] = (double)now;
+            if (t % p->every == 0)
+                held[c * p->n + t / p->every] = (double)now;
         }
     }
 }
 
-static struct table *build(struct kvf_trace *t, const struct head_list *heads, const double *held,
-                           int64_t every, int64_t n)
+static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
+                           const double *held)
 {
-    struct table *out = table_create("occupancy", heads->n * N_CLASSES * n);
-    int64_t rows = heads->n * N_CLASSES * n;
+    int64_t rows = heads->n * N_CLASSES * p->n;
+    struct table *out = table_create("occupancy", rows);
     int64_t *entries = MEM_NEW(int64_t, (size_t)rows);
     const char **class = MEM_NEW(const char *, (size_t)heads->n * N_CLASSES);
     if (out && entries && class) {
@@ -53,8 +60,9 @@ static struct table *build(struct kvf_trace *t, const struct head_list *heads, c
         for (int64_t i = 0; i < heads->n * N_CLASSES; i++)
             class[i] = class_names[i % N_CLASSES];
         put_provenance(out, t);
-        table_meta_num(out, "every", (double)every);
-        table_affine(out, "step", "step", 0, every, n);
+        table_meta_num(out, "every", (double)p->every);
+        put_tokens(out, p->a, p->b, p->T);
+        table_affine(out, "step", "step", 0, p->every, p->n);
         put_heads(out, heads);
         table_block_str(out, "class", "", class, heads->n * N_CLASSES);
         table_dense_int(out, "entries", "entries", entries);
@@ -85,10 +93,13 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 {
     struct kvf_trace *t = traces[0];
     struct head_list heads;
-    int64_t T = kvf_n_steps(t), every;
+    int64_t T = kvf_n_steps(t);
+    struct plan p = {.T = T};
     int evict, role;
     (void)n_traces;
-    int err = choose_every(args, T, &every, d);
+    int err = choose_every(args, T, &p.every, d);
+    if (!err)
+        err = tokens_select(t, args, &p.a, &p.b, d);
     if (!err)
         err = column_need(t, "evict_step", "evict", &evict, d);
     if (!err)
@@ -97,9 +108,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
     if (err)
         return err;
-    int64_t n = (T + every - 1) / every;
+    p.n = (T + p.every - 1) / p.every;
     double *step = MEM_NEW(double, (size_t)T), *roles = MEM_NEW(double, (size_t)T);
-    double *held = MEM_NEW(double, (size_t)(heads.n * N_CLASSES * n));
+    double *held = MEM_NEW(double, (size_t)(heads.n * N_CLASSES * p.n));
     int64_t *diff = MEM_NEW(int64_t, (size_t)T + 1);
     if (!step || !roles || !held || !diff)
         err = KVF_E_NOMEM;
@@ -108,9 +119,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     for (int h = 0; !err && T && h < heads.n; h++) {
         err = read_evict(t, evict, &heads.head[h], (uint32_t)T, step, d);
         if (!err)
-            count(step, roles, T, every, n, diff, held + h * N_CLASSES * n);
+            count(&p, step, roles, diff, held + h * N_CLASSES * p.n);
     }
-    struct table *out = err ? NULL : build(t, &heads, held, every, n);
+    struct table *out = err ? NULL : build(t, &heads, &p, held);
     if (!err)
         err = out ? table_err(out) : KVF_E_NOMEM;
     mem_free(step);

@@ -1,6 +1,7 @@
 /* an_sparsity.c - sparsity of a head: 1 - 2 / (T (T + 1)) * sum_{i <= t} alpha_ti
  * (TRIM-KV).  kind alpha: alpha_ti = [i <= t < evict_step_i].  kind last-use: the
- * same with evict_step := i + last_selected + 1, never selected = nothing. */
+ * same with evict_step := i + last_selected + 1, never selected = nothing.  Of
+ * tokens [a, b) alone: the same share of their cells t >= i. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,16 +20,42 @@ static const struct analyzer_option options[] = {
 
 extern const struct analyzer an_sparsity;
 
-/* sum over tokens of the steps at which they count; from: 0 with the diagonal. */
-static double kept_steps(const double *v, uint32_t T, bool alpha, bool lt)
+struct plan {
+    int column;
+    bool alpha, lt;
+    int64_t T, a, b; /* steps; tokens [a, b) */
+};
+
+/* v: evict_step or last use of tokens a, a + 1, ... */
+static double sparsity_of(const double *v, const struct plan *p)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < T; i++) {
-        double end = alpha ? fmin(v[i], T) : (v[i] < 0 ? i : i + v[i] + 1);
-        double n = end - i - (lt && end > i);
-        sum += n > 0 ? n : 0;
+    double kept = 0, cells = 0;
+    for (int64_t k = 0; k < p->b - p->a; k++) {
+        double i = (double)(p->a + k), T = (double)p->T;
+        double end = p->alpha ? fmin(v[k], T) : v[k] < 0 ? i : i + v[k] + 1;
+        double n = end - i - (p->lt && end > i);
+        kept += n > 0 ? n : 0;
+        cells += T - i; /* in all T (T + 1) / 2 */
     }
-    return sum;
+    return cells > 0 ? 1.0 - kept / cells : NAN;
+}
+
+static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
+                double *value, struct kvf_diag *d)
+{
+    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
+    double *v = MEM_NEW(double, n);
+    int err = v ? KVF_OK : KVF_E_NOMEM;
+    for (int h = 0; !err && h < heads->n; h++) {
+        const struct head *x = &heads->head[h];
+        /* ALIVE is the largest number of its type: no step reaches it */
+        if (n)
+            err = kvf_read_f64(t, p->column, x->layer, x->index, a, n, v, d);
+        if (!err)
+            value[h] = sparsity_of(v, p);
+    }
+    mem_free(v);
+    return err;
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
@@ -38,48 +65,40 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     const char *kind = option_text(&an_sparsity, args, OPT_KIND);
     const char *criterion = option_text(&an_sparsity, args, OPT_CRITERION);
     const char *triangle = option_text(&an_sparsity, args, OPT_TRIANGLE);
-    bool alpha = strcmp(kind, "alpha") == 0, lt = strcmp(triangle, "lt") == 0;
+    struct plan p = {.alpha = strcmp(kind, "alpha") == 0, .lt = strcmp(triangle, "lt") == 0};
     char name[KVF_NAME_MAX + 16] = "evict_step";
     struct head_list heads;
-    int column;
     (void)n_traces;
-    if (!alpha && strcmp(kind, "last-use") != 0)
+    p.T = kvf_n_steps(t);
+    if (!p.alpha && strcmp(kind, "last-use") != 0)
         return kvf_fail(d, KVF_E_ARG, "--kind is alpha or last-use, not '%s'", kind);
-    if (!lt && strcmp(triangle, "le") != 0)
+    if (!p.lt && strcmp(triangle, "le") != 0)
         return kvf_fail(d, KVF_E_ARG, "--triangle is le or lt, not '%s'", triangle);
-    if (!alpha)
+    if (!p.alpha)
         snprintf(name, sizeof name, "last_selected.%.40s", criterion);
-    int err = column_need(t, name, alpha ? "evict" : "survival", &column, d);
+    int err = column_need(t, name, p.alpha ? "evict" : "survival", &p.column, d);
     if (!err)
-        err = heads_select(t, alpha ? KVF_SPACE_KV : KVF_SPACE_QUERY, args->heads, &heads, d);
+        err = tokens_select(t, args, &p.a, &p.b, d);
+    if (!err)
+        err = heads_select(t, p.alpha ? KVF_SPACE_KV : KVF_SPACE_QUERY, args->heads, &heads, d);
     if (err)
         return err;
-    uint32_t T = kvf_n_steps(t);
-    double *v = MEM_NEW(double, T), *value = MEM_NEW(double, (size_t)heads.n);
+    double *value = MEM_NEW(double, (size_t)heads.n);
     struct table *out = table_create("sparsity", heads.n);
-    if (!v || !value || !out)
-        err = KVF_E_NOMEM;
-    for (int h = 0; !err && h < heads.n; h++) {
-        const struct head *x = &heads.head[h];
-        if (T)
-            err = alpha ? read_evict(t, column, x, T, v, d)
-                        : kvf_read_f64(t, column, x->layer, x->index, 0, T, v, d);
-        if (!err)
-            value[h] = T ? 1.0 - 2.0 * kept_steps(v, T, alpha, lt) / ((double)T * (T + 1.0)) : NAN;
-    }
+    err = value && out ? fill(t, &heads, &p, value, d) : KVF_E_NOMEM;
     if (!err) {
         put_provenance(out, t);
         table_meta_str(out, "kind", kind);
-        if (!alpha)
+        if (!p.alpha)
             table_meta_str(out, "criterion", criterion);
-        table_meta_str(out, "triangle", lt ? "i < t" : "i <= t");
+        put_tokens(out, p.a, p.b, p.T);
+        table_meta_str(out, "triangle", p.lt ? "i < t" : "i <= t");
         put_heads(out, &heads);
-        const char *const kinds[1] = {alpha ? "alpha" : "last-use"};
+        const char *const kinds[1] = {p.alpha ? "alpha" : "last-use"};
         table_cycle_str(out, "kind", "", kinds, 1);
         table_dense_real(out, "sparsity", "", value);
         err = table_err(out);
     }
-    mem_free(v);
     mem_free(value);
     heads_free(&heads);
     if (err)

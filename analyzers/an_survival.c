@@ -1,6 +1,7 @@
 /* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9): the share of
  * tokens that are still selected at age n or later, among those at risk (a query
- * at i + n exists), or among all tokens. */
+ * at i + n exists), or among all tokens.  half_life: the first n of all whose
+ * share is under one half, whatever horizons are listed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct plan {
     int column[KVF_N_CRITERIA], n_criteria;
     int64_t horizon[MAX_HORIZONS];
     int n_horizons;
+    int64_t T, a, b; /* steps; tokens [a, b) */
     bool all; /* denominator */
 };
 
@@ -67,7 +69,7 @@ static int choose_horizons(const char *list, int64_t T, struct plan *p, struct k
         p->horizon[p->n_horizons++] = 0;
         for (double x = 1; x < (double)T && p->n_horizons < MAX_HORIZONS; x *= 1.2589254117941673) {
             int64_t n = (int64_t)(x + 0.5);
-            if (n != p->horizon[p->n_horizons - 1])
+            if (n < T && n != p->horizon[p->n_horizons - 1])
                 p->horizon[p->n_horizons++] = n;
         }
         return KVF_OK;
@@ -84,21 +86,42 @@ static int choose_horizons(const char *list, int64_t T, struct plan *p, struct k
     return KVF_OK;
 }
 
-/* Tokens i < T - n at risk (or all T), and how many are alive at n. */
-static void count(const double *age, int64_t T, const struct plan *p, int64_t *alive)
+/* Tokens at risk at n (a query at i + n exists), or all that were asked for. */
+static int64_t at_risk(const struct plan *p, int64_t n)
 {
-    for (int k = 0; k < p->n_horizons; k++) {
-        int64_t n = p->horizon[k], c = 0;
-        for (int64_t i = 0; i + n < T; i++) /* an age above T - 1 - i cannot occur */
-            c += age[i] >= (double)n;
-        alive[k] = c;
-    }
+    int64_t end = p->T - n < p->b ? p->T - n : p->b;
+    return p->all ? p->b - p->a : end > p->a ? end - p->a : 0;
+}
+
+/* alive[n] = tokens whose largest age is n or more, n = 0 .. T - 1. */
+static void count(const double *age, const struct plan *p, int64_t *alive)
+{
+    memset(alive, 0, (size_t)p->T * sizeof *alive);
+    for (int64_t i = 0; i < p->b - p->a; i++)
+        if (age[i] >= 0 && age[i] < (double)p->T)
+            alive[(int64_t)age[i]]++;
+    for (int64_t n = p->T - 2; n >= 0; n--)
+        alive[n] += alive[n + 1];
+}
+
+static double share(const struct plan *p, int64_t n, int n_heads, const int64_t *alive)
+{
+    int64_t risk = at_risk(p, n) * n_heads;
+    return risk ? (double)(n < p->T ? alive[n] : 0) / (double)risk : NAN;
+}
+
+static double half_life(const struct plan *p, int n_heads, const int64_t *alive)
+{
+    for (int64_t n = 0; n < p->T; n++)
+        if (share(p, n, n_heads, alive) < 0.5) /* false for NaN: nobody at risk */
+            return (double)n;
+    return NAN;
 }
 
 struct rows { /* one row per (head or all, criterion, horizon) */
     int64_t n, *layer, *index, *horizon, *at_risk, *alive;
     const char **head, **criterion;
-    double *fraction;
+    double *fraction, *half_life;
 };
 
 static int alloc_rows(struct rows *r, size_t n)
@@ -111,53 +134,66 @@ static int alloc_rows(struct rows *r, size_t n)
     r->head = MEM_NEW(const char *, n);
     r->criterion = MEM_NEW(const char *, n);
     r->fraction = MEM_NEW(double, n);
+    r->half_life = MEM_NEW(double, n);
     return r->layer && r->index && r->horizon && r->at_risk && r->alive && r->head && r->criterion
-           && r->fraction ? KVF_OK : KVF_E_NOMEM;
+           && r->fraction && r->half_life ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void free_rows(struct rows *r)
 {
     void *const all[] = {r->layer, r->index, r->horizon, r->at_risk, r->alive, (void *)r->head,
-                         (void *)r->criterion, r->fraction};
+                         (void *)r->criterion, r->fraction, r->half_life};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
 
-static void add_rows(struct rows *r, const struct plan *p, const char *criterion, const char *head,
-                     int layer, int index, int64_t T, int n_heads, const int64_t *alive)
+/* Rows of one head, or of all n_heads together (head NULL). */
+static void add_rows(struct rows *r, const struct plan *p, const char *criterion,
+                     const struct head *head, int n_heads, const int64_t *alive)
 {
+    double half = half_life(p, n_heads, alive);
     for (int k = 0; k < p->n_horizons; k++, r->n++) {
-        int64_t n = p->horizon[k], risk = p->all ? T : T > n ? T - n : 0;
-        r->head[r->n] = head;
-        r->layer[r->n] = layer;
-        r->index[r->n] = index;
+        int64_t n = p->horizon[k];
+        r->head[r->n] = head ? head->name : "all";
+        r->layer[r->n] = head ? head->layer : -1;
+        r->index[r->n] = head ? head->index : -1;
         r->criterion[r->n] = criterion;
         r->horizon[r->n] = n;
-        r->at_risk[r->n] = risk * n_heads;
-        r->alive[r->n] = alive[k];
-        r->fraction[r->n] = risk ? (double)alive[k] / ((double)risk * n_heads) : NAN;
+        r->at_risk[r->n] = at_risk(p, n) * n_heads;
+        r->alive[r->n] = n < p->T ? alive[n] : 0;
+        r->fraction[r->n] = share(p, n, n_heads, alive);
+        r->half_life[r->n] = half;
     }
 }
 
-static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p, int64_t T,
-                double *age, struct rows *r, struct kvf_diag *d)
+static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
+                struct rows *r, struct kvf_diag *d)
 {
-    for (int c = 0; c < p->n_criteria; c++) {
-        int64_t pooled[MAX_HORIZONS] = {0}, alive[MAX_HORIZONS];
-        for (int h = 0; h < heads->n; h++) {
+    size_t T = (size_t)p->T;
+    double *age = MEM_NEW(double, T);
+    int64_t *alive = MEM_NEW(int64_t, T), *pooled = MEM_NEW(int64_t, T);
+    int err = age && alive && pooled ? KVF_OK : KVF_E_NOMEM;
+    for (int c = 0; !err && c < p->n_criteria; c++) {
+        memset(pooled, 0, T * sizeof *pooled);
+        for (int h = 0; !err && h < heads->n; h++) {
             const struct head *x = &heads->head[h];
-            int err = T ? kvf_read_f64(t, p->column[c], x->layer, x->index, 0, (uint32_t)T, age, d)
-                        : KVF_OK;
+            if (p->b > p->a)
+                err = kvf_read_f64(t, p->column[c], x->layer, x->index, (uint32_t)p->a,
+                                   (uint32_t)(p->b - p->a), age, d);
             if (err)
-                return err;
-            count(age, T, p, alive);
-            for (int k = 0; k < p->n_horizons; k++)
-                pooled[k] += alive[k];
-            add_rows(r, p, p->criterion[c], x->name, x->layer, x->index, T, 1, alive);
+                break;
+            count(age, p, alive);
+            for (size_t n = 0; n < T; n++)
+                pooled[n] += alive[n];
+            add_rows(r, p, p->criterion[c], x, 1, alive);
         }
-        add_rows(r, p, p->criterion[c], "all", -1, -1, T, heads->n, pooled);
+        if (!err)
+            add_rows(r, p, p->criterion[c], NULL, heads->n, pooled);
     }
-    return KVF_OK;
+    mem_free(age);
+    mem_free(alive);
+    mem_free(pooled);
+    return err;
 }
 
 static struct table *build(const struct kvf_trace *t, const struct plan *p, const struct rows *r)
@@ -168,6 +204,7 @@ static struct table *build(const struct kvf_trace *t, const struct plan *p, cons
     put_provenance(out, t);
     table_meta_str(out, "denominator", p->all ? "all tokens" : "tokens at risk (i + horizon < T)");
     table_meta_str(out, "space", "query");
+    put_tokens(out, p->a, p->b, p->T);
     table_dense_str(out, "head", "", r->head);
     table_dense_int(out, "layer", "", r->layer);
     table_dense_int(out, "index", "", r->index);
@@ -176,6 +213,7 @@ static struct table *build(const struct kvf_trace *t, const struct plan *p, cons
     table_dense_int(out, "at_risk", "", r->at_risk);
     table_dense_int(out, "alive", "", r->alive);
     table_dense_real(out, "fraction", "", r->fraction);
+    table_dense_real(out, "half_life", "step", r->half_life);
     return out;
 }
 
@@ -187,26 +225,26 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct head_list heads;
     struct rows r = {0};
     const char *denominator = option_text(&an_survival, args, OPT_DENOMINATOR);
-    int64_t T = kvf_n_steps(t);
     (void)n_traces;
+    p.T = kvf_n_steps(t);
     p.all = strcmp(denominator, "all") == 0;
     if (!p.all && strcmp(denominator, "at-risk") != 0)
         return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
     int err = choose_criteria(t, option_text(&an_survival, args, OPT_CRITERION), &p, d);
     if (!err)
-        err = choose_horizons(option_text(&an_survival, args, OPT_HORIZONS), T, &p, d);
+        err = choose_horizons(option_text(&an_survival, args, OPT_HORIZONS), p.T, &p, d);
+    if (!err)
+        err = tokens_select(t, args, &p.a, &p.b, d);
     if (!err)
         err = heads_select(t, KVF_SPACE_QUERY, args->heads, &heads, d);
     if (err)
         return err;
-    double *age = MEM_NEW(double, (size_t)T);
     err = alloc_rows(&r, (size_t)(heads.n + 1) * (size_t)p.n_criteria * (size_t)p.n_horizons);
     if (!err)
-        err = age ? fill(t, &heads, &p, T, age, &r, d) : KVF_E_NOMEM;
+        err = fill(t, &heads, &p, &r, d);
     struct table *out = err ? NULL : build(t, &p, &r);
     if (!err)
         err = out ? table_err(out) : KVF_E_NOMEM;
-    mem_free(age);
     free_rows(&r);
     heads_free(&heads);
     if (err)
@@ -216,32 +254,23 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     return err;
 }
 
-/* First horizon with less than half alive, from the pooled rows; -1: none. */
 static void describe(const struct table *t, struct buf *out)
 {
     int head = table_find(t, "head"), crit = table_find(t, "criterion");
-    int hor = table_find(t, "horizon"), frac = table_find(t, "fraction");
+    int half = table_find(t, "half_life");
     const char *current = "";
-    bool found = true;
     buf_printf(out, "survival over %s tokens, denominator: %s\n", table_meta(t, "T"),
                table_meta(t, "denominator"));
     for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, head, r), "all") != 0)
+        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(current, table_str(t, crit, r)) == 0)
             continue;
-        if (strcmp(current, table_str(t, crit, r)) != 0) {
-            if (!found)
-                buf_printf(out, "  %-8s more than half at every horizon\n", current);
-            current = table_str(t, crit, r);
-            found = false;
-        }
-        if (!found && table_real(t, frac, r) < 0.5) {
-            buf_printf(out, "  %-8s half-life: under half from horizon %lld on (%.3f)\n", current,
-                       (long long)table_int(t, hor, r), table_real(t, frac, r));
-            found = true;
-        }
+        current = table_str(t, crit, r);
+        double n = table_real(t, half, r);
+        if (isnan(n))
+            buf_printf(out, "  %-8s at least half at every horizon\n", current);
+        else
+            buf_printf(out, "  %-8s half-life %.0f steps\n", current, n);
     }
-    if (!found)
-        buf_printf(out, "  %-8s more than half at every horizon\n", current);
 }
 
 const struct analyzer an_survival = {

@@ -1,5 +1,7 @@
 /* an_tokens.c - one row per token: its text, and how long the chosen KV heads
- * kept it.  mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i). */
+ * kept it.  mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i).
+ * kept: share of the heads whose cache holds it at the end; one that was cut after
+ * the last query (evict_step = T) was seen by all queries and yet is not kept. */
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +63,7 @@ static int read_all(struct kvf_trace *t, const struct head_list *heads, int evic
         err = read_evict(t, evict, &heads->head[h], T, x->evict, d);
         for (uint32_t i = 0; !err && i < T; i++) {
             x->residency[i] += (fmin(x->evict[i], T) - i) / (double)(T - i) / heads->n;
-            x->kept[i] += (x->evict[i] >= T) / (double)heads->n;
+            x->kept[i] += isinf(x->evict[i]) / (double)heads->n;
         }
     }
     return err;

@@ -149,6 +149,14 @@ int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, i
     return KVF_OK;
 }
 
+void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%lld:%lld", (long long)a, (long long)b);
+    if (a > 0 || b < T)
+        table_meta_str(t, "tokens", text);
+}
+
 static void copy_str(struct table *t, const char *key, const struct json *n)
 {
     if (json_str(n, NULL))

@@ -31,6 +31,9 @@ int column_need(const struct kvf_trace *t, const char *name, const char *probe, 
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
                   int64_t *b, struct kvf_diag *d);
 
+/* Says in the metadata which tokens were asked for, when not all T. */
+void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
+
 /* model, method, budget, tokens and more from the run header. */
 void put_provenance(struct table *t, const struct kvf_trace *trace);
 

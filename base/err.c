@@ -15,6 +15,14 @@ const char *kvf_strerror(int err)
     }
 }
 
+/* Names from files end up in the sentence: it stays one line. */
+static void one_line(struct kvf_diag *d)
+{
+    for (char *p = d->text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+}
+
 int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...)
 {
     if (!d)
@@ -23,6 +31,7 @@ int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(d->text, sizeof d->text, fmt, ap);
     va_end(ap);
+    one_line(d);
     return err;
 }
 
@@ -37,4 +46,5 @@ void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...)
     va_end(ap);
     size_t n = strlen(d->text);
     snprintf(d->text + n, sizeof d->text - n, ": %s", old.text);
+    one_line(d);
 }

@@ -33,7 +33,7 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
         {OPT_STR, 0, "size", &q->size, "WxH", "size in mm", 0, 0},
-        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (200)", 20, 2400},
+        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (300)", 20, 2400},
         {OPT_STR, 0, "cmap", &q->style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
         {OPT_REAL, 0, "vmin", &q->style.vmin, "X", "lower end of the colours", 0, 0},
         {OPT_REAL, 0, "vmax", &q->style.vmax, "X", "upper end of the colours", 0, 0},
@@ -50,20 +50,33 @@ static int build_options(struct request *q, struct opt *list)
     return n;
 }
 
+/* "A:B", "A:", ":B" with whole numbers. */
+static bool parse_range(const char *s, int64_t *a, int64_t *b)
+{
+    char left[32];
+    size_t n = strcspn(s, ":");
+    if (!s[n] || n >= sizeof left)
+        return false;
+    memcpy(left, s, n);
+    left[n] = 0;
+    return (!n || (opt_int(left, a) && *a >= 0)) && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
+}
+
+static bool parse_size(const char *s, double *width, double *height)
+{
+    int end = 0;
+    return sscanf(s, "%lfx%lf%n", width, height, &end) == 2 && !s[end] && *width >= 1
+           && *height >= 1 && *width <= 5000 && *height <= 5000;
+}
+
 static int parse_request(struct request *q, struct kvf_diag *d)
 {
-    char *end;
     q->args.token1 = -1;
     q->args.option = q->own;
-    if (q->tokens) {
-        q->args.token0 = strtoll(q->tokens, &end, 10);
-        if (*end != ':')
-            return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
-        if (end[1] && (q->args.token1 = strtoll(end + 1, &end, 10)) < 0)
-            return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
-    }
-    if (q->size && sscanf(q->size, "%lfx%lf", &q->style.width_mm, &q->style.height_mm) != 2)
-        return kvf_fail(d, KVF_E_ARG, "--size needs WxH in mm, not '%s'", q->size);
+    if (q->tokens && !parse_range(q->tokens, &q->args.token0, &q->args.token1))
+        return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
+    if (q->size && !parse_size(q->size, &q->style.width_mm, &q->style.height_mm))
+        return kvf_fail(d, KVF_E_ARG, "--size needs WxH in mm (1 to 5000), not '%s'", q->size);
     q->style.dpi = (int)q->dpi;
     if (q->figure) {
         const struct figure *f = figure_find(q->figure);
@@ -102,10 +115,11 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return describe(q, t);
     if (strcmp(q->out, "-") == 0)
         return table_write(t, TABLE_TSV, "-", d);
-    if (figure_can_write(q->out))
-        return figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style, q->out,
-                            d);
-    return table_write(t, table_format_of(q->out), q->out, d);
+    int err = figure_can_write(q->out)
+                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style,
+                                 q->out, d)
+                  : table_write(t, table_format_of(q->out), q->out, d);
+    return err ? err : describe(q, t);
 }
 
 int cmd_analyze(const struct command *self, int argc, char **argv)

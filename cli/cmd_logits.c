@@ -45,6 +45,8 @@ int cmd_logits(const struct command *self, int argc, char **argv)
     if (!err)
         err = runner_open(&r, &d);
     if (!err)
+        err = runner_output(&r, out, &d);
+    if (!err)
         err = runner_session(&r, NULL, &s, &d);
     if (!err)
         err = session_prompt(s, r.ids, r.n_ids, NULL, NULL);

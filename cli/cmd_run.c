@@ -1,6 +1,7 @@
 /* cmd_run.c - run a model under a cache method and record what became of every
  * entry; cmd_generate: the same decoder without a recording. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +26,23 @@ struct run {
     int n_generated;
     uint64_t trace_bytes;
 };
+
+/* Set by the first SIGINT or SIGTERM: the run stops after the current token and
+ * closes its trace.  The second one ends the process. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
 
 static void put_num(struct buf *b, const char *key, double v)
 {
@@ -127,9 +145,10 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     return err;
 }
 
-static void on_progress(void *ctx, int done)
+static int on_progress(void *ctx, int done)
 {
     progress_update(ctx, done);
+    return interrupted;
 }
 
 static int record_token(struct run *u, int32_t id, enum kvf_role role)
@@ -152,20 +171,23 @@ static int prefill(struct run *u)
     if (!err)
         err = session_prompt(u->session, r->ids, r->n_ids, on_progress, &u->bar);
     progress_end(&u->bar, session_length(u->session));
+    if (err == KVF_E_CANCEL && u->rec)
+        recorder_cut(u->rec, session_length(u->session));
     u->prefill_seconds = clock_seconds() - t0;
     return err;
 }
 
-/* Text of a token to the answer, and at once to stdout when nothing records. */
-static void emit(struct run *u, int32_t id)
+/* Text of a token to the answer, and at once to stdout when nothing records;
+ * false when nobody takes it any more. */
+static bool emit(struct run *u, int32_t id)
 {
     size_t len;
     const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
     buf_add(&u->answer, text, len);
-    if (!u->out && !u->json) {
-        fwrite(text, 1, len, stdout);
-        fflush(stdout);
-    }
+    if (u->out || u->json)
+        return true;
+    fwrite(text, 1, len, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static int decode(struct run *u)
@@ -179,11 +201,12 @@ static int decode(struct run *u)
     progress_start(&u->bar, "decode", "tok", r->n_predict);
     if (u->quiet || !u->out)
         u->bar.on = false;
-    for (int n = 0; !err && n < r->n_predict; n++) {
+    for (int n = 0; !err && !interrupted && n < r->n_predict; n++) {
         int32_t id = sampler_next(&sampler, session_logits(u->session));
         if (!r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
             break;
-        emit(u, id);
+        if (!emit(u, id))
+            break; /* commands_main reports it */
         u->n_generated++;
         /* the last token sampled is in the text only: nobody asks what follows it */
         if (n + 1 == r->n_predict || session_length(u->session) == cap)
@@ -261,6 +284,9 @@ static int execute(struct run *u, struct kvf_diag *d)
 {
     int err = runner_open(&u->r, d);
     if (!err && u->out)
+        err = runner_output(&u->r, u->out, d);
+    catch_signals(); /* from here on there may be a trace to close */
+    if (!err && u->out)
         err = open_recording(u, d);
     if (!err)
         err = runner_session(&u->r, u->rec, &u->session, d);
@@ -269,6 +295,8 @@ static int execute(struct run *u, struct kvf_diag *d)
     err = prefill(u);
     if (!err)
         err = decode(u);
+    else if (err == KVF_E_CANCEL)
+        err = KVF_OK; /* what was fed is recorded; finish() reports it */
     if (err && !d->text[0])
         kvf_fail(d, err, err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
                                          : "%s: %s", u->out ? u->out : "run",
@@ -292,11 +320,14 @@ static int finish(const struct command *self, struct run *u, int err, const stru
         if (!u->quiet)
             print_summary(u);
     }
+    if (!err && interrupted)
+        fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
+                session_length(u->session), u->out ? "; they are all in " : "", u->out ? u->out : "");
     recorder_abandon(u->rec);
     session_destroy(u->session);
     runner_close(&u->r);
     buf_finish(&u->answer);
-    return runner_status(err);
+    return !err && interrupted ? 128 + interrupted : runner_status(err);
 }
 
 int cmd_run(const struct command *self, int argc, char **argv)

@@ -48,22 +48,64 @@ static int info_json(struct kvf_trace *t)
     return err ? EXIT_FAILED : EXIT_OK;
 }
 
-static void info_text(struct kvf_trace *t)
+/* One line for each object of the run header: "method    name h2o, budget 256, ..." */
+static void print_object(const struct json *object)
 {
-    printf("steps    %u (epoch %u, %s)\n", kvf_n_steps(t), kvf_epoch(t),
-           kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
-    printf("layers   %d, %d KV heads and %d query heads in the first\n", kvf_n_layers(t),
-           kvf_n_heads(t, 0, KVF_SPACE_KV), kvf_n_heads(t, 0, KVF_SPACE_QUERY));
-    printf("header   %s\n", kvf_meta(t));
-    if (kvf_note(t, "result"))
-        printf("result   %s\n", kvf_note(t, "result"));
+    const char *sep = "";
+    printf("%-10s", json_key(object));
+    for (const struct json *m = json_first(object); m; m = json_next(m), sep = ", ") {
+        const char *text = json_str(m, NULL);
+        if (text)
+            printf("%s%s %s", sep, json_key(m), text);
+        else
+            printf("%s%s %g", sep, json_key(m), json_num(m, 0));
+    }
+    printf("\n");
+}
+
+static void print_answer(struct kvf_trace *t)
+{
+    enum { SHOWN = 300 };
+    const char *note = kvf_note(t, "result");
+    struct json *result = NULL;
+    if (!note || json_parse(note, strlen(note), &result, NULL) != KVF_OK)
+        return;
+    const char *text = json_str(json_get(result, "text"), "");
+    size_t n = strlen(text), shown = n < SHOWN ? n : SHOWN;
+    while (shown < n && ((unsigned char)text[shown] & 0xc0) == 0x80)
+        shown--; /* not within a character */
+    printf("%-10s%lld tokens: ", "answer", (long long)json_int(json_get(result, "generated_tokens"), 0));
+    for (size_t i = 0; i < shown; i++)
+        putchar(text[i] == '\n' ? ' ' : text[i]);
+    printf("%s\n", shown < n ? " ..." : "");
+    json_free(result);
+}
+
+static void print_columns(const struct kvf_trace *t)
+{
+    static const char *const heads[] = {"", "KV head x ", "query head x "};
     printf("columns\n");
     for (int i = 0; i < kvf_n_columns(t); i++) {
         const struct kvf_column *c = kvf_column(t, i);
-        printf("  %-24s %-4s per %-5s head and %-5s %s%s\n", c->name, dtype_names[c->dtype],
-               space_names[c->space], axis_names[c->axis], c->unit,
-               c->flags & KVF_COL_AGE ? " (age)" : "");
+        printf("  %-22s %-4s %s%s%s%s\n", c->name, dtype_names[c->dtype], heads[c->space],
+               axis_names[c->axis], c->unit[0] ? ", in " : "", c->unit);
     }
+}
+
+static void info_text(struct kvf_trace *t, const char *path)
+{
+    struct json *header = NULL;
+    const char *meta = kvf_meta(t);
+    printf("%s: %u tokens, %s\n", path, kvf_n_steps(t),
+           kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
+    if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {
+        for (const struct json *m = json_first(header); m; m = json_next(m))
+            if (json_is_object(m))
+                print_object(m);
+    }
+    json_free(header);
+    print_answer(t);
+    print_columns(t);
 }
 
 int cmd_info(const struct command *self, int argc, char **argv)
@@ -86,7 +128,7 @@ int cmd_info(const struct command *self, int argc, char **argv)
     if (json)
         status = info_json(t);
     else
-        info_text(t);
+        info_text(t, argv[1]);
     kvf_close(t);
     return status;
 }
@@ -111,7 +153,9 @@ int cmd_verify(const struct command *self, int argc, char **argv)
     if (d.text[0])
         fprintf(stderr, "kvfate verify: %s\n", d.text);
     printf("%s: %llu records, %llu bytes, %s", argv[1], (unsigned long long)c.records,
-           (unsigned long long)c.bytes, c.clean ? "closed" : "not closed");
+           (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
+    if (c.torn)
+        printf(", %llu of them torn at the end", (unsigned long long)c.torn);
     if (full)
         printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
                (unsigned long long)c.raw_bytes);

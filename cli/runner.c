@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -61,7 +62,7 @@ static int read_file(const char *path, struct buf *out, struct kvf_diag *d)
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the prompt: %s", path, strerror(errno));
     out->max = MAX_PROMPT_BYTES;
-    while ((n = fread(part, 1, sizeof part, f)) > 0)
+    while (!out->err && (n = fread(part, 1, sizeof part, f)) > 0)
         buf_add(out, part, n);
     int bad = ferror(f);
     if (f != stdin)
@@ -206,6 +207,17 @@ static int tokenize(struct runner *r, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the prompt has %d tokens, over the context of %d; shorten it%s", r->n_ids,
                         limit, r->context ? " or raise -c" : "");
+    return KVF_OK;
+}
+
+int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
+{
+    const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf)};
+    struct stat a, b;
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        if (in[i] && stat(in[i], &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev
+            && a.st_ino == b.st_ino)
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", out, in[i]);
     return KVF_OK;
 }
 

@@ -38,6 +38,9 @@ int runner_options(struct runner *r, struct opt *list);
 int runner_open(struct runner *r, struct kvf_diag *d);
 void runner_close(struct runner *r); /* accepts a runner that was only initialised */
 
+/* KVF_E_ARG when `out` names the same file as an input of an opened runner. */
+int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
+
 /* Most tokens that the run can feed: prompt plus answer, within the context. */
 int runner_cap(const struct runner *r);
 

@@ -156,3 +156,9 @@ int record_compare(const void *a, const void *b)
             return p[i] < q[i] ? -1 : 1;
     return 0;
 }
+
+bool record_same(const struct record *a, const struct record *b)
+{
+    return record_compare(a, b) == 0 && a->stored_len == b->stored_len && a->raw_len == b->raw_len
+           && a->n == b->n && a->n_heads == b->n_heads && a->codec == b->codec;
+}

@@ -15,6 +15,9 @@ enum {
     CHUNK_RAW_LIMIT = 16 << 20,     /* most that a reader accepts */
     MAX_COLUMNS = 4096,
 };
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "column values are copied as they lie in the file: little-endian machines only"
+#endif
 #define META_LIMIT (16u << 20)
 
 enum record_type {
@@ -61,6 +64,8 @@ void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r);
 void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret);
 /* Order of the index: type, column, layer, epoch, head0, t0, offset. */
 int record_compare(const void *a, const void *b);
+/* All that an index entry tells of a record. */
+bool record_same(const struct record *a, const struct record *b);
 
 static inline uint64_t padded(uint64_t n)
 {
@@ -68,7 +73,7 @@ static inline uint64_t padded(uint64_t n)
 }
 
 /* Codecs (codec.c).  Encoded bytes of `raw` into out (capacity codec_bound(n)):
- * returns the length and sets *codec; 0 when memory is out.  width: element size. */
+ * returns the length and sets *codec.  width: element size; n > 0 is a multiple. */
 size_t codec_bound(size_t n);
 size_t codec_encode(const void *raw, size_t n, int width, void *out, void *scratch,
                     uint32_t *ret_codec);

@@ -42,9 +42,7 @@ int kvf_find(const struct kvf_trace *t, const char *name)
     return -1;
 }
 
-/* Decoded values of a chunk, from the cache or from the file. */
-static int chunk_data(struct kvf_trace *t, size_t entry, const unsigned char **ret,
-                      struct kvf_diag *d)
+int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
 {
     const struct record *r = &t->rec[entry];
     struct cached *slot = &t->cache[0];
@@ -58,13 +56,11 @@ static int chunk_data(struct kvf_trace *t, size_t entry, const unsigned char **r
         if (c->used < slot->used)
             slot = c;
     }
-    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1),
-                  *scratch = mem_alloc(r->raw_len, 1);
+    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1), *scratch = mem_alloc(r->raw_len, 1);
     int err = raw && scratch ? trace_payload(t, r, &stored, d) : KVF_E_NOMEM;
     if (!err) {
         err = codec_decode(stored, r->stored_len, r->codec,
-                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len,
-                           scratch);
+                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len, scratch);
         if (err)
             kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
                      (unsigned long long)r->offset);
@@ -81,20 +77,44 @@ static int chunk_data(struct kvf_trace *t, size_t entry, const unsigned char **r
     return KVF_OK;
 }
 
-/* First record of (column, layer, epoch) in the sorted list. */
-static size_t lower_bound(const struct kvf_trace *t, int column, int layer, uint32_t epoch)
+/* First record at or after key in the sorted list. */
+static size_t lower_bound(const struct kvf_trace *t, const struct record *key)
 {
-    struct record key = {.type = REC_COLUMN, .column = (uint32_t)column, .layer = (uint16_t)layer,
-                         .epoch = epoch};
     size_t lo = 0, hi = t->n_rec;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (record_compare(&t->rec[mid], &key) < 0)
+        if (record_compare(&t->rec[mid], key) < 0)
             lo = mid + 1;
         else
             hi = mid;
     }
     return lo;
+}
+
+/* One pass over the chunks of (column, layer, epoch): copies what continues at
+ * *have and moves it on. */
+static int read_pass(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
+                     uint32_t stop, uint32_t *have, char *out, struct kvf_diag *d)
+{
+    size_t width = kvf_dtype_size(t->column[key->column].dtype);
+    for (size_t i = lower_bound(t, key); i < t->n_rec && *have < stop; i++) {
+        const struct record *r = &t->rec[i];
+        const unsigned char *data;
+        if (r->type != REC_COLUMN || r->column != key->column || r->layer != key->layer
+            || r->epoch != key->epoch)
+            break;
+        if (head < r->head0 || head >= r->head0 + r->n_heads || r->t0 > *have
+            || r->t0 + r->n <= *have)
+            continue;
+        int err = trace_chunk(t, i, &data, d);
+        if (err)
+            return err;
+        uint32_t end = r->t0 + r->n < stop ? r->t0 + r->n : stop;
+        size_t at = (size_t)(head - r->head0) * r->n + (*have - r->t0);
+        memcpy(out + (size_t)(*have - t0) * width, data + at * width, (end - *have) * width);
+        *have = end;
+    }
+    return KVF_OK;
 }
 
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
@@ -104,30 +124,18 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     if (!c || head < 0 || head >= kvf_n_heads(t, layer, (enum kvf_space)c->space)
         || t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column, layer or head", t->path);
-    size_t width = kvf_dtype_size(c->dtype);
-    uint32_t epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0, have = t0;
-    for (size_t i = lower_bound(t, column, layer, epoch); i < t->n_rec && have < t0 + n; i++) {
-        const struct record *r = &t->rec[i];
-        if (r->type != REC_COLUMN || r->column != (uint32_t)column || r->layer != layer
-            || r->epoch != epoch)
-            break;
-        if (head < r->head0 || head >= r->head0 + r->n_heads || r->t0 > have
-            || r->t0 + r->n <= have)
-            continue;
-        const unsigned char *data;
-        int err = chunk_data(t, i, &data, d);
+    struct record key = {.type = REC_COLUMN, .column = (uint32_t)column, .layer = (uint16_t)layer,
+                         .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
+    uint32_t have = t0, before;
+    do { /* a second pass only where the heads were grouped differently over time */
+        before = have;
+        int err = read_pass(t, &key, head, t0, t0 + n, &have, out, d);
         if (err)
             return err;
-        uint32_t end = r->t0 + r->n < t0 + n ? r->t0 + r->n : t0 + n;
-        size_t at = (size_t)(head - r->head0) * r->n + (have - r->t0);
-        memcpy((char *)out + (size_t)(have - t0) * width, data + at * width,
-               (size_t)(end - have) * width);
-        have = end;
-    }
+    } while (have < t0 + n && have > before);
     if (have < t0 + n)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "%s: column %s, layer %d, head %d: values from %u on are not in the trace",
-                        t->path, c->name, layer, head, have);
+        return kvf_fail(d, KVF_E_NOTFOUND, "%s: column %s, layer %d, head %d: values from %u on are "
+                        "not in the trace", t->path, c->name, layer, head, have);
     return KVF_OK;
 }
 
@@ -178,105 +186,87 @@ int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t 
     return err;
 }
 
-static int load_tokens_of(struct kvf_trace *t, const struct record *r, uint64_t *len)
+static bool ends_rise(const unsigned char *p, uint32_t n, uint64_t limit)
+{
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < n; i++, p += 4) {
+        uint64_t e = get_le(p, 4);
+        if (e < before || e > limit)
+            return false;
+        before = e;
+    }
+    return true;
+}
+
+/* The texts of one record.  Its tokens stay "not stored" when it is damaged. */
+static int load_tokens_of(struct kvf_trace *t, const struct record *r)
 {
     unsigned char *p = NULL;
     int err = trace_payload(t, r, &p, NULL);
     if (err)
         return err;
-    uint64_t ends = 4 * (uint64_t)r->n, n = ends <= r->stored_len ? r->stored_len - ends : 0;
-    if (ends > r->stored_len || r->t0 != t->n_text || *len + n > UINT32_MAX)
-        err = KVF_E_CORRUPT;
-    char *text = err ? NULL : mem_grow(t->text, *len, *len + n + 1, 1);
-    if (text)
-        t->text = text;
-    uint32_t *end = text ? mem_grow(t->text_end, t->n_text, t->n_text + r->n, 4) : NULL;
-    if (end)
-        t->text_end = end;
-    else if (!err)
-        err = KVF_E_NOMEM;
-    uint64_t before = 0;
-    for (uint32_t i = 0; !err && i < r->n; i++) {
-        uint64_t e = get_le(p + 4 * (size_t)i, 4);
-        if (e < before || e > n)
-            err = KVF_E_CORRUPT;
-        t->text_end[t->n_text + i] = (uint32_t)(*len + e);
-        before = e;
-    }
-    if (!err) {
-        memcpy(t->text + *len, p + ends, n);
-        *len += n;
-        t->n_text += r->n;
+    size_t ends = 4 * (size_t)r->n, n = r->stored_len - ends;
+    uint32_t next = t->n_tokens ? t->token[t->n_tokens - 1].index + 1 : 0, before = 0;
+    if (ends_rise(p, r->n, n) && r->t0 >= next) {
+        for (uint32_t i = 0; i < r->n; i++) {
+            uint32_t e = (uint32_t)get_le(p + 4 * (size_t)i, 4);
+            t->token[t->n_tokens++] = (struct token){r->t0 + i, t->text_len + before, e - before};
+            before = e;
+        }
+        memcpy(t->text + t->text_len, p + ends, n);
+        t->text_len += (uint32_t)n;
     }
     mem_free(p);
-    return err;
+    return KVF_OK;
+}
+
+static bool token_record(const struct record *r)
+{
+    return r->type == REC_TOKENS && r->t0 <= KVF_MAX_STEPS && r->n <= KVF_MAX_STEPS - r->t0
+           && r->n <= r->stored_len / 4;
+}
+
+static int load_tokens(struct kvf_trace *t)
+{
+    uint64_t n = 0, bytes = 1;
+    int err = KVF_OK;
+    mem_free(t->token); /* of an attempt that ran out of memory */
+    mem_free(t->text);
+    t->token = NULL;
+    t->text = NULL;
+    t->n_tokens = t->text_len = 0;
+    for (size_t k = 0; k < t->n_rec; k++)
+        if (token_record(&t->rec[k])) {
+            n += t->rec[k].n;
+            bytes += t->rec[k].stored_len - 4 * (uint64_t)t->rec[k].n;
+        }
+    if (bytes >= UINT32_MAX)
+        return KVF_E_LIMIT;
+    t->token = MEM_NEW(struct token, n);
+    t->text = mem_alloc(bytes, 1);
+    if (!t->token || !t->text)
+        return KVF_E_NOMEM;
+    for (size_t k = 0; k < t->n_rec && err != KVF_E_NOMEM; k++)
+        if (token_record(&t->rec[k]))
+            err = load_tokens_of(t, &t->rec[k]);
+    return err == KVF_E_NOMEM ? err : KVF_OK;
 }
 
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
 {
-    uint64_t len = 0;
-    int err = KVF_OK;
-    for (size_t k = 0; !t->text && !err && k < t->n_rec; k++)
-        if (t->rec[k].type == REC_TOKENS) {
-            for (; k < t->n_rec && t->rec[k].type == REC_TOKENS && !err; k++)
-                err = load_tokens_of(t, &t->rec[k], &len);
-            break;
-        }
-    if (i >= t->n_text)
+    if (!t->tokens_loaded && load_tokens(t) != KVF_OK)
         return NULL;
-    uint32_t start = i ? t->text_end[i - 1] : 0;
-    *ret_len = t->text_end[i] - start;
-    return t->text + start;
-}
-
-/* Checksum of every record, and for chunks that they decode. */
-static int check_record(struct kvf_trace *t, size_t i, struct kvf_check *c, struct kvf_diag *d)
-{
-    const struct record *r = &t->rec[i];
-    unsigned char *p = NULL;
-    const unsigned char *data;
-    if (r->type == REC_COLUMN) {
-        c->payload_bytes += r->stored_len;
-        c->raw_bytes += r->raw_len;
-        return chunk_data(t, i, &data, d);
+    t->tokens_loaded = true;
+    uint32_t lo = 0, hi = t->n_tokens;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (t->token[mid].index < i)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    int err = trace_payload(t, r, &p, d);
-    mem_free(p);
-    return err;
-}
-
-int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
-{
-    struct kvf_trace *t = NULL;
-    struct kvf_diag first = {""};
-    memset(ret, 0, sizeof *ret);
-    int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
-    if (err)
-        return err;
-    ret->bytes = t->size;
-    ret->clean = t->clean;
-    ret->bad = t->bad_records;
-    ret->lost = t->lost_bytes;
-    for (size_t i = 0; i < t->n_rec; i++) {
-        struct kvf_diag why = {""};
-        err = full ? check_record(t, i, ret, &why) : KVF_OK;
-        if (err == KVF_E_NOMEM)
-            break;
-        ret->records += !err;
-        ret->bad += !!err;
-        if (err && !first.text[0])
-            first = why;
-    }
-    if (err != KVF_E_NOMEM)
-        err = ret->bad ? KVF_E_CORRUPT : KVF_OK;
-    if (err && first.text[0])
-        kvf_fail(d, err, "%s", first.text);
-    else if (err)
-        kvf_fail(d, err, "%s: damage from byte %llu on: %llu bytes belong to no record", path,
-                 (unsigned long long)t->first_bad, (unsigned long long)t->lost_bytes);
-    else if (!t->clean)
-        kvf_fail(d, KVF_OK, "%s: the trace was not closed; all %llu records are whole", path,
-                 (unsigned long long)ret->records);
-    kvf_close(t);
-    return err;
+    if (lo == t->n_tokens || t->token[lo].index != i)
+        return NULL;
+    *ret_len = t->token[lo].len;
+    return t->text + t->token[lo].at;
 }

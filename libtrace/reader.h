@@ -12,6 +12,10 @@ struct cached {
     unsigned char *data; /* owned, raw_len bytes */
 };
 
+struct token {
+    uint32_t index, at, len; /* of the token; place in the text */
+};
+
 struct kvf_trace {
     int fd;
     char *path;
@@ -29,15 +33,34 @@ struct kvf_trace {
     uint64_t clock;
     char **note; /* owned texts "key\0json" */
     int n_notes;
-    char *text;  /* bytes of all tokens, loaded when first asked for */
-    uint32_t *text_end;
-    uint32_t n_text;
+    bool tokens_loaded; /* the texts come when first asked for */
+    char *text;         /* bytes of all tokens */
+    uint32_t text_len;
+    struct token *token; /* [n_tokens] rising index */
+    uint32_t n_tokens;
     uint64_t bad_records, lost_bytes, first_bad;
+    uint64_t commit_at;  /* offset of the newest commit */
+    uint64_t torn_bytes; /* after the last record of a trace that was not closed */
+    bool bad_index;      /* there is one, but the records say something else */
 };
+
+/* Opens the file; nothing of it is read yet. */
+int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d);
+/* Finds the records: by the index if trust_index, else by their headers; t->rec
+ * is in the order of the file or of record_compare. */
+int trace_scan(struct kvf_trace *t, enum kvf_open_mode mode, bool trust_index, struct kvf_diag *d);
+/* Run header, schema, commits, notes; sorts t->rec and drops damaged records. */
+int trace_load(struct kvf_trace *t, struct kvf_diag *d);
+int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d);
+bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
+void trace_note_damage(struct kvf_trace *t, uint64_t at);
 
 /* Reads and checks the stored payload of a record; the caller frees it. */
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d);
+/* Decoded values of the chunk t->rec[entry], from the cache or from the file;
+ * borrowed until the next call. */
+int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d);
 int trace_pread(int fd, void *buf, size_t n, uint64_t offset); /* KVF_OK or KVF_E_IO */
 
 #endif

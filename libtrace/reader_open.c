@@ -1,5 +1,4 @@
-/* reader_open.c - opening a trace: by its index when it was closed properly,
- * else by walking the record headers. */
+/* reader_open.c - opening a trace: run header, schema, commits and notes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,151 +26,25 @@ int trace_pread(int fd, void *buf, size_t n, uint64_t offset)
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d)
 {
-    unsigned char head[RECORD_HEADER];
     struct record full;
-    unsigned char *p = mem_alloc(r->stored_len, 1);
+    size_t n = r->stored_len; /* the reader has bounded it */
+    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
     if (!p)
         return KVF_E_NOMEM;
-    int err = trace_pread(t->fd, head, sizeof head, r->offset);
-    if (!err)
-        err = trace_pread(t->fd, p, r->stored_len, r->offset + RECORD_HEADER);
+    int err = trace_pread(t->fd, p, RECORD_HEADER + n, r->offset);
     if (err)
         kvf_fail(d, err, "%s: cannot read at byte %llu", t->path, (unsigned long long)r->offset);
     /* the index is a hint: the record itself decides */
-    else if (!record_header_read(head, r->offset, t->salt, &full) || record_compare(&full, r) != 0
-             || full.stored_len != r->stored_len || full.raw_len != r->raw_len || full.n != r->n
-             || full.n_heads != r->n_heads
-             || payload_crc(&full, p, full.stored_len) != full.payload_crc)
+    else if (!record_header_read(p, r->offset, t->salt, &full) || !record_same(&full, r)
+             || payload_crc(&full, p + RECORD_HEADER, n) != full.payload_crc)
         err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
                        (unsigned long long)r->offset);
     if (err) {
         mem_free(p);
         return err;
     }
+    memmove(p, p + RECORD_HEADER, n);
     *ret = p;
-    return KVF_OK;
-}
-
-static int add_record(struct kvf_trace *t, const struct record *r)
-{
-    if (t->n_rec == t->cap_rec) {
-        size_t cap = t->cap_rec ? 2 * t->cap_rec : 256;
-        struct record *p = mem_grow(t->rec, t->n_rec, cap, sizeof *p);
-        if (!p)
-            return KVF_E_NOMEM;
-        t->rec = p;
-        t->cap_rec = cap;
-    }
-    t->rec[t->n_rec++] = *r;
-    return KVF_OK;
-}
-
-/* Lengths that the type of the record allows. */
-static bool plausible(const struct record *r, uint64_t size)
-{
-    uint64_t limit = r->type == REC_COLUMN || r->type == REC_TOKENS ? CHUNK_RAW_LIMIT
-                   : r->type == REC_INDEX ? (uint64_t)1 << 32 : META_LIMIT + 1024;
-    return r->raw_len <= limit && r->stored_len <= limit && r->offset <= size
-           && r->stored_len <= size - r->offset
-           && (uint64_t)RECORD_HEADER + r->stored_len <= size - r->offset;
-}
-
-static bool read_footer(struct kvf_trace *t, struct footer *f)
-{
-    unsigned char end[FOOTER];
-    return t->size >= FILE_HEADER + FOOTER
-           && trace_pread(t->fd, end, sizeof end, t->size - FOOTER) == KVF_OK
-           && footer_read(end, t->salt, f) && f->clean
-           && f->index_offset <= t->size - FOOTER - RECORD_HEADER;
-}
-
-/* KVF_OK, or any error: the caller then walks the file. */
-static int load_index(struct kvf_trace *t)
-{
-    struct footer f;
-    struct record r;
-    unsigned char head[RECORD_HEADER], *p = NULL;
-    if (t->size < FILE_HEADER + RECORD_HEADER + FOOTER || !read_footer(t, &f)
-        || trace_pread(t->fd, head, sizeof head, f.index_offset) != KVF_OK
-        || !record_header_read(head, f.index_offset, t->salt, &r) || r.type != REC_INDEX
-        || !plausible(&r, t->size) || r.stored_len % INDEX_ENTRY
-        || r.offset + RECORD_HEADER + padded(r.stored_len) != t->size - FOOTER)
-        return KVF_E_CORRUPT;
-    int err = trace_payload(t, &r, &p, NULL);
-    for (uint64_t i = 0; !err && i < r.stored_len / INDEX_ENTRY; i++) {
-        struct record e;
-        index_entry_read(p + i * INDEX_ENTRY, &e);
-        err = plausible(&e, t->size) ? add_record(t, &e) : KVF_E_CORRUPT;
-    }
-    mem_free(p);
-    if (err)
-        t->n_rec = 0;
-    t->clean = !err;
-    return err;
-}
-
-/* The next place at or after `from` that holds a record header; 0: none. */
-static uint64_t resync(const struct kvf_trace *t, uint64_t from)
-{
-    enum { STEP = 1 << 16 };
-    unsigned char *buf = mem_alloc(STEP + RECORD_HEADER, 1);
-    uint64_t found = 0;
-    struct record r;
-    for (uint64_t at = (from + 7) & ~(uint64_t)7; buf && !found && at + RECORD_HEADER <= t->size;
-         at += STEP) {
-        size_t n = t->size - at < STEP + RECORD_HEADER ? (size_t)(t->size - at)
-                                                       : STEP + RECORD_HEADER;
-        if (trace_pread(t->fd, buf, n, at) != KVF_OK)
-            break;
-        for (size_t i = 0; i + RECORD_HEADER <= n && i < STEP && !found; i += 8)
-            if (record_header_read(buf + i, at + i, t->salt, &r))
-                found = at + i;
-    }
-    mem_free(buf);
-    return found;
-}
-
-static bool note_damage(struct kvf_trace *t, uint64_t at)
-{
-    if (!t->bad_records++)
-        t->first_bad = at;
-    return true;
-}
-
-/* The end of the records: a footer, or the end of the file. */
-static uint64_t walk_end(struct kvf_trace *t)
-{
-    struct footer f;
-    t->clean = read_footer(t, &f);
-    return t->clean ? t->size - FOOTER : t->size;
-}
-
-static int walk(struct kvf_trace *t, enum kvf_open_mode mode)
-{
-    unsigned char head[RECORD_HEADER];
-    uint64_t at = FILE_HEADER, end = walk_end(t), next_seq = 0;
-    while (at < end) {
-        struct record r;
-        bool ok = end - at >= RECORD_HEADER && trace_pread(t->fd, head, sizeof head, at) == KVF_OK
-                  && record_header_read(head, at, t->salt, &r) && plausible(&r, end)
-                  && r.seq >= next_seq;
-        if (!ok) {
-            uint64_t again = resync(t, at + 8);
-            note_damage(t, at);
-            if (mode != KVF_OPEN_SALVAGE || !again || again >= end) {
-                t->lost_bytes += end - at;
-                return KVF_OK;
-            }
-            t->lost_bytes += again - at;
-            at = again;
-            continue;
-        }
-        next_seq = r.seq + 1;
-        int err = r.type == REC_INDEX ? KVF_OK : add_record(t, &r);
-        if (err)
-            return err;
-        at += RECORD_HEADER + padded(r.stored_len);
-    }
     return KVF_OK;
 }
 
@@ -188,7 +61,9 @@ static int load_meta(struct kvf_trace *t, struct kvf_diag *d)
     const struct record *r = first_of(t, REC_META);
     unsigned char *p = NULL;
     if (!r)
-        return kvf_fail(d, KVF_E_CORRUPT, "%s: the run header is lost", t->path);
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: the run header is %s", t->path,
+                        t->size - FILE_HEADER == t->torn_bytes ? "not complete: the writer was "
+                        "interrupted at once" : "lost");
     int err = trace_payload(t, r, &p, d);
     if (err)
         return err;
@@ -211,8 +86,8 @@ static int parse_columns(struct kvf_trace *t, const unsigned char *p, size_t n)
         memcpy(c->name, p, KVF_NAME_MAX);
         c->dtype = p[48], c->space = p[49], c->axis = p[50], c->flags = p[51];
         memcpy(c->unit, p + 52, 16);
-        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16)
-            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
+        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16) || !kvf_dtype_size(c->dtype)
+            || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
             return KVF_E_CORRUPT;
     }
     return KVF_OK;
@@ -231,6 +106,8 @@ static int parse_schema(struct kvf_trace *t, const unsigned char *p, size_t n)
     for (uint64_t l = 0; l < layers; l++) {
         t->n_kv[l] = (uint16_t)get_le(p + 4 + 4 * l, 2);
         t->n_query[l] = (uint16_t)get_le(p + 6 + 4 * l, 2);
+        if (t->n_kv[l] > KVF_MAX_HEADS || t->n_query[l] > KVF_MAX_HEADS)
+            return KVF_E_CORRUPT;
     }
     uint64_t columns = get_le(p + 4 + 4 * layers, 4);
     if (columns > MAX_COLUMNS)
@@ -239,10 +116,22 @@ static int parse_schema(struct kvf_trace *t, const unsigned char *p, size_t n)
     return parse_columns(t, p + 8 + 4 * layers, n - 8 - 4 * layers);
 }
 
-static int load_schema(struct kvf_trace *t, struct kvf_diag *d)
+static void drop_schema(struct kvf_trace *t)
+{
+    mem_free(t->column);
+    mem_free(t->n_kv);
+    mem_free(t->n_query);
+    t->column = NULL;
+    t->n_kv = t->n_query = NULL;
+    t->n_columns = t->n_layers = 0;
+}
+
+int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d)
 {
     const struct record *r = first_of(t, REC_SCHEMA);
     unsigned char *p = NULL;
+    if (t->column)
+        return KVF_OK;
     if (!r)
         return kvf_fail(d, KVF_E_CORRUPT, "%s: the schema is lost", t->path);
     int err = trace_payload(t, r, &p, d);
@@ -250,40 +139,47 @@ static int load_schema(struct kvf_trace *t, struct kvf_diag *d)
         return err;
     err = parse_schema(t, p, r->stored_len);
     mem_free(p);
+    if (err)
+        drop_schema(t);
     return err == KVF_E_CORRUPT ? kvf_fail(d, err, "%s: the schema is malformed", t->path) : err;
 }
 
+static int add_note(struct kvf_trace *t, const unsigned char *p, size_t n)
+{
+    char **list = mem_grow(t->note, (size_t)t->n_notes, (size_t)t->n_notes + 1, sizeof *list);
+    if (list)
+        t->note = list;
+    char *text = mem_alloc(n + 1, 1);
+    if (!list || !text) {
+        mem_free(text);
+        return KVF_E_NOMEM;
+    }
+    memcpy(text, p, n);
+    t->note[t->n_notes++] = text;
+    return KVF_OK;
+}
+
+/* Commits and notes.  KVF_E_CORRUPT when this one cannot be used. */
 static int load_small(struct kvf_trace *t, const struct record *r)
 {
     unsigned char *p = NULL;
     int err = trace_payload(t, r, &p, NULL);
-    if (err == KVF_E_NOMEM)
-        return err;
     if (err)
-        return note_damage(t, r->offset), KVF_OK;
-    uint32_t epoch = r->stored_len == 8 ? (uint32_t)get_le(p, 4) : 0;
-    if (r->type == REC_COMMIT && epoch > t->epoch && get_le(p + 4, 4) <= KVF_MAX_STEPS) {
-        t->epoch = epoch;
+        return err;
+    if (r->type == REC_NOTE) {
+        err = memchr(p, 0, r->stored_len) ? add_note(t, p, r->stored_len) : KVF_E_CORRUPT;
+    } else if (r->stored_len != 8 || get_le(p, 4) != r->epoch || get_le(p + 4, 4) > KVF_MAX_STEPS) {
+        err = KVF_E_CORRUPT;
+    } else if (r->epoch > t->epoch) {
+        t->epoch = r->epoch;
         t->n_steps = (uint32_t)get_le(p + 4, 4);
-    } else if (r->type == REC_NOTE && memchr(p, 0, r->stored_len)) {
-        char **list = mem_grow(t->note, (size_t)t->n_notes, (size_t)t->n_notes + 1, sizeof *list);
-        char *text = mem_alloc(r->stored_len + 1, 1);
-        if (list)
-            t->note = list;
-        if (!list || !text) {
-            mem_free(text);
-            mem_free(p);
-            return KVF_E_NOMEM;
-        }
-        memcpy(text, p, r->stored_len);
-        t->note[t->n_notes++] = text;
+        t->commit_at = r->offset;
     }
     mem_free(p);
-    return KVF_OK;
+    return err;
 }
 
-/* Chunks whose header contradicts the schema are dropped as damage. */
-static bool fits_schema(const struct kvf_trace *t, const struct record *r)
+bool trace_fits_schema(const struct kvf_trace *t, const struct record *r)
 {
     if (r->type != REC_COLUMN)
         return true;
@@ -296,69 +192,85 @@ static bool fits_schema(const struct kvf_trace *t, const struct record *r)
            && (uint64_t)r->t0 + r->n <= KVF_MAX_STEPS && raw == r->raw_len;
 }
 
+/* Records that are damaged or contradict the schema are dropped and counted. */
 static int load_rest(struct kvf_trace *t)
 {
     size_t kept = 0;
-    int err = KVF_OK;
-    for (size_t i = 0; !err && i < t->n_rec; i++) {
+    for (size_t i = 0; i < t->n_rec; i++) {
         const struct record *r = &t->rec[i];
+        int err = trace_fits_schema(t, r) ? KVF_OK : KVF_E_CORRUPT;
         if (r->type == REC_COMMIT || r->type == REC_NOTE)
             err = load_small(t, r);
-        if (fits_schema(t, r))
-            t->rec[kept++] = *r;
+        if (err == KVF_E_NOMEM)
+            return err;
+        if (err)
+            trace_note_damage(t, r->offset);
         else
-            note_damage(t, r->offset);
+            t->rec[kept++] = *r;
     }
     t->n_rec = kept;
     qsort(t->rec, t->n_rec, sizeof *t->rec, record_compare);
-    return err;
-}
-
-static int open_file(struct kvf_trace *t, struct kvf_diag *d)
-{
-    struct stat st;
-    unsigned char head[FILE_HEADER];
-    t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (t->fd < 0)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", t->path, strerror(errno));
-    if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return kvf_fail(d, KVF_E_IO, "%s: not a regular file", t->path);
-    t->size = (uint64_t)st.st_size;
-    if (t->size < FILE_HEADER || trace_pread(t->fd, head, sizeof head, 0) != KVF_OK)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: not a kvfate trace (%llu bytes)", t->path,
-                        (unsigned long long)t->size);
-    int err = file_header_read(head, &t->salt);
-    if (err == KVF_E_FORMAT)
-        return kvf_fail(d, err, "%s: not a kvfate trace", t->path);
-    if (err == KVF_E_CORRUPT)
-        return kvf_fail(d, err, "%s: the header of the trace is damaged", t->path);
-    if (err)
-        return kvf_fail(d, err, "%s: written by a newer kvfate; update to read it", t->path);
     return KVF_OK;
 }
 
-int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
-             struct kvf_diag *d)
+int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d)
 {
+    struct stat st;
     struct kvf_trace *t = MEM_NEW(struct kvf_trace, 1);
     if (!t)
         return KVF_E_NOMEM;
     t->fd = -1;
     for (int i = 0; i < CACHED_CHUNKS; i++)
         t->cache[i].entry = SIZE_MAX;
-    t->path = mem_strdup(path);
-    int err = t->path ? open_file(t, d) : KVF_E_NOMEM;
-    if (!err && load_index(t) != KVF_OK)
-        err = walk(t, mode);
+    int err = (t->path = mem_strdup(path)) ? KVF_OK : KVF_E_NOMEM;
+    if (!err && (t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(errno));
+    if (!err && (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode)))
+        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file", path);
+    if (err) {
+        kvf_close(t);
+        return err;
+    }
+    t->size = (uint64_t)st.st_size;
+    *ret_trace = t;
+    return KVF_OK;
+}
+
+int trace_load(struct kvf_trace *t, struct kvf_diag *d)
+{
+    int err = load_meta(t, d);
     if (!err)
-        err = load_meta(t, d);
+        err = trace_load_schema(t, d);
+    return err ? err : load_rest(t);
+}
+
+/* What is damaged after the last whole snapshot of a trace that was not closed
+ * is its tail; before it, the reader would show less than the file once held. */
+static int judge(const struct kvf_trace *t, enum kvf_open_mode mode, struct kvf_diag *d)
+{
+    bool inside = t->clean || t->first_bad < t->commit_at || mode == KVF_OPEN_STRICT;
+    if (mode != KVF_OPEN_SALVAGE && t->bad_records && inside)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: damaged at byte %llu; 'kvfate verify --full' tells "
+                        "what is lost", t->path, (unsigned long long)t->first_bad);
+    if (mode == KVF_OPEN_STRICT && !t->clean)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: the trace was not closed", t->path);
+    if (mode == KVF_OPEN_STRICT && t->bad_index)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: the index does not match the records", t->path);
+    return KVF_OK;
+}
+
+int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+             struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    int err = trace_open_file(path, &t, d);
+    if (err)
+        return err;
+    err = trace_scan(t, mode, mode != KVF_OPEN_STRICT, d);
     if (!err)
-        err = load_schema(t, d);
+        err = trace_load(t, d);
     if (!err)
-        err = load_rest(t);
-    if (!err && mode == KVF_OPEN_STRICT && (t->bad_records || !t->clean))
-        err = kvf_fail(d, KVF_E_CORRUPT, "%s: %s", path,
-                       t->bad_records ? "some records are damaged" : "the trace was not closed");
+        err = judge(t, mode, d);
     if (err) {
         kvf_close(t);
         return err;
@@ -379,11 +291,9 @@ void kvf_close(struct kvf_trace *t)
         mem_free(t->note[i]);
     mem_free(t->note);
     mem_free(t->text);
-    mem_free(t->text_end);
+    mem_free(t->token);
     mem_free(t->meta);
-    mem_free(t->column);
-    mem_free(t->n_kv);
-    mem_free(t->n_query);
+    drop_schema(t);
     mem_free(t->rec);
     mem_free(t->path);
     mem_free(t);

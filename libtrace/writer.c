@@ -104,6 +104,17 @@ static int append(struct kvf_writer *w, struct record *r, const void *payload, s
     return remember(w, r);
 }
 
+/* The same, from a buffer, which is freed.  Out of memory stays the writer's error. */
+static int append_buf(struct kvf_writer *w, struct record *r, struct buf *b)
+{
+    r->raw_len = b->len;
+    int err = w->err ? w->err : b->err ? b->err : append(w, r, b->data, b->len);
+    if (err == KVF_E_NOMEM)
+        w->err = err;
+    buf_finish(b);
+    return err;
+}
+
 static int write_schema(struct kvf_writer *w)
 {
     struct buf b = {0};
@@ -123,10 +134,13 @@ static int write_schema(struct kvf_writer *w)
         buf_add(&b, kind, 4);
         buf_add(&b, unit, sizeof unit);
     }
-    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = b.len};
-    int err = b.err ? b.err : append(w, &r, b.data, b.len);
-    buf_finish(&b);
-    return err;
+    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL};
+    return append_buf(w, &r, &b);
+}
+
+static bool is_unsigned(int dtype)
+{
+    return dtype == KVF_U8 || dtype == KVF_U16 || dtype == KVF_U32 || dtype == KVF_U64;
 }
 
 static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
@@ -136,8 +150,12 @@ static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
     for (int i = 0; i < n; i++)
         if (!memchr(c[i].name, 0, KVF_NAME_MAX) || !c[i].name[0] || !memchr(c[i].unit, 0, 16)
             || !kvf_dtype_size(c[i].dtype) || c[i].space > KVF_SPACE_QUERY
-            || c[i].axis > KVF_AXIS_STEP)
+            || c[i].axis > KVF_AXIS_STEP || (c[i].flags & KVF_COL_AGE && !is_unsigned(c[i].dtype)))
             return kvf_fail(d, KVF_E_ARG, "column %d is not well formed", i);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(c[i].name, c[k].name) == 0)
+                return kvf_fail(d, KVF_E_ARG, "column %s is named twice", c[i].name);
     return KVF_OK;
 }
 
@@ -213,7 +231,10 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
         return err ? err : KVF_E_NOMEM;
     w->fd = -1;
     err = prepare(w, path, shape, columns, n_columns);
-    if (!err && (w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    if (err)
+        kvf_fail(d, err, "%s: cannot create the trace: %s", path,
+                 err == KVF_E_LIMIT ? "too many layers or heads" : kvf_strerror(err));
+    if (!err && (w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666)) < 0)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot create the trace: %s", path, strerror(errno));
     struct stat st;
     if (!err && (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode))) {
@@ -273,7 +294,7 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
     const struct kvf_column *c = &w->column[column];
     int width = (int)kvf_dtype_size(c->dtype), all = n_heads_of(w, layer, c->space);
     if (head0 < 0 || n_heads < 1 || n_heads > all - head0 || t0 > KVF_MAX_STEPS
-        || n > KVF_MAX_STEPS - t0 || ((c->flags & KVF_COL_SNAPSHOT) != 0) != (epoch != 0))
+        || n > KVF_MAX_STEPS - t0 || epoch != (c->flags & KVF_COL_SNAPSHOT ? w->epoch + 1 : 0))
         return KVF_E_ARG;
     uint32_t most = (uint32_t)(CHUNK_RAW / (width * n_heads)), at = 0;
     if (most == 0)
@@ -298,6 +319,9 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
     uint32_t first = 0;
     if (t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
         return KVF_E_ARG;
+    for (uint32_t i = 1; i < n; i++)
+        if (end[i] < end[i - 1])
+            return KVF_E_ARG;
     for (uint32_t at = 0; at < n && !w->err; at += PER_RECORD) {
         uint32_t k = n - at < PER_RECORD ? n - at : PER_RECORD;
         struct buf b = {.max = CHUNK_RAW_LIMIT};
@@ -305,11 +329,10 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
             buf_le32(&b, end[at + i] - first);
         buf_add(&b, bytes + first, end[at + k - 1] - first);
         first = end[at + k - 1];
-        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k, .raw_len = b.len};
-        int err = b.err ? b.err : append(w, &r, b.data, b.len);
-        buf_finish(&b);
+        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k};
+        int err = append_buf(w, &r, &b);
         if (err)
-            return w->err = err;
+            return err;
     }
     return w->err;
 }
@@ -347,10 +370,7 @@ int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
     struct record r = {.type = REC_NOTE};
     buf_add(&b, key, strlen(key) + 1);
     buf_str(&b, json);
-    r.raw_len = b.len;
-    int err = b.err ? b.err : append(w, &r, b.data, b.len);
-    buf_finish(&b);
-    return err;
+    return append_buf(w, &r, &b);
 }
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w)

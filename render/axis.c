@@ -4,18 +4,28 @@
 #include "render/axis.h"
 #include "render/palette.h"
 
-static const struct rgb ink = {0.15, 0.15, 0.15};
+const struct rgb ink = {0.12, 0.12, 0.12};
+static const double WIDTH = 0.18, TICK = 0.9;
 
 void tick_text(double v, char out[24])
 {
-    snprintf(out, 24, "%.4g", fabs(v) < 1e-12 ? 0.0 : v);
+    double size = fabs(v);
+    int whole = v == floor(v);
+    if (size < 1e-12)
+        snprintf(out, 24, "0");
+    else if (size >= 1e6 && fmod(size, 1e5) == 0)
+        snprintf(out, 24, "%.4ge6", v / 1e6);
+    else if (whole && size >= 1e4 && size < 1e6)
+        snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
+    else
+        snprintf(out, 24, whole && size < 1e9 ? "%.0f" : "%.4g", v);
 }
 
 int ticks_linear(double lo, double hi, int want, double *out, int max)
 {
-    if (!(hi > lo) || want < 1)
+    if (!(hi > lo) || !isfinite(hi - lo) || want < 1)
         return 0;
-    double raw = (hi - lo) / want, power = pow(10, floor(log10(raw))), f = raw / power;
+    double raw = (hi - lo) / want, power = pow(10, floor(log10(raw) + 1e-9)), f = raw / power - 1e-9;
     double step = power * (f <= 1 ? 1 : f <= 2 ? 2 : f <= 5 ? 5 : 10);
     int n = 0;
     for (double k = ceil(lo / step - 1e-9); k * step <= hi + 1e-9 * step && n < max; k++)
@@ -34,57 +44,99 @@ double axis_y(const struct axis_box *a, double v)
     return a->y + a->h - (v - a->y0) / (a->y1 - a->y0) * a->h;
 }
 
-static void x_tick(struct canvas *c, const struct axis_box *a, double v, double pt)
+static void mark_x(struct canvas *c, const struct axis_box *a, double v, double length)
 {
-    char text[24];
-    double x = axis_x(a, v), xy[] = {x, a->y + a->h, x, a->y + a->h + 1};
-    canvas_line(c, xy, 2, 0.15, ink);
-    tick_text(v, text);
-    canvas_text(c, x, a->y + a->h + 2.6, text, pt, ALIGN_CENTER, ink, 0);
+    double x = axis_x(a, v), xy[] = {x, a->y + a->h, x, a->y + a->h + length};
+    canvas_line(c, xy, 2, WIDTH, ink);
 }
 
-void axis_draw(struct canvas *c, const struct axis_box *a, double pt)
+static void tick_x(struct canvas *c, const struct axis_box *a, double v)
+{
+    char text[24];
+    mark_x(c, a, v, TICK);
+    tick_text(v, text);
+    canvas_text(c, axis_x(a, v), a->y + a->h + 2.5, text, PT_TICK, ALIGN_CENTER, ink, 0);
+}
+
+/* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
+ * get numbers too. */
+static void log_ticks(struct canvas *c, const struct axis_box *a)
+{
+    int few = a->x1 / a->x0 < 90;
+    for (double p = pow(10, floor(log10(a->x0) + 1e-9)); p <= a->x1 * (1 + 1e-9); p *= 10)
+        for (int k = 1; k < 10; k++) {
+            double v = k * p;
+            if (v < a->x0 * (1 - 1e-9) || v > a->x1 * (1 + 1e-9))
+                continue;
+            if (k == 1 || (few && (k == 2 || k == 5)))
+                tick_x(c, a, v);
+            else
+                mark_x(c, a, v, 0.55 * TICK);
+        }
+}
+
+/* How many ticks fit into mm of axis when one takes `each`. */
+static int fitting(double mm, double each)
+{
+    double n = mm / each;
+    return n < 1 ? 1 : n > 6 ? 6 : (int)n;
+}
+
+void axis_ticks_x(struct canvas *c, const struct axis_box *a)
+{
+    double v[16];
+    if (a->log_x) {
+        log_ticks(c, a);
+        return;
+    }
+    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), fitting(a->w, 10), v, 16);
+    for (int i = 0; i < n; i++)
+        tick_x(c, a, v[i]);
+}
+
+void axis_ticks_y(struct canvas *c, const struct axis_box *a)
 {
     double v[16];
     char text[24];
-    int n = a->log_x ? 0 : ticks_linear(a->x0, a->x1, 5, v, 16);
-    for (double p = 1; a->log_x && p <= a->x1; p *= 10)
-        if (p >= a->x0)
-            x_tick(c, a, p, pt);
-    for (int i = 0; i < n; i++)
-        x_tick(c, a, v[i], pt);
-    n = ticks_linear(a->y0, a->y1, 5, v, 16);
+    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
     for (int i = 0; i < n; i++) {
-        double y = axis_y(a, v[i]), xy[] = {a->x - 1, y, a->x, y};
-        canvas_line(c, xy, 2, 0.15, ink);
+        double y = axis_y(a, v[i]), xy[] = {a->x - TICK, y, a->x, y};
+        canvas_line(c, xy, 2, WIDTH, ink);
         tick_text(v[i], text);
-        canvas_text(c, a->x - 1.6, y, text, pt, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, a->x - 1.5, y, text, PT_TICK, ALIGN_RIGHT, ink, 0);
     }
-    canvas_frame(c, a->x, a->y, a->w, a->h, 0.2, ink);
+}
+
+void axis_draw(struct canvas *c, const struct axis_box *a)
+{
+    axis_ticks_x(c, a);
+    axis_ticks_y(c, a);
+    canvas_frame(c, a->x, a->y, a->w, a->h, WIDTH, ink);
     if (a->xlabel)
-        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6.6, a->xlabel, pt + 1, ALIGN_CENTER, ink, 0);
+        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, a->xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
     if (a->ylabel)
-        canvas_text(c, a->x - 10.5, a->y + a->h / 2, a->ylabel, pt + 1, ALIGN_CENTER, ink, 1);
+        canvas_text(c, a->x - 9.5, a->y + a->h / 2, a->ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
-                double lo, double hi, const char *label, const char *note, double pt)
+                double lo, double hi, const char *label, const char *note)
 {
     uint32_t px[256];
-    double v[16];
+    double v[16], widest = 0;
     char text[24];
     for (int i = 0; i < 256; i++)
         px[i] = palette_argb(map, 1 - i / 255.0);
     canvas_image(c, x, y, w, h, px, 1, 256);
-    canvas_frame(c, x, y, w, h, 0.15, ink);
-    int n = ticks_linear(lo, hi, 5, v, 16);
+    canvas_frame(c, x, y, w, h, WIDTH, ink);
+    int n = ticks_linear(lo, hi, fitting(h, 6), v, 16);
     for (int i = 0; i < n; i++) {
-        double at = y + h - (v[i] - lo) / (hi - lo) * h, xy[] = {x + w, at, x + w + 0.8, at};
-        canvas_line(c, xy, 2, 0.15, ink);
+        double at = y + h - (v[i] - lo) / (hi - lo) * h, xy[] = {x + w, at, x + w + TICK, at};
+        canvas_line(c, xy, 2, WIDTH, ink);
         tick_text(v[i], text);
-        canvas_text(c, x + w + 1.3, at, text, pt, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x + w + 1.5, at, text, PT_TICK, ALIGN_LEFT, ink, 0);
+        widest = fmax(widest, canvas_text_width(c, text, PT_TICK, 0));
     }
-    canvas_text(c, x + w + 9.5, y + h / 2, label, pt + 1, ALIGN_CENTER, ink, 1);
+    canvas_text(c, x + w + 1.5 + widest + 2.2, y + h / 2, label, PT_LABEL, ALIGN_CENTER, ink, 1);
     if (note && *note)
-        canvas_text(c, x + w, y + h + 3, note, pt - 0.5, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, x, y + h + 2.5, note, PT_SMALL, ALIGN_LEFT, ink, 0);
 }

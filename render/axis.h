@@ -4,26 +4,37 @@
 
 #include "render/canvas.h"
 
+/* Font sizes of all figures, in points: what stays legible at column width. */
+#define PT_TICK 6.5
+#define PT_LABEL 7.5
+#define PT_SMALL 5.5
+
+extern const struct rgb ink; /* of axes and text */
+
 /* Up to max tick values within [lo, hi] at steps of 1, 2 or 5 times a power of
- * ten; returns how many. */
+ * ten, about `want` of them; returns how many. */
 int ticks_linear(double lo, double hi, int want, double *out, int max);
 
 struct axis_box {
     double x, y, w, h;          /* plot area, mm */
-    double x0, x1, y0, y1;      /* data range; y0 at the bottom */
+    double x0, x1, y0, y1;      /* data range; y0 at the bottom (it may be the larger) */
     int log_x;
-    const char *xlabel, *ylabel;
+    const char *xlabel, *ylabel; /* NULL: none */
 };
 
 double axis_x(const struct axis_box *a, double v); /* data to mm */
 double axis_y(const struct axis_box *a, double v);
-void axis_draw(struct canvas *c, const struct axis_box *a, double pt);
+void axis_draw(struct canvas *c, const struct axis_box *a);
+/* The parts of axis_draw: ticks with their numbers; names further out. */
+void axis_ticks_x(struct canvas *c, const struct axis_box *a);
+void axis_ticks_y(struct canvas *c, const struct axis_box *a);
 
-/* A vertical bar with its range and label; notes what was clipped. */
+/* A vertical bar with its range and label; notes below what was clipped (NULL or
+ * "": nothing). */
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
-                double lo, double hi, const char *label, const char *note, double pt);
+                double lo, double hi, const char *label, const char *note);
 
-/* "0.5", "12", "1e-05": short form of a tick. */
+/* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
 
 #endif

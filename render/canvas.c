@@ -16,6 +16,7 @@ struct canvas {
     cairo_surface_t *surface;
     cairo_t *cr;
     PangoFontDescription *font;
+    PangoLayout *layout; /* of the text at hand */
     struct buf bytes; /* of vector output */
     int err;
 };
@@ -25,6 +26,27 @@ static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
     struct canvas *c = ctx;
     buf_add(&c->bytes, data, n);
     return c->bytes.err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+/* Text is placed alike at every resolution: no hinting, no rounding of advances to
+ * whole units, which here are millimetres. */
+static int create_layout(struct canvas *c)
+{
+    cairo_font_options_t *opt = cairo_font_options_create();
+    cairo_font_options_set_hint_style(opt, CAIRO_HINT_STYLE_NONE);
+    cairo_font_options_set_hint_metrics(opt, CAIRO_HINT_METRICS_OFF);
+    cairo_font_options_set_antialias(opt, CAIRO_ANTIALIAS_GRAY);
+    /* Colour fonts must not be named: they would take the digits.  Emoji find theirs. */
+    c->font = pango_font_description_from_string("DejaVu Sans, Noto Sans CJK SC");
+    c->layout = pango_cairo_create_layout(c->cr);
+    if (c->layout && c->font) {
+        PangoContext *ctx = pango_layout_get_context(c->layout);
+        pango_cairo_context_set_font_options(ctx, opt);
+        pango_context_set_round_glyph_positions(ctx, FALSE);
+        pango_layout_set_single_paragraph_mode(c->layout, TRUE);
+    }
+    cairo_font_options_destroy(opt);
+    return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
 }
 
 int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
@@ -51,12 +73,12 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->cr = cairo_create(c->surface);
     double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);
-    c->font = pango_font_description_from_string("DejaVu Sans, Noto Sans CJK SC, Noto Color Emoji");
-    if (cairo_status(c->cr) != CAIRO_STATUS_SUCCESS || !c->font) {
+    if (cairo_status(c->cr) != CAIRO_STATUS_SUCCESS || create_layout(c) != KVF_OK) {
         canvas_destroy(c);
         return KVF_E_NOMEM;
     }
-    canvas_rect(c, 0, 0, w_mm, h_mm, (struct rgb){1, 1, 1});
+    cairo_set_source_rgb(c->cr, 1, 1, 1);
+    cairo_paint(c->cr);
     *ret = c;
     return KVF_OK;
 }
@@ -67,6 +89,8 @@ void canvas_destroy(struct canvas *c)
         return;
     if (c->font)
         pango_font_description_free(c->font);
+    if (c->layout)
+        g_object_unref(c->layout);
     cairo_destroy(c->cr);
     cairo_surface_destroy(c->surface);
     buf_finish(&c->bytes);
@@ -76,6 +100,12 @@ void canvas_destroy(struct canvas *c)
 double canvas_width(const struct canvas *c) { return c->w; }
 double canvas_height(const struct canvas *c) { return c->h; }
 double canvas_pixel(const struct canvas *c) { return c->pixel; }
+
+void canvas_reserve_top(struct canvas *c, double mm)
+{
+    cairo_translate(c->cr, 0, mm);
+    c->h -= mm;
+}
 
 static void colour_of(struct canvas *c, struct rgb v)
 {
@@ -87,6 +117,20 @@ void canvas_rect(struct canvas *c, double x, double y, double w, double h, struc
     colour_of(c, fill);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_fill(c->cr);
+}
+
+void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
+{
+    double lap = c->format == CANVAS_PNG ? 0 : 0.04; /* viewers show hairlines between cells */
+    cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
+    canvas_rect(c, x, y, w + lap, h + lap, fill);
+    cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
+}
+
+void canvas_dash(struct canvas *c, double on, double off)
+{
+    const double dash[2] = {on, off};
+    cairo_set_dash(c->cr, dash, on > 0 ? 2 : 0, 0);
 }
 
 void canvas_frame(struct canvas *c, double x, double y, double w, double h, double width,
@@ -115,59 +159,63 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
     cairo_stroke(c->cr);
 }
 
-/* Characters that no font can show become visible marks. */
-static PangoLayout *layout_of(struct canvas *c, const char *s, double pt, int bold)
+/* Bytes that are no UTF-8 become visible marks. */
+static void lay_out(struct canvas *c, const char *s, double pt, int bold)
 {
     struct buf clean = {0};
     if (utf8_valid(s, strlen(s)))
         buf_str(&clean, s);
     else
         utf8_show(&clean, s, strlen(s));
-    PangoLayout *l = pango_cairo_create_layout(c->cr);
     /* user units are mm: 1 pt = 25.4 / 72 mm */
     pango_font_description_set_absolute_size(c->font, pt * 25.4 / 72 * PANGO_SCALE);
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
-    pango_layout_set_font_description(l, c->font);
-    pango_layout_set_single_paragraph_mode(l, TRUE);
-    pango_layout_set_text(l, clean.data ? clean.data : "", -1);
+    pango_layout_set_font_description(c->layout, c->font);
+    pango_layout_set_text(c->layout, clean.data ? clean.data : "", -1);
     buf_finish(&clean);
-    return l;
 }
 
 void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
                  enum text_align align, struct rgb colour, int turn)
 {
-    PangoLayout *l = layout_of(c, s, pt, 0);
     int w, h;
-    pango_layout_get_size(l, &w, &h);
+    lay_out(c, s, pt, 0);
+    pango_layout_get_size(c->layout, &w, &h);
     double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
     cairo_save(c->cr);
     colour_of(c, colour);
     cairo_translate(c->cr, x, y);
     cairo_rotate(c->cr, -turn * 1.5707963267948966);
     cairo_move_to(c->cr, left / PANGO_SCALE, -0.5 * h / PANGO_SCALE);
-    pango_cairo_show_layout(c->cr, l);
+    pango_cairo_show_layout(c->cr, c->layout);
     cairo_restore(c->cr);
-    g_object_unref(l);
 }
 
 double canvas_text_width(struct canvas *c, const char *s, double pt, int bold)
 {
-    PangoLayout *l = layout_of(c, s, pt, bold);
     int w;
-    pango_layout_get_size(l, &w, NULL);
-    g_object_unref(l);
+    lay_out(c, s, pt, bold);
+    pango_layout_get_size(c->layout, &w, NULL);
     return (double)w / PANGO_SCALE;
 }
 
 void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
                  struct rgb colour)
 {
-    PangoLayout *l = layout_of(c, s, pt, bold);
+    lay_out(c, s, pt, bold);
     colour_of(c, colour);
-    cairo_move_to(c->cr, x, y);
-    pango_cairo_show_layout(c->cr, l);
-    g_object_unref(l);
+    cairo_move_to(c->cr, x, y - (double)pango_layout_get_baseline(c->layout) / PANGO_SCALE);
+    pango_cairo_show_layout(c->cr, c->layout);
+}
+
+/* Whole device pixels, so that no row or column of an image is drawn twice. */
+static void snap(const struct canvas *c, double *x, double *w, int n)
+{
+    if (c->format != CANVAS_PNG)
+        return;
+    *x = floor(*x / c->pixel + 0.5) * c->pixel;
+    if (fabs(*w / c->pixel - n) < 0.75)
+        *w = n * c->pixel;
 }
 
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
@@ -183,6 +231,8 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     for (int r = 0; r < h; r++)
         memcpy(data + (size_t)r * (size_t)stride, argb + (size_t)r * (size_t)w, (size_t)w * 4);
     cairo_surface_mark_dirty(img);
+    snap(c, &x, &w_mm, w);
+    snap(c, &y, &h_mm, h);
     cairo_save(c->cr);
     cairo_translate(c->cr, x, y);
     cairo_scale(c->cr, w_mm / w, h_mm / h);

@@ -30,18 +30,26 @@ double canvas_width(const struct canvas *c);
 double canvas_height(const struct canvas *c);
 double canvas_pixel(const struct canvas *c); /* size in mm of a raster pixel at the chosen dpi */
 
+/* Takes a strip of mm off the top: y = 0 is below it from here on. */
+void canvas_reserve_top(struct canvas *c, double mm);
+
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill);
+/* A rectangle that adjoins others of its kind without a seam. */
+void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill);
 void canvas_frame(struct canvas *c, double x, double y, double w, double h, double width,
                   struct rgb colour);
 /* A line through n points (x0, y0, x1, y1, ...); NaN breaks it. */
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour);
+
+/* Dashes of the lines to come, mm; on = 0: solid again. */
+void canvas_dash(struct canvas *c, double on, double off);
 
 /* Text with its baseline box centred on y; pt: font size; turn: quarter turns to
  * the left.  s need not be valid UTF-8. */
 void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
                  enum text_align align, struct rgb colour, int turn);
 double canvas_text_width(struct canvas *c, const char *s, double pt, int bold);
-/* One word at its left end, for running text: top-left corner, bold or not. */
+/* One word from its left end, y = baseline: for running text, bold or not. */
 void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
                  struct rgb colour);
 

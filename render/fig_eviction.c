@@ -21,12 +21,11 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct grid g = {t, "in the cache (\xce\xb1)", end_of};
-    (void)d;
-    return grid_draw(c, &g, s);
+    struct grid g = {t, "share still in the cache, \xce\xb1", end_of};
+    return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"head", "layer", "token", "evict_step", NULL};
+static const char *const needs[] = {"head", "layer", "index", "token", "evict_step", NULL};
 
 const struct figure fig_eviction = {
     .name = "eviction",

@@ -1,19 +1,21 @@
 /* fig_occupancy.c - entries held by every head over the steps (DBTrimKV, figure 6):
  * heads down in order of layer, steps across. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "render/figures.h"
 
-enum { LEFT = 18, TOP = 6, RIGHT = 20, BOTTOM = 12 };
+enum { LEFT = 15, TOP = 3, RIGHT = 22, BOTTOM = 10, NAMED_MOST = 14 };
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    (void)t, (void)s;
-    *w = 150;
-    *h = 90;
+    int64_t per_head = rows_per_head(t), heads = table_rows(t) / per_head;
+    (void)s;
+    *w = 88;
+    *h = TOP + BOTTOM + fmax(20, fmin(50, 4.0 * (double)heads));
 }
 
 /* Steps in the table: rows until the step falls back. */
@@ -26,58 +28,77 @@ static int64_t steps_of(const struct table *t)
     return n;
 }
 
-static void labels(struct canvas *c, const struct table *t, double x, double y, double w, double h,
-                   int64_t heads, int64_t stride)
+/* Few heads by name; many by their layer, at its first head. */
+static void head_names(struct canvas *c, const struct table *t, const struct axis_box *a,
+                       int64_t heads, int64_t stride)
 {
-    const struct rgb ink = {0.15, 0.15, 0.15};
-    int head = table_find(t, "head");
-    int64_t every = heads > 24 ? (heads + 11) / 12 : 1;
-    for (int64_t i = 0; i < heads; i += every)
-        canvas_text(c, x - 1.2, y + ((double)i + 0.5) * h / (double)heads,
-                    table_str(t, head, i * stride), 5, ALIGN_RIGHT, ink, 0);
-    canvas_frame(c, x, y, w, h, 0.2, ink);
-    canvas_text(c, x - 13.5, y + h / 2, "KV head", 7.5, ALIGN_CENTER, ink, 1);
+    int head = table_find(t, "head"), layer = table_find(t, "layer");
+    double each = a->h / (double)heads, last = -INFINITY;
+    bool named = heads <= NAMED_MOST;
+    char text[24];
+    for (int64_t i = 0; i < heads; i++) {
+        int64_t l = table_int(t, layer, i * stride);
+        double at = a->y + ((double)i + (named ? 0.5 : 0)) * each;
+        bool first = i == 0 || table_int(t, layer, (i - 1) * stride) != l;
+        if (at - last < 2.6 || (!named && (!first || l % 5 != 0)))
+            continue;
+        last = at;
+        snprintf(text, sizeof text, "L%lld", (long long)l);
+        if (!named) {
+            double xy[] = {a->x - 0.9, at, a->x, at};
+            canvas_line(c, xy, 2, 0.18, ink);
+        }
+        canvas_text(c, a->x - (named ? 1.2 : 1.5), at, named ? table_str(t, head, i * stride) : text,
+                    PT_TICK, ALIGN_RIGHT, ink, 0);
+    }
+    canvas_text(c, a->x - 11.5, a->y + a->h / 2, named ? "KV head" : "KV heads by layer", PT_LABEL,
+                ALIGN_CENTER, ink, 1);
+}
+
+static int64_t largest(const struct table *t, int64_t heads, int64_t per_head, int64_t n)
+{
+    int entries = table_find(t, "entries");
+    int64_t top = 1;
+    for (int64_t i = 0; i < heads; i++) /* class "all" comes first */
+        for (int64_t k = 0; k < n; k++) {
+            int64_t v = table_int(t, entries, i * per_head + k);
+            top = v > top ? v : top;
+        }
+    return top;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    const struct rgb ink = {0.15, 0.15, 0.15};
     int64_t n = steps_of(t), per_head = rows_per_head(t), heads = table_rows(t) / per_head;
     int entries = table_find(t, "entries"), step = table_find(t, "step");
-    double x = LEFT, y = TOP, w = canvas_width(c) - LEFT - RIGHT,
-           h = canvas_height(c) - TOP - BOTTOM;
-    double top = isnan(s->vmax) ? 1 : s->vmax, *row = MEM_NEW(double, (size_t)n), v[16];
+    if (n > 32000 || heads > 32000)
+        return kvf_fail(d, KVF_E_LIMIT, "occupancy: %lld steps x %lld heads are more than an image holds; "
+                        "choose --every or --head", (long long)n, (long long)heads);
     uint32_t *argb = MEM_NEW(uint32_t, (size_t)n * (size_t)heads);
-    char text[24];
-    (void)d;
-    if (!row || !argb || n > 32000 || heads > 32000) {
-        mem_free(row), mem_free(argb);
-        return KVF_E_NOMEM;
-    }
-    for (int64_t i = 0; i < heads && isnan(s->vmax); i++) { /* class "all" comes first */
+    double *row = MEM_NEW(double, (size_t)n);
+    struct colours k = colours_make(s, 0, (double)largest(t, heads, per_head, n));
+    for (int64_t i = 0; argb && row && i < heads; i++) {
         table_get(t, entries, i * per_head, n, row);
-        for (int64_t k = 0; k < n; k++)
-            top = fmax(top, row[k]);
+        for (int64_t j = 0; j < n; j++)
+            argb[i * n + j] = palette_argb(k.map, colours_at(&k, row[j]));
     }
-    for (int64_t i = 0; i < heads; i++) {
-        table_get(t, entries, i * per_head, n, row);
-        for (int64_t k = 0; k < n; k++)
-            argb[i * n + k] = palette_argb(s->cmap, row[k] / top);
+    double every = n > 1 ? table_real(t, step, 1) - table_real(t, step, 0) : 1;
+    double x0 = table_real(t, step, 0) - 0.5 * every; /* a value is drawn around its step */
+    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT, canvas_height(c) - TOP - BOTTOM, x0,
+                         x0 + every * (double)n, 0, 1, 0, NULL, NULL};
+    if (argb && row) {
+        canvas_image(c, a.x, a.y, a.w, a.h, argb, (int)n, (int)heads);
+        axis_ticks_x(c, &a);
+        canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink, 0);
+        head_names(c, t, &a, heads, per_head);
+        colours_bar(c, &k, a.x + a.w + 2.5, a.y, a.h, "entries held");
     }
-    canvas_image(c, x, y, w, h, argb, (int)n, (int)heads);
-    labels(c, t, x, y, w, h, heads, per_head);
-    double last = table_real(t, step, n - 1);
-    int ticks = ticks_linear(0, last, 6, v, 16);
-    for (int i = 0; i < ticks && last > 0; i++) {
-        tick_text(v[i], text);
-        canvas_text(c, x + v[i] / last * w, y + h + 2.4, text, 6, ALIGN_CENTER, ink, 0);
-    }
-    canvas_text(c, x + w / 2, y + h + 6.4, "query step t", 7.5, ALIGN_CENTER, ink, 0);
-    colour_bar(c, x + w + 3, y, 3, h, s->cmap, 0, top, "entries held", NULL, 6);
-    mem_free(row);
+    int err = argb && row ? KVF_OK : KVF_E_NOMEM;
     mem_free(argb);
-    return KVF_OK;
+    mem_free(row);
+    return err;
 }
 
 static const char *const needs[] = {"step", "head", "layer", "entries", NULL};

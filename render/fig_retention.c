@@ -1,5 +1,7 @@
 /* fig_retention.c - last-use map: bright from a token's birth to the last query
  * that selected it.  An observation, not a learned score. */
+#include <stdio.h>
+
 #include "render/figures.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
@@ -18,12 +20,14 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct grid g = {t, "before last use", end_of};
-    (void)d;
-    return grid_draw(c, &g, s);
+    const char *criterion = table_meta(t, "criterion");
+    char label[96];
+    snprintf(label, sizeof label, "share before last use (%.40s)", criterion ? criterion : "?");
+    struct grid g = {t, label, end_of};
+    return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"head", "layer", "token", "last_use_age", NULL};
+static const char *const needs[] = {"head", "layer", "index", "token", "last_use_age", NULL};
 
 const struct figure fig_retention = {
     .name = "retention",

@@ -15,10 +15,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char label[64];
     (void)d;
     snprintf(label, sizeof label, "sparsity (%.20s)", table_str(t, table_find(t, "kind"), 0));
-    return layermap_draw(c, t, "sparsity", label, NULL, NULL, s);
+    struct layermap m = {t, "sparsity", label, NULL, NULL};
+    return layermap_draw(c, &m, s);
 }
 
-static const char *const needs[] = {"layer", "index", "kind", "sparsity", NULL};
+static const char *const needs[] = {"head", "layer", "index", "kind", "sparsity", NULL};
 
 const struct figure fig_sparsity = {
     .name = "sparsity",

@@ -1,27 +1,29 @@
-/* fig_tokens.c - running text: tokens kept at the end bold blue, evicted grey, by
- * the share of heads that kept them (TRIM-KV, figures 17 to 26).  A long text is
- * folded in the middle.  Options: by=kept|residency. */
+/* fig_tokens.c - running text: each token from grey to blue by the share of heads
+ * that kept it, bold from one half on (TRIM-KV, figures 17 to 26).  A text longer
+ * than the page is folded in the middle.  Options: by=kept|residency. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/opt.h"
 #include "render/figures.h"
 
-enum { WIDTH = 170, MARGIN = 5, MAX_LINES = 110 };
-static const double PT = 6.5, LINE = 3.3;
+enum { WIDTH = 180, MARGIN = 4, HEAD = 9, MAX_LINES = 66 };
+static const double PT = 7, LINE = 3.5;
 
 struct flow {
-    struct canvas *c; /* NULL: only measure */
-    double x;
-    int line, fold_from, fold_to; /* lines [from, to) are left out */
+    struct canvas *c;
+    bool measure;                  /* only count the lines */
+    double right, x;
+    int line, fold_from, fold_to;  /* lines [from, to) are left out */
 };
 
-/* Blue #3232ff at 1, grey #c4c4c4 at 0. */
+/* Grey at 0, blue at 1; both keep their distance to white paper. */
 static struct rgb shade(double v)
 {
     v = isnan(v) ? 0 : v < 0 ? 0 : v > 1 ? 1 : v;
-    return (struct rgb){0.77 + v * (0.196 - 0.77), 0.77 + v * (0.196 - 0.77),
-                        0.77 + v * (1 - 0.77)};
+    return (struct rgb){0.64 - 0.56 * v, 0.64 - 0.48 * v, 0.64 + 0.20 * v};
 }
 
 static void newline(struct flow *f)
@@ -30,85 +32,108 @@ static void newline(struct flow *f)
     f->line++;
 }
 
-static void word(struct flow *f, const char *s, double value, double width)
+static void word(struct flow *f, const char *s, double value)
 {
-    int bold = value >= 0.5, line = f->line;
-    if (f->x + width > WIDTH - MARGIN && f->x > MARGIN)
-        newline(f), line = f->line;
-    if (f->c && (line < f->fold_from || line >= f->fold_to)) {
-        int shown = line < f->fold_from ? line : line - (f->fold_to - f->fold_from) + 1;
-        canvas_word(f->c, f->x, MARGIN + 4 + shown * LINE, s, PT, bold, shade(value));
+    int bold = value >= 0.5;
+    double width = canvas_text_width(f->c, s, PT, bold);
+    if (f->x + width > f->right && f->x > MARGIN) {
+        newline(f);
+        if (*s == ' ') { /* a line starts with its word */
+            s++;
+            width = canvas_text_width(f->c, s, PT, bold);
+        }
+    }
+    if (!f->measure && (f->line < f->fold_from || f->line >= f->fold_to)) {
+        int shown = f->line < f->fold_from ? f->line : f->line - (f->fold_to - f->fold_from) + 1;
+        canvas_word(f->c, f->x, MARGIN + HEAD + shown * LINE, s, PT, bold, shade(value));
     }
     f->x += width;
     if (strstr(s, "\xe2\x86\xb5")) /* the mark of a line break */
         newline(f);
 }
 
-/* Width of a token without a canvas: close enough to count lines. */
-static double rough_width(const char *s)
+/* At most `room` bytes of s, cut between characters. */
+static const char *shorten(const char *s, char *out, size_t room)
 {
-    size_t n = 0, wide = 0;
-    for (; *s; s++) {
-        n += ((unsigned char)*s >> 6) != 2;
-        wide += (unsigned char)*s >= 0xe3;
-    }
-    return (0.60 * (double)n + 0.5 * (double)wide) * PT * 25.4 / 72;
+    if (strlen(s) < room)
+        return s;
+    size_t n = room - 4;
+    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
+        n--;
+    snprintf(out, room, "%.*s\xe2\x80\xa6", (int)n, s);
+    return out;
 }
 
-static void lay_out(struct flow *f, const struct table *t, int col)
+static int lay_out(struct flow *f, const struct table *t, int col)
 {
     int text = table_find(t, "text");
-    char cut[256];
+    char cut[160];
     f->x = MARGIN;
     f->line = 0;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        const char *s = table_str(t, text, r);
-        if (strlen(s) >= sizeof cut) { /* hostile or strange: show the start */
-            snprintf(cut, sizeof cut, "%.200s\xe2\x80\xa6", s);
-            s = cut;
-        }
-        word(f, s, table_real(t, col, r), rough_width(s));
-    }
+    for (int64_t r = 0; r < table_rows(t); r++)
+        word(f, shorten(table_str(t, text, r), cut, sizeof cut), table_real(t, col, r));
+    return f->x > MARGIN || f->line == 0 ? f->line + 1 : f->line;
 }
 
+/* The column that colours: kept, or mean_residency; -1: an option unknown. */
 static int column_of(const struct table *t, const struct figure_style *s)
 {
-    return table_find(t, s->option && strcmp(s->option, "by=residency") == 0 ? "mean_residency"
-                                                                             : "kept");
+    const char *rest = s->option ? s->option : "";
+    char key[32], value[32];
+    int more, residency = 0;
+    while ((more = opt_pair(&rest, key, value, 32)) == 1) {
+        residency = strcmp(value, "residency") == 0;
+        if (strcmp(key, "by") != 0 || (!residency && strcmp(value, "kept") != 0))
+            return -1;
+    }
+    return more < 0 ? -1 : table_find(t, residency ? "mean_residency" : "kept");
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    struct flow f = {.c = NULL};
-    lay_out(&f, t, column_of(t, s));
-    int lines = f.line + 1 > MAX_LINES ? MAX_LINES + 1 : f.line + 1;
-    *w = WIDTH;
-    *h = 2 * MARGIN + 8 + lines * LINE;
+    struct canvas *ruler = NULL;
+    int col = column_of(t, s), lines = 1;
+    *w = s->width_mm > 0 ? s->width_mm : WIDTH;
+    if (col >= 0 && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK) {
+        struct flow f = {.c = ruler, .measure = true, .right = *w - MARGIN};
+        lines = lay_out(&f, t, col);
+    }
+    canvas_destroy(ruler);
+    *h = fmax(26, MARGIN + HEAD + (lines > MAX_LINES ? MAX_LINES + 1 : lines) * LINE + 1);
+}
+
+/* What the colours mean: a bar from 0 to 1. */
+static void legend(struct canvas *c, bool kept)
+{
+    const struct rgb grey = {0.3, 0.3, 0.3};
+    double w = canvas_width(c), x = w - MARGIN - 34;
+    for (int i = 0; i < 60; i++)
+        canvas_cell(c, x + 0.5 * i, MARGIN - 1, 0.5, 2, shade((i + 0.5) / 60));
+    canvas_frame(c, x, MARGIN - 1, 30, 2, 0.12, grey);
+    canvas_text(c, x - 1, MARGIN, "0", PT_TICK, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, x + 31, MARGIN, "1", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x - 4, MARGIN, kept ? "share of KV heads that hold the token at the end"
+                : "mean share of its life that the token was held", PT_TICK, ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct flow f = {.c = NULL};
-    int col = column_of(t, s);
+    struct flow f = {.c = c, .measure = true, .right = canvas_width(c) - MARGIN};
+    int col = column_of(t, s), room = (int)((canvas_height(c) - MARGIN - HEAD) / LINE);
     char note[96];
-    (void)d;
-    lay_out(&f, t, col);
-    int lines = f.line + 1;
-    f.c = c;
-    f.fold_from = lines > MAX_LINES ? MAX_LINES / 2 : lines;
-    f.fold_to = lines > MAX_LINES ? lines - MAX_LINES / 2 : lines;
+    if (col < 0)
+        return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=kept and by=residency");
+    int lines = lay_out(&f, t, col);
+    f.measure = false;
+    f.fold_from = lines > room ? room / 2 : lines;
+    f.fold_to = lines > room ? lines - (room - 1 - room / 2) : lines;
     lay_out(&f, t, col);
     if (f.fold_to > f.fold_from) {
-        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6",
-                 f.fold_to - f.fold_from);
-        canvas_word(c, MARGIN, MARGIN + 4 + f.fold_from * LINE, note, PT, 0,
-                    (struct rgb){0.8, 0.3, 0});
+        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6", f.fold_to - f.fold_from);
+        canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0, (struct rgb){0.8, 0.3, 0});
     }
-    canvas_word(c, MARGIN, MARGIN - 2, col == table_find(t, "kept")
-                ? "kept at the end by: all heads (bold blue) \xe2\x80\xa6 none (grey)"
-                : "mean share of its life in the cache: 1 (bold blue) \xe2\x80\xa6 0 (grey)", 6, 0,
-                (struct rgb){0.3, 0.3, 0.3});
+    legend(c, col == table_find(t, "kept"));
     return KVF_OK;
 }
 

@@ -1,10 +1,13 @@
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "render/figures.h"
+
+enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
     &fig_eviction, &fig_retention, &fig_sparsity, &fig_survival, &fig_survival_map,
@@ -51,13 +54,13 @@ int64_t rows_per_head(const struct table *t)
     return lo + 1;
 }
 
-void draw_title(struct canvas *c, const struct figure_style *s)
+static void draw_title(struct canvas *c, const char *title)
 {
-    if (s->title)
-        canvas_text(c, canvas_width(c) / 2, 3, s->title, 9, ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
+    canvas_text(c, canvas_width(c) / 2, 4, title, 9, ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
+    canvas_reserve_top(c, TITLE_MM);
 }
 
-void draw_no_data(struct canvas *c)
+static void draw_no_data(struct canvas *c)
 {
     canvas_text(c, canvas_width(c) / 2, canvas_height(c) / 2, "no data", 9, ALIGN_CENTER,
                 (struct rgb){0.5, 0.5, 0.5}, 0);
@@ -91,33 +94,57 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
     return err;
 }
 
-int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
+static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d)
 {
-    double w, h;
-    struct canvas *c = NULL;
-    struct buf about = {0}, out = {0};
     if (!figure_can_write(path))
         return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
     if (!palette_known(s->cmap))
         return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
+    if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
+        return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
-                            f->name, *need, table_name(t));
-    f->size(t, s, &w, &h);
-    int err = canvas_create(format_of(path), s->width_mm > 0 ? s->width_mm : w,
-                            s->height_mm > 0 ? s->height_mm : h, s->dpi ? s->dpi : 200, &c, d);
-    if (err)
-        return err;
-    if (table_rows(t) == 0)
-        draw_no_data(c);
-    else
-        err = f->draw(c, t, s, d);
-    draw_title(c, s);
-    provenance(t, &about);
+            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks", f->name,
+                            *need, table_name(t));
+    return KVF_OK;
+}
+
+/* A canvas of the size asked for, or the figure's own; the title above it. */
+static int prepare(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const char *path, struct canvas **ret, struct kvf_diag *d)
+{
+    double w = 88, h = 40;
+    if (table_rows(t) > 0)
+        f->size(t, s, &w, &h);
+    h += s->title ? TITLE_MM : 0;
+    w = s->width_mm != 0 ? s->width_mm : w;
+    h = s->height_mm != 0 ? s->height_mm : h;
+    if (!(w >= LEAST_WIDTH && h >= LEAST_HEIGHT))
+        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", LEAST_WIDTH,
+                        LEAST_HEIGHT);
+    int err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, ret, d);
+    if (!err && s->title)
+        draw_title(*ret, s->title);
+    return err;
+}
+
+int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 const char *path, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    struct buf about = {0}, out = {0};
+    int err = check(f, t, s, path, d);
     if (!err)
+        err = prepare(f, t, s, path, &c, d);
+    if (!err && table_rows(t) == 0)
+        draw_no_data(c);
+    else if (!err)
+        err = f->draw(c, t, s, d);
+    if (!err) {
+        provenance(t, &about);
         err = about.err ? about.err : canvas_finish(c, about.data, &out);
+    }
     if (!err)
         err = write_whole(path, &out, d);
     buf_finish(&about);

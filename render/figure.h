@@ -14,11 +14,10 @@ struct canvas;
 
 struct figure_style {
     double width_mm, height_mm; /* 0: the figure's own choice */
-    int dpi;                    /* of rasters and of PNG output; 0 = 200 */
+    int dpi;                    /* of rasters and of PNG output; 0 = 300 */
     const char *title;          /* NULL: none */
     const char *cmap;           /* "viridis" or "magma"; NULL: viridis */
     double vmin, vmax;          /* colour range; NaN: from the data */
-    const char *font;           /* NULL: "DejaVu Sans" with fallbacks */
     const char *option;         /* "key=value,..." understood by the figure; NULL: none */
 };
 

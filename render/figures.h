@@ -10,27 +10,43 @@
 extern const struct figure fig_eviction, fig_retention, fig_sparsity, fig_survival,
     fig_survival_map, fig_occupancy, fig_tokens;
 
-/* Grid of alpha maps, one small square per head (grid.c).  end_of fills the end
- * of each of n tokens of a head whose rows start at row0. */
+/* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
+ * counts what the caller reports outside of it. */
+struct colours {
+    const char *map;
+    double lo, hi;
+    int64_t clipped;
+};
+struct colours colours_make(const struct figure_style *s, double lo, double hi);
+double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
+void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
+                 const char *label);
+
+/* Small multiples of alpha maps, one square per head (grid.c).  end_of fills the
+ * end of each of n tokens of a head whose rows start at row0, counted from the
+ * first token shown. */
 struct grid {
     const struct table *t;
     const char *label;  /* of the colour bar */
     void (*end_of)(const struct table *t, int64_t row0, int64_t n, double *end);
 };
 void grid_size(const struct table *t, double *ret_w, double *ret_h);
-int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s);
+int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
+              struct kvf_diag *d);
 
-/* Layer x head map of one value per head (layermap.c).  Rows are those for which
- * chosen(t, row) is true. */
+/* Layer x head map of one value per head (layermap.c): layers across, heads down.
+ * Rows are those for which chosen(t, row) is true; NULL: all. */
+struct layermap {
+    const struct table *t;
+    const char *value, *label; /* column, and what the colour bar says */
+    int (*chosen)(const struct table *t, int64_t row, const void *ctx);
+    const void *ctx;
+};
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
-int layermap_draw(struct canvas *c, const struct table *t, const char *value, const char *label,
-                  int (*chosen)(const struct table *t, int64_t row, const void *ctx),
-                  const void *ctx, const struct figure_style *s);
+int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
 
 /* Rows that share a value in the head column from row 0 on: rows per head, for
  * head-major tables. */
 int64_t rows_per_head(const struct table *t);
-void draw_title(struct canvas *c, const struct figure_style *s);
-void draw_no_data(struct canvas *c);
 
 #endif

@@ -1,116 +1,227 @@
-/* grid.c - small multiples: one alpha map per head, layers down, heads across,
- * long models folded into blocks of layers side by side. */
+/* grid.c - small multiples: one alpha map per head.  Few heads: each with its name
+ * and ticks.  Many: layers down, heads across, folded into blocks side by side,
+ * names at the margins only. */
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/heat.h"
 
+enum { TOP = 5, RIGHT = 20, BOTTOM = 10, NAMED_MOST = 12, TICKS_FROM = 18 };
+
 struct layout {
-    int64_t n, per_head;   /* heads; rows of each */
-    int cols, rows, blocks; /* heads in a layer; layers in a block */
-    double side, x0, y0, gap;
+    int64_t n, per_head;       /* heads; rows of each */
+    bool named;                /* every map has its own name */
+    int cols, rows, blocks;    /* maps across in a block, rows, blocks */
+    double left, label, gap_x, gap_y, gap_block, side;
 };
 
-enum { LEFT = 12, TOP = 7, RIGHT = 20, BOTTOM = 11 };
-
-static struct layout plan(const struct table *t, double width)
+/* Whether every layer shows the same heads; how many. */
+static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
 {
-    struct layout l = {.per_head = rows_per_head(t), .x0 = LEFT, .y0 = TOP, .gap = 2.6};
-    int layer = table_find(t, "layer");
-    l.n = l.per_head ? table_rows(t) / l.per_head : 0;
-    int64_t layers = 1, widest = 1, run = 1;
-    for (int64_t h = 1; h < l.n; h++) {
-        bool same = table_int(t, layer, h * l.per_head)
-                    == table_int(t, layer, (h - 1) * l.per_head);
-        run = same ? run + 1 : 1;
-        layers += !same;
-        widest = run > widest ? run : widest;
+    int layer = table_find(t, "layer"), index = table_find(t, "index");
+    int64_t k = 1;
+    while (k < n && table_int(t, layer, k * per_head) == table_int(t, layer, 0))
+        k++;
+    *heads = k;
+    for (int64_t h = 0; h < n; h++) {
+        int64_t first = h - h % k;
+        if (table_int(t, layer, h * per_head) != table_int(t, layer, first * per_head)
+            || table_int(t, index, h * per_head) != table_int(t, index, h % k * per_head)
+            || (h % k == 0 && h && table_int(t, layer, h * per_head)
+                                   == table_int(t, layer, (h - 1) * per_head)))
+            return false;
     }
-    l.cols = (int)widest;
-    l.blocks = 1;
-    while ((double)layers / l.blocks > 1.3 * l.cols * l.blocks && l.blocks < layers)
-        l.blocks++;
-    l.rows = (int)((layers + l.blocks - 1) / l.blocks);
-    int across = l.cols * l.blocks;
-    l.side = (width - LEFT - RIGHT - l.gap * (across - 1) - 2.0 * (l.blocks - 1)) / across;
-    if (l.side > 90)
-        l.side = 90;
+    return n % k == 0;
+}
+
+static double side_in(const struct layout *l, double width, double height)
+{
+    double b = l->blocks, x = width - l->left - RIGHT - b * (l->label + (l->cols - 1) * l->gap_x)
+                            - (b - 1) * l->gap_block;
+    double y = height - TOP - BOTTOM - (l->rows - 1) * l->gap_y;
+    return fmin(x / (b * l->cols), y / l->rows);
+}
+
+static double width_of(const struct layout *l)
+{
+    double block = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x;
+    return l->left + RIGHT + l->blocks * block + (l->blocks - 1) * l->gap_block;
+}
+
+static double height_of(const struct layout *l)
+{
+    return TOP + BOTTOM + l->rows * l->side + (l->rows - 1) * l->gap_y;
+}
+
+/* The arrangement with the largest maps in width x height. */
+static struct layout plan(const struct table *t, double width, double height)
+{
+    struct layout l = {.per_head = rows_per_head(t)};
+    int64_t heads;
+    l.n = table_rows(t) / l.per_head;
+    l.named = !is_product(t, l.n, l.per_head, &heads) || l.n <= NAMED_MOST;
+    l.left = l.named ? 13 : 6;
+    l.label = l.named ? 0 : 6.5;
+    l.gap_x = l.named ? 5 : 1.2;
+    l.gap_y = l.named ? 6 : 1.2;
+    l.gap_block = 1.5;
+    int64_t most = l.named ? l.n : l.n / heads, best = 1;
+    double side = -INFINITY;
+    for (int64_t k = 1; k <= most; k++) { /* k: maps across, or blocks */
+        l.cols = (int)(l.named ? k : heads);
+        l.blocks = (int)(l.named ? 1 : k);
+        l.rows = (int)((most + k - 1) / k);
+        l.side = side_in(&l, width, height);
+        if (l.side > side * (1 + 1e-9) || k == 1) {
+            side = l.side;
+            best = k;
+        }
+    }
+    l.cols = (int)(l.named ? best : heads);
+    l.blocks = (int)(l.named ? 1 : best);
+    l.rows = (int)((most + best - 1) / best);
+    l.side = side;
     return l;
 }
 
 void grid_size(const struct table *t, double *ret_w, double *ret_h)
 {
-    struct layout l = plan(t, 180);
-    *ret_w = LEFT + RIGHT + l.cols * l.blocks * (l.side + l.gap) - l.gap + 2.0 * (l.blocks - 1);
-    *ret_h = TOP + BOTTOM + l.rows * (l.side + l.gap);
-    if (*ret_h < 40)
-        *ret_h = 40;
+    int64_t n = table_rows(t) / rows_per_head(t);
+    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = 150;
+    struct layout l = plan(t, w, h);
+    while (l.side < 4 && w < 2000) { /* hundreds of heads: beyond a page */
+        w *= 1.2;
+        h *= 1.2;
+        l = plan(t, w, h);
+    }
+    *ret_w = width_of(&l);
+    *ret_h = height_of(&l);
 }
 
-static void panel(struct canvas *c, const struct figure_style *s, double x, double y, double side,
-                  const double *v, int px, uint32_t *argb)
+static void place(const struct layout *l, int64_t h, double *x, double *y)
 {
-    for (int i = 0; i < px * px; i++)
-        argb[i] = isnan(v[i]) ? 0 : palette_argb(s->cmap, v[i]);
-    canvas_image(c, x, y, side, side, argb, px, px);
-    canvas_frame(c, x, y, side, side, 0.08, (struct rgb){0.5, 0.5, 0.5});
+    int64_t row = h / l->cols, col = h % l->cols, block = row / l->rows;
+    double width = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x + l->gap_block;
+    *x = l->left + l->label + (double)block * width + (double)col * (l->side + l->gap_x);
+    *y = TOP + (double)(row % l->rows) * (l->side + l->gap_y);
 }
 
-static void axes(struct canvas *c, const struct layout *l, const struct grid *g,
-                 const struct figure_style *s)
+struct painter {
+    struct canvas *c;
+    const struct grid *g;
+    struct layout l;
+    struct colours k;
+    int px;
+    double *end, *v, *scratch;
+    uint32_t *argb;
+};
+
+static void map(struct painter *p, int64_t h)
 {
-    const struct rgb ink = {0.15, 0.15, 0.15};
-    char last[24];
-    double bottom = l->y0 + l->rows * (l->side + l->gap) - l->gap;
-    double right = l->x0 + l->cols * l->blocks * (l->side + l->gap) - l->gap
-                   + 2.0 * (l->blocks - 1);
-    tick_text((double)l->per_head, last);
-    double first = (double)table_int(g->t, table_find(g->t, "token"), 0);
-    char from[24];
+    double x, y;
+    place(&p->l, h, &x, &y);
+    p->g->end_of(p->g->t, h * p->l.per_head, p->l.per_head, p->end);
+    heat_alpha(p->end, (long)p->l.per_head, p->px, p->px, p->v, p->scratch);
+    for (int i = 0; i < p->px * p->px; i++)
+        p->argb[i] = isnan(p->v[i]) ? 0 : palette_argb(p->k.map, colours_at(&p->k, p->v[i]));
+    canvas_image(p->c, x, y, p->l.side, p->l.side, p->argb, p->px, p->px);
+    canvas_frame(p->c, x, y, p->l.side, p->l.side, 0.1, (struct rgb){0.45, 0.45, 0.45});
+}
+
+/* Name above the map and, where there is room, ticks at the left and lower rim. */
+static void name_and_ticks(const struct painter *p, int64_t h)
+{
+    const struct table *t = p->g->t;
+    double x, y, first = table_real(t, table_find(t, "token"), 0);
+    place(&p->l, h, &x, &y);
+    canvas_text(p->c, x + p->l.side / 2, y - 1.9, table_str(t, table_find(t, "head"), h * p->l.per_head),
+                p->l.side < 12 ? PT_SMALL : PT_TICK, ALIGN_CENTER, ink, 0);
+    if (p->l.side < TICKS_FROM)
+        return;
+    double last = first + (double)p->l.per_head;
+    struct axis_box a = {x, y, p->l.side, p->l.side, first, last, last, first, 0, NULL, NULL};
+    if (h % p->l.cols == 0)
+        axis_ticks_y(p->c, &a);
+    if (h + p->l.cols >= p->l.n)
+        axis_ticks_x(p->c, &a);
+}
+
+/* "L15" left of a block's row, "K2" above a block's column. */
+static void margin_names(const struct painter *p, int64_t h)
+{
+    const struct table *t = p->g->t;
+    const char *name = table_str(t, table_find(t, "head"), h * p->l.per_head), *second = name;
+    char layer[24];
+    double x, y;
+    place(&p->l, h, &x, &y);
+    while (*second && *second != 'K' && *second != 'H')
+        second++;
+    snprintf(layer, sizeof layer, "%.*s", (int)(second - name), name);
+    double pt = p->l.side < 2.4 ? 4 : p->l.side < 6 ? PT_SMALL : PT_TICK;
+    if (h % p->l.cols == 0)
+        canvas_text(p->c, x - 1, y + p->l.side / 2, layer, pt, ALIGN_RIGHT, ink, 0);
+    if (h / p->l.cols % p->l.rows == 0)
+        canvas_text(p->c, x + p->l.side / 2, y - 1.9, second, pt, ALIGN_CENTER, ink, 0);
+}
+
+static void axis_names(const struct painter *p)
+{
+    const struct layout *l = &p->l;
+    double first = table_real(p->g->t, table_find(p->g->t, "token"), 0);
+    char from[24], to[24], x_name[96], y_name[96];
+    bool ticks = l->named && l->side >= TICKS_FROM;
+    double right = width_of(l) - RIGHT, bottom = height_of(l) - BOTTOM;
     tick_text(first, from);
-    tick_text(first + (double)l->per_head, last);
-    canvas_text(c, l->x0, bottom + 2.4, from, 5.5, ALIGN_CENTER, ink, 0);
-    canvas_text(c, l->x0 + l->side, bottom + 2.4, last, 5.5, ALIGN_CENTER, ink, 0);
-    canvas_text(c, (l->x0 + right) / 2, bottom + 6.4, "token position i", 7.5, ALIGN_CENTER, ink,
-                0);
-    canvas_text(c, l->x0 - 1, l->y0, from, 5.5, ALIGN_RIGHT, ink, 0);
-    canvas_text(c, l->x0 - 1, l->y0 + l->side, last, 5.5, ALIGN_RIGHT, ink, 0);
-    canvas_text(c, l->x0 - 8.5, (l->y0 + bottom) / 2, "query step t", 7.5, ALIGN_CENTER, ink, 1);
-    double bar = fmin(bottom - l->y0, 60);
-    colour_bar(c, right + 3, l->y0, 3, bar, s->cmap, 0, 1, g->label, NULL, 6);
+    tick_text(first + (double)l->per_head, to);
+    snprintf(x_name, sizeof x_name, ticks ? "token position i"
+             : "token position i (each map: %s to %s)", from, to);
+    snprintf(y_name, sizeof y_name, ticks ? "query step t" : "query step t (%s to %s, downwards)", from,
+             to);
+    double drop = ticks ? 6.2 : 3.6;
+    canvas_text(p->c, (l->left + right) / 2, bottom + drop, x_name, PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(p->c, 3.2, (TOP + bottom) / 2, y_name, PT_LABEL, ALIGN_CENTER, ink, 1);
+    colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
 }
 
-int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s)
+static int paint(struct painter *p)
 {
-    struct layout l = plan(g->t, canvas_width(c));
-    int px = (int)(l.side / canvas_pixel(c));
-    px = px < 8 ? 8 : px > 4000 ? 4000 : px;
-    double *end = MEM_NEW(double, (size_t)l.per_head);
-    double *v = MEM_NEW(double, (size_t)px * (size_t)px);
-    double *scratch = MEM_NEW(double, (size_t)heat_scratch(px));
-    uint32_t *argb = MEM_NEW(uint32_t, (size_t)px * (size_t)px);
-    int head = table_find(g->t, "head"), layer = table_find(g->t, "layer"), row = -1, col = 0;
-    int64_t now = -1;
-    if (!end || !v || !scratch || !argb) {
-        mem_free(end), mem_free(v), mem_free(scratch), mem_free(argb);
-        return KVF_E_NOMEM;
+    size_t area = (size_t)p->px * (size_t)p->px;
+    p->end = MEM_NEW(double, (size_t)p->l.per_head);
+    p->v = MEM_NEW(double, area);
+    p->scratch = MEM_NEW(double, (size_t)heat_scratch(p->px));
+    p->argb = MEM_NEW(uint32_t, area);
+    int err = p->end && p->v && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
+    for (int64_t h = 0; !err && h < p->l.n; h++) {
+        map(p, h);
+        if (p->l.named)
+            name_and_ticks(p, h);
+        else
+            margin_names(p, h);
     }
-    for (int64_t h = 0; h < l.n; h++) {
-        int64_t lay = table_int(g->t, layer, h * l.per_head);
-        col = lay == now ? col + 1 : 0;
-        row += lay != now;
-        now = lay;
-        int across = (row / l.rows) * l.cols + col;
-        double x = l.x0 + across * (l.side + l.gap) + 2.0 * (row / l.rows);
-        double y = l.y0 + row % l.rows * (l.side + l.gap);
-        g->end_of(g->t, h * l.per_head, l.per_head, end);
-        heat_alpha(end, (long)l.per_head, px, px, v, scratch);
-        panel(c, s, x, y, l.side, v, px, argb);
-        canvas_text(c, x + l.side / 2, y - 1.2, table_str(g->t, head, h * l.per_head), 4.5,
-                    ALIGN_CENTER, (struct rgb){0.25, 0.25, 0.25}, 0);
-    }
-    axes(c, &l, g, s);
-    mem_free(end), mem_free(v), mem_free(scratch), mem_free(argb);
-    return KVF_OK;
+    if (!err)
+        axis_names(p);
+    mem_free(p->end);
+    mem_free(p->v);
+    mem_free(p->scratch);
+    mem_free(p->argb);
+    return err;
+}
+
+int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
+              struct kvf_diag *d)
+{
+    struct painter p = {.c = c, .g = g, .k = colours_make(s, 0, 1)};
+    p.l = plan(g->t, canvas_width(c), canvas_height(c));
+    double pixel = canvas_pixel(c);
+    if (!(p.l.side >= 1))
+        return kvf_fail(d, KVF_E_ARG, "%lld maps do not fit into %.0f x %.0f mm; choose heads with "
+                        "--head or a larger --size", (long long)p.l.n, canvas_width(c), canvas_height(c));
+    p.px = (int)(p.l.side / pixel + 1e-6);
+    p.px = p.px < 4 ? 4 : p.px > 4000 ? 4000 : p.px;
+    if (p.l.side / pixel >= 4 && p.l.side / pixel <= 4000)
+        p.l.side = p.px * pixel; /* one value per device pixel */
+    return paint(&p);
 }

@@ -48,7 +48,7 @@ void heat_alpha(const double *end, long T, int w, int h, double *out, double *sc
             kept += inner[r];
             all += all_inner[r];
             double area = all + all_edge[r];
-            out[(long)r * w + c] = area > 1e-12 ? (kept + edge[r]) / area : NAN;
+            out[(long)r * w + c] = area > HEAT_LEAST * cell * part ? (kept + edge[r]) / area : NAN;
         }
     }
 }

@@ -1,99 +1,96 @@
-/* layermap.c - one coloured cell per head: layers down, heads across. */
+/* layermap.c - one coloured cell per head: layers across, heads down. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "render/figures.h"
 
-enum { LEFT = 14, TOP = 6, RIGHT = 20, BOTTOM = 12 };
+enum { LEFT = 13, TOP = 3, RIGHT = 20, BOTTOM = 10 };
 
-static void extent(const struct table *t, int64_t *layers, int64_t *heads)
-{
-    int layer = table_find(t, "layer"), index = table_find(t, "index");
-    *layers = *heads = 1;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        int64_t a = table_int(t, layer, r) + 1, b = table_int(t, index, r) + 1;
-        *layers = a > *layers ? a : *layers;
-        *heads = b > *heads ? b : *heads;
-    }
-}
-
-void layermap_size(const struct table *t, double *ret_w, double *ret_h)
-{
-    int64_t layers, heads;
-    extent(t, &layers, &heads);
-    double cell = fmax(2.2, fmin(6, 110.0 / (double)layers));
-    *ret_w = LEFT + RIGHT + fmax(18, fmin(120, cell * 1.6 * (double)heads));
-    *ret_h = TOP + BOTTOM + cell * (double)layers;
-    if (*ret_h < 45)
-        *ret_h = 45;
-}
-
-struct value_range {
-    double lo, hi;
-    int64_t clipped;
+struct extent {
+    int64_t layer0, layers, head0, heads;
 };
 
-static struct value_range range_of(const struct table *t, int col,
-                                   int (*chosen)(const struct table *, int64_t, const void *),
-                                   const void *ctx, const struct figure_style *s)
+static struct extent extent_of(const struct table *t)
 {
-    struct value_range v = {INFINITY, -INFINITY, 0};
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double x = table_real(t, col, r);
-        if (chosen && !chosen(t, r, ctx))
-            continue;
-        v.lo = x < v.lo ? x : v.lo;
-        v.hi = x > v.hi ? x : v.hi;
-    }
-    double lo = isnan(s->vmin) ? v.lo : s->vmin, hi = isnan(s->vmax) ? v.hi : s->vmax;
-    if (!(hi > lo)) {
-        lo = isfinite(lo) ? lo : 0;
-        hi = lo + 1;
-    }
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double x = table_real(t, col, r);
-        if (!chosen || chosen(t, r, ctx))
-            v.clipped += x < lo || x > hi;
-    }
-    v.lo = lo;
-    v.hi = hi;
-    return v;
-}
-
-int layermap_draw(struct canvas *c, const struct table *t, const char *value, const char *label,
-                  int (*chosen)(const struct table *t, int64_t row, const void *ctx),
-                  const void *ctx, const struct figure_style *s)
-{
-    const struct rgb ink = {0.15, 0.15, 0.15};
-    int col = table_find(t, value), layer = table_find(t, "layer"), index = table_find(t, "index");
-    int64_t layers, heads;
-    char text[64] = "";
-    extent(t, &layers, &heads);
-    struct value_range v = range_of(t, col, chosen, ctx, s);
-    double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
-    double cw = w / (double)heads, ch = h / (double)layers;
+    int layer = table_find(t, "layer"), index = table_find(t, "index");
+    int64_t l0 = INT64_MAX, l1 = -1, h0 = INT64_MAX, h1 = -1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t a = table_int(t, layer, r), b = table_int(t, index, r);
-        if (a < 0 || b < 0 || (chosen && !chosen(t, r, ctx)))
+        if (a < 0 || b < 0)
             continue;
-        double x = (table_real(t, col, r) - v.lo) / (v.hi - v.lo);
-        canvas_rect(c, LEFT + (double)b * cw, TOP + (double)a * ch, cw, ch, palette_at(s->cmap, x));
+        l0 = a < l0 ? a : l0;
+        l1 = a > l1 ? a : l1;
+        h0 = b < h0 ? b : h0;
+        h1 = b > h1 ? b : h1;
     }
-    canvas_frame(c, LEFT, TOP, w, h, 0.2, ink);
-    int64_t every = layers > 16 ? 5 : 1, across = heads > 12 ? 4 : 1;
-    for (int64_t a = 0; a < layers; a += every) {
-        snprintf(text, sizeof text, "%lld", (long long)a);
-        canvas_text(c, LEFT - 1.2, TOP + ((double)a + 0.5) * ch, text, 6, ALIGN_RIGHT, ink, 0);
+    if (l1 < 0)
+        return (struct extent){0, 1, 0, 1};
+    return (struct extent){l0, l1 - l0 + 1, h0, h1 - h0 + 1};
+}
+
+/* One column of a paper while a layer gets 1.5 mm, up to two. */
+void layermap_size(const struct table *t, double *ret_w, double *ret_h)
+{
+    struct extent e = extent_of(t);
+    double cell = fmax(1.2, fmin(4, 60.0 / (double)e.heads));
+    *ret_w = fmax(88, fmin(180, LEFT + RIGHT + 1.5 * (double)e.layers));
+    *ret_h = TOP + BOTTOM + fmax(20, fmin(200, cell * (double)e.heads));
+}
+
+static struct colours colours_of(const struct layermap *m, int col, const struct figure_style *s)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int64_t r = 0; r < table_rows(m->t); r++) {
+        double x = table_real(m->t, col, r);
+        if (m->chosen && !m->chosen(m->t, r, m->ctx))
+            continue;
+        lo = x < lo ? x : lo;
+        hi = x > hi ? x : hi;
     }
-    for (int64_t b = 0; b < heads; b += across) {
-        snprintf(text, sizeof text, "%lld", (long long)b);
-        canvas_text(c, LEFT + ((double)b + 0.5) * cw, TOP + h + 2.2, text, 6, ALIGN_CENTER, ink, 0);
+    return colours_make(s, lo, hi);
+}
+
+/* Numbers first, first + every, ... along a side of n cells. */
+static void numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
+                    double dy)
+{
+    char text[24];
+    double cell = fmax(dx, dy), need = dx > 0 ? 5.5 : 2.8;
+    static const int64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+    int64_t every = 1;
+    for (int i = 0; i < 10 && cell * (double)every < need; i++)
+        every = steps[i];
+    for (int64_t k = (every - first % every) % every; k < n; k += every) {
+        double at = (double)k + 0.5;
+        snprintf(text, sizeof text, "%lld", (long long)(first + k));
+        canvas_text(c, x + at * dx, y + at * dy, text, PT_TICK, dx > 0 ? ALIGN_CENTER : ALIGN_RIGHT, ink,
+                    0);
     }
-    canvas_text(c, LEFT + w / 2, TOP + h + 6, "head", 7.5, ALIGN_CENTER, ink, 0);
-    canvas_text(c, LEFT - 8, TOP + h / 2, "layer", 7.5, ALIGN_CENTER, ink, 1);
-    text[0] = 0;
-    if (v.clipped)
-        snprintf(text, sizeof text, "%lld clipped", (long long)v.clipped);
-    colour_bar(c, LEFT + w + 3, TOP, 3, h, s->cmap, v.lo, v.hi, label, text, 6);
+}
+
+int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s)
+{
+    const struct table *t = m->t;
+    int col = table_find(t, m->value), layer = table_find(t, "layer"), index = table_find(t, "index");
+    struct extent e = extent_of(t);
+    struct colours k = colours_of(m, col, s);
+    double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
+    double cw = w / (double)e.layers, ch = h / (double)e.heads;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        int64_t a = table_int(t, layer, r) - e.layer0, b = table_int(t, index, r) - e.head0;
+        if (a < 0 || b < 0 || (m->chosen && !m->chosen(t, r, m->ctx)))
+            continue;
+        canvas_cell(c, LEFT + (double)a * cw, TOP + (double)b * ch, cw, ch,
+                    palette_at(k.map, colours_at(&k, table_real(t, col, r))));
+    }
+    canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);
+    numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
+    numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
+    canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
+    bool kv = strchr(table_str(t, table_find(t, "head"), 0), 'K') != NULL;
+    canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER, ink, 1);
+    colours_bar(c, &k, LEFT + w + 2.5, TOP, h, m->label);
     return KVF_OK;
 }

@@ -178,7 +178,7 @@ static void last_logits(struct session *s)
 }
 
 int session_prompt(struct session *s, const int32_t *ids, int n,
-                   void (*progress)(void *ctx, int done), void *ctx)
+                   int (*progress)(void *ctx, int done), void *ctx)
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
@@ -192,8 +192,8 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
         int n_next = done + T < n ? T : T - 1;
         err = forward(s, ids + done, T, ids + done + 1, n_next);
         done += T;
-        if (progress)
-            progress(ctx, done);
+        if (progress && progress(ctx, done) != 0 && !err)
+            err = KVF_E_CANCEL;
     }
     if (err)
         return err;

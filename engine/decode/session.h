@@ -50,10 +50,12 @@ int session_create(struct engine *e, const struct session_options *opt,
 void session_destroy(struct session *s); /* accepts NULL */
 
 /* Feeds a prompt (n >= 1 tokens), cuts the cache to the budget and leaves the
- * logits of the last token.  progress(ctx, done) may be NULL.  KVF_OK,
- * KVF_E_NOMEM, KVF_E_LIMIT (more than cap), or the recorder's error. */
+ * logits of the last token.  progress(ctx, done) is called after every chunk and
+ * stops the prompt there when it returns non-zero; it may be NULL.  KVF_OK,
+ * KVF_E_NOMEM, KVF_E_LIMIT (more than cap), KVF_E_CANCEL (stopped: nothing was
+ * cut and there are no logits), or the recorder's error. */
 int session_prompt(struct session *s, const int32_t *ids, int n,
-                   void (*progress)(void *ctx, int done), void *ctx);
+                   int (*progress)(void *ctx, int done), void *ctx);
 
 /* Feeds one generated token. */
 int session_step(struct session *s, int32_t id);

@@ -59,12 +59,17 @@ enum { PAGE_SLOTS = 64 };
               const float *k, const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
 /* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
- * and i >= first_tie. */
+ * and i >= first_tie.  first_tie is 0 when all entries of that weight are in; the
+ * whole row is {0, 0, n}. */
 struct row_cut {
     float threshold;
     int first_tie;
     int count; /* members */
 };
+
+/* Masses are counted in whole units of 2^-50: integer sums are exact, so they do
+ * not depend on the order of summation and every variant decides alike. */
+#define MASS_UNIT 0x1p-50
 #define DECL_ROW_CUTS(name)                                                                  \
     void name(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau, \
               struct row_cut *out, void *scratch)
@@ -133,11 +138,14 @@ struct kernels {
     /* sum[i] += p[i]; max[i] = max(max[i], p[i]). */
     mass_add_fn mass_add;
 
-    /* Selected sets of one row of weights p >= 0, entries in order of time.
-     * out[0..n_top): the K largest (all when n <= K); out[n_top..): the smallest
-     * set of largest weights whose sum reaches tau times the sum of the row,
-     * summed in double in the order (weight falling, position falling).  Among
-     * equal weights the larger position comes first.  K and tau rise.
+    /* Selected sets of one row of weights 0 <= p <= 1, entries in order of time,
+     * largest first, among equal weights the larger position first.
+     * out[0..n_top): the K largest, all when n <= K.  out[n_top..): the smallest
+     * set whose mass reaches tau times that of the row, where an entry counts
+     * p / MASS_UNIT rounded to an integer (half to even), the sum of the row
+     * stays below 4096 and (double)mass >= tau * (double)row decides; all when the
+     * row has no mass.  1 <= K and 0 < tau <= 1, both rising; n >= 1.  Every
+     * variant gives the same bits.
      * scratch: row_cuts_scratch(n) bytes, 64-byte aligned. */
     row_cuts_fn row_cuts;
 

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +201,11 @@ void mass_add_ref(double *sum, float *max, const float *p, int n)
     }
 }
 
+static int64_t mass_units(float p)
+{
+    return p <= 1 ? (int64_t)nearbyint((double)p * (1 / MASS_UNIT)) : 0; /* 0: not a weight */
+}
+
 struct weight_at {
     float p;
     int i;
@@ -218,24 +224,31 @@ size_t row_cuts_scratch(int n)
     return ((size_t)n + 64) * 2 * sizeof(struct weight_at);
 }
 
+/* The m first of the n sorted entries. */
+static struct row_cut cut_after(const struct weight_at *w, int n, int m)
+{
+    if (m == n)
+        return (struct row_cut){0, 0, n};
+    bool splits_ties = w[m].p == w[m - 1].p;
+    return (struct row_cut){w[m - 1].p, splits_ties ? w[m - 1].i : 0, m};
+}
+
 void row_cuts_ref(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,
                   struct row_cut *out, void *scratch)
 {
     struct weight_at *w = scratch;
-    double total = 0, sum = 0;
-    for (int i = 0; i < n; i++)
+    int64_t total = 0, mass = 0;
+    for (int i = 0; i < n; i++) {
         w[i] = (struct weight_at){p[i], i};
-    qsort(w, (size_t)n, sizeof *w, heavier_first);
-    for (int i = 0; i < n; i++)
-        total += (double)w[i].p;
-    for (int c = 0; c < n_top; c++) {
-        int k = top_k[c] < n ? top_k[c] : n;
-        out[c] = (struct row_cut){w[k - 1].p, w[k - 1].i, k};
+        total += mass_units(p[i]);
     }
+    qsort(w, (size_t)n, sizeof *w, heavier_first);
+    for (int c = 0; c < n_top; c++)
+        out[c] = cut_after(w, n, top_k[c] < n ? top_k[c] : n);
     for (int c = 0, i = 0; c < n_tau; c++) {
-        while (i < n && (i == 0 || sum < tau[c] * total))
-            sum += (double)w[i++].p;
-        out[n_top + c] = (struct row_cut){w[i - 1].p, w[i - 1].i, i};
+        while (i < n && (total == 0 || (double)mass < tau[c] * (double)total))
+            mass += mass_units(w[i++].p);
+        out[n_top + c] = cut_after(w, n, i);
     }
 }
 

@@ -58,19 +58,23 @@ static void pool(float *v, float *copy, int n, const struct method_params *p)
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    int n = in->view.n, m = 0;
+    int n = in->view.n, first = 0, m = 0;
     float *old = scratch + n, *copy = scratch + 2 * n;
     add_rows(in, out, scratch);
     if (p->pool <= 1)
         return;
-    /* only entries outside the protected window are pooled, in order of time */
-    while (m < n && in->view.pos[in->view.order[m]] < in->recent_from) {
-        old[m] = out[in->view.order[m]];
+    /* only unprotected entries are pooled, in order of time: a sink would lend its
+     * weight to the entries behind it */
+    const int32_t *order = in->view.order, *pos = in->view.pos;
+    while (first < n && pos[order[first]] < p->sinks)
+        first++;
+    while (first + m < n && pos[order[first + m]] < in->recent_from) {
+        old[m] = out[order[first + m]];
         m++;
     }
     pool(old, copy, m, p);
     for (int i = 0; i < m; i++)
-        out[in->view.order[i]] = old[i];
+        out[order[first + i]] = old[i];
 }
 
 const struct score score_window = {

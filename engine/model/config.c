@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,9 +20,8 @@ static int read_fields(const struct gguf *g, const struct field *f, int n, struc
     for (int i = 0; i < n; i++) {
         int64_t v = gguf_int(g, f[i].key, f[i].otherwise);
         if (v < 1 || v > f[i].max)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g),
-                            f[i].key, v == f[i].otherwise ? "missing" : "out of range",
-                            (long long)f[i].max);
+            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g), f[i].key,
+                            v == f[i].otherwise ? "missing" : "out of range", (long long)f[i].max);
         *f[i].out = (int)v;
     }
     return KVF_OK;
@@ -31,13 +31,28 @@ static int check_rope(const struct gguf *g, const struct model_config *m, struct
 {
     size_t len;
     const char *scaling = gguf_str(g, "llama.rope.scaling.type", &len);
-    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0))
-        || gguf_find(g, "rope_freqs.weight"))
+    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0)) || gguf_find(g, "rope_freqs.weight"))
         return kvf_fail(d, KVF_E_FORMAT, "%s: scaled rotary positions are not supported yet",
                         gguf_path(g));
     if (m->rope_dim % 2 || m->rope_dim > m->head_dim)
         return kvf_fail(d, KVF_E_FORMAT, "%s: %d rotary dimensions do not fit heads of %d",
                         gguf_path(g), m->rope_dim, m->head_dim);
+    return KVF_OK;
+}
+
+/* What the engine takes for granted: values as wide as keys, a row of the
+ * embedding for every token. */
+static int check_widths(const struct gguf *g, const struct model_config *m, int64_t tokens,
+                        struct kvf_diag *d)
+{
+    int64_t width = gguf_int(g, "llama.attention.value_length", m->head_dim);
+    if (width != m->head_dim)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: llama.attention.value_length is %lld; only values as "
+                        "wide as the keys (%d) are supported", gguf_path(g), (long long)width,
+                        m->head_dim);
+    if (tokens > m->vocab)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the tokenizer has %lld tokens, the model only %d",
+                        gguf_path(g), (long long)tokens, m->vocab);
     return KVF_OK;
 }
 
@@ -80,10 +95,12 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
                         gguf_path(g), m.n_heads, m.head_dim, m.n_kv_heads);
     m.rope_base = gguf_real(g, "llama.rope.freq_base", 10000.0);
     m.norm_eps = (float)gguf_real(g, "llama.attention.layer_norm_rms_epsilon", 1e-5);
-    if (!(m.rope_base > 1.0) || !(m.norm_eps > 0))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base or norm epsilon is not positive",
-                        gguf_path(g));
-    err = check_rope(g, &m, d);
+    if (!(m.rope_base > 1.0 && isfinite(m.rope_base)) || !(m.norm_eps > 0 && m.norm_eps < 1))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base %g or norm epsilon %g is out of range",
+                        gguf_path(g), m.rope_base, (double)m.norm_eps);
+    err = check_widths(g, &m, vocab, d);
+    if (!err)
+        err = check_rope(g, &m, d);
     if (!err)
         *ret = m;
     return err;

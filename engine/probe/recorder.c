@@ -331,6 +331,12 @@ int recorder_advance(struct recorder *r, int32_t n_steps)
     return r->err;
 }
 
+void recorder_cut(struct recorder *r, int32_t n_tokens)
+{
+    if (n_tokens < r->n_tokens && n_tokens >= r->streamed)
+        r->n_tokens = n_tokens;
+}
+
 uint64_t recorder_bytes(const struct recorder *r)
 {
     return kvf_writer_bytes(r->writer);

@@ -32,6 +32,9 @@ void recorder_nll(struct recorder *r, int32_t t, float nll);
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text,
                    size_t len);
 int recorder_advance(struct recorder *r, int32_t n_steps);
+/* Forgets the tokens from n_tokens on: a prompt that was announced, but not fed
+ * to its end. */
+void recorder_cut(struct recorder *r, int32_t n_tokens);
 /* Steps at which recorder_advance must be called: the smallest one above t. */
 int32_t recorder_boundary(int32_t t);
 

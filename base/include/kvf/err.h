@@ -31,7 +31,8 @@ enum kvf_err {
 #undef X
 };
 
-/* One sentence: what is wrong, where, what to do.  Never ends in a newline. */
+/* One sentence: what is wrong, where, what to do.  Control characters (of names
+ * that come from files) are replaced, so it is always one line. */
 struct kvf_diag {
     char text[512];
 };
@@ -47,7 +48,7 @@ const char *kvf_strerror(int err);
 
 /* Formats into d (ignored when NULL) and returns err, so that
  *     return kvf_fail(d, KVF_E_FORMAT, "%s: ...", path, ...);
- * reports and fails in one statement.  The first report wins: a caller that
+ * reports and fails in one statement.  The latest report wins: a caller that
  * adds context uses kvf_diag_prefix. */
 int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...) KVF_PRINTF(3, 4);
 

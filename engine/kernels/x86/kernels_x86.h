@@ -14,6 +14,7 @@ DECL_SOFTMAX(softmax_avx512);
 DECL_ROW_ENTROPY(row_entropy_avx512);
 DECL_KV_STORE(kv_store_avx512);
 DECL_MASS_ADD(mass_add_avx512);
+DECL_ROW_CUTS(row_cuts_avx512);
 DECL_MARK(mark_avx512);
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)
@@ -30,6 +31,7 @@ static inline void kernels_init_x86(struct kernels *k, unsigned flags)
     k->row_entropy = row_entropy_avx512;
     k->kv_store = kv_store_avx512;
     k->mass_add = mass_add_avx512;
+    k->row_cuts = row_cuts_avx512;
     k->mark = mark_avx512;
 }
 

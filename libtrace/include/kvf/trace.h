@@ -9,8 +9,9 @@
  *
  * Writing: kvf_writer_open, kvf_writer_column for every column, then
  * kvf_write_chunk as data comes, kvf_writer_commit to make a snapshot count,
- * kvf_writer_close.  After any error the writer is latched: later calls return
- * the same error, and the file stays readable up to its last whole record.
+ * kvf_writer_close.  After an error of memory or file the writer is latched:
+ * later calls return the same error, and the file stays readable up to its last
+ * whole record.  Wrong arguments (KVF_E_ARG, KVF_E_LIMIT) change nothing.
  * Reading: kvf_open, look at kvf_meta / kvf_columns, kvf_read.
  *
  * Equal calls give equal bytes.  Nothing here prints, exits or reads the
@@ -38,7 +39,7 @@ enum kvf_axis { KVF_AXIS_TOKEN = 0, KVF_AXIS_STEP = 1 };
 
 enum {
     KVF_COL_SNAPSHOT = 1u << 0, /* rewritten every epoch: the newest committed one wins */
-    KVF_COL_AGE      = 1u << 1, /* an age in steps; all ones = never */
+    KVF_COL_AGE      = 1u << 1, /* an age in steps, unsigned; all ones = never */
 };
 
 enum {
@@ -80,8 +81,10 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
 
 /* Values [n_heads][n] (head-major) of heads head0 .. head0+n_heads-1 of a layer
  * for indices t0 .. t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.
- * epoch: 0 for columns without KVF_COL_SNAPSHOT.  Large chunks are split along
- * the index so that none exceeds 512 KiB of raw data.  data is borrowed. */
+ * epoch: 0 for columns without KVF_COL_SNAPSHOT, else one more than the last
+ * commit's.  A value is written once (per epoch): readers may take either of two.
+ * Large chunks are split along the index so that none exceeds 512 KiB of raw
+ * data.  data is borrowed. */
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data);
 
@@ -113,9 +116,12 @@ void kvf_writer_abandon(struct kvf_writer *w);
 struct kvf_trace;
 
 enum kvf_open_mode {
-    KVF_OPEN_TAIL = 0,   /* default: an incomplete tail is cut off logically */
-    KVF_OPEN_STRICT = 1, /* any damage is an error */
-    KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest */
+    KVF_OPEN_TAIL = 0,   /* default: of a trace that was not closed, the last whole
+                            snapshot; damage before it, or in a closed trace's run header,
+                            schema, commits and notes, is an error; damaged values are
+                            an error when they are read */
+    KVF_OPEN_STRICT = 1, /* closed properly, and every record header as the index says */
+    KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest; needs run header and schema */
 };
 
 /* Opens a trace; never modifies the file.  KVF_OK, KVF_E_IO, KVF_E_FORMAT (not
@@ -142,27 +148,33 @@ size_t kvf_dtype_size(enum kvf_dtype dtype);
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
              void *out, struct kvf_diag *d);
 
-/* The same, widened: integers exactly; KVF_COL_AGE's "never" becomes -1. */
+/* The same, widened: integers exactly (u64 up to 2^53); KVF_COL_AGE's "never"
+ * becomes -1.  As i32, what does not fit (KVF_ALIVE, NaN) becomes -1 too. */
 int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
                  uint32_t n, double *out, struct kvf_diag *d);
 int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
                  uint32_t n, int32_t *out, struct kvf_diag *d);
 
-/* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored. */
+/* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
+ * or damaged. */
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
 
 struct kvf_check {       /* what a check found */
     uint64_t records;    /* good records */
-    uint64_t bad;        /* records with a wrong checksum or impossible content */
+    uint64_t bad;        /* places with a wrong checksum or impossible content */
     uint64_t bytes;      /* size of the file */
-    uint64_t lost;       /* bytes that belong to no good record */
+    uint64_t lost;       /* bytes at the bad places that form no record */
+    uint64_t torn;       /* bytes of an incomplete tail: a trace that was not closed
+                            may end in half a record, which is no damage */
     uint64_t payload_bytes, raw_bytes; /* stored and decoded size of the columns */
     int clean;
 };
 
-/* Walks every record of the file.  full: also checksum and decode payloads.
- * KVF_OK when all is well, KVF_E_CORRUPT with d naming the first damage; *ret
- * is filled in both cases. */
+/* Walks every record of the file and compares the index with them.  full: also
+ * checksum and decode the columns.  KVF_OK when all complete records are whole:
+ * ret->clean tells whether the trace was closed, else d says "unfinished" and
+ * how much is torn.  KVF_E_CORRUPT with d naming the first damage; *ret is filled
+ * in both cases.  Other errors as kvf_open. */
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
 
 #ifdef __cplusplus

@@ -1,0 +1,58 @@
+#!/bin/sh
+# From nothing to a page of figures: set up, build, run a real model four times, draw.
+# usage: ./demo.sh           output: out/demo/index.html
+set -eu
+cd "$(dirname "$0")"
+./setup.sh
+
+build=build-release out=out/demo
+[ -f $build/build.ninja ] || {
+    mkdir -p $build
+    meson setup $build --buildtype=release -Dtests=disabled >$build/setup.log 2>&1 || {
+        cat $build/setup.log >&2
+        exit 1
+    }
+}
+ninja -C $build --quiet
+PATH=$PWD/$build/cli:$PATH
+rm -rf $out
+mkdir -p $out
+cp examples/demo/problem.txt examples/demo/style.css $out/
+cd $out
+: >figures.tsv
+
+# run METHOD [options]: decode the problem, keep the trace and the summary
+run() {
+    method=$1
+    shift
+    printf '\n== %s %s\n' "$method" "$*" >&2
+    set -- kvfate run -f problem.txt -n 256 --temp 0.6 --top-p 0.9 --seed 1 --method "$method" "$@" \
+        -o "$method.kvf"
+    printf 'run\t%s\t%s\t\n' "$method" "$*" >>figures.tsv
+    "$@" --json >"$method.json"
+}
+
+section() { printf 'section\t%s\t%s\t\n' "$1" "$2" >>figures.tsv; }
+
+# draw OUT.png CAPTION ANALYSIS X.kvf [options]
+draw() {
+    png=$1 caption=$2
+    shift 2
+    set -- kvfate "$@" -o "$png"
+    printf 'figure\t%s\t%s\t%s\n' "$png" "$caption" "$*" >>figures.tsv
+    "$@" >"${png%.png}.txt" 2>&1 || { cat "${png%.png}.txt" >&2; exit 1; }
+    printf '.' >&2
+}
+
+run full
+run h2o --budget 256
+run snapkv --budget 256
+run keydiff --budget 256
+
+printf '\ndrawing ' >&2
+. ../../examples/demo/figures.sh
+printf '\n' >&2
+python3 ../../examples/demo/gallery.py figures.tsv index.html
+cd ../..
+printf '\nThe gallery is ready: file://%s/%s/index.html\n' "$PWD" $out
+printf 'The traces lie beside it; try: %s/cli/kvfate info %s/h2o.kvf\n' $build $out

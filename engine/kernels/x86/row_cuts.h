@@ -1,0 +1,202 @@
+/* row_cuts.h - selected sets of a row without sorting it: a quickselect that
+ * follows several targets at once.  Included by one file per instruction set,
+ * which defines before, with `struct sums` from row_sums.h:
+ *     LEAF                        entries that sort_leaf takes
+ *     take_row(a, p, n)           copies the bits of p clamped to [0, 1]; sums
+ *     partition(a, tmp, n, pivot, masses, &left)
+ *                                 moves entries > pivot to the front; returns how
+ *                                 many and their sums (units only if masses)
+ *     sort_leaf(out, a, n)        n <= LEAF entries, falling
+ *
+ * Weights are >= 0, so their bits as integers have their order.  The row is cut
+ * at pivots into segments, largest first; only segments that hold a target - a
+ * rank K or a mass tau - are cut further, down to leaves, which are sorted.  All
+ * sums are of integer units (MASS_UNIT): every order of summation gives the same. */
+#ifndef KVF_ENGINE_ROW_CUTS_H
+#define KVF_ENGINE_ROW_CUTS_H
+
+#include <math.h>
+
+/* Entries [from, to), those of the row with bits in [low, high]. */
+struct segment {
+    int from, to, level;
+    int32_t low, high;
+    int64_t before; /* units of all larger entries */
+    struct sums inside;
+};
+
+/* The pivot is the mean of the bits, about the median of the logarithms.  Every
+ * fourth one halves the range, of 2^30 at first: no more segments can nest. */
+enum { HALVE_EVERY = 4, MAX_DEPTH = HALVE_EVERY * 32 };
+
+struct search {
+    const float *p;
+    int n;
+    const int *top_k;
+    int n_top, i_top; /* the first i_top ranks are found */
+    const double *tau;
+    int n_tau, i_tau;
+    int64_t total, need; /* units; need: the smallest mass that reaches tau[i_tau] */
+    struct row_cut *top, *mass;
+};
+
+static void next_tau(struct search *s, int i)
+{
+    s->i_tau = i;
+    if (i < s->n_tau)
+        s->need = (int64_t)ceil(s->tau[i] * (double)s->total);
+}
+
+static bool has_rank(const struct search *s, const struct segment *g)
+{
+    return s->i_top < s->n_top && s->top_k[s->i_top] <= g->to;
+}
+
+static bool has_mass(const struct search *s, const struct segment *g)
+{
+    return s->i_tau < s->n_tau && s->need <= g->before + g->inside.units;
+}
+
+/* Position of the m-th entry of these bits from the end of the row. */
+static int tie_from_end(const struct search *s, int32_t bits, int m)
+{
+    int i = s->n;
+    while (i > 0 && m > 0)
+        m -= float_bits(s->p[--i]) == bits;
+    return i;
+}
+
+/* The first `count` of the row; the last `taken` of them are some of `ties` equals. */
+static struct row_cut make_cut(const struct search *s, int32_t bits, int count, int taken, int ties)
+{
+    if (count == s->n)
+        return (struct row_cut){0, 0, count};
+    int tie = taken == ties ? 0 : tie_from_end(s, bits, taken);
+    return (struct row_cut){bits_float(bits), tie, count};
+}
+
+/* Targets among equal entries. */
+static void cut_equal(struct search *s, const struct segment *g)
+{
+    int m = g->to - g->from;
+    for (; has_rank(s, g); s->i_top++) {
+        int k = s->top_k[s->i_top];
+        s->top[s->i_top] = make_cut(s, g->low, k, k - g->from, m);
+    }
+    for (; has_mass(s, g); next_tau(s, s->i_tau + 1)) {
+        int64_t unit = g->inside.units / m;
+        int taken = (int)((s->need - g->before + unit - 1) / unit);
+        s->mass[s->i_tau] = make_cut(s, g->low, g->from + taken, taken, m);
+    }
+}
+
+/* The cut after entry i of the n sorted ones of a segment. */
+static struct row_cut cut_at(const struct search *s, const struct segment *g, const int32_t *v,
+                             int n, int i)
+{
+    int first = i, end = i + 1;
+    while (first > 0 && v[first - 1] == v[i])
+        first--;
+    while (end < n && v[end] == v[i])
+        end++;
+    return make_cut(s, v[i], g->from + i + 1, i + 1 - first, end - first);
+}
+
+static void cut_sorted(struct search *s, const struct segment *g, const int32_t *v)
+{
+    int n = g->to - g->from;
+    for (; has_rank(s, g); s->i_top++)
+        s->top[s->i_top] = cut_at(s, g, v, n, s->top_k[s->i_top] - 1 - g->from);
+    int64_t units = g->before;
+    for (int i = -1; has_mass(s, g); next_tau(s, s->i_tau + 1)) {
+        while (units < s->need)
+            units += mass_units(bits_float(v[++i]));
+        s->mass[s->i_tau] = cut_at(s, g, v, n, i);
+    }
+}
+
+static int32_t pivot_of(const struct segment *g)
+{
+    int32_t half = g->low + (g->high - g->low) / 2;
+    if (g->level % HALVE_EVERY == HALVE_EVERY - 1)
+        return half;
+    float mean = g->inside.bits / (float)(g->to - g->from);
+    return mean > (float)g->low && mean < (float)g->high ? (int32_t)mean : half;
+}
+
+/* Exact bounds and the next pivot in their middle: it is sure to part the
+ * segment, unless all is equal. */
+static void tighten(struct segment *g, const int32_t *a)
+{
+    g->low = g->high = a[g->from];
+    for (int i = g->from + 1; i < g->to; i++) {
+        g->low = a[i] < g->low ? a[i] : g->low;
+        g->high = a[i] > g->high ? a[i] : g->high;
+    }
+    g->level |= HALVE_EVERY - 1;
+}
+
+/* Cuts g: what is > pivot stays in g, the rest becomes *right.  False when one
+ * of them would be empty. */
+static bool split(struct segment *g, struct segment *right, int32_t *a, int32_t *tmp, bool masses)
+{
+    struct sums left = {0, 0};
+    int32_t pivot = pivot_of(g);
+    int n_left = partition(a + g->from, tmp, g->to - g->from, pivot, masses, &left);
+    g->level++;
+    if (n_left == 0 || n_left == g->to - g->from) {
+        tighten(g, a);
+        return false;
+    }
+    *right = *g;
+    right->from = g->to = g->from + n_left;
+    right->high = pivot;
+    g->low = pivot + 1;
+    right->before += left.units;
+    right->inside.units -= left.units;
+    right->inside.bits -= left.bits;
+    g->inside = left;
+    return true;
+}
+
+static void find_cuts(struct search *s, int32_t *a, int32_t *tmp, const struct sums *all)
+{
+    struct segment stack[MAX_DEPTH + 1], right;
+    int depth = 1;
+    stack[0] = (struct segment){0, s->n, 0, 0, float_bits(1), 0, *all};
+    while (depth > 0) { /* the top of the stack holds the largest weights */
+        struct segment *g = &stack[depth - 1];
+        if (has_rank(s, g) || has_mass(s, g)) {
+            if (g->to - g->from <= LEAF) {
+                sort_leaf(tmp, a + g->from, g->to - g->from);
+                cut_sorted(s, g, tmp);
+            } else if (g->low == g->high) {
+                cut_equal(s, g);
+            } else {
+                if (split(g, &right, a, tmp, s->i_tau < s->n_tau)) {
+                    stack[depth++] = *g;
+                    *g = right;
+                }
+                continue;
+            }
+        }
+        depth--;
+    }
+}
+
+/* a, tmp: room for n + 32 entries each. */
+static inline void cut_row(const float *p, int n, const int *top_k, int n_top, const double *tau,
+                           int n_tau, struct row_cut *out, int32_t *a, int32_t *tmp)
+{
+    struct search s = {p, n, top_k, n_top, 0, tau, n_tau, 0, 0, 0, out, out + n_top};
+    struct sums all = take_row(a, p, n);
+    for (int c = 0; c < n_top + n_tau; c++)
+        out[c] = (struct row_cut){0, 0, n};
+    while (s.n_top > 0 && top_k[s.n_top - 1] >= n)
+        s.n_top--; /* the whole row */
+    s.total = all.units;
+    next_tau(&s, all.units > 0 ? 0 : n_tau);
+    find_cuts(&s, a, tmp, &all);
+}
+
+#endif

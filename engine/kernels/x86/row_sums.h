@@ -1,0 +1,41 @@
+/* row_sums.h - sums of weights that the selection of row_cuts.h follows. */
+#ifndef KVF_ENGINE_ROW_SUMS_H
+#define KVF_ENGINE_ROW_SUMS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/kernels/kernels.h"
+
+struct sums {
+    int64_t units; /* masses, exact */
+    float bits;    /* bits of the weights, for the choice of a pivot */
+};
+
+/* p + 6 has the ulp MASS_UNIT, so the sum is rounded to whole units, which stand
+ * in its low bits: units = bits(p + 6) - bits(6), for 0 <= p <= 1. */
+#define UNIT_ANCHOR 6.0
+#define UNIT_ANCHOR_BITS 0x4018000000000000
+
+static inline int64_t mass_units(float p)
+{
+    return llrint((double)p * (1 / MASS_UNIT));
+}
+
+static inline int32_t float_bits(float f)
+{
+    int32_t b;
+    memcpy(&b, &f, 4);
+    return b;
+}
+
+static inline float bits_float(int32_t b)
+{
+    float f;
+    memcpy(&f, &b, 4);
+    return f;
+}
+
+#endif

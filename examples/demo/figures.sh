@@ -1,0 +1,32 @@
+# The gallery's figures, in the order of the page; sourced by demo.sh.
+
+section "What the text kept" "Each token is coloured by the share of KV heads that still hold it at the end."
+for m in h2o snapkv keydiff; do
+    draw tokens-$m.png "$m, 256 entries for each KV head: bold blue is kept by every head, grey by none." \
+        tokens $m.kvf
+done
+
+section "When entries were evicted" "One map for each KV head: columns are tokens, rows are queries. An entry is \
+bright while queries see it. The prompt is prefilled in full, then each head is cut to its budget."
+for m in h2o snapkv keydiff; do
+    draw eviction-$m.png "$m: four layers from bottom to top of the model." \
+        eviction $m.kvf --head L0K*,L10K*,L20K*,L29K*
+done
+draw eviction-h2o-all.png "h2o: all heads." eviction h2o.kvf
+
+section "How long tokens stay useful" "From the run with a full cache: nothing was evicted, so attention shows which \
+entries were needed, and for how long."
+draw retention-full.png "Last-use map: a token is bright until the last query that had it among its 64 largest \
+weights." retention full.kvf --head L0H*,L10H*,L20H*,L29H*
+draw survival-full.png "Share of tokens that are selected at an age of at least h steps, for seven meanings of \
+selected." survival full.kvf
+draw survival-map-full.png "The same for each head." survival full.kvf --figure survival-map
+draw sparsity-last-use-full.png "Share of the attention triangle that lies after a token's last use." \
+    sparsity full.kvf --kind last-use
+
+section "What the budget cost" "Sparsity of the attention triangle and the entries that each head holds."
+for m in h2o snapkv keydiff; do
+    draw sparsity-$m.png "$m: share of the triangle that queries could not see." sparsity $m.kvf
+done
+draw occupancy-full.png "full: the cache grows with every token." occupancy full.kvf
+draw occupancy-h2o.png "h2o: after the prompt every head holds 256 entries." occupancy h2o.kvf

@@ -1,0 +1,91 @@
+/* verify.c - is every byte of a trace accounted for? */
+#include <string.h>
+
+#include "base/mem.h"
+#include "libtrace/reader.h"
+
+/* Column payloads are looked at only if full: they are nearly all of the file. */
+static int check_record(struct kvf_trace *t, size_t i, int full, struct kvf_check *c,
+                        struct kvf_diag *d)
+{
+    const struct record *r = &t->rec[i];
+    unsigned char *p = NULL;
+    const unsigned char *data;
+    if (r->type == REC_COLUMN) {
+        c->payload_bytes += r->stored_len;
+        c->raw_bytes += r->raw_len;
+        if (t->column && !trace_fits_schema(t, r))
+            return kvf_fail(d, KVF_E_CORRUPT, "%s: the chunk at byte %llu contradicts the schema",
+                            t->path, (unsigned long long)r->offset);
+        if (!full)
+            return KVF_OK;
+        if (t->column)
+            return trace_chunk(t, i, &data, d);
+    }
+    int err = trace_payload(t, r, &p, d);
+    mem_free(p);
+    return err;
+}
+
+static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, struct kvf_diag *first)
+{
+    for (size_t i = 0; i < t->n_rec; i++) {
+        struct kvf_diag why = {""};
+        int err = check_record(t, i, full, c, &why);
+        if (err == KVF_E_NOMEM)
+            return err;
+        c->records += !err;
+        c->bad += !!err;
+        if (err && !first->text[0])
+            *first = why;
+    }
+    return KVF_OK;
+}
+
+/* The sentence for what was found. */
+static int report(const struct kvf_trace *t, const struct kvf_check *c, const struct kvf_diag *first,
+                  struct kvf_diag *d)
+{
+    unsigned long long n = c->records, torn = c->torn, size = c->bytes;
+    if (c->bad && first->text[0])
+        return kvf_fail(d, KVF_E_CORRUPT, "%s", first->text);
+    if (t->bad_records)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: damage at byte %llu: %llu bytes belong to no record",
+                        t->path, (unsigned long long)t->first_bad, (unsigned long long)c->lost);
+    if (t->bad_index)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: the index does not match the records; all %llu "
+                        "records are whole", t->path, n);
+    if (!c->clean && torn)
+        return kvf_fail(d, KVF_OK, "%s: unfinished: %llu whole records up to byte %llu, then %llu "
+                        "bytes of a torn one", t->path, n, size - torn, torn);
+    if (!c->clean)
+        return kvf_fail(d, KVF_OK, "%s: unfinished: %llu whole records, none torn", t->path, n);
+    return KVF_OK;
+}
+
+int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_diag first = {""}, load = {""};
+    memset(ret, 0, sizeof *ret);
+    int err = trace_open_file(path, &t, d);
+    if (err)
+        return err;
+    ret->bytes = t->size;
+    err = trace_scan(t, KVF_OPEN_SALVAGE, false, d);
+    if (!err && trace_load_schema(t, NULL) == KVF_E_NOMEM)
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = check_records(t, full, ret, &first);
+    if (!err) {
+        ret->clean = t->clean;
+        ret->bad += t->bad_records + t->bad_index;
+        ret->lost = t->lost_bytes;
+        ret->torn = t->torn_bytes;
+        err = report(t, ret, &first, d);
+    }
+    if (!err && (err = trace_load(t, &load)) != KVF_OK && load.text[0])
+        kvf_fail(d, err, "%s", load.text); /* whole records, but they tell no story */
+    kvf_close(t);
+    return err;
+}

@@ -1,0 +1,38 @@
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "render/figures.h"
+
+struct colours colours_make(const struct figure_style *s, double lo, double hi)
+{
+    if (!(hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))) { /* one value, or none */
+        bool known = isfinite(lo) && isfinite(hi), share = known && lo >= 0 && hi <= 1;
+        hi = share || !known ? 1 : lo + 0.5;
+        lo = share || !known ? 0 : lo - 0.5;
+    }
+    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax, 0};
+    if (!(k.hi > k.lo)) { /* one end given, beyond the data */
+        if (isnan(s->vmax))
+            k.hi = k.lo + 1;
+        else
+            k.lo = k.hi - 1;
+    }
+    return k;
+}
+
+double colours_at(struct colours *k, double v)
+{
+    double slack = 1e-9 * (k->hi - k->lo);
+    k->clipped += v < k->lo - slack || v > k->hi + slack;
+    return (v - k->lo) / (k->hi - k->lo);
+}
+
+void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
+                 const char *label)
+{
+    char note[48] = "";
+    if (k->clipped)
+        snprintf(note, sizeof note, "%lld clipped", (long long)k->clipped);
+    colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
+}

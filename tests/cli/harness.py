@@ -1,0 +1,140 @@
+"""What the command-line tests share: running kvfate, judging its answer, hostile model files."""
+import argparse
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+GOLDEN_TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools")
+
+
+class Suite:
+    """Counts cases; every failure is printed with what was run and what came back."""
+
+    def __init__(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("kvfate")
+        parser.add_argument("models", help="folder of the tiny models")
+        args = parser.parse_args()
+        self.exe, self.models = os.path.abspath(args.kvfate), os.path.abspath(args.models)
+        self.work = tempfile.TemporaryDirectory(prefix="kvfate-cli-")
+        self.cases = self.failures = 0
+        sys.path.insert(0, GOLDEN_TOOLS)
+
+    def path(self, name):
+        return os.path.join(self.work.name, name)
+
+    def model(self, i=0):
+        return os.path.join(self.models, f"tiny{i}.gguf")
+
+    def file(self, name, data):
+        with open(self.path(name), "wb") as f:
+            f.write(data)
+        return self.path(name)
+
+    def run(self, argv, **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        more.setdefault("stdout", subprocess.PIPE)
+        if "input" in more:
+            del more["stdin"]
+        return subprocess.run([self.exe, *argv], stderr=subprocess.PIPE, timeout=120, **more)
+
+    def check(self, name, ok, *details):
+        self.cases += 1
+        if not ok:
+            self.failures += 1
+            print("FAILED", name, *details, sep="\n    ", flush=True)
+
+    def refused(self, name, argv, code, *words, **more):
+        """Exit status `code`, one line on stderr that holds all the words, nothing on stdout."""
+        r = self.run(argv, **more)
+        err = r.stderr.decode("utf-8", "replace")
+        ok = r.returncode == code and err.endswith("\n") and err.count("\n") == 1 and 20 < len(err) < 700
+        ok = ok and err.startswith("kvfate") and all(w.lower() in err.lower() for w in words) and not r.stdout
+        self.check(name, ok, " ".join(map(repr, argv))[:300], f"exit {r.returncode}, expected {code}", err[:600],
+                   f"must say {words}", f"stdout {r.stdout[:200]!r}" if r.stdout else "")
+        return r
+
+    def accepted(self, name, argv, **more):
+        r = self.run(argv, **more)
+        self.check(name, r.returncode == 0, " ".join(map(repr, argv))[:300], f"exit {r.returncode}", r.stderr.decode("utf-8", "replace")[:600])
+        return r
+
+    def survives(self, name, argv, codes=(0, 1, 2, 3), **more):
+        """No crash and, when it fails, one line that says why."""
+        r = self.run(argv, **more)
+        err = r.stderr.decode("utf-8", "replace")
+        ok = r.returncode in codes and (r.returncode == 0 or (err.count("\n") >= 1 and err.startswith("kvfate")))
+        self.check(name, ok, " ".join(map(repr, argv))[:300], f"exit {r.returncode}", err[:600])
+        return r
+
+    def finish(self):
+        print(f"{self.cases} cases, {self.failures} failed")
+        self.work.cleanup()
+        sys.exit(self.failures != 0)
+
+
+class Gguf:
+    """A tiny model as lists that a test may spoil before it is written."""
+
+    def __init__(self, **options):
+        import gen_tiny
+        self.gen = gen_tiny
+        args = dict(layers=2, heads=4, kv_heads=2, head_dim=16, dim=64, ffn=96, vocab=300, seed=1, type="f32",
+                    rope_base=10000.0, untied=False)
+        args.update(options)
+        a = argparse.Namespace(**args)
+        self.metadata = [list(m) for m in gen_tiny.metadata(a)]
+        self.tensors = []
+        for name, x in gen_tiny.model(a):
+            kind = gen_tiny.tensor_type(name, x, a.type)
+            self.tensors.append([name, list(x.shape), gen_tiny.TYPES[kind][0], gen_tiny.ENCODE[kind](x)])
+
+    def drop(self, key):
+        self.metadata = [m for m in self.metadata if m[0] != key]
+        return self
+
+    def set(self, key, value, kind=None):
+        for m in self.metadata:
+            if m[0] == key:
+                m[2] = value
+                m[1] = m[1] if kind is None else kind
+                return self
+        self.metadata.append([key, kind, value])
+        return self
+
+    def get(self, key):
+        return next(m[2] for m in self.metadata if m[0] == key)
+
+    def tensor(self, name):
+        return next(t for t in self.tensors if t[0] == name)
+
+    def without(self, name):
+        self.tensors = [t for t in self.tensors if t[0] != name]
+        return self
+
+    def write(self, path):
+        self.gen.write(path, self.metadata, self.tensors)
+        return path
+
+    def head_bytes(self):
+        """Where the tensor entries begin, and the bytes of the whole file."""
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            self.write(f.name)
+            data = open(f.name, "rb").read()
+        n = 24
+        for m in self.metadata:
+            n += len(self.gen.entry(*m))
+        return n, bytearray(data)
+
+
+def killed_by(code):
+    return signal.Signals(-code).name if code < 0 else ""
+
+
+def patched(data, at, fmt, value):
+    out = bytearray(data)
+    struct.pack_into(fmt, out, at, value)
+    return bytes(out)

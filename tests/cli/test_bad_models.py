@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Every damaged or foreign model file is refused with one line that says what is wrong."""
+import os
+import random
+import struct
+
+from harness import Gguf, Suite, patched
+
+s = Suite()
+U32, F32, STRING, I32, U64, I64 = 4, 6, 8, 5, 10, 11
+
+
+def generate(path):
+    return ["generate", "-m", path, "--raw", "-p", "hello world", "-n", "2", "-q", "-t", "1"]
+
+
+def refused(name, data, *words):
+    if isinstance(data, Gguf):
+        path = data.write(s.path("m.gguf"))
+    else:
+        path = s.file("m.gguf", data)
+    s.refused(name, generate(path), 1, path, *words)
+
+
+s.accepted("the plain model works", generate(Gguf().write(s.path("good.gguf"))))
+s.refused("missing", generate(s.path("none.gguf")), 1, "none.gguf", "No such file")
+s.refused("a folder", generate(s.work.name), 1, s.work.name, "not a regular file")
+s.refused("a device", generate("/dev/null"), 1, "not a regular file")
+refused("empty", b"", "not a GGUF file")
+refused("text", b"I am not a model, whatever the name says.\n" * 9, "not a GGUF file")
+refused("zeros", bytes(4096), "not a GGUF file")
+
+rng = random.Random(1)
+table, good = Gguf().head_bytes()
+refused("wrong magic", b"GGUX" + bytes(good[4:]), "not a GGUF file")
+for version in (0, 1, 4, 3 << 24):
+    refused(f"version {version}", patched(good, 4, "<I", version), "version")
+refused("big-endian", patched(good, 4, ">I", 3), "big-endian")
+for n in sorted({0, 1, 3, 4, 8, 16, 23, 24, 25, 40, table - 1, table, table + 7, *rng.sample(range(len(good)), 60), len(good) - 65}):
+    refused(f"cut at {n} of {len(good)}", bytes(good[:n]), "fetch" if n >= 24 else "GGUF")
+
+for name, at in (("tensors", 8), ("keys", 16)):
+    for n in (1 << 63, (1 << 64) - 1, 1 << 40, 65537, 65536):
+        refused(f"{n} {name}", patched(good, at, "<Q", n))
+refused("no keys", patched(good, 16, "<Q", 0))
+refused("no tensors", patched(good, 8, "<Q", 0), "missing")
+for n in ((1 << 64) - 1, (1 << 64) - 8, 1 << 63, 1 << 32, 0):
+    refused(f"first key of {n} bytes", patched(good, 24, "<Q", n), "metadata entry 0")
+refused("value type 13", patched(good, 24 + 8 + 20, "<I", 13), "metadata entry 0")
+
+# the first tensor's entry: name, number of dimensions, dimensions, type, offset
+entry = table + 8 + len("token_embd.weight")
+for n in (0, 5, 1 << 31, 0xffffffff):
+    refused(f"{n} dimensions", patched(good, entry, "<I", n), "tensor 0")
+for n in (0, 1 << 62, (1 << 64) - 1, 1 << 41):
+    refused(f"dimension {n}", patched(good, entry + 4, "<Q", n), "tensor 0")
+refused("dimension 65", patched(good, entry + 4, "<Q", 65), "token_embd.weight")
+for kind, name in ((14, "Q6_K"), (12, "Q4_K"), (6, "Q5_0"), (24, "I8"), (99, "unknown")):
+    refused(f"tensor type {kind}", patched(good, entry + 20, "<I", kind), "token_embd.weight", name, "Q4_1")
+for n in (1, 33, (1 << 64) - 32, 1 << 40, len(good)):
+    refused(f"offset {n}", patched(good, entry + 24, "<Q", n), "outside the file")
+
+refused("no architecture", Gguf().drop("general.architecture"), "architecture")
+refused("another architecture", Gguf().set("general.architecture", "gpt2"), "'gpt2'", "'llama'")
+refused("architecture with a newline", Gguf().set("general.architecture", "a\nb"), "architecture")
+refused("long architecture", Gguf().set("general.architecture", "x" * 5000), "architecture")
+refused("architecture is a number", Gguf().set("general.architecture", 5, U32), "architecture")
+
+COUNTS = ["llama.block_count", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count",
+          "llama.attention.head_count_kv", "llama.context_length", "llama.attention.key_length", "llama.rope.dimension_count"]
+for key in COUNTS:
+    for v in (0, 0xffffffff, 1 << 25):
+        refused(f"{key} = {v}", Gguf().set(key, v), key, "expected 1 to")
+    refused(f"{key} = -1", Gguf().set(key, -1, I32), key)
+    refused(f"{key} is text", Gguf().set(key, "many", STRING), key) if key.endswith(("block_count", "context_length")) else None
+for key in COUNTS[:4] + COUNTS[5:6]:
+    refused(f"no {key}", Gguf().drop(key), key, "missing")
+refused("more layers than tensors", Gguf().set("llama.block_count", 3), "blk.2.", "missing")
+refused("4096 layers", Gguf().set("llama.block_count", 4096), "missing")
+refused("KV heads do not divide", Gguf().set("llama.attention.head_count_kv", 3), "4 query heads", "3 KV heads")
+refused("heads of 15", Gguf().set("llama.attention.key_length", 15))
+refused("rotary dimensions above the head", Gguf().set("llama.rope.dimension_count", 32), "rotary", "16")
+refused("odd rotary dimensions", Gguf().set("llama.rope.dimension_count", 7), "rotary")
+refused("keys and values of other widths", Gguf().set("llama.attention.value_length", 8), "value_length")
+refused("scaled positions", Gguf().set("llama.rope.scaling.type", "linear", STRING), "rotary")
+for v in (0.0, -1.0, float("nan"), float("inf")):
+    refused(f"rotary base {v}", Gguf().set("llama.rope.freq_base", v), "rotary base")
+    refused(f"epsilon {v}", Gguf().set("llama.attention.layer_norm_rms_epsilon", v), "epsilon")
+for v in (0, 3, 48, 1 << 20):
+    refused(f"alignment {v}", Gguf().set("general.alignment", v), "alignment")
+
+for t in Gguf().tensors:
+    refused(f"no {t[0]}", Gguf().without(t[0]), t[0], "missing")
+for name in ("blk.0.attn_q.weight", "blk.1.ffn_down.weight", "output_norm.weight", "blk.0.attn_norm.weight"):
+    g = Gguf()
+    t = g.tensor(name)
+    t[1] = [t[1][0] // 2, *t[1][1:]]
+    refused(f"{name} is too small", g, name, "expected")
+    g = Gguf()
+    t = g.tensor(name)
+    t[1] = [1, *t[1]] if len(t[1]) > 1 else [1, 1, *t[1]]
+    refused(f"{name} has another shape", g, name) if len(t[1]) > 3 else s.survives(name, generate(g.write(s.path("m.gguf"))))
+    g = Gguf()
+    t = g.tensor(name)
+    t[1] = t[1][::-1] if len(t[1]) > 1 else [2, t[1][0] // 2]
+    refused(f"{name} is turned", g, name, "expected") if t[1][0] != t[1][-1] else None
+g = Gguf()
+g.tensors.append(list(g.tensors[3]))
+refused("a tensor twice", g, g.tensors[3][0], "twice")
+g = Gguf()
+g.tensors.append(["x" * 300, [1], 0, bytes(4)])
+refused("long tensor name", g, "tensor")
+
+refused("no vocabulary", Gguf().drop("tokenizer.ggml.tokens"), "vocabulary")
+refused("no merges", Gguf().drop("tokenizer.ggml.merges"), "merges")
+refused("vocabulary is text", Gguf().set("tokenizer.ggml.tokens", "a b c", STRING), "vocabulary")
+refused("another tokenizer", Gguf().set("tokenizer.ggml.model", "llama"), "'llama'", "gpt2")
+refused("no tokenizer model", Gguf().drop("tokenizer.ggml.model"), "tokenizer")
+refused("another pre-tokenizer", Gguf().set("tokenizer.ggml.pre", "deepseek"), "'deepseek'", "smollm")
+for merge in ("", " ", "he", "h e l", "q zzz", "\u0120", " he", "he ", "x" * 3000 + " y"):
+    g = Gguf()
+    refused(f"merge {merge[:20]!r}", g.set("tokenizer.ggml.merges", g.get("tokenizer.ggml.merges")[:4] + [merge]), "merge 4")
+g = Gguf()
+refused("more tokens than rows", g.set("llama.vocab_size", 200), "token")
+g = Gguf()
+refused("a token more than rows", g.set("tokenizer.ggml.tokens", g.get("tokenizer.ggml.tokens") + ["extra"]), "301 tokens", "300")
+g = Gguf().set("llama.vocab_size", 200)
+t = g.tensor("token_embd.weight")
+t[1], t[3] = [200, 64], t[3][:200 * 64 * 4]
+refused("more tokens than the embedding has rows", g, "300 tokens", "200")
+refused("the model claims more rows", Gguf().set("llama.vocab_size", 400), "token_embd.weight", "400")
+g = Gguf().drop("tokenizer.chat_template").write(s.path("plain.gguf"))
+s.refused("no chat template", ["generate", "-m", g, "-p", "x", "-q"], 1, "chat template", "--raw")
+g = Gguf().set("tokenizer.chat_template", "[INST] {{ x }} [/INST]").write(s.path("plain.gguf"))
+s.refused("foreign chat template", ["generate", "-m", g, "-p", "x", "-q"], 1, "chat template", "--raw")
+
+# odd, but usable: no crash
+for name, g in (
+        ("equal tokens", Gguf().set("tokenizer.ggml.tokens", (lambda t: t[:-1] + [t[5]])(Gguf().get("tokenizer.ggml.tokens")))),
+        ("no token types", Gguf().drop("tokenizer.ggml.token_type")),
+        ("short token types", Gguf().set("tokenizer.ggml.token_type", [3, 3])),
+        ("all tokens special", Gguf().set("tokenizer.ggml.token_type", [3] * 300)),
+        ("wild token types", Gguf().set("tokenizer.ggml.token_type", [-2 ** 31] * 300)),
+        ("end token out of range", Gguf().set("tokenizer.ggml.eos_token_id", 0xffffffff)),
+        ("empty merges", Gguf().set("tokenizer.ggml.merges", [])),
+        ("empty tokens", Gguf().set("tokenizer.ggml.merges", []).set("tokenizer.ggml.tokens", [""] * 300)),
+        ("context of 1", Gguf().set("llama.context_length", 1))):
+    s.survives(name, generate(g.write(s.path("odd.gguf"))))
+
+# weights that are no numbers: the run ends, with any text
+for name, value in (("NaN", 0x7fc00000), ("infinity", 0x7f800000), ("huge", 0x7f7fffff)):
+    for tensor in ("token_embd.weight", "blk.0.attn_k.weight", "blk.0.attn_norm.weight", "output_norm.weight"):
+        g = Gguf()
+        g.tensor(tensor)[3] = struct.pack("<I", value) * (len(g.tensor(tensor)[3]) // 4)
+        model = g.write(s.path("odd.gguf"))
+        s.survives(f"{name} in {tensor}", generate(model))
+        for method in ("full", "h2o", "snapkv"):
+            out = s.path("odd.kvf")
+            s.survives(f"{name} in {tensor}, recorded, {method}", ["run", "-m", model, "--raw", "-p", "hello " * 20, "-n", "3", "-q", "-o", out,
+                                                                   "-t", "1", "--method", method, "-B", "12"])
+
+for i in range(60):  # single wrong bytes in the part before the tensors
+    data = bytearray(good)
+    for _ in range(rng.randrange(1, 4)):
+        data[rng.randrange(4, len(good) - 60000)] = rng.randrange(256)
+    s.survives(f"wrong bytes {i}", generate(s.file("wrong.gguf", bytes(data))))
+s.finish()

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""A run that is stopped: by SIGINT or SIGTERM it closes its trace, by SIGKILL the trace stays readable."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from harness import Gguf, Suite
+
+s = Suite()
+N, BLOCK = 6000, 1024  # tokens asked for; steps between the recorder's commits
+MODEL = Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 8192).write(s.path("long.gguf"))
+
+
+def start(out, n, *more):
+    argv = [s.exe, "run", "-m", MODEL, "-t", "2", "--ignore-eos", "-n", str(n), "-o", out, "--probes", "full", "-q", *more]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for(out, size, process):
+    """Until the trace has so many bytes."""
+    for _ in range(3000):
+        if process.poll() is not None or (os.path.exists(out) and os.path.getsize(out) >= size):
+            return
+        time.sleep(0.01)
+
+
+def info(path):
+    r = s.run(["info", "--json", path])
+    s.check("info reads it", r.returncode == 0, r.stderr)
+    return json.loads(r.stdout or b"{}")
+
+
+def stopped_by(number):
+    out = s.path(f"{number.name}.kvf")
+    p = start(out, N, "--raw", "-p", "the thing", "--temp", "1")
+    wait_for(out, 4096, p)
+    p.send_signal(number)
+    _, err = p.communicate(timeout=60)
+    if p.returncode == 0:
+        print(f"skipped: the run ended before {number.name}")
+        return
+    s.check(number.name, p.returncode == 128 + number and err.count(b"\n") == 1 and b"interrupted after" in err, p.returncode, err)
+    r = s.run(["verify", "--full", out])
+    s.check(f"{number.name}: the trace is closed", r.returncode == 0 and b"closed" in r.stdout, r.returncode, r.stdout, r.stderr)
+    found = info(out)
+    s.check(f"{number.name}: as many steps as it said", f"after {found['steps']} tokens".encode() in err, err, found["steps"])
+    r = s.run(["tokens", out, "-o", "-"])
+    s.check(f"{number.name}: analysis", r.returncode == 0, r.stderr)
+
+
+def killed(after):
+    """Epochs are committed at 1, 2, 4, ... blocks: what was committed must be there."""
+    out = s.path(f"killed{after}.kvf")
+    p = start(out, N, "--raw", "-p", "the thing", "--temp", "1")
+    wait_for(out, after, p)
+    p.kill()
+    p.communicate()
+    size = os.path.getsize(out)
+    r = s.run(["verify", "--full", out])
+    s.check(f"killed at {size}: every whole record is good", r.returncode in (0, 3) and not (b"damaged" in r.stderr or b"checksum" in r.stderr), r.stdout, r.stderr)
+    if p.returncode == 0 or size < after:
+        print("skipped: the run ended before the kill")
+        return
+    found = info(out)
+    print(f"killed at {size} bytes: {found['steps']} steps of epoch {found['epoch']}")
+    s.check(f"killed at {size}: not closed, said so", found["clean"] is False)
+    r = s.run(["tokens", out, "-o", "-"])
+    told = b"not closed" in r.stderr
+    rows = [line for line in r.stdout.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
+    if found["epoch"] >= 1:
+        s.check(f"killed at {size}: {found['steps']} steps are readable", r.returncode == 0 and told and len(rows) == found["steps"] + 1, r.stderr, len(rows))
+        s.check("steps of a whole epoch", found["steps"] % BLOCK == 0 and found["steps"] > 0, found["steps"])
+    else:
+        s.check("nothing committed yet: refused in one line", r.returncode in (0, 1) and r.stderr.count(b"\n") >= 1, r.stderr)
+
+
+def during_the_prompt():
+    """Stops between chunks of the prompt, which are fed one by one here."""
+    out = s.path("prompt.kvf")
+    text = s.file("prompt.txt", b"\xff" * 8000)
+    p = start(out, 4, "--raw", "-f", text, "--chunk", "1")
+    wait_for(out, 200, p)
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=60)
+    if p.returncode == 0:
+        print("skipped: the run ended before SIGINT")
+        return
+    s.check("SIGINT in the prompt", p.returncode == 130 and b"interrupted after" in err and err.count(b"\n") == 1, p.returncode, err)
+    s.check("SIGINT in the prompt: the trace is closed", s.run(["verify", "--full", out]).returncode == 0)
+    s.check("SIGINT in the prompt: steps", f"after {info(out)['steps']} tokens".encode() in err, err)
+
+
+stopped_by(signal.SIGINT)
+stopped_by(signal.SIGTERM)
+during_the_prompt()
+for after in (1, 50000, 150000, 300000):
+    killed(after)
+s.finish()

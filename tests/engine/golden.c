@@ -1,0 +1,187 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "golden.h"
+
+char *read_whole(const char *path, size_t *ret_n)
+{
+    FILE *f = fopen(path, "rb");
+    cr_assert(f, "%s cannot be opened", path);
+    fseek(f, 0, SEEK_END);
+    size_t n = (size_t)ftell(f);
+    rewind(f);
+    char *text = mem_alloc(n + 1, 1);
+    cr_assert(text && fread(text, 1, n, f) == n);
+    fclose(f);
+    *ret_n = n;
+    return text;
+}
+
+const char *default_model(void)
+{
+    static char path[4096];
+    const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
+    snprintf(path, sizeof path, "%s%s/SmolLM2-135M-Instruct.Q4_1.gguf", dir ? dir : home ? home : "",
+             dir ? "" : "/.cache/kvfate");
+    if (access(path, R_OK) == 0)
+        return path;
+    fprintf(stderr, "skipped: no model at %s\n", path);
+    return NULL;
+}
+
+static const char *in_folder(const char *variable, const char *name)
+{
+    static char path[4096];
+    const char *dir = getenv(variable);
+    cr_assert(dir, "%s is not set: run the test through meson", variable);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+const char *golden_path(const char *name)
+{
+    return in_folder("KVF_GOLDEN", name);
+}
+
+const char *tiny_path(int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "tiny%d.gguf", i);
+    return in_folder("KVF_TINY", name);
+}
+
+struct json *golden_json(const char *name)
+{
+    struct kvf_diag d = {""};
+    struct json *root = NULL;
+    size_t n;
+    char *text = read_whole(golden_path(name), &n);
+    cr_assert(json_parse(text, n, &root, &d) == KVF_OK, "%s: %s", name, d.text);
+    mem_free(text);
+    return root;
+}
+
+int32_t *golden_ids(const struct json *array, int *ret_n)
+{
+    int n = json_len(array), i = 0;
+    int32_t *ids = MEM_NEW(int32_t, (size_t)n);
+    for (const struct json *x = json_first(array); x; x = json_next(x))
+        ids[i++] = (int32_t)json_int(x, -1);
+    *ret_n = n;
+    return ids;
+}
+
+struct engine *open_model(const char *path, bool exact, int threads)
+{
+    struct kvf_diag d = {""};
+    struct engine *e = NULL;
+    struct engine_options opt = {exact, threads, cpu_flags_detect()};
+    cr_assert(engine_open(path, &opt, &e, &d) == KVF_OK, "%s", d.text);
+    return e;
+}
+
+struct choice choose(const char *method, int budget)
+{
+    struct kvf_diag d = {""};
+    struct choice c;
+    cr_assert(method_parse(method, budget, &c.row, &c.params, &d) == KVF_OK, "%s", d.text);
+    return c;
+}
+
+struct session *open_session(struct engine *e, const struct choice *c, int cap, int chunk,
+                             struct recorder *rec)
+{
+    struct kvf_diag d = {""};
+    struct session *s = NULL;
+    struct session_options opt = {c ? c->row : NULL, c ? &c->params : NULL,
+                                  e->exact ? KV_F32 : KV_F16, cap, chunk, rec};
+    cr_assert(session_create(e, &opt, &s, &d) == KVF_OK, "%s", d.text);
+    return s;
+}
+
+static struct {
+    rmsnorm_fn norm;
+    const float *last_weight;
+    float *rows;
+    int n;
+} caught;
+
+static void catching_norm(float *out, const float *x, const float *w, int T, int C, float eps)
+{
+    caught.norm(out, x, w, T, C, eps);
+    if (w != caught.last_weight)
+        return;
+    memcpy(caught.rows + (size_t)caught.n * (size_t)C, out, (size_t)T * (size_t)C * sizeof *out);
+    caught.n += T;
+}
+
+/* One position through the head, with the kernels that the session uses. */
+static void head_row(struct engine *e, const float *x, float *padded)
+{
+    const struct packed *w = &e->weights->head;
+    size_t ld = (size_t)w->n_panels * PANEL;
+    if (w->n_blocks) {
+        struct qrows q = {mem_alloc((size_t)w->K, 1), MEM_NEW(float, (size_t)w->n_blocks),
+                          MEM_NEW(float, (size_t)w->n_blocks), w->K};
+        e->kernels.quant_rows(&q, x, 1, w->K);
+        e->kernels.matmul_q(padded, ld, &q, 1, w, 0, w->n_panels);
+        mem_free(q.q);
+        mem_free(q.scale);
+        mem_free(q.sum);
+    } else {
+        e->kernels.matmul_f(padded, ld, x, (size_t)w->K, 1, w, 0, w->n_panels);
+    }
+}
+
+float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
+{
+    struct kvf_diag d = {""};
+    size_t V = (size_t)e->config.vocab, C = (size_t)e->config.d_model;
+    size_t ld = (V + PANEL - 1) / PANEL * PANEL;
+    struct session_options opt = {NULL, NULL, kv, n, 0, NULL};
+    struct session *s = NULL;
+    caught.norm = e->kernels.rmsnorm;
+    caught.last_weight = e->weights->out_norm;
+    caught.rows = MEM_NEW(float, (size_t)n * C);
+    caught.n = 0;
+    e->kernels.rmsnorm = catching_norm;
+    cr_assert(session_create(e, &opt, &s, &d) == KVF_OK, "%s", d.text);
+    cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
+    e->kernels.rmsnorm = caught.norm;
+    cr_assert(caught.n == n);
+    float *out = MEM_NEW(float, (size_t)n * V), *padded = MEM_NEW(float, ld);
+    for (size_t t = 0; t < (size_t)n; t++) {
+        head_row(e, caught.rows + t * C, padded);
+        memcpy(out + t * V, padded, V * sizeof *out);
+    }
+    cr_assert(memcmp(out + (size_t)(n - 1) * V, session_logits(s), V * sizeof *out) == 0,
+              "the session's own logits differ from those rebuilt");
+    mem_free(padded);
+    mem_free(caught.rows);
+    session_destroy(s);
+    return out;
+}
+
+double log_sum_exp(const float *row, int n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++)
+        max = fmax(max, (double)row[i]);
+    for (int i = 0; i < n; i++)
+        sum += exp((double)row[i] - max);
+    return max + log(sum);
+}
+
+int argmax(const float *row, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (row[i] > row[best])
+            best = i;
+    return best;
+}

@@ -1,0 +1,203 @@
+/* Logits against dumps of PyTorch (tests/data/golden/README.md), and the
+ * quantised path against the exact one. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvf/trace.h>
+
+#include "base/mem.h"
+#include "golden.h"
+
+/* Largest |difference| to the stored logits: of the listed ids, and lse. */
+static double worst_logit(const struct json *p, const float *row, int vocab)
+{
+    const struct json *id = json_first(json_get(p, "vocab_ids")), *v = json_first(json_get(p, "logits"));
+    double worst = fabs(log_sum_exp(row, vocab) - json_num(json_get(p, "lse"), NAN));
+    for (; id && v; id = json_next(id), v = json_next(v))
+        worst = fmax(worst, fabs((double)row[json_int(id, 0)] - json_num(v, NAN)));
+    return worst;
+}
+
+static double worst_nll(const struct json *nll, const float *all, const int32_t *ids, int vocab)
+{
+    double worst = 0;
+    int i = 0;
+    for (const struct json *x = json_first(nll); x; x = json_next(x), i++) {
+        const float *row = all + (size_t)i * (size_t)vocab;
+        double mine = log_sum_exp(row, vocab) - (double)row[ids[i + 1]];
+        worst = fmax(worst, fabs(mine - json_num(x, NAN)));
+    }
+    return worst;
+}
+
+Test(logits, exact_path_agrees_with_torch, .timeout = 300)
+{
+    if (!default_model())
+        cr_skip_test("the default model is absent");
+    struct engine *e = open_model(default_model(), true, 0);
+    struct json *root = golden_json("logits_golden.json");
+    const struct json *list = json_get(root, "prompts");
+    int V = e->config.vocab, seen = 0;
+    for (const struct json *p = json_first(list); p; p = json_next(p), seen++) {
+        const char *name = json_str(json_get(p, "name"), "?");
+        int n;
+        int32_t *ids = golden_ids(json_get(p, "ids"), &n);
+        bool whole = json_get(p, "nll") != NULL;
+        struct session *s = whole ? NULL : open_session(e, NULL, n, 0, NULL);
+        float *all = whole ? all_logits(e, KV_F32, ids, n) : NULL;
+        if (!whole)
+            cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
+        const float *last = whole ? all + (size_t)(n - 1) * (size_t)V : session_logits(s);
+        double worst = worst_logit(p, last, V);
+        double nll = whole ? worst_nll(json_get(p, "nll"), all, ids, V) : 0;
+        fprintf(stderr, "%-15s %4d ids: largest difference of logits %.2e, of nll %.2e\n", name, n,
+                worst, nll);
+        cr_expect(worst <= 1e-3, "%s: logits differ by %g", name, worst);
+        cr_expect(nll <= 1e-3, "%s: nll differs by %g", name, nll);
+        cr_expect(argmax(last, V) == (int)json_int(json_at(json_get(p, "top"), 0), -1), "%s", name);
+        mem_free(all);
+        session_destroy(s);
+        mem_free(ids);
+    }
+    cr_expect(seen == 6);
+    json_free(root);
+    engine_close(e);
+}
+
+Test(logits, nll_column_agrees_with_torch, .timeout = 120)
+{
+    if (!default_model())
+        cr_skip_test("the default model is absent");
+    char path[] = "/tmp/kvf-nll-XXXXXX";
+    struct kvf_diag d = {""};
+    struct engine *e = open_model(default_model(), true, 0);
+    struct json *root = golden_json("logits_golden.json");
+    const struct json *p = json_at(json_get(root, "prompts"), 2), *nll = json_get(p, "nll");
+    const struct model_config *m = &e->config;
+    struct recorder *rec = NULL;
+    struct kvf_trace *t = NULL;
+    unsigned set;
+    int n, i = 1;
+    int32_t *ids = golden_ids(json_get(p, "ids"), &n);
+    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, n, &e->kernels};
+    close(mkstemp(path));
+    cr_assert(probes_parse("nll", &set, &d) == KVF_OK);
+    cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK);
+    for (int k = 0; k < n; k++)
+        recorder_token(rec, ids[k], KVF_ROLE_PROMPT, "x", 1);
+    struct session *s = open_session(e, NULL, n, 40, rec); /* chunks that cut the text */
+    cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
+    cr_assert(recorder_finish(rec, NULL, &d) == KVF_OK);
+    cr_assert(kvf_open(path, KVF_OPEN_STRICT, &t, &d) == KVF_OK, "%s", d.text);
+    double *got = MEM_NEW(double, (size_t)n);
+    cr_assert(kvf_read_f64(t, kvf_find(t, "nll"), 0, 0, 0, (uint32_t)n, got, &d) == KVF_OK);
+    cr_expect(isnan(got[0]), "nothing predicts the first token");
+    for (const struct json *x = json_first(nll); x; x = json_next(x), i++)
+        cr_expect(fabs(got[i] - json_num(x, NAN)) <= 1e-3, "token %d", i);
+    cr_expect(i == n);
+    kvf_close(t);
+    unlink(path);
+    session_destroy(s);
+    mem_free(got);
+    mem_free(ids);
+    json_free(root);
+    engine_close(e);
+}
+
+struct gap { /* of one path to the exact one */
+    double kl, kl_max, worst, square;
+    int same_top, n;
+};
+
+static void add_gap(struct gap *g, const float *ref, const float *row, int V)
+{
+    double a = log_sum_exp(ref, V), b = log_sum_exp(row, V), kl = 0;
+    for (int v = 0; v < V; v++) {
+        double d = (double)row[v] - (double)ref[v], lp = (double)ref[v] - a;
+        kl += exp(lp) * (lp - ((double)row[v] - b));
+        g->worst = fmax(g->worst, fabs(d));
+        g->square += d * d / V;
+    }
+    g->kl += kl;
+    g->kl_max = fmax(g->kl_max, kl);
+    g->same_top += argmax(ref, V) == argmax(row, V);
+    g->n++;
+}
+
+/* Tokens of the golden prompts, one after the other. */
+static int join_prompts(const struct json *root, int32_t *ids, int max)
+{
+    static const int order[] = {2, 0, 3, 5}; /* code, english, chinese_german, long */
+    int n = 0;
+    for (int k = 0; k < 4; k++) {
+        const struct json *p = json_at(json_get(root, "prompts"), order[k]);
+        for (const struct json *x = json_first(json_get(p, "ids")); x && n < max; x = json_next(x))
+            ids[n++] = (int32_t)json_int(x, 0);
+    }
+    return n;
+}
+
+Test(logits, quantised_path_stays_close, .timeout = 300)
+{
+    enum { N = 400 };
+    if (!default_model())
+        cr_skip_test("the default model is absent");
+    struct json *root = golden_json("logits_golden.json");
+    int32_t ids[N];
+    int n = join_prompts(root, ids, N);
+    struct engine *e = open_model(default_model(), true, 0);
+    size_t V = (size_t)e->config.vocab;
+    float *ref = all_logits(e, KV_F32, ids, n);
+    engine_close(e);
+    e = open_model(default_model(), false, 0);
+    float *row = all_logits(e, KV_F16, ids, n);
+    engine_close(e);
+    struct gap g = {0};
+    for (size_t t = 0; t < (size_t)n; t++)
+        add_gap(&g, ref + t * V, row + t * V, (int)V);
+    fprintf(stderr, "int8 activations and f16 cache against f32 over %d tokens: KL %.2e per token "
+            "(largest %.2e), same top token %.1f %%, logits rms %.3f, largest %.2f\n", n, g.kl / n,
+            g.kl_max, 100.0 * g.same_top / n, sqrt(g.square / n), g.worst);
+    /* TODO limits */
+    cr_expect(g.kl / n <= 1e-3);
+    cr_expect(g.same_top >= 0.98 * n);
+    mem_free(ref);
+    mem_free(row);
+    json_free(root);
+}
+
+/* Each case: full logits of the last id, argmax and nll of every position. */
+static void check_tiny(const struct json *c, int file)
+{
+    const char *args = json_str(json_get(c, "args"), "?");
+    struct engine *e = open_model(tiny_path(file), true, 1);
+    int n, V = e->config.vocab, i = 0, t = 0;
+    int32_t *ids = golden_ids(json_get(c, "ids"), &n);
+    float *all = all_logits(e, KV_F32, ids, n), *last = all + (size_t)(n - 1) * (size_t)V;
+    double worst = fabs(log_sum_exp(last, V) - json_num(json_get(c, "lse"), NAN));
+    for (const struct json *x = json_first(json_get(c, "logits")); x; x = json_next(x))
+        worst = fmax(worst, fabs((double)last[i++] - json_num(x, NAN)));
+    double nll = worst_nll(json_get(c, "nll"), all, ids, V);
+    for (const struct json *x = json_first(json_get(c, "argmax")); x; x = json_next(x), t++)
+        cr_expect(argmax(all + (size_t)t * (size_t)V, V) == (int)json_int(x, -1), "%s, %d", args, t);
+    fprintf(stderr, "%-20.60s %d ids: logits %.1e, nll %.1e\n", args, n, worst, nll);
+    cr_expect(i == V && t == n);
+    cr_expect(worst <= 1e-4, "%s: logits differ by %g", args, worst);
+    cr_expect(nll <= 1e-4, "%s: nll differs by %g", args, nll);
+    mem_free(all);
+    mem_free(ids);
+    engine_close(e);
+}
+
+Test(logits, tiny_models_agree_with_torch, .timeout = 120)
+{
+    struct json *root = golden_json("tiny_golden.json");
+    int i = 0;
+    for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c))
+        check_tiny(c, i++ / 2); /* two lengths of each model */
+    cr_expect(i == 16);
+    json_free(root);
+}

@@ -1,0 +1,141 @@
+/* What must change nothing: probes, threads, chunk sizes, a second run. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "golden.h"
+
+enum { PROMPT = 150, STEPS = 60, CAP = PROMPT + STEPS };
+
+static void random_ids(int32_t *ids, int vocab)
+{
+    struct rng r;
+    rng_init(&r, 11);
+    for (int i = 0; i < CAP; i++)
+        ids[i] = (int32_t)rng_below(&r, (uint64_t)vocab);
+}
+
+struct setting {
+    const char *probes; /* NULL: no recording */
+    int threads, chunk;
+};
+
+struct outcome {
+    float *logits; /* [1 + STEPS][vocab] after the prompt and each step */
+    char *trace;   /* bytes of the trace, or NULL */
+    size_t n_logits, n_trace;
+};
+
+static void outcome_free(struct outcome *o)
+{
+    mem_free(o->logits);
+    mem_free(o->trace);
+}
+
+static struct recorder *record(struct engine *e, const char *probes, const char *path,
+                               const int32_t *ids)
+{
+    const struct model_config *m = &e->config;
+    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, CAP, &e->kernels};
+    struct kvf_diag d = {""};
+    struct recorder *rec = NULL;
+    unsigned set;
+    cr_assert(probes_parse(probes, &set, &d) == KVF_OK);
+    cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK, "%s",
+              d.text);
+    for (int i = 0; i < PROMPT; i++)
+        cr_assert(recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2) == KVF_OK);
+    return rec;
+}
+
+static struct outcome play(int model, bool exact, const char *method, int budget,
+                           const struct setting *set)
+{
+    char path[] = "/tmp/kvf-same-XXXXXX";
+    struct engine *e = open_model(tiny_path(model), exact, set->threads);
+    struct choice c = choose(method, budget);
+    struct kvf_diag d = {""};
+    size_t V = (size_t)e->config.vocab;
+    int32_t ids[CAP];
+    struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), NULL, (1 + STEPS) * V, 0};
+    random_ids(ids, e->config.vocab);
+    close(mkstemp(path));
+    struct recorder *rec = set->probes ? record(e, set->probes, path, ids) : NULL;
+    struct session *s = open_session(e, &c, CAP, set->chunk, rec);
+    cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
+    memcpy(o.logits, session_logits(s), V * sizeof(float));
+    for (int i = 0; i < STEPS; i++) {
+        if (rec)
+            recorder_token(rec, ids[PROMPT + i], KVF_ROLE_ANSWER, "c", 1);
+        cr_assert(session_step(s, ids[PROMPT + i]) == KVF_OK);
+        memcpy(o.logits + (size_t)(i + 1) * V, session_logits(s), V * sizeof(float));
+    }
+    if (rec) {
+        cr_assert(recorder_finish(rec, "{}", &d) == KVF_OK);
+        o.trace = read_whole(path, &o.n_trace);
+    }
+    session_destroy(s);
+    engine_close(e);
+    unlink(path);
+    return o;
+}
+
+/* Every setting gives the logits of the first, bit by bit, and every recording
+ * with the same probes the same bytes. */
+static void compare_settings(int model, bool exact, const char *method, int budget)
+{
+    static const struct setting set[] = {
+        {NULL, 1, 0},     {"full", 1, 0},   {"full", 1, 0},  {"full", 2, 0},  {"full", 2, 1},
+        {"full", 2, 7},   {"full", 1, 64},  {"full", 3, 33}, {"full", 1, 500}, {"lean", 1, 0},
+        {NULL, 2, 17},
+    };
+    struct outcome first = play(model, exact, method, budget, &set[0]);
+    struct outcome traced = play(model, exact, method, budget, &set[1]);
+    cr_expect(memcmp(first.logits, traced.logits, first.n_logits * sizeof(float)) == 0,
+              "%s: probes change the logits", method);
+    for (size_t i = 2; i < sizeof set / sizeof *set; i++) {
+        struct outcome o = play(model, exact, method, budget, &set[i]);
+        cr_expect(memcmp(first.logits, o.logits, o.n_logits * sizeof(float)) == 0,
+                  "%s, model %d: %d threads and chunks of %d change the logits", method, model,
+                  set[i].threads, set[i].chunk);
+        if (set[i].probes && strcmp(set[i].probes, "full") == 0)
+            cr_expect(o.n_trace == traced.n_trace && memcmp(o.trace, traced.trace, o.n_trace) == 0,
+                      "%s, model %d: %d threads and chunks of %d change the trace", method, model,
+                      set[i].threads, set[i].chunk);
+        outcome_free(&o);
+    }
+    outcome_free(&first);
+    outcome_free(&traced);
+}
+
+Test(same, full_cache_in_every_weight_type, .timeout = 120)
+{
+    for (int model = 0; model < 8; model++)
+        compare_settings(model, false, "full", 0);
+    compare_settings(6, true, "full", 0);
+}
+
+Test(same, every_method, .timeout = 120)
+{
+    for (const struct method *m = method_presets; m->name; m++) {
+        compare_settings(0, true, m->name, 40);
+        compare_settings(5, false, m->name, 40);
+    }
+}
+
+/* A budget that holds everything changes nothing. */
+Test(same, budget_over_the_length_equals_full, .timeout = 120)
+{
+    static const struct setting plain = {NULL, 1, 0};
+    struct outcome full = play(4, false, "full", 0, &plain);
+    for (const struct method *m = method_presets; m->name; m++) {
+        struct outcome o = play(4, false, m->name, CAP, &plain);
+        cr_expect(memcmp(full.logits, o.logits, o.n_logits * sizeof(float)) == 0, "%s", m->name);
+        outcome_free(&o);
+    }
+    outcome_free(&full);
+}

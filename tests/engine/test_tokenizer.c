@@ -1,0 +1,341 @@
+/* The tokenizer against the golden ids, its own inverse, and a brute force. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "engine/model/bpe.h"
+#include "golden.h"
+
+static struct gguf *open_gguf(const char *path)
+{
+    struct kvf_diag d = {""};
+    struct gguf *g = NULL;
+    cr_assert(gguf_open(path, &g, &d) == KVF_OK, "%s", d.text);
+    return g;
+}
+
+static struct tokenizer *open_tokenizer(const struct gguf *g)
+{
+    struct kvf_diag d = {""};
+    struct tokenizer *t = NULL;
+    cr_assert(tokenizer_create(g, &t, &d) == KVF_OK, "%s", d.text);
+    return t;
+}
+
+static uint32_t hex4(const char *s)
+{
+    char digits[5] = {s[0], s[1], s[2], s[3], 0};
+    return (uint32_t)strtoul(digits, NULL, 16);
+}
+
+/* The JSON string at *s (after its quote) into out: NULs are kept, which the
+ * usual readers do not do.  *s moves behind the closing quote. */
+static void json_text(const char **s, struct buf *out)
+{
+    static const char from[] = "nrtbf\"\\/", to[] = "\n\r\t\b\f\"\\/";
+    const char *p = *s;
+    buf_clear(out);
+    for (; *p != '"'; p++) {
+        if (*p != '\\') {
+            buf_char(out, *p);
+        } else if (*++p != 'u') {
+            buf_char(out, to[strchr(from, *p) - from]);
+        } else {
+            uint32_t cp = hex4(p + 1);
+            char bytes[4];
+            p += 4;
+            if (cp >= 0xd800 && cp < 0xdc00) {
+                cp = 0x10000 + ((cp - 0xd800) << 10) + (hex4(p + 3) - 0xdc00);
+                p += 6;
+            }
+            buf_add(out, bytes, utf8_encode(cp, bytes));
+        }
+    }
+    *s = p + 1;
+}
+
+/* Bytes for which SmolLM2 has no token (golden/README.md). */
+static bool has_no_token(unsigned char c)
+{
+    return c == 4 || c == 6 || c == 0x13 || c == 0x14 || c == 0x16 || c == 0x1d || c == 0xc0
+           || c == 0xc1 || c == 0xf1 || c == 0xf2 || c >= 0xf5;
+}
+
+/* The ids spell the text, less the bytes that have no token. */
+static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text)
+{
+    struct buf want = {0}, got = {0};
+    for (size_t i = 0; i < text->len; i++)
+        if (!has_no_token((unsigned char)text->data[i]))
+            buf_char(&want, text->data[i]);
+    for (int i = 0; i < n; i++) {
+        size_t len;
+        const char *s = tokenizer_bytes(t, ids[i], &len);
+        buf_add(&got, s, len);
+    }
+    bool equal = want.len == got.len && (want.len == 0 || memcmp(want.data, got.data, want.len) == 0);
+    buf_finish(&want);
+    buf_finish(&got);
+    return equal;
+}
+
+/* One golden line: {"text":"...","ids":[...]} */
+static void check_line(const struct tokenizer *t, const char *line, int number, struct buf *text)
+{
+    static const char head[] = "{\"text\":\"", middle[] = ",\"ids\":[";
+    struct kvf_diag d = {""};
+    int32_t *ids = NULL;
+    int n = 0, want = 0;
+    bool same = true;
+    cr_assert(strncmp(line, head, strlen(head)) == 0, "line %d", number);
+    line += strlen(head);
+    json_text(&line, text);
+    cr_assert(strncmp(line, middle, strlen(middle)) == 0, "line %d", number);
+    line += strlen(middle);
+    int err = tokenizer_encode(t, text->data ? text->data : "", text->len, true, &ids, &n, &d);
+    cr_assert(err == KVF_OK, "line %d: %s", number, d.text);
+    while (*line != ']') {
+        char *end;
+        long id = strtol(line, &end, 10);
+        same = same && want < n && ids[want] == id;
+        want++;
+        line = *end == ',' ? end + 1 : end;
+    }
+    cr_expect(same && want == n, "line %d: other ids (%d, expected %d)", number, n, want);
+    cr_expect(spells(t, ids, n, text), "line %d: the ids do not spell the text", number);
+    mem_free(ids);
+}
+
+Test(tokenizer, golden_ids_are_identical, .timeout = 60)
+{
+    if (!default_model())
+        cr_skip_test("the default model is absent");
+    size_t n;
+    char *all = read_whole(golden_path("tokenizer_golden.jsonl"), &n);
+    struct gguf *g = open_gguf(default_model());
+    struct tokenizer *t = open_tokenizer(g);
+    struct buf text = {0};
+    int lines = 0;
+    for (char *line = all, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = 0;
+        check_line(t, line, ++lines, &text);
+    }
+    cr_expect(lines == 1908, "%d lines", lines);
+    buf_finish(&text);
+    mem_free(all);
+    tokenizer_destroy(t);
+    gguf_close(g);
+}
+
+/* --- brute force: the definition of BPE on spelled strings ----------------- */
+
+struct word {
+    const char *s;
+    size_t len;
+    int64_t number; /* id or rank */
+};
+
+struct list {
+    int64_t n;
+    struct word *word; /* sorted by spelling; among equals the smaller number first */
+};
+
+static int by_spelling(const void *a, const void *b)
+{
+    const struct word *x = a, *y = b;
+    size_t least = x->len < y->len ? x->len : y->len;
+    int c = memcmp(x->s, y->s, least);
+    if (c)
+        return c;
+    if (x->len != y->len)
+        return x->len < y->len ? -1 : 1;
+    return 0;
+}
+
+static void take(void *ctx, int64_t i, const char *s, size_t len)
+{
+    struct list *l = ctx;
+    l->word[i] = (struct word){s, len, i};
+}
+
+static struct list load_list(const struct gguf *g, const char *key)
+{
+    struct list l = {gguf_array_strings(g, key), NULL};
+    cr_assert(l.n > 0);
+    l.word = MEM_NEW(struct word, (size_t)l.n);
+    gguf_each_str(g, key, take, &l);
+    qsort(l.word, (size_t)l.n, sizeof *l.word, by_spelling);
+    return l;
+}
+
+static int64_t number_of(const struct list *l, const char *s, size_t len)
+{
+    struct word key = {s, len, 0};
+    const struct word *w = bsearch(&key, l->word, (size_t)l->n, sizeof key, by_spelling);
+    return w ? w->number : -1;
+}
+
+/* GPT-2's spelling of a byte. */
+static size_t spell(unsigned char b, char out[4])
+{
+    if ((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174)
+        return utf8_encode(b, out);
+    uint32_t before = b < 33 ? b : b < 161 ? 33u + b - 127u : 33u + 34u;
+    return utf8_encode(256 + before, out);
+}
+
+enum { MOST = 96 };
+
+struct piece {
+    char s[4 * MOST];
+    size_t len;
+};
+
+/* Looks through all neighbours for the pair of lowest rank, joins its leftmost
+ * occurrence, and starts again. */
+static int brute_force(const struct list *tokens, const struct list *merges, const char *s, size_t n,
+                       int32_t *ids)
+{
+    static struct piece piece[MOST];
+    int m = 0;
+    for (size_t i = 0; i < n; i++) {
+        piece[m].len = spell((unsigned char)s[i], piece[m].s);
+        m += number_of(tokens, piece[m].s, piece[m].len) >= 0;
+    }
+    for (;;) {
+        int64_t best = -1;
+        int at = 0;
+        for (int i = 0; i + 1 < m; i++) {
+            char pair[8 * MOST + 1];
+            size_t a = piece[i].len, b = piece[i + 1].len;
+            memcpy(pair, piece[i].s, a);
+            pair[a] = ' ';
+            memcpy(pair + a + 1, piece[i + 1].s, b);
+            int64_t rank = number_of(merges, pair, a + 1 + b);
+            if (rank >= 0 && (best < 0 || rank < best))
+                best = rank, at = i;
+        }
+        if (best < 0)
+            break;
+        memcpy(piece[at].s + piece[at].len, piece[at + 1].s, piece[at + 1].len);
+        piece[at].len += piece[at + 1].len;
+        memmove(&piece[at + 1], &piece[at + 2], (size_t)(m - at - 2) * sizeof *piece);
+        m--;
+    }
+    for (int i = 0; i < m; i++)
+        ids[i] = (int32_t)number_of(tokens, piece[i].s, piece[i].len);
+    return m;
+}
+
+/* Runs, few letters (many ties), letters, and any bytes. */
+static size_t random_word(struct rng *r, char *out)
+{
+    static const char few[] = "aeinrst ", letters[] = "abcdefghijklmnopqrstuvwxyz  ETAOIN.,-=";
+    size_t n = 1 + rng_below(r, MOST), kind = rng_below(r, 4);
+    for (size_t i = 0; i < n; i++)
+        out[i] = kind == 0   ? i && rng_below(r, 8) ? out[i - 1] : "a =-\n."[rng_below(r, 6)]
+                 : kind == 1 ? few[rng_below(r, 8)]
+                 : kind == 2 ? letters[rng_below(r, sizeof letters - 1)]
+                             : (char)rng_below(r, 256);
+    return n;
+}
+
+static void compare_with_brute_force(const char *path, int words)
+{
+    struct kvf_diag d = {""};
+    struct gguf *g = open_gguf(path);
+    struct list tokens = load_list(g, "tokenizer.ggml.tokens");
+    struct list merges = load_list(g, "tokenizer.ggml.merges");
+    struct bpe b = {0};
+    struct bpe_scratch scratch = {0};
+    struct rng r;
+    char hash[33], text[MOST];
+    int shorter = 0;
+    cr_assert(bpe_load(&b, g, hash, &d) == KVF_OK, "%s", d.text);
+    rng_init(&r, 20);
+    for (int i = 0; i < words; i++) {
+        size_t n = random_word(&r, text);
+        struct buf got = {0};
+        int32_t want[MOST];
+        int m = brute_force(&tokens, &merges, text, n, want);
+        cr_assert(bpe_encode(&b, text, n, &scratch, &got) == KVF_OK);
+        cr_expect(got.len == 4 * (size_t)m && (m == 0 || memcmp(got.data, want, got.len) == 0),
+                  "word %d of %zu bytes", i, n);
+        shorter += m < (int)n;
+        buf_finish(&got);
+    }
+    cr_expect(shorter > words / 3, "only %d words were merged at all", shorter);
+    bpe_scratch_finish(&scratch);
+    bpe_finish(&b);
+    mem_free(tokens.word);
+    mem_free(merges.word);
+    gguf_close(g);
+}
+
+Test(tokenizer, tiny_vocabulary_equals_brute_force, .timeout = 60)
+{
+    compare_with_brute_force(tiny_path(0), 3000);
+}
+
+Test(tokenizer, real_vocabulary_equals_brute_force, .timeout = 60)
+{
+    if (!default_model())
+        cr_skip_test("the default model is absent");
+    compare_with_brute_force(default_model(), 3000);
+}
+
+Test(tokenizer, any_bytes_come_back)
+{
+    struct kvf_diag d = {""};
+    struct gguf *g = open_gguf(tiny_path(0));
+    struct tokenizer *t = open_tokenizer(g);
+    struct rng r;
+    rng_init(&r, 3);
+    for (int k = 0; k < 2000; k++) {
+        char text[200];
+        struct buf back = {0};
+        int32_t *ids = NULL;
+        int n = 0;
+        size_t len = rng_below(&r, sizeof text);
+        for (size_t i = 0; i < len; i++)
+            text[i] = (char)rng_below(&r, k % 2 ? 256 : 128);
+        cr_assert(tokenizer_encode(t, text, len, true, &ids, &n, &d) == KVF_OK);
+        for (int i = 0; i < n; i++) {
+            size_t m;
+            const char *s = tokenizer_bytes(t, ids[i], &m);
+            buf_add(&back, s, m);
+        }
+        cr_expect(back.len == len && (len == 0 || memcmp(back.data, text, len) == 0), "text %d", k);
+        buf_finish(&back);
+        mem_free(ids);
+    }
+    tokenizer_destroy(t);
+    gguf_close(g);
+}
+
+Test(tokenizer, special_names_are_tokens_only_when_asked)
+{
+    static const char text[] = "a<|im_start|>b<|im_end|><|endoftext|><|im_start";
+    struct kvf_diag d = {""};
+    struct gguf *g = open_gguf(tiny_path(0));
+    struct tokenizer *t = open_tokenizer(g);
+    int32_t *ids = NULL;
+    int n = 0, special = 0;
+    cr_assert(tokenizer_encode(t, text, strlen(text), true, &ids, &n, &d) == KVF_OK);
+    for (int i = 0; i < n; i++)
+        special += tokenizer_is_special(t, ids[i]);
+    cr_expect(special == 3);
+    cr_expect(ids[1] == 1 && ids[3] == 2 && ids[4] == 0, "in the order of the text");
+    cr_expect(tokenizer_is_eog(t, 2) && tokenizer_is_eog(t, 0) && !tokenizer_is_eog(t, 1));
+    mem_free(ids);
+    cr_assert(tokenizer_encode(t, text, strlen(text), false, &ids, &n, &d) == KVF_OK);
+    for (int i = 0; i < n; i++)
+        cr_expect(!tokenizer_is_special(t, ids[i]));
+    mem_free(ids);
+    tokenizer_destroy(t);
+    gguf_close(g);
+}

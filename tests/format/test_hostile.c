@@ -1,0 +1,534 @@
+/* Files made to hurt: every checksum is right, and what they say is not. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <zstd.h>
+
+#include "libtrace/crc32c.h"
+#include "libtrace/layout.h"
+#include "tiny.h"
+
+enum { SALT = 0x1234, ROOM = 1 << 20, KV = 2, QUERY = 3 };
+
+struct maker {
+    unsigned char p[ROOM];
+    size_t n;
+    uint64_t seq;
+    struct record rec[4096];
+    size_t n_rec;
+};
+
+/* Appends r as it is (only its place, number, salt and checksum are filled in). */
+static struct record *put(struct maker *m, struct record r, const void *payload, size_t n)
+{
+    r.seq = m->seq++;
+    r.salt = SALT;
+    r.offset = m->n;
+    r.payload_crc = payload_crc(&r, payload, n);
+    record_header_write(m->p + m->n, &r);
+    memcpy(m->p + m->n + RECORD_HEADER, payload, n);
+    m->n += RECORD_HEADER + padded(n);
+    m->rec[m->n_rec] = r;
+    return &m->rec[m->n_rec++];
+}
+
+static struct record column(uint32_t n, uint64_t raw, uint64_t stored, uint32_t codec)
+{
+    return (struct record){.type = REC_COLUMN, .layer = 0, .n_heads = 1, .n = n, .raw_len = raw,
+                           .stored_len = stored, .codec = codec};
+}
+
+static void start_with(struct maker *m, const void *schema, size_t n)
+{
+    memset(m, 0, sizeof *m);
+    file_header_write(m->p, SALT);
+    m->n = FILE_HEADER;
+    put(m, (struct record){.type = REC_META, .flags = REC_CRITICAL, .raw_len = 2, .stored_len = 2}, "{}", 2);
+    put(m, (struct record){.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = n, .stored_len = n},
+        schema, n);
+}
+
+/* One layer with 2 KV and 3 query heads, one u32 column of all KV heads. */
+static size_t plain_schema(unsigned char *s)
+{
+    memset(s, 0, 8 + 4 + COLUMN_ENTRY);
+    put_le(s, 1, 4);
+    put_le(s + 4, KV, 2);
+    put_le(s + 6, QUERY, 2);
+    put_le(s + 8, 1, 4);
+    strcpy((char *)s + 12, "x");
+    s[12 + 48] = KVF_U32;
+    s[12 + 49] = KVF_SPACE_KV;
+    return 8 + 4 + COLUMN_ENTRY;
+}
+
+static struct maker *start(void)
+{
+    struct maker *m = malloc(sizeof *m);
+    unsigned char s[128];
+    start_with(m, s, plain_schema(s));
+    return m;
+}
+
+static void commit(struct maker *m, uint32_t epoch, uint32_t steps)
+{
+    unsigned char p[8];
+    put_le(p, epoch, 4);
+    put_le(p + 4, steps, 4);
+    put(m, (struct record){.type = REC_COMMIT, .flags = REC_CRITICAL, .epoch = epoch, .raw_len = 8,
+                           .stored_len = 8}, p, 8);
+}
+
+/* The index of these records, in this order, and a footer that fits. */
+static void finish(struct maker *m, const struct record *list, size_t n)
+{
+    unsigned char *p = malloc(n * INDEX_ENTRY + 1), end[FOOTER];
+    struct footer f = {m->n, n, m->seq, SALT, true};
+    for (size_t i = 0; i < n; i++)
+        index_entry_write(p + i * INDEX_ENTRY, &list[i]);
+    put(m, (struct record){.type = REC_INDEX, .raw_len = n * INDEX_ENTRY,
+                           .stored_len = n * INDEX_ENTRY}, p, n * INDEX_ENTRY);
+    footer_write(end, &f);
+    memcpy(m->p + m->n, end, FOOTER);
+    m->n += FOOTER;
+    free(p);
+}
+
+static int open_it(const struct maker *m, enum kvf_open_mode mode, struct kvf_trace **t)
+{
+    struct kvf_diag d = {""};
+    int err = kvf_open(as_file(m->p, m->n), mode, t, &d);
+    cr_expect(err == KVF_OK || d.text[0] != 0, "no sentence");
+    return err;
+}
+
+static const uint32_t four[4] = {10, 11, 12, 13};
+
+static void expect_four(struct kvf_trace *t)
+{
+    uint32_t got[4] = {0};
+    cr_expect(zero(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL)));
+    cr_expect(zero(int, memcmp(got, four, sizeof four)));
+}
+
+/* A good file made here opens in every mode: the other tests rest on that. */
+Test(hostile, the_maker_makes_good_files)
+{
+    struct maker *m = start();
+    struct kvf_trace *t;
+    struct kvf_check c;
+    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    commit(m, 1, 4);
+    qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
+    finish(m, m->rec, m->n_rec);
+    for (int mode = 0; mode < 3; mode++) {
+        cr_assert(zero(int, open_it(m, (enum kvf_open_mode)mode, &t)));
+        expect_four(t);
+        kvf_close(t);
+    }
+    cr_expect(zero(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL)));
+    cr_expect(eq(u64, c.records, 4));
+    free(m);
+}
+
+/* A chunk with this header is never read from; the good one after it is. */
+static void bad_chunk(struct record r, const char *what)
+{
+    struct maker *m = start();
+    struct kvf_trace *t;
+    struct kvf_check c;
+    unsigned char payload[64] = {0};
+    uint32_t got[4];
+    put(m, r, payload, r.stored_len < sizeof payload ? r.stored_len : sizeof payload);
+    put(m, (struct record){.type = REC_COLUMN, .n_heads = 1, .n = 4, .raw_len = 16, .stored_len = 16},
+        four, 16);
+    commit(m, 1, 4);
+    cr_expect(ne(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_OK), "%s", what);
+    cr_expect(ne(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_OK), "%s", what);
+    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)), "%s", what);
+    int err = kvf_read(t, 0, 0, 0, 0, 4, got, NULL);
+    cr_expect(zero(int, err), "%s", what);
+    cr_expect(zero(int, memcmp(got, four, 16)), "%s", what);
+    kvf_close(t);
+    free(m);
+}
+
+Test(hostile, sizes_that_overflow_or_contradict)
+{
+    struct record r = column(4, 16, 16, CODEC_RAW);
+    static const uint64_t huge[] = {17, (16u << 20) + 1, 1ull << 32, 1ull << 63, UINT64_MAX - 79, UINT64_MAX};
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+        r = column(4, huge[i], 16, CODEC_RAW);
+        bad_chunk(r, "raw_len");
+        r = column(4, 16, huge[i], CODEC_RAW);
+        if (huge[i] > 64)
+            bad_chunk(r, "stored_len");
+    }
+    r = column(UINT32_MAX, 16, 16, CODEC_RAW); /* n * 4 = 2^34 - 4, not 16 */
+    bad_chunk(r, "n");
+    r = column(1u << 30, 0, 16, CODEC_RAW); /* n * 4 = 2^32: 0 in 32 bits */
+    bad_chunk(r, "n wraps");
+    r = column(0, 0, 0, CODEC_RAW);
+    bad_chunk(r, "n = 0");
+    r = column(4, 16, 16, CODEC_RAW);
+    r.t0 = UINT32_MAX - 3; /* t0 + n = 0 in 32 bits */
+    bad_chunk(r, "t0 wraps");
+    r.t0 = KVF_MAX_STEPS - 3;
+    bad_chunk(r, "t0 + n over the limit");
+    r = column(4, 16, 16, CODEC_RAW);
+    r.head0 = KV;
+    bad_chunk(r, "head0");
+    r.head0 = 0;
+    r.n_heads = 0;
+    bad_chunk(r, "no heads");
+    r.n_heads = KV + 1;
+    r.raw_len = 48;
+    bad_chunk(r, "more heads than there are");
+    r.head0 = UINT16_MAX;
+    r.n_heads = 1;
+    r.raw_len = 16;
+    bad_chunk(r, "head0 wraps");
+    r = column(4, 16, 16, CODEC_RAW);
+    r.layer = 1;
+    bad_chunk(r, "layer");
+    r.layer = 0;
+    r.column = 1;
+    bad_chunk(r, "column");
+    r.column = UINT32_MAX;
+    bad_chunk(r, "column wraps");
+}
+
+/* The chunk itself is the one read: its error must come out. */
+static void expect_read(struct record r, const void *payload, size_t n, int want, const char *what)
+{
+    struct maker *m = start();
+    struct kvf_trace *t;
+    struct kvf_diag d = {""};
+    struct kvf_check c;
+    uint32_t *got = calloc(r.n, 4);
+    put(m, r, payload, n);
+    commit(m, 1, r.n);
+    cr_assert(zero(int, open_it(m, KVF_OPEN_TAIL, &t)), "%s", what);
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, r.n, got, &d), want), "%s: %s", what, d.text);
+    cr_expect(want == KVF_OK || d.text[0], "%s: no sentence", what);
+    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL) == KVF_OK, want == KVF_OK), "%s", what);
+    kvf_close(t);
+    free(got);
+    free(m);
+}
+
+Test(hostile, bombs_are_bounded)
+{
+    static unsigned char z[1 << 16];
+    size_t most = 16 << 20;
+    char *zeros = calloc(1, 2 * most);
+    struct rusage u;
+    uint32_t n = (uint32_t)(most / 4);
+
+    /* the most that a chunk may hold, from 4 bytes: allowed, and that is all */
+    expect_read(column(n, most, 4, CODEC_CONSTANT), four, 4, KVF_OK, "constant");
+    size_t k = ZSTD_compress(z, sizeof z, zeros, most, 1);
+    expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_OK, "zstd, the most allowed");
+    k = ZSTD_compress(z, sizeof z, zeros, 2 * most, 1);
+    expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT, "frame of twice the size");
+    /* two frames, the first of which has the right size */
+    k = ZSTD_compress(z, sizeof z, zeros, 16, 1);
+    size_t k2 = ZSTD_compress(z + k, sizeof z - k, zeros, most, 1);
+    expect_read(column(4, 16, k + k2, CODEC_SHUFFLE_ZSTD), z, k + k2, KVF_E_CORRUPT, "two frames");
+    /* a frame that does not tell its size */
+    ZSTD_CCtx *cctx = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(cctx, ZSTD_c_contentSizeFlag, 0);
+    k = ZSTD_compress2(cctx, z, sizeof z, zeros, 16);
+    ZSTD_freeCCtx(cctx);
+    expect_read(column(4, 16, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT, "unknown size");
+    expect_read(column(4, 16, 16, CODEC_SHUFFLE_ZSTD), four, 16, KVF_E_CORRUPT, "no zstd frame");
+    expect_read(column(4, 16, 16, 3), four, 16, KVF_E_VERSION, "unknown codec");
+    expect_read(column(4, 16, 16, UINT32_MAX), four, 16, KVF_E_VERSION, "unknown codec");
+    expect_read(column(4, 16, 8, CODEC_RAW), four, 8, KVF_E_CORRUPT, "short raw");
+    free(zeros);
+    getrusage(RUSAGE_SELF, &u);
+    cr_expect(lt(long, u.ru_maxrss, 256 << 10), "%ld KiB", u.ru_maxrss);
+}
+
+/* ---- the index ---------------------------------------------------------- */
+
+enum { CHUNK = 2 }; /* m->rec: 0 meta, 1 schema, 2 chunk, 3 second chunk, 4 commit */
+
+static struct maker *two_chunks(void)
+{
+    static const uint32_t other[4] = {20, 21, 22, 23};
+    struct maker *m = start();
+    struct record r = column(4, 16, 16, CODEC_RAW);
+    put(m, r, four, 16);
+    r.head0 = 1;
+    put(m, r, other, 16);
+    commit(m, 1, 4);
+    return m;
+}
+
+/* With this index no value may be wrong, and verify must see it. */
+static void bad_index(struct maker *m, struct record *list, size_t n, const char *what)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_check c;
+    uint32_t got[4];
+    finish(m, list, n);
+    for (int mode = 0; mode < 3; mode++) {
+        int err = open_it(m, (enum kvf_open_mode)mode, &t);
+        cr_expect(mode != KVF_OPEN_STRICT || err == KVF_E_CORRUPT, "%s: strict", what);
+        if (err)
+            continue;
+        for (int h = 0; h < 2; h++)
+            if (kvf_read(t, 0, 0, h, 0, 4, got, NULL) == KVF_OK)
+                cr_expect(eq(u32, got[0], 10u + 10u * (unsigned)h), "%s, mode %d, head %d", what, mode, h);
+        kvf_close(t);
+    }
+    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT), "%s", what);
+    free(m);
+}
+
+static struct maker *listed(struct record *list, size_t *n)
+{
+    struct maker *m = two_chunks();
+    memcpy(list, m->rec, m->n_rec * sizeof *list);
+    *n = m->n_rec;
+    qsort(list, *n, sizeof *list, record_compare);
+    return m;
+}
+
+static size_t chunk_in(const struct record *list, size_t n, int head0)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i].type == REC_COLUMN && list[i].head0 == head0)
+            return i;
+    cr_assert(false, "no chunk");
+    return 0;
+}
+
+Test(hostile, an_index_that_lies)
+{
+    struct record l[8];
+    size_t n;
+    struct maker *m = listed(l, &n);
+    size_t a = chunk_in(l, n, 0), b = chunk_in(l, n, 1);
+#define CASE(what, ...)            \
+    do {                           \
+        m = listed(l, &n);         \
+        __VA_ARGS__;               \
+        bad_index(m, l, n, what);  \
+    } while (0)
+    free(m);
+    CASE("outside the file", l[a].offset = (uint64_t)1 << 40);
+    CASE("offset wraps", l[a].offset = UINT64_MAX - 7);
+    CASE("length wraps", l[a].stored_len = UINT64_MAX - 7);
+    CASE("into the file header", l[a].offset = 0);
+    CASE("off by 8", l[a].offset += 8);
+    CASE("at each other", uint64_t o = l[a].offset; l[a].offset = l[b].offset; l[b].offset = o);
+    CASE("both at one", l[b].offset = l[a].offset);
+    CASE("one listed twice", l[b] = l[a]);
+    CASE("at the index itself", l[a].offset = m->n);
+    CASE("other head", l[a].head0 = 1);
+    CASE("other start", l[a].t0 = 1);
+    CASE("other codec", l[a].codec = CODEC_CONSTANT);
+    CASE("more values", l[a].n = 8; l[a].raw_len = 32);
+    CASE("a commit as chunk", l[a].type = REC_COMMIT);
+    CASE("unsorted", struct record r = l[a]; l[a] = l[b]; l[b] = r);
+    CASE("one missing", l[a] = l[n - 1]; n--);
+    CASE("empty", n = 0);
+#undef CASE
+}
+
+Test(hostile, thousands_of_entries_for_one_chunk)
+{
+    struct maker *m = two_chunks();
+    static struct record l[4000];
+    for (size_t i = 0; i < 4000; i++)
+        l[i] = m->rec[i < 5 ? i : CHUNK];
+    qsort(l, 4000, sizeof *l, record_compare);
+    bad_index(m, l, 4000, "many");
+}
+
+/* ---- schema, tokens, commits, notes ------------------------------------- */
+
+static void bad_schema(const unsigned char *s, size_t n, const char *what)
+{
+    struct maker *m = malloc(sizeof *m);
+    struct kvf_trace *t;
+    struct kvf_check c;
+    start_with(m, s, n);
+    commit(m, 1, 4);
+    for (int mode = 0; mode < 3; mode++)
+        cr_expect(eq(int, open_it(m, (enum kvf_open_mode)mode, &t), KVF_E_CORRUPT), "%s", what);
+    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT), "%s", what);
+    free(m);
+}
+
+Test(hostile, schemas_that_cannot_be)
+{
+    unsigned char s[256];
+    size_t n = plain_schema(s);
+    for (size_t cut = 0; cut < n; cut++)
+        bad_schema(s, cut, "cut");
+    bad_schema(s, n + 1, "longer");
+#define CASE(what, ...)          \
+    do {                         \
+        n = plain_schema(s);     \
+        __VA_ARGS__;             \
+        bad_schema(s, n, what);  \
+    } while (0)
+    CASE("layers", put_le(s, KVF_MAX_LAYERS + 1, 4));
+    CASE("layers wrap", put_le(s, 0x40000001, 4));
+    CASE("heads", put_le(s + 4, KVF_MAX_HEADS + 1, 2));
+    CASE("columns", put_le(s + 8, 4097, 4));
+    CASE("columns wrap", put_le(s + 8, UINT32_MAX, 4));
+    CASE("name without end", memset(s + 12, 'x', 48));
+    CASE("unit without end", memset(s + 12 + 52, 'x', 16));
+    CASE("dtype 0", s[12 + 48] = 0);
+    CASE("dtype 8", s[12 + 48] = 8);
+    CASE("space", s[12 + 49] = 3);
+    CASE("axis", s[12 + 50] = 2);
+#undef CASE
+}
+
+Test(hostile, texts_with_impossible_ends)
+{
+    static const uint32_t ends[][3] = {{2, 1, 3}, {0, 0, UINT32_MAX}, {1, 2, 4}};
+    for (size_t i = 0; i < 3; i++) {
+        struct maker *m = start();
+        struct kvf_trace *t;
+        unsigned char p[15] = {0};
+        size_t len;
+        for (int k = 0; k < 3; k++)
+            put_le(p + 4 * k, ends[i][k], 4);
+        put(m, (struct record){.type = REC_TOKENS, .n = 3, .raw_len = 15, .stored_len = 15}, p, 15);
+        put(m, (struct record){.type = REC_TOKENS, .t0 = 3, .n = UINT32_MAX, .raw_len = 15,
+                               .stored_len = 15}, p, 15);
+        put(m, (struct record){.type = REC_TOKENS, .t0 = 1 << 24, .n = 1, .raw_len = 4, .stored_len = 4},
+            "\0\0\0", 4);
+        put(m, (struct record){.type = REC_TOKENS, .t0 = 9, .n = 1, .raw_len = 6, .stored_len = 6},
+            "\2\0\0\0ok", 6);
+        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        for (uint32_t k = 0; k < 9; k++)
+            cr_expect(eq(ptr, (void *)(size_t)kvf_token(t, k, &len), NULL));
+        cr_expect(eq(ptr, (void *)(size_t)kvf_token(t, 1 << 24, &len), NULL));
+        const char *ok = kvf_token(t, 9, &len);
+        cr_assert(ok && len == 2 && memcmp(ok, "ok", 2) == 0);
+        kvf_close(t);
+        free(m);
+    }
+}
+
+Test(hostile, commits_and_notes_that_cannot_be)
+{
+    struct maker *m = start();
+    struct kvf_trace *t;
+    commit(m, 1, 4);
+    commit(m, 2, KVF_MAX_STEPS + 1);
+    put(m, (struct record){.type = REC_COMMIT, .epoch = 3, .raw_len = 4, .stored_len = 4}, "\3\0\0", 4);
+    put(m, (struct record){.type = REC_COMMIT, .epoch = 9, .raw_len = 8, .stored_len = 8},
+        "\4\0\0\0\4\0\0", 8);
+    put(m, (struct record){.type = REC_NOTE, .raw_len = 3, .stored_len = 3}, "key", 3); /* no NUL */
+    put(m, (struct record){.type = REC_NOTE, .raw_len = 5, .stored_len = 5}, "a\0{}\0", 4);
+    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    cr_expect(eq(u32, kvf_epoch(t), 1));
+    cr_expect(eq(u32, kvf_n_steps(t), 4));
+    cr_expect(eq(ptr, (void *)(size_t)kvf_note(t, "key"), NULL));
+    kvf_close(t);
+    free(m);
+}
+
+Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
+{
+    struct maker *m = start(), *inner = start();
+    struct kvf_trace *t;
+    static const uint32_t wrong[4] = {66, 66, 66, 66};
+    put(inner, column(4, 16, 16, CODEC_RAW), wrong, 16);
+    commit(inner, 7, 4);
+    put(m, (struct record){.type = REC_NOTE, .raw_len = inner->n, .stored_len = inner->n}, inner->p, inner->n);
+    size_t broken = m->rec[m->n_rec - 1].offset;
+    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    commit(m, 1, 4);
+    m->p[broken + 20] ^= 1; /* now its payload is walked through */
+    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    cr_expect(eq(u32, kvf_epoch(t), 1));
+    expect_four(t);
+    kvf_close(t);
+    free(m);
+    free(inner);
+}
+
+/* ---- versions ------------------------------------------------------------ */
+
+static int with_header(size_t at, uint64_t v, int n)
+{
+    struct maker *m = start();
+    struct kvf_trace *t = NULL;
+    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    commit(m, 1, 4);
+    put_le(m->p + at, v, n);
+    put_le(m->p + 60, crc32c(0, m->p, 60), 4);
+    int err = open_it(m, KVF_OPEN_TAIL, &t);
+    if (!err)
+        expect_four(t);
+    kvf_close(t);
+    cr_expect(eq(int, open_it(m, KVF_OPEN_SALVAGE, &t), err));
+    kvf_close(err ? NULL : t);
+    free(m);
+    return err;
+}
+
+Test(hostile, versions_and_features)
+{
+    cr_expect(eq(int, with_header(8, 2, 2), KVF_E_VERSION));      /* major */
+    cr_expect(eq(int, with_header(8, 0, 2), KVF_E_VERSION));
+    cr_expect(zero(int, with_header(10, 9, 2)));                  /* minor: additions only */
+    cr_expect(eq(int, with_header(16, 1, 4), KVF_E_VERSION));     /* incompatible feature */
+    cr_expect(zero(int, with_header(20, 1, 4)));                  /* of writers */
+    cr_expect(zero(int, with_header(24, 1, 4)));                  /* compatible */
+}
+
+Test(hostile, unknown_records_are_skipped_unless_critical)
+{
+    for (int critical = 0; critical < 2; critical++)
+        for (int closed = 0; closed < 2; closed++) {
+            struct maker *m = start();
+            struct kvf_trace *t;
+            put(m, (struct record){.type = 77, .flags = critical ? REC_CRITICAL : 0, .raw_len = 3,
+                                   .stored_len = 3}, "new", 3);
+            put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+            commit(m, 1, 4);
+            if (closed) {
+                qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
+                finish(m, m->rec, m->n_rec);
+            }
+            for (int mode = 0; mode < 3; mode += 2) {
+                int err = open_it(m, (enum kvf_open_mode)mode, &t);
+                cr_expect(eq(int, err, critical ? KVF_E_VERSION : KVF_OK));
+                if (!err) {
+                    expect_four(t);
+                    kvf_close(t);
+                }
+            }
+            free(m);
+        }
+}
+
+Test(hostile, falling_record_numbers_are_damage)
+{
+    struct maker *m = start();
+    struct kvf_trace *t;
+    struct kvf_check c;
+    m->seq = 9;
+    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    m->seq = 5;
+    put(m, column(4, 16, 16, CODEC_RAW), (const uint32_t[4]){1, 2, 3, 4}, 16);
+    m->seq = 10;
+    commit(m, 1, 4);
+    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 0, &c, NULL), KVF_E_CORRUPT));
+    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    expect_four(t);
+    kvf_close(t);
+    free(m);
+}

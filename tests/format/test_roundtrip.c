@@ -1,0 +1,310 @@
+/* What is written comes back, whatever its type, length and grouping. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "tiny.h"
+
+static struct kvf_trace *open_or_die(const char *path, enum kvf_open_mode mode)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, kvf_open(path, mode, &t, &d)), "%s", d.text);
+    return t;
+}
+
+Test(roundtrip, tiny_trace_comes_back_in_every_mode)
+{
+    const char *path = scratch_path("tiny.kvf");
+    struct kvf_check c;
+    cr_assert(zero(int, tiny_create(path)));
+    for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode++) {
+        struct kvf_trace *t = open_or_die(path, (enum kvf_open_mode)mode);
+        struct tiny_seen s = tiny_compare(t);
+        cr_expect(s.complete);
+        cr_expect(not(s.wrong));
+        cr_expect(eq(int, s.heads, 1 + 3 + 4 + 3 + 4 + 1 + 3)); /* by the shape in tiny.c */
+        cr_expect(eq(int, kvf_is_clean(t), 1));
+        kvf_close(t);
+    }
+    cr_expect(zero(int, kvf_verify(path, 1, &c, NULL)));
+    cr_expect(eq(u64, c.bad + c.lost + c.torn, 0));
+    unlink(path);
+}
+
+Test(roundtrip, equal_calls_give_equal_bytes)
+{
+    size_t n, m;
+    const char *path = scratch_path("equal.kvf");
+    cr_assert(zero(int, tiny_create(path)));
+    unsigned char *a = slurp(path, &n);
+    cr_assert(zero(int, tiny_create(path)));
+    unsigned char *b = slurp(path, &m);
+    cr_assert(eq(sz, n, m));
+    cr_assert(zero(int, memcmp(a, b, n)));
+    unlink(path);
+    free(a);
+    free(b);
+}
+
+/* One RUN column of each dtype, lengths around the limits of chunks (512 KiB raw). */
+static void lengths_of(enum kvf_dtype dtype)
+{
+    size_t width = kvf_dtype_size(dtype), chunk = (512 << 10) / width;
+    const size_t lengths[] = {0, 1, 2, 3, 255, 256, 257, chunk - 1, chunk, chunk + 1, 2 * chunk + 7};
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_column col = {"c", 0, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
+    unsigned char *data = malloc((2 * chunk + 7) * width), *got = malloc((2 * chunk + 8) * width);
+    struct rng r;
+    rng_init(&r, (uint64_t)dtype);
+    col.dtype = (uint8_t)dtype;
+    for (size_t i = 0; i < (2 * chunk + 7) * width; i++)
+        data[i] = (unsigned char)(rng_next(&r) >> 11);
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        const char *path = scratch_path("length.kvf");
+        struct kvf_writer *w;
+        uint32_t n = (uint32_t)lengths[k];
+        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+        cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
+        cr_assert(zero(int, kvf_writer_commit(w, 1, n)));
+        cr_assert(zero(int, kvf_writer_close(w, NULL)));
+        struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+        cr_assert(eq(u32, kvf_n_steps(t), n));
+        memset(got, 0x77, (n + 1) * width);
+        cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, n, got, NULL)));
+        cr_assert(zero(int, memcmp(got, data, n * width)), "dtype %d, n %u", dtype, n);
+        cr_assert(eq(u8, got[n * width], 0x77));
+        cr_assert(eq(int, kvf_read(t, 0, 0, 0, 0, n + 1, got, NULL), KVF_E_NOTFOUND));
+        if (n > 2) { /* a range in the middle */
+            cr_assert(zero(int, kvf_read(t, 0, 0, 0, n / 2, n - n / 2 - 1, got, NULL)));
+            cr_assert(zero(int, memcmp(got, data + n / 2 * width, (n - n / 2 - 1) * width)));
+        }
+        kvf_close(t);
+        unlink(path);
+    }
+    free(data);
+    free(got);
+}
+
+Test(roundtrip, every_dtype_at_lengths_around_the_chunk_limit)
+{
+    for (int dtype = KVF_U8; dtype <= KVF_U64; dtype++)
+        lengths_of((enum kvf_dtype)dtype);
+}
+
+static struct kvf_trace *one_column(struct kvf_column col, const void *data, uint32_t n)
+{
+    const char *path = scratch_path("one.kvf");
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_writer *w;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    unlink(path);
+    return t;
+}
+
+Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
+{
+    const uint32_t bits[] = {0x7fc00000, 0x7f800001 /* signalling */, 0xffc12345, 0x7f800000, 0xff800000,
+                             0x80000000, 0x00000001, 0x7f7fffff, 0x3f800000};
+    uint32_t got[9];
+    double v[9];
+    int32_t i32[9];
+    struct kvf_trace *t = one_column((struct kvf_column){"f", KVF_F32, 0, 0, 0, ""}, bits, 9);
+    cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 9, got, NULL)));
+    cr_assert(zero(int, memcmp(got, bits, sizeof bits)));
+    cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 9, v, NULL)));
+    cr_expect(isnan(v[0]) && isnan(v[1]) && isnan(v[2]));
+    cr_expect(v[3] == (double)INFINITY && v[4] == -(double)INFINITY && signbit(v[5]));
+    cr_expect(v[6] == 0x1p-149 && v[7] == 0x1.fffffep127 && v[8] == 1);
+    cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 9, i32, NULL)));
+    cr_expect(eq(i32, i32[0], -1));
+    cr_expect(eq(i32, i32[8], 1));
+    kvf_close(t);
+}
+
+/* The greatest value of each type, and "never" of ages. */
+static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want, int32_t want_i32)
+{
+    double v[2];
+    int32_t i[2];
+    char raw[16];
+    size_t width = kvf_dtype_size(dtype);
+    memcpy(raw, &bits, width);
+    bits = 1;
+    memcpy(raw + width, &bits, width);
+    struct kvf_trace *t = one_column((struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""},
+                                     raw, 2);
+    cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
+    cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 2, i, NULL)));
+    cr_expect(eq(dbl, v[0], want));
+    cr_expect(eq(i32, i[0], want_i32));
+    if (dtype != KVF_F64)
+        cr_expect(eq(dbl, v[1], 1.0));
+    kvf_close(t);
+}
+
+Test(roundtrip, greatest_values_and_never)
+{
+    greatest(KVF_U8, 0, 255, 255, 255);
+    greatest(KVF_U16, 0, 65535, 65535, 65535);
+    greatest(KVF_U32, 0, UINT32_MAX, 4294967295.0, -1);
+    greatest(KVF_I32, 0, 0x7fffffff, 2147483647.0, 2147483647);
+    greatest(KVF_I32, 0, 0x80000000, -2147483648.0, -2147483647 - 1);
+    greatest(KVF_U64, 0, (uint64_t)1 << 53, 9007199254740992.0, -1);
+    greatest(KVF_F64, 0, 0x7fefffffffffffffu, 0x1.fffffffffffffp1023, -1);
+    greatest(KVF_U8, KVF_COL_AGE, 255, -1, -1);
+    greatest(KVF_U16, KVF_COL_AGE, 65535, -1, -1);
+    greatest(KVF_U32, KVF_COL_AGE, UINT32_MAX, -1, -1);
+    greatest(KVF_U64, KVF_COL_AGE, UINT64_MAX, -1, -1);
+    greatest(KVF_U16, KVF_COL_AGE, 65534, 65534, 65534);
+}
+
+static const struct kvf_column kv_u8 = {"x", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, ""};
+
+Test(roundtrip, heads_may_be_grouped_differently_over_time)
+{
+    const char *path = scratch_path("groups.kvf");
+    const uint16_t heads = 4;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_writer *w;
+    uint8_t data[4 * 10], got[20];
+    for (int i = 0; i < 40; i++)
+        data[i] = (uint8_t)i;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1, &w, NULL)));
+    for (int h = 0; h < 4; h++) /* steps 0-9 head by head, 10-19 in pairs */
+        cr_assert(zero(int, kvf_write_chunk(w, 0, 0, h, 1, 0, 10, 0, data + 10 * h)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 2, 10, 10, 0, data)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 2, 2, 10, 10, 0, data + 20)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    for (int h = 0; h < 4; h++) {
+        cr_assert(zero(int, kvf_read(t, 0, 0, h, 0, 20, got, NULL)), "head %d", h);
+        cr_expect(zero(int, memcmp(got, data + 10 * h, 10)));
+        cr_expect(zero(int, memcmp(got + 10, data + 10 * h, 10)));
+    }
+    kvf_close(t);
+    unlink(path);
+}
+
+Test(roundtrip, missing_is_an_error_never_zero)
+{
+    const char *path = scratch_path("hole.kvf");
+    struct kvf_writer *w;
+    struct kvf_diag d = {""};
+    uint8_t data[10] = {0}, got[30];
+    const uint16_t heads = 2;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 10, 0, data)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 20, 10, 0, data)));
+    cr_assert(zero(int, kvf_writer_commit(w, 1, 30)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 30, got, &d), KVF_E_NOTFOUND));
+    cr_expect(ne(ptr, strstr(d.text, "from 10 on"), NULL), "%s", d.text);
+    cr_expect(zero(int, kvf_read(t, 0, 0, 0, 20, 10, got, NULL)));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 1, 0, 1, got, NULL), KVF_E_NOTFOUND));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 2, 0, 1, got, NULL), KVF_E_ARG));
+    cr_expect(eq(int, kvf_read(t, 0, 1, 0, 0, 1, got, NULL), KVF_E_ARG));
+    cr_expect(eq(int, kvf_read(t, 0, -1, 0, 0, 1, got, NULL), KVF_E_ARG));
+    cr_expect(eq(int, kvf_read(t, 1, 0, 0, 0, 1, got, NULL), KVF_E_ARG));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, UINT32_MAX, 1, got, NULL), KVF_E_ARG));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, 1, UINT32_MAX, got, NULL), KVF_E_ARG));
+    cr_expect(eq(ptr, (void *)(size_t)kvf_token(t, 0, &(size_t){0}), NULL));
+    cr_expect(eq(ptr, (void *)(size_t)kvf_note(t, "result"), NULL));
+    kvf_close(t);
+    unlink(path);
+}
+
+Test(roundtrip, an_uncommitted_snapshot_does_not_count)
+{
+    const char *path = scratch_path("epochs.kvf");
+    struct kvf_column col = kv_u8;
+    struct kvf_writer *w;
+    uint8_t one[4] = {1, 1, 1, 1}, two[4] = {2, 2, 2, 2}, got[4];
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    col.flags = KVF_COL_SNAPSHOT;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 1, one)));
+    cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 0, one), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 2, one), KVF_E_ARG));
+    cr_expect(eq(int, kvf_writer_commit(w, 2, 4), KVF_E_ARG));
+    cr_assert(zero(int, kvf_writer_commit(w, 1, 4)));
+    cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 1, two), KVF_E_ARG));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 2, two)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    cr_expect(eq(u32, kvf_epoch(t), 1));
+    cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL)));
+    cr_expect(zero(int, memcmp(got, one, 4)));
+    kvf_close(t);
+    unlink(path);
+}
+
+static int open_with(struct kvf_shape shape, struct kvf_column col, int n, struct kvf_diag *d)
+{
+    struct kvf_writer *w = NULL;
+    struct kvf_column list[2] = {col, col};
+    *d = (struct kvf_diag){""};
+    int err = kvf_writer_open(scratch_path("args.kvf"), "{}", &shape, list, n, &w, d);
+    kvf_writer_abandon(w);
+    return err;
+}
+
+Test(roundtrip, wrong_arguments_are_refused_with_a_sentence)
+{
+    const uint16_t many = KVF_MAX_HEADS + 1, one = 1;
+    const struct kvf_shape good = {1, &one, &one};
+    struct kvf_column bad = kv_u8;
+    struct kvf_diag d;
+    cr_expect(eq(int, open_with((struct kvf_shape){1, &many, &one}, kv_u8, 1, &d), KVF_E_LIMIT));
+    cr_expect(ne(chr, d.text[0], 0));
+    cr_expect(eq(int, open_with((struct kvf_shape){KVF_MAX_LAYERS + 1, &one, &one}, kv_u8, 1, &d),
+                 KVF_E_LIMIT));
+    cr_expect(ne(chr, d.text[0], 0));
+    cr_expect(eq(int, open_with(good, kv_u8, 2, &d), KVF_E_ARG)); /* one name twice */
+    cr_expect(ne(ptr, strstr(d.text, "twice"), NULL));
+    bad.dtype = 0;
+    cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
+    bad = kv_u8;
+    bad.space = 3;
+    cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
+    bad = kv_u8;
+    memset(bad.name, 'x', sizeof bad.name);
+    cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
+    bad = (struct kvf_column){"f", KVF_F32, 0, 0, KVF_COL_AGE, ""};
+    cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
+    unlink(scratch_path("args.kvf"));
+}
+
+Test(roundtrip, wrong_calls_leave_the_writer_usable)
+{
+    const char *path = scratch_path("calls.kvf");
+    struct kvf_writer *w;
+    const uint32_t falling[2] = {3, 2};
+    uint8_t x = 1;
+    cr_assert(zero(int, tiny_open(path, &w, NULL)));
+    cr_expect(eq(int, kvf_write_chunk(w, -1, 0, 0, 1, 0, 1, 0, &x), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_chunk(w, TINY_COLUMNS, 0, 0, 1, 0, 1, 0, &x), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_chunk(w, 0, 1, 0, 1, 0, 1, 0, &x), KVF_E_ARG)); /* RUN: layer 0 */
+    cr_expect(eq(int, kvf_write_chunk(w, 4, 0, 1, 2, 0, 1, 0, &x), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, KVF_MAX_STEPS, 1, 0, &x), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_token_bytes(w, 0, 2, falling, "abc"), KVF_E_ARG));
+    for (uint32_t e = 1; e <= TINY_EPOCHS; e++)
+        cr_assert(zero(int, tiny_write(w, e)));
+    cr_assert(zero(int, tiny_finish(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    cr_expect(tiny_compare(t).complete);
+    kvf_close(t);
+    unlink(path);
+}

@@ -1,0 +1,41 @@
+/* tiny.h - a small trace with every dtype, head space, axis and codec, whose
+ * values follow from their place alone, and checks of what a reader gives back. */
+#ifndef KVF_TESTS_TINY_H
+#define KVF_TESTS_TINY_H
+
+#include <stdbool.h>
+
+#include <kvf/trace.h>
+
+enum { TINY_COLUMNS = 7, TINY_LAYERS = 2, TINY_EPOCHS = 2 };
+extern const struct kvf_column tiny_column[TINY_COLUMNS];
+extern const struct kvf_shape tiny_shape;
+extern const char tiny_meta[], tiny_note[];
+extern const uint32_t tiny_steps[TINY_EPOCHS + 1]; /* of each commit; [0] = 0 */
+
+/* The values that belong at this place, in the column's own type. */
+void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, void *out);
+size_t tiny_token(uint32_t i, char out[8]); /* text of token i; some are empty */
+
+/* Everything up to and with the commit of epoch; the first error. */
+int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d);
+int tiny_write(struct kvf_writer *w, uint32_t epoch);
+int tiny_finish(struct kvf_writer *w, struct kvf_diag *d); /* the note and the end */
+int tiny_create(const char *path);                         /* a whole trace, closed */
+
+struct tiny_seen {
+    int heads, lost; /* (column, layer, head) that could be read, and not */
+    bool wrong;      /* a value, a text or a note differs: never allowed */
+    bool complete;   /* all of the newest epoch, the note and all texts are there */
+};
+/* Reads everything that the trace shows and compares it. */
+struct tiny_seen tiny_compare(struct kvf_trace *t);
+
+/* A file as bytes; the caller frees. */
+unsigned char *slurp(const char *path, size_t *ret_n);
+/* An anonymous file with these bytes: its path stays valid until the next call. */
+const char *as_file(const unsigned char *p, size_t n);
+/* "/tmp/kvf-test-PID-NAME", removed first; in $TMPDIR if set. */
+const char *scratch_path(const char *name);
+
+#endif

@@ -1,0 +1,81 @@
+"""Runs the kvfate program and reads what its traces say (through its own commands)."""
+import json
+import os
+import subprocess
+
+import numpy as np
+
+
+class EngineError(Exception):
+    pass
+
+
+def method_text(name, given):
+    return name + (":" + ",".join(f"{k}={v}" for k, v in given.items()) if given else "")
+
+
+class Trace:
+    """what one trace says: id, nll [T]; evict_step, reason, score, margin, tie [layer][head][T]"""
+
+    def __init__(self, engine, path):
+        self.path = path
+        tokens = engine.table("tokens", path)
+        self.ids, self.nll, self.roles = tokens["id"], tokens["nll"], tokens["role"]
+        self.T = len(self.ids)
+        e = engine.table("eviction", path)
+        shape = (e["layer"].max() + 1, e["index"].max() + 1, self.T)
+        for name in ("evict_step", "reason", "score", "margin", "tie"):
+            setattr(self, name, e[name].reshape(shape))
+        assert (e["token"].reshape(shape) == np.arange(self.T)).all()
+
+    def visible(self, step):
+        """entries that each head's query of this step saw, by birth and evict_step alone"""
+        born = np.arange(self.T) <= step
+        return (born & ((self.evict_step < 0) | (step < self.evict_step))).sum(axis=-1)
+
+
+class Engine:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *args):
+        p = subprocess.run([self.program, *map(str, args)], capture_output=True)
+        if p.returncode:
+            raise EngineError(f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.decode().strip()}")
+        return p.stdout
+
+    def table(self, command, path):
+        out = self.path("table.npz")
+        self.call(command, path, "-o", out)
+        with np.load(out) as z:
+            return {k: z[k] for k in z}
+
+    def prompt(self, ids):
+        path = self.path("ids.txt")
+        with open(path, "w") as f:
+            f.write(" ".join(map(str, ids)))
+        return ["--ids", path, "--exact"]
+
+    def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
+        """records a run of n greedy tokens; the path of its trace"""
+        out = self.path(name)
+        limit = ["--budget", budget] if method.partition(":")[0] != "full" else []
+        self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
+                  "-q", *more, "-o", out)
+        return out
+
+    def logits(self, model, ids, *more):
+        out = self.path("logits.npy")
+        self.call("logits", "-m", model, *self.prompt(ids), *more, "-o", out)
+        with open(out, "rb") as f:
+            return f.read()
+
+    def numbers(self, path):
+        """the method's effective numbers, as the trace's header has them"""
+        text = self.call("info", path).decode()
+        line = next(x for x in text.splitlines() if x.startswith("header"))
+        m = json.loads(line[len("header"):])["method"]
+        return {k.replace("_", "-"): m[k] for k in ("sinks", "recent", "window", "pool", "pool_kind", "group", "seed")}

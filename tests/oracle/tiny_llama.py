@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""A plain float64 Llama that decodes token by token over a ragged cache (numpy only).
+
+Every (layer, KV head) has its own list of surviving entries; whatever is evicted is overwritten with
+NaN, so that a later query which still reads it ruins the result instead of passing unnoticed.
+
+usage: tiny_llama.py     compares with tests/data/golden/tiny_golden.json
+"""
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "..", "data", "golden")
+GEN_TINY = os.path.join(GOLDEN, "tools", "gen_tiny.py")
+
+
+# ---- GGUF
+
+SCALAR = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+
+
+class Bytes:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, fmt):
+        out = struct.unpack_from("<" + fmt, self.data, self.at)
+        self.at += struct.calcsize("<" + fmt)
+        return out[0] if len(out) == 1 else out
+
+    def string(self):
+        n = self.take("Q")
+        self.at += n
+        return self.data[self.at - n : self.at].decode("utf-8", "replace")
+
+    def value(self, kind):
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            kind, n = self.take("I"), self.take("Q")
+            return [self.value(kind) for _ in range(n)]
+        return self.take(SCALAR[kind])
+
+
+def halves(raw, at):
+    return raw[:, at : at + 2].copy().view("<f2").astype(np.float64)
+
+
+def nibbles(raw, at):
+    """16 bytes: the low halves are elements 0..15, the high halves 16..31"""
+    return np.hstack([raw[:, at : at + 16] & 15, raw[:, at : at + 16] >> 4]).astype(np.float64)
+
+
+def dequantise(kind, raw, n):
+    """n float64 numbers from the bytes of one tensor"""
+    if kind == 0:
+        return raw[: 4 * n].view("<f4").astype(np.float64)
+    if kind == 1:
+        return raw[: 2 * n].view("<f2").astype(np.float64)
+    if kind == 30:  # bf16 is the upper half of an f32
+        return (raw[: 2 * n].view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+    size = {2: 18, 3: 20, 8: 34}[kind]
+    block = raw[: n // 32 * size].reshape(-1, size)
+    if kind == 2:
+        x = halves(block, 0) * (nibbles(block, 2) - 8)
+    elif kind == 3:
+        x = halves(block, 0) * nibbles(block, 4) + halves(block, 2)
+    else:
+        x = halves(block, 0) * block[:, 2:].view(np.int8).astype(np.float64)
+    return x.reshape(-1)
+
+
+def read_gguf(path):
+    """(metadata, {name: float64 array with rows first})"""
+    with open(path, "rb") as f:
+        data = f.read()
+    b = Bytes(data)
+    magic, version, n_tensors, n_meta = b.take("4sIQQ")
+    if magic != b"GGUF" or version != 3:
+        raise SystemExit(path + ": not GGUF version 3")
+    meta = {}
+    for _ in range(n_meta):
+        key = b.string()
+        meta[key] = b.value(b.take("I"))
+    infos = []
+    for _ in range(n_tensors):
+        name = b.string()
+        shape = [b.take("Q") for _ in range(b.take("I"))][::-1]
+        infos.append((name, shape, b.take("I"), b.take("Q")))
+    align = meta.get("general.alignment", 32)
+    start = b.at + -b.at % align
+    bytes_ = np.frombuffer(data, np.uint8)
+    tensors = {}
+    for name, shape, kind, offset in infos:
+        n = int(np.prod(shape))
+        tensors[name] = dequantise(kind, bytes_[start + offset :], n).reshape(shape)
+    return meta, tensors
+
+
+# ---- the model
+
+class Llama:
+    def __init__(self, path):
+        meta, self.w = read_gguf(path)
+        get = lambda key: meta["llama." + key]
+        self.layers = get("block_count")
+        self.heads = get("attention.head_count")
+        self.kv_heads = get("attention.head_count_kv")
+        self.head_dim = get("attention.key_length")
+        self.eps = get("attention.layer_norm_rms_epsilon")
+        self.vocab = self.w["token_embd.weight"].shape[0]
+        base = get("rope.freq_base")
+        self.freq = base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
+
+    def weight(self, layer, name):
+        return self.w[f"blk.{layer}.{name}.weight"]
+
+    def norm(self, x, weight):
+        return x / np.sqrt((x * x).mean() + self.eps) * weight
+
+    def rope(self, x, position):
+        """turns the pairs (2i, 2i + 1) of every row"""
+        z = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * position * self.freq)
+        out = np.empty_like(x)
+        out[:, 0::2], out[:, 1::2] = z.real, z.imag
+        return out
+
+
+class Session:
+    """One sequence. `alive[layer][head]` lists the positions that the next query will see.
+
+    For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
+    query t over all positions (0 where it saw nothing), keys[layer][head][j] the rotated key.
+    """
+
+    def __init__(self, model, tokens):
+        m = self.m = model
+        self.t = 0
+        self.alive = [[[] for _ in range(m.kv_heads)] for _ in range(m.layers)]
+        self.rows = np.zeros((m.layers, m.heads, tokens, tokens))
+        self.keys = np.full((m.layers, m.kv_heads, tokens, m.head_dim), np.nan)
+        self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
+        self.cache_v = self.keys.copy()
+
+    def evict(self, layer, head, position):
+        self.alive[layer][head].remove(position)
+        self.cache_k[layer, head, position] = np.nan
+        self.cache_v[layer, head, position] = np.nan
+
+    def attention(self, layer, x):
+        m, t = self.m, self.t
+        q, k, v = (m.weight(layer, "attn_" + c) @ x for c in "qkv")
+        q = m.rope(q.reshape(m.heads, -1), t)
+        k = m.rope(k.reshape(m.kv_heads, -1), t)
+        self.keys[layer, :, t] = self.cache_k[layer, :, t] = k
+        self.cache_v[layer, :, t] = v.reshape(m.kv_heads, -1)
+        out = np.empty((m.heads, m.head_dim))
+        for g in range(m.heads):
+            head = g // (m.heads // m.kv_heads)
+            seen = self.alive[layer][head]
+            z = self.cache_k[layer, head, seen] @ q[g] / np.sqrt(m.head_dim)
+            a = np.exp(z - z.max())
+            a /= a.sum()
+            self.rows[layer, g, t, seen] = a
+            out[g] = a @ self.cache_v[layer, head, seen]
+        return m.weight(layer, "attn_output") @ out.reshape(-1)
+
+    def feed(self, token):
+        """appends the token to every head, runs its query, returns its logits"""
+        m = self.m
+        x = m.w["token_embd.weight"][token]
+        for layer in range(m.layers):
+            for head in range(m.kv_heads):
+                self.alive[layer][head].append(self.t)
+            x = x + self.attention(layer, m.norm(x, m.weight(layer, "attn_norm")))
+            y = m.norm(x, m.weight(layer, "ffn_norm"))
+            gate = m.weight(layer, "ffn_gate") @ y
+            up = m.weight(layer, "ffn_up") @ y
+            x = x + m.weight(layer, "ffn_down") @ (gate / (1 + np.exp(-gate)) * up)
+        self.t += 1
+        last = m.w.get("output.weight", m.w["token_embd.weight"])
+        return last @ m.norm(x, m.w["output_norm.weight"])
+
+
+def nll(logits, token):
+    top = logits.max()
+    return top + np.log(np.exp(logits - top).sum()) - logits[token]
+
+
+def generate_model(arguments, path):
+    subprocess.run([sys.executable, GEN_TINY, *arguments.split(), "-o", path], check=True)
+
+
+# ---- against the golden dump of an independent implementation
+
+def check_case(case, path):
+    """the greatest difference to the golden numbers"""
+    generate_model(case["args"], path)
+    with open(path, "rb") as f:
+        if hashlib.sha256(f.read()).hexdigest() != case["sha256"]:
+            raise SystemExit("gen_tiny.py " + case["args"] + " makes another file than it did")
+    ids = case["ids"]
+    run = Session(Llama(path), len(ids))
+    logits = [run.feed(i) for i in ids]
+    worst = np.abs(logits[-1] - np.array(case["logits"])).max()
+    own = [nll(z, i) for z, i in zip(logits, ids[1:])]
+    return max(worst, np.abs(np.array(own) - np.array(case["nll"])).max())
+
+
+def main():
+    with open(os.path.join(GOLDEN, "tiny_golden.json")) as f:
+        cases = json.load(f)["cases"]
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases:
+            worst = check_case(case, os.path.join(folder, "tiny.gguf"))
+            bad = not worst < 1e-4  # the golden is f32: its own distance to f64 is up to 5.4e-5
+            failed += bad
+            print(f"{'FAIL' if bad else 'ok  '} {case['args']}, {len(case['ids'])} ids: {worst:.2g}")
+    print(f"{len(cases) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
