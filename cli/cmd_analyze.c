@@ -59,7 +59,8 @@ static bool parse_range(const char *s, int64_t *a, int64_t *b)
         return false;
     memcpy(left, s, n);
     left[n] = 0;
-    return (!n || (opt_int(left, a) && *a >= 0)) && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
+    return (!n || (opt_int(left, a) && *a >= 0))
+           && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
 }
 
 static bool parse_size(const char *s, double *width, double *height)

@@ -322,7 +322,8 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     }
     if (!err && interrupted)
         fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
-                session_length(u->session), u->out ? "; they are all in " : "", u->out ? u->out : "");
+                session_length(u->session), u->out ? "; they are all in " : "",
+                u->out ? u->out : "");
     recorder_abandon(u->rec);
     session_destroy(u->session);
     runner_close(&u->r);

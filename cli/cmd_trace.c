@@ -74,7 +74,8 @@ static void print_answer(struct kvf_trace *t)
     size_t n = strlen(text), shown = n < SHOWN ? n : SHOWN;
     while (shown < n && ((unsigned char)text[shown] & 0xc0) == 0x80)
         shown--; /* not within a character */
-    printf("%-10s%lld tokens: ", "answer", (long long)json_int(json_get(result, "generated_tokens"), 0));
+    printf("%-10s%lld tokens: ", "answer",
+           (long long)json_int(json_get(result, "generated_tokens"), 0));
     for (size_t i = 0; i < shown; i++)
         putchar(text[i] == '\n' ? ' ' : text[i]);
     printf("%s\n", shown < n ? " ..." : "");

@@ -65,12 +65,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = choose(t, s, &x, d);
     if (err)
         return err;
-    snprintf(label, sizeof label, "survival at %lld steps (%.30s)", (long long)x.horizon, x.criterion);
+    snprintf(label, sizeof label, "survival at %lld steps (%.30s)", (long long)x.horizon,
+             x.criterion);
     struct layermap m = {t, "fraction", label, chosen, &x};
     return layermap_draw(c, &m, s);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "criterion", "horizon", "fraction", NULL};
+static const char *const needs[] = {"head",    "layer",    "index", "criterion",
+                                    "horizon", "fraction", NULL};
 
 const struct figure fig_survival_map = {
     .name = "survival-map",

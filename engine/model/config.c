@@ -20,8 +20,9 @@ static int read_fields(const struct gguf *g, const struct field *f, int n, struc
     for (int i = 0; i < n; i++) {
         int64_t v = gguf_int(g, f[i].key, f[i].otherwise);
         if (v < 1 || v > f[i].max)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g), f[i].key,
-                            v == f[i].otherwise ? "missing" : "out of range", (long long)f[i].max);
+            return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %s; expected 1 to %lld", gguf_path(g),
+                            f[i].key, v == f[i].otherwise ? "missing" : "out of range",
+                            (long long)f[i].max);
         *f[i].out = (int)v;
     }
     return KVF_OK;
@@ -31,7 +32,8 @@ static int check_rope(const struct gguf *g, const struct model_config *m, struct
 {
     size_t len;
     const char *scaling = gguf_str(g, "llama.rope.scaling.type", &len);
-    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0)) || gguf_find(g, "rope_freqs.weight"))
+    if ((scaling && !(len == 4 && memcmp(scaling, "none", 4) == 0))
+        || gguf_find(g, "rope_freqs.weight"))
         return kvf_fail(d, KVF_E_FORMAT, "%s: scaled rotary positions are not supported yet",
                         gguf_path(g));
     if (m->rope_dim % 2 || m->rope_dim > m->head_dim)

@@ -26,7 +26,8 @@ const char *default_model(void)
 {
     static char path[4096];
     const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
-    snprintf(path, sizeof path, "%s%s/SmolLM2-135M-Instruct.Q4_1.gguf", dir ? dir : home ? home : "",
+    snprintf(path, sizeof path, "%s%s/SmolLM2-135M-Instruct.Q4_1.gguf",
+             dir ? dir : home ? home : "",
              dir ? "" : "/.cache/kvfate");
     if (access(path, R_OK) == 0)
         return path;

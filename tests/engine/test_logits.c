@@ -14,7 +14,8 @@
 /* Largest |difference| to the stored logits: of the listed ids, and lse. */
 static double worst_logit(const struct json *p, const float *row, int vocab)
 {
-    const struct json *id = json_first(json_get(p, "vocab_ids")), *v = json_first(json_get(p, "logits"));
+    const struct json *id = json_first(json_get(p, "vocab_ids")),
+                      *v = json_first(json_get(p, "logits"));
     double worst = fabs(log_sum_exp(row, vocab) - json_num(json_get(p, "lse"), NAN));
     for (; id && v; id = json_next(id), v = json_next(v))
         worst = fmax(worst, fabs((double)row[json_int(id, 0)] - json_num(v, NAN)));
@@ -82,7 +83,8 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
     unsigned set;
     int n, i = 1;
     int32_t *ids = golden_ids(json_get(p, "ids"), &n);
-    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, n, &e->kernels};
+    struct probe_config cfg = {
+        {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, n, &e->kernels};
     close(mkstemp(path));
     cr_assert(probes_parse("nll", &set, &d) == KVF_OK);
     cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK);
@@ -161,7 +163,7 @@ Test(logits, quantised_path_stays_close, .timeout = 300)
     fprintf(stderr, "int8 activations and f16 cache against f32 over %d tokens: KL %.2e per token "
             "(largest %.2e), same top token %.1f %%, logits rms %.3f, largest %.2f\n", n, g.kl / n,
             g.kl_max, 100.0 * g.same_top / n, sqrt(g.square / n), g.worst);
-    /* TODO limits */
+    /* docs/design.md, section 8 */
     cr_expect(g.kl / n <= 1e-3);
     cr_expect(g.same_top >= 0.98 * n);
     mem_free(ref);
@@ -182,7 +184,8 @@ static void check_tiny(const struct json *c, int file)
         worst = fmax(worst, fabs((double)last[i++] - json_num(x, NAN)));
     double nll = worst_nll(json_get(c, "nll"), all, ids, V);
     for (const struct json *x = json_first(json_get(c, "argmax")); x; x = json_next(x), t++)
-        cr_expect(argmax(all + (size_t)t * (size_t)V, V) == (int)json_int(x, -1), "%s, %d", args, t);
+        cr_expect(argmax(all + (size_t)t * (size_t)V, V) == (int)json_int(x, -1), "%s, %d", args,
+                  t);
     fprintf(stderr, "%-20.60s %d ids: logits %.1e, nll %.1e\n", args, n, worst, nll);
     cr_expect(i == V && t == n);
     cr_expect(worst <= 1e-4, "%s: logits differ by %g", args, worst);

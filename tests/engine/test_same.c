@@ -40,13 +40,14 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
                                const int32_t *ids)
 {
     const struct model_config *m = &e->config;
-    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, CAP, &e->kernels};
+    struct probe_config cfg = {
+        {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, CAP, &e->kernels};
     struct kvf_diag d = {""};
     struct recorder *rec = NULL;
     unsigned set;
     cr_assert(probes_parse(probes, &set, &d) == KVF_OK);
-    cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK, "%s",
-              d.text);
+    cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK,
+              "%s", d.text);
     for (int i = 0; i < PROMPT; i++)
         cr_assert(recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2) == KVF_OK);
     return rec;

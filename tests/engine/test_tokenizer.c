@@ -77,7 +77,8 @@ static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const s
         const char *s = tokenizer_bytes(t, ids[i], &len);
         buf_add(&got, s, len);
     }
-    bool equal = want.len == got.len && (want.len == 0 || memcmp(want.data, got.data, want.len) == 0);
+    bool equal = want.len == got.len
+                 && (want.len == 0 || memcmp(want.data, got.data, want.len) == 0);
     buf_finish(&want);
     buf_finish(&got);
     return equal;
@@ -197,8 +198,8 @@ struct piece {
 
 /* Looks through all neighbours for the pair of lowest rank, joins its leftmost
  * occurrence, and starts again. */
-static int brute_force(const struct list *tokens, const struct list *merges, const char *s, size_t n,
-                       int32_t *ids)
+static int brute_force(const struct list *tokens, const struct list *merges, const char *s,
+                       size_t n, int32_t *ids)
 {
     static struct piece piece[MOST];
     int m = 0;

@@ -32,7 +32,9 @@ static uint64_t hash(uint64_t x) /* splitmix64 */
 static int heads_of(int column, int layer)
 {
     int space = tiny_column[column].space;
-    return space == KVF_SPACE_RUN ? layer == 0 : space == KVF_SPACE_KV ? n_kv[layer] : n_query[layer];
+    return space == KVF_SPACE_RUN  ? layer == 0
+           : space == KVF_SPACE_KV ? n_kv[layer]
+                                   : n_query[layer];
 }
 
 void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, void *out)

@@ -35,7 +35,7 @@ struct tiny_seen tiny_compare(struct kvf_trace *t);
 unsigned char *slurp(const char *path, size_t *ret_n);
 /* An anonymous file with these bytes: its path stays valid until the next call. */
 const char *as_file(const unsigned char *p, size_t n);
-/* "/tmp/kvf-test-PID-NAME", removed first; in $TMPDIR if set. */
+/* "kvf-test-PID-NAME" in $TMPDIR or the system's folder for such files, removed first. */
 const char *scratch_path(const char *name);
 
 #endif

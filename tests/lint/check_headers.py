@@ -12,6 +12,8 @@ WARNINGS = ['-Wall', '-Wextra', '-Wpedantic', '-Wundef', '-Werror']
 C_FLAGS = ['-xc', '-std=c11', '-Wmissing-prototypes', '-Wstrict-prototypes',
            '-Wshadow', '-Wvla']
 CXX_FLAGS = ['-xc++', '-std=c++11']
+# Text with parameters, included by files that define these first.
+TEMPLATES = ('engine/kernels/x86/row_cuts.h',)
 INCLUDES = ['.', 'base/include', 'libtrace/include']
 
 
@@ -32,7 +34,7 @@ def compile_alone(root, compiler, flags, header):
 def check(root, only=None):
     reports = []
     for header in lint.tree(root, '.h', lint.ROOMS):
-        if only and header not in only:
+        if header in TEMPLATES or (only and header not in only):
             continue
         runs = [(c, C_FLAGS) for c in C_COMPILERS]
         if '/include/' in header:
