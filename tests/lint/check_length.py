@@ -2,6 +2,7 @@
 """Functions of at most 60 lines, files of at most 600; lines of C and of the build
 files of at most 100 columns."""
 import ast
+import functools
 import sys
 
 import lint
@@ -28,24 +29,25 @@ def python_functions(text):
             yield node.lineno, node.end_lineno - node.lineno + 1
 
 
-def check(root):
-    reports = []
-    for path in lint.tree(root, SUFFIXES):
-        if path.startswith(lint.FOREIGN):
-            continue
-        text = lint.read(root, path)
-        lines = text.splitlines()
-        if len(lines) > MAX_FILE:
-            reports.append(f'{path}:1: file of {len(lines)} lines, over {MAX_FILE}')
-        for n, line in enumerate(lines, 1):
-            if len(line) > MAX_LINE and path.endswith(WRAPPED):
-                reports.append(f'{path}:{n}: line of {len(line)} columns, over {MAX_LINE}')
-        functions = c_functions(text) if path.endswith(lint.CODE) else \
-            python_functions(text) if path.endswith('.py') else []
-        for n, length in functions:
-            if length > MAX_FUNCTION:
-                reports.append(f'{path}:{n}: function of {length} lines, over {MAX_FUNCTION}')
+@functools.lru_cache(maxsize=None)
+def check_text(path, text):
+    reports, lines = [], text.splitlines()
+    if len(lines) > MAX_FILE:
+        reports.append(f'{path}:1: file of {len(lines)} lines, over {MAX_FILE}')
+    for n, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE and path.endswith(WRAPPED):
+            reports.append(f'{path}:{n}: line of {len(line)} columns, over {MAX_LINE}')
+    functions = c_functions(text) if path.endswith(lint.CODE) else \
+        python_functions(text) if path.endswith('.py') else []
+    for n, length in functions:
+        if length > MAX_FUNCTION:
+            reports.append(f'{path}:{n}: function of {length} lines, over {MAX_FUNCTION}')
     return reports
+
+
+def check(root):
+    return [report for path in lint.tree(root, SUFFIXES) if not path.startswith(lint.FOREIGN)
+            for report in check_text(path, lint.read(root, path))]
 
 
 def body(lines):

@@ -2,6 +2,7 @@
 """Text is UTF-8 with LF and no trailing white space, and names nothing of the
 machine it was written on: no absolute paths, no marks of unfinished work, no
 package registries."""
+import functools
 import re
 import sys
 
@@ -20,7 +21,12 @@ BANNED = [
 BANNED = [(re.compile(pattern), what) for pattern, what in BANNED]
 
 
+@functools.lru_cache(maxsize=None)
 def check_text(path, text):
+    return list(violations(path, text))
+
+
+def violations(path, text):
     for n, line in enumerate(text.split('\n'), 1):
         if line.endswith((' ', '\t')):
             yield f'{path}:{n}: trailing white space'
