@@ -200,6 +200,25 @@ Test(hostile, sizes_that_overflow_or_contradict)
     bad_chunk(r, "column wraps");
 }
 
+/* 64 heads * 2^24 values * 4 bytes = 2^32: nothing, counted in 32 bits. */
+Test(hostile, a_product_of_three_that_wraps)
+{
+    struct maker *m = malloc(sizeof *m);
+    struct kvf_trace *t;
+    unsigned char s[128];
+    uint32_t got[4];
+    size_t n = plain_schema(s);
+    put_le(s + 4, 64, 2);
+    start_with(m, s, n);
+    put(m, (struct record){.type = REC_COLUMN, .n_heads = 64, .n = KVF_MAX_STEPS}, "", 0);
+    commit(m, 1, 4);
+    cr_expect(eq(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_E_CORRUPT));
+    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL), KVF_E_NOTFOUND));
+    kvf_close(t);
+    free(m);
+}
+
 /* The chunk itself is the one read: its error must come out. */
 static void expect_read(struct record r, const void *payload, size_t n, int want, const char *what)
 {
