@@ -3,7 +3,7 @@
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
 
-const unsigned char kvf_magic[8] = {0x89, 'K', 'V', 'F', '\r', '\n', 0x1a, '\n'};
+static const unsigned char magic[8] = {0x89, 'K', 'V', 'F', '\r', '\n', 0x1a, '\n'};
 static const unsigned char end_magic[8] = {'K', 'V', 'F', 'E', 'N', 'D', '\r', '\n'};
 #define SYNC 0x52465ac5u
 
@@ -24,7 +24,7 @@ uint64_t get_le(const unsigned char *p, int n)
 void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt)
 {
     memset(out, 0, FILE_HEADER);
-    memcpy(out, kvf_magic, 8);
+    memcpy(out, magic, 8);
     put_le(out + 8, KVF_MAJOR, 2);
     put_le(out + 10, KVF_MINOR, 2);
     put_le(out + 12, FILE_HEADER, 4);
@@ -34,7 +34,7 @@ void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt)
 
 int file_header_read(const unsigned char in[FILE_HEADER], uint32_t *salt)
 {
-    if (memcmp(in, kvf_magic, 8) != 0)
+    if (memcmp(in, magic, 8) != 0)
         return KVF_E_FORMAT;
     if (get_le(in + 60, 4) != crc32c(0, in, 60))
         return KVF_E_CORRUPT;

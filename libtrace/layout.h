@@ -41,8 +41,6 @@ struct footer {
     bool clean;
 };
 
-extern const unsigned char kvf_magic[8];
-
 void put_le(unsigned char *p, uint64_t v, int n);
 uint64_t get_le(const unsigned char *p, int n);
 

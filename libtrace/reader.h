@@ -53,6 +53,7 @@ int trace_scan(struct kvf_trace *t, enum kvf_open_mode mode, bool trust_index, s
 int trace_load(struct kvf_trace *t, struct kvf_diag *d);
 int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d);
 bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
+void trace_sort(struct kvf_trace *t); /* t->rec by record_compare */
 void trace_note_damage(struct kvf_trace *t, uint64_t at);
 
 /* Reads and checks the stored payload of a record; the caller frees it. */

@@ -1,7 +1,6 @@
 /* reader_open.c - opening a trace: run header, schema, commits and notes. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,7 +208,7 @@ static int load_rest(struct kvf_trace *t)
             t->rec[kept++] = *r;
     }
     t->n_rec = kept;
-    qsort(t->rec, t->n_rec, sizeof *t->rec, record_compare);
+    trace_sort(t);
     return KVF_OK;
 }
 

@@ -105,6 +105,12 @@ static int resync(const struct kvf_trace *t, uint64_t from, uint64_t end, bool a
     return KVF_OK;
 }
 
+void trace_sort(struct kvf_trace *t)
+{
+    if (t->n_rec > 1) /* qsort takes no NULL */
+        qsort(t->rec, t->n_rec, sizeof *t->rec, record_compare);
+}
+
 void trace_note_damage(struct kvf_trace *t, uint64_t at)
 {
     if (!t->bad_records++ || at < t->first_bad)
@@ -177,7 +183,7 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f, bool lo
     if (!err && lost_header)
         err = check_header_copy(t);
     if (!err && t->clean && !t->bad_index) {
-        qsort(t->rec, t->n_rec, sizeof *t->rec, record_compare);
+        trace_sort(t);
         t->bad_index = n != t->n_rec;
         for (size_t i = 0; i < n && !t->bad_index; i++)
             t->bad_index = !record_same(&listed[i], &t->rec[i]);

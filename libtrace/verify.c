@@ -63,10 +63,25 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c, const st
     return KVF_OK;
 }
 
+/* Whole records that contradict each other, or lack the first two. */
+static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag *d)
+{
+    struct kvf_diag why = {""};
+    int err = trace_load(t, &why);
+    if (err)
+        return kvf_fail(d, err, "%s", why.text[0] ? why.text : kvf_strerror(err));
+    if (!t->bad_records)
+        return KVF_OK;
+    c->bad += t->bad_records;
+    c->records -= t->bad_records;
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the commit or note at byte %llu says what cannot be",
+                    t->path, (unsigned long long)t->first_bad);
+}
+
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
-    struct kvf_diag first = {""}, load = {""};
+    struct kvf_diag first = {""};
     memset(ret, 0, sizeof *ret);
     int err = trace_open_file(path, &t, d);
     if (err)
@@ -84,8 +99,8 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
         ret->torn = t->torn_bytes;
         err = report(t, ret, &first, d);
     }
-    if (!err && (err = trace_load(t, &load)) != KVF_OK && load.text[0])
-        kvf_fail(d, err, "%s", load.text); /* whole records, but they tell no story */
+    if (!err)
+        err = tell_story(t, ret, d);
     kvf_close(t);
     return err;
 }

@@ -230,7 +230,7 @@ Test(roundtrip, an_uncommitted_snapshot_does_not_count)
     const char *path = scratch_path("epochs.kvf");
     struct kvf_column col = kv_u8;
     struct kvf_writer *w;
-    uint8_t one[4] = {1, 1, 1, 1}, two[4] = {2, 2, 2, 2}, got[4];
+    uint8_t one[4] = {1, 1, 1, 1}, two[8] = {2, 2, 2, 2, 2, 2, 2, 2}, got[8];
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     col.flags = KVF_COL_SNAPSHOT;
@@ -241,12 +241,13 @@ Test(roundtrip, an_uncommitted_snapshot_does_not_count)
     cr_expect(eq(int, kvf_writer_commit(w, 2, 4), KVF_E_ARG));
     cr_assert(zero(int, kvf_writer_commit(w, 1, 4)));
     cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 1, two), KVF_E_ARG));
-    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 2, two)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 8, 2, two)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
     struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
     cr_expect(eq(u32, kvf_epoch(t), 1));
     cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL)));
     cr_expect(zero(int, memcmp(got, one, 4)));
+    cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 8, got, NULL), KVF_E_NOTFOUND));
     kvf_close(t);
     unlink(path);
 }

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs the examples on a trace that the second one writes.  The numbers expected
+# follow from its rule: a window of W over 64 tokens evicts 64 - W entries; with
+# ages i % 8, at n = 3 there are 37 of 61 alive, at n = 4 there are 28 of 60.
+set -eu
+read_trace=$1 write_trace=$2 statistic=$3 kvfate=$4
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+expect() { # what, wanted, got
+    [ "$2" = "$3" ] || { printf '%s: expected\n%s\ngot\n%s\n' "$1" "$2" "$3"; exit 1; }
+}
+
+"$write_trace" "$dir/x.kvf"
+"$read_trace" "$dir/x.kvf" > "$dir/out"
+expect "first line" "64 steps, 1 layers, closed" "$(head -n 1 "$dir/out")"
+expect "evictions" "L0K0: 56 of 64 entries evicted
+L0K1: 48 of 64 entries evicted" "$(grep evicted "$dir/out")"
+expect "half-life" "L0H0 4
+L0H1 4" "$("$statistic" "$dir/x.kvf")"
+"$kvfate" verify --full "$dir/x.kvf"
+
+# cut in the middle: no snapshot is left, and nobody crashes
+head -c 600 "$dir/x.kvf" > "$dir/cut.kvf"
+expect "cut" "0 steps, 1 layers, unfinished" "$("$read_trace" "$dir/cut.kvf" | head -n 1)"
+status=0
+"$kvfate" verify "$dir/cut.kvf" > "$dir/out" 2> "$dir/err" || status=$?
+expect "exit of verify on an unfinished trace" 3 "$status"
+# 64 file header, 80 + 32 run header, 80 + 216 schema; then the texts
+grep -q "unfinished: 2 whole records up to byte 472, then 128 bytes of a torn one" "$dir/err" || { cat "$dir/err"; exit 1; }
+for p in "$read_trace" "$statistic"; do
+    if "$p" "$dir/none.kvf" 2> "$dir/err"; then echo "$p: no error"; exit 1; fi
+    grep -q "none.kvf: cannot open" "$dir/err"
+done

@@ -1,0 +1,45 @@
+#!/bin/sh
+# What a program outside needs: the installed headers, the two libraries and
+# kvftrace.pc, and nothing else.  Exported are the functions of the headers only.
+#     check_install.sh SOURCE BUILD SHARED_LIBRARY WRITE_EXAMPLE
+set -eu
+source=$1 build=$2 shared=$3 write_trace=$4
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# ---- names: those declared are those exported, and no other
+cat "$source"/libtrace/include/kvf/trace.h "$source"/base/include/kvf/err.h |
+    tr '\n' ' ' | sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/||g' |
+    grep -oE '\bkvf_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$dir/declared"
+nm -D --defined-only "$shared" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u > "$dir/exported"
+diff "$dir/declared" "$dir/exported" || { echo "declared (<) and exported (>) differ"; exit 1; }
+[ "$(wc -l < "$dir/exported")" -ge 25 ] || { echo "hardly anything is exported"; exit 1; }
+readelf -d "$shared" | grep -q 'SONAME.*\[libkvftrace\.so\.0\]' || { echo "no soname"; exit 1; }
+
+# ---- a copy as it is installed
+DESTDIR="$dir/root" meson install -C "$build" --no-rebuild > "$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
+pc=$(find "$dir/root" -name kvftrace.pc)
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+export PKG_CONFIG_PATH="${pc%/*}"
+cflags=$(pkg-config --cflags --define-variable=prefix="$dir/root$prefix" kvftrace)
+libs=$(pkg-config --libs --define-variable=prefix="$dir/root$prefix" kvftrace)
+libdir=$(pkg-config --variable=libdir --define-variable=prefix="$dir/root$prefix" kvftrace)
+ls "$libdir/libkvftrace.so.0" "$libdir/libkvftrace.a" > /dev/null
+
+"$write_trace" "$dir/x.kvf"
+# shellcheck disable=SC2086
+${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror "$source/examples/01_read_trace.c" $cflags $libs -o "$dir/shared"
+LD_LIBRARY_PATH=$libdir "$dir/shared" "$dir/x.kvf" | grep -q '^L0K0: 56 of 64' || { echo "shared: wrong"; exit 1; }
+# shellcheck disable=SC2086
+${CC:-cc} -std=c11 "$source/examples/01_read_trace.c" $cflags "$libdir/libkvftrace.a" -lzstd -lxxhash -pthread -o "$dir/static"
+"$dir/static" "$dir/x.kvf" | grep -q '^L0K0: 56 of 64' || { echo "static: wrong"; exit 1; }
+
+# ---- each header alone, as C11 and as C++
+for h in err trace schema; do
+    echo "#include <kvf/$h.h>" > "$dir/one.c"
+    # shellcheck disable=SC2086
+    ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $cflags -fsyntax-only "$dir/one.c"
+    command -v c++ > /dev/null || continue
+    # shellcheck disable=SC2086
+    c++ -x c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $cflags -fsyntax-only "$dir/one.c"
+done

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""docs/format.md against the library: the independent reader, the listing, and what kvfate says.
+
+usage: check_reader.py KVFATE WRITE_DUMP SOURCE_ROOT
+"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from read_kvf import Damaged, Trace  # noqa: E402
+
+PROMPT = "A trace is a record: who was kept, who was evicted, when, and why. It is made of columns, and of nothing else."
+
+
+def equal(what, got, want):
+    if got != want:
+        raise SystemExit("%s: got %r, expected %r" % (what, got, want))
+
+
+def same(what, got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or not np.array_equal(got, want, equal_nan=got.dtype.kind == "f"):
+        raise SystemExit("%s: differs: %r, expected %r" % (what, got, want))
+
+
+def refused(what, data, path):
+    with open(path, "wb") as f:
+        f.write(data)
+    try:
+        t = Trace(path)
+        for name in t.columns:
+            for layer in range(len(t.heads)):
+                t.column(name, layer)
+    except Damaged:
+        return
+    raise SystemExit("%s: not noticed" % what)
+
+
+def check_listing(kvfate, write_dump, root, path):
+    """Section 13: its bytes are a trace, with these values, and the library writes the same."""
+    listed = {}
+    with open(os.path.join(root, "docs/format.md")) as f:
+        for line in f:
+            m = re.match(r"    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+?)(?:  |$)", line.rstrip("\n"))
+            if m:
+                listed[int(m.group(1), 16)] = bytes.fromhex(m.group(2))
+    data = b"".join(listed[k] for k in sorted(listed))
+    at = 0
+    for k in sorted(listed):
+        equal("offset in the listing", k, at)
+        at += len(listed[k])
+    with open(path, "wb") as f:
+        f.write(data)
+    t = Trace(path)
+    equal("steps", (t.steps, t.epoch, t.closed, t.torn), (3, 1, True, 0))
+    equal("texts", [t.texts[i] for i in range(3)], [b"Hi", b"", b"!"])
+    equal("note", t.notes, {"result": {}})
+    same("tokens.id", t.column("tokens.id"), [[17, 17, 17]])
+    same("last_selected.top64", t.column("last_selected.top64"), [[2, 0xFFFF, 0], [1, 1, 0]])
+    subprocess.run([kvfate, "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([write_dump, path], check=True)
+    with open(path, "rb") as f:
+        equal("bytes of the library and of docs/format.md", f.read() == data, True)
+    for i in range(len(data)):  # the reader of the document notices every byte but padding
+        if listed_padding(data, i):
+            continue
+        if i >= 128 and i % 7:  # a sample is enough here
+            continue
+        damaged = bytearray(data)
+        damaged[i] ^= 0x10
+        t = None
+        with open(path, "wb") as f:
+            f.write(damaged)
+        try:
+            t = Trace(path)
+            [t.column(n) for n in t.columns]
+        except Damaged:
+            continue
+        if t.closed:
+            raise SystemExit("byte %d changed, and not noticed" % i)
+
+
+def listed_padding(data, i):
+    at = 64
+    while at + 80 <= len(data) and struct.unpack_from("<I", data, at)[0] == 0x52465AC5:
+        stored = struct.unpack_from("<Q", data, at + 16)[0]
+        end = at + 80 + (stored + 7) // 8 * 8
+        if at + 80 + stored <= i < end:
+            return True
+        at = end
+    return False
+
+
+# ---- the trace of tests/format/tiny.c, whose values follow from their places
+
+def mix(x):
+    m = (1 << 64) - 1
+    x = (x + 0x9E3779B97F4A7C15) & m
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & m
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & m
+    return x ^ x >> 31
+
+
+def check_corpus(root):
+    t = Trace(os.path.join(root, "tests/fuzz/corpus/trace/closed.kvf"))
+    equal("tiny", (t.steps, t.epoch, t.heads), (11, 2, [(1, 2), (2, 2)]))
+    codecs = set()
+    for r in t.records:
+        codecs |= {r["codec"]} if r["type"] == 4 else set()
+    equal("codecs used", codecs, {0, 1, 2})
+    for name, c in t.columns.items():
+        for layer in range(2):
+            got = t.column(name, layer)
+            epoch = t.epoch if c["snapshot"] else 0
+            for h in range(got.shape[0]):
+                for i in range(t.steps):
+                    v = mix((c["number"] << 48) + (layer << 40) + (h << 32) + (epoch << 24) + i)
+                    v = {6: 0x0123456789ABCDEF + epoch, 3: v & 3}.get(c["number"], v)
+                    equal("%s %d %d %d" % (name, layer, h, i), got[h, i].tobytes(),
+                          struct.pack("<Q", v)[:c["dtype"].itemsize])
+
+
+# ---- a run of a random tiny model, against kvfate's own tables
+
+def table(kvfate, path, name, *options):
+    out = path + "." + name + ".npz"
+    subprocess.run([kvfate, name, path, *options, "-o", out], check=True, stderr=subprocess.DEVNULL)
+    with np.load(out) as z:
+        return {k: z[k] for k in z.files}
+
+
+def by_head(t, name):
+    return np.concatenate([t.column(name, l).reshape(-1, t.steps) for l in range(len(t.heads))])
+
+
+def check_run(kvfate, root, folder):
+    model, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "run.kvf")
+    subprocess.run([sys.executable, os.path.join(root, "tests/data/golden/tools/gen_tiny.py"), "--kv-heads", "2",
+                    "-o", model], check=True)
+    subprocess.run([kvfate, "run", "-m", model, "--raw", "-p", PROMPT, "-n", "40", "--ignore-eos", "--method", "h2o",
+                    "--budget", "24", "-t", "1", "-q", "-o", path], check=True, stdout=subprocess.DEVNULL)
+    t = Trace(path)
+    info = json.loads(subprocess.run([kvfate, "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)
+    equal("steps", (t.steps, t.epoch, t.closed), (info["steps"], info["epoch"], True))
+    equal("columns", list(t.columns), [c["name"] for c in info["columns"]])
+    equal("header", t.meta, info["header"])
+    prompt = b"".join(t.texts[i] for i in range(t.meta["run"]["prompt_tokens"]))
+    equal("text of the prompt", prompt.decode(), PROMPT)
+
+    e = table(kvfate, path, "eviction")
+    step = by_head(t, "evict_step").astype(np.int64)
+    step[step == 0xFFFFFFFF] = -1
+    if not (step >= 0).any():
+        raise SystemExit("nothing was evicted: the comparison would show nothing")
+    same("evict_step", step.ravel(), e["evict_step"])
+    same("score", by_head(t, "evict_score").astype(np.float64).ravel(), e["score"])
+    same("margin", by_head(t, "evict_margin").astype(np.float64).ravel(), e["margin"])
+    same("tie", by_head(t, "evict_tie").ravel(), e["tie"])
+
+    s = table(kvfate, path, "survival")
+    first = {c: by_head(t, "last_selected." + c).astype(np.int64) for c in set(s["criterion"])}
+    for a in first.values():
+        a[a == 0xFFFF] = -1
+    heads = len(first["top64"]) // len(t.heads)
+    for k in range(len(s["horizon"])):  # at risk: a query at i + n exists
+        n, age = s["horizon"][k], first[s["criterion"][k]]
+        if s["head"][k] != "all":
+            age = age[[s["layer"][k] * heads + s["index"][k]]]
+        equal("at risk", int(s["at_risk"][k]), (t.steps - int(n)) * len(age))
+        equal("alive", int(s["alive"][k]), int((age[:, :t.steps - n] >= n).sum()))
+    same("token ids", t.column("tokens.id")[0], table(kvfate, path, "tokens")["id"])
+    check_cuts(kvfate, path)
+    return len(t.records)
+
+
+def check_cuts(kvfate, path):
+    """Cut anywhere, both readers tell the same, and the same as `kvfate verify`."""
+    with open(path, "rb") as f:
+        data = f.read()
+    whole = Trace(path)
+    places = [r["offset"] for r in whole.records[2:]]
+    for cut in [places[0], places[1] + 40, places[-3] + 100, places[-1], len(data) - 64, len(data) - 1]:
+        with open(path + ".cut", "wb") as f:
+            f.write(data[:cut])
+        t = Trace(path + ".cut")
+        info = json.loads(subprocess.run([kvfate, "info", "--json", path + ".cut"], check=True,
+                                         stdout=subprocess.PIPE).stdout)
+        equal("cut at %d" % cut, (t.steps, t.epoch, t.closed), (info["steps"], info["epoch"], info["clean"]))
+        told = subprocess.run([kvfate, "verify", path + ".cut"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        equal("exit of verify", told.returncode, 3)
+        want = "unfinished: %d whole records" % len(t.records)
+        want += " up to byte %d, then %d bytes of a torn one" % (cut - t.torn, t.torn) if t.torn else ", none torn"
+        if want not in told.stderr.decode():
+            raise SystemExit("verify says %r, not %r" % (told.stderr, want))
+    middle = bytearray(data)
+    middle[whole.records[5]["offset"] + 20] ^= 1
+    refused("a damaged record header", middle, path + ".cut")
+    equal("exit of verify", subprocess.run([kvfate, "verify", path + ".cut"], stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.DEVNULL).returncode, 1)
+
+
+def main():
+    kvfate, write_dump, root = sys.argv[1:4]
+    with tempfile.TemporaryDirectory() as folder:
+        check_listing(kvfate, write_dump, root, os.path.join(folder, "listing.kvf"))
+        check_corpus(root)
+        n = check_run(kvfate, root, folder)
+    print("listing, corpus and a run of %d records agree" % n)
+
+
+if __name__ == "__main__":
+    main()

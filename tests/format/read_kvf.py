@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""An independent reader of kvfate traces, written from docs/format.md alone.
+
+Standard library and NumPy.  zstd frames go through the module of Debian's package
+python3-zstandard if it is there, else through the program zstd (package zstd).
+
+    read_kvf.py X.kvf            what it holds
+"""
+import json
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+MAGIC = b"\x89KVF\r\n\x1a\n"
+META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX = range(1, 9)
+DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
+SPACES = ("run", "kv", "query")
+HEADER = struct.Struct("<IHBBQQQIHHIIIIIIHHQI")  # section 3
+ENTRY = struct.Struct("<IHHIIIHBBQQQ")           # section 8
+FOOTER = struct.Struct("<8sQQQII20xI")
+FIELDS = ("sync", "header_len", "type", "flags", "seq", "stored_len", "raw_len", "column", "layer", "head0", "t0", "n",
+          "codec", "payload_crc", "salt", "epoch", "n_heads", "zero", "offset", "header_crc")
+INDEXED = ("column", "layer", "head0", "t0", "epoch", "n", "n_heads", "type", "codec", "offset", "stored_len", "raw_len")
+ORDER = ("type", "column", "layer", "epoch", "head0", "t0", "offset")
+
+
+class Damaged(Exception):
+    """What the file says cannot be."""
+
+
+def make_table():
+    table = []
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (0x82F63B78 if i & 1 else 0)
+        table.append(i)
+    return table
+
+
+CRC_TABLE = make_table()
+
+
+def crc32c(data):
+    c = 0xFFFFFFFF
+    for b in data:
+        c = CRC_TABLE[(c ^ b) & 255] ^ c >> 8
+    return c ^ 0xFFFFFFFF
+
+
+assert crc32c(b"123456789") == 0xE3069283  # RFC 3720
+
+
+def unzstd(frame, size):
+    try:
+        import zstandard
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size)
+    except ImportError:
+        if not shutil.which("zstd"):
+            raise SystemExit("read_kvf.py: needs Debian's python3-zstandard or zstd")
+        return subprocess.run(["zstd", "-dcq"], input=frame, stdout=subprocess.PIPE, check=True).stdout
+
+
+class Trace:
+    def __init__(self, path):
+        with open(path, "rb") as f:
+            self.bytes = f.read()
+        self.read_header()
+        self.read_footer()
+        self.walk()
+        if self.closed:
+            self.check_index()
+        self.read_meta()
+        self.read_schema()
+        self.read_rest()
+
+    # ---- framing
+
+    def read_header(self):
+        h = self.bytes[:64]
+        if len(h) < 64 or h[:8] != MAGIC:
+            raise Damaged("not a trace")
+        if struct.unpack_from("<I", h, 60)[0] != crc32c(h[:60]):
+            raise Damaged("file header")
+        major, _, length, incompatible = struct.unpack_from("<HHII", h, 8)
+        if major != 1 or length != 64 or incompatible:
+            raise Damaged("version")
+        self.salt = struct.unpack_from("<I", h, 28)[0]
+
+    def read_footer(self):
+        self.end, self.closed = len(self.bytes), False
+        f = self.bytes[-64:]
+        if len(self.bytes) < 128 or f[:8] != b"KVFEND\r\n" or struct.unpack_from("<I", f, 60)[0] != crc32c(f[:60]):
+            return
+        _, index, self.n_index, self.index_seq, clean, salt, _ = FOOTER.unpack(f)
+        if salt == self.salt and clean == 1:
+            self.closed, self.end = True, index
+
+    def record_at(self, at, end):
+        if end - at < 80:
+            return None
+        h = self.bytes[at:at + 80]
+        r = dict(zip(FIELDS, HEADER.unpack(h)))
+        good = (r["sync"] == 0x52465AC5 and r["header_len"] == 80 and r["salt"] == self.salt and r["offset"] == at
+                and r["header_crc"] == crc32c(h[:76]) and at + 80 + (r["stored_len"] + 7) // 8 * 8 <= end)
+        return r if good else None
+
+    def payload(self, r):
+        p = self.bytes[r["offset"] + 80:r["offset"] + 80 + r["stored_len"]]
+        if crc32c(struct.pack("<IQQ", r["salt"], r["seq"], r["offset"]) + p) != r["payload_crc"]:
+            raise Damaged("record at %d" % r["offset"])
+        return p
+
+    def walk(self):
+        self.records, self.torn, at, seq = [], 0, 64, -1
+        while at < self.end:
+            r = self.record_at(at, self.end)
+            if r is None or r["seq"] <= seq:
+                self.torn = self.end - at
+                for k in range(at + 8, self.end, 8):
+                    if self.closed or self.record_at(k, self.end):
+                        raise Damaged("bytes from %d on are no record" % at)
+                return
+            if r["type"] > INDEX and r["flags"] & 1:
+                raise Damaged("unknown critical record")
+            if r["type"] != INDEX:
+                self.records.append(r)
+            at += 80 + (r["stored_len"] + 7) // 8 * 8
+            seq = r["seq"]
+
+    def check_index(self):
+        r = self.record_at(self.end, len(self.bytes) - 64)
+        if r is None or r["type"] != INDEX or r["seq"] != self.index_seq:
+            raise Damaged("index")
+        p = self.payload(r)
+        got = [dict(zip(INDEXED, ENTRY.unpack_from(p, k))) for k in range(0, len(p), 48)]
+        want = sorted(self.records, key=lambda x: [x[k] for k in ORDER])
+        if len(got) != self.n_index or [[e[k] for k in INDEXED] for e in got] != [[e[k] for k in INDEXED] for e in want]:
+            raise Damaged("index and records differ")
+
+    # ---- contents
+
+    def of_type(self, kind):
+        return [r for r in self.records if r["type"] == kind]
+
+    def read_meta(self):
+        if not self.of_type(META):
+            raise Damaged("no run header")
+        self.meta = json.loads(self.payload(self.of_type(META)[0]).decode("utf-8"))
+
+    def read_schema(self):
+        if not self.of_type(SCHEMA):
+            raise Damaged("no schema")
+        p = self.payload(self.of_type(SCHEMA)[0])
+        (layers,) = struct.unpack_from("<I", p)
+        self.heads = [struct.unpack_from("<HH", p, 4 + 4 * l) for l in range(layers)]
+        at = 4 + 4 * layers
+        (n,) = struct.unpack_from("<I", p, at)
+        if len(p) != at + 4 + 68 * n:
+            raise Damaged("schema")
+        self.columns = {}
+        for k in range(n):
+            name, dtype, space, axis, flags, unit = struct.unpack_from("<48sBBBB16s", p, at + 4 + 68 * k)
+            self.columns[name.split(b"\0")[0].decode()] = {
+                "number": k, "dtype": np.dtype(DTYPES[dtype]), "space": SPACES[space], "axis": ("token", "step")[axis],
+                "snapshot": bool(flags & 1), "age": bool(flags & 2), "unit": unit.split(b"\0")[0].decode()}
+
+    def read_rest(self):
+        self.notes, self.texts, self.epoch, self.steps = {}, {}, 0, 0
+        for r in self.of_type(NOTE):
+            key, _, text = self.payload(r).partition(b"\0")
+            self.notes[key.decode()] = json.loads(text.decode("utf-8", "replace"))
+        for r in self.of_type(COMMIT):
+            epoch, steps = struct.unpack("<II", self.payload(r))
+            if epoch > self.epoch:
+                self.epoch, self.steps = epoch, steps
+        for r in self.of_type(CHECKPOINT):
+            if self.payload(r) != self.bytes[:64]:
+                raise Damaged("checkpoint")
+        for r in self.of_type(TOKENS):
+            p = self.payload(r)
+            ends = struct.unpack_from("<%dI" % r["n"], p)
+            text, before = p[4 * r["n"]:], 0
+            for k, end in enumerate(ends):
+                self.texts[r["t0"] + k] = text[before:end]
+                before = end
+
+    def decode(self, r, dtype):
+        p, size = self.payload(r), r["n_heads"] * r["n"] * dtype.itemsize
+        if r["raw_len"] != size:
+            raise Damaged("raw_len")
+        if r["codec"] == 1:
+            p = p * (size // dtype.itemsize)
+        elif r["codec"] == 2:
+            p = unzstd(p, size)
+            if len(p) != size:
+                raise Damaged("content size")
+            p = np.frombuffer(p, np.uint8).reshape(dtype.itemsize, -1).T.tobytes()
+        elif r["codec"] != 0:
+            raise Damaged("codec")
+        if len(p) != size:
+            raise Damaged("length of values")
+        return np.frombuffer(p, dtype).reshape(r["n_heads"], r["n"])
+
+    def n_heads(self, layer, space):
+        return (1 if layer == 0 else 0) if space == "run" else self.heads[layer][0 if space == "kv" else 1]
+
+    def column(self, name, layer=0):
+        """All values of a layer, [heads][steps]."""
+        c = self.columns[name]
+        epoch = self.epoch if c["snapshot"] else 0
+        shape = (self.n_heads(layer, c["space"]), self.steps)
+        out, have = np.zeros(shape, c["dtype"]), np.zeros(shape, bool)
+        for r in self.of_type(COLUMN):
+            if r["column"] == c["number"] and r["layer"] == layer and r["epoch"] == epoch and r["t0"] < self.steps:
+                n = min(r["n"], self.steps - r["t0"])
+                place = np.s_[r["head0"]:r["head0"] + r["n_heads"], r["t0"]:r["t0"] + n]
+                out[place], have[place] = self.decode(r, c["dtype"])[:, :n], True
+        if not have.all():
+            raise Damaged("values of %s are missing" % name)
+        return out
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    t = Trace(sys.argv[1])
+    print("%d steps, epoch %d, %s, %d torn bytes" % (t.steps, t.epoch, "closed" if t.closed else "unfinished", t.torn))
+    for name, c in t.columns.items():
+        print("%-24s %s %-5s %s" % (name, c["dtype"].str[1:], c["space"], t.column(name).shape))
+
+
+if __name__ == "__main__":
+    main()

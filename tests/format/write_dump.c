@@ -1,0 +1,25 @@
+/* write_dump.c - writes the trace whose bytes docs/format.md prints. */
+#include <kvf/trace.h>
+
+int main(int argc, char **argv)
+{
+    static const uint16_t n_kv[1] = {1}, n_query[1] = {2};
+    static const struct kvf_shape shape = {1, n_kv, n_query};
+    static const struct kvf_column columns[2] = {
+        {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
+        {"last_selected.top64", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_TOKEN,
+         KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
+    };
+    static const int32_t id[3] = {17, 17, 17};
+    static const uint32_t end[3] = {2, 2, 3};
+    static const uint16_t age[2][3] = {{2, 0xffff, 0}, {1, 1, 0}};
+    struct kvf_writer *w = 0;
+    if (argc != 2 || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 2, &w, 0))
+        return 1;
+    kvf_write_token_bytes(w, 0, 3, end, "Hi!");
+    kvf_write_chunk(w, 0, 0, 0, 1, 0, 3, 0, id);
+    kvf_write_chunk(w, 1, 0, 0, 2, 0, 3, 1, age);
+    kvf_writer_commit(w, 1, 3);
+    kvf_writer_note(w, "result", "{}");
+    return kvf_writer_close(w, 0) != 0;
+}

@@ -1,0 +1,125 @@
+/* fuzz_trace.c - any bytes as a trace: opened in every mode, verified, and all of
+ * it read.  Each input goes through twice, once as it is and once with every
+ * checksum made right, or no mutation would get past the first record.
+ *
+ * Built by clang with -Dfuzzing=true as a libFuzzer target; otherwise fuzz_main.c
+ * replays the files of corpus/trace/. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../format/tiny.h"
+#include "libtrace/crc32c.h"
+#include "libtrace/layout.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST = 1 << 16, VALUES = 4096, READS = 48 };
+
+/* Sums up bytes, so that memory tools see each of them used. */
+static volatile unsigned sink;
+static void use(const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sink += ((const unsigned char *)p)[i];
+}
+
+static void read_columns(struct kvf_trace *t)
+{
+    static double wide[VALUES];
+    static uint64_t raw[VALUES];
+    static int32_t narrow[VALUES];
+    int left = READS;
+    uint32_t n = kvf_n_steps(t) < VALUES ? kvf_n_steps(t) : VALUES;
+    for (int c = 0; c < kvf_n_columns(t) && left > 0; c++) {
+        const struct kvf_column *col = kvf_column(t, c);
+        size_t width = kvf_dtype_size((enum kvf_dtype)col->dtype);
+        if (kvf_find(t, col->name) > c)
+            abort(); /* the first of a name is found */
+        for (int l = 0; l < kvf_n_layers(t) && left > 0; l++)
+            for (int h = 0; h < kvf_n_heads(t, l, (enum kvf_space)col->space) && left-- > 0; h++) {
+                if (kvf_read(t, c, l, h, 0, n, raw, NULL) == KVF_OK)
+                    use(raw, n * width);
+                kvf_read_f64(t, c, l, h, n / 2, n - n / 2, wide, NULL);
+                kvf_read_i32(t, c, l, h, 3, 5, narrow, NULL);
+            }
+    }
+}
+
+static void read_all(struct kvf_trace *t)
+{
+    const char *note = kvf_note(t, "result");
+    size_t len;
+    use(kvf_meta(t), strlen(kvf_meta(t)));
+    if (note)
+        use(note, strlen(note));
+    for (uint32_t i = 0; i < 64; i++) {
+        const char *text = kvf_token(t, i, &len);
+        if (text)
+            use(text, len);
+    }
+    read_columns(t);
+}
+
+static void try_bytes(const unsigned char *p, size_t n)
+{
+    const char *path = as_file(p, n);
+    struct kvf_check quick, full;
+    struct kvf_diag d = {""};
+    int ok = kvf_verify(path, 0, &quick, &d), all = kvf_verify(path, 1, &full, &d);
+    if (all == KVF_OK && (ok != KVF_OK || quick.records != full.records))
+        abort(); /* the full check may only find more */
+    for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode++) {
+        struct kvf_trace *t = NULL;
+        d.text[0] = 0;
+        int err = kvf_open(path, (enum kvf_open_mode)mode, &t, &d);
+        if (err && (t || !d.text[0]))
+            abort(); /* no trace, and a sentence */
+        if (all == KVF_OK && err && mode != KVF_OPEN_STRICT)
+            abort(); /* what verifies opens */
+        if (!err)
+            read_all(t);
+        kvf_close(t);
+    }
+}
+
+/* Makes the checksums of every record right that can be reached. */
+static void mend(unsigned char *p, size_t n)
+{
+    if (n < FILE_HEADER)
+        return;
+    file_header_write(p, 7);
+    for (size_t at = FILE_HEADER; n - at >= RECORD_HEADER;) {
+        struct record r = {.salt = 7, .seq = get_le(p + at + 8, 8), .offset = at};
+        uint64_t stored = get_le(p + at + 16, 8);
+        if (stored > n - at - RECORD_HEADER)
+            break;
+        unsigned char *h = p + at;
+        put_le(h, 0x52465ac5u, 4);
+        put_le(h + 4, RECORD_HEADER, 2);
+        put_le(h + 56, 7, 4);
+        put_le(h + 68, at, 8);
+        put_le(h + 52, payload_crc(&r, h + RECORD_HEADER, (size_t)stored), 4);
+        put_le(h + 76, crc32c(0, h, 76), 4);
+        at += RECORD_HEADER + (size_t)padded(stored);
+        if (at > n)
+            return;
+    }
+    if (n >= FILE_HEADER + FOOTER) {
+        unsigned char *f = p + n - FOOTER;
+        put_le(f + 36, 7, 4);
+        put_le(f + 60, crc32c(0, f, 60), 4);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned char copy[MOST];
+    if (size > MOST)
+        return 0;
+    memcpy(copy, data, size);
+    try_bytes(copy, size);
+    mend(copy, size);
+    try_bytes(copy, size);
+    return 0;
+}
