@@ -37,6 +37,7 @@ class Trace:
 class Engine:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
+        self.exact = True  # f32 weights, activations and cache
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -57,7 +58,7 @@ class Engine:
         path = self.path("ids.txt")
         with open(path, "w") as f:
             f.write(" ".join(map(str, ids)))
-        return ["--ids", path, "--exact"]
+        return ["--ids", path] + ["--exact"] * self.exact
 
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
         """records a run of n greedy tokens; the path of its trace"""
