@@ -101,7 +101,7 @@ def budget_of(rng, total, prompt):
 
 
 def case_of(rng, name, long):
-    """long ones reach the published windows, which a small budget reduces, and a second chunk of the prompt"""
+    """long ones reach the published windows, which a small budget reduces, and a second chunk"""
     if long:
         c = {"prompt": rng.randint(250, 290), "n": rng.randint(10, 60), "budget": rng.randint(100, 240)}
     else:
@@ -194,7 +194,6 @@ class Case:
 
     def compare(self, step, events):
         """events: the decisions that fall between query step - 1 and query step"""
-        heads = sorted({h for e in events for h in e})
         actual = self.trace.evict_step == step
         for layer, head in itertools.product(*map(range, actual.shape[:2])):
             cuts = [e[layer, head] for e in events if (layer, head) in e]
@@ -218,7 +217,6 @@ class Case:
             else:
                 self.fault(f"{where}: cut {sorted(got)}, oracle {sorted(want)}, "
                            f"only here {show(want, got)}, gaps {[c.gap for c in cuts]}")
-        return heads
 
     def compare_cut(self, where, layer, head, cut):
         t = self.trace

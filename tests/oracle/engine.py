@@ -79,4 +79,5 @@ class Engine:
         text = self.call("info", path).decode()
         line = next(x for x in text.splitlines() if x.startswith("header"))
         m = json.loads(line[len("header"):])["method"]
-        return {k.replace("_", "-"): m[k] for k in ("sinks", "recent", "window", "pool", "pool_kind", "group", "seed")}
+        keys = "sinks", "recent", "window", "pool", "pool_kind", "group", "seed"
+        return {k.replace("_", "-"): m[k] for k in keys}

@@ -90,7 +90,8 @@ def random_hash(run, p, layer, head, alive):
     return np.array(out)
 
 
-SCORES = {"window": position, "h2o": received, "snapkv": snapkv, "tova": tova, "keydiff": keydiff, "random": random_hash}
+SCORES = {"window": position, "h2o": received, "snapkv": snapkv, "tova": tova, "keydiff": keydiff,
+          "random": random_hash}
 
 
 def pooled(p, score):
