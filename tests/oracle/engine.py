@@ -37,6 +37,7 @@ class Trace:
 class Engine:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
+        self.exact = True  # f32 weights, activations and cache
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -57,7 +58,7 @@ class Engine:
         path = self.path("ids.txt")
         with open(path, "w") as f:
             f.write(" ".join(map(str, ids)))
-        return ["--ids", path, "--exact"]
+        return ["--ids", path] + ["--exact"] * self.exact
 
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
         """records a run of n greedy tokens; the path of its trace"""
@@ -78,4 +79,5 @@ class Engine:
         text = self.call("info", path).decode()
         line = next(x for x in text.splitlines() if x.startswith("header"))
         m = json.loads(line[len("header"):])["method"]
-        return {k.replace("_", "-"): m[k] for k in ("sinks", "recent", "window", "pool", "pool_kind", "group", "seed")}
+        keys = "sinks", "recent", "window", "pool", "pool_kind", "group", "seed"
+        return {k.replace("_", "-"): m[k] for k in keys}

@@ -80,7 +80,7 @@ def splitmix(x):
     return z ^ (z >> 31)
 
 
-def random(run, p, layer, head, alive):
+def random_hash(run, p, layer, head, alive):
     out = []
     for j in alive:
         x = p["seed"]
@@ -90,7 +90,8 @@ def random(run, p, layer, head, alive):
     return np.array(out)
 
 
-SCORES = {"window": position, "h2o": received, "snapkv": snapkv, "tova": tova, "keydiff": keydiff, "random": random}
+SCORES = {"window": position, "h2o": received, "snapkv": snapkv, "tova": tova, "keydiff": keydiff,
+          "random": random_hash}
 
 
 def pooled(p, score):
