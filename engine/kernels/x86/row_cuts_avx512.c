@@ -43,17 +43,22 @@ static int64_t sum_units(const int32_t *a, size_t n)
     return units_of(&s, n);
 }
 
+/* Clamped to [0, 1]; a NaN becomes 1. */
+INLINE void take(int32_t *a, __m512 x, struct anchored *s)
+{
+    x = _mm512_max_ps(_mm512_min_ps(x, _mm512_set1_ps(1.0f)), _mm512_setzero_ps());
+    _mm512_storeu_ps(a, x);
+    add_anchored(s, _mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+}
+
 static int64_t take_row(int32_t *a, const float *p, size_t n)
 {
-    const __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
     struct anchored s = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    for (size_t i = 0; i < n; i += 16) {
-        __mmask16 in = n - i >= 16 ? 0xffff : lanes((int)(n - i));
-        __m512 x = _mm512_maskz_loadu_ps(in, p + i);
-        x = _mm512_max_ps(_mm512_min_ps(x, one), zero); /* a NaN becomes 1 */
-        _mm512_storeu_ps(a + i, x);
-        add_anchored(&s, _mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-    }
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        take(a + i, _mm512_loadu_ps(p + i), &s);
+    if (i < n)
+        take(a + i, _mm512_maskz_loadu_ps(lanes((int)(n - i)), p + i), &s);
     return units_of(&s, n);
 }
 
