@@ -74,8 +74,7 @@ struct row_cut {
     void name(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau, \
               struct row_cut *out, void *scratch)
 #define DECL_MARK(name) \
-    void name(uint32_t *last, const float *p, int n, float threshold, int first_tie, \
-              uint32_t t)
+    void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
@@ -149,8 +148,8 @@ struct kernels {
      * scratch: row_cuts_scratch(n) bytes, 64-byte aligned. */
     row_cuts_fn row_cuts;
 
-    /* last[i] = t where p[i] > threshold, or p[i] == threshold and
-     * i >= first_tie. */
+    /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
+     * width 2, uint32_t for width 4. */
     mark_fn mark;
 };
 

@@ -252,9 +252,14 @@ void row_cuts_ref(const float *p, int n, const int *top_k, int n_top, const doub
     }
 }
 
-void mark_ref(uint32_t *last, const float *p, int n, float threshold, int first_tie, uint32_t t)
+void mark_ref(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 {
-    for (int i = 0; i < n; i++)
-        if (p[i] > threshold || (p[i] == threshold && i >= first_tie))
-            last[i] = t;
+    for (int i = 0; i < n; i++) {
+        if (p[i] < cut->threshold || (p[i] == cut->threshold && i < cut->first_tie))
+            continue;
+        if (width == 2)
+            ((uint16_t *)last)[i] = (uint16_t)t;
+        else
+            ((uint32_t *)last)[i] = t;
+    }
 }

@@ -14,13 +14,20 @@ static const double tau[N_TAU] = {.90, .95, .99};
 
 struct state {
     struct probe_config cfg;
-    uint32_t *last; /* [L*G][N_CRITERIA][cap] step of the last selection; all ones: never */
-    void *ages;     /* [G][cap] scratch of writing */
+    /* [L*G][N_CRITERIA][cap] step of the last selection, all ones: never.  Two
+     * bytes where steps fit: marking is bound by the traffic of this array. */
+    unsigned char *last;
+    void *ages; /* [G][cap] scratch of writing */
 };
 
 static bool narrow(const struct probe_config *cfg)
 {
     return cfg->cap < 65535;
+}
+
+static size_t width(const struct probe_config *cfg)
+{
+    return narrow(cfg) ? sizeof(uint16_t) : sizeof(uint32_t);
 }
 
 static int columns(const struct probe_config *cfg, struct kvf_column *out)
@@ -55,21 +62,33 @@ static void *create(const struct probe_config *cfg)
     if (!s)
         return NULL;
     s->cfg = *cfg;
-    s->last = MEM_NEW(uint32_t, n);
+    s->last = mem_alloc(n, width(cfg));
     s->ages = mem_alloc((size_t)cfg->shape.n_heads * (size_t)cfg->cap, 4);
     if (!s->last || !s->ages) {
         destroy(s);
         return NULL;
     }
-    memset(s->last, 0xff, n * sizeof *s->last);
+    memset(s->last, 0xff, n * width(cfg));
     return s;
 }
 
-static void scatter(uint32_t *last, const struct probe_row *row, const struct row_cut *cut)
+static void scatter(void *last, bool is_narrow, const struct probe_row *row,
+                    const struct row_cut *cut)
 {
-    for (int i = 0; i < row->n; i++)
-        if (row->p[i] > cut->threshold || (row->p[i] == cut->threshold && i >= cut->first_tie))
-            last[row->pos[i]] = (uint32_t)row->t;
+    for (int i = 0; i < row->n; i++) {
+        if (row->p[i] < cut->threshold || (row->p[i] == cut->threshold && i < cut->first_tie))
+            continue;
+        if (is_narrow)
+            ((uint16_t *)last)[row->pos[i]] = (uint16_t)row->t;
+        else
+            ((uint32_t *)last)[row->pos[i]] = (uint32_t)row->t;
+    }
+}
+
+static unsigned char *last_of(const struct state *s, int layer, int head, int criterion)
+{
+    size_t at = probe_query_index(&s->cfg, layer, head) * N_CRITERIA + (size_t)criterion;
+    return s->last + at * (size_t)s->cfg.cap * width(&s->cfg);
 }
 
 static void on_row(void *state, const struct probe_row *row)
@@ -78,29 +97,31 @@ static void on_row(void *state, const struct probe_row *row)
     struct row_cut cut[N_CRITERIA];
     const struct kernels *k = s->cfg.kernels;
     k->row_cuts(row->p, row->n, top_k, N_TOP, tau, N_TAU, cut, row->scratch);
-    size_t at = probe_query_index(&s->cfg, row->layer, row->head) * N_CRITERIA;
     for (int c = 0; c < N_CRITERIA; c++) {
-        uint32_t *last = s->last + (at + (size_t)c) * (size_t)s->cfg.cap;
+        void *last = last_of(s, row->layer, row->head, c);
         if (row->pos)
-            scatter(last, row, &cut[c]);
+            scatter(last, narrow(&s->cfg), row, &cut[c]);
         else
-            k->mark(last, row->p, row->n, cut[c].threshold, cut[c].first_tie, (uint32_t)row->t);
+            k->mark(last, (int)width(&s->cfg), row->p, row->n, &cut[c], (uint32_t)row->t);
     }
 }
 
-/* Steps to ages of the query heads of a layer, in the width of the column. */
+/* Steps to ages of the query heads of a layer; never stays all ones. */
 static void to_ages(struct state *s, int layer, int criterion, int32_t t1)
 {
     size_t cap = (size_t)s->cfg.cap;
     for (int g = 0; g < s->cfg.shape.n_heads; g++) {
-        size_t at = probe_query_index(&s->cfg, layer, g) * N_CRITERIA + (size_t)criterion;
-        const uint32_t *last = s->last + at * cap;
+        const void *last = last_of(s, layer, g, criterion);
         for (size_t i = 0; i < (size_t)t1; i++) {
-            uint32_t age = last[i] == UINT32_MAX ? UINT32_MAX : last[i] - (uint32_t)i;
-            if (narrow(&s->cfg))
-                ((uint16_t *)s->ages)[(size_t)g * cap + i] = (uint16_t)age;
-            else
-                ((uint32_t *)s->ages)[(size_t)g * cap + i] = age;
+            if (narrow(&s->cfg)) {
+                uint16_t t = ((const uint16_t *)last)[i];
+                ((uint16_t *)s->ages)[(size_t)g * cap + i] =
+                    t == UINT16_MAX ? t : (uint16_t)(t - i);
+            } else {
+                uint32_t t = ((const uint32_t *)last)[i];
+                ((uint32_t *)s->ages)[(size_t)g * cap + i] =
+                    t == UINT32_MAX ? t : t - (uint32_t)i;
+            }
         }
     }
 }
@@ -113,7 +134,7 @@ static int snapshot(void *state, struct probe_sink *sink, int32_t t1)
         for (int c = 0; !err && c < N_CRITERIA; c++) {
             to_ages(s, l, c, t1);
             err = probe_put(sink, c, l, s->cfg.shape.n_heads, s->ages, (size_t)s->cfg.cap,
-                            narrow(&s->cfg) ? 2 : 4, 0, t1);
+                            width(&s->cfg), 0, t1);
         }
     return err;
 }

@@ -1,11 +1,9 @@
-/* attention_avx512.c - scores, weights and sums of attention rows. */
+/* attention_avx512.c - products of queries, keys, weights and values. */
 #include <immintrin.h>
-#include <math.h>
 
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/x86/kernels_x86.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "engine/kernels/x86/unroll.h"
 
 INLINE __m512 load_kv(const void *page, enum kv_type type, size_t at)
 {
@@ -112,99 +110,6 @@ void attn_av_avx512(float *out, size_t ld_out, const float *p, size_t ld_p, int 
         av_all(out, ld_out, p, ld_p, T, D, vpage, KV_F32, n_slots);
 }
 
-/* exp(x) for x <= 0 or moderate: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P
- * the Taylor polynomial of degree 7 (remainder below 6e-9). */
-INLINE __m512 exp_ps(__m512 x)
-{
-    x = _mm512_max_ps(x, _mm512_set1_ps(-104.0f)); /* exp underflows to 0 below */
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.0f / 5040);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, n);
-}
-
-INLINE __mmask16 lanes(int left)
-{
-    return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
-}
-
-float softmax_avx512(float *s, int n)
-{
-    const __m512 lowest = _mm512_set1_ps(-INFINITY);
-    __m512 max = lowest;
-    for (int i = 0; i < n; i += 16)
-        max = _mm512_max_ps(max, _mm512_mask_loadu_ps(lowest, lanes(n - i), s + i));
-    float top = _mm512_reduce_max_ps(max);
-    __m512 sum = _mm512_setzero_ps();
-    for (int i = 0; i < n; i += 16) {
-        __mmask16 m = lanes(n - i);
-        __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), _mm512_set1_ps(top)));
-        _mm512_mask_storeu_ps(s + i, m, e);
-        sum = _mm512_mask_add_ps(sum, m, sum, e);
-    }
-    float lane[16];
-    _mm512_storeu_ps(lane, sum);
-    double total = 0;
-    for (int i = 0; i < 16; i++)
-        total += (double)lane[i];
-    __m512 inverse = _mm512_set1_ps((float)(1.0 / total));
-    for (int i = 0; i < n; i += 16) {
-        __mmask16 m = lanes(n - i);
-        _mm512_mask_storeu_ps(s + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, s + i), inverse));
-    }
-    return top + (float)log(total);
-}
-
-void swiglu_avx512(float *out, const float *gate, const float *up, int n)
-{
-    const __m512 one = _mm512_set1_ps(1.0f);
-    for (int i = 0; i < n; i += 16) {
-        __mmask16 m = lanes(n - i);
-        __m512 g = _mm512_maskz_loadu_ps(m, gate + i), u = _mm512_maskz_loadu_ps(m, up + i);
-        __m512 minus = _mm512_min_ps(_mm512_sub_ps(_mm512_setzero_ps(), g), _mm512_set1_ps(88.0f));
-        __m512 e = exp_ps(minus);
-        _mm512_mask_storeu_ps(out + i, m,
-                              _mm512_mul_ps(_mm512_div_ps(g, _mm512_add_ps(one, e)), u));
-    }
-}
-
-/* ln m, m in [0.75, 1.5): 2 atanh(s), s = (m - 1) / (m + 1), |s| <= 0.2, series
- * to s^9 (remainder below 5e-9). */
-INLINE __m512 log_ps(__m512 x)
-{
-    __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
-    __m512 e = _mm512_getexp_ps(_mm512_div_ps(x, m));
-    __m512 one = _mm512_set1_ps(1.0f);
-    __m512 s = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one)), q = _mm512_mul_ps(s, s);
-    __m512 p = _mm512_set1_ps(2.0f / 9);
-    p = _mm512_fmadd_ps(p, q, _mm512_set1_ps(2.0f / 7));
-    p = _mm512_fmadd_ps(p, q, _mm512_set1_ps(2.0f / 5));
-    p = _mm512_fmadd_ps(p, q, _mm512_set1_ps(2.0f / 3));
-    p = _mm512_fmadd_ps(p, q, _mm512_set1_ps(2.0f));
-    return _mm512_fmadd_ps(e, _mm512_set1_ps(0.69314718f), _mm512_mul_ps(p, s));
-}
-
-float row_entropy_avx512(const float *p, int n)
-{
-    __m512d a = _mm512_setzero_pd(), b = a;
-    for (int i = 0; i < n; i += 16) {
-        __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), p + i);
-        __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
-        __m512 t = _mm512_maskz_mul_ps(positive, x, log_ps(x));
-        a = _mm512_add_pd(a, _mm512_cvtps_pd(_mm512_castps512_ps256(t)));
-        b = _mm512_add_pd(b, _mm512_cvtps_pd(_mm512_extractf32x8_ps(t, 1)));
-    }
-    return (float)-_mm512_reduce_add_pd(_mm512_add_pd(a, b));
-}
-
 void kv_store_avx512(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,
                      const float *v, int D)
 {
@@ -219,35 +124,5 @@ void kv_store_avx512(void *kpage, void *vpage, enum kv_type type, int slot, cons
             ((uint16_t *)kpage)[(size_t)(d + i) * PAGE_SLOTS + (size_t)slot] = h[i];
         uint16_t *to = (uint16_t *)vpage + (size_t)slot * (size_t)D + (size_t)d;
         _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtps_ph(_mm512_loadu_ps(v + d), 0));
-    }
-}
-
-void mass_add_avx512(double *sum, float *max, const float *p, int n)
-{
-    int i = 0;
-    for (; i + 16 <= n; i += 16) {
-        __m512 x = _mm512_loadu_ps(p + i);
-        __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
-        __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
-        _mm512_storeu_pd(sum + i, _mm512_add_pd(_mm512_loadu_pd(sum + i), lo));
-        _mm512_storeu_pd(sum + i + 8, _mm512_add_pd(_mm512_loadu_pd(sum + i + 8), hi));
-        _mm512_storeu_ps(max + i, _mm512_max_ps(_mm512_loadu_ps(max + i), x));
-    }
-    mass_add_ref(sum + i, max + i, p + i, n - i);
-}
-
-void mark_avx512(uint32_t *last, const float *p, int n, float threshold, int first_tie, uint32_t t)
-{
-    const __m512 cut = _mm512_set1_ps(threshold);
-    const __m512i now = _mm512_set1_epi32((int)t);
-    __m512i at = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i tie = _mm512_set1_epi32(first_tie - 1), step = _mm512_set1_epi32(16);
-    for (int i = 0; i < n; i += 16, at = _mm512_add_epi32(at, step)) {
-        __mmask16 in = lanes(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(in, p + i);
-        __mmask16 gt = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_GT_OQ);
-        __mmask16 eq = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_EQ_OQ);
-        eq = _mm512_mask_cmpgt_epi32_mask(eq, at, tie);
-        _mm512_mask_storeu_epi32(last + i, (__mmask16)(gt | eq), now);
     }
 }

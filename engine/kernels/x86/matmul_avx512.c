@@ -6,8 +6,7 @@
 #include <immintrin.h>
 
 #include "engine/kernels/x86/kernels_x86.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "engine/kernels/x86/unroll.h"
 
 enum { TILE_ROWS = 12, TILE_PANELS = 4 };
 

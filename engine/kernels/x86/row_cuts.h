@@ -1,11 +1,11 @@
 /* row_cuts.h - selected sets of a row without sorting it: a quickselect that
  * follows several targets at once.  Included by one file per instruction set,
- * which defines before, with `struct sums` from row_sums.h:
+ * which defines before, for entries that are bits of weights:
  *     LEAF                        entries that sort_leaf takes
- *     take_row(a, p, n)           copies the bits of p clamped to [0, 1]; sums
- *     partition(a, tmp, n, pivot, masses, &left)
- *                                 moves entries > pivot to the front; returns how
- *                                 many and their sums (units only if masses)
+ *     take_row(a, p, n)           copies the row, clamped to [0, 1]; its units
+ *     sum_units(a, n)             units of n entries
+ *     sample_mean(a, n)           mean of some of n > LEAF entries
+ *     partition(a, tmp, n, pivot) entries > pivot to the front; returns how many
  *     sort_leaf(out, a, n)        n <= LEAF entries, falling
  *
  * Weights are >= 0, so their bits as integers have their order.  The row is cut
@@ -21,11 +21,10 @@
 struct segment {
     int from, to, level;
     int32_t low, high;
-    int64_t before; /* units of all larger entries */
-    struct sums inside;
+    int64_t before, inside; /* units of all larger entries and of these */
 };
 
-/* The pivot is the mean of the bits, about the median of the logarithms.  Every
+/* The pivot is a mean of bits, about the median of the logarithms.  Every
  * fourth one halves the range, of 2^30 at first: no more segments can nest. */
 enum { HALVE_EVERY = 4, MAX_DEPTH = HALVE_EVERY * 32 };
 
@@ -54,7 +53,7 @@ static bool has_rank(const struct search *s, const struct segment *g)
 
 static bool has_mass(const struct search *s, const struct segment *g)
 {
-    return s->i_tau < s->n_tau && s->need <= g->before + g->inside.units;
+    return s->i_tau < s->n_tau && s->need <= g->before + g->inside;
 }
 
 /* Position of the m-th entry of these bits from the end of the row. */
@@ -84,7 +83,7 @@ static void cut_equal(struct search *s, const struct segment *g)
         s->top[s->i_top] = make_cut(s, g->low, k, k - g->from, m);
     }
     for (; has_mass(s, g); next_tau(s, s->i_tau + 1)) {
-        int64_t unit = g->inside.units / m;
+        int64_t unit = g->inside / m;
         int taken = (int)((s->need - g->before + unit - 1) / unit);
         s->mass[s->i_tau] = make_cut(s, g->low, g->from + taken, taken, m);
     }
@@ -115,12 +114,12 @@ static void cut_sorted(struct search *s, const struct segment *g, const int32_t 
     }
 }
 
-static int32_t pivot_of(const struct segment *g)
+static int32_t pivot_of(const struct segment *g, const int32_t *a)
 {
     int32_t half = g->low + (g->high - g->low) / 2;
     if (g->level % HALVE_EVERY == HALVE_EVERY - 1)
         return half;
-    float mean = g->inside.bits / (float)(g->to - g->from);
+    float mean = sample_mean(a + g->from, (size_t)(g->to - g->from));
     return mean > (float)g->low && mean < (float)g->high ? (int32_t)mean : half;
 }
 
@@ -140,30 +139,31 @@ static void tighten(struct segment *g, const int32_t *a)
  * of them would be empty. */
 static bool split(struct segment *g, struct segment *right, int32_t *a, int32_t *tmp, bool masses)
 {
-    struct sums left = {0, 0};
-    int32_t pivot = pivot_of(g);
-    int n_left = partition(a + g->from, tmp, g->to - g->from, pivot, masses, &left);
+    size_t n = (size_t)(g->to - g->from);
+    int32_t pivot = pivot_of(g, a);
+    int n_left = partition(a + g->from, tmp, n, pivot);
     g->level++;
     if (n_left == 0 || n_left == g->to - g->from) {
         tighten(g, a);
         return false;
     }
+    /* without a mass among its targets, g needs no units and neither do its parts */
+    int64_t left = masses ? sum_units(a + g->from, (size_t)n_left) : 0;
     *right = *g;
     right->from = g->to = g->from + n_left;
     right->high = pivot;
     g->low = pivot + 1;
-    right->before += left.units;
-    right->inside.units -= left.units;
-    right->inside.bits -= left.bits;
+    right->before += left;
+    right->inside -= left;
     g->inside = left;
     return true;
 }
 
-static void find_cuts(struct search *s, int32_t *a, int32_t *tmp, const struct sums *all)
+static void find_cuts(struct search *s, int32_t *a, int32_t *tmp)
 {
     struct segment stack[MAX_DEPTH + 1], right;
     int depth = 1;
-    stack[0] = (struct segment){0, s->n, 0, 0, float_bits(1), 0, *all};
+    stack[0] = (struct segment){0, s->n, 0, 0, float_bits(1), 0, s->total};
     while (depth > 0) { /* the top of the stack holds the largest weights */
         struct segment *g = &stack[depth - 1];
         if (has_rank(s, g) || has_mass(s, g)) {
@@ -173,7 +173,7 @@ static void find_cuts(struct search *s, int32_t *a, int32_t *tmp, const struct s
             } else if (g->low == g->high) {
                 cut_equal(s, g);
             } else {
-                if (split(g, &right, a, tmp, s->i_tau < s->n_tau)) {
+                if (split(g, &right, a, tmp, has_mass(s, g))) {
                     stack[depth++] = *g;
                     *g = right;
                 }
@@ -189,14 +189,13 @@ static inline void cut_row(const float *p, int n, const int *top_k, int n_top, c
                            int n_tau, struct row_cut *out, int32_t *a, int32_t *tmp)
 {
     struct search s = {p, n, top_k, n_top, 0, tau, n_tau, 0, 0, 0, out, out + n_top};
-    struct sums all = take_row(a, p, n);
     for (int c = 0; c < n_top + n_tau; c++)
         out[c] = (struct row_cut){0, 0, n};
     while (s.n_top > 0 && top_k[s.n_top - 1] >= n)
         s.n_top--; /* the whole row */
-    s.total = all.units;
-    next_tau(&s, all.units > 0 ? 0 : n_tau);
-    find_cuts(&s, a, tmp, &all);
+    s.total = take_row(a, p, (size_t)n);
+    next_tau(&s, s.total > 0 ? 0 : n_tau);
+    find_cuts(&s, a, tmp);
 }
 
 #endif

@@ -4,93 +4,102 @@
 
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/row_sums.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/x86/vec_avx512.h"
 
 enum { LEAF = 128, LEAF_VECS = LEAF / 16 };
 
-INLINE __mmask16 lanes(int left)
-{
-    return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
-}
-
-/* Sums of vectors of bits; lanes that are left out hold 0. */
-struct vec_sums {
+/* Sums of anchored weights, as integers. */
+struct anchored {
     __m512i lo, hi;
-    __m512 bits;
 };
 
-INLINE void add_units(struct vec_sums *s, __m512i v)
+INLINE void add_anchored(struct anchored *s, __m256 lo, __m256 hi)
 {
     const __m512d anchor = _mm512_set1_pd(UNIT_ANCHOR);
-    __m512 p = _mm512_castsi512_ps(v);
-    __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(p));
-    __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(p, 1));
-    s->lo = _mm512_add_epi64(s->lo, _mm512_castpd_si512(_mm512_add_pd(lo, anchor)));
-    s->hi = _mm512_add_epi64(s->hi, _mm512_castpd_si512(_mm512_add_pd(hi, anchor)));
+    __m512d x = _mm512_add_pd(_mm512_cvtps_pd(lo), anchor);
+    __m512d y = _mm512_add_pd(_mm512_cvtps_pd(hi), anchor);
+    s->lo = _mm512_add_epi64(s->lo, _mm512_castpd_si512(x));
+    s->hi = _mm512_add_epi64(s->hi, _mm512_castpd_si512(y));
 }
 
-/* units: were they added, n_vecs times? */
-INLINE struct sums total_sums(const struct vec_sums *s, int n_vecs, bool units)
+/* After weights were added 16 at a time, n in all; lanes beyond them held 0. */
+INLINE int64_t units_of(const struct anchored *s, size_t n)
 {
     uint64_t sum = (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(s->lo, s->hi));
-    sum -= (uint64_t)n_vecs * 16 * (uint64_t)UNIT_ANCHOR_BITS;
-    return (struct sums){units ? (int64_t)sum : 0, _mm512_reduce_add_ps(s->bits)};
+    return (int64_t)(sum - (n + 15) / 16 * 16 * UNIT_ANCHOR_BITS);
 }
 
-static struct sums take_row(int32_t *a, const float *p, int n)
+static int64_t sum_units(const int32_t *a, size_t n)
 {
-    struct vec_sums s = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_ps()};
-    const __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
-    for (int i = 0; i < n; i += 16) {
-        __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), p + i);
-        __m512i v = _mm512_castps_si512(_mm512_max_ps(_mm512_min_ps(x, one), zero));
-        _mm512_storeu_si512(a + i, v);
-        add_units(&s, v);
-        s.bits = _mm512_add_ps(s.bits, _mm512_cvtepi32_ps(v));
-    }
-    return total_sums(&s, (n + 15) / 16, true);
-}
-
-INLINE int partition_if(int32_t *a, int32_t *tmp, int n, int32_t pivot, const bool masses,
-                        struct sums *left)
-{
-    struct vec_sums s = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_ps()};
-    const __m512i cut = _mm512_set1_epi32(pivot);
-    int l = 0, r = 0, i = 0;
-    for (; i + 16 <= n; i += 16) {
-        __m512i v = _mm512_loadu_si512(a + i);
-        __mmask16 gt = _mm512_cmpgt_epi32_mask(v, cut);
-        int n_gt = __builtin_popcount(gt);
-        __m512i larger = _mm512_maskz_compress_epi32(gt, v);
-        _mm512_storeu_si512(tmp + r, _mm512_maskz_compress_epi32((__mmask16)~gt, v));
-        _mm512_storeu_si512(a + l, larger); /* l <= i: only what is read already */
-        if (masses)
-            add_units(&s, larger);
-        s.bits = _mm512_add_ps(s.bits, _mm512_cvtepi32_ps(larger));
-        l += n_gt;
-        r += 16 - n_gt;
-    }
+    const float *p = (const float *)(const void *)a;
+    struct anchored s = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        add_anchored(&s, _mm256_loadu_ps(p + i), _mm256_loadu_ps(p + i + 8));
     if (i < n) {
-        __m512i v = _mm512_maskz_loadu_epi32(lanes(n - i), a + i);
-        __mmask16 gt = _mm512_cmpgt_epi32_mask(v, cut);
-        int n_gt = __builtin_popcount(gt);
-        __m512i larger = _mm512_maskz_compress_epi32(gt, v);
-        _mm512_storeu_si512(tmp + r, _mm512_maskz_compress_epi32((__mmask16)~gt, v));
-        _mm512_mask_storeu_epi32(a + l, lanes(n_gt), larger);
-        if (masses)
-            add_units(&s, larger);
-        s.bits = _mm512_add_ps(s.bits, _mm512_cvtepi32_ps(larger));
-        l += n_gt;
+        __m512 v = _mm512_maskz_loadu_ps(lanes((int)(n - i)), p + i);
+        add_anchored(&s, _mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     }
-    *left = total_sums(&s, (n + 15) / 16, masses);
-    memcpy(a + l, tmp, (size_t)(n - l) * sizeof *a);
-    return l;
+    return units_of(&s, n);
 }
 
-static int partition(int32_t *a, int32_t *tmp, int n, int32_t pivot, bool masses, struct sums *left)
+/* Clamped to [0, 1]; a NaN becomes 1. */
+INLINE void take(int32_t *a, __m512 x, struct anchored *s)
 {
-    return masses ? partition_if(a, tmp, n, pivot, true, left)
-                  : partition_if(a, tmp, n, pivot, false, left);
+    x = _mm512_max_ps(_mm512_min_ps(x, _mm512_set1_ps(1.0f)), _mm512_setzero_ps());
+    _mm512_storeu_ps(a, x);
+    add_anchored(s, _mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+}
+
+static int64_t take_row(int32_t *a, const float *p, size_t n)
+{
+    struct anchored s = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        take(a + i, _mm512_loadu_ps(p + i), &s);
+    if (i < n)
+        take(a + i, _mm512_maskz_loadu_ps(lanes((int)(n - i)), p + i), &s);
+    return units_of(&s, n);
+}
+
+/* Mean of four vectors spread over n >= 16 entries. */
+static float sample_mean(const int32_t *a, size_t n)
+{
+    size_t step = (n - 16) / 3;
+    __m512 x = _mm512_cvtepi32_ps(_mm512_loadu_si512(a));
+    __m512 y = _mm512_cvtepi32_ps(_mm512_loadu_si512(a + step));
+    x = _mm512_add_ps(x, _mm512_cvtepi32_ps(_mm512_loadu_si512(a + 2 * step)));
+    y = _mm512_add_ps(y, _mm512_cvtepi32_ps(_mm512_loadu_si512(a + n - 16)));
+    return _mm512_reduce_add_ps(_mm512_add_ps(x, y)) / 64;
+}
+
+/* Entries > cut to *l, the others to *r; both advance. */
+INLINE void deal(int32_t **l, int32_t **r, __m512i v, __mmask16 in, __m512i cut)
+{
+    __mmask16 gt = _mm512_mask_cmpgt_epi32_mask(in, v, cut), le = (__mmask16)(in & ~gt);
+    _mm512_mask_compressstoreu_epi32(*l, gt, v);
+    _mm512_mask_compressstoreu_epi32(*r, le, v);
+    *l += __builtin_popcount(gt);
+    *r += __builtin_popcount(le);
+}
+
+static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
+{
+    const __m512i cut = _mm512_set1_epi32(pivot);
+    int32_t *l = a, *r = tmp; /* l overwrites only what is read already */
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        deal(&l, &r, _mm512_loadu_si512(a + i), 0xffff, cut);
+    if (i < n) {
+        __mmask16 in = lanes((int)(n - i));
+        deal(&l, &r, _mm512_maskz_loadu_epi32(in, a + i), in, cut);
+    }
+    size_t n_right = (size_t)(r - tmp);
+    for (i = 0; i + 16 <= n_right; i += 16)
+        _mm512_storeu_si512(l + i, _mm512_loadu_si512(tmp + i));
+    if (i < n_right)
+        _mm512_mask_storeu_epi32(l + i, lanes((int)(n_right - i)), _mm512_loadu_si512(tmp + i));
+    return (int)(l - a);
 }
 
 /* Lanes whose number has the bit d clear. */

@@ -9,11 +9,6 @@
 
 #include "engine/kernels/kernels.h"
 
-struct sums {
-    int64_t units; /* masses, exact */
-    float bits;    /* bits of the weights, for the choice of a pivot */
-};
-
 /* p + 6 has the ulp MASS_UNIT, so the sum is rounded to whole units, which stand
  * in its low bits: units = bits(p + 6) - bits(6), for 0 <= p <= 1. */
 #define UNIT_ANCHOR 6.0

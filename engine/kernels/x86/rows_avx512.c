@@ -1,0 +1,114 @@
+/* rows_avx512.c - weights of attention rows and what is counted of them. */
+#include <immintrin.h>
+#include <math.h>
+
+#include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec_avx512.h"
+
+float softmax_avx512(float *s, int n)
+{
+    const __m512 lowest = _mm512_set1_ps(-INFINITY);
+    __m512 max = lowest;
+    for (int i = 0; i < n; i += 16)
+        max = _mm512_max_ps(max, _mm512_mask_loadu_ps(lowest, lanes(n - i), s + i));
+    float top = _mm512_reduce_max_ps(max);
+    __m512 sum = _mm512_setzero_ps();
+    for (int i = 0; i < n; i += 16) {
+        __mmask16 m = lanes(n - i);
+        __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), _mm512_set1_ps(top)));
+        _mm512_mask_storeu_ps(s + i, m, e);
+        sum = _mm512_mask_add_ps(sum, m, sum, e);
+    }
+    float lane[16];
+    _mm512_storeu_ps(lane, sum);
+    double total = 0;
+    for (int i = 0; i < 16; i++)
+        total += (double)lane[i];
+    __m512 inverse = _mm512_set1_ps((float)(1.0 / total));
+    for (int i = 0; i < n; i += 16) {
+        __mmask16 m = lanes(n - i);
+        _mm512_mask_storeu_ps(s + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, s + i), inverse));
+    }
+    return top + (float)log(total);
+}
+
+/* x ln x, 0 for x = 0. */
+INLINE __m512 x_log_x(__m512 x)
+{
+    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_maskz_mul_ps(positive, x, log_ps(x));
+}
+
+float row_entropy_avx512(const float *p, int n)
+{
+    __m512d a = _mm512_setzero_pd(), b = a;
+    for (int i = 0; i < n; i += 32) {
+        __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), p + i), y = _mm512_setzero_ps();
+        if (i + 16 < n)
+            y = _mm512_maskz_loadu_ps(lanes(n - i - 16), p + i + 16);
+        __m512 t = _mm512_add_ps(x_log_x(x), x_log_x(y));
+        a = _mm512_add_pd(a, _mm512_cvtps_pd(_mm512_castps512_ps256(t)));
+        b = _mm512_add_pd(b, _mm512_cvtps_pd(_mm512_extractf32x8_ps(t, 1)));
+    }
+    return (float)(0 - _mm512_reduce_add_pd(_mm512_add_pd(a, b)));
+}
+
+void mass_add_avx512(double *sum, float *max, const float *p, int n)
+{
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m512 x = _mm512_loadu_ps(p + i);
+        __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+        __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+        _mm512_storeu_pd(sum + i, _mm512_add_pd(_mm512_loadu_pd(sum + i), lo));
+        _mm512_storeu_pd(sum + i + 8, _mm512_add_pd(_mm512_loadu_pd(sum + i + 8), hi));
+        _mm512_storeu_ps(max + i, _mm512_max_ps(_mm512_loadu_ps(max + i), x));
+    }
+    mass_add_ref(sum + i, max + i, p + i, n - i);
+}
+
+/* Members among 16 entries from i on: p >= threshold, but > before first_tie. */
+INLINE __mmask16 members(const float *p, int i, __mmask16 in, __m512 cut, int first_tie)
+{
+    __m512 x = _mm512_maskz_loadu_ps(in, p + i);
+    __mmask16 ge = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_GE_OQ);
+    if (i >= first_tie)
+        return ge;
+    __mmask16 gt = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_GT_OQ);
+    return ge & (__mmask16)(gt | ~lanes(first_tie - i));
+}
+
+INLINE void mark_width(void *last, const int width, const float *p, int n,
+                       const struct row_cut *c, uint32_t t)
+{
+    const __m512 cut = _mm512_set1_ps(c->threshold);
+    const __m512i now = width == 2 ? _mm512_set1_epi16((short)t) : _mm512_set1_epi32((int)t);
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        __mmask16 lo = members(p, i, 0xffff, cut, c->first_tie);
+        __mmask16 hi = members(p, i + 16, 0xffff, cut, c->first_tie);
+        if (width == 2) {
+            _mm512_mask_storeu_epi16((uint16_t *)last + i, _mm512_kunpackw(hi, lo), now);
+        } else {
+            _mm512_mask_storeu_epi32((uint32_t *)last + i, lo, now);
+            _mm512_mask_storeu_epi32((uint32_t *)last + i + 16, hi, now);
+        }
+    }
+    for (; i < n; i += 16) {
+        __mmask16 m = members(p, i, lanes(n - i), cut, c->first_tie);
+        if (width == 2)
+            _mm256_mask_storeu_epi16((uint16_t *)last + i, m, _mm512_castsi512_si256(now));
+        else
+            _mm512_mask_storeu_epi32((uint32_t *)last + i, m, now);
+    }
+}
+
+void mark_avx512(void *last, int width, const float *p, int n, const struct row_cut *cut,
+                 uint32_t t)
+{
+    if (width == 2)
+        mark_width(last, 2, p, n, cut, t);
+    else
+        mark_width(last, 4, p, n, cut, t);
+}
