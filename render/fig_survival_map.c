@@ -64,7 +64,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = choose(t, s, &x, d);
     if (err)
         return err;
-    snprintf(label, sizeof label, "survival at %lld steps (%.30s)", (long long)x.horizon, x.criterion);
+    snprintf(label, sizeof label, "survival (%.30s, n = %lld)", x.criterion, (long long)x.horizon);
     struct layermap m = {t, "fraction", label, chosen, &x};
     return layermap_draw(c, &m, s);
 }
