@@ -62,55 +62,128 @@ static int read_all(struct kvf_trace *t, const struct head_list *heads, int evic
     for (int h = 0; !err && h < heads->n; h++) {
         err = read_evict(t, evict, &heads->head[h], T, x->evict, d);
         for (uint32_t i = 0; !err && i < T; i++) {
-            x->residency[i] += (fmin(x->evict[i], T) - i) / (double)(T - i) / heads->n;
-            x->kept[i] += isinf(x->evict[i]) / (double)heads->n;
+            x->residency[i] += (fmin(x->evict[i], T) - i) / (double)(T - i);
+            x->kept[i] += isinf(x->evict[i]) != 0;
         }
+    }
+    for (uint32_t i = 0; i < T; i++) {
+        x->residency[i] /= heads->n;
+        x->kept[i] /= heads->n;
     }
     return err;
 }
 
-static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
-                 int64_t a, int64_t n, struct table **ret)
+struct texts {
+    int64_t n, *id;
+    const char **text, **joined, **cls, **role; /* text and joined: owned strings */
+};
+
+static int alloc_texts(struct texts *s, int64_t n)
 {
-    static const double nan_value[1] = {NAN};
+    s->n = n;
+    s->id = MEM_NEW(int64_t, (size_t)n);
+    s->text = MEM_NEW(const char *, (size_t)n);
+    s->joined = MEM_NEW(const char *, (size_t)n);
+    s->cls = MEM_NEW(const char *, (size_t)n);
+    s->role = MEM_NEW(const char *, (size_t)n);
+    return s->id && s->text && s->joined && s->cls && s->role ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void release_texts(struct texts *s)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->text)
+            mem_free((char *)(uintptr_t)s->text[i]);
+        if (s->joined)
+            mem_free((char *)(uintptr_t)s->joined[i]);
+    }
+    mem_free(s->id);
+    mem_free((void *)s->text);
+    mem_free((void *)s->joined);
+    mem_free((void *)s->cls);
+    mem_free((void *)s->role);
+}
+
+static int show(const char *s, size_t n, const char **ret)
+{
+    struct buf b = {0};
+    utf8_show(&b, s, n);
+    *ret = mem_strdup(b.data ? b.data : "");
+    int err = b.err ? b.err : *ret ? KVF_OK : KVF_E_NOMEM;
+    buf_finish(&b);
+    return err;
+}
+
+/* Characters whose bytes lie in several tokens stand whole with the first of them,
+ * the others are empty. */
+static int join(struct kvf_trace *t, int64_t a, struct texts *x)
+{
+    enum { MOST = 8 }; /* tokens of a character and what they drag along */
+    int err = KVF_OK;
+    for (int64_t i = 0, next; !err && i < x->n; i = next) {
+        struct buf b = {0};
+        size_t len = 0, first = 0;
+        bool whole = false;
+        for (next = i; !whole && next < x->n && next < i + MOST; next++) {
+            const char *s = kvf_token(t, (uint32_t)(a + next), &len);
+            buf_add(&b, s ? s : "", s ? len : 0);
+            first = next == i ? b.len : first;
+            whole = b.len == 0 || utf8_valid(b.data, b.len);
+        }
+        if (!whole)
+            next = i + 1;
+        err = b.err ? b.err : show(b.data ? b.data : "", whole ? b.len : first, &x->joined[i]);
+        for (int64_t k = i + 1; !err && k < next; k++) {
+            x->joined[k] = mem_strdup("");
+            err = x->joined[k] ? KVF_OK : KVF_E_NOMEM;
+        }
+        buf_finish(&b);
+    }
+    return err;
+}
+
+static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, struct texts *out)
+{
     static const char *const roles[] = {"prompt", "answer", "think"};
-    struct table *out = table_create("tokens", n);
-    const char **text = MEM_NEW(const char *, (size_t)n), **cls = MEM_NEW(const char *, (size_t)n);
-    const char **role = MEM_NEW(const char *, (size_t)n);
-    int64_t *id = MEM_NEW(int64_t, (size_t)n);
-    int err = out && text && cls && role && id ? KVF_OK : KVF_E_NOMEM;
-    for (int64_t i = 0; !err && i < n; i++) {
+    int err = KVF_OK;
+    for (int64_t i = 0; !err && i < out->n; i++) {
         size_t len = 0;
         const char *s = kvf_token(t, (uint32_t)(a + i), &len);
-        struct buf shown = {0};
-        utf8_show(&shown, s ? s : "", s ? len : 0);
-        text[i] = mem_strdup(shown.data ? shown.data : "");
-        cls[i] = class_of(s ? s : "", s ? len : 0);
-        role[i] = x->role[a + i] < 3 ? roles[(int)x->role[a + i]] : "?";
-        id[i] = (int64_t)x->id[a + i];
-        err = shown.err ? shown.err : text[i] ? KVF_OK : KVF_E_NOMEM;
-        buf_finish(&shown);
+        double role = x->role[a + i];
+        err = show(s ? s : "", s ? len : 0, &out->text[i]);
+        out->cls[i] = class_of(s ? s : "", s ? len : 0);
+        out->role[i] = role >= 0 && role < 3 ? roles[(int)role] : "?";
+        out->id[i] = (int64_t)x->id[a + i];
     }
+    return err ? err : join(t, a, out);
+}
+
+static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x, int64_t a,
+                 int64_t n, struct table **ret)
+{
+    static const double nan_value[1] = {NAN};
+    struct table *out = table_create("tokens", n);
+    struct texts s = {0};
+    int err = out ? alloc_texts(&s, n) : KVF_E_NOMEM;
+    if (!err)
+        err = read_texts(t, x, a, &s);
     if (!err) {
         put_provenance(out, t);
         table_meta_num(out, "heads", heads->n);
+        put_tokens(out, a, a + n, kvf_n_steps(t));
         table_affine(out, "token", "", a, 1, 0);
-        table_dense_int(out, "id", "", id);
-        table_dense_str(out, "text", "", text);
-        table_dense_str(out, "class", "", cls);
-        table_dense_str(out, "role", "", role);
+        table_dense_int(out, "id", "", s.id);
+        table_dense_str(out, "text", "", s.text);
+        table_dense_str(out, "class", "", s.cls);
+        table_dense_str(out, "role", "", s.role);
         table_cycle_real(out, "mean_beta", "", nan_value, n > 0);
         table_dense_real(out, "mean_residency", "", x->residency + a);
         table_dense_real(out, "kept", "", x->kept + a);
         table_dense_real(out, "nll", "nat", x->nll + a);
+        table_dense_str(out, "joined", "", s.joined);
         err = table_err(out);
     }
-    for (int64_t i = 0; text && i < n; i++)
-        mem_free((char *)(uintptr_t)text[i]);
-    mem_free((void *)text);
-    mem_free((void *)cls);
-    mem_free((void *)role);
-    mem_free(id);
+    release_texts(&s);
     if (err)
         table_destroy(out);
     else
@@ -151,8 +224,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"),
-        nll = table_find(t, "nll");
+    int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"), nll = table_find(t, "nll");
     double k = 0, r = 0, l = 0;
     int64_t n = table_rows(t), scored = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -166,11 +238,10 @@ static void describe(const struct table *t, struct buf *out)
     }
     if (n == 0)
         return;
-    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n",
-               (long long)n, 100 * k / (double)n, r / (double)n);
+    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n", (long long)n,
+               100 * k / (double)n, r / (double)n);
     if (scored)
-        buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored,
-                   (long long)scored);
+        buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored, (long long)scored);
 }
 
 const struct analyzer an_tokens = {

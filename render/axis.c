@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "render/axis.h"
 #include "render/palette.h"
@@ -118,6 +119,20 @@ void axis_draw(struct canvas *c, const struct axis_box *a)
         canvas_text(c, a->x - 9.5, a->y + a->h / 2, a->ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
+/* One line, or two when the bar is short and the label has a bracket. */
+static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
+{
+    const char *second = strstr(label, " (");
+    char first[96];
+    if (!second || canvas_text_width(c, label, PT_LABEL, 0) <= h + 3) {
+        canvas_text(c, x, y, label, PT_LABEL, ALIGN_CENTER, ink, 1);
+        return;
+    }
+    snprintf(first, sizeof first, "%.*s", (int)(second - label), label);
+    canvas_text(c, x, y, first, PT_LABEL, ALIGN_CENTER, ink, 1);
+    canvas_text(c, x + 3, y, second + 1, PT_LABEL, ALIGN_CENTER, ink, 1);
+}
+
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
                 double lo, double hi, const char *label, const char *note)
 {
@@ -136,7 +151,7 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
         canvas_text(c, x + w + 1.5, at, text, PT_TICK, ALIGN_LEFT, ink, 0);
         widest = fmax(widest, canvas_text_width(c, text, PT_TICK, 0));
     }
-    canvas_text(c, x + w + 1.5 + widest + 2.2, y + h / 2, label, PT_LABEL, ALIGN_CENTER, ink, 1);
+    bar_label(c, x + w + 1.5 + widest + 2.2, y + h / 2, h, label);
     if (note && *note)
         canvas_text(c, x, y + h + 2.5, note, PT_SMALL, ALIGN_LEFT, ink, 0);
 }

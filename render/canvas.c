@@ -252,8 +252,8 @@ static void finish_svg(struct canvas *c, const char *provenance, struct buf *out
     buf_add(out, data, head);
     buf_str(out, "\n<desc>");
     for (const char *p = provenance; *p; p++) {
-        if (*p == '<' || *p == '&')
-            buf_str(out, *p == '<' ? "&lt;" : "&amp;");
+        if (*p == '<' || *p == '>' || *p == '&')
+            buf_str(out, *p == '<' ? "&lt;" : *p == '>' ? "&gt;" : "&amp;");
         else if ((unsigned char)*p >= 32 || *p == '\n')
             buf_char(out, *p);
     }

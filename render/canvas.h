@@ -53,7 +53,7 @@ double canvas_text_width(struct canvas *c, const char *s, double pt, int bold);
 void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
                  struct rgb colour);
 
-/* w x h pixels of 0xAARRGGBB, not interpolated. */
+/* w x h pixels of 0xAARRGGBB, colours multiplied by alpha; not interpolated. */
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
                   const uint32_t *argb, int w, int h);
 

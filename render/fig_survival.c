@@ -41,7 +41,7 @@ static void curve(struct canvas *c, const struct axis_box *a, int i, const char 
                   const double *xy, int n)
 {
     char text[64];
-    double y = a->y + 2 + 3.9 * i, key[] = {a->x + a->w + 2, y, a->x + a->w + 6.5, y};
+    double y = a->y + 2 + 3.9 * i, key[] = {a->x + a->w + 2, y, a->x + a->w + 7.1, y};
     pretty(name, text);
     canvas_dash(c, strncmp(name, "mass", 4) == 0 ? 1.3 : 0, 0.6);
     canvas_line(c, xy, n, 0.4, palette_line(i));
@@ -51,12 +51,13 @@ static void curve(struct canvas *c, const struct axis_box *a, int i, const char 
         const double dot[] = {xy[0] - 0.6, xy[1], xy[0] + 0.6, xy[1]};
         canvas_line(c, dot, 2, 1.2, palette_line(i));
     }
-    canvas_text(c, a->x + a->w + 7.5, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, a->x + a->w + 8, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-static void curves(struct canvas *c, const struct table *t, const struct axis_box *a)
+/* Draws the curves; returns how many points they have. */
+static int curves(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
-    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0;
+    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0, points = 0;
     int hor = table_find(t, "horizon"), frac = table_find(t, "fraction");
     double xy[2 * MAX_POINTS];
     const char *current = NULL;
@@ -67,6 +68,7 @@ static void curves(struct canvas *c, const struct table *t, const struct axis_bo
         const char *name = end ? NULL : table_str(t, crit, r);
         if (current && (end || strcmp(name, current) != 0)) {
             curve(c, a, done++, current, xy, n);
+            points += n;
             n = 0;
         }
         current = name;
@@ -75,6 +77,7 @@ static void curves(struct canvas *c, const struct table *t, const struct axis_bo
             xy[2 * n++ + 1] = axis_y(a, table_real(t, frac, r));
         }
     }
+    return points;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -86,7 +89,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          "horizon n (steps)", "share selected at age \xe2\x89\xa5 n"};
     (void)s, (void)d;
     axis_draw(c, &a);
-    curves(c, t, &a);
+    if (curves(c, t, &a) == 0)
+        canvas_text(c, a.x + a.w / 2, a.y + a.h / 2, "no horizon above 0", PT_LABEL, ALIGN_CENTER,
+                    (struct rgb){0.5, 0.5, 0.5}, 0);
     if (note) {
         char text[96];
         snprintf(text, sizeof text, "among %.60s", note);

@@ -1,6 +1,6 @@
 /* fig_tokens.c - running text: each token from grey to blue by the share of heads
- * that kept it, bold from one half on (TRIM-KV, figures 17 to 26).  A text longer
- * than the page is folded in the middle.  Options: by=kept|residency. */
+ * that kept it, bold from one half on (TRIM-KV, figures 17 to 26); emoji are
+ * underlined so.  A text longer than the page is folded in the middle.  Options: by=kept|residency. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,6 +32,14 @@ static void newline(struct flow *f)
     f->line++;
 }
 
+/* Emoji: beyond the basic plane, where fonts bring their own colours. */
+static bool has_own_colours(const char *s)
+{
+    while (*s && (unsigned char)*s < 0xf0)
+        s++;
+    return *s != 0;
+}
+
 static void word(struct flow *f, const char *s, double value)
 {
     int bold = value >= 0.5;
@@ -45,7 +53,10 @@ static void word(struct flow *f, const char *s, double value)
     }
     if (!f->measure && (f->line < f->fold_from || f->line >= f->fold_to)) {
         int shown = f->line < f->fold_from ? f->line : f->line - (f->fold_to - f->fold_from) + 1;
-        canvas_word(f->c, f->x, MARGIN + HEAD + shown * LINE, s, PT, bold, shade(value));
+        double base = MARGIN + HEAD + shown * LINE;
+        canvas_word(f->c, f->x, base, s, PT, bold, shade(value));
+        if (has_own_colours(s))
+            canvas_rect(f->c, f->x, base + 0.65, width, 0.3, shade(value));
     }
     f->x += width;
     if (strstr(s, "\xe2\x86\xb5")) /* the mark of a line break */
@@ -66,12 +77,16 @@ static const char *shorten(const char *s, char *out, size_t room)
 
 static int lay_out(struct flow *f, const struct table *t, int col)
 {
-    int text = table_find(t, "text");
+    int text = table_find(t, "joined");
     char cut[160];
     f->x = MARGIN;
     f->line = 0;
-    for (int64_t r = 0; r < table_rows(t); r++)
-        word(f, shorten(table_str(t, text, r), cut, sizeof cut), table_real(t, col, r));
+    for (int64_t r = 0, next; r < table_rows(t); r = next) {
+        double sum = table_real(t, col, r);
+        for (next = r + 1; next < table_rows(t) && !*table_str(t, text, next); next++)
+            sum += table_real(t, col, next); /* tokens of one character: their mean */
+        word(f, shorten(table_str(t, text, r), cut, sizeof cut), sum / (double)(next - r));
+    }
     return f->x > MARGIN || f->line == 0 ? f->line + 1 : f->line;
 }
 
@@ -137,7 +152,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"text", "kept", "mean_residency", NULL};
+static const char *const needs[] = {"joined", "kept", "mean_residency", NULL};
 
 const struct figure fig_tokens = {
     .name = "tokens",

@@ -115,7 +115,7 @@ struct painter {
     struct layout l;
     struct colours k;
     int px;
-    double *end, *v, *scratch;
+    double *end, *v, *cover, *scratch;
     uint32_t *argb;
 };
 
@@ -124,9 +124,10 @@ static void map(struct painter *p, int64_t h)
     double x, y;
     place(&p->l, h, &x, &y);
     p->g->end_of(p->g->t, h * p->l.per_head, p->l.per_head, p->end);
-    heat_alpha(p->end, (long)p->l.per_head, p->px, p->px, p->v, p->scratch);
+    heat_alpha(p->end, (long)p->l.per_head, p->px, p->px, p->v, p->cover, p->scratch);
     for (int i = 0; i < p->px * p->px; i++)
-        p->argb[i] = isnan(p->v[i]) ? 0 : palette_argb(p->k.map, colours_at(&p->k, p->v[i]));
+        p->argb[i] = isnan(p->v[i]) ? 0 : palette_argb_at(p->k.map, colours_at(&p->k, p->v[i]),
+                                                          p->cover[i]);
     canvas_image(p->c, x, y, p->l.side, p->l.side, p->argb, p->px, p->px);
     canvas_frame(p->c, x, y, p->l.side, p->l.side, 0.1, (struct rgb){0.45, 0.45, 0.45});
 }
@@ -191,9 +192,10 @@ static int paint(struct painter *p)
     size_t area = (size_t)p->px * (size_t)p->px;
     p->end = MEM_NEW(double, (size_t)p->l.per_head);
     p->v = MEM_NEW(double, area);
+    p->cover = MEM_NEW(double, area);
     p->scratch = MEM_NEW(double, (size_t)heat_scratch(p->px));
     p->argb = MEM_NEW(uint32_t, area);
-    int err = p->end && p->v && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
+    int err = p->end && p->v && p->cover && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
     for (int64_t h = 0; !err && h < p->l.n; h++) {
         map(p, h);
         if (p->l.named)
@@ -205,6 +207,7 @@ static int paint(struct painter *p)
         axis_names(p);
     mem_free(p->end);
     mem_free(p->v);
+    mem_free(p->cover);
     mem_free(p->scratch);
     mem_free(p->argb);
     return err;

@@ -28,7 +28,8 @@ static void add_span(double a, double b, double weight, double part, int h, doub
     inner[rb] -= weight * part;
 }
 
-void heat_alpha(const double *end, long T, int w, int h, double *out, double *scratch)
+void heat_alpha(const double *end, long T, int w, int h, double *out, double *cover,
+                double *scratch)
 {
     double cell = (double)T / w, part = (double)T / h;
     double *inner = scratch, *edge = inner + h + 2, *all_inner = edge + h + 2,
@@ -48,6 +49,8 @@ void heat_alpha(const double *end, long T, int w, int h, double *out, double *sc
             kept += inner[r];
             all += all_inner[r];
             double area = all + all_edge[r];
+            if (cover)
+                cover[(long)r * w + c] = fmin(area / (cell * part), 1);
             out[(long)r * w + c] = area > HEAT_LEAST * cell * part ? (kept + edge[r]) / area : NAN;
         }
     }

@@ -6,10 +6,12 @@
 /* alpha_ti = [i <= t < end_i], t down, i to the right, over [0, T) x [0, T) cut
  * into h x w equal boxes.  out[r * w + c] = mean of alpha over the part of the
  * box with t >= i (by area, cells weighted by what of them lies in the box), NaN
- * where it has no more than HEAT_LEAST of the box.  end: [T], real steps; INFINITY = alive.  scratch:
+ * where that part is no more than HEAT_LEAST of the box.  cover (may be NULL):
+ * that part as a share of the box.  end: [T], real steps; INFINITY = alive.  scratch:
  * heat_scratch(h) doubles. */
 #define HEAT_LEAST 1e-9 /* below, sums differ from zero by rounding only */
-void heat_alpha(const double *end, long T, int w, int h, double *out, double *scratch);
+void heat_alpha(const double *end, long T, int w, int h, double *out, double *cover,
+                double *scratch);
 long heat_scratch(int h);
 
 #endif

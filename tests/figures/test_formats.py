@@ -1,0 +1,292 @@
+"""Every analysis and figure in every format on made-up traces: well formed, complete,
+equal on a second run.  usage: test_formats.py KVFATE MAKE_TRACE"""
+import csv
+import io
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+import zipfile
+import zlib
+
+import numpy as np
+
+ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
+FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
+PICTURES, DATA = ["png", "svg", "pdf"], ["tsv", "csv", "json", "npz"]
+SOURCE = {"eviction": "evict", "sparsity": "evict", "occupancy": "evict", "tokens": "evict",
+          "retention": "survival", "survival": "survival"}
+# Texts of make_trace.c: what a table shows of them.  Bytes that are no UTF-8 and control
+# characters become \xNN, newline and tab arrows.
+SHOWN = ["<|im_start|>", " a,b", 'say "hi"', "\u21b5", "\\x0D\u21b5", "\u2192", "\\x00", "x\\x00y", "\\xFF\\xFE",
+         "\\xE4\\xBD", "\\xA0", "\\xF0\\x9F\\x98", "\\x80", "back\\slash", "\\n", "", "'", "=1+2", "<&>", "]]>", "42",
+         ";", "\u00e9", "\\xED\\xA0\\x80", "\\x1B[31m", "\u202e", "\u4e2d\u6587", "#", "# a: b", "nan"]
+JOINED = {9: "\u4f60", 10: "", 11: "\U0001f600", 12: ""}  # characters of two tokens
+T, L, H, G = 40, 3, 2, 4
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(*args):
+    return subprocess.run([KVFATE, *args], capture_output=True)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+# ---- readers of their own
+
+def png(data):
+    """(width, height, dpi, pixels [h][3w])"""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, body, text, size, per_metre = 8, b"", b"", None, 0
+    while at < len(data):
+        n, kind = struct.unpack_from(">I4s", data, at)
+        part = data[at + 8:at + 8 + n]
+        assert zlib.crc32(kind + part) == struct.unpack_from(">I", data, at + 8 + n)[0]
+        if kind == b"IHDR":
+            size = struct.unpack(">IIBBBBB", part)
+        elif kind == b"pHYs":
+            per_metre = struct.unpack(">IIB", part)[0]
+        elif kind == b"IDAT":
+            body += part
+        elif kind in (b"tEXt", b"iTXt"):
+            text += part
+        assert kind != b"tIME"
+        at += 12 + n
+    w, h, depth, colour = size[:4]
+    assert (depth, colour) == (8, 2) and kind == b"IEND" and b"made-up" in text
+    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + 3 * w)
+    return w, h, round(per_metre * .0254), unfilter(rows[:, 0], rows[:, 1:])
+
+
+def unfilter(kinds, rows):
+    out, above = [], [0] * rows.shape[1]
+    for kind, x in zip(kinds.tolist(), rows.tolist()):
+        if kind in (1, 3, 4):
+            line = [0, 0, 0]
+            for i, v in enumerate(x):
+                a, b, c = line[i], above[i], above[i - 3] if i > 2 else 0
+                if kind == 4:
+                    pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
+                    a = a if pa <= pb and pa <= pc else b if pb <= pc else c
+                elif kind == 3:
+                    a = (a + b) // 2
+                line.append((v + a) & 255)
+            line = line[3:]
+        else:
+            line = [(v + b) & 255 for v, b in zip(x, above)] if kind else x
+        out.append(line)
+        above = line
+    return np.array(out, np.uint8)
+
+
+def is_png(data, what):
+    w, h, dpi, px = png(data)
+    edge = np.concatenate([px[0], px[-1], px[:, :3].ravel(), px[:, -3:].ravel()])
+    check((edge == 255).all(), f"{what}: something touches the rim of the picture")
+    check((px != 255).any(), f"{what}: blank")
+
+
+def is_svg(data, what):
+    root = ET.fromstring(data)
+    check(root.tag.endswith("}svg"), f"{what}: root is {root.tag}")
+    names = {e.tag.split("}")[1] for e in root.iter()}
+    check("desc" in names and ("text" in names or ("use" in names and "symbol" in names)),
+          f"{what}: no text in {sorted(names)}")
+    desc = next(e for e in root.iter() if e.tag.endswith("}desc")).text
+    check("method: made-up" in desc and "<b> &" in desc, f"{what}: provenance {desc[:80]!r}")
+
+
+def is_pdf(data, what, path):
+    check(data.startswith(b"%PDF-1.") and data.rstrip().endswith(b"%%EOF"), f"{what}: no PDF")
+    if shutil.which("pdfinfo"):
+        r = subprocess.run(["pdfinfo", path], capture_output=True)
+        text = r.stdout.decode(errors="replace")
+        check(r.returncode == 0 and not r.stderr and re.search(r"Pages: +1\n", text), f"{what}: pdfinfo: {r.stderr}")
+        check("2000" in next(x for x in text.splitlines() if x.startswith("CreationDate")), f"{what}: date")
+
+
+def tsv_plain(s):
+    return re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]), s)
+
+
+def columns_of(data, ext):
+    if ext == "npz":
+        with np.load(io.BytesIO(data)) as z:
+            return {k: z[k].tolist() for k in z.files}
+    if ext == "json":
+        return json.loads(data)["data"]
+    text = data.decode()
+    assert text.startswith("# table: ")
+    while text.startswith("# "):
+        text = text[text.index("\n") + 1:]
+    if ext == "csv":
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    else:
+        rows = [[tsv_plain(x) for x in line.split("\t")] for line in text[:-1].split("\n")]
+    assert all(len(r) == len(rows[0]) for r in rows)
+    return {name: [r[i] for r in rows[1:]] for i, name in enumerate(rows[0])}
+
+
+def value(x):
+    if x is None or x == "nan":
+        return math.nan
+    return float(x)
+
+
+def same(a, b, is_text):
+    if len(a) != len(b):
+        return False
+    if is_text:
+        return [str(x) for x in a] == [str(x) for x in b]
+    return all(value(x) == value(y) or (math.isnan(value(x)) and math.isnan(value(y))) for x, y in zip(a, b))
+
+
+# ---- tests
+
+def twice(what, args, path):
+    """The file's bytes, after checking that a second run gives the same."""
+    r = run(*args, "-o", path)
+    check(r.returncode == 0, f"{what}: exit {r.returncode}: {r.stderr.decode()}")
+    check(not r.stdout, f"{what}: prints {r.stdout[:60]}")
+    first = read(path)
+    run(*args, "-o", path)
+    check(read(path) == first, f"{what}: a second run differs")
+    check(not os.path.exists(path + ".part"), f"{what}: leaves {path}.part")
+    return first
+
+
+def pictures(kind, kvf, *more):
+    for analysis, figure in FIGURES:
+        for ext in PICTURES:
+            what = f"{figure}.{ext} of '{kind}' {' '.join(more)}"
+            path = os.path.join(FOLDER, "x." + ext)
+            data = twice(what, [analysis, kvf, "--figure", figure, "--dpi", "60", *more], path)
+            try:
+                {"png": is_png, "svg": is_svg}.get(ext, lambda d, w: is_pdf(d, w, path))(data, what)
+            except (AssertionError, ET.ParseError, zlib.error, struct.error) as e:
+                check(False, f"{what}: not well formed: {e!r}")
+
+
+def tables(kind, kvf):
+    for analysis in ANALYSES:
+        got = {}
+        for ext in DATA:
+            what = f"{analysis}.{ext} of '{kind}'"
+            data = twice(what, [analysis, kvf], os.path.join(FOLDER, "x." + ext))
+            got[ext] = columns_of(data, ext)
+            if ext == "npz":
+                with zipfile.ZipFile(io.BytesIO(data)) as z:
+                    check(all(i.date_time[0] == 1980 for i in z.infolist()), f"{what}: dates")
+            if ext == "json":
+                kinds = {c["name"]: c["type"] for c in json.loads(data)["columns"]}
+        for ext in DATA:
+            check(list(got[ext]) == list(kinds), f"{analysis} of '{kind}': columns of {ext}: {list(got[ext])}")
+            for name in kinds:
+                check(same(got[ext][name], got["json"][name], kinds[name] == "str"),
+                      f"{analysis} of '{kind}': {name} differs between {ext} and json")
+
+
+def contents(kvf):
+    """Against the formulas of make_trace.c."""
+    t = columns_of(run("tokens", kvf, "--json").stdout, "json")
+    shown = [SHOWN[i % len(SHOWN)] for i in range(T)]
+    check(t["text"] == shown, f"tokens: text {[x for x in zip(t['text'], shown) if x[0] != x[1]]}")
+    joined = [JOINED.get(i % 30, SHOWN[i % 30]) for i in range(T)]
+    check(t["joined"][:30] == joined[:30], f"tokens: joined {t['joined']}")
+    check([x is None for x in t["nll"]] == [i % 6 == 0 for i in range(T)], "tokens: NaN of nll")
+    e = columns_of(run("eviction", kvf, "--json").stdout, "json")
+    want = [i + 3 + (7 * i + h) % 20 for h in range(L * H) for i in range(T)]
+    check(e["evict_step"] == [x if x < T else -1 for x in want], "eviction: evict_step")
+    check(e["head"] == [f"L{l}K{h}" for l in range(L) for h in range(H) for _ in range(T)], "eviction: head")
+    r = columns_of(run("retention", kvf, "--json", "--criterion", "mass.90").stdout, "json")
+    want = [-1 if (i + h) % 9 == 4 else (5 * i + 3 * h + 4) % (T - i) for h in range(L * G) for i in range(T)]
+    check(r["last_use_age"] == want, "retention: last_use_age")
+    check(all(x is None for x in r["beta"]), "retention: beta is not known")
+
+
+def missing(kvf):
+    """A trace without the column: exit 1, and the sentence names the flag."""
+    for analysis in ANALYSES:
+        path = os.path.join(FOLDER, "none.png")
+        r = run(analysis, kvf, "-o", path)
+        flag = "--probes " + SOURCE[analysis]
+        check(r.returncode == 1 and flag in r.stderr.decode(), f"{analysis} without column: {r.returncode} {r.stderr}")
+        check(not os.path.exists(path), f"{analysis} without column leaves a file")
+
+
+def refusals(kvf):
+    png_path = os.path.join(FOLDER, "no.png")
+    for args, code in (
+            (["eviction", kvf, "-o", os.path.join(FOLDER, "x.jpg")], 2),
+            (["eviction", kvf, "-o", png_path, "--size", "1x1"], 2),
+            (["eviction", kvf, "-o", png_path, "--size", "-5x50"], 2),
+            (["eviction", kvf, "-o", png_path, "--size", "6000x50"], 2),
+            (["eviction", kvf, "-o", png_path, "--cmap", "jet"], 2),
+            (["sparsity", kvf, "-o", png_path, "--vmin", "2", "--vmax", "1"], 2),
+            (["survival", kvf, "-o", png_path, "--figure", "survival-map", "--style", "colour=red"], 2),
+            (["tokens", kvf, "-o", png_path, "--style", "by=weight"], 2),
+            (["tokens", kvf, "-o", png_path, "--figure", "survival"], 2),
+            (["eviction", kvf, "-o", os.path.join(FOLDER, "no/such/x.png")], 1)):
+        r = run(*args)
+        check(r.returncode == code and r.stderr, f"{args[0]} {args[3:]}: exit {r.returncode}, want {code}")
+        check(not os.path.exists(png_path), f"{args[0]} {args[3:]} leaves a file")
+
+
+def looks(kvf):
+    """What can be seen: grey where a value is not defined, the range given, the size."""
+    path = os.path.join(FOLDER, "x.png")
+    run("survival", kvf, "--figure", "survival-map", "--horizons", "500", "-o", path)
+    px = png(read(path))[3].reshape(-1, 3)
+    check((px == 217).all(1).mean() > .2, "survival-map of NaN is not grey")
+    run("eviction", kvf, "--head", "L1K0", "--size", "100x80", "--dpi", "100", "-o", path)
+    w, h, dpi, px = png(read(path))
+    check((w, h, dpi) == (394, 315, 100), f"--size 100x80 at 100 dpi gives {w} x {h} at {dpi}")
+    for value_of, name in ((1, b"\xfd\xe7\x25"), (0, b"\x44\x01\x54")):
+        flat = px.reshape(-1, 3)
+        check((flat == np.frombuffer(name, np.uint8)).all(1).sum() > 500, f"no viridis({value_of}) in the map")
+    run("sparsity", kvf, "-o", path)
+    w, h, dpi, px = png(read(path))
+    check((w, dpi) == (1040, 300), f"sparsity by default is {w} pixels wide at {dpi} dpi, not one column at 300")
+    run("occupancy", kvf, "--vmax", "4", "-o", os.path.join(FOLDER, "a.png"))
+    run("occupancy", kvf, "-o", os.path.join(FOLDER, "b.png"))
+    check(read(os.path.join(FOLDER, "a.png")) != read(os.path.join(FOLDER, "b.png")), "--vmax changes nothing")
+
+
+def main():
+    global KVFATE, FOLDER
+    KVFATE, make = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as FOLDER:
+        kvf = {}
+        for kind in ("usual", "one", "zero", "bare"):
+            kvf[kind] = os.path.join(FOLDER, kind + ".kvf")
+            subprocess.run([make, kind, kvf[kind]], check=True)
+        for kind in ("usual", "one", "zero"):
+            pictures(kind, kvf[kind])
+            tables(kind, kvf[kind])
+        pictures("usual", kvf["usual"], "--title", "A title of the figure & more", "--tokens", "4:21")
+        contents(kvf["usual"])
+        missing(kvf["bare"])
+        refusals(kvf["usual"])
+        looks(kvf["usual"])
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
