@@ -10,7 +10,7 @@ static int reserve(struct buf *b, size_t more)
     size_t max = b->max ? b->max : (size_t)1 << 30, need;
     if (b->err)
         return b->err;
-    if (!mem_add(b->len, more, &need) || need >= max)
+    if (!mem_add(b->len, more, &need) || need > max)
         return b->err = KVF_E_LIMIT;
     if (need < b->cap)
         return KVF_OK;

@@ -16,7 +16,7 @@ struct buf {
     char *data; /* owned; NULL while empty */
     size_t len; /* bytes in use, terminator not counted */
     size_t cap;
-    size_t max; /* most bytes it may hold; 0 = 1 GiB */
+    size_t max; /* most bytes it may hold, terminator not counted; 0 = 1 GiB */
     int err;    /* first error, KVF_OK */
 };
 

@@ -15,8 +15,10 @@ bool opt_int(const char *s, int64_t *ret)
     int64_t scale = *end == 'k' || *end == 'K' ? 1024 : *end == 'M' ? 1024 * 1024 : 1;
     if (scale != 1)
         end++;
-    if (*end || __builtin_mul_overflow((int64_t)v, scale, ret))
+    int64_t n;
+    if (*end || __builtin_mul_overflow((int64_t)v, scale, &n))
         return false;
+    *ret = n;
     return true;
 }
 

@@ -188,9 +188,14 @@ static void npy_text(struct buf *b, const struct table *t, int c)
     size_t width = 1;
     for (int64_t r = 0; r < n; r++) {
         const char *s = table_str(t, c, r);
-        size_t len = 0;
-        for (; *s; s++)
-            len += ((unsigned char)*s >> 6) != 2;
+        size_t left = strlen(s), len = 0;
+        while (left) { /* ill-formed bytes count one each, as below */
+            uint32_t cp;
+            size_t k = utf8_decode(s, left, &cp);
+            s += k ? k : 1;
+            left -= k ? k : 1;
+            len++;
+        }
         width = len > width ? len : width;
     }
     char descr[32];
@@ -220,7 +225,7 @@ static void npy_numbers(struct buf *b, const struct table *t, int c)
     for (int64_t r = 0; r < table_rows(t); r++) {
         double v = table_real(t, c, r);
         uint64_t bits;
-        int64_t i = (int64_t)v;
+        int64_t i = whole ? (int64_t)v : 0;
         memcpy(&bits, whole ? (const void *)&i : (const void *)&v, 8);
         buf_le64(b, bits);
     }
@@ -262,6 +267,9 @@ static int write_npz(const struct table *t, const char *path, struct kvf_diag *d
 
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
+    if (table_err(t))
+        return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path, table_name(t),
+                        kvf_strerror(table_err(t)));
     if (strcmp(path, "-") == 0 && f != TABLE_NPZ)
         return write_text(t, f, stdout)
                    ? kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno))

@@ -1,0 +1,85 @@
+/* A chat template, a NUL byte, and messages as JSON. */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/model/chat.h"
+#include "fuzz.h"
+
+/* A model file that holds nothing but the template. */
+static struct gguf *with_template(const char *text, size_t n)
+{
+    static const char key[] = "tokenizer.chat_template";
+    struct buf b = {0};
+    struct kvf_diag d = {""};
+    struct gguf *g = NULL;
+    char path[64];
+    buf_str(&b, "GGUF");
+    buf_le32(&b, 3);
+    buf_le64(&b, 0);
+    buf_le64(&b, 1);
+    buf_le64(&b, strlen(key));
+    buf_str(&b, key);
+    buf_le32(&b, 8); /* text */
+    buf_le64(&b, n);
+    buf_add(&b, text, n);
+    int fd = memory_file(b.data, b.len, path);
+    MUST(gguf_open(path, &g, &d) == KVF_OK);
+    close(fd);
+    buf_finish(&b);
+    return g;
+}
+
+static void render(const struct gguf *g, const struct json *root)
+{
+    struct chat_message msg[16];
+    struct kvf_diag d = {""};
+    struct buf out = {0};
+    size_t content = 0;
+    int n = 0;
+    for (const struct json *m = json_first(root); m && n < 16; m = json_next(m), n++) {
+        msg[n].role = json_str(json_get(m, "role"), "user");
+        msg[n].content = json_str(json_get(m, "content"), "");
+        content += strlen(msg[n].content) + strlen(msg[n].role);
+    }
+    int err = chat_render(g, msg, n, true, &out, &d);
+    MUST(err != KVF_OK || out.len >= content);
+    MUST(err == KVF_OK || d.text[0]);
+    buf_finish(&out);
+}
+
+/* What is written as JSON reads back equal. */
+static void check_writer(const char *s, size_t n)
+{
+    struct buf b = {0};
+    struct json *back = NULL;
+    struct kvf_diag d = {""};
+    bool clean = utf8_valid(s, n) && (n == 0 || !memchr(s, 0, n));
+    json_put_str(&b, s, n);
+    MUST(b.err == KVF_OK && utf8_valid(b.data, b.len));
+    if (clean) {
+        MUST(json_parse(b.data, b.len, &back, &d) == KVF_OK);
+        const char *text = json_str(back, NULL);
+        MUST(text && strlen(text) == n && memcmp(text, s, n) == 0);
+    }
+    json_free(back);
+    buf_finish(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    const char *text = (const char *)data, *cut = n ? memchr(text, 0, n) : NULL;
+    size_t n_template = cut ? (size_t)(cut - text) : n;
+    struct json *root = NULL;
+    struct kvf_diag d = {""};
+    struct gguf *g = with_template(text, n_template);
+    if (cut && json_parse(cut + 1, n - n_template - 1, &root, &d) == KVF_OK)
+        render(g, root);
+    else
+        render(g, NULL);
+    json_free(root);
+    gguf_close(g);
+    check_writer(text, n);
+    return 0;
+}

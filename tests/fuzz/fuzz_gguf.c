@@ -1,0 +1,69 @@
+/* A model file: opened, read as a model, and run for a few tokens. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/decode/session.h"
+#include "fuzz.h"
+
+enum { TOKENS = 5 };
+
+/* Every getter on a file that was accepted. */
+static void look_around(const struct gguf *g)
+{
+    char hash[33];
+    size_t len;
+    gguf_hash(g, hash);
+    MUST(strlen(hash) == 32);
+    gguf_int(g, "general.alignment", 0);
+    gguf_real(g, "llama.rope.freq_base", 0);
+    gguf_bool(g, "tokenizer.ggml.add_bos_token", false);
+    gguf_str(g, "general.name", &len);
+    int64_t n = gguf_array_ints(g, "tokenizer.ggml.token_type");
+    for (int64_t i = 0; i < n && i < 100; i++)
+        gguf_array_int(g, "tokenizer.ggml.token_type", i);
+    MUST(!gguf_find(g, "no such tensor"));
+}
+
+static void play(struct engine *e)
+{
+    struct kvf_diag d = {""};
+    struct session *s = NULL;
+    int cap = e->config.n_ctx < TOKENS ? e->config.n_ctx : TOKENS;
+    struct session_options opt = {NULL, NULL, KV_F16, cap, 2, NULL};
+    int32_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = i * 7 % e->config.vocab;
+    MUST(session_create(e, &opt, &s, &d) == KVF_OK);
+    int n = cap > 2 ? cap - 2 : 1;
+    MUST(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
+    for (; n < cap; n++)
+        MUST(session_step(s, ids[n]) == KVF_OK);
+    MUST(session_length(s) == cap);
+    session_destroy(s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    char path[64];
+    int fd = memory_file(data, n, path);
+    struct kvf_diag d = {""};
+    struct gguf *g = NULL;
+    struct engine *e = NULL;
+    int err = gguf_open(path, &g, &d);
+    MUST((err == KVF_OK) == (g != NULL));
+    if (g)
+        look_around(g);
+    gguf_close(g);
+    for (int exact = 0; exact < 2 && !err; exact++) {
+        struct engine_options opt = {exact != 0, 1, cpu_flags_detect()};
+        e = NULL;
+        d.text[0] = 0;
+        err = engine_open(path, &opt, &e, &d);
+        MUST(err == KVF_OK || d.text[0] || err == KVF_E_NOMEM);
+        if (!err)
+            play(e);
+        engine_close(e);
+    }
+    close(fd);
+    return 0;
+}

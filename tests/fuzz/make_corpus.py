@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Write the seeds of the fuzz targets: small inputs that reach every branch worth starting from.
+
+usage: make_corpus.py     (writes below its own folder: corpus/NAME/* and vocabulary.gguf)
+"""
+import os
+import random
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "cli"))
+sys.path.insert(0, os.path.join(HERE, "..", "data", "golden", "tools"))
+from harness import Gguf  # noqa: E402
+
+
+def put(target, name, data):
+    folder = os.path.join(HERE, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(data)
+
+
+def small_model(**options):
+    """About 3 KB: six tokens, one merge, one layer."""
+    g = Gguf(**{**dict(layers=1, heads=4, kv_heads=2, head_dim=8, dim=32, ffn=32, vocab=259), **options})
+    g.set("tokenizer.ggml.tokens", ["<|im_start|>", "<|im_end|>", "a", "b", "ab", "\u0120"])
+    g.set("tokenizer.ggml.token_type", [3, 3, 1, 1, 1, 1]).set("tokenizer.ggml.merges", ["a b"]).set("llama.vocab_size", 6)
+    g.set("tokenizer.chat_template", "<|im_start|><|im_end|>")
+    for t in g.tensors:
+        if t[1][0] == 259:
+            t[3] = t[3][:len(t[3]) // 259 * 6]
+            t[1] = [6, t[1][1]]
+    return g
+
+
+def models():
+    for kind in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"):
+        put("gguf", kind, bytes(small_model(type=kind).head_bytes()[1]))
+    put("gguf", "untied", bytes(small_model(type="q4_1", untied=True).head_bytes()[1]))
+    put("gguf", "odd", bytes(small_model(heads=3, kv_heads=3, head_dim=6, dim=10, ffn=7).head_bytes()[1]))
+    table, data = small_model(type="q8_0").head_bytes()
+    for n in (0, 3, 24, 60, table, table + 30, len(data) - 40):
+        put("gguf", f"cut{n}", bytes(data[:n]))
+    for name, key, value in (("heads0", "llama.attention.head_count", 0), ("layers", "llama.block_count", 4000), ("align", "general.alignment", 3),
+                             ("vocab", "llama.vocab_size", 5), ("wide", "llama.attention.key_length", 1 << 30)):
+        put("gguf", name, bytes(small_model(type="q4_0").set(key, value).head_bytes()[1]))
+    huge = bytearray(data)
+    struct.pack_into("<Q", huge, 8, (1 << 64) - 1)
+    put("gguf", "tensors", bytes(huge))
+
+
+def texts():
+    g = Gguf(vocab=286)
+    pairs = [m for m in g.metadata if m[0].startswith("tokenizer.ggml.") and m[0] != "tokenizer.ggml.pre"]
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs) + 1) + b"".join(g.gen.entry(*m) for m in pairs)
+    with open(os.path.join(HERE, "vocabulary.gguf"), "wb") as f:
+        f.write(head + g.gen.string("tokenizer.ggml.pre") + struct.pack("<I", 8))
+    seeds = ["", "the thing in the \n\n  sentence", "don't we'll I'VE 12345 \u00bd\u0663\u216b", "<|im_start|>user\nhi<|im_end|>\n", "a\u00e9\u4e2d\U0001f469\u200d\U0001f680",
+             "\t \r\n\u00a0\u2003\u3000\u180e x", "====----" * 30, "<|im_start|<|im_end|>|>", "e\u0301 \u0130 \u1e9e"]
+    for i, s in enumerate(seeds):
+        put("tokenizer", f"text{i}", s.encode())
+    put("tokenizer", "bytes", bytes(range(256)))
+    put("tokenizer", "broken", b"\xff\xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82 a\x80 1\xf01")
+
+
+def chats():
+    plain = "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+    system = "{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}" + plain
+    one = '[{"role":"user","content":"h\u00e9 \\u20ac \\ud83d\\ude00"}]'
+    for i, (template, messages) in enumerate((("", ""), (plain, one), (system, one), (system, '[{"role":"system","content":"x"},{"role":"user","content":"y"}]'),
+                                              ("[INST]", one), ("<|im_start|>system\\n<|im_end|>", "[]"), ("<|im_start|>system\\n{x}<|im_end|>", one),
+                                              ("<|im_end|><|im_start|>system\\n", one), (plain, "[[[[1]]]]"), (plain, '{"a":1,"a":2}'), (plain, "[1e999,-0,1.5]"))):
+        put("chat", f"chat{i}", template.encode() + b"\0" + messages.encode())
+
+
+def options():
+    kinds = {0: ["full", "h2o", "h2o:sinks=4,recent=8", "snapkv:window=16,pool=7,pool-kind=avg,group=max", "window:sinks=4k", "random:seed=9", "h2o:,", "x:" + "y" * 70],
+             1: ["", "L0K1", "L0-1K*", "*.0", "L*H3,L0H0-2", "1.1,0.0", "L0K0-", "L-1K0", "L99999999999K0", "0-1.0-1"],
+             2: ["12", "4k", "-3M", "1e5", "nan", "0x1p3", "paper", "evict,nll", "a=1,b", "out.tsv", "\u00e9\t\n\x7f", "99999999999999999999"],
+             3: ["-q\x01--int=7\x01a", "-n5\x01--real\x010.25", "--\x01-q", "-lx\x01-ly\x01--list=z", "--str=\x01-", "-h", "--quiet=1", "-n\x01999", "-s"]}
+    for kind, list_ in kinds.items():
+        for i, s in enumerate(list_):
+            put("options", f"kind{kind}_{i}", bytes([kind, 21 + i]) + s.encode())
+
+
+random.seed(0)
+models()
+texts()
+chats()
+options()

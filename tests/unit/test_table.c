@@ -1,0 +1,275 @@
+/* Tables: every kind of column, sticky errors, and files read back by hand. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/table.h"
+#include "base/table_io.h"
+
+static void squares(void *ctx, int64_t row0, int64_t n, double *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = *(double *)ctx * (double)(row0 + i) * (double)(row0 + i);
+}
+
+Test(table, every_kind_of_column_gives_its_formula)
+{
+    enum { ROWS = 12 };
+    double factor = 0.5, dense[ROWS], got[ROWS];
+    const int64_t heads[] = {7, 8, 9};
+    const double cycle[] = {0.25, NAN, -1, 4};
+    const char *const names[] = {"L0K0", "L0K1", "L1K0"};
+    struct table *t = table_create("t", ROWS);
+    for (int i = 0; i < ROWS; i++)
+        dense[i] = 3.0 * i;
+    table_dense_real(t, "dense", "nat", dense);
+    table_block_int(t, "block", "", heads, 3);
+    table_cycle_real(t, "cycle", "", cycle, 4);
+    table_affine(t, "affine", "step", 10, -2, 5);
+    table_affine(t, "line", "", 0, 3, 0);
+    table_lazy(t, "lazy", "", TABLE_REAL, squares, &factor);
+    table_block_str(t, "name", "", names, 3);
+    cr_assert(eq(int, table_err(t), KVF_OK));
+    cr_assert(eq(int, table_cols(t), 7));
+    for (int64_t r = 0; r < ROWS; r++) {
+        cr_expect(eq(dbl, table_real(t, 0, r), 3.0 * (double)r));
+        cr_expect(eq(i64, table_int(t, 1, r), heads[r / 4]));
+        double c = table_real(t, 2, r);
+        cr_expect(r % 4 == 1 ? isnan(c) : c == cycle[r % 4]);
+        cr_expect(eq(i64, table_int(t, 3, r), 10 - 2 * (r % 5)));
+        cr_expect(eq(i64, table_int(t, 4, r), 3 * r));
+        cr_expect(eq(dbl, table_real(t, 5, r), 0.5 * (double)(r * r)));
+        cr_expect(eq(str, (char *)table_str(t, 6, r), (char *)names[r / 4]));
+    }
+    for (int col = 0; col < 6; col++) /* ranges agree with single rows */
+        for (int64_t a = 0; a < ROWS; a++) {
+            table_get(t, col, a, ROWS - a, got);
+            for (int64_t r = a; r < ROWS; r++)
+                cr_expect(isnan(got[r - a]) ? isnan(table_real(t, col, r))
+                                            : got[r - a] == table_real(t, col, r));
+        }
+    cr_expect(eq(int, table_find(t, "cycle"), 2));
+    cr_expect(eq(int, table_find(t, "none"), -1));
+    cr_expect(eq(str, (char *)table_col_unit(t, 0), "nat"));
+    table_destroy(t);
+}
+
+Test(table, wrong_lengths_and_repeated_names_stick)
+{
+    const int64_t v[] = {1, 2, 3, 4, 5};
+    struct table *t = table_create("t", 10);
+    table_block_int(t, "a", "", v, 5);
+    cr_expect(eq(int, table_err(t), KVF_OK));
+    table_block_int(t, "b", "", v, 3); /* 10 rows are not 3 blocks */
+    cr_expect(eq(int, table_err(t), KVF_E_ARG));
+    table_block_int(t, "c", "", v, 5);
+    cr_expect(eq(int, table_find(t, "c"), -1), "nothing is added after an error");
+    char path[] = "/tmp/kvf-table-XXXXXX.tsv";
+    close(mkstemps(path, 4));
+    cr_expect(ne(int, table_write(t, TABLE_TSV, path, NULL), KVF_OK), "and nothing is written");
+    unlink(path);
+    table_destroy(t);
+    t = table_create("t", 10);
+    table_cycle_int(t, "a", "", v, 5);
+    table_cycle_int(t, "a", "", v, 2);
+    cr_expect(eq(int, table_err(t), KVF_E_ARG), "names are unique");
+    table_destroy(t);
+    cr_expect(eq(ptr, table_create("t", -1), NULL));
+    table_destroy(NULL);
+}
+
+static int destroyed;
+
+static void count_destroy(void *ctx)
+{
+    destroyed += *(int *)ctx;
+}
+
+Test(table, owned_sources_and_metadata)
+{
+    int one = 1, ten = 10;
+    struct table *t = table_create("t", 0);
+    table_own(t, &one, count_destroy);
+    table_own(t, &ten, count_destroy);
+    table_meta_str(t, "model", "a");
+    table_meta_num(t, "budget", 64);
+    table_meta_str(t, "model", "b");
+    table_meta_num(t, "share", 0.1);
+    cr_expect(eq(int, table_meta_count(t), 3));
+    cr_expect(eq(str, (char *)table_meta(t, "model"), "b"), "the later one wins");
+    cr_expect(eq(str, (char *)table_meta_key(t, 0), "model"), "in the order of first setting");
+    cr_expect(eq(str, (char *)table_meta(t, "budget"), "64"));
+    cr_expect(eq(dbl, table_meta_real(t, "share", -1), 0.1));
+    cr_expect(eq(dbl, table_meta_real(t, "model", -1), -1.0), "no number");
+    cr_expect(eq(ptr, (void *)table_meta(t, "none"), NULL));
+    table_destroy(t);
+    cr_expect(eq(int, destroyed, 11));
+}
+
+/* --- files ------------------------------------------------------------------ */
+
+/* Two rows with everything that needs care. */
+static struct table *difficult(void)
+{
+    static const int64_t whole[] = {-1, INT64_C(1) << 52};
+    static const double real[] = {0.1, NAN};
+    static const char *const text[] = {"tab\there\nnew\\line\r", "a,\"b\" \xc3\xa9\xe2\x82\xac"};
+    struct table *t = table_create("difficult", 2);
+    table_meta_str(t, "note", "two\nlines");
+    table_dense_int(t, "whole", "step", whole);
+    table_dense_real(t, "real", "", real);
+    table_dense_str(t, "text", "", text);
+    return t;
+}
+
+static char *written(const struct table *t, enum table_format f, const char *ext, size_t *ret_n)
+{
+    char path[64];
+    struct kvf_diag d = {""};
+    snprintf(path, sizeof path, "/tmp/kvf-table-%d%s", (int)getpid(), ext);
+    cr_assert(eq(int, (int)table_format_of(path), (int)f));
+    cr_assert(table_write(t, f, path, &d) == KVF_OK, "%s", d.text);
+    FILE *file = fopen(path, "rb");
+    char *text = mem_alloc(1 << 16, 1);
+    *ret_n = fread(text, 1, (1 << 16) - 1, file);
+    fclose(file);
+    unlink(path);
+    strcat(path, ".part");
+    cr_expect(ne(int, access(path, F_OK), 0), "nothing is left beside it");
+    return text;
+}
+
+Test(table_io, tsv_and_csv_byte_by_byte)
+{
+    size_t n;
+    struct table *t = difficult();
+    char *tsv = written(t, TABLE_TSV, ".TSV", &n), *csv = written(t, TABLE_CSV, ".csv", &n);
+    cr_expect(eq(str, tsv, "# table: difficult\n# note: two\\nlines\nwhole\treal\ttext\n"
+                           "-1\t0.1\ttab\\there\\nnew\\\\line\\r\n"
+                           "4503599627370496\tnan\ta,\"b\" \xc3\xa9\xe2\x82\xac\n"));
+    cr_expect(eq(str, csv, "# table: difficult\n# note: two\\nlines\nwhole,real,text\n"
+                           "-1,0.1,\"tab\there\nnew\\line\r\"\n"
+                           "4503599627370496,nan,\"a,\"\"b\"\" \xc3\xa9\xe2\x82\xac\"\n"));
+    mem_free(tsv);
+    mem_free(csv);
+    table_destroy(t);
+}
+
+Test(table_io, json_reads_back)
+{
+    size_t n;
+    struct kvf_diag d = {""};
+    struct json *j = NULL;
+    struct table *t = difficult();
+    char *text = written(t, TABLE_JSON, ".json", &n);
+    cr_assert(json_parse(text, n, &j, &d) == KVF_OK, "%s", d.text);
+    const struct json *data = json_get(j, "data"), *col = json_get(j, "columns");
+    cr_expect(eq(str, (char *)json_str(json_get(j, "name"), ""), "difficult"));
+    cr_expect(eq(str, (char *)json_str(json_get(json_get(j, "meta"), "note"), ""), "two\nlines"));
+    cr_expect(eq(str, (char *)json_str(json_get(json_at(col, 0), "unit"), ""), "step"));
+    cr_expect(eq(str, (char *)json_str(json_get(json_at(col, 2), "type"), ""), "str"));
+    cr_expect(eq(i64, json_int(json_at(json_get(data, "whole"), 1), 0), INT64_C(1) << 52));
+    cr_expect(eq(dbl, json_num(json_at(json_get(data, "real"), 0), 0), 0.1));
+    cr_expect(eq(dbl, json_num(json_at(json_get(data, "real"), 1), 7), 7.0), "NaN is null");
+    cr_expect(eq(str, (char *)json_str(json_at(json_get(data, "text"), 0), ""),
+                 "tab\there\nnew\\line\r"));
+    json_free(j);
+    mem_free(text);
+    table_destroy(t);
+}
+
+/* An array of an npz: the npy header is 128 bytes (NumPy format 1.0). */
+static const char *npy(zip_t *z, const char *name, const char *descr, char *out, size_t n)
+{
+    zip_file_t *f = zip_fopen(z, name, 0);
+    cr_assert(ne(ptr, f, NULL), "%s", name);
+    zip_int64_t got = zip_fread(f, out, n);
+    zip_fclose(f);
+    cr_assert(got > 128 && memcmp(out, "\x93NUMPY\x01\x00\x76\x00", 10) == 0, "%s", name);
+    cr_expect(strstr(out + 10, descr) && strstr(out + 10, "'shape': (2,)"), "%s: %.118s", name, out + 10);
+    cr_expect(out[127] == '\n');
+    return out + 128;
+}
+
+Test(table_io, npz_reads_back_and_repeats)
+{
+    static const char path[] = "/tmp/kvf-table-test.npz";
+    char buf[1024];
+    int code;
+    double real[2];
+    int64_t whole[2];
+    uint32_t text[64];
+    struct table *t = difficult();
+    cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
+    zip_t *z = zip_open(path, ZIP_RDONLY, &code);
+    cr_assert(z && zip_get_num_entries(z, 0) == 3);
+    memcpy(whole, npy(z, "whole.npy", "'<i8'", buf, sizeof buf), sizeof whole);
+    cr_expect(whole[0] == -1 && whole[1] == INT64_C(1) << 52);
+    memcpy(real, npy(z, "real.npy", "'<f8'", buf, sizeof buf), sizeof real);
+    cr_expect(real[0] == 0.1 && isnan(real[1]));
+    memcpy(text, npy(z, "text.npy", "'<U18'", buf, sizeof buf), 2 * 18 * 4);
+    cr_expect(text[0] == 't' && text[3] == '\t' && text[17] == '\r');
+    cr_expect(text[18 + 6] == 0xe9 && text[18 + 7] == 0x20ac && text[18 + 8] == 0);
+    zip_discard(z);
+    size_t n, m;
+    char *a = written(t, TABLE_NPZ, ".npz", &n), *b = written(t, TABLE_NPZ, ".npz", &m);
+    cr_expect(n == m && memcmp(a, b, n) == 0, "equal tables, equal bytes");
+    mem_free(a);
+    mem_free(b);
+    unlink(path);
+    table_destroy(t);
+}
+
+Test(table_io, ill_formed_text_keeps_its_length_in_npz)
+{
+    static const char path[] = "/tmp/kvf-table-bad.npz";
+    const char *const text[] = {"\x80\x80\xff", "ab"};
+    char buf[512];
+    uint32_t cp[6];
+    int code;
+    struct table *t = table_create("t", 2);
+    table_dense_str(t, "s", "", text);
+    cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
+    zip_t *z = zip_open(path, ZIP_RDONLY, &code);
+    memcpy(cp, npy(z, "s.npy", "'<U3'", buf, sizeof buf), sizeof cp);
+    for (int i = 0; i < 3; i++)
+        cr_expect(cp[i] == 0xfffd);
+    zip_discard(z);
+    unlink(path);
+    table_destroy(t);
+}
+
+Test(table_io, formats_by_extension)
+{
+    cr_expect(eq(int, (int)table_format_of("a.b.Csv"), (int)TABLE_CSV));
+    cr_expect(eq(int, (int)table_format_of("tsv"), (int)TABLE_FORMAT_NONE));
+    cr_expect(eq(int, (int)table_format_of("x.tsv.gz"), (int)TABLE_FORMAT_NONE));
+    cr_expect(eq(int, (int)table_format_of(""), (int)TABLE_FORMAT_NONE));
+}
+
+Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
+{
+    char dir[] = "/tmp/kvf-table-XXXXXX", path[64];
+    struct table *t = difficult();
+    struct kvf_diag d = {""};
+    struct stat st;
+    cr_assert(ne(ptr, mkdtemp(dir), NULL));
+    snprintf(path, sizeof path, "%s/x.tsv", dir);
+    cr_assert(mkdir(path, 0777) == 0); /* rename onto a folder fails */
+    for (enum table_format f = TABLE_TSV; f < TABLE_FORMAT_NONE; f++) {
+        d.text[0] = 0;
+        cr_expect(eq(int, table_write(t, f, path, &d), KVF_E_IO));
+        cr_expect(strstr(d.text, path) != NULL, "%s", d.text);
+    }
+    cr_expect(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    cr_expect(rmdir(path) == 0 && rmdir(dir) == 0, "and nothing beside it");
+    table_destroy(t);
+}
