@@ -116,7 +116,7 @@ static void build_header(struct run *u, struct buf *b)
     put_num(b, "top_p", r->top_p);
     put_str(b, "probes", u->probes);
     put_str(b, "precision",
-            r->exact ? "f32" : "weights as stored, int8 activations where quantised");
+            r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_str(b, "},\"method\":");
     put_method(b, r);

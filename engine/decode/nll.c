@@ -57,7 +57,7 @@ static void quantise_task(void *ctx, int t, int thread)
     (void)thread;
     int K = s->e->config.d_model;
     size_t at = (size_t)t * (size_t)K;
-    struct qrows part = {s->q.q + at, s->q.scale + at / QBLOCK, s->q.sum + at / QBLOCK, K};
+    struct qrows part = {s->q.q + 2 * at, s->q.scale + at / QBLOCK, s->q.sum + at / QBLOCK, K};
     s->e->kernels.quant_rows(&part, j->x + at, 1, K);
 }
 

@@ -37,7 +37,7 @@ static int alloc_rows(struct session *s)
     s->gate_up = floats(C, s->ld_ffn);
     s->cos_sin = floats(C, (size_t)m->rope_dim);
     s->logits = floats(1, s->ld_vocab);
-    s->q.q = mem_alloc(C, (size_t)wide);
+    s->q.q = mem_alloc(C, 2 * (size_t)wide);
     s->q.scale = floats(C, (size_t)wide / QBLOCK + 1);
     s->q.sum = floats(C, (size_t)wide / QBLOCK + 1);
     return s->x && s->normed && s->qkv && s->att && s->branch && s->gate_up && s->cos_sin

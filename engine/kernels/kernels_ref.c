@@ -26,10 +26,14 @@ void quant_rows_ref(struct qrows *out, const float *x, int T, int K)
         int sum = 0;
         for (int i = 0; i < QBLOCK; i++)
             max = fmaxf(max, fabsf(v[i]));
-        float scale = max / 127.0f, inverse = max > 0 ? 127.0f / max : 0;
+        if (max < QROWS_TINY)
+            max = 0;
+        float scale = max / QROWS_MAX, inverse = max > 0 ? QROWS_MAX / max : 0;
+        int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
         for (int i = 0; i < QBLOCK; i++) {
-            int q = (int)nearbyintf(v[i] * inverse);
-            out->q[b * QBLOCK + (size_t)i] = (int8_t)q;
+            int q = (int)fminf(fmaxf(nearbyintf(v[i] * inverse), -QROWS_MAX), QROWS_MAX);
+            lo[i] = (int8_t)(((q + 128) & 255) - 128);
+            hi[i] = (int8_t)((q - lo[i]) / 256);
             sum += q;
         }
         out->scale[b] = scale;
@@ -52,10 +56,10 @@ static float dot_q(const struct packed *w, int panel, int r, const struct qrows 
     float acc = 0;
     for (size_t b = 0; b < nb; b++) {
         size_t at = (size_t)panel * nb + b, row = (size_t)t * nb + b;
-        const int8_t *q = x->q + row * QBLOCK;
+        const int8_t *hi = x->q + row * 2 * QBLOCK, *lo = hi + QBLOCK;
         int sum = 0;
         for (int k = 0; k < QBLOCK; k++)
-            sum += weight_u(w, at, r, k) * q[k];
+            sum += weight_u(w, at, r, k) * (256 * hi[k] + lo[k]);
         float d = half_to_float(w->scale[at * 2 * PANEL + (size_t)r]);
         float m = half_to_float(w->scale[at * 2 * PANEL + PANEL + (size_t)r]);
         acc = fmaf(d * x->scale[row], (float)sum, acc);

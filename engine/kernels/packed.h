@@ -8,7 +8,8 @@
  *     Q4_1: u = q (0..15), d, m as stored       Q4_0: u = q, m = -8 d
  *     Q8_0: u = q + 128,   m = -128 d
  * Then  sum_k w x = d s_x sum(u q_x) + m s_x sum(q_x)  for activations
- * x = s_x q_x, with an exact integer dot product of unsigned by signed bytes.
+ * x = s_x q_x, q_x = 256 hi + lo: an exact integer dot product, unsigned by
+ * signed bytes.  |sum(u q_x)| <= 32 * 255 * 32639 < 2^31.
  *
  * Layout of one (panel, block) of a quantised matrix, all 64-byte aligned:
  *     Q8: 8 groups g of [16 rows][4 channels 4g..4g+3] u8     512 bytes
@@ -67,13 +68,19 @@ struct pack_source {
 int packed_build(const struct pack_source *src, int n_src, int K, int exact, struct packed *ret);
 void packed_finish(struct packed *p); /* accepts zeroed */
 
-/* Activations quantised for matmul_q. */
+/* Activations quantised for matmul_q: x = scale * (256 hi + lo), 16 bits as two
+ * signed bytes, so that integer products of bytes serve (8 bits alone would cost
+ * 3e-3 nats per token on a model of 135M weights, docs/parity.md). */
 struct qrows {
-    int8_t *q;     /* [T][K] */
+    int8_t *q;     /* [T][K/32][2][32]: hi, then lo */
     float *scale;  /* [T][K/32] */
-    float *sum;    /* [T][K/32] scale * sum of q over the block */
+    float *sum;    /* [T][K/32] scale * sum of (256 hi + lo) over the block */
     int K;
 };
+
+/* Largest |256 hi + lo|; blocks whose largest |x| is below QROWS_TINY count as 0. */
+#define QROWS_MAX 32512.0f
+#define QROWS_TINY 1e-30f
 
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float f); /* round to nearest even */

@@ -48,12 +48,20 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, int t, const
         size_t at = (size_t)panel * nb + b;
         __m512i v[8], sum[TILE_ROWS];
         load_weights(v, w->data, at, q4);
+        const int8_t *q = x->q + ((size_t)t * nb + b) * 2 * QBLOCK;
+        const size_t next = nb * 2 * QBLOCK;
         for (int r = 0; r < R; r++)
             sum[r] = _mm512_setzero_si512();
         for (int g = 0; g < 8; g++)
             for (int r = 0; r < R; r++)
                 sum[r] = _mm512_dpbusd_epi32(sum[r], v[g],
-                             bytes4(x->q + (((size_t)(t + r) * nb + b) * QBLOCK + (size_t)g * 4)));
+                                             bytes4(q + (size_t)r * next + (size_t)g * 4));
+        for (int r = 0; r < R; r++)
+            sum[r] = _mm512_slli_epi32(sum[r], 8);
+        for (int g = 0; g < 8; g++)
+            for (int r = 0; r < R; r++)
+                sum[r] = _mm512_dpbusd_epi32(sum[r], v[g],
+                                             bytes4(q + (size_t)r * next + QBLOCK + (size_t)g * 4));
         __m512 d = load_half(w->scale + at * 2 * PANEL);
         __m512 m = load_half(w->scale + at * 2 * PANEL + PANEL);
         for (int r = 0; r < R; r++) {
@@ -80,17 +88,18 @@ INLINE void tile_panels(float *out, const int8_t *q, const float *scale, const f
         for (int p = 0; p < P; p++) {
             __m512i v[8];
             load_weights(v, w->data, (size_t)(panel + p) * nb + b, q4);
-            sum[p][0] = sum[p][1] = _mm512_setzero_si512();
+            sum[p][0] = sum[p][1] = _mm512_setzero_si512(); /* hi, lo */
             for (int g = 0; g < 8; g++)
-                sum[p][g & 1] = _mm512_dpbusd_epi32(sum[p][g & 1], v[g],
-                                                    bytes4(q + b * QBLOCK + (size_t)g * 4));
+                for (int h = 0; h < 2; h++)
+                    sum[p][h] = _mm512_dpbusd_epi32(sum[p][h], v[g],
+                        bytes4(q + (b * 2 + (size_t)h) * QBLOCK + (size_t)g * 4));
         }
         for (int p = 0; p < P; p++) {
             size_t at = (size_t)(panel + p) * nb + b;
             __m512 d = load_half(w->scale + at * 2 * PANEL);
             __m512 m = load_half(w->scale + at * 2 * PANEL + PANEL);
             __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[b]));
-            __m512i s = _mm512_add_epi32(sum[p][0], sum[p][1]);
+            __m512i s = _mm512_add_epi32(_mm512_slli_epi32(sum[p][0], 8), sum[p][1]);
             acc[p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(s), acc[p]);
             acc[p] = _mm512_fmadd_ps(m, _mm512_set1_ps(qsum[b]), acc[p]);
         }
@@ -111,7 +120,7 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const st
     }
     for (int t = fours; t < T; t++) {
         size_t nb = (size_t)w->n_blocks;
-        const int8_t *q = x->q + (size_t)t * nb * QBLOCK;
+        const int8_t *q = x->q + (size_t)t * nb * 2 * QBLOCK;
         const float *s = x->scale + (size_t)t * nb, *u = x->sum + (size_t)t * nb;
         int p = panel0;
         for (; p + TILE_PANELS <= panel0 + n_panels; p += TILE_PANELS)
@@ -188,21 +197,35 @@ void matmul_f_avx512(float *out, size_t ld_out, const float *x, size_t ld_x, int
         rows_f(out, ld_out, x, ld_x, T, w, panel0, n_panels, PACK_BF16);
 }
 
+/* 16 values to hi and lo bytes; returns their sum. */
+INLINE __m512i quant16(int8_t *hi, int8_t *lo, __m512 v, __m512 inverse)
+{
+    const __m512 most = _mm512_set1_ps(QROWS_MAX);
+    v = _mm512_mul_ps(v, inverse);
+    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_sub_ps(_mm512_setzero_ps(), most)), most);
+    __m512i q = _mm512_cvtps_epi32(v);
+    __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(q, 24), 24);
+    __m512i high = _mm512_srai_epi32(_mm512_sub_epi32(q, low), 8);
+    _mm_storeu_si128((__m128i *)(void *)lo, _mm512_cvtepi32_epi8(low));
+    _mm_storeu_si128((__m128i *)(void *)hi, _mm512_cvtepi32_epi8(high));
+    return q;
+}
+
 void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
 {
     size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
     const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
     for (size_t b = 0; b < n_blocks; b++) {
+        int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
         __m512 v0 = _mm512_loadu_ps(x + b * QBLOCK), v1 = _mm512_loadu_ps(x + b * QBLOCK + 16);
         float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_and_ps(v0, no_sign),
                                                        _mm512_and_ps(v1, no_sign)));
-        __m512 inverse = _mm512_set1_ps(max > 0 ? 127.0f / max : 0);
-        __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(v0, inverse));
-        __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(v1, inverse));
-        int sum = _mm512_reduce_add_epi32(_mm512_add_epi32(q0, q1));
-        _mm_storeu_si128((__m128i *)(void *)(out->q + b * QBLOCK), _mm512_cvtepi32_epi8(q0));
-        _mm_storeu_si128((__m128i *)(void *)(out->q + b * QBLOCK + 16), _mm512_cvtepi32_epi8(q1));
-        out->scale[b] = max / 127.0f;
-        out->sum[b] = out->scale[b] * (float)sum;
+        if (!(max >= QROWS_TINY))
+            max = 0;
+        __m512 inverse = _mm512_set1_ps(max > 0 ? QROWS_MAX / max : 0);
+        __m512i sum = _mm512_add_epi32(quant16(hi, lo, v0, inverse),
+                                       quant16(hi + 16, lo + 16, v1, inverse));
+        out->scale[b] = max / QROWS_MAX;
+        out->sum[b] = out->scale[b] * (float)_mm512_reduce_add_epi32(sum);
     }
 }
