@@ -45,11 +45,12 @@ static void release(struct data *x)
         mem_free(all[i]);
 }
 
-static int read_head(struct kvf_trace *t, const int *col, const struct head *h, int64_t a, int64_t n,
-                     struct data *x, int64_t at, struct kvf_diag *d)
+static int read_head(struct kvf_trace *t, const int *col, const struct head *h, int64_t a,
+                     int64_t n, struct data *x, int64_t at, struct kvf_diag *d)
 {
     for (int c = 0; c < N_COLUMNS; c++) {
-        int err = kvf_read_f64(t, col[c], h->layer, h->index, (uint32_t)a, (uint32_t)n, x->value, d);
+        int err =
+            kvf_read_f64(t, col[c], h->layer, h->index, (uint32_t)a, (uint32_t)n, x->value, d);
         if (err)
             return err;
         for (int64_t i = 0; i < n; i++) {
@@ -136,7 +137,8 @@ static void describe(const struct table *t, struct buf *out)
             sum += table_real(t, age, r);
             ties += table_int(t, tie, r);
         }
-    buf_printf(out, "method %s, budget %s, %s tokens\n", table_meta(t, "method") ? table_meta(t, "method") : "?",
+    buf_printf(out, "method %s, budget %s, %s tokens\n",
+               table_meta(t, "method") ? table_meta(t, "method") : "?",
                table_meta(t, "budget") ? table_meta(t, "budget") : "?", table_meta(t, "T"));
     buf_printf(out, "%lld of %lld entries evicted (%.1f %%)\n", (long long)gone, (long long)n,
                n ? 100.0 * (double)gone / (double)n : 0.0);

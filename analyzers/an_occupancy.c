@@ -75,7 +75,8 @@ static struct table *build(struct kvf_trace *t, const struct head_list *heads, c
     return out;
 }
 
-static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *ret, struct kvf_diag *d)
+static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *ret,
+                        struct kvf_diag *d)
 {
     const char *text = option_text(&an_occupancy, args, OPT_EVERY);
     char *end = NULL;
@@ -139,7 +140,8 @@ static void describe(const struct table *t, struct buf *out)
 {
     int cls = table_find(t, "class"), col = table_find(t, "entries");
     double peak = 0, last = 0;
-    int64_t every = (int64_t)table_meta_real(t, "every", 1), T = (int64_t)table_meta_real(t, "T", 0);
+    int64_t every = (int64_t)table_meta_real(t, "every", 1),
+            T = (int64_t)table_meta_real(t, "T", 0);
     int64_t n = (T + every - 1) / every, heads = 0;
     for (int64_t r = 0; r < table_rows(t); r++) {
         if (strcmp(table_str(t, cls, r), "all") != 0)
@@ -151,8 +153,10 @@ static void describe(const struct table *t, struct buf *out)
             heads++;
         }
     }
-    buf_printf(out, "largest head: %.0f entries at its peak; at the last step shown a head holds %.1f "
-               "on average, of %lld tokens\n", peak, heads ? last / (double)heads : 0.0, (long long)T);
+    buf_printf(out,
+               "largest head: %.0f entries at its peak; at the last step shown a head holds %.1f "
+               "on average, of %lld tokens\n",
+               peak, heads ? last / (double)heads : 0.0, (long long)T);
 }
 
 const struct analyzer an_occupancy = {

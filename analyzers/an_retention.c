@@ -17,8 +17,9 @@ static const struct analyzer_option options[] = {
 
 extern const struct analyzer an_retention;
 
-static struct table *build(struct kvf_trace *t, const struct head_list *heads, const char *criterion,
-                           const double *age, const int64_t *token, int64_t n)
+static struct table *build(struct kvf_trace *t, const struct head_list *heads,
+                           const char *criterion, const double *age, const int64_t *token,
+                           int64_t n)
 {
     static const double nan_value[1] = {NAN};
     static const char *const source[1] = {"last-use"};
@@ -98,9 +99,11 @@ static void describe(const struct table *t, struct buf *out)
         never += v < 0;
         sum += v > 0 ? v : 0;
     }
-    buf_printf(out, "last-use map (criterion %s): no gates in this trace\n", table_meta(t, "criterion"));
-    buf_printf(out, "%lld head-token pairs; never selected: %.1f %%; mean last-use age %.1f steps\n",
-               (long long)n, n ? 100.0 * (double)never / (double)n : 0.0, n ? sum / (double)n : 0.0);
+    buf_printf(out, "last-use map (criterion %s): no gates in this trace\n",
+               table_meta(t, "criterion"));
+    buf_printf(
+        out, "%lld head-token pairs; never selected: %.1f %%; mean last-use age %.1f steps\n",
+        (long long)n, n ? 100.0 * (double)never / (double)n : 0.0, n ? sum / (double)n : 0.0);
 }
 
 const struct analyzer an_retention = {

@@ -59,7 +59,8 @@ static int choose_criteria(const struct kvf_trace *t, const char *list, struct p
             return err;
         p->criterion[p->n_criteria++] = names[c];
     }
-    return p->n_criteria ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
+    return p->n_criteria ? KVF_OK
+                         : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
 }
 
 static int choose_horizons(const char *list, int64_t T, struct plan *p, struct kvf_diag *d)
@@ -261,7 +262,8 @@ static void describe(const struct table *t, struct buf *out)
     buf_printf(out, "survival over %s tokens, denominator: %s\n", table_meta(t, "T"),
                table_meta(t, "denominator"));
     for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(current, table_str(t, crit, r)) == 0)
+        if (strcmp(table_str(t, head, r), "all") != 0 ||
+            strcmp(current, table_str(t, crit, r)) == 0)
             continue;
         current = table_str(t, crit, r);
         double n = table_real(t, half, r);

@@ -55,11 +55,12 @@ static int mark_heads(const char *set, enum kvf_space space, const struct kvf_tr
         struct range l, h;
         char kind;
         if (!parse_item(&s, &l, &kind, &h))
-            return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a head set such as L0-5K*, L15H24 or 15.2",
-                            set);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--head: '%s' is not a head set such as L0-5K*, L15H24 or 15.2", set);
         if (kind != '.' && (kind == 'K') != (space == KVF_SPACE_KV))
             return kvf_fail(d, KVF_E_ARG, "--head: this analysis speaks of %s heads, written Lx%cy",
-                            space == KVF_SPACE_KV ? "KV" : "query", space == KVF_SPACE_KV ? 'K' : 'H');
+                            space == KVF_SPACE_KV ? "KV" : "query",
+                            space == KVF_SPACE_KV ? 'K' : 'H');
         for (int a = l.lo; a <= l.hi && a < kvf_n_layers(t); a++)
             for (int b = h.lo; b <= h.hi && b < kvf_n_heads(t, a, space); b++)
                 wanted[a * stride + b] = 1;
@@ -140,7 +141,8 @@ int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, i
 {
     int64_t T = kvf_n_steps(t), end = args->token1 < 0 || args->token1 > T ? T : args->token1;
     if (args->token0 < 0 || args->token0 > end)
-        return kvf_fail(d, KVF_E_ARG, "--tokens: %lld:%lld is not a range of this trace's %lld tokens",
+        return kvf_fail(d, KVF_E_ARG,
+                        "--tokens: %lld:%lld is not a range of this trace's %lld tokens",
                         (long long)args->token0, (long long)args->token1, (long long)T);
     *a = args->token0;
     *b = end;
@@ -187,7 +189,8 @@ void put_provenance(struct table *t, const struct kvf_trace *trace)
     copy_num(t, "budget", json_get(method, "budget"));
     copy_str(t, "engine", json_get(json_get(root, "kvf"), "version"));
     if (!kvf_is_clean(trace))
-        table_meta_str(t, "warning", "the trace was not closed: values are those of its last snapshot");
+        table_meta_str(t, "warning",
+                       "the trace was not closed: values are those of its last snapshot");
     json_free(root);
 }
 

@@ -55,8 +55,9 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     double px_w = ceil(w_mm / 25.4 * dpi), px_h = ceil(h_mm / 25.4 * dpi), pt = 72 / 25.4;
     if (!(w_mm > 0 && h_mm > 0 && w_mm <= 5000 && h_mm <= 5000) || dpi < 20 || dpi > 2400
         || px_w > 20000 || px_h > 20000)
-        return kvf_fail(d, KVF_E_ARG, "a figure of %.0f x %.0f mm at %d dpi is too large or too small",
-                        w_mm, h_mm, dpi);
+        return kvf_fail(d, KVF_E_ARG,
+                        "a figure of %.0f x %.0f mm at %d dpi is too large or too small", w_mm,
+                        h_mm, dpi);
     struct canvas *c = MEM_NEW(struct canvas, 1);
     if (!c)
         return KVF_E_NOMEM;
@@ -64,9 +65,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
-    c->surface = f == CANVAS_PNG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-               : f == CANVAS_SVG ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
-                                 : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
+    c->surface =
+        f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
+        : f == CANVAS_SVG ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
+                          : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->cr = cairo_create(c->surface);
     double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);
@@ -261,7 +263,8 @@ static void finish_svg(struct canvas *c, const char *provenance, struct buf *out
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
 {
     if (c->format == CANVAS_PDF) { /* fixed dates: equal figures give equal bytes */
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATE_DATE, "2000-01-01T00:00:00Z");
+        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATE_DATE,
+                                       "2000-01-01T00:00:00Z");
         cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATOR, "kvfate");
         cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_SUBJECT, provenance);
     }

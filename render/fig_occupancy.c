@@ -48,8 +48,8 @@ static void head_names(struct canvas *c, const struct table *t, const struct axi
             double xy[] = {a->x - 0.9, at, a->x, at};
             canvas_line(c, xy, 2, 0.18, ink);
         }
-        canvas_text(c, a->x - (named ? 1.2 : 1.5), at, named ? table_str(t, head, i * stride) : text,
-                    PT_TICK, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, a->x - (named ? 1.2 : 1.5), at,
+                    named ? table_str(t, head, i * stride) : text, PT_TICK, ALIGN_RIGHT, ink, 0);
     }
     canvas_text(c, a->x - 11.5, a->y + a->h / 2, named ? "KV head" : "KV heads by layer", PT_LABEL,
                 ALIGN_CENTER, ink, 1);
@@ -73,8 +73,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int64_t n = steps_of(t), per_head = rows_per_head(t), heads = table_rows(t) / per_head;
     int entries = table_find(t, "entries"), step = table_find(t, "step");
     if (n > 32000 || heads > 32000)
-        return kvf_fail(d, KVF_E_LIMIT, "occupancy: %lld steps x %lld heads are more than an image holds; "
-                        "choose --every or --head", (long long)n, (long long)heads);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "occupancy: %lld steps x %lld heads are more than an image holds; "
+                        "choose --every or --head",
+                        (long long)n, (long long)heads);
     uint32_t *argb = MEM_NEW(uint32_t, (size_t)n * (size_t)heads);
     double *row = MEM_NEW(double, (size_t)n);
     struct colours k = colours_make(s, 0, (double)largest(t, heads, per_head, n));
@@ -85,13 +87,23 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     }
     double every = n > 1 ? table_real(t, step, 1) - table_real(t, step, 0) : 1;
     double x0 = table_real(t, step, 0) - 0.5 * every; /* a value is drawn around its step */
-    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT, canvas_height(c) - TOP - BOTTOM, x0,
-                         x0 + every * (double)n, 0, 1, 0, NULL, NULL};
+    struct axis_box a = {LEFT,
+                         TOP,
+                         canvas_width(c) - LEFT - RIGHT,
+                         canvas_height(c) - TOP - BOTTOM,
+                         x0,
+                         x0 + every * (double)n,
+                         0,
+                         1,
+                         0,
+                         NULL,
+                         NULL};
     if (argb && row) {
         canvas_image(c, a.x, a.y, a.w, a.h, argb, (int)n, (int)heads);
         axis_ticks_x(c, &a);
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink,
+                    0);
         head_names(c, t, &a, heads, per_head);
         colours_bar(c, &k, a.x + a.w + 2.5, a.y, a.h, "entries held");
     }

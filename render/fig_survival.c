@@ -31,8 +31,8 @@ static double largest_horizon(const struct table *t)
 static void pretty(const char *name, char out[64])
 {
     size_t n = strcspn(name, ".0123456789");
-    snprintf(out, 64, name[n] && n > 0 && n < 20 ? "%.*s %.30s" : "%.*s%.30s", (int)(n < 20 ? n : 20), name,
-             name + (n < 20 ? n : 20));
+    snprintf(out, 64, name[n] && n > 0 && n < 20 ? "%.*s %.30s" : "%.*s%.30s",
+             (int)(n < 20 ? n : 20), name, name + (n < 20 ? n : 20));
 }
 
 /* Top-K sets are drawn solid and mass sets dashed, so that black and white print
@@ -57,7 +57,8 @@ static void curve(struct canvas *c, const struct axis_box *a, int i, const char 
 /* Draws the curves; returns how many points they have. */
 static int curves(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
-    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0, points = 0;
+    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0,
+        points = 0;
     int hor = table_find(t, "horizon"), frac = table_find(t, "fraction");
     double xy[2 * MAX_POINTS];
     const char *current = NULL;
@@ -84,8 +85,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     const char *note = table_meta(t, "denominator");
-    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT, canvas_height(c) - TOP - BOTTOM, 1,
-                         largest_horizon(t), 0, 1, 1, "horizon n (steps)", "share selected at age \xe2\x89\xa5 n"};
+    struct axis_box a = {LEFT,
+                         TOP,
+                         canvas_width(c) - LEFT - RIGHT,
+                         canvas_height(c) - TOP - BOTTOM,
+                         1,
+                         largest_horizon(t),
+                         0,
+                         1,
+                         1,
+                         "horizon n (steps)",
+                         "share selected at age \xe2\x89\xa5 n"};
     (void)s, (void)d;
     axis_draw(c, &a);
     if (curves(c, t, &a) == 0)

@@ -105,8 +105,8 @@ static int check(const struct figure *f, const struct table *t, const struct fig
         return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks", f->name,
-                            *need, table_name(t));
+            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
+                            f->name, *need, table_name(t));
     return KVF_OK;
 }
 

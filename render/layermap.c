@@ -65,15 +65,16 @@ static void numbers(struct canvas *c, int64_t first, int64_t n, double x, double
     for (int64_t k = (every - first % every) % every; k < n; k += every) {
         double at = (double)k + 0.5;
         snprintf(text, sizeof text, "%lld", (long long)(first + k));
-        canvas_text(c, x + at * dx, y + at * dy, text, PT_TICK, dx > 0 ? ALIGN_CENTER : ALIGN_RIGHT, ink,
-                    0);
+        canvas_text(c, x + at * dx, y + at * dy, text, PT_TICK, dx > 0 ? ALIGN_CENTER : ALIGN_RIGHT,
+                    ink, 0);
     }
 }
 
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s)
 {
     const struct table *t = m->t;
-    int col = table_find(t, m->value), layer = table_find(t, "layer"), index = table_find(t, "index");
+    int col = table_find(t, m->value), layer = table_find(t, "layer"),
+        index = table_find(t, "index");
     struct extent e = extent_of(t);
     struct colours k = colours_of(m, col, s);
     double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
@@ -90,7 +91,8 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
     numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
     canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
     bool kv = strchr(table_str(t, table_find(t, "head"), 0), 'K') != NULL;
-    canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER, ink, 1);
+    canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,
+                ink, 1);
     colours_bar(c, &k, LEFT + w + 2.5, TOP, h, m->label);
     return KVF_OK;
 }

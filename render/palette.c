@@ -41,14 +41,15 @@ uint32_t palette_argb_at(const char *map, double v, double opacity)
 {
     struct rgb c = palette_at(map, v);
     double f = 255 * (opacity < 0 ? 0 : opacity > 1 ? 1 : opacity);
-    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16 | (uint32_t)(c.g * f + 0.5) << 8
-         | (uint32_t)(c.b * f + 0.5);
+    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16 |
+           (uint32_t)(c.g * f + 0.5) << 8 | (uint32_t)(c.b * f + 0.5);
 }
 
 struct rgb palette_line(int i)
 {
-    static const unsigned char c[8][3] = {{0, 114, 178}, {213, 94, 0}, {0, 158, 115}, {204, 121, 167},
-                                          {230, 159, 0}, {86, 180, 233}, {0, 0, 0}, {150, 150, 150}};
+    static const unsigned char c[8][3] = {{0, 114, 178},   {213, 94, 0},   {0, 158, 115},
+                                          {204, 121, 167}, {230, 159, 0},  {86, 180, 233},
+                                          {0, 0, 0},       {150, 150, 150}};
     const unsigned char *p = c[i % 8];
     return (struct rgb){p[0] / 255.0, p[1] / 255.0, p[2] / 255.0};
 }

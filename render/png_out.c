@@ -23,7 +23,8 @@ static void on_error(png_structp png, png_const_charp text)
     png_longjmp(png, 1);
 }
 
-static void write_rows(png_structp png, const uint32_t *rgb, int w, int h, int stride, png_bytep row)
+static void write_rows(png_structp png, const uint32_t *rgb, int w, int h, int stride,
+                       png_bytep row)
 {
     for (int y = 0; y < h; y++, rgb += stride) {
         for (int x = 0; x < w; x++) {
@@ -43,12 +44,14 @@ int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre, 
     png_infop info = png ? png_create_info_struct(png) : NULL;
     volatile int err = KVF_E_NOMEM;
     if (row && info && !setjmp(png_jmpbuf(png))) {
-        png_text text = {.compression = PNG_ITXT_COMPRESSION_NONE, .key = (char *)(uintptr_t) "Comment",
+        png_text text = {.compression = PNG_ITXT_COMPRESSION_NONE,
+                         .key = (char *)(uintptr_t) "Comment",
                          .text = (char *)(uintptr_t)comment};
         png_set_write_fn(png, out, on_write, on_flush);
         png_set_IHDR(png, info, (png_uint_32)w, (png_uint_32)h, 8, PNG_COLOR_TYPE_RGB,
                      PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-        png_set_pHYs(png, info, (png_uint_32)per_metre, (png_uint_32)per_metre, PNG_RESOLUTION_METER);
+        png_set_pHYs(png, info, (png_uint_32)per_metre, (png_uint_32)per_metre,
+                     PNG_RESOLUTION_METER);
         png_set_text(png, info, &text, 1);
         png_write_info(png, info);
         write_rows(png, rgb, w, h, stride, row);
