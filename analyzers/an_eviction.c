@@ -49,8 +49,8 @@ static int read_head(struct kvf_trace *t, const int *col, const struct head *h, 
                      int64_t n, struct data *x, int64_t at, struct kvf_diag *d)
 {
     for (int c = 0; c < N_COLUMNS; c++) {
-        int err = kvf_read_f64(t, col[c], h->layer, h->index, (uint32_t)a, (uint32_t)n, x->value,
-                               d);
+        int err =
+            kvf_read_f64(t, col[c], h->layer, h->index, (uint32_t)a, (uint32_t)n, x->value, d);
         if (err)
             return err;
         for (int64_t i = 0; i < n; i++) {

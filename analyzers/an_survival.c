@@ -262,8 +262,8 @@ static void describe(const struct table *t, struct buf *out)
     buf_printf(out, "survival over %s tokens, denominator: %s\n", table_meta(t, "T"),
                table_meta(t, "denominator"));
     for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, head, r), "all") != 0
-            || strcmp(current, table_str(t, crit, r)) == 0)
+        if (strcmp(table_str(t, head, r), "all") != 0 ||
+            strcmp(current, table_str(t, crit, r)) == 0)
             continue;
         current = table_str(t, crit, r);
         double n = table_real(t, half, r);

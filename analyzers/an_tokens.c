@@ -158,8 +158,8 @@ static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, stru
     return err ? err : join(t, a, out);
 }
 
-static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x, int64_t a,
-                 int64_t n, struct table **ret)
+static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
+                 int64_t a, int64_t n, struct table **ret)
 {
     static const double nan_value[1] = {NAN};
     struct table *out = table_create("tokens", n);
@@ -224,7 +224,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"), nll = table_find(t, "nll");
+    int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"),
+        nll = table_find(t, "nll");
     double k = 0, r = 0, l = 0;
     int64_t n = table_rows(t), scored = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -238,10 +239,11 @@ static void describe(const struct table *t, struct buf *out)
     }
     if (n == 0)
         return;
-    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n", (long long)n,
-               100 * k / (double)n, r / (double)n);
+    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n",
+               (long long)n, 100 * k / (double)n, r / (double)n);
     if (scored)
-        buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored, (long long)scored);
+        buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored,
+                   (long long)scored);
 }
 
 const struct analyzer an_tokens = {

@@ -26,7 +26,8 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
 {
     if (!(hi > lo) || !isfinite(hi - lo) || want < 1)
         return 0;
-    double raw = (hi - lo) / want, power = pow(10, floor(log10(raw) + 1e-9)), f = raw / power - 1e-9;
+    double raw = (hi - lo) / want, power = pow(10, floor(log10(raw) + 1e-9)),
+           f = raw / power - 1e-9;
     double step = power * (f <= 1 ? 1 : f <= 2 ? 2 : f <= 5 ? 5 : 10);
     int n = 0;
     for (double k = ceil(lo / step - 1e-9); k * step <= hi + 1e-9 * step && n < max; k++)

@@ -65,11 +65,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
-    c->surface = f == CANVAS_PNG
-                     ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-                 : f == CANVAS_SVG
-                     ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
-                     : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
+    c->surface =
+        f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
+        : f == CANVAS_SVG ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
+                          : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->cr = cairo_create(c->surface);
     double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);

@@ -57,7 +57,8 @@ static void curve(struct canvas *c, const struct axis_box *a, int i, const char 
 /* Draws the curves; returns how many points they have. */
 static int curves(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
-    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0, points = 0;
+    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0,
+        points = 0;
     int hor = table_find(t, "horizon"), frac = table_find(t, "fraction");
     double xy[2 * MAX_POINTS];
     const char *current = NULL;
@@ -84,9 +85,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     const char *note = table_meta(t, "denominator");
-    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT,
-                         canvas_height(c) - TOP - BOTTOM, 1, largest_horizon(t), 0, 1, 1,
-                         "horizon n (steps)", "share selected at age \xe2\x89\xa5 n"};
+    struct axis_box a = {LEFT,
+                         TOP,
+                         canvas_width(c) - LEFT - RIGHT,
+                         canvas_height(c) - TOP - BOTTOM,
+                         1,
+                         largest_horizon(t),
+                         0,
+                         1,
+                         1,
+                         "horizon n (steps)",
+                         "share selected at age \xe2\x89\xa5 n"};
     (void)s, (void)d;
     axis_draw(c, &a);
     if (curves(c, t, &a) == 0)

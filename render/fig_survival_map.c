@@ -34,8 +34,10 @@ static int choose(const struct table *t, const struct figure_style *s, struct ch
         if (strcmp(key, "horizon") == 0 && opt_real(value, &want))
             continue;
         if (strcmp(key, "criterion") != 0)
-            return kvf_fail(d, KVF_E_ARG, "--style: survival-map knows horizon=N and criterion=C, not "
-                            "'%s'", key);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--style: survival-map knows horizon=N and criterion=C, not "
+                            "'%s'",
+                            key);
         snprintf(c->criterion, sizeof c->criterion, "%s", value);
     }
     if (more < 0)
@@ -69,7 +71,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return layermap_draw(c, &m, s);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "criterion", "horizon", "fraction", NULL};
+static const char *const needs[] = {"head",    "layer",    "index", "criterion",
+                                    "horizon", "fraction", NULL};
 
 const struct figure fig_survival_map = {
     .name = "survival-map",

@@ -1,6 +1,7 @@
 /* fig_tokens.c - running text: each token from grey to blue by the share of heads
  * that kept it, bold from one half on (TRIM-KV, figures 17 to 26); emoji are
- * underlined so.  A text longer than the page is folded in the middle.  Options: by=kept|residency. */
+ * underlined so.  A text longer than the page is folded in the middle.  Options: by=kept|residency.
+ */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -145,8 +146,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     f.fold_to = lines > room ? lines - (room - 1 - room / 2) : lines;
     lay_out(&f, t, col);
     if (f.fold_to > f.fold_from) {
-        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6", f.fold_to - f.fold_from);
-        canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0, (struct rgb){0.8, 0.3, 0});
+        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6",
+                 f.fold_to - f.fold_from);
+        canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0,
+                    (struct rgb){0.8, 0.3, 0});
     }
     legend(c, col == table_find(t, "kept"));
     return KVF_OK;

@@ -138,7 +138,8 @@ static void name_and_ticks(const struct painter *p, int64_t h)
     const struct table *t = p->g->t;
     double x, y, first = table_real(t, table_find(t, "token"), 0);
     place(&p->l, h, &x, &y);
-    canvas_text(p->c, x + p->l.side / 2, y - 1.9, table_str(t, table_find(t, "head"), h * p->l.per_head),
+    canvas_text(p->c, x + p->l.side / 2, y - 1.9,
+                table_str(t, table_find(t, "head"), h * p->l.per_head),
                 p->l.side < 12 ? PT_SMALL : PT_TICK, ALIGN_CENTER, ink, 0);
     if (p->l.side < TICKS_FROM)
         return;
@@ -179,8 +180,8 @@ static void axis_names(const struct painter *p)
     tick_text(first + (double)l->per_head, to);
     snprintf(x_name, sizeof x_name, ticks ? "token position i"
              : "token position i (each map: %s to %s)", from, to);
-    snprintf(y_name, sizeof y_name, ticks ? "query step t" : "query step t (%s to %s, downwards)", from,
-             to);
+    snprintf(y_name, sizeof y_name, ticks ? "query step t" : "query step t (%s to %s, downwards)",
+             from, to);
     double drop = ticks ? 6.2 : 3.6;
     canvas_text(p->c, (l->left + right) / 2, bottom + drop, x_name, PT_LABEL, ALIGN_CENTER, ink, 0);
     canvas_text(p->c, 3.2, (TOP + bottom) / 2, y_name, PT_LABEL, ALIGN_CENTER, ink, 1);
@@ -220,8 +221,10 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     p.l = plan(g->t, canvas_width(c), canvas_height(c));
     double pixel = canvas_pixel(c);
     if (!(p.l.side >= 1))
-        return kvf_fail(d, KVF_E_ARG, "%lld maps do not fit into %.0f x %.0f mm; choose heads with "
-                        "--head or a larger --size", (long long)p.l.n, canvas_width(c), canvas_height(c));
+        return kvf_fail(d, KVF_E_ARG,
+                        "%lld maps do not fit into %.0f x %.0f mm; choose heads with "
+                        "--head or a larger --size",
+                        (long long)p.l.n, canvas_width(c), canvas_height(c));
     p.px = (int)(p.l.side / pixel + 1e-6);
     p.px = p.px < 4 ? 4 : p.px > 4000 ? 4000 : p.px;
     if (p.l.side / pixel >= 4 && p.l.side / pixel <= 4000)

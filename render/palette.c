@@ -41,8 +41,8 @@ uint32_t palette_argb_at(const char *map, double v, double opacity)
 {
     struct rgb c = palette_at(map, v);
     double f = 255 * (opacity < 0 ? 0 : opacity > 1 ? 1 : opacity);
-    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16 | (uint32_t)(c.g * f + 0.5) << 8
-         | (uint32_t)(c.b * f + 0.5);
+    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16 |
+           (uint32_t)(c.g * f + 0.5) << 8 | (uint32_t)(c.b * f + 0.5);
 }
 
 struct rgb palette_line(int i)

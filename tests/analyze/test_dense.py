@@ -233,7 +233,7 @@ class Check:
             tables = {ext: self.run.table(analysis, ext=ext) for ext in ("npz", "json", "tsv")}
             for name, v in tables["npz"].items():
                 if v.dtype.kind == "U":
-                    v = np.char.replace(v, "\\", "\\\\") if name == "text" else v
+                    v = np.char.replace(v, "\\", "\\\\") if name in ("text", "joined") else v
                     self.equal(f"{analysis} tsv {name}", tables["tsv"][name], v)
                     continue
                 self.equal(f"{analysis} json {name}", tables["json"][name].astype(float), v)

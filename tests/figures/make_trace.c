@@ -12,10 +12,19 @@
 #include <kvf/schema.h>
 #include <kvf/trace.h>
 
-enum { L = 3, H = 2, G = 4, MOST = 40, FIXED = 3, EVICT = 5, MANY = FIXED + EVICT + KVF_N_CRITERIA };
+enum {
+    L = 3,
+    H = 2,
+    G = 4,
+    MOST = 40,
+    FIXED = 3,
+    EVICT = 5,
+    MANY = FIXED + EVICT + KVF_N_CRITERIA
+};
 
 static const char meta[] =
-    "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"a <b> & \\\"c\\\", d\\te\\u0001f ]]> \\u4f60\","
+    "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"a <b> & \\\"c\\\", d\\te\\u0001f ]]> "
+    "\\u4f60\","
     "\"hash\":\"00\",\"query_heads\":4,\"kv_heads\":2},\"run\":{\"prompt_tokens\":30},"
     "\"method\":{\"name\":\"made-up\",\"budget\":8}}";
 
@@ -24,10 +33,36 @@ static const struct {
     size_t n;
 } texts[] = {
 #define T(s) {s, sizeof(s) - 1}
-    T("<|im_start|>"), T(" a,b"), T("say \"hi\""), T("\n"), T("\r\n"), T("\t"), T("\0"), T("x\0y"),
-    T("\xff\xfe"), T("\xe4\xbd"), T("\xa0"), T("\xf0\x9f\x98"), T("\x80"), T("back\\slash"), T("\\n"), T(""),
-    T("'"), T("=1+2"), T("<&>"), T("]]>"), T("42"), T(";"), T("\xc3\xa9"), T("\xed\xa0\x80"), T("\x1b[31m"),
-    T("\xe2\x80\xae"), T("\xe4\xb8\xad\xe6\x96\x87"), T("#"), T("# a: b"), T("nan"),
+    T("<|im_start|>"),
+    T(" a,b"),
+    T("say \"hi\""),
+    T("\n"),
+    T("\r\n"),
+    T("\t"),
+    T("\0"),
+    T("x\0y"),
+    T("\xff\xfe"),
+    T("\xe4\xbd"),
+    T("\xa0"),
+    T("\xf0\x9f\x98"),
+    T("\x80"),
+    T("back\\slash"),
+    T("\\n"),
+    T(""),
+    T("'"),
+    T("=1+2"),
+    T("<&>"),
+    T("]]>"),
+    T("42"),
+    T(";"),
+    T("\xc3\xa9"),
+    T("\xed\xa0\x80"),
+    T("\x1b[31m"),
+    T("\xe2\x80\xae"),
+    T("\xe4\xb8\xad\xe6\x96\x87"),
+    T("#"),
+    T("# a: b"),
+    T("nan"),
 #undef T
 };
 

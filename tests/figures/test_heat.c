@@ -17,7 +17,8 @@ static double overlap(double a, double b, double c, double d)
 }
 
 /* Cell (t, i) is the unit square [t, t+1) x [i, i+1); alpha_ti = i <= t < end_i. */
-static void box_mean(const double *end, long T, int w, int h, int r, int c, double *mean, double *cover)
+static void box_mean(const double *end, long T, int w, int h, int r, int c, double *mean,
+                     double *cover)
 {
     double x0 = (double)T * c / w, x1 = (double)T * (c + 1) / w;
     double y0 = (double)T * r / h, y1 = (double)T * (r + 1) / h, seen = 0, all = 0;
@@ -42,14 +43,17 @@ static void compare(const double *end, long T, int w, int h)
         for (int c = 0; c < w; c++) {
             size_t at = (size_t)r * (size_t)w + (size_t)c;
             box_mean(end, T, w, h, r, c, &want, &part);
-            cr_assert_lt(fabs(cover[at] - part), 1e-9, "T %ld, %d x %d, box %d %d: cover %.12g, want %.12g",
-                         T, w, h, r, c, cover[at], part);
+            cr_assert_lt(fabs(cover[at] - part), 1e-9,
+                         "T %ld, %d x %d, box %d %d: cover %.12g, want %.12g", T, w, h, r, c,
+                         cover[at], part);
             if (isnan(want))
-                cr_assert(isnan(out[at]) || part > 0, "T %ld, %d x %d, box %d %d: %g above the diagonal",
-                          T, w, h, r, c, out[at]);
+                cr_assert(isnan(out[at]) || part > 0,
+                          "T %ld, %d x %d, box %d %d: %g above the diagonal", T, w, h, r, c,
+                          out[at]);
             else
-                cr_assert_lt(fabs(out[at] - want), 1e-6, "T %ld, %d x %d, box %d %d: %.12g, want %.12g",
-                             T, w, h, r, c, out[at], want);
+                cr_assert_lt(fabs(out[at] - want), 1e-6,
+                             "T %ld, %d x %d, box %d %d: %.12g, want %.12g", T, w, h, r, c, out[at],
+                             want);
         }
     free(out);
     free(cover);
@@ -109,8 +113,8 @@ Test(heat, a_pixel_a_cell_is_alpha_itself)
 
 Test(axis, ticks_are_round_and_inside)
 {
-    static const double range[][2] = {{0, 1}, {0, 7}, {-3, 4}, {0.083, 0.91}, {0, 1322}, {5, 131072},
-                                      {1e-7, 3e-6}, {99, 101}};
+    static const double range[][2] = {{0, 1},    {0, 7},      {-3, 4},      {0.083, 0.91},
+                                      {0, 1322}, {5, 131072}, {1e-7, 3e-6}, {99, 101}};
     for (size_t k = 0; k < sizeof range / sizeof *range; k++)
         for (int want = 1; want <= 6; want++) {
             double v[16];
@@ -122,7 +126,8 @@ Test(axis, ticks_are_round_and_inside)
             }
             for (int i = 1; i < n; i++) { /* the step is 1, 2 or 5 times a power of ten */
                 double step = v[i] - v[i - 1], f = step / pow(10, floor(log10(step) + 1e-9));
-                cr_assert(fabs(f - 1) < 1e-6 || fabs(f - 2) < 1e-6 || fabs(f - 5) < 1e-6, "step %g", step);
+                cr_assert(fabs(f - 1) < 1e-6 || fabs(f - 2) < 1e-6 || fabs(f - 5) < 1e-6, "step %g",
+                          step);
             }
         }
     double v[16];
@@ -137,8 +142,10 @@ Test(axis, tick_texts_are_short_and_plain)
     static const struct {
         double v;
         const char *text;
-    } cases[] = {{0, "0"}, {-1e-15, "0"}, {0.2, "0.2"}, {0.30000000000000004, "0.3"}, {1000, "1000"},
-                 {20000, "20,000"}, {131072, "131,072"}, {2e6, "2e6"}, {2.5e6, "2.5e6"}, {-5, "-5"}};
+    } cases[] = {
+        {0, "0"},         {-1e-15, "0"},     {0.2, "0.2"},        {0.30000000000000004, "0.3"},
+        {1000, "1000"},   {20000, "20,000"}, {131072, "131,072"}, {2e6, "2e6"},
+        {2.5e6, "2.5e6"}, {-5, "-5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[24];
         tick_text(cases[i].v, out);
@@ -161,7 +168,8 @@ Test(palette, lightness_rises_and_nan_is_grey)
     static const char *const maps[] = {"viridis", "magma"};
     for (int m = 0; m < 2; m++)
         for (int i = 1; i <= 256; i++)
-            cr_assert_gt(lightness(palette_at(maps[m], i / 256.0)), lightness(palette_at(maps[m], (i - 1) / 256.0)));
+            cr_assert_gt(lightness(palette_at(maps[m], i / 256.0)),
+                         lightness(palette_at(maps[m], (i - 1) / 256.0)));
     struct rgb nan = palette_at(NULL, NAN);
     cr_assert(nan.r == nan.g && nan.g == nan.b);
     cr_assert_eq(palette_argb(NULL, 7), palette_argb("viridis", 1));
