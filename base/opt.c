@@ -70,7 +70,8 @@ static const struct opt *find_short(const struct opt *list, char c)
 
 static int out_of_range(const struct opt *o, const char *shown, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "%s must be between %g and %g", shown, o->min, o->max);
+    return kvf_fail(d, KVF_E_ARG, "%s must be between %.15g and %.15g", shown, o->min,
+                    o->max);
 }
 
 static int store(const struct opt *o, const char *shown, const char *v, struct kvf_diag *d)

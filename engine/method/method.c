@@ -34,12 +34,41 @@ static int bad_value(const char *key, const char *value, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "--method: '%s' is not a value for %s", value, key);
 }
 
+static const struct {
+    const char *key;
+    unsigned use; /* 0: every row that evicts */
+    int64_t min, max;
+} options[] = {
+    {"sinks", 0, 0, 1 << 24}, {"recent", 0, 0, 1 << 24}, {"window", USES_WINDOW, 1, 4096},
+    {"pool", USES_POOL, 1, 1023}, {"pool-kind", USES_POOL, 0, 0}, {"group", USES_GROUP, 0, 0},
+    {"seed", USES_SEED, 0, INT64_C(1) << 53},
+};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+/* The option's row in the table, when the method has a use for it. */
+static int find_option(const struct method *m, const char *key, int *ret, struct kvf_diag *d)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strcmp(options[i].key, key) != 0)
+            continue;
+        if (!m->score || (options[i].use & ~m->score->uses))
+            return kvf_fail(d, KVF_E_ARG, "--method %s: %s would change nothing", m->name, key);
+        *ret = i;
+        return KVF_OK;
+    }
+    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; options are sinks, recent, "
+                    "window, pool, pool-kind, group, seed", key);
+}
+
 /* Sets one number of the row; unset ones stay -1. */
-static int set_param(struct method_params *p, const char *key, const char *value,
-                     struct kvf_diag *d)
+static int set_param(const struct method *m, struct method_params *p, const char *key,
+                     const char *value, struct kvf_diag *d)
 {
     static const char *const groups[] = {"mean", "max", "sum"};
     int64_t n = -1;
+    int at, err = find_option(m, key, &at, d);
+    if (err)
+        return err;
     if (strcmp(key, "group") == 0) {
         for (int i = 0; i < 3; i++)
             if (strcmp(value, groups[i]) == 0)
@@ -52,29 +81,25 @@ static int set_param(struct method_params *p, const char *key, const char *value
         p->pool_kind = value[0] == 'm' ? POOL_MAX : POOL_AVG;
         return KVF_OK;
     }
-    if (!opt_int(value, &n) || n < 0 || n > 1 << 24)
+    if (!opt_int(value, &n) || n < options[at].min || n > options[at].max)
         return bad_value(key, value, d);
     if (strcmp(key, "sinks") == 0)
         p->sinks = (int)n;
     else if (strcmp(key, "recent") == 0)
         p->recent = (int)n;
-    else if (strcmp(key, "window") == 0 && n >= 1 && n <= 4096)
+    else if (strcmp(key, "window") == 0)
         p->window = (int)n;
-    else if (strcmp(key, "pool") == 0 && n % 2 == 1 && n <= 1023)
-        p->pool = (int)n;
     else if (strcmp(key, "seed") == 0)
         p->seed = (uint64_t)n;
-    else if (strcmp(key, "window") == 0 || strcmp(key, "pool") == 0)
-        return bad_value(key, value, d);
+    else if (n % 2 == 0)
+        return bad_value(key, value, d); /* an even pool has no middle */
     else
-        return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; options are sinks, recent, "
-                        "window, pool, pool-kind, group, seed", key);
+        p->pool = (int)n;
     return KVF_OK;
 }
 
 /* Fills what was not given, and checks that the budget can hold. */
-static int resolve(const struct method *m, struct method_params *p, bool recent_given,
-                   bool sinks_given, struct kvf_diag *d)
+static int resolve(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     int B = p->budget;
     if (p->window < 0)
@@ -91,8 +116,8 @@ static int resolve(const struct method *m, struct method_params *p, bool recent_
         p->recent = m->recent == RECENT_REST ? (B > p->sinks ? B - p->sinks : 0)
                   : m->recent == RECENT_HALF ? B / 2
                   : m->recent == RECENT_WINDOW ? p->window : m->recent;
-        if (!recent_given && p->recent > B - p->sinks && !sinks_given)
-            p->recent = B - p->sinks;
+        if (p->recent > B - p->sinks) /* derived: it gives way */
+            p->recent = B > p->sinks ? B - p->sinks : 0;
     }
     if (p->sinks + p->recent > B)
         return kvf_fail(d, KVF_E_ARG, "--method: %d sinks and %d recent entries do not fit into "
@@ -121,13 +146,13 @@ int method_parse(const char *text, int budget, const struct method **ret_method,
     const char *rest = text[n] ? text + n + 1 : text + n;
     int more;
     while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
-        int err = set_param(&p, key, value, d);
+        int err = set_param(m, &p, key, value, d);
         if (err)
             return err;
     }
     if (more < 0)
         return kvf_fail(d, KVF_E_ARG, "--method %s: write options as key=value,key=value", text);
-    int err = resolve(m, &p, p.recent >= 0, p.sinks >= 0, d);
+    int err = resolve(m, &p, d);
     if (err)
         return err;
     *ret_method = m;

@@ -68,9 +68,12 @@ struct score_input {
     int32_t recent_from; /* entries at this position or later are protected */
 };
 
+enum { USES_WINDOW = 1u << 0, USES_POOL = 1u << 1, USES_GROUP = 1u << 2, USES_SEED = 1u << 3 };
+
 struct score {
     const char *name, *summary;
     enum evidence_kind evidence;
+    unsigned uses; /* options that change it; others are refused */
     /* out[slot] for all view.n slots.  scratch: at least 4 * n + 4 * head_dim
      * floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);

@@ -19,5 +19,6 @@ const struct score score_random = {
     .name = "random",
     .summary = "a fixed random number per entry",
     .evidence = EVIDENCE_NONE,
+    .uses = USES_SEED,
     .eval = eval,
 };

@@ -25,5 +25,6 @@ const struct score score_received = {
     .name = "received",
     .summary = "attention received from all queries so far",
     .evidence = EVIDENCE_SUM,
+    .uses = USES_GROUP,
     .eval = eval,
 };

@@ -81,5 +81,6 @@ const struct score score_window = {
     .name = "window-attention",
     .summary = "mean attention from the last w queries, pooled over neighbours",
     .evidence = EVIDENCE_WINDOW,
+    .uses = USES_WINDOW | USES_POOL | USES_GROUP,
     .eval = eval,
 };
