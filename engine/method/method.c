@@ -66,7 +66,7 @@ static int set_param(const struct method *m, struct method_params *p, const char
 {
     static const char *const groups[] = {"mean", "max", "sum"};
     int64_t n = -1;
-    int at, err = find_option(m, key, &at, d);
+    int at = 0, err = find_option(m, key, &at, d);
     if (err)
         return err;
     if (strcmp(key, "group") == 0) {
