@@ -369,6 +369,37 @@ Test(hostile, an_index_that_lies)
     bad_index(two_chunks(), l, 0, false, "empty");
 }
 
+/* A footer that lies about a good index: the walk finds all records before it. */
+Test(hostile, a_footer_that_lies)
+{
+    static const struct {
+        size_t at;
+        uint64_t v;
+    } lie[] = {{8, 0}, {8, 8}, {8, 64}, {8, 65}, {8, UINT64_MAX}, {8, UINT64_MAX - 63}, {16, 0}, {16, 4},
+               {16, 6}, {16, 1u << 20}, {16, UINT64_MAX}, {16, UINT64_MAX / INDEX_ENTRY + 2}, {24, 0},
+               {24, UINT64_MAX}, {32, 0}};
+    for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
+        struct record l[8];
+        size_t n;
+        struct maker *m = listed(l, &n);
+        struct kvf_trace *t;
+        struct kvf_check c;
+        finish(m, l, n);
+        unsigned char *f = m->p + m->n - FOOTER;
+        put_le(f + lie[i].at, lie[i].v, lie[i].at == 32 ? 4 : 8);
+        put_le(f + 60, crc32c(0, f, 60), 4);
+        int err = kvf_verify(as_file(m->p, m->n), 1, &c, NULL);
+        cr_expect(err != KVF_OK || !c.clean, "lie %zu", i);
+        cr_expect(eq(int, open_it(m, KVF_OPEN_STRICT, &t), KVF_E_CORRUPT), "lie %zu", i);
+        err = open_it(m, KVF_OPEN_SALVAGE, &t);
+        cr_assert(lie[i].at == 8 || err == KVF_OK, "lie %zu", i); /* at 8: where records end */
+        if (lie[i].at != 8)
+            expect_four(t);
+        kvf_close(err ? NULL : t);
+        free(m);
+    }
+}
+
 Test(hostile, thousands_of_entries_for_one_chunk)
 {
     struct maker *m = two_chunks();
