@@ -85,8 +85,8 @@ static int parse_columns(struct kvf_trace *t, const unsigned char *p, size_t n)
         memcpy(c->name, p, KVF_NAME_MAX);
         c->dtype = p[48], c->space = p[49], c->axis = p[50], c->flags = p[51];
         memcpy(c->unit, p + 52, 16);
-        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16) || !kvf_dtype_size(c->dtype)
-            || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
+        if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16)
+            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
             return KVF_E_CORRUPT;
     }
     return KVF_OK;

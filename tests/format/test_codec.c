@@ -24,8 +24,8 @@ Test(crc32c, values_of_rfc_3720_appendix_b4)
 {
     unsigned char zero[32] = {0}, ones[32], up[32], down[32];
     static const unsigned char read_pdu[48] = {
-        0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0, 0, 0, 0,
-        0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02};
+        0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0, 0, 0,    0,    0, 0, 0, 0, 0x14, 0, 0, 0,   0,
+        0,    0x04, 0, 0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0,    0, 0, 0x02};
     memset(ones, 0xff, sizeof ones);
     for (int i = 0; i < 32; i++) {
         up[i] = (unsigned char)i;
@@ -55,7 +55,8 @@ Test(crc32c, both_variants_equal_brute_force_at_every_length_split_and_alignment
             cr_assert(eq(u32, crc32c(0, p + at, n), want));
             cr_assert(eq(u32, crc32c_portable(0, p + at, n), want));
             cr_assert(eq(u32, crc32c(crc32c(0, p + at, cut), p + at + cut, n - cut), want));
-            cr_assert(eq(u32, crc32c_portable(crc32c(0, p + at, cut), p + at + cut, n - cut), want));
+            cr_assert(
+                eq(u32, crc32c_portable(crc32c(0, p + at, cut), p + at + cut, n - cut), want));
         }
 }
 
@@ -134,19 +135,24 @@ Test(codec, wrong_lengths_and_codecs_are_errors)
     struct work *w = calloc(1, sizeof *w);
     struct work *v = calloc(1, sizeof *v);
     size_t z = ZSTD_compress(w->packed, sizeof w->packed, w->raw, 4000, 1);
-    cr_expect(zero(int, codec_decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch)));
+    cr_expect(
+        zero(int, codec_decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch)));
     static const size_t bad[] = {0, 4, 3996, 4004, 65536};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        cr_expect(eq(int, codec_decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, bad[i], v->scratch),
+        cr_expect(eq(int,
+                     codec_decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, bad[i], v->scratch),
                      KVF_E_CORRUPT));
         cr_expect(eq(int, codec_decode(w->packed, 8, CODEC_RAW, 4, v->out, bad[i], v->scratch),
                      KVF_E_CORRUPT));
     }
     for (size_t cut = 0; cut < z; cut++)
-        cr_expect(eq(int, codec_decode(w->packed, cut, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch),
+        cr_expect(eq(int,
+                     codec_decode(w->packed, cut, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch),
                      KVF_E_CORRUPT));
-    cr_expect(eq(int, codec_decode(w->packed, 3, CODEC_CONSTANT, 4, v->out, 40, v->scratch), KVF_E_CORRUPT));
-    cr_expect(eq(int, codec_decode(w->packed, 4, CODEC_CONSTANT, 4, v->out, 42, v->scratch), KVF_E_CORRUPT));
+    cr_expect(eq(int, codec_decode(w->packed, 3, CODEC_CONSTANT, 4, v->out, 40, v->scratch),
+                 KVF_E_CORRUPT));
+    cr_expect(eq(int, codec_decode(w->packed, 4, CODEC_CONSTANT, 4, v->out, 42, v->scratch),
+                 KVF_E_CORRUPT));
     cr_expect(eq(int, codec_decode(w->packed, 40, 3, 4, v->out, 40, v->scratch), KVF_E_VERSION));
     free(w);
     free(v);

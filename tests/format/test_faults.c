@@ -17,7 +17,7 @@
 static struct {
     long allocs, writes, syncs; /* calls left before the failing one; < 0: never fails */
     bool alloc_forever;
-    size_t piece; /* most bytes that one write takes; 0: all */
+    size_t piece;   /* most bytes that one write takes; 0: all */
     int interrupts; /* every other call is interrupted */
     int error;
     bool die; /* instead of failing */
@@ -163,7 +163,8 @@ Test(faults, a_file_limit_at_every_size_gives_one_error_and_a_readable_file)
         setrlimit(RLIMIT_FSIZE, &now);
         int err = session(path, &epoch, &d);
         setrlimit(RLIMIT_FSIZE, &old);
-        cr_assert(eq(int, err, size < st.st_size ? KVF_E_IO : KVF_OK), "limit %lld", (long long)size);
+        cr_assert(eq(int, err, size < st.st_size ? KVF_E_IO : KVF_OK), "limit %lld",
+                  (long long)size);
         if (!err)
             continue;
         one_sentence(&d, path);
