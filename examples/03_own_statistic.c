@@ -49,8 +49,10 @@ int main(int argc, char **argv)
     if (!err)
         column = kvf_find(t, "last_selected.top64");
     if (!err && column < 0)
-        err = kvf_fail(&d, KVF_E_NOTFOUND, "%s: no column last_selected.top64; record it with "
-                       "--probes survival", argv[1]);
+        err = kvf_fail(&d, KVF_E_NOTFOUND,
+                       "%s: no column last_selected.top64; record it with "
+                       "--probes survival",
+                       argv[1]);
     if (!err)
         err = all_heads(t, column, &d);
     if (err)

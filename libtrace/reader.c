@@ -56,8 +56,8 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
         if (c->used < slot->used)
             slot = c;
     }
-    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1),
-                  *scratch = mem_alloc(r->raw_len, 1);
+    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1);
+    unsigned char *scratch = mem_alloc(r->raw_len, 1);
     int err = raw && scratch ? trace_payload(t, r, &stored, d) : KVF_E_NOMEM;
     if (!err) {
         err = codec_decode(stored, r->stored_len, r->codec,
@@ -136,10 +136,8 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
             return err;
     } while (have < t0 + n && have > before);
     if (have < t0 + n)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "%s: column %s, layer %d, head %d: values from %u on are "
-                        "not in the trace",
-                        t->path, c->name, layer, head, have);
+        return kvf_fail(d, KVF_E_NOTFOUND, "%s: column %s, layer %d, head %d: values from %u on "
+                        "are not in the trace", t->path, c->name, layer, head, have);
     return KVF_OK;
 }
 

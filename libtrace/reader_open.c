@@ -55,14 +55,19 @@ static const struct record *first_of(const struct kvf_trace *t, enum record_type
     return NULL;
 }
 
+static int missing(const struct kvf_trace *t, const char *what, struct kvf_diag *d)
+{
+    bool cut = !t->clean && !t->bad_records; /* there is nothing but a torn tail */
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the %s is %s", t->path, what,
+                    cut ? "not complete: the writer was interrupted at once" : "lost");
+}
+
 static int load_meta(struct kvf_trace *t, struct kvf_diag *d)
 {
     const struct record *r = first_of(t, REC_META);
     unsigned char *p = NULL;
     if (!r)
-        return kvf_fail(d, KVF_E_CORRUPT, "%s: the run header is %s", t->path,
-                        t->size - FILE_HEADER == t->torn_bytes ? "not complete: the writer was "
-                        "interrupted at once" : "lost");
+        return missing(t, "run header", d);
     int err = trace_payload(t, r, &p, d);
     if (err)
         return err;
@@ -132,7 +137,7 @@ int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d)
     if (t->column)
         return KVF_OK;
     if (!r)
-        return kvf_fail(d, KVF_E_CORRUPT, "%s: the schema is lost", t->path);
+        return missing(t, "schema", d);
     int err = trace_payload(t, r, &p, d);
     if (err)
         return err;

@@ -43,8 +43,8 @@ static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, str
 }
 
 /* The sentence for what was found. */
-static int report(const struct kvf_trace *t, const struct kvf_check *c, const struct kvf_diag *first,
-                  struct kvf_diag *d)
+static int report(const struct kvf_trace *t, const struct kvf_check *c,
+                  const struct kvf_diag *first, struct kvf_diag *d)
 {
     unsigned long long n = c->records, torn = c->torn, size = c->bytes;
     if (c->bad && first->text[0])

@@ -234,8 +234,8 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
     if (err)
         kvf_fail(d, err, "%s: cannot create the trace: %s", path,
                  err == KVF_E_LIMIT ? "too many layers or heads" : kvf_strerror(err));
-    if (!err
-        && (w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666)) < 0)
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK; /* FIFO: no waiting */
+    if (!err && (w->fd = open(path, flags, 0666)) < 0)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot create the trace: %s", path, strerror(errno));
     struct stat st;
     if (!err && (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode))) {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 struct place {
-    size_t at, end;  /* header's offset; just after payload and padding */
-    size_t payload;  /* bytes of it */
-    int type;        /* 1 meta 2 schema 3 tokens 4 column 5 note 6 commit 7 checkpoint 8 index */
+    size_t at, end; /* header's offset; just after payload and padding */
+    size_t payload; /* bytes of it */
+    int type;       /* 1 meta 2 schema 3 tokens 4 column 5 note 6 commit 7 checkpoint 8 index */
     uint32_t epoch;
 };
 

@@ -24,8 +24,8 @@ Test(crc32c, values_of_rfc_3720_appendix_b4)
 {
     unsigned char zero[32] = {0}, ones[32], up[32], down[32];
     static const unsigned char read_pdu[48] = {
-        0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0, 0, 0, 0,
-        0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02};
+        0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0, 0, 0,    0,    0, 0, 0, 0, 0x14, 0, 0, 0,   0,
+        0,    0x04, 0, 0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0,    0, 0, 0x02};
     memset(ones, 0xff, sizeof ones);
     for (int i = 0; i < 32; i++) {
         up[i] = (unsigned char)i;

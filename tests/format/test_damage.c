@@ -40,9 +40,9 @@ static void release(struct file *f)
 /* What the document promises of the first `len` bytes. */
 struct promise {
     uint32_t epoch;
-    size_t whole_end;     /* of the last whole record */
-    unsigned whole;       /* records before it, index not counted */
-    bool readable;        /* run header and schema are whole */
+    size_t whole_end; /* of the last whole record */
+    unsigned whole;   /* records before it, index not counted */
+    bool readable;    /* run header and schema are whole */
 };
 
 static struct promise promise_of(const struct file *f, size_t len)

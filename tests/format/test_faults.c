@@ -17,7 +17,7 @@
 static struct {
     long allocs, writes, syncs; /* calls left before the failing one; < 0: never fails */
     bool alloc_forever;
-    size_t piece; /* most bytes that one write takes; 0: all */
+    size_t piece;   /* most bytes that one write takes; 0: all */
     int interrupts; /* every other call is interrupted */
     int error;
     bool die; /* instead of failing */

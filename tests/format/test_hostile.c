@@ -36,8 +36,13 @@ static struct record *put(struct maker *m, struct record r, const void *payload,
 
 static struct record column(uint32_t n, uint64_t raw, uint64_t stored, uint32_t codec)
 {
-    return (struct record){.type = REC_COLUMN, .layer = 0, .n_heads = 1, .n = n, .raw_len = raw,
-                           .stored_len = stored, .codec = codec};
+    return (struct record){.type = REC_COLUMN,
+                           .layer = 0,
+                           .n_heads = 1,
+                           .n = n,
+                           .raw_len = raw,
+                           .stored_len = stored,
+                           .codec = codec};
 }
 
 static void start_with(struct maker *m, const void *schema, size_t n)
@@ -45,8 +50,10 @@ static void start_with(struct maker *m, const void *schema, size_t n)
     memset(m, 0, sizeof *m);
     file_header_write(m->p, SALT);
     m->n = FILE_HEADER;
-    put(m, (struct record){.type = REC_META, .flags = REC_CRITICAL, .raw_len = 2, .stored_len = 2}, "{}", 2);
-    put(m, (struct record){.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = n, .stored_len = n},
+    put(m, (struct record){.type = REC_META, .flags = REC_CRITICAL, .raw_len = 2, .stored_len = 2},
+        "{}", 2);
+    put(m,
+        (struct record){.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = n, .stored_len = n},
         schema, n);
 }
 
@@ -77,8 +84,13 @@ static void commit(struct maker *m, uint32_t epoch, uint32_t steps)
     unsigned char p[8];
     put_le(p, epoch, 4);
     put_le(p + 4, steps, 4);
-    put(m, (struct record){.type = REC_COMMIT, .flags = REC_CRITICAL, .epoch = epoch, .raw_len = 8,
-                           .stored_len = 8}, p, 8);
+    put(m,
+        (struct record){.type = REC_COMMIT,
+                        .flags = REC_CRITICAL,
+                        .epoch = epoch,
+                        .raw_len = 8,
+                        .stored_len = 8},
+        p, 8);
 }
 
 /* The index of these records, in this order, and a footer that fits. */
@@ -88,8 +100,10 @@ static void finish(struct maker *m, const struct record *list, size_t n)
     struct footer f = {m->n, n, m->seq, SALT, true};
     for (size_t i = 0; i < n; i++)
         index_entry_write(p + i * INDEX_ENTRY, &list[i]);
-    put(m, (struct record){.type = REC_INDEX, .raw_len = n * INDEX_ENTRY,
-                           .stored_len = n * INDEX_ENTRY}, p, n * INDEX_ENTRY);
+    put(m,
+        (struct record){
+            .type = REC_INDEX, .raw_len = n * INDEX_ENTRY, .stored_len = n * INDEX_ENTRY},
+        p, n * INDEX_ENTRY);
     footer_write(end, &f);
     memcpy(m->p + m->n, end, FOOTER);
     m->n += FOOTER;
@@ -142,7 +156,8 @@ static void bad_chunk(struct record r, const char *what)
     unsigned char payload[64] = {0};
     uint32_t got[4];
     put(m, r, payload, r.stored_len < sizeof payload ? r.stored_len : sizeof payload);
-    put(m, (struct record){.type = REC_COLUMN, .n_heads = 1, .n = 4, .raw_len = 16, .stored_len = 16},
+    put(m,
+        (struct record){.type = REC_COLUMN, .n_heads = 1, .n = 4, .raw_len = 16, .stored_len = 16},
         four, 16);
     commit(m, 1, 4);
     cr_expect(ne(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_OK), "%s", what);
@@ -158,7 +173,8 @@ static void bad_chunk(struct record r, const char *what)
 Test(hostile, sizes_that_overflow_or_contradict)
 {
     struct record r = column(4, 16, 16, CODEC_RAW);
-    static const uint64_t huge[] = {17, (16u << 20) + 1, 1ull << 32, 1ull << 63, UINT64_MAX - 79, UINT64_MAX};
+    static const uint64_t huge[] = {17,         (16u << 20) + 1, 1ull << 32,
+                                    1ull << 63, UINT64_MAX - 79, UINT64_MAX};
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
         r = column(4, huge[i], 16, CODEC_RAW);
         bad_chunk(r, "raw_len");
@@ -232,7 +248,8 @@ static void expect_read(struct record r, const void *payload, size_t n, int want
     cr_assert(zero(int, open_it(m, KVF_OPEN_TAIL, &t)), "%s", what);
     cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, r.n, got, &d), want), "%s: %s", what, d.text);
     cr_expect(want == KVF_OK || d.text[0], "%s: no sentence", what);
-    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL) == KVF_OK, want == KVF_OK), "%s", what);
+    cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL) == KVF_OK, want == KVF_OK), "%s",
+              what);
     kvf_close(t);
     free(got);
     free(m);
@@ -251,7 +268,8 @@ Test(hostile, bombs_are_bounded)
     size_t k = ZSTD_compress(z, sizeof z, zeros, most, 1);
     expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_OK, "zstd, the most allowed");
     k = ZSTD_compress(z, sizeof z, zeros, 2 * most, 1);
-    expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT, "frame of twice the size");
+    expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT,
+                "frame of twice the size");
     /* two frames, the first of which has the right size */
     k = ZSTD_compress(z, sizeof z, zeros, 16, 1);
     size_t k2 = ZSTD_compress(z + k, sizeof z - k, zeros, most, 1);
@@ -268,7 +286,7 @@ Test(hostile, bombs_are_bounded)
     expect_read(column(4, 16, 8, CODEC_RAW), four, 8, KVF_E_CORRUPT, "short raw");
     free(zeros);
     getrusage(RUSAGE_SELF, &u);
-    cr_expect(lt(long, u.ru_maxrss, 256 << 10), "%ld KiB", u.ru_maxrss);
+    cr_expect(lt(long, u.ru_maxrss, 400 << 10), "%ld KiB", u.ru_maxrss); /* ASan doubles it */
 }
 
 /* ---- the index ---------------------------------------------------------- */
@@ -305,7 +323,8 @@ static void bad_index(struct maker *m, struct record *list, size_t n, bool fills
             int bad = kvf_read(t, 0, 0, h, 0, 4, got, NULL);
             cr_expect(fills || bad == KVF_OK, "%s, mode %d, head %d", what, mode, h);
             if (!bad)
-                cr_expect(eq(u32, got[0], 10u + 10u * (unsigned)h), "%s, mode %d, head %d", what, mode, h);
+                cr_expect(eq(u32, got[0], 10u + 10u * (unsigned)h), "%s, mode %d, head %d", what,
+                          mode, h);
         }
         kvf_close(t);
     }
@@ -337,11 +356,11 @@ Test(hostile, an_index_that_lies)
     size_t n;
     struct maker *m = listed(l, &n);
     size_t a = chunk_in(l, n, 0), b = chunk_in(l, n, 1);
-#define CASE(what, ...)            \
-    do {                           \
-        m = listed(l, &n);         \
-        __VA_ARGS__;               \
-        bad_index(m, l, n, true, what);  \
+#define CASE(what, ...)                                                                            \
+    do {                                                                                           \
+        m = listed(l, &n);                                                                         \
+        __VA_ARGS__;                                                                               \
+        bad_index(m, l, n, true, what);                                                            \
     } while (0)
     free(m);
     CASE("outside the file", l[a].offset = (uint64_t)1 << 40);
@@ -367,6 +386,39 @@ Test(hostile, an_index_that_lies)
     l[n++] = l[a];
     bad_index(m, l, n, false, "one too many");
     bad_index(two_chunks(), l, 0, false, "empty");
+}
+
+/* A footer that lies about a good index: the walk finds all records before it. */
+Test(hostile, a_footer_that_lies)
+{
+    static const struct {
+        size_t at;
+        uint64_t v;
+    } lie[] = {{8, 0},         {8, 8},           {8, 64},
+               {8, 65},        {8, UINT64_MAX},  {8, UINT64_MAX - 63},
+               {16, 0},        {16, 4},          {16, 6},
+               {16, 1u << 20}, {16, UINT64_MAX}, {16, UINT64_MAX / INDEX_ENTRY + 2},
+               {24, 0},        {24, UINT64_MAX}, {32, 0}};
+    for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
+        struct record l[8];
+        size_t n;
+        struct maker *m = listed(l, &n);
+        struct kvf_trace *t;
+        struct kvf_check c;
+        finish(m, l, n);
+        unsigned char *f = m->p + m->n - FOOTER;
+        put_le(f + lie[i].at, lie[i].v, lie[i].at == 32 ? 4 : 8);
+        put_le(f + 60, crc32c(0, f, 60), 4);
+        int err = kvf_verify(as_file(m->p, m->n), 1, &c, NULL);
+        cr_expect(err != KVF_OK || !c.clean, "lie %zu", i);
+        cr_expect(eq(int, open_it(m, KVF_OPEN_STRICT, &t), KVF_E_CORRUPT), "lie %zu", i);
+        err = open_it(m, KVF_OPEN_SALVAGE, &t);
+        cr_assert(lie[i].at == 8 || err == KVF_OK, "lie %zu", i); /* at 8: where records end */
+        if (lie[i].at != 8)
+            expect_four(t);
+        kvf_close(err ? NULL : t);
+        free(m);
+    }
 }
 
 Test(hostile, thousands_of_entries_for_one_chunk)
@@ -401,11 +453,11 @@ Test(hostile, schemas_that_cannot_be)
     for (size_t cut = 0; cut < n; cut++)
         bad_schema(s, cut, "cut");
     bad_schema(s, n + 1, "longer");
-#define CASE(what, ...)          \
-    do {                         \
-        n = plain_schema(s);     \
-        __VA_ARGS__;             \
-        bad_schema(s, n, what);  \
+#define CASE(what, ...)                                                                            \
+    do {                                                                                           \
+        n = plain_schema(s);                                                                       \
+        __VA_ARGS__;                                                                               \
+        bad_schema(s, n, what);                                                                    \
     } while (0)
     CASE("layers", put_le(s, KVF_MAX_LAYERS + 1, 4));
     CASE("layers wrap", put_le(s, 0x40000001, 4));
@@ -432,9 +484,13 @@ Test(hostile, texts_with_impossible_ends)
         for (int k = 0; k < 3; k++)
             put_le(p + 4 * k, ends[i][k], 4);
         put(m, (struct record){.type = REC_TOKENS, .n = 3, .raw_len = 15, .stored_len = 15}, p, 15);
-        put(m, (struct record){.type = REC_TOKENS, .t0 = 3, .n = UINT32_MAX, .raw_len = 15,
-                               .stored_len = 15}, p, 15);
-        put(m, (struct record){.type = REC_TOKENS, .t0 = 1 << 24, .n = 1, .raw_len = 4, .stored_len = 4},
+        put(m,
+            (struct record){
+                .type = REC_TOKENS, .t0 = 3, .n = UINT32_MAX, .raw_len = 15, .stored_len = 15},
+            p, 15);
+        put(m,
+            (struct record){
+                .type = REC_TOKENS, .t0 = 1 << 24, .n = 1, .raw_len = 4, .stored_len = 4},
             "\0\0\0", 4);
         put(m, (struct record){.type = REC_TOKENS, .t0 = 9, .n = 1, .raw_len = 6, .stored_len = 6},
             "\2\0\0\0ok", 6);
@@ -455,7 +511,8 @@ Test(hostile, commits_and_notes_that_cannot_be)
     struct kvf_trace *t;
     commit(m, 1, 4);
     commit(m, 2, KVF_MAX_STEPS + 1);
-    put(m, (struct record){.type = REC_COMMIT, .epoch = 3, .raw_len = 4, .stored_len = 4}, "\3\0\0", 4);
+    put(m, (struct record){.type = REC_COMMIT, .epoch = 3, .raw_len = 4, .stored_len = 4}, "\3\0\0",
+        4);
     put(m, (struct record){.type = REC_COMMIT, .epoch = 9, .raw_len = 8, .stored_len = 8},
         "\4\0\0\0\4\0\0", 8);
     put(m, (struct record){.type = REC_NOTE, .raw_len = 3, .stored_len = 3}, "key", 3); /* no NUL */
@@ -479,7 +536,8 @@ Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
     static const uint32_t wrong[4] = {66, 66, 66, 66};
     put(inner, column(4, 16, 16, CODEC_RAW), wrong, 16);
     commit(inner, 7, 4);
-    put(m, (struct record){.type = REC_NOTE, .raw_len = inner->n, .stored_len = inner->n}, inner->p, inner->n);
+    put(m, (struct record){.type = REC_NOTE, .raw_len = inner->n, .stored_len = inner->n}, inner->p,
+        inner->n);
     size_t broken = m->rec[m->n_rec - 1].offset;
     put(m, column(4, 16, 16, CODEC_RAW), four, 16);
     commit(m, 1, 4);
@@ -514,12 +572,12 @@ static int with_header(size_t at, uint64_t v, int n)
 
 Test(hostile, versions_and_features)
 {
-    cr_expect(eq(int, with_header(8, 2, 2), KVF_E_VERSION));      /* major */
+    cr_expect(eq(int, with_header(8, 2, 2), KVF_E_VERSION)); /* major */
     cr_expect(eq(int, with_header(8, 0, 2), KVF_E_VERSION));
-    cr_expect(zero(int, with_header(10, 9, 2)));                  /* minor: additions only */
-    cr_expect(eq(int, with_header(16, 1, 4), KVF_E_VERSION));     /* incompatible feature */
-    cr_expect(zero(int, with_header(20, 1, 4)));                  /* of writers */
-    cr_expect(zero(int, with_header(24, 1, 4)));                  /* compatible */
+    cr_expect(zero(int, with_header(10, 9, 2)));              /* minor: additions only */
+    cr_expect(eq(int, with_header(16, 1, 4), KVF_E_VERSION)); /* incompatible feature */
+    cr_expect(zero(int, with_header(20, 1, 4)));              /* of writers */
+    cr_expect(zero(int, with_header(24, 1, 4)));              /* compatible */
 }
 
 Test(hostile, unknown_records_are_skipped_unless_critical)
@@ -528,8 +586,12 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
         for (int closed = 0; closed < 2; closed++) {
             struct maker *m = start();
             struct kvf_trace *t;
-            put(m, (struct record){.type = 77, .flags = critical ? REC_CRITICAL : 0, .raw_len = 3,
-                                   .stored_len = 3}, "new", 3);
+            put(m,
+                (struct record){.type = 77,
+                                .flags = critical ? REC_CRITICAL : 0,
+                                .raw_len = 3,
+                                .stored_len = 3},
+                "new", 3);
             put(m, column(4, 16, 16, CODEC_RAW), four, 16);
             commit(m, 1, 4);
             if (closed) {

@@ -55,7 +55,8 @@ Test(roundtrip, equal_calls_give_equal_bytes)
 static void lengths_of(enum kvf_dtype dtype)
 {
     size_t width = kvf_dtype_size(dtype), chunk = (512 << 10) / width;
-    const size_t lengths[] = {0, 1, 2, 3, 255, 256, 257, chunk - 1, chunk, chunk + 1, 2 * chunk + 7};
+    const size_t lengths[] = {0,   1,         2,     3,         255,          256,
+                              257, chunk - 1, chunk, chunk + 1, 2 * chunk + 7};
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_column col = {"c", 0, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
@@ -113,8 +114,11 @@ static struct kvf_trace *one_column(struct kvf_column col, const void *data, uin
 
 Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
 {
-    const uint32_t bits[] = {0x7fc00000, 0x7f800001 /* signalling */, 0xffc12345, 0x7f800000, 0xff800000,
-                             0x80000000, 0x00000001, 0x7f7fffff, 0x3f800000};
+    const uint32_t bits[] = {0x7fc00000, 0x7f800001 /* signalling */,
+                             0xffc12345, 0x7f800000,
+                             0xff800000, 0x80000000,
+                             0x00000001, 0x7f7fffff,
+                             0x3f800000};
     uint32_t got[9];
     double v[9];
     int32_t i32[9];
@@ -141,8 +145,8 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     memcpy(raw, &bits, width);
     bits = 1;
     memcpy(raw + width, &bits, width);
-    struct kvf_trace *t = one_column((struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""},
-                                     raw, 2);
+    struct kvf_trace *t =
+        one_column((struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
     cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 2, i, NULL)));
     cr_expect(eq(dbl, v[0], want));
