@@ -13,7 +13,8 @@ def check(root):
     pages = sorted(glob.glob(os.path.join(root, 'docs/man/*.[15]')))
     done = subprocess.run(['mandoc', '-T', 'lint'] + [os.path.basename(p) for p in pages],
                           cwd=os.path.join(root, 'docs/man'), capture_output=True, text=True)
-    reports = [line.replace('mandoc: ', 'docs/man/', 1) for line in done.stdout.splitlines()]
+    reports = [line.replace('mandoc: ', 'docs/man/', 1) for line in done.stdout.splitlines()
+               if 'outdated mandoc.db' not in line]  # about the machine, not about the page
     return reports + done.stderr.splitlines() + ([] if pages else ['docs/man: no pages'])
 
 

@@ -76,8 +76,6 @@ class Engine:
 
     def numbers(self, path):
         """the method's effective numbers, as the trace's header has them"""
-        text = self.call("info", path).decode()
-        line = next(x for x in text.splitlines() if x.startswith("header"))
-        m = json.loads(line[len("header"):])["method"]
+        m = json.loads(self.call("info", "--json", path))["header"]["method"]
         keys = "sinks", "recent", "window", "pool", "pool_kind", "group", "seed"
         return {k.replace("_", "-"): m[k] for k in keys}
