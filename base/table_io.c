@@ -268,8 +268,8 @@ static int write_npz(const struct table *t, const char *path, struct kvf_diag *d
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
     if (table_err(t))
-        return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path, table_name(t),
-                        kvf_strerror(table_err(t)));
+        return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path,
+                        table_name(t), kvf_strerror(table_err(t)));
     if (strcmp(path, "-") == 0 && f != TABLE_NPZ)
         return write_text(t, f, stdout)
                    ? kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno))

@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -63,9 +64,11 @@ static int compile_words(struct tokenizer *t, const struct gguf *g, struct kvf_d
                     "llama-bpe and qwen2 are", gguf_path(g), (int)(len < 40 ? len : 40), pre);
 }
 
-static int longer_first(const struct tokenizer *t, int32_t a, int32_t b)
+static int longer_first(const void *a, const void *b, void *bpe)
 {
-    return bpe_token(&t->bpe, a).len > bpe_token(&t->bpe, b).len;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    size_t m = bpe_token(bpe, x).len, n = bpe_token(bpe, y).len;
+    return m != n ? (m < n) - (m > n) : (x > y) - (x < y);
 }
 
 static int read_special(struct tokenizer *t, const struct gguf *g)
@@ -76,13 +79,10 @@ static int read_special(struct tokenizer *t, const struct gguf *g)
         return KVF_E_NOMEM;
     for (int64_t i = 0; i < n && i < t->bpe.n_tokens; i++) {
         int64_t type = gguf_array_int(g, "tokenizer.ggml.token_type", i);
-        if ((type != TYPE_CONTROL && type != TYPE_USER) || !bpe_token(&t->bpe, (int32_t)i).len)
-            continue;
-        int at = t->n_special++; /* few: insertion keeps them sorted */
-        for (; at > 0 && longer_first(t, (int32_t)i, t->special[at - 1]); at--)
-            t->special[at] = t->special[at - 1];
-        t->special[at] = (int32_t)i;
+        if ((type == TYPE_CONTROL || type == TYPE_USER) && bpe_token(&t->bpe, (int32_t)i).len)
+            t->special[t->n_special++] = (int32_t)i;
     }
+    qsort_r(t->special, (size_t)t->n_special, sizeof *t->special, longer_first, &t->bpe);
     t->eos = (int32_t)gguf_int(g, "tokenizer.ggml.eos_token_id", -1);
     t->eot = (int32_t)gguf_int(g, "tokenizer.ggml.eot_token_id", -1);
     return KVF_OK;

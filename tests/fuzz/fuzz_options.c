@@ -35,9 +35,12 @@ static void check_options(char *text)
     double real = 0.5;
     struct opt_list many = {0};
     const struct opt list[] = {
-        {OPT_FLAG, 'q', "quiet", &flag, NULL, "", 0, 0}, {OPT_STR, 's', "str", &word, "S", "", 0, 0},
-        {OPT_INT, 'n', "int", &whole, "N", "", -3, 100}, {OPT_REAL, 0, "real", &real, "X", "", 0, 1},
-        {OPT_LIST, 'l', "list", &many, "L", "", 0, 0},   {.type = OPT_END},
+        {OPT_FLAG, 'q', "quiet", &flag, NULL, "", 0, 0},
+        {OPT_STR, 's', "str", &word, "S", "", 0, 0},
+        {OPT_INT, 'n', "int", &whole, "N", "", -3, 100},
+        {OPT_REAL, 0, "real", &real, "X", "", 0, 1},
+        {OPT_LIST, 'l', "list", &many, "L", "", 0, 0},
+        {.type = OPT_END},
     };
     char *argv[128] = {(char *)(uintptr_t) "x"};
     struct kvf_diag d = {""};

@@ -48,7 +48,8 @@ Test(rng, ranges_and_moments)
     cr_expect(fabs(normal / N) < 5 / sqrt(N));
     cr_expect(fabs(square / N - 1) < 5 * sqrt(2.0 / N));
     for (int i = 0; i < SIDES; i++)
-        cr_expect(fabs(count[i] - (double)N / SIDES) < 5 * sqrt(N * (1.0 / 7) * (6.0 / 7)), "%d", i);
+        cr_expect(fabs(count[i] - (double)N / SIDES) < 5 * sqrt(N * (1.0 / 7) * (6.0 / 7)), "%d",
+                  i);
     cr_expect(eq(u64, rng_below(&r, 1), 0));
 }
 

@@ -134,7 +134,7 @@ static char *written(const struct table *t, enum table_format f, const char *ext
 {
     char path[64];
     struct kvf_diag d = {""};
-    snprintf(path, sizeof path, "/tmp/kvf-table-%d%s", (int)getpid(), ext);
+    snprintf(path, sizeof path, "kvf-table-%d%s", (int)getpid(), ext);
     cr_assert(eq(int, (int)table_format_of(path), (int)f));
     cr_assert(table_write(t, f, path, &d) == KVF_OK, "%s", d.text);
     FILE *file = fopen(path, "rb");
@@ -194,14 +194,15 @@ static const char *npy(zip_t *z, const char *name, const char *descr, char *out,
     zip_int64_t got = zip_fread(f, out, n);
     zip_fclose(f);
     cr_assert(got > 128 && memcmp(out, "\x93NUMPY\x01\x00\x76\x00", 10) == 0, "%s", name);
-    cr_expect(strstr(out + 10, descr) && strstr(out + 10, "'shape': (2,)"), "%s: %.118s", name, out + 10);
+    cr_expect(strstr(out + 10, descr) && strstr(out + 10, "'shape': (2,)"), "%s: %.118s", name,
+              out + 10);
     cr_expect(out[127] == '\n');
     return out + 128;
 }
 
 Test(table_io, npz_reads_back_and_repeats)
 {
-    static const char path[] = "/tmp/kvf-table-test.npz";
+    static const char path[] = "kvf-table-test.npz";
     char buf[1024];
     int code;
     double real[2];
@@ -230,7 +231,7 @@ Test(table_io, npz_reads_back_and_repeats)
 
 Test(table_io, ill_formed_text_keeps_its_length_in_npz)
 {
-    static const char path[] = "/tmp/kvf-table-bad.npz";
+    static const char path[] = "kvf-table-bad.npz";
     const char *const text[] = {"\x80\x80\xff", "ab"};
     char buf[512];
     uint32_t cp[6];

@@ -175,7 +175,8 @@ Test(json, a_wide_tree_is_walked_without_recursion)
 
 Test(json, getters_give_the_default_for_other_types)
 {
-    static const char text[] = "{\"s\":\"x\",\"n\":1.5,\"i\":-7,\"b\":true,\"z\":null,\"a\":[1,2],\"o\":{}}";
+    static const char text[] =
+        "{\"s\":\"x\",\"n\":1.5,\"i\":-7,\"b\":true,\"z\":null,\"a\":[1,2],\"o\":{}}";
     struct json *j = NULL;
     cr_assert(eq(int, parse(text, strlen(text), &j), KVF_OK));
     cr_expect(eq(str, (char *)json_str(json_get(j, "n"), "d"), "d"));
