@@ -7,31 +7,45 @@
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/vec_avx512.h"
 
-float softmax_avx512(float *s, int n)
+static float row_max(const float *s, int n)
 {
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     __m512 max = lowest;
     for (int i = 0; i < n; i += 16)
         max = _mm512_max_ps(max, _mm512_mask_loadu_ps(lowest, lanes(n - i), s + i));
-    float top = _mm512_reduce_max_ps(max);
-    __m512 sum = _mm512_setzero_ps();
-    for (int i = 0; i < n; i += 16) {
-        __mmask16 m = lanes(n - i);
-        __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), _mm512_set1_ps(top)));
-        _mm512_mask_storeu_ps(s + i, m, e);
-        sum = _mm512_mask_add_ps(sum, m, sum, e);
+    return _mm512_reduce_max_ps(max);
+}
+
+/* s = exp(s - top); returns the sum: of 8 vectors in float, of these in double. */
+static double exp_row(float *s, int n, float top)
+{
+    const __m512 shift = _mm512_set1_ps(top);
+    __m512d total = _mm512_setzero_pd();
+    for (int i = 0; i < n;) {
+        int end = n - i > 128 ? i + 128 : n;
+        __m512 sum = _mm512_setzero_ps();
+        for (; i < end; i += 16) {
+            __mmask16 m = lanes(end - i);
+            __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), shift));
+            _mm512_mask_storeu_ps(s + i, m, e);
+            sum = _mm512_mask_add_ps(sum, m, sum, e);
+        }
+        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_castps512_ps256(sum)));
+        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_extractf32x8_ps(sum, 1)));
     }
-    float lane[16];
-    _mm512_storeu_ps(lane, sum);
-    double total = 0;
-    for (int i = 0; i < 16; i++)
-        total += (double)lane[i];
-    __m512 inverse = _mm512_set1_ps((float)(1.0 / total));
+    return _mm512_reduce_add_pd(total);
+}
+
+float softmax_avx512(float *s, int n)
+{
+    float top = row_max(s, n);
+    double sum = exp_row(s, n, top);
+    const __m512 inverse = _mm512_set1_ps((float)(1.0 / sum));
     for (int i = 0; i < n; i += 16) {
         __mmask16 m = lanes(n - i);
         _mm512_mask_storeu_ps(s + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, s + i), inverse));
     }
-    return top + (float)log(total);
+    return top + (float)log(sum);
 }
 
 /* x ln x, 0 for x = 0. */
