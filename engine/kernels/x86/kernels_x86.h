@@ -1,38 +1,45 @@
-/* kernels_x86.h - included by kernels.c only. */
+/* kernels_x86.h - included by kernels.c and by the files of this folder. */
 #ifndef KVF_ENGINE_KERNELS_X86_H
 #define KVF_ENGINE_KERNELS_X86_H
 
 #include "engine/kernels/kernels.h"
 
-DECL_QUANT_ROWS(quant_rows_avx512);
-DECL_MATMUL_Q(matmul_q_avx512);
-DECL_MATMUL_F(matmul_f_avx512);
-DECL_SWIGLU(swiglu_avx512);
-DECL_ATTN_QK(attn_qk_avx512);
-DECL_ATTN_AV(attn_av_avx512);
-DECL_SOFTMAX(softmax_avx512);
-DECL_ROW_ENTROPY(row_entropy_avx512);
-DECL_KV_STORE(kv_store_avx512);
-DECL_MASS_ADD(mass_add_avx512);
-DECL_ROW_CUTS(row_cuts_avx512);
-DECL_MARK(mark_avx512);
+#define DECL_ALL(isa)                  \
+    DECL_RMSNORM(rmsnorm_##isa);       \
+    DECL_QUANT_ROWS(quant_rows_##isa); \
+    DECL_MATMUL_Q(matmul_q_##isa);     \
+    DECL_MATMUL_F(matmul_f_##isa);     \
+    DECL_ROPE(rope_##isa);             \
+    DECL_SWIGLU(swiglu_##isa);         \
+    DECL_ADD(add_##isa);               \
+    DECL_ATTN_QK(attn_qk_##isa);       \
+    DECL_ATTN_AV(attn_av_##isa);       \
+    DECL_SOFTMAX(softmax_##isa);       \
+    DECL_ROW_ENTROPY(row_entropy_##isa); \
+    DECL_KV_STORE(kv_store_##isa);     \
+    DECL_MASS_ADD(mass_add_##isa);     \
+    DECL_ROW_CUTS(row_cuts_##isa);     \
+    DECL_MARK(mark_##isa)
+
+DECL_ALL(avx2);
+DECL_ALL(avx512);
+
+#define USE_ALL(isa)                                                                      \
+    {                                                                                     \
+        .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa,                         \
+        .matmul_q = matmul_q_##isa, .matmul_f = matmul_f_##isa, .rope = rope_##isa,       \
+        .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
+        .attn_av = attn_av_##isa, .softmax = softmax_##isa,                               \
+        .row_entropy = row_entropy_##isa, .kv_store = kv_store_##isa,                     \
+        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa        \
+    }
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)
 {
-    if (!(flags & CPU_X86_AVX512))
-        return;
-    k->quant_rows = quant_rows_avx512;
-    k->matmul_q = matmul_q_avx512;
-    k->matmul_f = matmul_f_avx512;
-    k->swiglu = swiglu_avx512;
-    k->attn_qk = attn_qk_avx512;
-    k->attn_av = attn_av_avx512;
-    k->softmax = softmax_avx512;
-    k->row_entropy = row_entropy_avx512;
-    k->kv_store = kv_store_avx512;
-    k->mass_add = mass_add_avx512;
-    k->row_cuts = row_cuts_avx512;
-    k->mark = mark_avx512;
+    if (flags & CPU_X86_AVX2)
+        *k = (struct kernels)USE_ALL(avx2);
+    if (flags & CPU_X86_AVX512)
+        *k = (struct kernels)USE_ALL(avx512);
 }
 
 #endif

@@ -1,36 +1,51 @@
 /* rows_avx512.c - weights of attention rows and what is counted of them. */
 #include <immintrin.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/vec_avx512.h"
 
-float softmax_avx512(float *s, int n)
+static float row_max(const float *s, int n)
 {
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     __m512 max = lowest;
     for (int i = 0; i < n; i += 16)
         max = _mm512_max_ps(max, _mm512_mask_loadu_ps(lowest, lanes(n - i), s + i));
-    float top = _mm512_reduce_max_ps(max);
-    __m512 sum = _mm512_setzero_ps();
-    for (int i = 0; i < n; i += 16) {
-        __mmask16 m = lanes(n - i);
-        __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), _mm512_set1_ps(top)));
-        _mm512_mask_storeu_ps(s + i, m, e);
-        sum = _mm512_mask_add_ps(sum, m, sum, e);
+    return _mm512_reduce_max_ps(max);
+}
+
+/* s = exp(s - top); returns the sum: of 8 vectors in float, of these in double. */
+static double exp_row(float *s, int n, float top)
+{
+    const __m512 shift = _mm512_set1_ps(top);
+    __m512d total = _mm512_setzero_pd();
+    for (int i = 0; i < n;) {
+        int end = n - i > 128 ? i + 128 : n;
+        __m512 sum = _mm512_setzero_ps();
+        for (; i < end; i += 16) {
+            __mmask16 m = lanes(end - i);
+            __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), shift));
+            _mm512_mask_storeu_ps(s + i, m, e);
+            sum = _mm512_mask_add_ps(sum, m, sum, e);
+        }
+        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_castps512_ps256(sum)));
+        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_extractf32x8_ps(sum, 1)));
     }
-    float lane[16];
-    _mm512_storeu_ps(lane, sum);
-    double total = 0;
-    for (int i = 0; i < 16; i++)
-        total += (double)lane[i];
-    __m512 inverse = _mm512_set1_ps((float)(1.0 / total));
+    return _mm512_reduce_add_pd(total);
+}
+
+float softmax_avx512(float *s, int n)
+{
+    float top = row_max(s, n);
+    double sum = exp_row(s, n, top);
+    const __m512 inverse = _mm512_set1_ps((float)(1.0 / sum));
     for (int i = 0; i < n; i += 16) {
         __mmask16 m = lanes(n - i);
         _mm512_mask_storeu_ps(s + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, s + i), inverse));
     }
-    return top + (float)log(total);
+    return top + (float)log(sum);
 }
 
 /* x ln x, 0 for x = 0. */
@@ -68,47 +83,60 @@ void mass_add_avx512(double *sum, float *max, const float *p, int n)
     mass_add_ref(sum + i, max + i, p + i, n - i);
 }
 
-/* Members among 16 entries from i on: p >= threshold, but > before first_tie. */
-INLINE __mmask16 members(const float *p, int i, __mmask16 in, __m512 cut, int first_tie)
+/* Which of 32 entries are members: those >= the threshold, but among the first
+ * before_tie ones only those > it. */
+INLINE __mmask32 members(__m512 lo, __m512 hi, __m512 cut, const bool all_ties, int64_t before_tie)
 {
-    __m512 x = _mm512_maskz_loadu_ps(in, p + i);
-    __mmask16 ge = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_GE_OQ);
-    if (i >= first_tie)
+    __mmask32 ge = _mm512_kunpackw(_mm512_cmp_ps_mask(hi, cut, _CMP_GE_OQ),
+                                   _mm512_cmp_ps_mask(lo, cut, _CMP_GE_OQ));
+    if (all_ties || before_tie <= 0)
         return ge;
-    __mmask16 gt = _mm512_mask_cmp_ps_mask(in, x, cut, _CMP_GT_OQ);
-    return ge & (__mmask16)(gt | ~lanes(first_tie - i));
+    __mmask32 gt = _mm512_kunpackw(_mm512_cmp_ps_mask(hi, cut, _CMP_GT_OQ),
+                                   _mm512_cmp_ps_mask(lo, cut, _CMP_GT_OQ));
+    return before_tie >= 32 ? gt : ge & (gt | ~0u << before_tie);
 }
 
-INLINE void mark_width(void *last, const int width, const float *p, int n,
-                       const struct row_cut *c, uint32_t t)
+INLINE void put_step(void *last, const int width, size_t i, __mmask32 m, uint32_t t)
+{
+    if (width == 2) {
+        _mm512_mask_storeu_epi16((uint16_t *)last + i, m, _mm512_set1_epi16((short)t));
+        return;
+    }
+    const __m512i now = _mm512_set1_epi32((int)t);
+    _mm512_mask_storeu_epi32((uint32_t *)last + i, (__mmask16)m, now);
+    _mm512_mask_storeu_epi32((uint32_t *)last + i + 16, (__mmask16)(m >> 16), now);
+}
+
+INLINE void mark_as(void *last, const int width, const float *p, size_t n,
+                    const struct row_cut *c, const bool all_ties, uint32_t t)
 {
     const __m512 cut = _mm512_set1_ps(c->threshold);
-    const __m512i now = width == 2 ? _mm512_set1_epi16((short)t) : _mm512_set1_epi32((int)t);
-    int i = 0;
+    int64_t tie = c->first_tie;
+    size_t i = 0;
     for (; i + 32 <= n; i += 32) {
-        __mmask16 lo = members(p, i, 0xffff, cut, c->first_tie);
-        __mmask16 hi = members(p, i + 16, 0xffff, cut, c->first_tie);
-        if (width == 2) {
-            _mm512_mask_storeu_epi16((uint16_t *)last + i, _mm512_kunpackw(hi, lo), now);
-        } else {
-            _mm512_mask_storeu_epi32((uint32_t *)last + i, lo, now);
-            _mm512_mask_storeu_epi32((uint32_t *)last + i + 16, hi, now);
-        }
+        __m512 lo = _mm512_loadu_ps(p + i), hi = _mm512_loadu_ps(p + i + 16);
+        put_step(last, width, i, members(lo, hi, cut, all_ties, tie - (int64_t)i), t);
     }
-    for (; i < n; i += 16) {
-        __mmask16 m = members(p, i, lanes(n - i), cut, c->first_tie);
-        if (width == 2)
-            _mm256_mask_storeu_epi16((uint16_t *)last + i, m, _mm512_castsi512_si256(now));
-        else
-            _mm512_mask_storeu_epi32((uint32_t *)last + i, m, now);
+    if (i < n) {
+        int left = (int)(n - i);
+        __mmask16 in_hi = left > 16 ? lanes(left - 16) : 0;
+        __m512 lo = _mm512_maskz_loadu_ps(lanes(left), p + i);
+        __m512 hi = _mm512_maskz_loadu_ps(in_hi, p + i + 16);
+        __mmask32 m = members(lo, hi, cut, all_ties, tie - (int64_t)i);
+        put_step(last, width, i, m & ~(~0u << left), t);
     }
 }
 
 void mark_avx512(void *last, int width, const float *p, int n, const struct row_cut *cut,
                  uint32_t t)
 {
-    if (width == 2)
-        mark_width(last, 2, p, n, cut, t);
+    bool all = cut->first_tie == 0;
+    if (width == 2 && all)
+        mark_as(last, 2, p, (size_t)n, cut, true, t);
+    else if (width == 2)
+        mark_as(last, 2, p, (size_t)n, cut, false, t);
+    else if (all)
+        mark_as(last, 4, p, (size_t)n, cut, true, t);
     else
-        mark_width(last, 4, p, n, cut, t);
+        mark_as(last, 4, p, (size_t)n, cut, false, t);
 }

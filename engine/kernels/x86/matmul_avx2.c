@@ -1,0 +1,197 @@
+/* matmul_avx2.c - matrix products with packed weights.  A panel is two halves of
+ * 8 outputs; every output is summed in its own lane in the order of the reference. */
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec_avx2.h"
+
+enum { TILE_ROWS = 4, HALF = PANEL / 2 };
+
+INLINE __m256i load32(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+INLINE __m256i bytes4(const int8_t *p)
+{
+    return _mm256_set1_epi32(*(const int32_t *)(const void *)p);
+}
+
+/* Exact dot products of one block: 8 outputs, R rows.  Pairs of products are
+ * summed in 16 bits.  Q4: 8 groups of 2 * 15 * 127 fit.  Q8: a pair of 255 * 127
+ * does not, so the top bit goes apart: 2 * 128 * 127 fits. */
+INLINE void dot_block(__m256i sum[TILE_ROWS], const uint8_t *w, const int8_t *q, size_t ld_q,
+                      const int R, const int q4)
+{
+    const __m256i low = _mm256_set1_epi8(q4 ? 15 : 127), ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (int r = 0; r < R; r++)
+        sum[r] = _mm256_setzero_si256();
+    UNROLL
+    for (int g = 0; g < 8; g++) {
+        __m256i v = load32(w + (q4 ? g / 2 : g) * 64);
+        __m256i u = _mm256_and_si256(q4 && g % 2 ? _mm256_srli_epi16(v, 4) : v, low);
+        __m256i top = _mm256_andnot_si256(low, v);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m256i x = bytes4(q + (size_t)r * ld_q + (size_t)g * 4);
+            __m256i pair = _mm256_maddubs_epi16(u, x);
+            if (!q4) {
+                pair = _mm256_madd_epi16(pair, ones);
+                __m256i more = _mm256_madd_epi16(_mm256_maddubs_epi16(top, x), ones);
+                sum[r] = _mm256_add_epi32(sum[r], _mm256_add_epi32(pair, more));
+            } else {
+                sum[r] = _mm256_add_epi16(sum[r], pair);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; q4 && r < R; r++)
+        sum[r] = _mm256_madd_epi16(sum[r], ones);
+}
+
+/* R rows from t on times one half of a panel. */
+INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
+                   size_t panel, size_t half, const int R, const int q4)
+{
+    size_t nb = (size_t)w->n_blocks, ld_q = nb * QBLOCK, step = q4 ? 256 : 512;
+    const uint8_t *data = w->data + panel * nb * step + half * 32;
+    const uint16_t *scale = w->scale + panel * nb * 2 * PANEL + half * HALF;
+    __m256 acc[TILE_ROWS];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        acc[r] = _mm256_setzero_ps();
+    for (size_t b = 0; b < nb; b++) {
+        __m256i sum[TILE_ROWS];
+        dot_block(sum, data + b * step, x->q + t * ld_q + b * QBLOCK, ld_q, R, q4);
+        __m256 d = load_half8(scale + b * 2 * PANEL);
+        __m256 m = load_half8(scale + b * 2 * PANEL + PANEL);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t row = (t + (size_t)r) * nb + b;
+            __m256 ds = _mm256_mul_ps(d, _mm256_set1_ps(x->scale[row]));
+            acc[r] = _mm256_fmadd_ps(ds, _mm256_cvtepi32_ps(sum[r]), acc[r]);
+            acc[r] = _mm256_fmadd_ps(m, _mm256_set1_ps(x->sum[row]), acc[r]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        _mm256_storeu_ps(out + (t + (size_t)r) * ld + panel * PANEL + half * HALF, acc[r]);
+}
+
+INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
+                   int panel0, int n_panels, const int q4)
+{
+    size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    for (size_t p = (size_t)panel0; p < end; p++)
+        for (size_t half = 0; half < 2; half++) {
+            size_t t = 0;
+            for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+                tile_q(out, ld, x, t, w, p, half, TILE_ROWS, q4);
+            for (; t < rows; t++)
+                tile_q(out, ld, x, t, w, p, half, 1, q4);
+        }
+}
+
+void matmul_q_avx2(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
+                   int panel0, int n_panels)
+{
+    if (w->kind == PACK_Q4)
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 1);
+    else
+        rows_q(out, ld_out, x, T, w, panel0, n_panels, 0);
+}
+
+INLINE __m256 load_float(const uint8_t *data, size_t at, const int kind)
+{
+    if (kind == PACK_F32)
+        return _mm256_loadu_ps((const float *)(const void *)data + at);
+    const uint16_t *h = (const uint16_t *)(const void *)data + at;
+    if (kind == PACK_F16)
+        return load_half8(h);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)h);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(b), 16));
+}
+
+INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct packed *w,
+                   size_t panel, const int R, const int kind)
+{
+    size_t K = (size_t)w->K;
+    __m256 acc[TILE_ROWS][2];
+    UNROLL
+    for (int r = 0; r < R; r++)
+        acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+    for (size_t k = 0; k < K; k++) {
+        __m256 lo = load_float(w->data, (panel * K + k) * PANEL, kind);
+        __m256 hi = load_float(w->data, (panel * K + k) * PANEL + HALF, kind);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m256 b = _mm256_set1_ps(x[(size_t)r * ld_x + k]);
+            acc[r][0] = _mm256_fmadd_ps(b, lo, acc[r][0]);
+            acc[r][1] = _mm256_fmadd_ps(b, hi, acc[r][1]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        _mm256_storeu_ps(out + (size_t)r * ld + panel * PANEL, acc[r][0]);
+        _mm256_storeu_ps(out + (size_t)r * ld + panel * PANEL + HALF, acc[r][1]);
+    }
+}
+
+INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
+                   const struct packed *w, int panel0, int n_panels, const int kind)
+{
+    size_t end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    for (size_t p = (size_t)panel0; p < end; p++) {
+        size_t t = 0;
+        for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+            tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, p, TILE_ROWS, kind);
+        for (; t < rows; t++)
+            tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, p, 1, kind);
+    }
+}
+
+void matmul_f_avx2(float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+                   const struct packed *w, int panel0, int n_panels)
+{
+    if (w->kind == PACK_F32)
+        rows_f(out, ld_out, x, ld_x, T, w, panel0, n_panels, PACK_F32);
+    else if (w->kind == PACK_F16)
+        rows_f(out, ld_out, x, ld_x, T, w, panel0, n_panels, PACK_F16);
+    else
+        rows_f(out, ld_out, x, ld_x, T, w, panel0, n_panels, PACK_BF16);
+}
+
+INLINE int sum8_int(__m256i v)
+{
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+
+void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
+{
+    size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
+    const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    for (size_t b = 0; b < n_blocks; b++) {
+        __m256 v[4], top = _mm256_setzero_ps();
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            v[i] = _mm256_loadu_ps(x + b * QBLOCK + (size_t)i * 8);
+            top = _mm256_max_ps(top, _mm256_and_ps(v[i], no_sign));
+        }
+        float max = max8(top);
+        __m256 inverse = _mm256_set1_ps(max > 0 ? 127.0f / max : 0);
+        __m256i q[4], sum = _mm256_setzero_si256();
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+            sum = _mm256_add_epi32(sum, q[i]);
+        }
+        /* packs work within halves of 128 bits: groups of 4 come out as 0 2 4 6 1 3 5 7 */
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]),
+                                           _mm256_packs_epi32(q[2], q[3]));
+        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((__m256i *)(void *)(out->q + b * QBLOCK), bytes);
+        out->scale[b] = max / 127.0f;
+        out->sum[b] = out->scale[b] * (float)sum8_int(sum);
+    }
+}
