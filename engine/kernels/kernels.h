@@ -143,9 +143,9 @@ struct kernels {
      * out[0..n_top): the K largest, all when n <= K.  out[n_top..): the smallest
      * set whose mass reaches tau times that of the row, where an entry counts
      * p / MASS_UNIT rounded to an integer (half to even), the sum of the row
-     * stays below 4096 and (double)mass >= tau * (double)row decides; all when the
-     * row has no mass.  1 <= K and 0 < tau <= 1, both rising; n >= 1.  Every
-     * variant gives the same bits.
+     * stays below 8 (2^53 units: exact as a double) and mass >= tau * row decides
+     * in double; all when the row has no mass.  1 <= K and 0 < tau <= 1, both
+     * rising; n >= 1.  Every variant gives the same bits.
      * scratch: row_cuts_scratch(n) bytes, 64-byte aligned. */
     row_cuts_fn row_cuts;
 

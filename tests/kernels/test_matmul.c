@@ -1,0 +1,404 @@
+#include "engine/kernels/packed.h"
+#include "variants.h"
+
+/* One source matrix in a file format, with its plain values beside it. */
+struct matrix {
+    uint8_t *bytes;
+    float *value; /* [N][K] */
+    int N, K;
+    enum weight_type type;
+};
+
+/* f16 of numbers with at most 11 significant bits and an exponent in range. */
+static uint16_t to_f16(float f)
+{
+    uint32_t b;
+    memcpy(&b, &f, 4);
+    if (f == 0)
+        return (uint16_t)(b >> 16);
+    return (uint16_t)((b >> 16 & 0x8000) | (((b >> 23 & 255) - 112) << 10) | (b >> 13 & 1023));
+}
+
+static void put16(uint8_t *p, uint16_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+/* Writes a block of 32 in GGUF's layout and its values, from the definition:
+ * Q8_0: d q; Q4_0: d (u - 8); Q4_1: d u + m; nibbles: 16 low ones, 16 high ones. */
+static size_t put_block(struct rng *r, enum weight_type type, uint8_t *p, float *value)
+{
+    float d = (float)(1 + rng_below(r, 1023)) / 16384, m = -(float)rng_below(r, 1024) / 2048;
+    size_t head = type == WEIGHT_Q4_1 ? 4 : 2;
+    put16(p, to_f16(d));
+    if (type == WEIGHT_Q4_1)
+        put16(p + 2, to_f16(m));
+    for (int i = 0; i < 32; i++) {
+        if (type == WEIGHT_Q8_0) {
+            int q = (int)rng_below(r, 256) - 128;
+            p[head + (size_t)i] = (uint8_t)q;
+            value[i] = d * (float)q;
+            continue;
+        }
+        int u = (int)rng_below(r, 16);
+        if (i < 16)
+            p[head + (size_t)i] = (uint8_t)u;
+        else
+            p[head + (size_t)i - 16] |= (uint8_t)(u << 4);
+        value[i] = type == WEIGHT_Q4_0 ? d * (float)(u - 8) : d * (float)u + m;
+    }
+    return type == WEIGHT_Q8_0 ? 34 : head + 16;
+}
+
+static size_t put_float(struct rng *r, enum weight_type type, uint8_t *p, float *value)
+{
+    /* 8 significant bits: exact in every float type */
+    *value = (float)((int)rng_below(r, 255) - 127) / 128;
+    if (type == WEIGHT_F16) {
+        put16(p, to_f16(*value));
+        return 2;
+    }
+    uint32_t b;
+    memcpy(&b, value, 4);
+    if (type == WEIGHT_BF16) {
+        put16(p, (uint16_t)(b >> 16));
+        return 2;
+    }
+    memcpy(p, &b, 4);
+    return 4;
+}
+
+static struct matrix make_matrix(struct rng *r, enum weight_type type, int N, int K)
+{
+    struct matrix m = {.N = N, .K = K, .type = type};
+    size_t n = (size_t)N * (size_t)K, at = 0;
+    bool quantised = type == WEIGHT_Q4_0 || type == WEIGHT_Q4_1 || type == WEIGHT_Q8_0;
+    m.bytes = mem_alloc(n, 4);
+    m.value = MEM_NEW(float, n);
+    for (size_t i = 0; i < n; i += quantised ? 32 : 1)
+        at += quantised ? put_block(r, type, m.bytes + at, m.value + i)
+                        : put_float(r, type, m.bytes + at, m.value + i);
+    cr_assert(eq(sz, at, weight_bytes(type, n)));
+    return m;
+}
+
+static void free_matrix(struct matrix *m)
+{
+    mem_free(m->bytes);
+    mem_free(m->value);
+}
+
+static const enum weight_type types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16,
+                                         WEIGHT_Q8_0, WEIGHT_Q4_0, WEIGHT_Q4_1};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+static bool is_quantised(const struct packed *w)
+{
+    return w->kind == PACK_Q4 || w->kind == PACK_Q8;
+}
+
+static struct packed pack(const struct matrix *m, int exact)
+{
+    struct packed w;
+    struct pack_source src = {m->bytes, m->type, m->N};
+    cr_assert(eq(int, packed_build(&src, 1, m->K, exact, &w), KVF_OK));
+    cr_assert(zero(sz, (size_t)w.data % 64));
+    return w;
+}
+
+static struct qrows make_qrows(int T, int K)
+{
+    size_t n = (size_t)T * (size_t)K;
+    return (struct qrows){mem_alloc(n, 1), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK), K};
+}
+
+static void free_qrows(struct qrows *q)
+{
+    mem_free(q->q);
+    mem_free(q->scale);
+    mem_free(q->sum);
+}
+
+/* The product of rows [t0, t0 + T) of x, whatever the kind of weights. */
+static void multiply(const struct kernels *k, float *out, size_t ld, const float *x, int T,
+                     const struct packed *w, int panel0, int n_panels)
+{
+    if (!is_quantised(w)) {
+        k->matmul_f(out, ld, x, (size_t)w->K, T, w, panel0, n_panels);
+        return;
+    }
+    struct qrows q = make_qrows(T, w->K);
+    k->quant_rows(&q, x, T, w->K);
+    k->matmul_q(out, ld, &q, T, w, panel0, n_panels);
+    free_qrows(&q);
+}
+
+/* Each K term contributes at most half an ulp of a partial sum <= sum |x w|; the
+ * activations' rounding to int8 is tested apart: here x is a multiple of max/127. */
+static void check_product(const struct variant *v, const struct matrix *m, const struct packed *w,
+                          const float *x, int T)
+{
+    struct guarded g;
+    size_t ld = (size_t)w->n_panels * PANEL;
+    float *out = guard(&g, (size_t)T * ld * sizeof *out);
+    multiply(&v->k, out, ld, x, T, w, 0, w->n_panels);
+    double bad = 0;
+    for (int t = 0; t < T; t++)
+        for (size_t r = 0; r < ld; r++) {
+            double sum = 0, size = 0;
+            for (int k = 0; (int)r < m->N && k < m->K; k++) {
+                double p = (double)x[(size_t)t * (size_t)m->K + (size_t)k]
+                         * (double)m->value[r * (size_t)m->K + (size_t)k];
+                sum += p;
+                size += fabs(p);
+            }
+            double bound = 2e-6 * (size + 1) + 1e-7 * m->K * size;
+            bad = worst(fabs((double)out[(size_t)t * ld + r] - sum) / bound, bad);
+        }
+    cr_expect(bad <= 1, "%s: type %d, T %d, N %d, K %d: %g times the bound", v->name, (int)m->type,
+              T, m->N, m->K, bad);
+    cr_expect(intact(&g), "%s wrote outside", v->name);
+}
+
+/* Rows of integers with 127 in every block of 32: quantisation keeps them. */
+static float *integer_rows(struct rng *r, int T, int K)
+{
+    float *x = MEM_NEW(float, (size_t)T * (size_t)K);
+    for (size_t i = 0; i < (size_t)T * (size_t)K; i++)
+        x[i] = i % 32 == 7 ? 127 : (float)((int)rng_below(r, 255) - 127);
+    return x;
+}
+
+Test(matmul, equals_plain_dequantised_product)
+{
+    static const int shapes[][2] = {{1, 32}, {16, 64}, {33, 96}, {50, 160}, {80, 576}};
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 1);
+    int n = variants(v);
+    for (int type = 0; type < N_TYPES; type++)
+        for (int s = 0; s < 5; s++) {
+            int N = shapes[s][0], K = shapes[s][1];
+            struct matrix m = make_matrix(&r, types[type], N, K);
+            struct packed w = pack(&m, 0);
+            for (int T = 1; T <= 17; T += s == 4 ? 8 : 1) {
+                float *x = integer_rows(&r, T, K);
+                for (int i = 0; i < n; i++)
+                    check_product(&v[i], &m, &w, x, T);
+                mem_free(x);
+            }
+            packed_finish(&w);
+            free_matrix(&m);
+        }
+}
+
+Test(matmul, float_weights_need_no_block_of_32)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 2);
+    int n = variants(v);
+    for (int K = 1; K <= 40; K += 13)
+        for (int type = 0; type < 3; type++) {
+            struct matrix m = make_matrix(&r, types[type], 21, K);
+            struct packed w = pack(&m, 0);
+            float *x = integer_rows(&r, 5, K);
+            for (int i = 0; i < n; i++)
+                check_product(&v[i], &m, &w, x, 5);
+            mem_free(x);
+            packed_finish(&w);
+            free_matrix(&m);
+        }
+}
+
+Test(matmul, exact_packing_keeps_every_value)
+{
+    struct rng r;
+    rng_init(&r, 3);
+    for (int type = 0; type < N_TYPES; type++) {
+        struct matrix m = make_matrix(&r, types[type], 19, 64);
+        struct packed w = pack(&m, 1);
+        cr_assert(eq(int, w.kind, PACK_F32));
+        const float *data = (const float *)(const void *)w.data;
+        for (int row = 0; row < 32; row++)
+            for (int k = 0; k < 64; k++) {
+                float want = row < 19 ? m.value[row * 64 + k] : 0;
+                float got = data[(row / PANEL * 64 + k) * PANEL + row % PANEL];
+                cr_assert(fabsf(got - want) <= 1e-7f * fabsf(want) + 1e-9f, "type %d row %d k %d",
+                          (int)types[type], row, k);
+            }
+        packed_finish(&w);
+        free_matrix(&m);
+    }
+}
+
+/* Two sources in one matrix: what QKV and gate-up are. */
+Test(matmul, joined_sources_stand_one_below_the_other)
+{
+    struct rng r;
+    struct variant v[MAX_VARIANTS];
+    rng_init(&r, 4);
+    int n = variants(v);
+    struct matrix a = make_matrix(&r, WEIGHT_Q4_0, 10, 64), b = make_matrix(&r, WEIGHT_Q4_1, 9, 64);
+    struct pack_source src[2] = {{a.bytes, a.type, 10}, {b.bytes, b.type, 9}};
+    struct packed w;
+    cr_assert(eq(int, packed_build(src, 2, 64, 0, &w), KVF_OK));
+    cr_expect(eq(int, w.kind, PACK_Q4));
+    struct matrix both = {.N = 19, .K = 64, .value = MEM_NEW(float, 19 * 64)};
+    memcpy(both.value, a.value, 10 * 64 * sizeof(float));
+    memcpy(both.value + 10 * 64, b.value, 9 * 64 * sizeof(float));
+    float *x = integer_rows(&r, 3, 64);
+    for (int i = 0; i < n; i++)
+        check_product(&v[i], &both, &w, x, 3);
+    mem_free(x);
+    mem_free(both.value);
+    packed_finish(&w);
+    free_matrix(&a);
+    free_matrix(&b);
+}
+
+/* Row t of a batch has the bits of the row alone, and a panel those of all panels:
+ * the contract on which chunk size and thread count lean. */
+Test(matmul, row_and_panel_depend_on_nothing_else)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 5);
+    int n = variants(v);
+    enum { N = 90, K = 96, T = 29, LD = 96 };
+    for (int type = 0; type < N_TYPES; type++) {
+        struct matrix m = make_matrix(&r, types[type], N, K);
+        struct packed w = pack(&m, 0);
+        float x[T * K], all[T * LD], one[LD];
+        fill_normal(&r, x, T * K, 1);
+        for (int i = 0; i < n; i++) {
+            multiply(&v[i].k, all, LD, x, T, &w, 0, w.n_panels);
+            for (int t = 0; t < T; t++) {
+                multiply(&v[i].k, one, LD, x + t * K, 1, &w, 0, w.n_panels);
+                cr_expect(zero(int, memcmp(one, all + t * LD, sizeof one)), "%s: type %d, row %d",
+                          v[i].name, (int)types[type], t);
+            }
+            for (int first = 0; first < T; first += 5) {
+                float part[6 * LD];
+                int rows = T - first < 6 ? T - first : 6;
+                for (int p = 0; p < w.n_panels; p++)
+                    multiply(&v[i].k, part, LD, x + first * K, rows, &w, p, 1);
+                cr_expect(zero(int, memcmp(part, all + first * LD,
+                                           (size_t)rows * LD * sizeof *part)),
+                          "%s: type %d, rows from %d, panel by panel", v[i].name,
+                          (int)types[type], first);
+            }
+        }
+        packed_finish(&w);
+        free_matrix(&m);
+    }
+}
+
+/* Integer sums are exact and the float operations are those of the reference in
+ * the same order, so all variants agree to the bit. */
+Test(matmul, variants_agree_to_the_bit)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 6);
+    int n = variants(v);
+    enum { N = 70, K = 192, T = 14, LD = 80 };
+    for (int type = 0; type < N_TYPES; type++) {
+        struct matrix m = make_matrix(&r, types[type], N, K);
+        struct packed w = pack(&m, 0);
+        float x[T * K], want[T * LD], got[T * LD];
+        fill_normal(&r, x, T * K, 3);
+        multiply(&v[0].k, want, LD, x, T, &w, 0, w.n_panels);
+        for (int i = 1; i < n; i++) {
+            multiply(&v[i].k, got, LD, x, T, &w, 0, w.n_panels);
+            cr_expect(zero(int, memcmp(got, want, sizeof got)), "%s, type %d", v[i].name,
+                      (int)types[type]);
+        }
+        packed_finish(&w);
+        free_matrix(&m);
+    }
+}
+
+Test(quant_rows, rounds_to_nearest_of_each_block)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 7);
+    int n = variants(v);
+    enum { T = 7, K = 96, BLOCKS = T * K / 32 };
+    for (int i = 0; i < n; i++) {
+        float x[T * K];
+        fill_normal(&r, x, T * K, 5);
+        memset(x + 64, 0, 32 * sizeof *x); /* a block of zeros */
+        for (int j = 96; j < 128; j++)
+            x[j] *= 1e-30f;
+        struct guarded gq, gs, gu;
+        struct qrows q = {guard(&gq, T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4), K};
+        v[i].k.quant_rows(&q, x, T, K);
+        for (int b = 0; b < BLOCKS; b++) {
+            double max = 0, sum = 0;
+            for (int j = b * 32; j < b * 32 + 32; j++) {
+                max = fmax(max, fabs((double)x[j]));
+                sum += q.q[j];
+            }
+            cr_expect(fabs((double)q.scale[b] - max / 127) <= 1e-7 * max);
+            cr_expect(fabs((double)q.sum[b] - sum * max / 127) <= 1e-6 * fabs(sum) * max / 127);
+            for (int j = b * 32; j < b * 32 + 32; j++) {
+                double steps = max > 0 ? (double)x[j] * 127 / max : 0;
+                cr_expect(fabs(steps - q.q[j]) <= 0.5 + 1e-4, "%s: %g -> %d", v[i].name, steps,
+                          q.q[j]);
+            }
+        }
+        cr_expect(intact(&gq) && intact(&gs) && intact(&gu), "%s wrote outside", v[i].name);
+    }
+}
+
+/* Halves go to the even neighbour in every variant: 127 makes the scale 1. */
+Test(quant_rows, halves_go_to_even)
+{
+    struct variant v[MAX_VARIANTS];
+    int n = variants(v);
+    for (int i = 0; i < n; i++) {
+        float x[32] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 63.5f, 64.5f};
+        static const int8_t want[32] = {127, 0, 2, 2, 0, -2, -2, 64, 64};
+        int8_t q[32];
+        float scale, sum;
+        struct qrows out = {q, &scale, &sum, 32};
+        v[i].k.quant_rows(&out, x, 1, 32);
+        cr_expect(zero(int, memcmp(q, want, sizeof q)), "%s", v[i].name);
+        cr_expect(eq(flt, scale, 1));
+        cr_expect(eq(flt, sum, 127 + 2 + 2 - 2 - 2 + 64 + 64));
+    }
+}
+
+/* All 65,536 halves: from the definition of the format, and back. */
+Test(packed, halves_convert_both_ways)
+{
+    for (unsigned h = 0; h < 65536; h++) {
+        int e = (int)(h >> 10 & 31), man = (int)(h & 1023);
+        double want = e == 0 ? ldexp(man, -24) : ldexp(1024 + man, e - 25);
+        float f = half_to_float((uint16_t)h);
+        if (e == 31) {
+            bool special = man ? isnan(f) : isinf(f);
+            cr_assert(special, "%04x", h);
+            continue;
+        }
+        cr_assert(eq(dbl, (double)f, h & 0x8000 ? -want : want), "%04x", h);
+        cr_assert(eq(int, float_to_half(f), (int)h), "%04x", h);
+    }
+}
+
+Test(packed, float_to_half_rounds_to_even)
+{
+    for (unsigned h = 0; h < 0x7bff; h++) { /* between each two neighbours */
+        float a = half_to_float((uint16_t)h), b = half_to_float((uint16_t)(h + 1));
+        float middle = (a + b) / 2;
+        cr_assert(eq(int, float_to_half(middle), (int)(h + (h & 1))), "%04x", h);
+        cr_assert(eq(int, float_to_half(nextafterf(middle, 0)), (int)h), "%04x", h);
+        cr_assert(eq(int, float_to_half(nextafterf(middle, 1e9f)), (int)h + 1), "%04x", h);
+    }
+    cr_expect(eq(int, float_to_half(65519.0f), 0x7bff));
+    cr_expect(eq(int, float_to_half(65520.0f), 0x7c00));
+    cr_expect(eq(int, float_to_half(-1e9f), 0xfc00));
+}

@@ -1,0 +1,197 @@
+#include "variants.h"
+
+static const int lengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 100, 128, 129, 1000, 4097};
+enum { N_LENGTHS = sizeof lengths / sizeof *lengths, MAX_N = 4097 };
+
+/* p and the log-sum-exp in double. */
+static double softmax_double(const float *s, int n, double *p)
+{
+    double max = (double)s[0], sum = 0;
+    for (int i = 1; i < n; i++)
+        max = fmax(max, (double)s[i]);
+    for (int i = 0; i < n; i++)
+        sum += exp((double)s[i] - max);
+    for (int i = 0; i < n; i++)
+        p[i] = exp((double)s[i] - max) / sum;
+    return max + log(sum);
+}
+
+/* Scores up to 100 in size are off by their own rounding, 100 * 2^-24 at most
+ * after the subtraction of the maximum, plus some ulp of exp and the sum. */
+static void check_softmax(const struct variant *v, const float *s, int n, double spread)
+{
+    static double want[MAX_N];
+    struct guarded g;
+    float *p = guard(&g, (size_t)n * sizeof *p);
+    memcpy(p, s, (size_t)n * sizeof *p);
+    float lse = v->k.softmax(p, n);
+    double right = softmax_double(s, n, want), bound = 1e-6 + spread * 0x1p-23, bad = 0, sum = 0;
+    for (int i = 0; i < n; i++) {
+        bad = worst(fabs((double)p[i] - want[i]) / (want[i] * bound + 0x1p-148), bad);
+        sum += (double)p[i];
+    }
+    cr_expect(bad <= 1, "%s: n %d, spread %g: %g times the bound", v->name, n, spread, bad);
+    cr_expect(fabs(sum - 1) <= 1e-6, "%s: n %d sums to %.9f", v->name, n, sum);
+    cr_expect(fabs((double)lse - right) <= 1e-6 + fabs(right) * 0x1p-23, "%s: n %d: %.9g, not %.9g",
+              v->name, n, (double)lse, right);
+    cr_expect(intact(&g), "%s wrote outside", v->name);
+}
+
+Test(softmax, equals_double)
+{
+    struct variant v[MAX_VARIANTS];
+    static float s[MAX_N];
+    struct rng r;
+    rng_init(&r, 1);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int l = 0; l < N_LENGTHS; l++)
+            for (double spread = 0.5; spread < 100; spread *= 4) {
+                fill_normal(&r, s, (size_t)lengths[l], spread);
+                s[0] += 50;
+                check_softmax(&v[i], s, lengths[l], spread * 4 + 50);
+            }
+}
+
+Test(softmax, far_and_equal_scores)
+{
+    struct variant v[MAX_VARIANTS];
+    int n = variants(v);
+    for (int i = 0; i < n; i++) {
+        float s[19];
+        for (int j = 0; j < 19; j++)
+            s[j] = -1e4f;
+        float lse = v[i].k.softmax(s, 19);
+        for (int j = 0; j < 19; j++)
+            cr_expect(fabsf(s[j] - 1.0f / 19) <= 1e-7f, "%s", v[i].name);
+        cr_expect(fabs((double)lse - (log(19) - 1e4)) <= 1e-3);
+        float far[3] = {0, -95, -1e9f}; /* e^-95 is subnormal, e^-1e9 is 0 */
+        v[i].k.softmax(far, 3);
+        cr_expect(eq(flt, far[0], 1), "%s", v[i].name);
+        cr_expect(fabs((double)far[1] / exp(-95) - 1) <= 1e-3, "%s: %g", v[i].name, (double)far[1]);
+        cr_expect(eq(flt, far[2], 0), "%s", v[i].name);
+    }
+}
+
+/* The vector along a row must not see what lies after it. */
+Test(softmax, does_not_depend_on_what_follows)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 2);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < 70; len++) {
+            float a[100], b[100];
+            fill_normal(&r, a, 100, 3);
+            memcpy(b, a, sizeof a);
+            for (int j = len; j < 100; j++)
+                b[j] = j % 2 ? NAN : 1e30f;
+            float x = v[i].k.softmax(a, len), y = v[i].k.softmax(b, len);
+            cr_expect(eq(flt, x, y), "%s: n %d", v[i].name, len);
+            cr_expect(zero(int, memcmp(a, b, (size_t)len * sizeof *a)), "%s: n %d", v[i].name, len);
+            cr_expect(eq(flt, v[i].k.row_entropy(a, len), v[i].k.row_entropy(b, len)), "%s: n %d",
+                      v[i].name, len);
+        }
+}
+
+Test(entropy, equals_double)
+{
+    struct variant v[MAX_VARIANTS];
+    static float p[MAX_N];
+    struct rng r;
+    rng_init(&r, 3);
+    int n = variants(v);
+    for (int l = 0; l < N_LENGTHS; l++)
+        for (int kind = 0; kind < 5; kind++) {
+            int len = lengths[l];
+            fill_normal(&r, p, (size_t)len, kind == 4 ? 30 : 1.5 * kind);
+            v[0].k.softmax(p, len);
+            for (int j = 0; kind == 3 && j < len; j += 2)
+                p[j] = 0; /* 0 ln 0 counts nothing */
+            double want = 0;
+            for (int j = 0; j < len; j++)
+                want -= p[j] > 0 ? (double)p[j] * log((double)p[j]) : 0;
+            for (int i = 0; i < n; i++) {
+                double got = (double)v[i].k.row_entropy(p, len);
+                cr_expect(fabs(got - want) <= 2e-7 * (1 + want), "%s: n %d: %.9g, not %.9g",
+                          v[i].name, len, got, want);
+            }
+        }
+}
+
+Test(entropy, of_one_and_of_equal_entries)
+{
+    struct variant v[MAX_VARIANTS];
+    int n = variants(v);
+    for (int i = 0; i < n; i++) {
+        float one[20] = {[11] = 1}, tiny = 0x1p-140f, even[64];
+        cr_expect(eq(flt, v[i].k.row_entropy(one, 20), 0), "%s", v[i].name);
+        for (int j = 0; j < 64; j++)
+            even[j] = 1.0f / 64;
+        cr_expect(fabs((double)v[i].k.row_entropy(even, 64) - log(64)) <= 5e-7, "%s", v[i].name);
+        double want = -(double)tiny * log((double)tiny), got = (double)v[i].k.row_entropy(&tiny, 1);
+        cr_expect(fabs(got / want - 1) <= 1e-2, "%s: %g, not %g", v[i].name, got, want);
+    }
+}
+
+Test(mass_add, adds_and_keeps_the_maximum)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 4);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < 70; len++) {
+            struct guarded gs, gm;
+            double *sum = guard(&gs, (size_t)len * sizeof *sum), want[70] = {0};
+            float *max = guard(&gm, (size_t)len * sizeof *max), p[70], top[70] = {0};
+            memset(sum, 0, (size_t)len * sizeof *sum);
+            memset(max, 0, (size_t)len * sizeof *max);
+            for (int round = 0; round < 5; round++) {
+                for (int j = 0; j < len; j++) {
+                    p[j] = (float)rng_uniform(&r);
+                    want[j] += (double)p[j];
+                    top[j] = p[j] > top[j] ? p[j] : top[j];
+                }
+                v[i].k.mass_add(sum, max, p, len);
+            }
+            cr_expect(zero(int, memcmp(sum, want, (size_t)len * sizeof *sum)), "%s", v[i].name);
+            cr_expect(zero(int, memcmp(max, top, (size_t)len * sizeof *max)), "%s", v[i].name);
+            cr_expect(intact(&gs) && intact(&gm), "%s wrote outside", v[i].name);
+        }
+}
+
+/* Member i holds 7, others what was there before. */
+static bool marked_right(const void *last, int width, int i, bool member)
+{
+    if (width == 2)
+        return ((const uint16_t *)last)[i] == (member ? 7 : 0xa5a5);
+    return ((const uint32_t *)last)[i] == (member ? 7 : 0xa5a5a5a5);
+}
+
+Test(mark, writes_the_step_of_members_only)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 5);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < 150; len++)
+            for (int tie = 0; tie <= len; tie += 1 + len / 9)
+                for (int width = 2; width <= 4; width += 2) {
+                    float p[150];
+                    for (int j = 0; j < len; j++)
+                        p[j] = (float)rng_below(&r, 4) / 4;
+                    struct row_cut cut = {0.5f, tie, 0};
+                    struct guarded g;
+                    void *last = guard(&g, (size_t)(len * width));
+                    bool ok = true;
+                    v[i].k.mark(last, width, p, len, &cut, 7);
+                    for (int j = 0; j < len; j++)
+                        ok = ok && marked_right(last, width, j,
+                                                p[j] > 0.5f || (p[j] == 0.5f && j >= tie));
+                    cr_expect(ok, "%s: n %d, ties from %d, width %d", v[i].name, len, tie, width);
+                    cr_expect(intact(&g), "%s wrote outside", v[i].name);
+                }
+}

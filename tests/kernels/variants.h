@@ -1,0 +1,85 @@
+/* variants.h - what the kernel suites share: the instruction sets of this CPU,
+ * random data, and buffers that notice a write beside them. */
+#ifndef KVF_TESTS_VARIANTS_H
+#define KVF_TESTS_VARIANTS_H
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/kernels/kernels.h"
+
+struct variant {
+    const char *name;
+    unsigned flags;
+    struct kernels k;
+};
+
+enum { MAX_VARIANTS = 3 };
+
+/* The reference first; sets that the CPU (or the build) lacks are left out, said
+ * once on stderr.  Returns how many. */
+static inline int variants(struct variant *v)
+{
+    static const struct variant all[MAX_VARIANTS] = {
+        {.name = "reference", .flags = 0},
+        {.name = "AVX2", .flags = CPU_X86_AVX2},
+        {.name = "AVX-512", .flags = CPU_X86_AVX2 | CPU_X86_AVX512},
+    };
+    unsigned have = cpu_flags_detect();
+    int n = 0;
+    for (int i = 0; i < MAX_VARIANTS; i++) {
+        if ((all[i].flags & have) != all[i].flags) {
+            fprintf(stderr, "%s: not on this CPU or masked, left out\n", all[i].name);
+            continue;
+        }
+        v[n] = all[i];
+        kernels_init(&v[n].k, v[n].flags);
+        n++;
+    }
+    return n;
+}
+
+enum { MARGIN = 64 }; /* bytes of canary on each side */
+
+/* bytes of memory between canaries; start is 64-byte aligned. */
+struct guarded {
+    unsigned char *base;
+    size_t bytes;
+};
+
+static inline void *guard(struct guarded *g, size_t bytes)
+{
+    g->bytes = bytes;
+    g->base = mem_alloc(bytes + 2 * MARGIN, 1);
+    memset(g->base, 0xa5, bytes + 2 * MARGIN);
+    return g->base + MARGIN;
+}
+
+/* True when both canaries are whole; frees. */
+static inline bool intact(struct guarded *g)
+{
+    bool ok = true;
+    for (size_t i = 0; i < MARGIN; i++)
+        ok = ok && g->base[i] == 0xa5 && g->base[MARGIN + g->bytes + i] == 0xa5;
+    mem_free(g->base);
+    return ok;
+}
+
+static inline void fill_normal(struct rng *r, float *x, size_t n, double scale)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(scale * rng_normal(r));
+}
+
+static inline double worst(double a, double b)
+{
+    return a > b || isnan(a) ? a : b; /* a NaN is not lost */
+}
+
+#endif
