@@ -110,7 +110,7 @@ static struct packed pack(const struct matrix *m, int exact)
 static struct qrows make_qrows(int T, int K)
 {
     size_t n = (size_t)T * (size_t)K;
-    return (struct qrows){mem_alloc(n, 1), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK), K};
+    return (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK), K};
 }
 
 static void free_qrows(struct qrows *q)
@@ -135,7 +135,7 @@ static void multiply(const struct kernels *k, float *out, size_t ld, const float
 }
 
 /* Each K term contributes at most half an ulp of a partial sum <= sum |x w|; the
- * activations' rounding to int8 is tested apart: here x is a multiple of max/127. */
+ * activations' rounding to 16 bits is tested apart: here x is a multiple of max/32512. */
 static void check_product(const struct variant *v, const struct matrix *m, const struct packed *w,
                           const float *x, int T)
 {
@@ -161,12 +161,12 @@ static void check_product(const struct variant *v, const struct matrix *m, const
     cr_expect(intact(&g), "%s wrote outside", v->name);
 }
 
-/* Rows of integers with 127 in every block of 32: quantisation keeps them. */
+/* Rows of integers with 32512 in every block of 32: quantisation keeps them. */
 static float *integer_rows(struct rng *r, int T, int K)
 {
     float *x = MEM_NEW(float, (size_t)T * (size_t)K);
     for (size_t i = 0; i < (size_t)T * (size_t)K; i++)
-        x[i] = i % 32 == 7 ? 127 : (float)((int)rng_below(r, 255) - 127);
+        x[i] = i % 32 == 7 ? 32512 : (float)((int)rng_below(r, 65025) - 32512);
     return x;
 }
 
@@ -334,41 +334,48 @@ Test(quant_rows, rounds_to_nearest_of_each_block)
         for (int j = 96; j < 128; j++)
             x[j] *= 1e-30f;
         struct guarded gq, gs, gu;
-        struct qrows q = {guard(&gq, T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4), K};
+        struct qrows q = {guard(&gq, 2 * T * K), guard(&gs, BLOCKS * 4), guard(&gu, BLOCKS * 4), K};
         v[i].k.quant_rows(&q, x, T, K);
         for (int b = 0; b < BLOCKS; b++) {
+            const int8_t *hi = q.q + b * 64, *lo = hi + 32;
             double max = 0, sum = 0;
-            for (int j = b * 32; j < b * 32 + 32; j++) {
-                max = fmax(max, fabs((double)x[j]));
-                sum += q.q[j];
+            for (int j = 0; j < 32; j++) {
+                max = fmax(max, fabs((double)x[b * 32 + j]));
+                sum += 256 * hi[j] + lo[j];
             }
-            cr_expect(fabs((double)q.scale[b] - max / 127) <= 1e-7 * max);
-            cr_expect(fabs((double)q.sum[b] - sum * max / 127) <= 1e-6 * fabs(sum) * max / 127);
-            for (int j = b * 32; j < b * 32 + 32; j++) {
-                double steps = max > 0 ? (double)x[j] * 127 / max : 0;
-                cr_expect(fabs(steps - q.q[j]) <= 0.5 + 1e-4, "%s: %g -> %d", v[i].name, steps,
-                          q.q[j]);
+            if (max < 1e-30) /* counts as 0 */
+                max = 0;
+            double unit = max / 32512;
+            cr_expect(fabs((double)q.scale[b] - unit) <= 1e-7 * unit);
+            cr_expect(fabs((double)q.sum[b] - sum * unit) <= 1e-6 * fabs(sum) * unit);
+            for (int j = 0; j < 32; j++) {
+                double steps = max > 0 ? (double)x[b * 32 + j] / unit : 0;
+                int got = 256 * hi[j] + lo[j];
+                cr_expect(fabs(steps - got) <= 0.5 + 4e-3, "%s: %g -> %d", v[i].name, steps, got);
             }
         }
         cr_expect(intact(&gq) && intact(&gs) && intact(&gu), "%s wrote outside", v[i].name);
     }
 }
 
-/* Halves go to the even neighbour in every variant: 127 makes the scale 1. */
+/* Halves go to the even neighbour in every variant: 32512 makes the scale 1.  The
+ * low byte is signed: 128 is 256 - 128. */
 Test(quant_rows, halves_go_to_even)
 {
     struct variant v[MAX_VARIANTS];
     int n = variants(v);
     for (int i = 0; i < n; i++) {
-        float x[32] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 63.5f, 64.5f};
-        static const int8_t want[32] = {127, 0, 2, 2, 0, -2, -2, 64, 64};
-        int8_t q[32];
+        float x[32] = {32512, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 63.5f, 127.5f, -128.5f,
+                       -128.6f, 1000.5f};
+        static const int8_t want[64] = {127, 0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 4, [32] = 0, 0, 2, 2,
+                                        0, -2, -2, 64, -128, -128, 127, -24};
+        int8_t q[64];
         float scale, sum;
         struct qrows out = {q, &scale, &sum, 32};
         v[i].k.quant_rows(&out, x, 1, 32);
         cr_expect(zero(int, memcmp(q, want, sizeof q)), "%s", v[i].name);
         cr_expect(eq(flt, scale, 1));
-        cr_expect(eq(flt, sum, 127 + 2 + 2 - 2 - 2 + 64 + 64));
+        cr_expect(eq(flt, sum, 32512 + 2 + 2 - 2 - 2 + 64 + 128 - 128 - 129 + 1000));
     }
 }
 

@@ -16,8 +16,8 @@ INLINE __m256i bytes4(const int8_t *p)
 }
 
 /* Exact dot products of one block: 8 outputs, R rows.  Pairs of products are
- * summed in 16 bits.  Q4: 8 groups of 2 * 15 * 127 fit.  Q8: a pair of 255 * 127
- * does not, so the top bit goes apart: 2 * 128 * 127 fits. */
+ * summed in 16 bits.  Q4: 8 groups of 2 * 15 * 128 fit.  Q8: a pair of 255 * 127
+ * does not, so the top bit goes apart: 2 * 127 * 128 fits, and so does -2 * 128 * 128. */
 INLINE void dot_block(__m256i sum[TILE_ROWS], const uint8_t *w, const int8_t *q, size_t ld_q,
                       const int R, const int q4)
 {
@@ -48,11 +48,23 @@ INLINE void dot_block(__m256i sum[TILE_ROWS], const uint8_t *w, const int8_t *q,
         sum[r] = _mm256_madd_epi16(sum[r], ones);
 }
 
+/* The same for x = 256 hi + lo. */
+INLINE void dot_wide(__m256i sum[TILE_ROWS], const uint8_t *w, const int8_t *q, size_t ld_q,
+                     const int R, const int q4)
+{
+    __m256i lo[TILE_ROWS];
+    dot_block(sum, w, q, ld_q, R, q4);
+    dot_block(lo, w, q + QBLOCK, ld_q, R, q4);
+    UNROLL
+    for (int r = 0; r < R; r++)
+        sum[r] = _mm256_add_epi32(_mm256_slli_epi32(sum[r], 8), lo[r]);
+}
+
 /* R rows from t on times one half of a panel. */
 INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const struct packed *w,
                    size_t panel, size_t half, const int R, const int q4)
 {
-    size_t nb = (size_t)w->n_blocks, ld_q = nb * QBLOCK, step = q4 ? 256 : 512;
+    size_t nb = (size_t)w->n_blocks, ld_q = nb * 2 * QBLOCK, step = q4 ? 256 : 512;
     const uint8_t *data = w->data + panel * nb * step + half * 32;
     const uint16_t *scale = w->scale + panel * nb * 2 * PANEL + half * HALF;
     __m256 acc[TILE_ROWS];
@@ -61,7 +73,7 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
         acc[r] = _mm256_setzero_ps();
     for (size_t b = 0; b < nb; b++) {
         __m256i sum[TILE_ROWS];
-        dot_block(sum, data + b * step, x->q + t * ld_q + b * QBLOCK, ld_q, R, q4);
+        dot_wide(sum, data + b * step, x->q + t * ld_q + b * 2 * QBLOCK, ld_q, R, q4);
         __m256 d = load_half8(scale + b * 2 * PANEL);
         __m256 m = load_half8(scale + b * 2 * PANEL + PANEL);
         UNROLL
@@ -167,10 +179,21 @@ INLINE int sum8_int(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 
+/* 4 x 8 words of 16 bits or less as bytes: packs works within halves of 128 bits,
+ * so groups of 4 come out as 0 2 4 6 1 3 5 7. */
+INLINE void store_bytes(int8_t *out, const __m256i q[4])
+{
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]),
+                                       _mm256_packs_epi32(q[2], q[3]));
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)out, bytes);
+}
+
 void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
 {
     size_t n_blocks = (size_t)T * (size_t)K / QBLOCK;
     const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256 most = _mm256_set1_ps(QROWS_MAX), least = _mm256_set1_ps(-QROWS_MAX);
     for (size_t b = 0; b < n_blocks; b++) {
         __m256 v[4], top = _mm256_setzero_ps();
         UNROLL
@@ -179,19 +202,21 @@ void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
             top = _mm256_max_ps(top, _mm256_and_ps(v[i], no_sign));
         }
         float max = max8(top);
-        __m256 inverse = _mm256_set1_ps(max > 0 ? 127.0f / max : 0);
-        __m256i q[4], sum = _mm256_setzero_si256();
+        if (!(max >= QROWS_TINY))
+            max = 0;
+        __m256 inverse = _mm256_set1_ps(max > 0 ? QROWS_MAX / max : 0);
+        __m256i hi[4], lo[4], sum = _mm256_setzero_si256();
         UNROLL
         for (int i = 0; i < 4; i++) {
-            q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-            sum = _mm256_add_epi32(sum, q[i]);
+            __m256 scaled = _mm256_mul_ps(v[i], inverse);
+            __m256i q = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, least), most));
+            lo[i] = _mm256_srai_epi32(_mm256_slli_epi32(q, 24), 24);
+            hi[i] = _mm256_srai_epi32(_mm256_sub_epi32(q, lo[i]), 8);
+            sum = _mm256_add_epi32(sum, q);
         }
-        /* packs work within halves of 128 bits: groups of 4 come out as 0 2 4 6 1 3 5 7 */
-        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]),
-                                           _mm256_packs_epi32(q[2], q[3]));
-        bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256((__m256i *)(void *)(out->q + b * QBLOCK), bytes);
-        out->scale[b] = max / 127.0f;
+        store_bytes(out->q + b * 2 * QBLOCK, hi);
+        store_bytes(out->q + b * 2 * QBLOCK + QBLOCK, lo);
+        out->scale[b] = max / QROWS_MAX;
         out->sum[b] = out->scale[b] * (float)sum8_int(sum);
     }
 }
