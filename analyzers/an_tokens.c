@@ -237,8 +237,10 @@ static void describe(const struct table *t, struct buf *out)
             scored++;
         }
     }
-    if (n == 0)
+    if (n == 0) {
+        buf_str(out, "no tokens\n");
         return;
+    }
     buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n",
                (long long)n, 100 * k / (double)n, r / (double)n);
     if (scored)
