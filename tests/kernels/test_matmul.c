@@ -266,13 +266,14 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
     struct rng r;
     rng_init(&r, 5);
     int n = variants(v);
-    enum { N = 90, K = 96, T = 29, LD = 96 };
+    enum { N = 90, K = 96, T = 35, LD = 96 }; /* T: tiles of 12, 4 and 1 rows */
     for (int type = 0; type < N_TYPES; type++) {
         struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0);
         float x[T * K], all[T * LD], one[LD];
         fill_normal(&r, x, T * K, 1);
         for (int i = 0; i < n; i++) {
+            memset(all, 0xff, sizeof all); /* nothing of the variant before */
             multiply(&v[i].k, all, LD, x, T, &w, 0, w.n_panels);
             for (int t = 0; t < T; t++) {
                 multiply(&v[i].k, one, LD, x + t * K, 1, &w, 0, w.n_panels);
