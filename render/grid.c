@@ -56,13 +56,16 @@ static double height_of(const struct layout *l)
     return TOP + BOTTOM + l->rows * l->side + (l->rows - 1) * l->gap_y;
 }
 
-/* The arrangement with the largest maps in width x height. */
+/* The arrangement with the largest maps in width x height; a layer's heads stay in
+ * one row. */
 static struct layout plan(const struct table *t, double width, double height)
 {
     struct layout l = {.per_head = rows_per_head(t)};
     int64_t heads;
     l.n = table_rows(t) / l.per_head;
-    l.named = !is_product(t, l.n, l.per_head, &heads) || l.n <= NAMED_MOST;
+    bool product = is_product(t, l.n, l.per_head, &heads);
+    bool by_layer = product && heads > 1 && heads < l.n;
+    l.named = !product || l.n <= NAMED_MOST;
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     l.gap_x = l.named ? 5 : 1.2;
@@ -71,11 +74,13 @@ static struct layout plan(const struct table *t, double width, double height)
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
     double side = -INFINITY;
     for (int64_t k = 1; k <= most; k++) { /* k: maps across, or blocks */
+        if (l.named && by_layer && k != heads)
+            continue;
         l.cols = (int)(l.named ? k : heads);
         l.blocks = (int)(l.named ? 1 : k);
         l.rows = (int)((most + k - 1) / k);
         l.side = side_in(&l, width, height);
-        if (l.side > side * (1 + 1e-9) || k == 1) {
+        if (isinf(side) || l.side > side * (1 + 1e-9)) {
             side = l.side;
             best = k;
         }

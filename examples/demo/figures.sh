@@ -24,9 +24,8 @@ draw survival-map-full.png "The same for each head." survival full.kvf --figure 
 draw sparsity-last-use-full.png "Share of the attention triangle that lies after a token's last use." \
     sparsity full.kvf --kind last-use
 
-section "What the budget cost" "Sparsity of the attention triangle and the entries that each head holds."
-for m in h2o snapkv keydiff; do
-    draw sparsity-$m.png "$m: share of the triangle that queries could not see." sparsity $m.kvf
-done
+section "What the budget cost" "Sparsity of the attention triangle and the entries that each head holds. These \
+methods give every head the same budget, so their maps are level; methods that share a budget between heads are not."
+draw sparsity-h2o.png "h2o: share of the triangle that queries could not see." sparsity h2o.kvf
 draw occupancy-full.png "full: the cache grows with every token." occupancy full.kvf
 draw occupancy-h2o.png "h2o: after the prompt every head holds 256 entries." occupancy h2o.kvf
