@@ -20,114 +20,125 @@ INLINE __m512i bytes4(const int8_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
-/* The 8 vectors of [16 rows][4 channels] of one (panel, block). */
-INLINE void load_weights(__m512i v[8], const uint8_t *data, size_t at, const int q4)
+/* Group g of 8 of a (panel, block): [16 rows][4 channels].  Q4 keeps two groups in
+ * the nibbles of one vector. */
+INLINE __m512i load_group(const uint8_t *data, int g, const int q4)
 {
-    if (!q4) {
-        for (int g = 0; g < 8; g++)
-            v[g] = _mm512_load_si512(data + at * 512 + (size_t)g * 64);
-        return;
-    }
-    const __m512i low = _mm512_set1_epi8(15);
-    for (int g = 0; g < 4; g++) {
-        __m512i two = _mm512_load_si512(data + at * 256 + (size_t)g * 64);
-        v[2 * g] = _mm512_and_si512(two, low);
-        v[2 * g + 1] = _mm512_and_si512(_mm512_srli_epi16(two, 4), low);
+    if (!q4)
+        return _mm512_load_si512(data + g * 64);
+    __m512i two = _mm512_load_si512(data + g / 2 * 64);
+    return _mm512_and_si512(g % 2 ? _mm512_srli_epi16(two, 4) : two, _mm512_set1_epi8(15));
+}
+
+/* sum[r] += dot products of a block's weights with the bytes q of R rows. */
+INLINE void dot_rows(__m512i sum[TILE_ROWS], const uint8_t *data, const int8_t *q, size_t ld_q,
+                     const int R, const int q4)
+{
+    UNROLL
+    for (int g = 0; g < 8; g++) {
+        __m512i u = load_group(data, g, q4);
+        UNROLL
+        for (int r = 0; r < R; r++)
+            sum[r] = _mm512_dpbusd_epi32(sum[r], u, bytes4(q + (size_t)r * ld_q + g * 4));
     }
 }
 
-/* R rows times one panel. */
-INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, int t, const struct packed *w,
-                      int panel, const int R, const int q4)
+/* Rows [t, t + R) times one panel.  Sums and accumulators of all
+ * rows stay in registers; x comes as broadcast operands from memory. */
+INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
+                      const struct packed *w, size_t panel, const int R, const int q4)
 {
-    size_t nb = (size_t)w->n_blocks;
+    size_t nb = (size_t)w->n_blocks, ld_q = nb * 2 * QBLOCK, step = q4 ? 256 : 512;
+    const uint8_t *data = w->data + panel * nb * step;
+    const uint16_t *scales = w->scale + panel * nb * 2 * PANEL;
+    const int8_t *q = x->q + t * ld_q;
+    const float *scale = x->scale + t * nb, *qsum = x->sum + t * nb;
     __m512 acc[TILE_ROWS];
+    UNROLL
     for (int r = 0; r < R; r++)
         acc[r] = _mm512_setzero_ps();
-    for (size_t b = 0; b < nb; b++) {
-        size_t at = (size_t)panel * nb + b;
-        __m512i v[8], sum[TILE_ROWS];
-        load_weights(v, w->data, at, q4);
-        const int8_t *q = x->q + ((size_t)t * nb + b) * 2 * QBLOCK;
-        const size_t next = nb * 2 * QBLOCK;
+    for (size_t b = 0; b < nb; b++, data += step, scales += 2 * PANEL, q += 2 * QBLOCK) {
+        __m512i sum[TILE_ROWS];
+        UNROLL
         for (int r = 0; r < R; r++)
             sum[r] = _mm512_setzero_si512();
-        for (int g = 0; g < 8; g++)
-            for (int r = 0; r < R; r++)
-                sum[r] = _mm512_dpbusd_epi32(sum[r], v[g],
-                                             bytes4(q + (size_t)r * next + (size_t)g * 4));
+        dot_rows(sum, data, q, ld_q, R, q4);
+        UNROLL
         for (int r = 0; r < R; r++)
             sum[r] = _mm512_slli_epi32(sum[r], 8);
-        for (int g = 0; g < 8; g++)
-            for (int r = 0; r < R; r++)
-                sum[r] = _mm512_dpbusd_epi32(sum[r], v[g],
-                                             bytes4(q + (size_t)r * next + QBLOCK + (size_t)g * 4));
-        __m512 d = load_half(w->scale + at * 2 * PANEL);
-        __m512 m = load_half(w->scale + at * 2 * PANEL + PANEL);
+        dot_rows(sum, data, q + QBLOCK, ld_q, R, q4);
+        __m512 d = load_half(scales), m = load_half(scales + PANEL);
+        UNROLL
         for (int r = 0; r < R; r++) {
-            size_t row = (size_t)(t + r) * nb + b;
-            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[row]));
+            __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[(size_t)r * nb + b]));
             acc[r] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(sum[r]), acc[r]);
-            acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->sum[row]), acc[r]);
+            acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(qsum[(size_t)r * nb + b]), acc[r]);
         }
     }
+    UNROLL
     for (int r = 0; r < R; r++)
-        _mm512_storeu_ps(out + (size_t)(t + r) * ld + (size_t)panel * PANEL, acc[r]);
+        _mm512_storeu_ps(out + (t + (size_t)r) * ld + panel * PANEL, acc[r]);
 }
 
 /* One row times P panels: independent chains hide the latency. */
 INLINE void tile_panels(float *out, const int8_t *q, const float *scale, const float *qsum,
-                        const struct packed *w, int panel, const int P, const int q4)
+                        const struct packed *w, size_t panel, const int P, const int q4)
 {
-    size_t nb = (size_t)w->n_blocks;
+    size_t nb = (size_t)w->n_blocks, step = q4 ? 256 : 512;
     __m512 acc[TILE_PANELS];
+    UNROLL
     for (int p = 0; p < P; p++)
         acc[p] = _mm512_setzero_ps();
     for (size_t b = 0; b < nb; b++) {
-        __m512i sum[TILE_PANELS][2];
+        UNROLL
         for (int p = 0; p < P; p++) {
-            __m512i v[8];
-            load_weights(v, w->data, (size_t)(panel + p) * nb + b, q4);
-            sum[p][0] = sum[p][1] = _mm512_setzero_si512(); /* hi, lo */
-            for (int g = 0; g < 8; g++)
-                for (int h = 0; h < 2; h++)
-                    sum[p][h] = _mm512_dpbusd_epi32(sum[p][h], v[g],
-                        bytes4(q + (b * 2 + (size_t)h) * QBLOCK + (size_t)g * 4));
-        }
-        for (int p = 0; p < P; p++) {
-            size_t at = (size_t)(panel + p) * nb + b;
+            size_t at = (panel + (size_t)p) * nb + b;
+            __m512i hi = _mm512_setzero_si512(), lo = hi;
+            UNROLL
+            for (int g = 0; g < 8; g++) {
+                const int8_t *x = q + b * 2 * QBLOCK + g * 4;
+                __m512i u = load_group(w->data + at * step, g, q4);
+                hi = _mm512_dpbusd_epi32(hi, u, bytes4(x));
+                lo = _mm512_dpbusd_epi32(lo, u, bytes4(x + QBLOCK));
+            }
             __m512 d = load_half(w->scale + at * 2 * PANEL);
             __m512 m = load_half(w->scale + at * 2 * PANEL + PANEL);
             __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(scale[b]));
-            __m512i s = _mm512_add_epi32(_mm512_slli_epi32(sum[p][0], 8), sum[p][1]);
-            acc[p] = _mm512_fmadd_ps(ds, _mm512_cvtepi32_ps(s), acc[p]);
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
+            acc[p] = _mm512_fmadd_ps(ds, sum, acc[p]);
             acc[p] = _mm512_fmadd_ps(m, _mm512_set1_ps(qsum[b]), acc[p]);
         }
     }
+    UNROLL
     for (int p = 0; p < P; p++)
-        _mm512_storeu_ps(out + (size_t)(panel + p) * PANEL, acc[p]);
+        _mm512_storeu_ps(out + (panel + (size_t)p) * PANEL, acc[p]);
+}
+
+INLINE void row_panels(float *out, const struct qrows *x, size_t t, const struct packed *w,
+                       size_t p, size_t end, const int q4)
+{
+    size_t nb = (size_t)w->n_blocks;
+    const int8_t *q = x->q + t * nb * 2 * QBLOCK;
+    const float *scale = x->scale + t * nb, *qsum = x->sum + t * nb;
+    for (; p + TILE_PANELS <= end; p += TILE_PANELS)
+        tile_panels(out, q, scale, qsum, w, p, TILE_PANELS, q4);
+    for (; p < end; p++)
+        tile_panels(out, q, scale, qsum, w, p, 1, q4);
 }
 
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
                    int panel0, int n_panels, const int q4)
 {
-    int many = T >= 4 ? T / TILE_ROWS * TILE_ROWS : 0, fours = T >= 4 ? T / 4 * 4 : 0;
-    for (int p = panel0; fours && p < panel0 + n_panels; p++) {
-        for (int t = 0; t < many; t += TILE_ROWS)
+    size_t first = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    size_t many = rows / TILE_ROWS * TILE_ROWS, fours = rows / 4 * 4;
+    for (size_t p = first; p < end; p++) {
+        for (size_t t = 0; t < many; t += TILE_ROWS)
             tile_rows(out, ld, x, t, w, p, TILE_ROWS, q4);
-        for (int t = many; t < fours; t += 4)
+        for (size_t t = many; t < fours; t += 4)
             tile_rows(out, ld, x, t, w, p, 4, q4);
     }
-    for (int t = fours; t < T; t++) {
-        size_t nb = (size_t)w->n_blocks;
-        const int8_t *q = x->q + (size_t)t * nb * 2 * QBLOCK;
-        const float *s = x->scale + (size_t)t * nb, *u = x->sum + (size_t)t * nb;
-        int p = panel0;
-        for (; p + TILE_PANELS <= panel0 + n_panels; p += TILE_PANELS)
-            tile_panels(out + (size_t)t * ld, q, s, u, w, p, TILE_PANELS, q4);
-        for (; p < panel0 + n_panels; p++)
-            tile_panels(out + (size_t)t * ld, q, s, u, w, p, 1, q4);
-    }
+    for (size_t t = fours; t < rows; t++)
+        row_panels(out + t * ld, x, t, w, first, end, q4);
 }
 
 void matmul_q_avx512(float *out, size_t ld_out, const struct qrows *x, int T,
@@ -150,40 +161,63 @@ INLINE __m512 load_float(const struct packed *w, size_t at, const int kind)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16));
 }
 
+/* R rows times P panels; R * P accumulators stay in registers. */
 INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct packed *w,
-                   int panel, const int R, const int P, const int kind)
+                   size_t panel, const int R, const int P, const int kind)
 {
-    size_t K = (size_t)w->K;
+    size_t K = (size_t)w->K, at = panel * K * PANEL;
     __m512 acc[TILE_ROWS][TILE_PANELS];
+    UNROLL
     for (int r = 0; r < R; r++)
+        UNROLL
         for (int p = 0; p < P; p++)
             acc[r][p] = _mm512_setzero_ps();
-    for (size_t k = 0; k < K; k++)
-        for (int p = 0; p < P; p++) {
-            __m512 v = load_float(w, ((size_t)(panel + p) * K + k) * PANEL, kind);
-            for (int r = 0; r < R; r++)
-                acc[r][p] = _mm512_fmadd_ps(_mm512_set1_ps(x[(size_t)r * ld_x + k]), v, acc[r][p]);
-        }
-    for (int r = 0; r < R; r++)
+    for (size_t k = 0; k < K; k++) {
+        __m512 v[TILE_PANELS];
+        UNROLL
         for (int p = 0; p < P; p++)
-            _mm512_storeu_ps(out + (size_t)r * ld + (size_t)(panel + p) * PANEL, acc[r][p]);
+            v[p] = load_float(w, at + ((size_t)p * K + k) * PANEL, kind);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            __m512 b = _mm512_set1_ps(x[(size_t)r * ld_x + k]);
+            UNROLL
+            for (int p = 0; p < P; p++)
+                acc[r][p] = _mm512_fmadd_ps(b, v[p], acc[r][p]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int p = 0; p < P; p++)
+            _mm512_storeu_ps(out + (size_t)r * ld + (panel + (size_t)p) * PANEL, acc[r][p]);
 }
 
+/* All rows times P panels. */
+INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
+                     const struct packed *w, size_t panel, const int P, const int kind)
+{
+    size_t t = 0;
+    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, TILE_ROWS, P, kind);
+    for (; t + 4 <= rows; t += 4)
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, 4, P, kind);
+    for (; t < rows; t++)
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, 1, P, kind);
+}
+
+/* Few rows wait for the weights: more panels at once read more streams. */
 INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
                    const struct packed *w, int panel0, int n_panels, const int kind)
 {
-    int end = panel0 + n_panels, many = T / TILE_ROWS * TILE_ROWS;
-    for (int p = panel0; p < end; p++)
-        for (int t = 0; t < many; t += TILE_ROWS)
-            tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, TILE_ROWS, 1, kind);
-    for (int t = many; t < T; t++) {
-        int p = panel0;
-        for (; p + TILE_PANELS <= end; p += TILE_PANELS)
-            tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, 1, TILE_PANELS,
-                   kind);
-        for (; p < end; p++)
-            tile_f(out + (size_t)t * ld, ld, x + (size_t)t * ld_x, ld_x, w, p, 1, 1, kind);
-    }
+    size_t p = (size_t)panel0, end = (size_t)(panel0 + n_panels), rows = (size_t)T;
+    if (rows < 4)
+        for (size_t t = 0; t < rows; t++)
+            for (p = (size_t)panel0; p + TILE_PANELS <= end; p += TILE_PANELS)
+                tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, p, 1, TILE_PANELS, kind);
+    for (; p + 2 <= end; p += 2)
+        panels_f(out, ld, x, ld_x, rows, w, p, 2, kind);
+    for (; p < end; p++)
+        panels_f(out, ld, x, ld_x, rows, w, p, 1, kind);
 }
 
 void matmul_f_avx512(float *out, size_t ld_out, const float *x, size_t ld_x, int T,

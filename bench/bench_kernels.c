@@ -1,0 +1,270 @@
+/* bench_kernels.c - time of each kernel at the shapes of SmolLM2-135M, for every
+ * instruction set of this CPU: the least of many short runs on one thread.
+ * usage: bench_kernels [NAME]   only kernels whose name contains NAME */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/kernels/kernels.h"
+
+enum {
+    D_MODEL = 576, D_FFN = 1536, D_HEAD = 64, N_HEADS = 9, N_QKV = 960, VOCAB = 49152,
+    CHUNK = 256, ROWS = 16, ROW = 1024, N_TOP = 4, N_TAU = 3,
+};
+
+/* Everything that some case needs; made once. */
+struct bench {
+    const struct kernels *k;
+    float *x, *out, *p, *work, *norm, *cos_sin, *max;
+    double *sum;
+    struct qrows q;
+    struct packed w[5]; /* by packed_kind: [D_FFN][D_MODEL] */
+    struct packed head; /* Q4: [VOCAB][D_MODEL] */
+    void *kpage, *vpage, *scratch;
+    uint16_t *last;
+    int T;
+    enum packed_kind kind;
+    struct row_cut cut[N_TOP + N_TAU];
+};
+
+static const int top_k[N_TOP] = {64, 128, 256, 512};
+static const double tau[N_TAU] = {.90, .95, .99};
+
+static void run_matmul_q(struct bench *b)
+{
+    b->k->matmul_q(b->out, D_FFN, &b->q, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
+}
+
+static void run_matmul_f(struct bench *b)
+{
+    b->k->matmul_f(b->out, D_FFN, b->x, D_MODEL, b->T, &b->w[b->kind], 0, D_FFN / PANEL);
+}
+
+static void run_head(struct bench *b)
+{
+    b->k->matmul_q(b->out, VOCAB, &b->q, 1, &b->head, 0, VOCAB / PANEL);
+}
+
+static void run_quant_rows(struct bench *b)
+{
+    b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
+}
+
+static void run_rmsnorm(struct bench *b)
+{
+    b->k->rmsnorm(b->out, b->x, b->norm, CHUNK, D_MODEL, 1e-5f);
+}
+
+static void run_rope(struct bench *b)
+{
+    b->k->rope(b->work, b->cos_sin, N_HEADS, D_HEAD, D_HEAD);
+}
+
+static void run_swiglu(struct bench *b)
+{
+    b->k->swiglu(b->out, b->x, b->x + D_FFN, D_FFN);
+}
+
+static void run_add(struct bench *b)
+{
+    b->k->add(b->work, b->norm, D_MODEL);
+}
+
+static void run_attn_qk(struct bench *b)
+{
+    b->k->attn_qk(b->out, ROW, b->x, D_HEAD, b->T, D_HEAD, b->kpage, KV_F16, 0.125f);
+}
+
+static void run_attn_av(struct bench *b)
+{
+    b->k->attn_av(b->out, D_HEAD, b->p, ROW, b->T, D_HEAD, b->vpage, KV_F16, PAGE_SLOTS);
+}
+
+static void run_kv_store(struct bench *b)
+{
+    b->k->kv_store(b->kpage, b->vpage, KV_F16, 5, b->x, b->x, D_HEAD);
+}
+
+static void run_softmax(struct bench *b)
+{
+    b->k->softmax(b->work, ROW);
+}
+
+static void run_entropy(struct bench *b)
+{
+    b->k->row_entropy(b->p, ROW);
+}
+
+static void run_mass_add(struct bench *b)
+{
+    b->k->mass_add(b->sum, b->max, b->p, ROW);
+}
+
+static void run_row_cuts(struct bench *b)
+{
+    for (int r = 0; r < ROWS; r++)
+        b->k->row_cuts(b->p + r * ROW, ROW, top_k, N_TOP, tau, N_TAU, b->cut, b->scratch);
+}
+
+static void run_mark(struct bench *b)
+{
+    for (int c = 0; c < N_TOP + N_TAU; c++)
+        b->k->mark(b->last + c * ROW, 2, b->p, ROW, &b->cut[c], 7);
+}
+
+/* work: operations (GFLOP/s, a multiplication with its addition counts 2) or bytes
+ * read and written (GB/s) of one call. */
+static const struct task {
+    const char *name, *shape;
+    void (*run)(struct bench *b);
+    double work;
+    const char *unit;
+    int T;
+    enum packed_kind kind;
+} tasks[] = {
+#define PRODUCT(t) (2.0 * (t)*D_FFN * D_MODEL)
+    {"matmul_q", "Q4 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q4},
+    {"matmul_q", "Q8 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q8},
+    {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN * D_MODEL * .625, "GB/s", 1, PACK_Q4},
+    {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN * D_MODEL * 1.125, "GB/s", 1, PACK_Q8},
+    {"matmul_q", "Q4 1x49152x576", run_head, (double)VOCAB * D_MODEL * .625, "GB/s", 1, PACK_Q4},
+    {"matmul_f", "F32 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F32},
+    {"matmul_f", "F16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F16},
+    {"matmul_f", "BF16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_BF16},
+    {"matmul_f", "F16 1x1536x576", run_matmul_f, D_FFN * D_MODEL * 2.0, "GB/s", 1, PACK_F16},
+    {"quant_rows", "256x576", run_quant_rows, CHUNK * D_MODEL * 5.25, "GB/s", 0, 0},
+    {"rmsnorm", "256x576", run_rmsnorm, CHUNK * D_MODEL * 8.0, "GB/s", 0, 0},
+    {"rope", "9 heads x 64", run_rope, N_HEADS * D_HEAD * 8.0, "GB/s", 0, 0},
+    {"swiglu", "1536", run_swiglu, D_FFN * 12.0, "GB/s", 0, 0},
+    {"add", "576", run_add, D_MODEL * 12.0, "GB/s", 0, 0},
+    {"attn_qk", "16 queries x 64 keys", run_attn_qk, 2.0 * 16 * 64 * D_HEAD, "GFLOP/s", 16, 0},
+    {"attn_qk", "1 query x 64 keys", run_attn_qk, 2.0 * 64 * D_HEAD, "GFLOP/s", 1, 0},
+    {"attn_av", "16 rows x 64 values", run_attn_av, 2.0 * 16 * 64 * D_HEAD, "GFLOP/s", 16, 0},
+    {"attn_av", "1 row x 64 values", run_attn_av, 2.0 * 64 * D_HEAD, "GFLOP/s", 1, 0},
+    {"kv_store", "64 channels", run_kv_store, D_HEAD * 12.0, "GB/s", 0, 0},
+    {"softmax", "row of 1024", run_softmax, ROW * 16.0, "GB/s", 0, 0},
+    {"row_entropy", "row of 1024", run_entropy, ROW * 4.0, "GB/s", 0, 0},
+    {"mass_add", "row of 1024", run_mass_add, ROW * 28.0, "GB/s", 0, 0},
+    {"row_cuts", "16 rows of 1024", run_row_cuts, ROWS * ROW * 4.0, "GB/s", 0, 0},
+    {"mark", "7 cuts of 1024", run_mark, 7.0 * ROW * 6, "GB/s", 0, 0},
+};
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* The least time of a call: runs of about 1 ms for `budget` ns in all. */
+static double least_time(struct bench *b, void (*run)(struct bench *b), double budget)
+{
+    double start = now_ns(), best = 1e18;
+    run(b);
+    double once = now_ns() - start;
+    int repeats = once > 1e6 ? 1 : (int)(1e6 / (once + 1)) + 1;
+    do {
+        double t0 = now_ns();
+        for (int i = 0; i < repeats; i++)
+            run(b);
+        double t = (now_ns() - t0) / repeats;
+        best = t < best ? t : best;
+    } while (now_ns() - start < budget);
+    return best;
+}
+
+static int pack(struct packed *w, struct rng *r, enum weight_type type, int N)
+{
+    size_t bytes = weight_bytes(type, (size_t)N * D_MODEL);
+    uint16_t *data = mem_alloc(bytes, 1);
+    if (!data)
+        return KVF_E_NOMEM;
+    /* whatever the type, halves of 1/16 .. 1/8 are harmless bits */
+    for (size_t i = 0; i < bytes / 2; i++)
+        data[i] = (uint16_t)(0x2c00 + rng_below(r, 1024));
+    struct pack_source src = {data, type, N};
+    int err = packed_build(&src, 1, D_MODEL, 0, w);
+    mem_free(data);
+    return err;
+}
+
+static int make_weights(struct bench *b, struct rng *r)
+{
+    static const enum weight_type of[] = {[PACK_Q4] = WEIGHT_Q4_1, [PACK_Q8] = WEIGHT_Q8_0,
+                                          [PACK_F32] = WEIGHT_F32, [PACK_F16] = WEIGHT_F16,
+                                          [PACK_BF16] = WEIGHT_BF16};
+    int err = pack(&b->head, r, WEIGHT_Q4_1, VOCAB);
+    for (int kind = 0; !err && kind < 5; kind++)
+        err = pack(&b->w[kind], r, of[kind], D_FFN);
+    return err;
+}
+
+static int make(struct bench *b)
+{
+    struct rng r;
+    rng_init(&r, 1);
+    size_t n = (size_t)CHUNK * D_FFN;
+    float **list[] = {&b->x, &b->out, &b->p, &b->work, &b->norm, &b->cos_sin, &b->max};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        *list[i] = MEM_NEW(float, n);
+        if (!*list[i])
+            return KVF_E_NOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        b->x[i] = b->p[i] = (float)(2 * rng_normal(&r));
+        b->norm[i] = b->cos_sin[i] = 0.5f;
+    }
+    b->sum = MEM_NEW(double, ROW);
+    b->q = (struct qrows){mem_alloc(n, 2), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
+                          D_MODEL};
+    b->kpage = mem_alloc(PAGE_SLOTS * D_HEAD, 2);
+    b->vpage = mem_alloc(PAGE_SLOTS * D_HEAD, 2);
+    b->scratch = mem_alloc(row_cuts_scratch(ROW), 1);
+    b->last = MEM_NEW(uint16_t, (N_TOP + N_TAU) * ROW);
+    if (!b->sum || !b->q.q || !b->q.scale || !b->q.sum || !b->kpage || !b->vpage || !b->scratch
+        || !b->last || make_weights(b, &r) != KVF_OK)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < ROWS; i++)
+        b->k->softmax(b->p + i * ROW, ROW);
+    b->k->quant_rows(&b->q, b->x, CHUNK, D_MODEL);
+    run_row_cuts(b);
+    return KVF_OK;
+}
+
+static void report(struct bench *b, const struct task *t, const struct kernels *sets,
+                   const char *const *names, int n_sets)
+{
+    double reference = 0;
+    for (int i = 0; i < n_sets; i++) {
+        b->k = &sets[i];
+        b->T = t->T;
+        b->kind = t->kind;
+        double ns = least_time(b, t->run, i ? 6e7 : 2e7);
+        reference = i ? reference : ns;
+        printf("%-12s %-22s %-10s %13.0f ns %9.2f %-8s %8.1fx\n", t->name, t->shape, names[i], ns,
+               t->work / ns, t->unit, reference / ns);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {"reference", "avx2", "avx512"};
+    static const unsigned flags[] = {0, CPU_X86_AVX2, CPU_X86_AVX2 | CPU_X86_AVX512};
+    struct kernels sets[3];
+    unsigned have = cpu_flags_detect();
+    int n_sets = 0;
+    for (; n_sets < 3 && (flags[n_sets] & have) == flags[n_sets]; n_sets++)
+        kernels_init(&sets[n_sets], flags[n_sets]);
+    static struct bench b;
+    b.k = &sets[n_sets - 1];
+    if (make(&b) != KVF_OK) {
+        fprintf(stderr, "bench_kernels: out of memory\n");
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+        if (argc < 2 || strstr(tasks[i].name, argv[1]))
+            report(&b, &tasks[i], sets, names, n_sets);
+    return 0;
+}
