@@ -29,8 +29,9 @@ for group in ("mean", "max", "sum"):
     case("snapkv_group", shape(4, 2, 44, 8, rows=8), window=8, capacity=20, kernel=7, pool="max", group=group)
     case("snapkv_group", shape(3, 1, 40, 16, rows=4), window=4, capacity=16, kernel=5, pool="avg", group=group)
 for ratio, window, kernel, s in ((.5, 8, 5, shape(4, 2, 40, 8)), (.75, 4, 5, shape(3, 1, 48, 16)),
-                                 (.3, 8, 7, shape(2, 2, 30, 8)), (.9, 8, 5, shape(6, 2, 60, 8))):
+                                 (.3, 8, 7, shape(2, 2, 30, 8)), (.8, 8, 5, shape(6, 2, 60, 8))):
     case("snapkv_press", {**s, "rows": window}, ratio=ratio, window=window, kernel=kernel)
+case("snapkv_press", shape(2, 2, 40, 8, rows=8), ties=True, ratio=.9, window=8, kernel=5)  # fewer kept than the window
 for s in (shape(2, 2, 40, 8, rows=40), shape(3, 1, 44, 16, rows=44)):
     case("snapkv_decode", s, budget=20, window=8, kernel=7, rounds=[s["n"]])
 case("snapkv_decode", shape(4, 2, 56, 8), budget=20, window=4, kernel=1, rounds=[30, 43, 56])
@@ -46,6 +47,9 @@ for i, (lam, s) in enumerate(((.07, shape(1, 1, 40, 8)), (.07, shape(2, 1, 40, 8
 for lam in (0.0, 1.0):
     case("rkv", shape(4, 2, 44, 8, rows=8, copies=near), budget=20, window=8, kernel=7, retain="last", retain_ratio=.2,
          rounds=[44], **{"lambda": lam})
+for retain in ("first", "last_percent"):
+    case("rkv", shape(2, 1, 40, 8, rows=8, copies=near), budget=20, window=8, kernel=7, retain=retain, retain_ratio=.1,
+         rounds=[40], **{"lambda": .07})
 for keys in (four, lone):
     case("rkv", shape(1, 1, 5, 2, rows=1, keys=keys), budget=3, window=1, kernel=1, retain="last", retain_ratio=.1,
          rounds=[5], **{"lambda": .07})
@@ -110,7 +114,7 @@ for C, w, beta, L, n in ((20, 4, 4, 4, 100), (20, 4, 4, 4, 30), (20, 4, 4, 4, 33
                          (2048, 8, 20, 32, 5000), (320, 64, 20, 30, 600), (64, 8, 20, 30, 120)):
     case("pyramidkv", {"n": n}, window=w, capacity=C, beta=beta, layers=L, kernel=1, pool="max", group="mean",
          budgets_only=True)
-case("pyramidkv", shape(2, 2, 48, 8, rows=4), window=4, capacity=16, beta=4, layers=3, kernel=7, pool="max", group="mean")
+case("pyramidkv", shape(2, 2, 48, 8, rows=4), window=4, capacity=16, beta=4, layers=3, kernel=3, pool="max", group="mean")
 case("pyramidkv", shape(3, 1, 60, 8, rows=8), window=8, capacity=20, beta=20, layers=4, kernel=5, pool="avg",
      group="mean")
 case("pyramidkv", shape(2, 1, 26, 8, rows=4), window=4, capacity=20, beta=4, layers=2, kernel=5, pool="avg",

@@ -32,10 +32,10 @@ class Cache:
 def each_round(spec, p):
     """(cache grown to t, queries of the last `window` rows at t) for each t of p["rounds"]"""
     x = Inputs(spec)
-    cache, q = Cache(x), tensor(x.q)
+    cache = Cache(x)
     for t in p["rounds"]:
         cache.grow(t)
-        yield cache, q[:, :, t - p["window"]:t].contiguous()
+        yield cache, tensor(x.queries(t - p["window"], t))
 
 
 def rkv(trees, spec, p):

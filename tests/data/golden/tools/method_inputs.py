@@ -38,6 +38,11 @@ class Inputs:
         if "keys" in spec:
             self.k[:] = np.array(spec["keys"], np.float32)
 
+    def queries(self, start, end):
+        """of the positions start .. end - 1"""
+        first = self.n - self.rows
+        return self.q[:, start - first:end - first]
+
 
 def random_list(seed, count, low, high):
     """integers in [low, high] for the arithmetic-only cases"""

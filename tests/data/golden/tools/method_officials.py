@@ -23,29 +23,44 @@ from method_inputs import Inputs
 
 # name: (repository, commit, {file: first 16 hex digits of its sha256})
 SOURCES = {
-    "SnapKV": ("FasterDecoding/SnapKV", "e216ddc84c5bd210378cbdbbba12ba02102aa640",
-               {"snapkv/monkeypatch/snapkv_utils.py": ""}),
-    "R-KV": ("Zefan-Cai/R-KV", "d15c9767e67c2bd9807128fecc35223fa2484a69",
-             {"rkv/utils.py": "", "rkv/compression/r1_kv.py": "", "rkv/compression/snapkv.py": ""}),
-    "G-KV": ("microsoft/G-KV", "6db3b2ee0846dea897c9afa9247d19f860491b49",
-             {"gkv/utils/compression_score.py": "", "gkv/model/compression/score_based.py": ""}),
-    "AdaKV": ("FFY0/AdaKV", "efe4e2eea0099bf497f0c175ac5440a915d89f83",
-              {"adaptive_snapkv/monkeypatch/snapkv_utils.py": ""}),
-    "KVCache-Factory": ("Zefan-Cai/KVCache-Factory", "c97f9d706d63d1b56e980f8b81b2a924c21162b3",
-                        {"pyramidkv/pyramidkv_utils.py": ""}),
-    "cakekv": ("antgroup/cakekv", "c4675ce21b1d6f62d262f9a8dc0ad1e1e8ee4edd",
-               {"cake/utils.py": "", "cake/cake_cache.py": "", "cake/model/modify_llama.py": ""}),
-    "kvpress": ("NVIDIA/kvpress", "8bb29b9c3078452a86d692f29123fa6c793e2b05",
-                {f"kvpress/presses/{name}_press.py": "" for name in
-                 ("base", "scorer", "snapkv", "tova", "keydiff", "knorm", "expected_attention", "adakv", "pyramidkv",
-                  "observed_attention")} | {"kvpress/utils.py": ""}),
-    "H2O": ("FMInference/H2O", "ac75c2a8a9e76832b2a4139b9363373b56336bfb",
-            {"h2o_hf/utils_real_drop/modify_llama.py": ""}),
-    "streaming-llm": ("mit-han-lab/streaming-llm", "2e5042606d69933d88fbf909bd77907456b9b4dd",
-                      {"streaming_llm/kv_cache.py": ""}),
-    "MorphKV": ("ghadiaravi13/MorphKV", "8903d2ac20a3d88851b2501f19106dc758f0308b",
-                {"morphkv/morph_cache.py": "", "morphkv/models/patch_llama.py": ""}),
-    "TOVA": ("schwartz-lab-NLP/TOVA", "9c7d09bfff64cfc92cfb5f9d7e138cb04866e5a7", {"src/tova_cache.py": ""}),
+    "SnapKV": ("FasterDecoding/SnapKV", "e216ddc84c5bd210378cbdbbba12ba02102aa640", {
+        "snapkv/monkeypatch/snapkv_utils.py": "d7eddeaf361d9d38"}),
+    "R-KV": ("Zefan-Cai/R-KV", "d15c9767e67c2bd9807128fecc35223fa2484a69", {
+        "rkv/utils.py": "61fd0b71825db608",
+        "rkv/compression/r1_kv.py": "e918877bb84b9d9a",
+        "rkv/compression/snapkv.py": "45232037586ac9a1"}),
+    "G-KV": ("microsoft/G-KV", "6db3b2ee0846dea897c9afa9247d19f860491b49", {
+        "gkv/utils/compression_score.py": "e21fe5c46a16c755",
+        "gkv/model/compression/score_based.py": "3bae6f7ff2bb0286"}),
+    "AdaKV": ("FFY0/AdaKV", "efe4e2eea0099bf497f0c175ac5440a915d89f83", {
+        "adaptive_snapkv/monkeypatch/snapkv_utils.py": "16ae10649a54fd5d"}),
+    "KVCache-Factory": ("Zefan-Cai/KVCache-Factory", "c97f9d706d63d1b56e980f8b81b2a924c21162b3", {
+        "pyramidkv/pyramidkv_utils.py": "a8a1e8139a8c24a0"}),
+    "cakekv": ("antgroup/cakekv", "c4675ce21b1d6f62d262f9a8dc0ad1e1e8ee4edd", {
+        "cake/utils.py": "4a9fe57ff227a804",
+        "cake/cake_cache.py": "99f9742e6d73c372",
+        "cake/model/modify_llama.py": "5ee619e708b57ccf"}),
+    "kvpress": ("NVIDIA/kvpress", "8bb29b9c3078452a86d692f29123fa6c793e2b05", {
+        "kvpress/presses/base_press.py": "b37e5d08bce40ef9",
+        "kvpress/presses/scorer_press.py": "a5eb57a8d9defdaf",
+        "kvpress/presses/snapkv_press.py": "e26efd590bededa1",
+        "kvpress/presses/tova_press.py": "3fb152e8ee035b87",
+        "kvpress/presses/keydiff_press.py": "4c3d43816e760887",
+        "kvpress/presses/knorm_press.py": "26ea0d4f41e6eb12",
+        "kvpress/presses/expected_attention_press.py": "6fbae9ab7b976e29",
+        "kvpress/presses/adakv_press.py": "0e7720211743606b",
+        "kvpress/presses/pyramidkv_press.py": "a79566f8a8f6cce0",
+        "kvpress/presses/observed_attention_press.py": "689a3b6639ea443b",
+        "kvpress/utils.py": "c87a201bf28220e8"}),
+    "H2O": ("FMInference/H2O", "ac75c2a8a9e76832b2a4139b9363373b56336bfb", {
+        "h2o_hf/utils_real_drop/modify_llama.py": "c20cfc046c89db86"}),
+    "streaming-llm": ("mit-han-lab/streaming-llm", "2e5042606d69933d88fbf909bd77907456b9b4dd", {
+        "streaming_llm/kv_cache.py": "9264553f7046c026"}),
+    "MorphKV": ("ghadiaravi13/MorphKV", "8903d2ac20a3d88851b2501f19106dc758f0308b", {
+        "morphkv/morph_cache.py": "c864f09dde95d3f8",
+        "morphkv/models/patch_llama.py": "1b7e01f531de81f8"}),
+    "TOVA": ("schwartz-lab-NLP/TOVA", "9c7d09bfff64cfc92cfb5f9d7e138cb04866e5a7", {
+        "src/tova_cache.py": "43d4736670ed5b61"}),
 }
 
 
@@ -380,5 +395,7 @@ def adakv_press(trees, spec, p):
     order = [[j for j in range(x.n) if (h, j) not in gone] for h in range(x.H)]
     safe = int(int(x.n * (1 - p["ratio"])) * p["alpha"])
     open_ = [float(s) for h in range(x.H) for s in sorted(seen[0][0, h, order[h]], reverse=True)[safe:]]
-    return {"scores": rows(seen[0]), "lengths": [len(o) for o in order], "kept": order,
-            "global_gap": min(open_) - max(float(seen[0][0, h, j]) for h, j in gone)}
+    out = {"scores": rows(seen[0]), "lengths": [len(o) for o in order], "kept": order}
+    if open_:
+        out["global_gap"] = min(open_) - max(float(seen[0][0, h, j]) for h, j in gone)
+    return out

@@ -239,15 +239,16 @@ def adakv_press(spec, p):
 
 # ---- again and again while decoding: `slot` lists the positions that a head holds, in the order of its slots
 
-def redundancy(k, column_zero, eps):
-    """softmax of the mean cosine to all others, the most recent similar neighbour of each forgiven"""
+def redundancy(k, column_zero, eps, forgive="last"):
+    """softmax of the mean cosine to all others, the most recent similar neighbour of each forgiven; "first" forgives
+    slot 0 whatever it is"""
     k = k.astype(float)
     unit = k / (np.sqrt((k * k).sum(-1, keepdims=True)) + eps)
     cos = unit @ unit.T
     np.fill_diagonal(cos, 0)
     for row in cos:
         similar = np.flatnonzero(row > 0.5)
-        if len(similar):
+        if len(similar) and forgive != "first":
             row[similar[-1]] = 0
         elif column_zero:
             row[0] = 0
@@ -280,9 +281,9 @@ def rkv(spec, p):
     for t in grown(slot, p["rounds"]):
         one = {"importance": [], "redundancy": [], "scores": []}
         if len(slot[0]) >= p["budget"]:
-            for h, a in enumerate(group_logits(x, x.q[:, t - w:t], slot)):
+            for h, a in enumerate(group_logits(x, x.queries(t - w, t), slot)):
                 one["importance"].append(pooled(softmax(a[:, :-w]).mean(0), p["kernel"], "max"))
-                one["redundancy"].append(redundancy(x.k[h, slot[h]], True, 1e-8)[:-w])
+                one["redundancy"].append(redundancy(x.k[h, slot[h]], True, 1e-8, p["retain"])[:-w])
                 one["scores"].append(p["lambda"] * one["importance"][h] - (1 - p["lambda"]) * one["redundancy"][h])
                 best = top(one["scores"][h], p["budget"] - w)
                 slot[h] = [slot[h][j] for j in best] + slot[h][-w:]
@@ -292,7 +293,7 @@ def rkv(spec, p):
 
 
 def snapkv_decode(spec, p):
-    out = rkv(spec, {**p, "lambda": 1})
+    out = rkv(spec, {**p, "lambda": 1, "retain": "last"})
     for one in out["rounds"]:
         one.pop("importance", None), one.pop("redundancy", None)
     return out
@@ -329,12 +330,12 @@ def gkv(spec, p):
     slot, old = [[] for _ in range(x.H)], [None] * x.H
     if p["initial"]:
         m = p["initial"]
-        old = list(grouped(x, weights(x, x.q[:, :m], x.k[:, :m]), "max").sum(1))
+        old = list(grouped(x, weights(x, x.queries(0, m), x.k[:, :m]), "max").sum(1))
     for t in grown(slot, p["rounds"]):
         one = {"global": [], "redundancy": [], "scores": []}
         budget = max(p["budget"], int(t * p["ratio"])) if p["ratio"] else p["budget"]
         if len(slot[0]) > budget:
-            for h, s in enumerate(gkv_local(x, x.q[:, t - w:t], slot, w, p["gamma"])):
+            for h, s in enumerate(gkv_local(x, x.queries(t - w, t), slot, w, p["gamma"])):
                 norm = p["smooth"] is not None and not p["disable_norm"]
                 f = gkv_history(p, old[h], s / s.max() if norm else s)
                 score = pooled(f, p["kernel"], "max") if p["pooling"] else f
@@ -360,7 +361,7 @@ def h2o(spec, p):
     for t in grown(slot, range(p["prompt"], x.n + 1)):
         one = {"scores": []}
         for h in range(x.H):
-            a = logits_of(x, x.q[:, start:t], h, slot[h])[0]
+            a = logits_of(x, x.queries(start, t), h, slot[h])[0]
             m, r = a.shape[1], t - start
             a[np.arange(m)[None] > np.arange(m - r, m)[:, None]] = -np.inf
             total[h] = np.concatenate([total[h], np.zeros(r)]) + softmax(a).sum(0)
@@ -381,7 +382,7 @@ def tova(spec, p):
     for t in grown(slot, range(p["prompt"], x.n + 1)):
         one, held = {}, slot[0]
         if len(held) > p["capacity"]:
-            score = softmax(np.concatenate([logits_of(x, x.q[:, t - 1:t], h, held) for h in range(x.H)]))[:, 0].mean(0)
+            score = softmax(np.concatenate([logits_of(x, x.queries(t - 1, t), h, held) for h in range(x.H)]))[:, 0].mean(0)
             one["scores"] = [score]
             slot[0] = [held[j] for j in sorted(top(score, p["capacity"]))]
         out.append({**one, "kept": [list(slot[0])]})
@@ -399,7 +400,7 @@ def morphkv(spec, p):
     for t in range(p["prompt"], x.n):
         for s in slot:
             s.append(t)
-        now = [logits_of(x, x.q[:, t:t + 1], g // x.group, slot[g // x.group])[g % x.group] for g in range(x.G)]
+        now = [logits_of(x, x.queries(t, t + 1), g // x.group, slot[g // x.group])[g % x.group] for g in range(x.G)]
         past = [np.concatenate([a, np.full((w, 1), -np.inf)], 1) for a in past]
         one, m = {}, len(slot[0])
         if m >= (1 + p["capacity"]) * p["evict_after"]:
@@ -484,7 +485,7 @@ def cake_step(xs, p, budget, slot, t):
         for h in range(x.H):
             slot[l][h].append(t)
         if len(slot[l][0]) > budget[l] + w:
-            a = [softmax(logits_of(x, x.q[:, t:t + 1], h, slot[l][h]))[:, 0, :-w] for h in range(x.H)]
+            a = [softmax(logits_of(x, x.queries(t, t + 1), h, slot[l][h]))[:, 0, :-w] for h in range(x.H)]
             scores.append([pooled(head, 5, "avg").mean(0) for head in a])
             slot[l] = [[s[j] for j in top(score, budget[l])] + s[-w:] for s, score in zip(slot[l], scores[-1])]
         else:
