@@ -154,7 +154,11 @@ class Report:
 
     def compare(self, where, got, want, scores=None):
         """`scores` given: choices that take the same scores are the same choice"""
-        if isinstance(want, dict):
+        if got is None:
+            self.wrong.append(f"{where}: the rule says nothing")
+        elif isinstance(want, dict):
+            if "scores" in got and "scores" not in want:
+                self.wrong.append(f"{where}: the rule chooses where the published code does not")
             for key in want:
                 if key != "global_gap":
                     self.compare(f"{where}.{key}", got.get(key), want[key], want.get("scores") if scores else None)
@@ -162,14 +166,17 @@ class Report:
             for g, k, s in zip(got, want, scores):
                 if sorted(s[j] for j in g if j < len(s)) != sorted(s[j] for j in k if j < len(s)):
                     self.wrong.append(f"{where}: {k} expected, {g} found")
-        elif isinstance(want, list) and want and isinstance(want[0], dict):
-            for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        elif isinstance(want, list) and want and isinstance(want[0], dict) and len(got) == len(want):
+            for i, (g, w) in enumerate(zip(got, want)):
                 self.compare(f"{where}[{i}]", g, w)
         elif where.rsplit(".", 1)[-1] in ("kept", "slots", "budgets", "lengths", "base", "after", "before"):
             if got != want:
                 self.wrong.append(f"{where}: published code {want}, rule {got}")
         else:
-            for i, (g, w) in enumerate(zip(flat_lists(got), flat_lists(want), strict=True)):
+            got, want = flat_lists(got), flat_lists(want)
+            if len(got) != len(want):
+                self.wrong.append(f"{where}: {len(want)} lists in the published code, {len(got)} by the rule")
+            for i, (g, w) in enumerate(zip(got, want)):
                 self.numbers(f"{where}[{i}]", g, w)
 
 

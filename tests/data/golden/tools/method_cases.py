@@ -39,6 +39,7 @@ case("snapkv_decode", shape(4, 2, 56, 8), budget=20, window=4, kernel=1, rounds=
 # R-KV: lambda .07 in the code, .1 in its README
 four = [[1, 0], [1, 0], [0, 1], [1, 0], [.6, .8]]
 lone = [[1, 0], [.3, .954], [-.9, .436], [.3, -.954], [.1, -.995]]
+tiny = [[1e-7, 0], [0, 0], [0, 1], [1, 0], [.6, .8]]
 near = [[20, 3], [21, 3], [30, 5], [31, 6], [9, 1]]
 for i, (lam, s) in enumerate(((.07, shape(1, 1, 40, 8)), (.07, shape(2, 1, 40, 8)), (.1, shape(6, 2, 48, 16)),
                               (.5, shape(4, 2, 56, 8)), (.9, shape(3, 1, 60, 16)))):
@@ -50,7 +51,7 @@ for lam in (0.0, 1.0):
 for retain in ("first", "last_percent"):
     case("rkv", shape(2, 1, 40, 8, rows=8, copies=near), budget=20, window=8, kernel=7, retain=retain, retain_ratio=.1,
          rounds=[40], **{"lambda": .07})
-for keys in (four, lone):
+for keys in (four, lone, tiny):
     case("rkv", shape(1, 1, 5, 2, rows=1, keys=keys), budget=3, window=1, kernel=1, retain="last", retain_ratio=.1,
          rounds=[5], **{"lambda": .07})
 case("rkv", shape(2, 1, 24, 8, rows=8), budget=25, window=8, kernel=7, retain="last", retain_ratio=.1, rounds=[24],
@@ -82,6 +83,7 @@ gkv(shape(4, 2, 60, 8, copies=near), rounds=[36, 60], redundancy="kernel", **{"l
 gkv(shape(2, 1, 60, 8), rounds=[36, 60], redundancy="raw")
 gkv(shape(2, 1, 60, 8), budget=16, window=4, rounds=[30, 45, 60], ratio=.5)
 gkv(shape(2, 1, 60, 8), smooth="sum", alpha=1, disable_norm=True, initial=20, window=1, rounds=[34, 47, 60])
+gkv(shape(1, 1, 5, 2, rows=1, keys=tiny), budget=3, window=1, rounds=[5], redundancy="kernel", **{"lambda": .1})
 gkv(shape(2, 1, 40, 8, rows=8), budget=40)
 
 # AdaKV: defaults window 32, kernel 7, max; alpha .5 in the class, .2 in its scripts
@@ -97,6 +99,8 @@ case("adakv", shape(4, 2, 19, 8, rows=8), window=8, kernel=7, pool="max", capaci
      group="mean")
 case("adakv", shape(4, 2, 50, 8, rows=4), window=4, kernel=5, pool="avg", capacity=16, alpha=.2, normalize=None,
      group="mean", pyramid=True, beta=4, layers=4, skip=0)
+case("adakv", shape(2, 1, 30, 8, rows=4), window=4, kernel=1, pool="max", capacity=20, alpha=.2, normalize=None,
+     group="mean", pyramid=True, beta=4, layers=4, skip=0)
 case("adakv", shape(2, 2, 40, 8, rows=4), window=4, kernel=5, pool="avg", capacity=16, alpha=.2, normalize=None,
      group=None, layers=2, skip=1)
 for normalize in (False, True):
@@ -110,8 +114,9 @@ for alpha, ratio, s in ((.2, .5, shape(4, 2, 40, 8)), (.2, .75, shape(6, 3, 40, 
 
 # PyramidKV
 for C, w, beta, L, n in ((20, 4, 4, 4, 100), (20, 4, 4, 4, 30), (20, 4, 4, 4, 33), (20, 4, 4, 4, 32), (20, 4, 4, 4, 31),
-                         (20, 4, 4, 4, 20), (20, 4, 4, 4, 19), (128, 8, 20, 32, 4096), (64, 8, 20, 32, 4096),
-                         (2048, 8, 20, 32, 5000), (320, 64, 20, 30, 600), (64, 8, 20, 30, 120)):
+                         (20, 4, 4, 4, 20), (20, 4, 4, 4, 19), (20, 4, 20, 4, 33), (20, 4, 20, 5, 35),
+                         (128, 8, 20, 32, 4096), (64, 8, 20, 32, 4096), (2048, 8, 20, 32, 5000),
+                         (320, 64, 20, 30, 600), (64, 8, 20, 30, 120)):
     case("pyramidkv", {"n": n}, window=w, capacity=C, beta=beta, layers=L, kernel=1, pool="max", group="mean",
          budgets_only=True)
 case("pyramidkv", shape(2, 2, 48, 8, rows=4), window=4, capacity=16, beta=4, layers=3, kernel=3, pool="max", group="mean")
