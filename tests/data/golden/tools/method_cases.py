@@ -88,7 +88,8 @@ gkv(shape(2, 1, 40, 8, rows=8), budget=40)
 
 # AdaKV: defaults window 32, kernel 7, max; alpha .5 in the class, .2 in its scripts
 for alpha, group, s in ((.2, "mean", shape(4, 2, 40, 8)), (.5, "mean", shape(6, 3, 36, 8)),
-                        (.2, "max", shape(9, 3, 48, 16)), (.5, None, shape(4, 2, 40, 8)), (.2, None, shape(3, 3, 44, 8)),
+                        (.2, "max", shape(9, 3, 48, 16)), (.5, None, shape(4, 2, 40, 8)),
+                        (.2, None, shape(3, 3, 44, 8)),
                         (0.0, "mean", shape(4, 4, 40, 8)), (1.0, "mean", shape(4, 2, 40, 8)),
                         (.25, "mean", shape(8, 4, 44, 8))):
     case("adakv", {**s, "rows": 8, "q_scale": 8}, window=8, kernel=7, pool="max", capacity=20, alpha=alpha,
@@ -119,7 +120,8 @@ for C, w, beta, L, n in ((20, 4, 4, 4, 100), (20, 4, 4, 4, 30), (20, 4, 4, 4, 33
                          (320, 64, 20, 30, 600), (64, 8, 20, 30, 120)):
     case("pyramidkv", {"n": n}, window=w, capacity=C, beta=beta, layers=L, kernel=1, pool="max", group="mean",
          budgets_only=True)
-case("pyramidkv", shape(2, 2, 48, 8, rows=4), window=4, capacity=16, beta=4, layers=3, kernel=3, pool="max", group="mean")
+case("pyramidkv", shape(2, 2, 48, 8, rows=4), window=4, capacity=16, beta=4, layers=3, kernel=3, pool="max",
+     group="mean")
 case("pyramidkv", shape(3, 1, 60, 8, rows=8), window=8, capacity=20, beta=20, layers=4, kernel=5, pool="avg",
      group="mean")
 case("pyramidkv", shape(2, 1, 26, 8, rows=4), window=4, capacity=20, beta=4, layers=2, kernel=5, pool="avg",
@@ -133,7 +135,8 @@ for tau1, tau2, cascading, s in ((1.0, 1.0, False, shape(2, 1, 48, 8)), (1.6, .4
                                  (.8, .5, True, shape(3, 1, 44, 16))):
     case("cake", s, prompt=s["n"] - 4, window=8, capacity=18, layers=4, cascading=cascading, tau1=tau1, tau2=tau2,
          gamma=200.0)
-case("cake", shape(2, 2, 40, 8), prompt=38, window=4, capacity=12, layers=2, cascading=False, tau1=1.0, tau2=1.0, gamma=0.0)
+case("cake", shape(2, 2, 40, 8), prompt=38, window=4, capacity=12, layers=2, cascading=False, tau1=1.0, tau2=1.0,
+     gamma=0.0)
 case("cake", shape(2, 1, 28, 8), prompt=26, window=8, capacity=18, layers=3, cascading=True, tau1=1.0, tau2=1.0,
      gamma=200.0)
 for budget, total, limit in (([48, 24, 12, 12], 96, 100), ([62, 12, 12, 12], 100, 50), ([33, 33, 33], 100, 90),

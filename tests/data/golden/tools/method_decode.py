@@ -1,12 +1,10 @@
 """Drivers of published code that compresses again and again while decoding; see method_officials.py."""
-import math
 import types
 
-import numpy as np
 import torch
 
 from method_inputs import Inputs
-from method_officials import Quiet, Watch, causal, kept, positions, repeat_kv, rows, slots, tensor
+from method_officials import Quiet, Watch, causal, kept, positions, rows, slots, tensor
 
 
 class Cache:
@@ -306,12 +304,13 @@ def cake_config(x, p, code):
 
 def cake(trees, spec, p):
     utils = trees.cut("cakekv", "cake/utils.py", ["calculate_entropy", "adjust_budgets"])
-    code = trees.cut("cakekv", "cake/cake_cache.py", ["CakeCache", "CakeprefillKVCache", "CakeDecodingKVCache_LayerWise"],
-                     Cache=object, adjust_budgets=utils.adjust_budgets)
+    names = ["CakeCache", "CakeprefillKVCache", "CakeDecodingKVCache_LayerWise"]
+    code = trees.cut("cakekv", "cake/cake_cache.py", names, Cache=object, adjust_budgets=utils.adjust_budgets)
     model = trees.cut("cakekv", "cake/model/modify_llama.py", ["llama_attn_forward_cake"],
                       calculate_entropy=utils.calculate_entropy, CakeCache=code.CakeCache, StaticCache=Quiet,
                       DynamicCache=Quiet, CakeDecodingKVCache_LayerWise=code.CakeDecodingKVCache_LayerWise,
-                      apply_rotary_pos_emb=lambda q, k, cos, sin: (q, k), _flash_attention_forward=lambda q, *a, **k: q)
+                      apply_rotary_pos_emb=lambda q, k, cos, sin: (q, k),
+                      _flash_attention_forward=lambda q, *a, **k: q)
     layers = [Inputs(spec, layer) for layer in range(p["layers"])]
     config, cache = cake_config(layers[0], p, code), code.CakeCache()
     out, start = {"preference": [], "budgets": [], "scores": [], "steps": []}, 0

@@ -382,7 +382,8 @@ def tova(spec, p):
     for t in grown(slot, range(p["prompt"], x.n + 1)):
         one, held = {}, slot[0]
         if len(held) > p["capacity"]:
-            score = softmax(np.concatenate([logits_of(x, x.queries(t - 1, t), h, held) for h in range(x.H)]))[:, 0].mean(0)
+            a = np.concatenate([logits_of(x, x.queries(t - 1, t), h, held) for h in range(x.H)])
+            score = softmax(a)[:, 0].mean(0)
             one["scores"] = [score]
             slot[0] = [held[j] for j in sorted(top(score, p["capacity"]))]
         out.append({**one, "kept": [list(slot[0])]})
