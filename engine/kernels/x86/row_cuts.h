@@ -6,7 +6,10 @@
  *     sum_units(a, n)             units of n entries
  *     sample_mean(a, n)           mean of some of n > LEAF entries
  *     partition(a, tmp, n, pivot) entries > pivot to the front; returns how many
- *     sort_leaf(out, a, n)        n <= LEAF entries, falling
+ *     sort_leaf(out, a, n)        sorts n <= LEAF entries; out: room for twice
+ *                                 as many, 16 at least
+ *     sorted_at(out, n, rank)     the entry of a rank; 0: the largest
+ *     find_mass(out, n, units)    the rank at which the sum reaches units
  *
  * Weights are >= 0, so their bits as integers have their order.  The row is cut
  * at pivots into segments, largest first; only segments that hold a target - a
@@ -89,16 +92,17 @@ static void cut_equal(struct search *s, const struct segment *g)
     }
 }
 
-/* The cut after entry i of the n sorted ones of a segment. */
+/* The cut after the entry of a rank among the n sorted ones of a segment. */
 static struct row_cut cut_at(const struct search *s, const struct segment *g, const int32_t *v,
-                             int n, int i)
+                             int n, int rank)
 {
-    int first = i, end = i + 1;
-    while (first > 0 && v[first - 1] == v[i])
+    int32_t bits = sorted_at(v, n, rank);
+    int first = rank, end = rank + 1;
+    while (first > 0 && sorted_at(v, n, first - 1) == bits)
         first--;
-    while (end < n && v[end] == v[i])
+    while (end < n && sorted_at(v, n, end) == bits)
         end++;
-    return make_cut(s, v[i], g->from + i + 1, i + 1 - first, end - first);
+    return make_cut(s, bits, g->from + rank + 1, rank + 1 - first, end - first);
 }
 
 static void cut_sorted(struct search *s, const struct segment *g, const int32_t *v)
@@ -106,12 +110,8 @@ static void cut_sorted(struct search *s, const struct segment *g, const int32_t 
     int n = g->to - g->from;
     for (; has_rank(s, g); s->i_top++)
         s->top[s->i_top] = cut_at(s, g, v, n, s->top_k[s->i_top] - 1 - g->from);
-    int64_t units = g->before;
-    for (int i = -1; has_mass(s, g); next_tau(s, s->i_tau + 1)) {
-        while (units < s->need)
-            units += mass_units(bits_float(v[++i]));
-        s->mass[s->i_tau] = cut_at(s, g, v, n, i);
-    }
+    for (; has_mass(s, g); next_tau(s, s->i_tau + 1))
+        s->mass[s->i_tau] = cut_at(s, g, v, n, find_mass(v, n, s->need - g->before));
 }
 
 static int32_t pivot_of(const struct segment *g, const int32_t *a)

@@ -76,6 +76,21 @@ static void sort_leaf(int32_t *out, const int32_t *a, int n)
     }
 }
 
+static int32_t sorted_at(const int32_t *sorted, int n, int rank)
+{
+    (void)n;
+    return sorted[rank];
+}
+
+static int find_mass(const int32_t *sorted, int n, int64_t units)
+{
+    const float *p = (const float *)(const void *)sorted;
+    int rank = 0;
+    for (; rank < n - 1 && mass_units(p[rank]) < units; rank++)
+        units -= mass_units(p[rank]);
+    return rank;
+}
+
 #include "engine/kernels/x86/row_cuts.h"
 
 void row_cuts_avx2(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,

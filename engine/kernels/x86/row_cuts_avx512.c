@@ -6,7 +6,7 @@
 #include "engine/kernels/x86/row_sums.h"
 #include "engine/kernels/x86/vec_avx512.h"
 
-enum { LEAF = 128, LEAF_VECS = LEAF / 16 };
+enum { LEAF = 256, LEAF_VECS = LEAF / 16 };
 
 /* Sums of anchored weights, as integers. */
 struct anchored {
@@ -102,13 +102,16 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
     return (int)(l - a);
 }
 
-/* Lanes whose number has the bit d clear. */
-INLINE __mmask16 clear_lanes(int d)
+/* Bitonic sorting, falling, of 16 * R entries.  The rank of an entry grows with
+ * the register first and then with the lane: rank = lane * R + register.  So most
+ * stages compare whole registers, and only ten shuffle lanes.  Each merge begins
+ * by comparing the ends of a block crosswise, so that no block needs to rise. */
+INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
 {
-    return d == 1 ? 0x5555 : d == 2 ? 0x3333 : d == 4 ? 0x0f0f : d == 8 ? 0x00ff : 0xffff;
+    return d == 1 ? 0x5555 : d == 2 ? 0x3333 : d == 4 ? 0x0f0f : 0x00ff;
 }
 
-INLINE __m512i swap_lanes(__m512i v, int d)
+INLINE __m512i swap_lanes(__m512i v, int d) /* lane ^ d */
 {
     return d == 1   ? _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0xb1)
            : d == 2 ? _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0x4e)
@@ -116,42 +119,81 @@ INLINE __m512i swap_lanes(__m512i v, int d)
                     : _mm512_shuffle_i32x4(v, v, 0x4e);
 }
 
-/* Stage (k, d) of the bitonic network over 16 * R entries: i and i ^ d are
- * ordered, falling where i & k is clear. */
-INLINE void stage(__m512i *v, const int R, const int k, const int d)
+INLINE __m512i mirror_lanes(__m512i v, int d) /* lane ^ (2 d - 1) */
 {
-    UNROLL
-    for (int r = 0; r < R; r++) {
-        bool falls = (r * 16 & k) == 0;
-        if (d < 16) {
-            __mmask16 way = k < 16 ? clear_lanes(k) : falls ? 0xffff : 0;
-            __m512i other = swap_lanes(v[r], d);
-            __mmask16 keep_max = (__mmask16)~(clear_lanes(d) ^ way);
-            __m512i min = _mm512_min_epi32(v[r], other);
-            v[r] = _mm512_mask_max_epi32(min, keep_max, v[r], other);
-        } else if ((r * 16 & d) == 0) {
-            __m512i x = v[r], y = v[r + d / 16];
-            v[r] = falls ? _mm512_max_epi32(x, y) : _mm512_min_epi32(x, y);
-            v[r + d / 16] = falls ? _mm512_min_epi32(x, y) : _mm512_max_epi32(x, y);
-        }
-    }
+    if (d == 1)
+        return swap_lanes(v, 1);
+    v = _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0x1b);
+    return d == 2 ? v : d == 4 ? swap_lanes(v, 4) : _mm512_shuffle_i32x4(v, v, 0x1b);
 }
 
-INLINE void merge(__m512i *v, const int R, const int k)
+INLINE __m512i larger_in(__mmask16 lanes_of_larger, __m512i x, __m512i y)
 {
-    if (k > 64)
-        stage(v, R, k, 64);
-    if (k > 32)
-        stage(v, R, k, 32);
-    if (k > 16)
-        stage(v, R, k, 16);
+    return _mm512_mask_max_epi32(_mm512_min_epi32(x, y), lanes_of_larger, x, y);
+}
+
+INLINE void order(__m512i *v, int a, int b)
+{
+    __m512i larger = _mm512_max_epi32(v[a], v[b]);
+    v[b] = _mm512_min_epi32(v[a], v[b]);
+    v[a] = larger;
+}
+
+/* Registers r and r ^ d, of which r has the bit `low` clear. */
+INLINE void order_regs(__m512i *v, const int R, const int d, const int low)
+{
+    UNROLL
+    for (int r = 0; r < R; r++)
+        if (low < R && (r & low) == 0)
+            order(v, r, r ^ d);
+}
+
+INLINE void order_lanes(__m512i *v, const int R, const int d)
+{
+    UNROLL
+    for (int r = 0; r < R; r++)
+        v[r] = larger_in(clear_lanes(d), v[r], swap_lanes(v[r], d));
+}
+
+/* Merges within registers, from blocks of k down. */
+INLINE void merge_regs(__m512i *v, const int R, const int k)
+{
     if (k > 8)
-        stage(v, R, k, 8);
+        order_regs(v, R, 8, 8);
     if (k > 4)
-        stage(v, R, k, 4);
+        order_regs(v, R, 4, 4);
     if (k > 2)
-        stage(v, R, k, 2);
-    stage(v, R, k, 1);
+        order_regs(v, R, 2, 2);
+    order_regs(v, R, 1, 1);
+}
+
+INLINE void sort_columns(__m512i *v, const int R)
+{
+    order_regs(v, R, 1, 1);
+    order_regs(v, R, 3, 2);
+    merge_regs(v, R, 2);
+    order_regs(v, R, 7, 4);
+    merge_regs(v, R, 4);
+    order_regs(v, R, 15, 8);
+    merge_regs(v, R, 8);
+}
+
+/* Merges blocks of d columns into blocks of 2 d. */
+INLINE void merge_columns(__m512i *v, const int R, const int d)
+{
+    UNROLL
+    for (int r = 0; r < (R + 1) / 2; r++) {
+        __m512i x = v[r], y = v[R - 1 - r];
+        v[r] = larger_in(clear_lanes(d), x, mirror_lanes(y, d));
+        v[R - 1 - r] = larger_in(clear_lanes(d), y, mirror_lanes(x, d));
+    }
+    if (d > 4)
+        order_lanes(v, R, 4);
+    if (d > 2)
+        order_lanes(v, R, 2);
+    if (d > 1)
+        order_lanes(v, R, 1);
+    merge_regs(v, R, R);
 }
 
 INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
@@ -160,33 +202,66 @@ INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
     UNROLL
     for (int r = 0; r < R; r++) {
         __mmask16 m = n > r * 16 ? lanes(n - r * 16) : 0;
-        v[r] = _mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), m, a + r * 16);
+        v[r] = _mm512_maskz_loadu_epi32(m, a + r * 16); /* the smallest weight */
     }
-    merge(v, R, 2);
-    merge(v, R, 4);
-    merge(v, R, 8);
-    merge(v, R, 16);
-    if (R >= 2)
-        merge(v, R, 32);
-    if (R >= 4)
-        merge(v, R, 64);
-    if (R >= 8)
-        merge(v, R, 128);
+    sort_columns(v, R);
+    merge_columns(v, R, 1);
+    merge_columns(v, R, 2);
+    merge_columns(v, R, 4);
+    merge_columns(v, R, 8);
     UNROLL
     for (int r = 0; r < R; r++)
         _mm512_storeu_si512(out + r * 16, v[r]);
 }
 
+/* 1 << log_regs(n) registers hold n <= LEAF entries. */
+INLINE int log_regs(int n)
+{
+    return (n > 16) + (n > 32) + (n > 64) + (n > 128);
+}
+
 static void sort_leaf(int32_t *out, const int32_t *a, int n)
 {
-    if (n <= 16)
+    switch (log_regs(n)) {
+    case 0:
         sort_vecs(out, a, n, 1);
-    else if (n <= 32)
+        break;
+    case 1:
         sort_vecs(out, a, n, 2);
-    else if (n <= 64)
+        break;
+    case 2:
         sort_vecs(out, a, n, 4);
-    else
+        break;
+    case 3:
         sort_vecs(out, a, n, 8);
+        break;
+    default:
+        sort_vecs(out, a, n, 16);
+    }
+}
+
+INLINE int32_t sorted_at(const int32_t *sorted, int n, int rank)
+{
+    int shift = log_regs(n);
+    return sorted[(rank & ((1 << shift) - 1)) * 16 + (rank >> shift)];
+}
+
+/* The sum of a lane is that of consecutive ranks: first the lane, then the entry. */
+static int find_mass(const int32_t *sorted, int n, int64_t units)
+{
+    struct anchored s = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    const float *p = (const float *)(const void *)sorted;
+    int R = 1 << log_regs(n), l = 0, r = 0;
+    for (int i = 0; i < R; i++)
+        add_anchored(&s, _mm256_loadu_ps(p + i * 16), _mm256_loadu_ps(p + i * 16 + 8));
+    uint64_t lane[16], anchors = (uint64_t)R * UNIT_ANCHOR_BITS;
+    _mm512_storeu_si512(lane, s.lo);
+    _mm512_storeu_si512(lane + 8, s.hi);
+    for (; l < 15 && (int64_t)(lane[l] - anchors) < units; l++)
+        units -= (int64_t)(lane[l] - anchors);
+    for (; r < R - 1 && mass_units(p[r * 16 + l]) < units; r++)
+        units -= mass_units(p[r * 16 + l]);
+    return l * R + r;
 }
 
 #include "engine/kernels/x86/row_cuts.h"
@@ -195,5 +270,5 @@ void row_cuts_avx512(const float *p, int n, const int *top_k, int n_top, const d
                      int n_tau, struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;
-    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + n + LEAF);
+    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + n + 32);
 }
