@@ -57,7 +57,7 @@ def options(rng, name, budget):
         else:
             given[key] = value(rng, key, budget)
     if name != "full" and rng.random() < 0.4:
-        given["sinks"] = rng.randint(0, min(budget, 6))
+        given["sinks"] = rng.randint(0, min(budget - 1, 6))  # the newcomer needs a place
     if name != "full" and rng.random() < 0.4:
         room = budget - methods.numbers(name, budget, given)["sinks"]
         if room >= 0:
