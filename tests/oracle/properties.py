@@ -77,10 +77,10 @@ def budget_is_kept(engine, report, path, llama):
 
 
 def cuts_come_apart(engine, report, path, llama):
-    """every = s: the next cut of a head comes s tokens later (of a head's share, where heads don't share)"""
+    """every = s: the next cut of a head comes s tokens later, and cuts s entries"""
     for name, s in itertools.product(METHODS[1:], (2, 5)):
-        if name in ADAPTIVE:
-            continue
+        if name in ADAPTIVE or name in PYRAMID or name in ("window", "cake"):
+            continue  # too few unprotected entries, or a share of another size
         trace = Trace(engine, engine.run(path, draw(llama, 50, s), 40, f"{name}:every={s}", 24))
         gaps = [np.diff(np.unique(e[e >= 0])) for layer in trace.evict_step for e in layer]
         gaps = [g for one in gaps for g in one]
