@@ -201,7 +201,8 @@ def pyramidkv_press(report, case):
     p, n, out = case["params"], case["in"]["n"], case["out"]["budgets"]
     u = round(n * (1 - p["ratio"]), 9)
     m = u / p["beta"]
-    if u == int(u) and n >= 2 * u - m >= m >= p["window"] and sum(out) == p["layers"] * u and 2 * u - m < n - p["window"]:
+    fits = n >= 2 * u - m >= m >= p["window"] and 2 * u - m < n - p["window"]
+    if fits and u == int(u) and sum(out) == p["layers"] * u:
         report.equal("pyramidkv_press", allocation.pyramid(p["layers"], int(u), p["beta"]), out)
 
 
@@ -308,7 +309,7 @@ def gkv(report, case):
     if p["pooling"] or p["gamma"] or p["ratio"] or p["smooth"] != "max" or p["redundancy"] == "raw":
         return
     if any(b - a < p["window"] for a, b in zip(until, until[1:])) or "keys" in case["in"]:
-        return  # queries from before the last cut saw more than its slots; keys so short that what it adds to norms counts
+        return  # queries of before the last cut saw more than its slots; keys so short that its epsilon counts
     r = row(window=p["window"], recent=p["window"], group="max", history=p["alpha"])
     r["lambda"] = p["lambda"] if p["redundancy"] else 1
     rounds(report, "gkv", "gkv", r, case, p["budget"], until)

@@ -15,8 +15,10 @@ def position(run, p, layer, head, alive, C):
 
 
 def unit_keys(run, layer, head, entries):
+    """a key of length 0 has no direction: 0"""
     k = run.keys[layer, head, entries]
-    return k / np.sqrt((k * k).sum(axis=1, keepdims=True))
+    size = np.sqrt((k * k).sum(axis=1, keepdims=True))
+    return np.divide(k, size, out=np.zeros_like(k), where=size > 0)
 
 
 def keydiff(run, p, layer, head, alive, C):

@@ -147,7 +147,7 @@ def faults(comparison):
         ("window", "one sink less", replaced("decide", changed(decide, sinks=less))),
         ("random", "budget one too large", replaced("decide", budget_too_large)),
         ("keydiff", "one cut for two after the prompt", replaced("decide", one_cut_after_the_prompt)),
-        ("snapkv", "pool two too narrow", 
+        ("snapkv", "pool two too narrow",
          replaced("pooled", changed(pooled, pool=lambda n: max(1, n - 2)), methods_window)),
         ("snapkv", "average over neighbours present", replaced("pooled", divides_by_neighbours, methods_window)),
         ("snapkv", "smaller position stays in a tie", replaced("sorted", smaller_stays)),
