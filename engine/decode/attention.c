@@ -5,8 +5,8 @@
  * the other, so everything that watches rows (evidence, probes) sees those of a
  * head in order.  Tasks are handed out with all heads in turn: few heads would not
  * divide evenly among threads, and a task hardly ever waits for its predecessor,
- * which was handed out a whole turn before.  The scores of QUERY_BLOCK queries are held as whole rows: O(T) memory, and every
- * statistic of a row is exact. */
+ * which was handed out a whole turn before.  The scores of QUERY_BLOCK queries are
+ * held as whole rows: O(T) memory, and every statistic of a row is exact. */
 #include <math.h>
 #include <sched.h>
 #include <string.h>

@@ -169,7 +169,8 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
         cr_expect(zero(int, memcmp(one, out + t * D, (size_t)D * sizeof *one)),
                   "%s: D %d, T %d, row %d differs from the row alone", v->name, D, T, t);
     }
-    cr_expect(bad <= 1, "%s: D %d, T %d, %d slots: %g times the bound", v->name, D, T, n_slots, bad);
+    cr_expect(bad <= 1, "%s: D %d, T %d, %d slots: %g times the bound", v->name, D, T, n_slots,
+              bad);
     cr_expect(intact(&g), "%s wrote outside", v->name);
 }
 

@@ -110,7 +110,8 @@ static struct packed pack(const struct matrix *m, int exact)
 static struct qrows make_qrows(int T, int K)
 {
     size_t n = (size_t)T * (size_t)K;
-    return (struct qrows){mem_alloc(n, 1), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK), K};
+    return (struct qrows){mem_alloc(n, 1), MEM_NEW(float, n / QBLOCK), MEM_NEW(float, n / QBLOCK),
+                          K};
 }
 
 static void free_qrows(struct qrows *q)
