@@ -62,7 +62,7 @@ static int alloc_threads(struct session *s)
 
 static int alloc_parts(struct session *s, const struct session_options *opt)
 {
-    static const struct method_params no_params = {.pool = 1};
+    static const struct method_params no_params = {.pool = 1, .every = 1};
     const struct model_config *m = &s->e->config;
     struct cache_config cfg = {m->n_layers, m->n_kv_heads, m->head_dim, opt->kv_type};
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
