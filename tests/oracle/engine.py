@@ -77,5 +77,4 @@ class Engine:
     def numbers(self, path):
         """the method's effective numbers, as the trace's header has them"""
         m = json.loads(self.call("info", "--json", path))["header"]["method"]
-        keys = "sinks", "recent", "window", "pool", "pool_kind", "group", "seed"
-        return {k.replace("_", "-"): m[k] for k in keys}
+        return {k.replace("_", "-"): v for k, v in m.items()}

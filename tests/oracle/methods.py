@@ -1,145 +1,184 @@
 """The cache methods, written from docs/methods.md and the papers it names, by brute force.
 
-Nothing is updated step by step: each decision is computed anew from all attention rows and keys that
-a Session of tiny_llama.py has kept.  Below, `alive` lists the positions that a head holds, rising.
+Nothing is updated step by step (but for what a method has to remember): each decision is computed anew from all
+attention rows and keys that a Session of tiny_llama.py has kept.  Below, `alive` lists the positions that a head
+holds, rising, and C those of them that are not protected.
 """
 import numpy as np
 
-MASK = (1 << 64) - 1
-METHODS = ("full", "window", "h2o", "snapkv", "tova", "keydiff", "random")
+import allocation
+import methods_keys
+import methods_window
+import tolerance
+
+SCORES = {
+    "window": methods_keys.position, "h2o": methods_window.received, "snapkv": methods_window.snapkv,
+    "tova": methods_window.tova, "keydiff": methods_keys.keydiff, "knorm": methods_keys.knorm,
+    "scissorhands": methods_window.scissorhands, "pyramidkv": methods_window.snapkv,
+    "adakv": methods_window.snapkv, "ada-pyramidkv": methods_window.snapkv, "cake": methods_window.cake,
+    "rkv": methods_keys.rkv, "morphkv": methods_window.morphkv, "gkv": methods_keys.gkv,
+    "random": methods_keys.random_hash,
+}
+METHODS = ("full", *SCORES)
+PYRAMID = "pyramidkv", "ada-pyramidkv"
+ADAPTIVE = "adakv", "ada-pyramidkv"
+
+# what the papers say; windows and intervals that do not fit are reduced
+WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
+          "morphkv": 30, "gkv": 16}
+EVERY = {"rkv": 128, "gkv": 128}
+PUBLISHED = {
+    "h2o": {"group": "sum"}, "tova": {"window": 1}, "snapkv": {"pool": 7}, "pyramidkv": {"pool": 7, "beta": 20},
+    "adakv": {"pool": 7, "floor": 0.2}, "ada-pyramidkv": {"pool": 7, "floor": 0.2, "beta": 20},
+    "cake": {"pool": 5, "pool-kind": "avg", "gamma": 200}, "rkv": {"pool": 7, "group": "max", "lambda": 0.1},
+    "gkv": {"group": "max", "history": 0.8, "lambda": 0.7},
+}
+NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1}
 
 
 def numbers(name, budget, given):
     """the effective numbers of a row: published values, reduced to the budget, unless given"""
-    p = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0}
+    p = NEUTRAL | PUBLISHED.get(name, {})
+    quarter = max(1, budget // 4)
+    if name in WINDOW:
+        p["window"] = min(WINDOW[name], quarter)
+    if name in EVERY:
+        p["every"] = min(EVERY[name], quarter)
+    if name == "scissorhands":
+        p["every"] = max(1, budget // 2)
     if name == "window":
         p["sinks"] = min(4, budget // 4)
-    elif name == "h2o":
-        p.update(group="sum", recent=budget // 2)
-    elif name == "snapkv":
-        p.update(window=max(1, min(32, budget // 4)), pool=7)
-    elif name == "tova":
-        p["window"] = 1
     p.update(given)
-    if name == "window" and "recent" not in given:
-        p["recent"] = budget - p["sinks"]
-    if name == "snapkv" and "recent" not in given:
-        p["recent"] = min(p["window"], budget)
+    if "recent" not in given:
+        p["recent"] = min(derived_recent(name, p, budget), budget - p["sinks"])
     return p
 
 
-# ---- scores: one number for each entry of `alive`, from the queries 0 .. t - 1
-
-def query_heads(run, head):
-    n = run.m.heads // run.m.kv_heads
-    return range(head * n, (head + 1) * n)
-
-
-def reduced(kind, per_head):
-    """over the first axis, the query heads"""
-    return {"sum": np.sum, "mean": np.mean, "max": np.max}[kind](per_head, axis=0)
-
-
-def position(run, p, layer, head, alive):
-    return np.array(alive, float)
-
-
-def received(run, p, layer, head, alive):
-    per_head = [run.rows[layer, g, : run.t].sum(axis=0)[alive] for g in query_heads(run, head)]
-    return reduced(p["group"], per_head)
-
-
-def window_attention(run, p, layer, heads, alive):
-    first = max(0, run.t - p["window"])
-    per_query = []
-    for t in range(first, run.t):
-        per_query.append(reduced(p["group"], [run.rows[layer, g, t, alive] for g in heads]))
-    return np.mean(per_query, axis=0)
-
-
-def snapkv(run, p, layer, head, alive):
-    return window_attention(run, p, layer, query_heads(run, head), alive)
-
-
-def tova(run, p, layer, head, alive):
-    return window_attention(run, p, layer, range(run.m.heads), alive)
-
-
-def keydiff(run, p, layer, head, alive):
-    k = run.keys[layer, head, alive]
-    unit = k / np.sqrt((k * k).sum(axis=1, keepdims=True))
-    anchor = unit.mean(axis=0)
-    return -(unit @ anchor) / np.sqrt(anchor @ anchor)
-
-
-def splitmix(x):
-    """the output of splitmix64 for the state x"""
-    z = (x + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-def random_hash(run, p, layer, head, alive):
-    out = []
-    for j in alive:
-        x = p["seed"]
-        for a in (layer, head, j):
-            x = splitmix(x) ^ a
-        out.append((splitmix(x) >> 40) / 2**24)
-    return np.array(out)
-
-
-SCORES = {"window": position, "h2o": received, "snapkv": snapkv, "tova": tova, "keydiff": keydiff,
-          "random": random_hash}
-
-
-def pooled(p, score):
-    """neighbours are the next candidates in time; the maximum ignores what lies beyond the edge, the
-    average counts it as 0"""
-    half = p["pool"] // 2
-    out = np.empty_like(score)
-    for i in range(len(score)):
-        near = score[max(0, i - half) : i + half + 1]
-        out[i] = near.max() if p["pool-kind"] == "max" else near.sum() / p["pool"]
-    return out
+def derived_recent(name, p, budget):
+    if name == "window":
+        return budget
+    if name == "h2o":
+        return budget // 2
+    if name == "scissorhands":
+        return min(10, budget // 4)
+    return p["window"] if name in WINDOW else 0
 
 
 # ---- the choice
 
 class Cut:
-    """What one decision did to one head: entry -> score; how many entries there were; the least score among
-    the candidates kept (None when none is left) and its distance from the largest score cut."""
+    """What one decision did to one head: `score`, of the entries cut; `kept`, of the other candidates; how many
+    entries there were.  open: f32 may well decide otherwise.  error: what f32 may do to a score."""
 
-    def __init__(self, alive, score, kept):
-        self.alive, self.score = alive, score
-        self.least_kept = min(kept.values()) if kept else None
-        self.gap = self.least_kept - max(score.values()) if kept else np.inf
+    def __init__(self, alive, score, error, stay):
+        self.alive, self.error = len(alive), error
+        self.score = {j: s for j, s in score.items() if j not in stay}
+        self.kept = {j: s for j, s in score.items() if j in stay}
+        self.least_kept = min(self.kept.values()) if self.kept else None
+        self.gap = self.least_kept - max(self.score.values()) if self.kept and self.score else np.inf
+        self.open = False
 
 
-def decide(name, p, run, layer, head, newest, target):
-    """the Cut that brings a head down to `target` entries, or None"""
+def candidates(p, alive, newest):
+    return [j for j in alive if j >= p["sinks"] and j <= newest - p["recent"]]
+
+
+def scored(name, p, run, layer, head, C):
+    """({entry: score}, {entry: bound of its error in f32})"""
     alive = sorted(run.alive[layer][head])
-    n_cut = len(alive) - target
-    if name == "full" or n_cut <= 0:
-        return None
-    candidates = [j for j in alive if j >= p["sinks"] and j <= newest - p["recent"]]
-    score = SCORES[name](run, p, layer, head, alive)[[alive.index(j) for j in candidates]]
-    score = dict(zip(candidates, pooled(p, score)))
-    order = sorted(candidates, key=lambda j: (score[j], j))
-    cut = order[:n_cut]
-    return Cut(len(alive), {j: score[j] for j in cut}, {j: score[j] for j in order[n_cut:]})
+    if not C:
+        return {}, {}
+    score = SCORES[name](run, p, layer, head, alive, C)
+    error = tolerance.of(name, run, p, layer, head, alive, C, score)
+    return dict(zip(C, score)), dict(zip(C, error))
 
 
-def apply(name, p, run, newest, target):
+def lowest_first(score):
+    return sorted(score, key=lambda j: (score[j], j))
+
+
+def decide(name, p, run, layer, head, newest, share):
+    """{head: Cut}: brings a head below its share where it would exceed it"""
+    alive = sorted(run.alive[layer][head])
+    excess = len(alive) + newest + 1 - run.t - share
+    if excess <= 0:
+        return {}
+    C = candidates(p, alive, newest)
+    score, error = scored(name, p, run, layer, head, C)
+    order = lowest_first(score)
+    cut = Cut(alive, score, error, set(order[excess + p["every"] - 1 :]))
+    cut.open = tolerance.exchangeable(name, cut.score, error, cut.kept, error)
+    return {head: cut}
+
+
+def decide_layer(name, p, run, layer, newest, share):
+    """{head: Cut}: the heads of a layer deal out their shares among themselves"""
+    heads = range(run.m.kv_heads)
+    alive = [sorted(run.alive[layer][h]) for h in heads]
+    coming = newest + 1 - run.t
+    held = sum(map(len, alive))
+    if held <= len(heads) * (share - coming):
+        return {}
+    C = [candidates(p, a, newest) for a in alive]
+    scores, errors = zip(*[scored(name, p, run, layer, h, C[h]) for h in heads])
+    protected = held - sum(map(len, C))
+    places = max(0, len(heads) * (share - coming - (p["every"] - 1)) - protected)
+    safe, rest = allocation.dealt_out(scores, int(p["floor"] * places / len(heads)), places)
+    cuts = {h: Cut(alive[h], scores[h], errors[h], {j for g, j in safe | rest if g == h}) for h in heads}
+    contested = [{j: scores[h][j] for g, j in rest if g == h} for h in heads]
+    open_ = any(tolerance.exchangeable(name, cuts[h].score, errors[h], contested[g], errors[g])
+                for h in heads for g in heads if g != h)
+    open_ |= any(tolerance.exchangeable(name, c.score, c.error, c.kept, c.error) for c in cuts.values())
+    for cut in cuts.values():
+        cut.open = open_
+    return cuts
+
+
+def layer_shares(name, p, run, newest, budget):
+    """(the budget of a head in each layer, how sure that is), from the first cut on"""
+    fixed = p["sinks"] + p["recent"]
+    u, layers, gap = budget - fixed, run.m.layers, np.inf
+    if name in PYRAMID:
+        places = allocation.pyramid(layers, u, p["beta"])
+    elif name == "cake":
+        C = [[candidates(p, sorted(a), newest) for a in heads] for heads in run.alive]
+        places, gap = allocation.cake(run, p, u, C)
+    else:
+        places = [u] * layers
+    return [fixed + x for x in places], gap
+
+
+def apply(name, p, run, newest, budget):
     """{(layer, head): Cut} over all heads; the entries are gone afterwards"""
+    coming = newest + 1 - run.t
+    if name == "full":
+        return {}
+    if run.shares is None:
+        if len(run.alive[0][0]) <= budget - coming:
+            return {}
+        run.shares, gap = layer_shares(name, p, run, newest, budget)
+        run.unsure = gap < tolerance.SHARE
     cuts = {}
     for layer in range(run.m.layers):
-        for head in range(run.m.kv_heads):
-            cut = decide(name, p, run, layer, head, newest, target)
-            if cut:
-                cuts[layer, head] = cut
+        if name in ADAPTIVE:
+            found = decide_layer(name, p, run, layer, newest, run.shares[layer])
+        else:
+            found = {}
+            for head in range(run.m.kv_heads):
+                found |= decide(name, p, run, layer, head, newest, run.shares[layer])
+        cuts |= {(layer, head): cut for head, cut in found.items()}
+    for (layer, head), cut in cuts.items():
+        remember(name, p, run, layer, head, cut)
     for (layer, head), cut in cuts.items():
         for j in cut.score:
             run.evict(layer, head, j)
     return cuts
+
+
+def remember(name, p, run, layer, head, cut):
+    """gkv: the global scores of what stays, before anything is cut"""
+    if name == "gkv":
+        C = sorted([*cut.score, *cut.kept])
+        if C:
+            f = dict(zip(C, methods_window.global_score(run, p, layer, head, C)))
+            run.remembered[layer, head] = {j: f[j] for j in cut.kept}

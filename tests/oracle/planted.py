@@ -4,12 +4,17 @@ from unittest import mock
 
 import numpy as np
 
+import cases
+import golden
 import methods
+import methods_keys
+import methods_window
+from planted_shared import golden_faults, published, shared_faults
 from tiny_llama import Session
 
 MOST_CASES = 60  # the faults that only show at an edge of a pool or in a tie need some
 
-decide, pooled, window_attention = methods.decide, methods.pooled, methods.window_attention
+decide, pooled, window_attention = methods.decide, methods_window.pooled, methods_window.window_attention
 
 
 def changed(fn, **change):
@@ -25,17 +30,19 @@ def less(n):
     return max(0, n - 1)
 
 
-def newcomer_not_counted(name, p, run, layer, head, newest, target):
-    return decide(name, p, run, layer, head, min(newest, run.t - 1), target)
+def newcomer_not_counted(name, p, run, layer, head, newest, share):
+    if newest < run.t:
+        return decide(name, p, run, layer, head, newest, share)
+    return decide(name, p, run, layer, head, newest - 1, share - 1)
 
 
-def budget_too_large(name, p, run, layer, head, newest, target):
-    return decide(name, p, run, layer, head, newest, target + 1)
+def budget_too_large(name, p, run, layer, head, newest, share):
+    return decide(name, p, run, layer, head, newest, share + 1)
 
 
-def one_cut_after_the_prompt(name, p, run, layer, head, newest, target):
+def one_cut_after_the_prompt(name, p, run, layer, head, newest, share):
     """straight to B - 1, as if the newcomer were there"""
-    return decide(name, p, run, layer, head, newest, target - 1 if newest < run.t else target)
+    return decide(name, p, run, layer, head, newest, share - 1 if newest < run.t else share)
 
 
 def smaller_stays(items, key=None):
@@ -49,38 +56,54 @@ def divides_by_neighbours(p, score):
     return pooled(p, score) * (p["pool"] / near if p["pool-kind"] == "avg" else 1)
 
 
-def group_before_sum(run, p, layer, head, alive):
-    rows = run.rows[layer][list(methods.query_heads(run, head))]
-    return methods.reduced(p["group"], rows).sum(axis=0)[alive]
+def group_before_sum(run, p, layer, head, alive, C):
+    rows = run.rows[layer][list(methods_window.query_heads(run, head))]
+    return pooled(p, methods_window.reduced(p["group"], rows).sum(axis=0)[C])
 
 
-def survivors_only(run, p, layer, head, alive):
+def survivors_only(run, p, layer, head, alive, C):
     """attention that a query gave to what is gone by now is counted as if it had never been"""
-    rows = run.rows[layer][list(methods.query_heads(run, head))][:, : run.t, alive]
+    rows = run.rows[layer][list(methods_window.query_heads(run, head))][:, : run.t, alive]
     rows = rows / np.maximum(rows.sum(axis=2, keepdims=True), 1e-300)
-    return methods.reduced(p["group"], rows.sum(axis=1))
+    rows = rows[:, :, [alive.index(j) for j in C]]
+    return pooled(p, methods_window.reduced(p["group"], rows.sum(axis=1)))
 
 
-def tova_per_head(run, p, layer, head, alive):
-    return window_attention(run, p, layer, methods.query_heads(run, head), alive)
+def tova_per_head(run, p, layer, head, alive, C):
+    return window_attention(run, p, layer, methods_window.query_heads(run, head), C)
 
 
 def angles(keys, anchor):
     return -(keys @ anchor) / np.linalg.norm(keys, axis=1) / np.linalg.norm(anchor)
 
 
-def mean_of_raw_keys(run, p, layer, head, alive):
-    k = run.keys[layer, head, alive]
-    return angles(k, k.mean(axis=0))
+def mean_of_raw_keys(run, p, layer, head, alive, C):
+    k = run.keys[layer, head]
+    return angles(k[C], k[alive].mean(axis=0))
 
 
-def mean_of_all_keys(run, p, layer, head, alive):
+def mean_of_all_keys(run, p, layer, head, alive, C):
     k = run.keys[layer, head, : run.t]
-    return angles(k[alive], (k / np.linalg.norm(k, axis=1, keepdims=True)).mean(axis=0))
+    return angles(k[C], (k / np.linalg.norm(k, axis=1, keepdims=True)).mean(axis=0))
 
 
-def layer_for_head(run, p, layer, head, alive):
-    return methods.random_hash(run, p, head, layer, alive)
+def layer_for_head(run, p, layer, head, alive, C):
+    return methods_keys.random_hash(run, p, head, layer, alive, C)
+
+
+def sum_of_sizes(run, p, layer, head, alive, C):
+    return -np.abs(run.keys[layer, head, C]).sum(axis=1)
+
+
+def unborn_counted(run, p, layer, head, alive, C):
+    """a query before an entry's birth gave it nothing, less than any even share"""
+    early = np.array([len([t for t in methods_window.window(run, p) if t < j]) for j in C])
+    return methods_window.scissorhands(run, p, layer, head, alive, C) - early
+
+
+def even_share_of_all(run, p, layer, head, alive, C):
+    """also of the entries that were gone already"""
+    return -methods_window.below_even(run, p, layer, head, alive, C, run.seen[layer, head].max() / run.t)
 
 
 class Haunted(Session):
@@ -106,8 +129,8 @@ def scored_by(name, fn):
     return mock.patch.dict(methods.SCORES, {name: fn})
 
 
-def replaced(what, fn):
-    return mock.patch.object(methods, what, fn, create=True)
+def replaced(what, fn, module=methods):
+    return mock.patch.object(module, what, fn, create=True)
 
 
 def faults(comparison):
@@ -115,17 +138,18 @@ def faults(comparison):
     longer = changed(window_attention, window=lambda w: w + 1)
     shorter = changed(window_attention, window=lambda w: max(1, w - 1))
     return [
-        ("snapkv", "window one query too long", replaced("window_attention", longer)),
-        ("snapkv", "window one query too short", replaced("window_attention", shorter)),
-        ("tova", "two queries for one", replaced("window_attention", longer)),
+        ("snapkv", "window one query too long", replaced("window_attention", longer, methods_window)),
+        ("snapkv", "window one query too short", replaced("window_attention", shorter, methods_window)),
+        ("tova", "two queries for one", replaced("window_attention", longer, methods_window)),
         ("snapkv", "recent one too short", replaced("decide", changed(decide, recent=less))),
         ("h2o", "newcomer outside recent", replaced("decide", newcomer_not_counted)),
         ("window", "newcomer outside recent", replaced("decide", newcomer_not_counted)),
         ("window", "one sink less", replaced("decide", changed(decide, sinks=less))),
         ("random", "budget one too large", replaced("decide", budget_too_large)),
         ("keydiff", "one cut for two after the prompt", replaced("decide", one_cut_after_the_prompt)),
-        ("snapkv", "pool two too narrow", replaced("pooled", changed(pooled, pool=lambda n: max(1, n - 2)))),
-        ("snapkv", "average over neighbours present", replaced("pooled", divides_by_neighbours)),
+        ("snapkv", "pool two too narrow", 
+         replaced("pooled", changed(pooled, pool=lambda n: max(1, n - 2)), methods_window)),
+        ("snapkv", "average over neighbours present", replaced("pooled", divides_by_neighbours, methods_window)),
         ("snapkv", "smaller position stays in a tie", replaced("sorted", smaller_stays)),
         ("h2o", "group reduced before the sum", scored_by("h2o", group_before_sum)),
         ("h2o", "rows renormalised to survivors", scored_by("h2o", survivors_only)),
@@ -134,6 +158,11 @@ def faults(comparison):
         ("keydiff", "mean of evicted keys too", scored_by("keydiff", mean_of_all_keys)),
         ("random", "layer and head change places", scored_by("random", layer_for_head)),
         ("window", "evicted entries still read", mock.patch.object(comparison, "Session", Haunted)),
+        ("knorm", "sum of sizes for length", scored_by("knorm", sum_of_sizes)),
+        ("scissorhands", "queries before birth counted", scored_by("scissorhands", unborn_counted)),
+        ("scissorhands", "even share of evicted entries too", scored_by("scissorhands", even_share_of_all)),
+        ("scissorhands", "one cut for half of the cache", replaced("decide", changed(decide, every=lambda s: 1))),
+        *shared_faults(),
     ]
 
 
@@ -142,7 +171,7 @@ def noticed(comparison, engine, models, method, patch):
     cases has to pass."""
     rng, tally = random.Random("planted"), comparison.Tally()
     for i in range(1, MOST_CASES + 1):
-        c = comparison.case_of(rng, method, long=False)
+        c = cases.case_of(rng, method, long=False)
         with patch:
             said = comparison.compare_case(engine, models, tally, method, c)
         if comparison.compare_case(engine, models, tally, method, c):
@@ -154,6 +183,11 @@ def noticed(comparison, engine, models, method, patch):
 
 def check(comparison, engine, models):
     passed = failed = 0
+    for name, patch in golden_faults():
+        with patch:
+            said = golden.check(published()).wrong
+        passed, failed = passed + bool(said), failed + (not said)
+        print(f"{'ok  ' if said else 'FAIL'} published decisions, {name}: {said[:1]}")
     for method, name, patch in faults(comparison):
         seen = noticed(comparison, engine, models, method, patch)
         passed, failed = passed + bool(seen), failed + (not seen)

@@ -3,8 +3,8 @@ import itertools
 
 import numpy as np
 
-from engine import Trace, method_text
-from methods import METHODS
+from engine import EngineError, Trace, method_text
+from methods import ADAPTIVE, METHODS, PYRAMID, numbers
 
 # of check_decisions.MODELS
 WIDE = 4  # 1 layer, 3 KV heads with 3 query heads each
@@ -55,25 +55,68 @@ def budget_of_all(engine, report, path, llama, factors):
         report.say(cuts, f"{name} at B = T - 1 cuts something")
 
 
+def shared(name, seen):
+    """entries per head, averaged over the heads that share a budget; seen is [layer][head]"""
+    if name == "cake" or name in PYRAMID:
+        return seen.mean()
+    return seen.mean(axis=1) if name in ADAPTIVE else seen
+
+
 def budget_is_kept(engine, report, path, llama):
+    """B is what a query sees at most; always, unless more is cut at once or layers have more places than entries"""
     for name, budget in itertools.product(METHODS[1:], (1, 2, 7, 40)):
         ids = draw(llama, 50, budget)
         trace = Trace(engine, engine.run(path, ids, 30, name, budget))
-        seen = [trace.visible(step).max() for step in range(50, trace.T)]
-        exact = [(trace.visible(step) == budget).all() for step in range(50, trace.T)]
-        report.say(max(seen) <= budget and all(exact),
-                   f"{name} at B = {budget}: a query sees at most {max(seen)} entries, always B: {all(exact)}")
+        seen = [shared(name, trace.visible(step)) for step in range(50, trace.T)]
+        most, always = max(np.max(x) for x in seen), all(np.all(x == budget) for x in seen)
+        loose = numbers(name, budget, {})["every"] > 1 or name == "cake" or name in PYRAMID
+        report.say(most <= budget and (always or loose),
+                   f"{name} at B = {budget}: a query sees at most {most:g} entries, always B: {always}")
         before = (trace.visible(49) == 50).all()
         report.say(before, f"{name} at B = {budget}: the prompt's last query sees all of it")
+
+
+def cuts_come_apart(engine, report, path, llama):
+    """every = s: the next cut of a head comes s tokens later, and cuts s entries"""
+    for name, s in itertools.product(METHODS[1:], (2, 5)):
+        if name in ADAPTIVE or name in PYRAMID or name in ("window", "cake"):
+            continue  # too few unprotected entries, or a share of another size
+        trace = Trace(engine, engine.run(path, draw(llama, 50, s), 40, f"{name}:every={s}", 24))
+        gaps = [np.diff(np.unique(e[e >= 0])) for layer in trace.evict_step for e in layer]
+        gaps = [g for one in gaps for g in one]
+        cuts = [np.sum(e == step) for layer in trace.evict_step for e in layer for step in np.unique(e[e > 50])]
+        report.say(set(gaps) == {s} and set(cuts) <= {s},
+                   f"{name}:every={s}: cuts {sorted(set(map(int, gaps)))} tokens apart, of {set(map(int, cuts))}")
+
+
+def refuses(engine, report, path, llama):
+    """what cannot be kept within the budget"""
+    ids = draw(llama, 20, 6)
+    for name in METHODS[1:]:
+        for given in ({"sinks": 8}, {"sinks": 4, "recent": 5}, {"recent": 9}, {"every": 0}):
+            try:
+                engine.run(path, ids, 4, method_text(name, given), 8)
+                report.say(False, f"{method_text(name, given)} at B = 8 is refused")
+            except EngineError as e:
+                report.say("exit -" not in str(e), f"{method_text(name, given)} at B = 8 is refused")
+    for method in ("window:lambda=.5", "h2o:beta=2", "snapkv:floor=.2", "knorm:gamma=1", "keydiff:history=.5",
+                   "random:group=max", "morphkv:seed=1", "adakv:beta=2", "pyramidkv:floor=.2", "rkv:history=.5",
+                   "full:every=2"):
+        try:
+            engine.run(path, ids, 4, method, 8)
+            report.say(False, f"{method}: an option without use is refused")
+        except EngineError:
+            report.say(True, f"{method}: an option without use is refused")
 
 
 def presets_differ(engine, report, path, llama):
     ids = draw(llama, 200, 3)
     steps = {m: Trace(engine, engine.run(path, ids, 24, m, 64)).evict_step for m in METHODS[1:]}
+    least, alike = steps["h2o"].size, []
     for a, b in itertools.combinations(steps, 2):
-        same_shape = steps[a].shape == steps[b].shape
-        differ = (steps[a] != steps[b]).sum() if same_shape else -1
-        report.say(differ > 0, f"{a} and {b} at B = 64 differ in {differ} of {steps[a].size} evict steps")
+        differ = (steps[a] != steps[b]).sum()
+        least, alike = min(least, differ), alike + [f"{a} and {b}"] * (differ == 0)
+    report.say(not alike, f"each pair of {len(steps)} methods at B = 64 differs in {least} evict steps or more {alike}")
 
 
 def execution_only(engine, report, path, llama, exact):
@@ -81,9 +124,8 @@ def execution_only(engine, report, path, llama, exact):
     engine.exact = exact
     ids = draw(llama, 200, 4)
     ways = [("-t", t, "--chunk", c) for t, c in ((1, 256), (2, 256), (1, 1), (2, 7), (1, 64))]
-    for name, given in (("full", {}), ("window", {}), ("h2o", {}), ("snapkv", {"pool-kind": "avg"}), ("tova", {}),
-                        ("keydiff", {}), ("random", {"seed": 5})):
-        method = method_text(name, given)
+    given = {"snapkv": {"pool-kind": "avg"}, "random": {"seed": 5}, "gkv": {"every": 2}, "rkv": {"every": 1}}
+    for method in (method_text(name, given.get(name, {})) for name in METHODS):
         traces = {content(engine.run(path, ids, 12, method, 20, *w)) for w in ways}
         report.say(len(traces) == 1, f"{method}, exact {exact}: {len(ways)} ways to run, "
                                      f"{len(traces)} different traces")
@@ -106,6 +148,8 @@ def check(engine, models):
     budget_of_all(engine, report, *models.get(WIDE), factors=[1])
     budget_of_all(engine, report, *models.get(DEEP), factors=[1, 10])
     budget_is_kept(engine, report, *models.get(DEEP))
+    cuts_come_apart(engine, report, *models.get(DEEP))
+    refuses(engine, report, *models.get(1))
     presets_differ(engine, report, *models.get(1))
     execution_only(engine, report, *models.get(DEEP), exact=True)
     execution_only(engine, report, *models.get(PACKED), exact=False)

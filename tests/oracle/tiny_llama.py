@@ -140,7 +140,8 @@ class Session:
     """One sequence. `alive[layer][head]` lists the positions that the next query will see.
 
     For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
-    query t over all positions (0 where it saw nothing), keys[layer][head][j] the rotated key.
+    query t over all positions (0 where it saw nothing), seen[layer][head][t] how many it saw,
+    keys[layer][head][j] the rotated key.  shares, unsure and remembered are what methods carry from cut to cut.
     """
 
     def __init__(self, model, tokens):
@@ -148,6 +149,8 @@ class Session:
         self.t = 0
         self.alive = [[[] for _ in range(m.kv_heads)] for _ in range(m.layers)]
         self.rows = np.zeros((m.layers, m.heads, tokens, tokens))
+        self.seen = np.zeros((m.layers, m.kv_heads, tokens), int)
+        self.shares, self.unsure, self.remembered = None, False, {}
         self.keys = np.full((m.layers, m.kv_heads, tokens, m.head_dim), np.nan)
         self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
         self.cache_v = self.keys.copy()
@@ -164,6 +167,7 @@ class Session:
         k = m.rope(k.reshape(m.kv_heads, -1), t)
         self.keys[layer, :, t] = self.cache_k[layer, :, t] = k
         self.cache_v[layer, :, t] = v.reshape(m.kv_heads, -1)
+        self.seen[layer, :, t] = [len(a) for a in self.alive[layer]]
         out = np.empty((m.heads, m.head_dim))
         for g in range(m.heads):
             head = g // (m.heads // m.kv_heads)

@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""Compares methods.py and allocation.py with what the published code of the methods decides
+(tests/data/golden/methods.json), wherever docs/methods.md says that the rule is the published one.
+
+usage: golden.py [-v]     prints for each published method how many numbers and choices agree
+"""
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+
+import allocation
+import methods
+import methods_keys
+import methods_window
+from tiny_llama import GOLDEN
+
+sys.path.insert(0, os.path.join(GOLDEN, "tools"))
+from method_inputs import Inputs
+
+TOLERANCE = 2e-6  # of the largest number of its list: the published code ran in f32
+
+
+class Replay:
+    """A Session (tiny_llama.py) over given queries and keys; `apart` gives each query head a copy of its KV head."""
+
+    def __init__(self, xs, apart=False):
+        x = xs[0]
+        self.xs, self.kv_heads, self.t = xs, x.G if apart else x.H, 0
+        self.m = SimpleNamespace(layers=len(xs), heads=x.G, kv_heads=self.kv_heads)
+        self.keys = np.array([np.repeat(y.k.astype(float), self.kv_heads // y.H, axis=0) for y in xs])
+        self.rows = np.zeros((len(xs), x.G, x.n, x.n))
+        self.seen = np.zeros((len(xs), self.kv_heads, x.n), int)
+        self.alive = [[[] for _ in range(self.kv_heads)] for _ in xs]
+        self.shares, self.unsure, self.remembered = None, False, {}
+
+    def feed(self, until):
+        while self.t < until:
+            for layer, x in enumerate(self.xs):
+                for head, alive in enumerate(self.alive[layer]):
+                    alive.append(self.t)
+                    self.seen[layer, head, self.t] = len(alive)
+                    if self.t >= x.n - x.rows:
+                        self.attend(layer, x, head, alive)
+            self.t += 1
+
+    def attend(self, layer, x, head, alive):
+        for g in methods_window.query_heads(self, head):
+            z = self.keys[layer, head, alive] @ x.queries(self.t, self.t + 1)[g, 0] / np.sqrt(x.d)
+            a = np.exp(z - z.max())
+            self.rows[layer, g, self.t, alive] = a / a.sum()
+
+    def evict(self, layer, head, position):
+        self.alive[layer][head].remove(position)
+
+
+class Report:
+    def __init__(self):
+        self.numbers, self.choices, self.wrong, self.worst = {}, {}, [], 0.0
+
+    def close(self, name, got, want):
+        got, want = np.asarray(got, float).ravel(), np.asarray(want, float).ravel()
+        self.numbers[name] = self.numbers.get(name, 0) + len(want)
+        if got.shape != want.shape:
+            self.wrong.append(f"{name}: {len(got)} numbers for {len(want)}")
+            return
+        off = np.abs(got - want).max() / max(1e-30, np.abs(want).max()) if len(want) else 0
+        self.worst = max(self.worst, off)
+        if not off <= TOLERANCE:
+            self.wrong.append(f"{name}: differs by {off:.3g} of the largest")
+
+    def equal(self, name, got, want):
+        self.choices[name] = self.choices.get(name, 0) + 1
+        if got != want:
+            self.wrong.append(f"{name}: {got}, published code {want}")
+
+
+def row(**given):
+    return methods.NEUTRAL | {key.replace("_", "-"): x for key, x in given.items()}
+
+
+def whole_run(spec, apart=False, layers=1):
+    run = Replay([Inputs(spec, layer) for layer in range(layers)], apart)
+    run.feed(spec["n"])
+    return run
+
+
+def scores_of(name, p, run, layer=0):
+    """[head]: {entry: score}"""
+    C = [methods.candidates(p, a, run.t - 1) for a in run.alive[layer]]
+    return [methods.scored(name, p, run, layer, h, C[h])[0] for h in range(run.kv_heads)]
+
+
+def stays(score, places, run, layer, head):
+    """the best candidates and all that is protected"""
+    cut = set(methods.lowest_first(score)[: max(0, len(score) - places)])
+    return [j for j in run.alive[layer][head] if j not in cut]
+
+
+def one_choice(report, label, name, p, run, want, places, layer=0, clear=True, factor=1.0):
+    scores = scores_of(name, p, run, layer)
+    report.close(label, [factor * x for s in scores for x in s.values()], np.concatenate(want["scores"]))
+    if clear:
+        report.equal(label, [stays(s, places, run, layer, h) for h, s in enumerate(scores)], want["kept"])
+
+
+# ---- the prompt's end
+
+def snapkv(report, case, label="snapkv", group=None):
+    p, out = case["params"], case["out"]
+    if not out["scores"] or group == "max":  # there the maximum of sums, here the sum of maxima
+        return
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], pool_kind=p["pool"], group=group or "mean")
+    run = whole_run(case["in"], apart=group is None)
+    clear = case.get("gap") != 0
+    one_choice(report, label, "snapkv", r, run, out, p["capacity"] - p["window"], 0, clear, p["window"])
+
+
+def snapkv_group(report, case):
+    snapkv(report, case, "snapkv_group", case["params"]["group"])
+
+
+def press_scores(spec, p):
+    """a mean over the window, then an average over neighbours, then a mean over the group: any order"""
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], pool_kind="avg")
+    run = whole_run(spec)
+    return run, scores_of("snapkv", r, run)
+
+
+def snapkv_press(report, case):
+    p = case["params"]
+    run, scores = press_scores(case["in"], p)
+    w, count = p["window"], len(case["out"]["kept"][0])
+    report.close("snapkv_press", [list(s.values()) for s in scores], [s[:-w] for s in case["out"]["scores"]])
+    if count >= w:
+        kept = [stays(s, count - w, run, 0, h) for h, s in enumerate(scores)]
+        report.equal("snapkv_press", kept, case["out"]["kept"])
+
+
+def adakv(report, case, label="adakv"):
+    p, group = case["params"], case["params"]["group"]
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], pool_kind=p["pool"], group=group or "mean")
+    layers = case["out"]["layers"]
+    if group == "max":
+        return
+    run = whole_run(case["in"], group is None, len(layers))
+    for layer, want in enumerate(layers):
+        scores = scores_of("adakv", r, run, layer)
+        report.close(label, np.concatenate([list(s.values()) for s in scores]), np.concatenate(want["scores"]))
+        # its budgets are rounded for each head, but where all or nothing is shared out
+        if p["alpha"] in (0, 1) and not p.get("normalize") and want["base"] < len(scores[0]):
+            least = int(p["alpha"] * want["base"])
+            chosen = allocation.dealt_out(scores, least, len(scores) * want["base"])
+            report.equal(label, kept_sets(run, layer, r, *chosen), want["kept"])
+
+
+def adakv_group(report, case):
+    if not case["params"]["normalize"]:
+        adakv(report, case, "adakv_group")
+
+
+def kept_sets(run, layer, p, safe, rest):
+    protected = [set(a) - set(methods.candidates(p, a, run.t - 1)) for a in run.alive[layer]]
+    return [sorted(protected[h] | {j for g, j in safe | rest if g == h}) for h in range(run.kv_heads)]
+
+
+def adakv_press(report, case):
+    """its window is protected by scores, not apart from them"""
+    p, n = case["params"], case["in"]["n"]
+    run, scores = press_scores(case["in"], p)
+    top = max(max(s.values()) for s in scores) + 1
+    scores = [s | {j: top for j in range(n - p["window"], n)} for s in scores]
+    each = int(n * (1 - p["ratio"]))
+    chosen = allocation.dealt_out(scores, int(each * p["alpha"]), len(scores) * each)
+    report.equal("adakv_press", kept_sets(run, 0, row(), *chosen), case["out"]["kept"])
+
+
+# ---- budgets of layers
+
+def pyramidkv(report, case):
+    p, n, out = case["params"], case["in"]["n"], case["out"]
+    u, layers = p["capacity"] - p["window"], p["layers"]
+    m = u // p["beta"]
+    exact = u % p["beta"] == 0 and (2 * u - 2 * m) % (layers - 1) == 0
+    if exact and n >= 2 * u and 2 * u - m < n - p["window"]:
+        report.equal("pyramidkv", [p["window"] + x for x in allocation.pyramid(layers, u, p["beta"])], out["budgets"])
+    if "scores" in out and (p["group"] == "mean" or case["in"]["G"] == case["in"]["H"]):
+        r = row(window=p["window"], recent=p["window"], pool=p["kernel"], pool_kind=p["pool"], group=p["group"])
+        run = whole_run(case["in"], layers=layers)
+        for layer in range(layers):
+            want = {key: out[key][layer] for key in ("scores", "kept")}
+            places = out["budgets"][layer] - p["window"]
+            one_choice(report, "pyramidkv", "pyramidkv", r, run, want, places, layer, factor=p["window"])
+
+
+def pyramidkv_press(report, case):
+    p, n, out = case["params"], case["in"]["n"], case["out"]["budgets"]
+    u = round(n * (1 - p["ratio"]), 9)
+    m = u / p["beta"]
+    if u == int(u) and n >= 2 * u - m >= m >= p["window"] and sum(out) == p["layers"] * u and 2 * u - m < n - p["window"]:
+        report.equal("pyramidkv_press", allocation.pyramid(p["layers"], int(u), p["beta"]), out)
+
+
+def cake(report, case):
+    p, out = case["params"], case["out"]
+    run = Replay([Inputs(case["in"], layer) for layer in range(p["layers"])])
+    run.feed(p["prompt"])
+    r = row(window=p["window"], recent=p["window"], pool=5, pool_kind="avg", gamma=p["gamma"])
+    got = []
+    for layer in range(p["layers"]):
+        C = [methods.candidates(r, a, run.t - 1) for a in run.alive[layer]]
+        entropy, spread = allocation.preference(run, r, layer, C)
+        got.append(entropy ** (1 / p["tau1"]) * spread ** (1 / p["tau2"]))
+        scores = scores_of("cake", r, run, layer)
+        report.close("cake", np.concatenate([list(s.values()) for s in scores]), np.concatenate(out["scores"][layer]))
+        if len(out["steps"][0]["kept"][layer][0]) < p["prompt"]:
+            places = len(out["steps"][0]["kept"][layer][0]) - p["window"]
+            kept = [stays(s, places, run, layer, h) for h, s in enumerate(scores)]
+            report.equal("cake", kept, out["steps"][0]["kept"][layer])
+    for a, b in zip(got, out["preference"]):
+        report.close("cake preference", [a], [b])
+    report.equal("cake shares", shares_agree(got, out["preference"], p), True)
+
+
+def shares_agree(got, published, p):
+    """our shares are within one of the exact parts of the published preference, and use up all places"""
+    places = p["layers"] * (p["capacity"] - p["window"])
+    mine = allocation.whole([places * x / sum(got) for x in got], places)[0]
+    exact = [places * x / sum(published) for x in published]
+    return sum(mine) == places and all(abs(a - b) < 1 for a, b in zip(mine, exact))
+
+
+# ---- keys
+
+def all_scores(name):
+    def check(report, case):
+        run = whole_run(case["in"])
+        one_choice(report, name, name, row(), run, case["out"], len(case["out"]["kept"][0]))
+    return check
+
+
+def tova_press(report, case):
+    run = whole_run(case["in"])
+    out = {"scores": [s[:-1] for s in case["out"]["scores"]], "kept": case["out"]["kept"]}
+    one_choice(report, "tova_press", "tova", row(window=1, recent=1), run, out, len(out["kept"][0]) - 1)
+
+
+# ---- again and again
+
+def rounds(report, label, name, p, case, budget, until, upto=None, kept=True, apart=False):
+    """feeds and cuts; every cut's scores and what stays"""
+    run = Replay([Inputs(case["in"])], apart)
+    wanted = case["out"].get("rounds") or case["out"]["steps"]
+    for t, want in list(zip(until, wanted))[:upto]:
+        run.feed(t)
+        for head in range(1 if name == "tova" else run.kv_heads):
+            cut = methods.decide(name, p, run, 0, head, t - 1, budget).get(head)
+            if cut:
+                methods.remember(name, p, run, 0, head, cut)
+                score = cut.score | cut.kept
+                report.close(label, [score[j] for j in sorted(score)], want["scores"][head])
+                for j in cut.score:
+                    for h in range(run.kv_heads) if name == "tova" else [head]:
+                        run.evict(0, h, j)
+            report.equal(label, run.alive[0][head], want["kept"][head])
+
+
+def rkv(report, case):
+    """one round: later its slots are out of order.  Only where its column 0 is left alone."""
+    p, spec, want = case["params"], case["in"], case["out"]["rounds"][0]
+    if "scores" not in want or p["retain"] == "first":
+        return
+    run = Replay([Inputs(spec)])
+    run.feed(p["rounds"][0])
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max") | {"lambda": p["lambda"]}
+    for head, alive in enumerate(run.alive[0]):
+        C = methods.candidates(r, alive, run.t - 1)
+        cosines = methods_keys.cosines(run, 0, head, alive)
+        neighbours = all(methods_keys.forgiven(c) is not None for c in cosines)
+        one_head = run.m.heads == run.kv_heads
+        if one_head:
+            report.close("rkv importance", methods_window.importance(run, r, 0, head, C), want["importance"][head])
+        if neighbours:
+            redundancy = methods_keys.redundancy(run, 0, head, alive, C)
+            report.close("rkv redundancy", redundancy, want["redundancy"][head])
+        if neighbours and one_head or p["lambda"] == 1 and one_head:
+            score = dict(zip(C, methods_keys.rkv(run, r, 0, head, alive, C)))
+            report.close("rkv", list(score.values()), want["scores"][head])
+            report.equal("rkv", stays(score, p["budget"] - p["window"], run, 0, head), want["kept"][head])
+
+
+def snapkv_decode(report, case):
+    """rkv with importance alone"""
+    p, spec = case["params"], case["in"]
+    if spec["G"] != spec["H"]:
+        return
+    r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max") | {"lambda": 1}
+    rounds(report, "snapkv_decode", "rkv", r, case, p["budget"], p["rounds"], upto=1)
+
+
+def gkv(report, case):
+    """without redundancy lambda is 1; without smoothing nothing is normalised: the order is the same, the score not"""
+    p, until = case["params"], case["params"]["rounds"]
+    if p["pooling"] or p["gamma"] or p["ratio"] or p["smooth"] != "max" or p["redundancy"] == "raw":
+        return
+    if any(b - a < p["window"] for a, b in zip(until, until[1:])) or "keys" in case["in"]:
+        return  # queries from before the last cut saw more than its slots; keys so short that what it adds to norms counts
+    r = row(window=p["window"], recent=p["window"], group="max", history=p["alpha"])
+    r["lambda"] = p["lambda"] if p["redundancy"] else 1
+    rounds(report, "gkv", "gkv", r, case, p["budget"], until)
+
+
+def h2o(report, case):
+    p, n = case["params"], case["in"]["n"]
+    r = row(recent=p["recent"], group="sum")
+    rounds(report, "h2o", "h2o", r, case, p["heavy"] + p["recent"], range(p["prompt"], n + 1))
+
+
+def tova(report, case):
+    p, n = case["params"], case["in"]["n"]
+    rounds(report, "tova", "tova", row(window=1), case, p["capacity"], range(p["prompt"], n + 1))
+
+
+def morphkv(report, case):
+    """each head by itself; the current query is left out, so the cut is the one before it comes"""
+    p, spec = case["params"], case["in"]
+    if spec["G"] != spec["H"] or p["fuse"] != "max" or p["evict_after"] != 1:
+        return
+    run = Replay([Inputs(spec)])
+    r = row(window=p["window"], recent=p["window"] + 1)
+    run.feed(p["prompt"])
+    for want in case["out"]["steps"]:
+        for head in range(run.kv_heads):
+            cut = methods.decide("morphkv", r, run, 0, head, run.t, p["capacity"] + 1).get(head)
+            if cut:
+                score = cut.score | cut.kept
+                report.close("morphkv", [score[j] for j in sorted(score)], want["scores"][head])
+                for j in cut.score:
+                    run.evict(0, head, j)
+            report.equal("morphkv", run.alive[0][head] + [run.t], want["kept"][head])
+        run.feed(run.t + 1)
+
+
+CHECKS = {f.__name__: f for f in (snapkv, snapkv_group, snapkv_press, snapkv_decode, rkv, gkv, adakv, adakv_group,
+                                  adakv_press, pyramidkv, pyramidkv_press, cake, tova, tova_press, h2o, morphkv)}
+CHECKS |= {"keydiff": all_scores("keydiff"), "knorm": all_scores("knorm")}
+# what has to be compared at least, so that no condition above silently leaves a method out
+EXPECTED = set(CHECKS) | {"rkv importance", "rkv redundancy", "cake preference", "cake shares"}
+
+
+def check(cases):
+    report = Report()
+    for i, case in enumerate(cases):
+        if case["method"] in CHECKS:
+            before = len(report.wrong)
+            CHECKS[case["method"]](report, case)
+            report.wrong[before:] = [f"case {i}: {x}" for x in report.wrong[before:]]
+    missing = EXPECTED - {*report.numbers, *report.choices}
+    report.wrong += [f"{name}: nothing was compared" for name in sorted(missing)]
+    return report
+
+
+def main():
+    with open(os.path.join(GOLDEN, "methods.json")) as f:
+        report = check(json.load(f)["cases"])
+    for name in sorted({*report.numbers, *report.choices}):
+        print(f"{name}: {report.numbers.get(name, 0)} numbers, {report.choices.get(name, 0)} choices compared")
+    print("\n".join(report.wrong[:20]))
+    total = sum(report.numbers.values()), sum(report.choices.values())
+    print(f"{total[0]} numbers and {total[1]} choices of published code compared, {len(report.wrong)} differ; "
+          f"largest error {report.worst:.2g} of the largest number")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Scores from keys and positions, and the two that mix keys with attention, from docs/methods.md by brute force.
+
+The arguments are those of methods_window.py.
+"""
+import numpy as np
+
+import methods_window
+
+MASK = (1 << 64) - 1
+SIMILAR = 0.5
+
+
+def position(run, p, layer, head, alive, C):
+    return np.array(C, float)
+
+
+def unit_keys(run, layer, head, entries):
+    k = run.keys[layer, head, entries]
+    return k / np.sqrt((k * k).sum(axis=1, keepdims=True))
+
+
+def keydiff(run, p, layer, head, alive, C):
+    anchor = unit_keys(run, layer, head, alive).mean(axis=0)
+    return -(unit_keys(run, layer, head, C) @ anchor) / np.sqrt(anchor @ anchor)
+
+
+def knorm(run, p, layer, head, alive, C):
+    k = run.keys[layer, head, C]
+    return -np.sqrt((k * k).sum(axis=1))
+
+
+def splitmix(x):
+    """the output of splitmix64 for the state x"""
+    z = (x + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def random_hash(run, p, layer, head, alive, C):
+    out = []
+    for j in C:
+        x = p["seed"]
+        for a in (layer, head, j):
+            x = splitmix(x) ^ a
+        out.append((splitmix(x) >> 40) / 2**24)
+    return np.array(out)
+
+
+def cosines(run, layer, head, alive):
+    u = unit_keys(run, layer, head, alive)
+    c = u @ u.T
+    np.fill_diagonal(c, 0)
+    return c
+
+
+def forgiven(row):
+    """the newest entry similar to this one, or None"""
+    similar = np.flatnonzero(row > SIMILAR)
+    return similar[-1] if len(similar) else None
+
+
+def mean_cosine(c):
+    """of each column, without the entries forgiven"""
+    c = c.copy()
+    for row in c:
+        j = forgiven(row)
+        if j is not None:
+            row[j] = 0
+    return c.sum(axis=0) / len(c)
+
+
+def softmax(r):
+    e = np.exp(r - r.max())
+    return e / e.sum()
+
+
+def redundancy(run, layer, head, alive, C):
+    """softmax over all that the head holds; then those of C"""
+    r = softmax(mean_cosine(cosines(run, layer, head, alive)))
+    return r[[alive.index(j) for j in C]]
+
+
+def rkv(run, p, layer, head, alive, C):
+    i = methods_window.importance(run, p, layer, head, C)
+    return p["lambda"] * i - (1 - p["lambda"]) * redundancy(run, layer, head, alive, C)
+
+
+def gkv(run, p, layer, head, alive, C):
+    f = methods_window.global_score(run, p, layer, head, C)
+    r = redundancy(run, layer, head, alive, C)
+    return p["lambda"] * f - (1 - p["lambda"]) * methods_window.normalised(r, r.max())

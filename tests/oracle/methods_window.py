@@ -1,0 +1,111 @@
+"""Scores from attention rows, written from docs/methods.md by brute force.
+
+Every function takes (run, p, layer, head, alive, C): `alive` the positions that the head holds, rising, C those
+of them that may be cut; it returns one number for each of C.
+"""
+import numpy as np
+
+
+def query_heads(run, head):
+    n = run.m.heads // run.m.kv_heads
+    return range(head * n, (head + 1) * n)
+
+
+def reduced(kind, a, axis=0):
+    """over an axis that holds query heads"""
+    return {"sum": np.sum, "mean": np.mean, "max": np.max}[kind](a, axis=axis)
+
+
+def pooled(p, score):
+    """neighbours are the next candidates in time; the maximum ignores what lies beyond the edge, the
+    average counts it as 0"""
+    half = p["pool"] // 2
+    out = np.empty_like(score)
+    for i in range(len(score)):
+        near = score[max(0, i - half) : i + half + 1]
+        out[i] = near.max() if p["pool-kind"] == "max" else near.sum() / p["pool"]
+    return out
+
+
+def window(run, p):
+    """the queries whose rows are the evidence"""
+    return range(max(0, run.t - p["window"]), run.t)
+
+
+def window_rows(run, p, layer, heads, entries):
+    """a_tj as [query][query head][entry]"""
+    return np.array([[run.rows[layer, g, t, entries] for g in heads] for t in window(run, p)])
+
+
+def shares_of(a):
+    """a_tj over what query t gave to all of C; a query that gave them nothing says nothing"""
+    total = a.sum(axis=2, keepdims=True)
+    return np.divide(a, total, out=np.zeros_like(a), where=total > 0)
+
+
+def received(run, p, layer, head, alive, C):
+    per_head = np.array([run.rows[layer, g, : run.t].sum(axis=0)[C] for g in query_heads(run, head)])
+    return pooled(p, reduced(p["group"], per_head))
+
+
+def window_attention(run, p, layer, heads, C):
+    return pooled(p, reduced(p["group"], window_rows(run, p, layer, heads, C), axis=1).mean(axis=0))
+
+
+def snapkv(run, p, layer, head, alive, C):
+    return window_attention(run, p, layer, query_heads(run, head), C)
+
+
+def tova(run, p, layer, head, alive, C):
+    return window_attention(run, p, layer, range(run.m.heads), C)
+
+
+def below_even(run, p, layer, head, alive, C, scale=1.0):
+    """how many queries of the window gave an entry less than an even share (times scale)"""
+    out = []
+    for j in C:
+        n = 0
+        for t in window(run, p):
+            a = reduced(p["group"], run.rows[layer, list(query_heads(run, head)), t, j])
+            n += t >= j and a < scale / run.seen[layer, head, t]
+        out.append(n)
+    return np.array(out, float)
+
+
+def scissorhands(run, p, layer, head, alive, C):
+    return -below_even(run, p, layer, head, alive, C)
+
+
+def variance(a):
+    """over the queries of the window, the first axis; unbiased"""
+    return a.var(axis=0, ddof=1) if len(a) > 1 else np.zeros(a.shape[1:])
+
+
+def cake(run, p, layer, head, alive, C):
+    a = window_rows(run, p, layer, query_heads(run, head), C)
+    per_head = [pooled(p, x) for x in a.mean(axis=0) + p["gamma"] * variance(a)]
+    return reduced(p["group"], np.array(per_head))
+
+
+def importance(run, p, layer, head, C):
+    """of rkv: shares within C"""
+    a = shares_of(window_rows(run, p, layer, query_heads(run, head), C))
+    return pooled(p, reduced(p["group"], a, axis=1).mean(axis=0))
+
+
+def morphkv(run, p, layer, head, alive, C):
+    a = shares_of(window_rows(run, p, layer, query_heads(run, head), C))
+    return pooled(p, reduced(p["group"], a, axis=1).max(axis=0))
+
+
+def normalised(x, top):
+    """by the largest, where that is positive"""
+    return x / top if top > 0 else x
+
+
+def global_score(run, p, layer, head, C):
+    """F of gkv: the window's score, or what is left of the one remembered from the last cut"""
+    s = window_attention(run, p, layer, query_heads(run, head), C)
+    s = normalised(s, s.max())
+    past = run.remembered.get((layer, head), {})
+    return np.array([max(p["history"] * past[j], x) if j in past else x for j, x in zip(C, s)])

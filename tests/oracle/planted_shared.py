@@ -1,0 +1,166 @@
+"""Faults for planted.py: the methods with shared budgets, variance, redundancy and history."""
+import json
+import os
+from unittest import mock
+
+import numpy as np
+
+import allocation
+import methods
+import methods_keys
+import methods_window
+from tiny_llama import GOLDEN
+
+dealt_out, pyramid, preference = allocation.dealt_out, allocation.pyramid, allocation.preference
+layer_shares, decide_layer = methods.layer_shares, methods.decide_layer
+global_score, redundancy = methods_window.global_score, methods_keys.redundancy
+shares_of = methods_window.shares_of
+
+
+def replaced(module, what, fn):
+    return mock.patch.object(module, what, fn)
+
+
+def scored_by(name, fn):
+    return mock.patch.dict(methods.SCORES, {name: fn})
+
+
+# ---- shares
+
+def reversed_pyramid(layers, u, beta):
+    return pyramid(layers, u, beta)[::-1]
+
+
+def floored_steps(layers, u, beta):
+    """as in the reference: another sum"""
+    m = int(u // beta)
+    step = (2 * u - 2 * m) // max(1, layers - 1)
+    return [2 * u - m - step * l for l in range(layers)] if layers > 1 else [u]
+
+
+def sinks_not_counted(name, p, run, newest, budget):
+    """u = B - recent"""
+    shares, gap = layer_shares(name, p | {"sinks": 0}, run, newest, budget)
+    return shares, gap
+
+
+def uniform_shares(name, p, run, newest, budget):
+    return [budget] * run.m.layers, np.inf
+
+
+def entropy_alone(run, p, layer, candidates):
+    return preference(run, p, layer, candidates)[0], 1.0
+
+
+def at_once(name, p, run, newest, budget):
+    """shares in force before any head exceeds B"""
+    if name != "full" and run.shares is None and run.t:
+        run.shares = layer_shares(name, p, run, newest, budget)[0]
+    return apply(name, p, run, newest, budget)
+
+
+apply = methods.apply
+
+
+# ---- adaptive
+
+def each_by_itself(scores, least, places):
+    return dealt_out(scores, places // len(scores), places)
+
+
+def floor_forgotten(scores, least, places):
+    return dealt_out(scores, 0, places)
+
+
+def floor_one_more(scores, least, places):
+    return dealt_out(scores, least + 1, places)
+
+
+def nothing_in_advance(name, p, run, layer, newest, share):
+    return decide_layer(name, p | {"every": 1}, run, layer, newest, share)
+
+
+# ---- scores
+
+def variance_of_sample(a):
+    return a.var(axis=0)
+
+
+def whole_rows(a):
+    """not renormalised to the candidates"""
+    return a
+
+
+def mean_for_max(run, p, layer, head, alive, C):
+    return methods_window.importance(run, p, layer, head, C)
+
+
+def oldest_forgiven(row):
+    similar = np.flatnonzero(row > methods_keys.SIMILAR)
+    return similar[0] if len(similar) else None
+
+
+def nothing_forgiven(row):
+    return None
+
+
+def older_only(run, layer, head, alive, C):
+    """the mean over the candidates' rows alone"""
+    r = methods_keys.softmax(methods_keys.mean_cosine(methods_keys.cosines(run, layer, head, C)))
+    return r
+
+
+def no_history(run, p, layer, head, C):
+    return global_score(run, p | {"history": 0}, layer, head, C)
+
+
+def added_history(run, p, layer, head, C):
+    f = global_score(run, p | {"history": 0}, layer, head, C)
+    past = run.remembered.get((layer, head), {})
+    return np.array([x + p["history"] * past.get(j, 0) for j, x in zip(C, f)])
+
+
+def shared_faults():
+    """(method, name, patch)"""
+    return [
+        ("pyramidkv", "more for upper layers", replaced(allocation, "pyramid", reversed_pyramid)),
+        ("pyramidkv", "steps rounded down", replaced(allocation, "pyramid", floored_steps)),
+        ("pyramidkv", "sinks outside the budget", replaced(methods, "layer_shares", sinks_not_counted)),
+        ("pyramidkv", "shares before the first cut", replaced(methods, "apply", at_once)),
+        ("adakv", "each head by itself", replaced(allocation, "dealt_out", each_by_itself)),
+        ("adakv", "no floor", replaced(allocation, "dealt_out", floor_forgotten)),
+        ("adakv", "floor one too high", replaced(allocation, "dealt_out", floor_one_more)),
+        ("adakv", "every = 1", replaced(methods, "decide_layer", nothing_in_advance)),
+        ("ada-pyramidkv", "no pyramid", replaced(methods, "layer_shares", uniform_shares)),
+        ("cake", "variance by n", replaced(methods_window, "variance", variance_of_sample)),
+        ("cake", "uniform shares", replaced(methods, "layer_shares", uniform_shares)),
+        ("cake", "preference by entropy alone", replaced(allocation, "preference", entropy_alone)),
+        ("rkv", "oldest similar entry forgiven", replaced(methods_keys, "forgiven", oldest_forgiven)),
+        ("rkv", "no entry forgiven", replaced(methods_keys, "forgiven", nothing_forgiven)),
+        ("rkv", "redundancy among candidates alone", replaced(methods_keys, "redundancy", older_only)),
+        ("rkv", "weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
+        ("morphkv", "weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
+        ("morphkv", "mean for the maximum", scored_by("morphkv", mean_for_max)),
+        ("gkv", "nothing remembered", replaced(methods_window, "global_score", no_history)),
+        ("gkv", "history added", replaced(methods_window, "global_score", added_history)),
+        ("gkv", "no entry forgiven", replaced(methods_keys, "forgiven", nothing_forgiven)),
+    ]
+
+
+# ---- against the published decisions
+
+def published():
+    with open(os.path.join(GOLDEN, "methods.json")) as f:
+        return json.load(f)["cases"]
+
+
+def golden_faults():
+    """(name, patch)"""
+    return [
+        ("variance by n", replaced(methods_window, "variance", variance_of_sample)),
+        ("no floor", replaced(allocation, "dealt_out", floor_forgotten)),
+        ("oldest similar entry forgiven", replaced(methods_keys, "forgiven", oldest_forgiven)),
+        ("nothing remembered", replaced(methods_window, "global_score", no_history)),
+        ("weights not of the candidates alone", replaced(methods_window, "shares_of", whole_rows)),
+        ("more for upper layers", replaced(allocation, "pyramid", reversed_pyramid)),
+    ]

@@ -1,0 +1,86 @@
+"""What f32 may do to a score, and when two scores may change places.
+
+Weights, activations and cache are f32 with --exact, so a logit of size 10..30 is off by some 1e-6 to 1e-5, and so
+is, relatively, an attention weight, and a sum, mean or maximum of such.  Unit keys are off by a few 2^-24 times
+the relative error of the key; a cosine is at most 1, its error absolute.
+"""
+import numpy as np
+
+import methods_keys
+import methods_window
+
+WEIGHT = 3e-5  # relative
+COSINE = 3e-6
+SHARE = 3e-4  # of a layer's part in all places
+
+
+def received(run, p, layer, head, alive, C, score):
+    return WEIGHT * np.abs(score)
+
+
+def none(run, p, layer, head, alive, C, score):
+    return np.zeros(len(C))
+
+
+def keydiff(run, p, layer, head, alive, C, score):
+    return np.full(len(C), COSINE)
+
+
+def scissorhands(run, p, layer, head, alive, C, score):
+    """comparisons that may go either way; the first query sees itself alone, with weight 1 in any arithmetic"""
+    args = run, p, layer, head, alive, C
+    more = methods_window.below_even(*args, 1 + WEIGHT) - methods_window.below_even(*args, 1 - WEIGHT)
+    return more - np.array([j == 0 and 0 in methods_window.window(run, p) for j in C])
+
+
+def cake(run, p, layer, head, alive, C, score):
+    a = methods_window.window_rows(run, p, layer, methods_window.query_heads(run, head), C)
+    spread = 2 * (a * np.abs(a - a.mean(axis=0))).sum(axis=0) / max(1, len(a) - 1)
+    error = WEIGHT * (a.mean(axis=0) + p["gamma"] * spread)
+    return methods_window.reduced(p["group"], np.array([methods_window.pooled(p, e) for e in error]))
+
+
+def redundancy(run, layer, head, alive, C):
+    """also from similarities so near the threshold that another entry may be the one forgiven"""
+    c = methods_keys.cosines(run, layer, head, alive)
+    r = methods_keys.mean_cosine(c)
+    error = np.full(len(c), COSINE)
+    for i, row in enumerate(c):
+        ways = {methods_keys.forgiven(row), methods_keys.forgiven(row - COSINE), methods_keys.forgiven(row + COSINE)}
+        for j in ways - {None} if len(ways) > 1 else ():
+            error[j] += abs(c[i, j]) / len(c)
+    R = methods_keys.softmax(r)
+    # a change of the sum moves all others
+    out = R * np.expm1(error) + R * (R * np.expm1(error)).sum()
+    return out[[alive.index(j) for j in C]]
+
+
+def rkv(run, p, layer, head, alive, C, score):
+    i = methods_window.importance(run, p, layer, head, C)
+    return p["lambda"] * WEIGHT * i + (1 - p["lambda"]) * redundancy(run, layer, head, alive, C)
+
+
+def gkv(run, p, layer, head, alive, C, score):
+    f = methods_window.global_score(run, p, layer, head, C)
+    R = methods_keys.redundancy(run, layer, head, alive, C)
+    error = redundancy(run, layer, head, alive, C)
+    return p["lambda"] * 2 * WEIGHT * f + (1 - p["lambda"]) * (error + R * error.max() / R.max()) / R.max()
+
+
+ERRORS = {"window": none, "random": none, "keydiff": keydiff, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
+          "gkv": gkv}
+
+
+def of(name, *args):
+    """a bound of the error of each score"""
+    return ERRORS.get(name, received)(*args)
+
+
+def exchangeable(name, cut, error_cut, kept, error_kept):
+    """Whether f32 may exchange an entry cut for one kept.  Equal scores are no such case: they are the same maximum,
+    seen by neighbours, and the larger position stays; but counts that are equal may each be off by one."""
+    if not cut or not kept:
+        return False
+    gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
+    both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
+    return bool(((gap <= both) & ((gap != 0) | (name == "scissorhands") & (both > 0))).any())
