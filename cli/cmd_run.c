@@ -58,7 +58,6 @@ static void put_str(struct buf *b, const char *key, const char *s)
 
 static void put_method(struct buf *b, const struct runner *r)
 {
-    static const char *const groups[] = {"mean", "max", "sum"};
     const struct method_params *p = &r->params;
     buf_char(b, '{');
     put_str(b, "name", r->row->name);
@@ -68,13 +67,14 @@ static void put_method(struct buf *b, const struct runner *r)
     put_str(b, "allocation", r->row->allocation->name);
     put_str(b, "trigger", r->row->trigger->name);
     put_str(b, "read", r->row->read->name);
-    put_num(b, "sinks", p->sinks);
-    put_num(b, "recent", p->recent);
-    put_num(b, "window", p->window);
-    put_num(b, "pool", p->pool);
-    put_str(b, "pool_kind", p->pool_kind == POOL_MAX ? "max" : "avg");
-    put_str(b, "group", groups[p->group]);
-    put_num(b, "seed", (double)p->seed);
+    const char *key, *word;
+    double number;
+    for (int i = 0; (key = method_option(p, i, &word, &number)) != NULL; i++) {
+        if (word)
+            put_str(b, key, word);
+        else
+            put_num(b, key, number);
+    }
     buf_char(b, '}');
 }
 

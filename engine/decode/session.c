@@ -49,7 +49,8 @@ static int alloc_threads(struct session *s)
     size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
     s->ld_strip = ((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
     s->strip = floats(threads * QUERY_BLOCK, s->ld_strip);
-    if (!s->strip)
+    s->rows_done = MEM_NEW(atomic_int, (size_t)s->e->config.n_heads);
+    if (!s->strip || !s->rows_done)
         return KVF_E_NOMEM;
     if (!(recorder_wants(s->recorder) & PROBE_NLL))
         return KVF_OK;
@@ -61,7 +62,7 @@ static int alloc_threads(struct session *s)
 
 static int alloc_parts(struct session *s, const struct session_options *opt)
 {
-    static const struct method_params no_params = {.pool = 1};
+    static const struct method_params no_params = {.pool = 1, .every = 1};
     const struct model_config *m = &s->e->config;
     struct cache_config cfg = {m->n_layers, m->n_kv_heads, m->head_dim, opt->kv_type};
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
@@ -110,6 +111,7 @@ void session_destroy(struct session *s)
                            s->target_logit};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
+    mem_free(s->rows_done);
     mem_free(s->q.q);
     cache_destroy(s->cache);
     method_state_destroy(s->method);

@@ -2,11 +2,14 @@
 #ifndef KVF_ENGINE_SESSION_STATE_H
 #define KVF_ENGINE_SESSION_STATE_H
 
+#include <stdatomic.h>
+
 #include "engine/decode/session.h"
 
 enum {
     CHUNK_DEFAULT = 256,
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
+    TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 1024, /* logits that are summed together for the NLL */
 };
 
@@ -37,6 +40,7 @@ struct session {
     /* Per thread. */
     float *strip;      /* [threads][QUERY_BLOCK][ld_strip] attention scores */
     size_t ld_strip;
+    atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     float *segment;    /* [threads][C][VOCAB_SEGMENT] */
 
     /* NLL of a chunk: per vocabulary segment and row. */

@@ -1,9 +1,5 @@
-/* decide.c - one round of decisions: score, choose, cut, report.
- *
- * Scoring and choosing run in parallel, one task per decision; cutting and
- * reporting run in order on the caller.  The rule of choice is the same for all
- * methods: the entries of least score go first; among equal scores the smaller
- * position goes first, so the larger position is kept. */
+/* decide.c - one round of decisions: choose, cut, report.  Scoring and choosing run
+ * in parallel (choose.c); cutting and reporting run in order on the caller. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,107 +7,21 @@
 #include "base/par.h"
 #include "engine/method/state.h"
 
-struct round {
-    struct method_state *s;
-    struct cache *cache;
-    int32_t t;
-    int incoming;
-};
-
-struct candidate {
-    float score;
-    int32_t pos, slot;
-};
-
-static int worse_first(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score < y->score ? -1 : 1;
-    return (x->pos > y->pos) - (x->pos < y->pos);
-}
-
-static void group_of(const struct method_state *s, int group, int *layer, int *head)
-{
-    int per_layer = s->method->scope == SCOPE_LAYER ? 1 : s->shape.n_kv_heads;
-    *layer = group / per_layer;
-    *head = group % per_layer;
-}
-
-static bool is_protected(const struct round *r, int32_t pos)
-{
-    const struct method_params *p = &r->s->params;
-    return pos < p->sinks || pos >= r->t + r->incoming - p->recent;
-}
-
-/* The single worst of n candidates to the front; the next worst behind it. */
-static void two_worst(struct candidate *c, int n)
-{
-    for (int k = 0; k < 2 && k < n; k++) {
-        int best = k;
-        for (int i = k + 1; i < n; i++)
-            if (worse_first(&c[i], &c[best]) < 0)
-                best = i;
-        struct candidate tmp = c[k];
-        c[k] = c[best];
-        c[best] = tmp;
-    }
-}
-
-static void choose(void *ctx, int group, int thread)
-{
-    struct round *r = ctx;
-    struct method_state *s = r->s;
-    int layer, head, m = 0;
-    group_of(s, group, &layer, &head);
-    struct cache_head view = cache_view(r->cache, layer, head);
-    int share = s->method->allocation->share(s, layer, head);
-    int target = s->method->trigger->target(s, share, view.n, r->incoming);
-    int n_cut = view.n - (target < view.n ? target : view.n);
-    s->n_cut[group] = 0;
-    if (n_cut == 0)
-        return;
-    float *score = s->value + (size_t)group * (size_t)s->cap;
-    int32_t *victim = s->victim + (size_t)group * (size_t)s->cap;
-    float *scratch = s->scratch + (size_t)thread * (size_t)s->scratch_len;
-    struct score_input in = {s, r->cache, layer, head, view,
-                             r->t + r->incoming - s->params.recent};
-    s->method->score->eval(&in, score, scratch);
-    /* scratch is free again: it holds the candidates, 3 words each */
-    struct candidate *c = (struct candidate *)(void *)scratch;
-    for (int i = 0; i < view.n; i++) {
-        if (isnan(score[i]))
-            score[i] = -INFINITY;
-        if (!is_protected(r, view.pos[i]))
-            c[m++] = (struct candidate){score[i], view.pos[i], i};
-    }
-    if (n_cut > m)
-        n_cut = m; /* cannot happen once method_parse has checked the protected sets */
-    if (n_cut == 1)
-        two_worst(c, m);
-    else
-        qsort(c, (size_t)m, sizeof *c, worse_first);
-    int listed = n_cut < m ? n_cut + 1 : n_cut; /* one more: the worst that stays */
-    for (int i = 0; i < listed; i++)
-        victim[i] = c[i].slot;
-    if (listed == n_cut && n_cut < s->cap)
-        victim[n_cut] = -1;
-    s->n_cut[group] = n_cut;
-}
-
 static int by_value(const void *a, const void *b)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
 }
 
-/* Reports the cuts of one KV head, positions rising.  Uses scratch of thread 0. */
-static void report(const struct round *r, int group, int layer, int head, eviction_fn fn, void *ctx)
+/* Reports the cuts of one KV head, positions rising; `from`: the head that decided.
+ * Uses scratch of thread 0. */
+static void report(const struct round *r, int layer, int head, int from, eviction_fn fn, void *ctx)
 {
     struct method_state *s = r->s;
-    const float *score = s->value + (size_t)group * (size_t)s->cap;
-    const int32_t *victim = s->victim + (size_t)group * (size_t)s->cap;
-    int n = s->n_cut[group];
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)from;
+    const float *score = s->value + at * (size_t)s->cap;
+    const int32_t *victim = s->victim + at * (size_t)s->cap;
+    int n = s->n_cut[at];
     int stays = n < s->cap ? victim[n] : -1;
     bool scored = s->method->reason != KVF_REASON_WINDOW;
     struct cache_head view = cache_view(r->cache, layer, head);
@@ -157,31 +67,30 @@ static void cut_many(struct round *r, int layer, int head, const int32_t *victim
     }
 }
 
-static void apply(struct round *r, int group, eviction_fn fn, void *ctx)
+static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)
 {
     struct method_state *s = r->s;
-    int layer, head0, n_cut = s->n_cut[group];
-    group_of(s, group, &layer, &head0);
-    int n_heads = s->method->scope == SCOPE_LAYER ? s->shape.n_kv_heads : 1;
-    const int32_t *victim = s->victim + (size_t)group * (size_t)s->cap;
-    for (int head = head0; n_cut && head < head0 + n_heads; head++) {
-        if (fn)
-            report(r, group, layer, head, fn, ctx);
-        if (n_cut == 1)
-            cut_one(r, layer, head, victim[0]);
-        else
-            cut_many(r, layer, head, victim, n_cut);
-    }
+    int from = s->method->scope == SCOPE_LAYER ? 0 : head;
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)from;
+    const int32_t *victim = s->victim + at * (size_t)s->cap;
+    int n_cut = s->n_cut[at];
+    if (n_cut == 0)
+        return;
+    if (fn)
+        report(r, layer, head, from, fn, ctx);
+    if (n_cut == 1)
+        cut_one(r, layer, head, victim[0]);
+    else
+        cut_many(r, layer, head, victim, n_cut);
 }
 
 static int reserve_scratch(struct method_state *s, int n_threads)
 {
-    int len = 4 * s->cap + 4 * s->shape.head_dim;
-    len = (len + 15) / 16 * 16;
+    size_t len = choose_scratch(s);
     if (s->scratch && s->scratch_len >= len && s->n_threads >= n_threads)
         return KVF_OK;
     mem_free(s->scratch);
-    s->scratch = mem_alloc((size_t)n_threads * (size_t)len, sizeof(float));
+    s->scratch = mem_alloc((size_t)n_threads * len, sizeof(float));
     s->scratch_len = len;
     s->n_threads = n_threads;
     return s->scratch ? KVF_OK : KVF_E_NOMEM;
@@ -193,12 +102,22 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, int incomi
     if (!s->method->score)
         return KVF_OK;
     struct round r = {s, c, t, incoming};
+    int L = s->shape.n_layers, H = s->shape.n_kv_heads;
     int err = reserve_scratch(s, par_threads(pool));
     if (err)
         return err;
-    par_run(pool, s->n_groups, choose, &r);
-    for (int g = 0; g < s->n_groups; g++)
-        apply(&r, g, fn, ctx);
+    if (!s->shares_known) {
+        if (!choose_due(&r))
+            return KVF_OK;
+        s->method->allocation->shares(s, c, t + incoming - s->params.recent, s->share);
+        s->shares_known = true;
+    }
+    for (int i = 0; i < L * H; i++)
+        s->n_cut[i] = 0;
+    par_run(pool, choose_units(s), choose_unit, &r);
+    for (int l = 0; l < L; l++)
+        for (int h = 0; h < H; h++)
+            apply(&r, l, h, fn, ctx);
     cache_account(c);
     return KVF_OK;
 }

@@ -14,14 +14,15 @@ static size_t n_kv(const struct evidence *e)
     return (size_t)e->shape.n_layers * (size_t)e->shape.n_kv_heads;
 }
 
-int evidence_init(struct evidence *e, enum evidence_kind kind, int window,
-                  const struct method_shape *shape)
+int evidence_init(struct evidence *e, unsigned kinds, int window, const struct method_shape *shape)
 {
-    *e = (struct evidence){.kind = kind, .shape = *shape, .window = window};
-    if (kind != EVIDENCE_WINDOW)
+    *e = (struct evidence){.kinds = kinds, .shape = *shape, .window = window};
+    if (!(kinds & EVIDENCE_WINDOW))
         return KVF_OK;
     e->n_rows = MEM_NEW(int, n_query(e));
-    return e->n_rows ? KVF_OK : KVF_E_NOMEM;
+    e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)window);
+    e->row_n = MEM_NEW(int, n_query(e) * (size_t)window);
+    return e->n_rows && e->row_t && e->row_n ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -29,7 +30,11 @@ void evidence_finish(struct evidence *e)
     mem_free(e->sum);
     mem_free(e->rows);
     mem_free(e->n_rows);
+    mem_free(e->row_t);
+    mem_free(e->row_n);
     mem_free(e->keys);
+    mem_free(e->norms);
+    mem_free(e->history);
     memset(e, 0, sizeof *e);
 }
 
@@ -49,27 +54,33 @@ static int widen(void **p, size_t n_rows, size_t old_w, size_t new_w, size_t siz
     return KVF_OK;
 }
 
+/* Widens *p, rows of floats, when the kind is kept. */
+static int widen_floats(const struct evidence *e, unsigned kind, float **p, size_t n_rows,
+                        size_t old_w, size_t new_w)
+{
+    void *q = *p;
+    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
+    *p = q;
+    return err;
+}
+
 int evidence_reserve(struct evidence *e, int slots)
 {
-    if (e->kind == EVIDENCE_NONE || slots <= e->cap)
+    if (!e->kinds || slots <= e->cap)
         return KVF_OK;
     size_t old = (size_t)e->cap, cap = ((size_t)slots + 63) / 64 * 64;
-    int err = KVF_OK;
-    void *p;
-    if (e->kind == EVIDENCE_SUM) {
-        p = e->sum;
-        err = widen(&p, n_query(e), old, cap, sizeof *e->sum);
-        e->sum = p;
-    } else if (e->kind == EVIDENCE_WINDOW) {
-        p = e->rows;
-        err = widen(&p, n_query(e) * (size_t)e->window, old, cap, sizeof *e->rows);
-        e->rows = p;
-    } else {
-        size_t D = (size_t)e->shape.head_dim;
-        p = e->keys;
-        err = widen(&p, n_kv(e), old * D, cap * D, sizeof *e->keys);
-        e->keys = p;
-    }
+    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->window;
+    void *p = e->sum;
+    int err = e->kinds & EVIDENCE_SUM ? widen(&p, n_query(e), old, cap, sizeof *e->sum) : KVF_OK;
+    e->sum = p;
+    if (!err)
+        err = widen_floats(e, EVIDENCE_WINDOW, &e->rows, rows, old, cap);
+    if (!err)
+        err = widen_floats(e, EVIDENCE_KEYS, &e->keys, n_kv(e), old * D, cap * D);
+    if (!err)
+        err = widen_floats(e, EVIDENCE_NORMS, &e->norms, n_kv(e), old, cap);
+    if (!err)
+        err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
     if (!err)
         e->cap = (int)cap;
     return err;
@@ -91,28 +102,41 @@ static float *key_of(const struct evidence *e, int layer, int head, int slot)
     return e->keys + (at * (size_t)e->cap + (size_t)slot) * (size_t)e->shape.head_dim;
 }
 
-static void unit_key(struct evidence *e, const struct cache *c, int layer, int head, int slot)
+static size_t kv_at(const struct evidence *e, int layer, int head, int slot)
 {
-    float *k = key_of(e, layer, head, slot);
+    size_t at = (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
+    return at * (size_t)e->cap + (size_t)slot;
+}
+
+/* Length of the stored key, and the key scaled to length 1. */
+static void take_key(struct evidence *e, const struct cache *c, int layer, int head, int slot)
+{
+    enum { MAX_DIM = 1024 };
+    float key[MAX_DIM];
     double square = 0;
-    cache_key(c, layer, head, slot, k);
+    cache_key(c, layer, head, slot, key);
     for (int d = 0; d < e->shape.head_dim; d++)
-        square += (double)k[d] * (double)k[d];
+        square += (double)key[d] * (double)key[d];
+    if (e->kinds & EVIDENCE_NORMS)
+        e->norms[kv_at(e, layer, head, slot)] = (float)sqrt(square);
     double scale = square > 0 ? 1.0 / sqrt(square) : 0;
-    for (int d = 0; d < e->shape.head_dim; d++)
-        k[d] = (float)((double)k[d] * scale);
+    float *unit = e->kinds & EVIDENCE_KEYS ? key_of(e, layer, head, slot) : NULL;
+    for (int d = 0; unit && d < e->shape.head_dim; d++)
+        unit[d] = (float)((double)key[d] * scale);
 }
 
 void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
-    if (e->kind == EVIDENCE_KEYS)
-        unit_key(e, c, layer, head, slot);
+    if (e->kinds & (EVIDENCE_KEYS | EVIDENCE_NORMS))
+        take_key(e, c, layer, head, slot);
+    if (e->kinds & EVIDENCE_HISTORY)
+        e->history[kv_at(e, layer, head, slot)] = NAN;
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
-        if (e->kind == EVIDENCE_SUM)
+        if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)slot] = 0;
-        for (int w = 0; e->kind == EVIDENCE_WINDOW && w < e->window; w++)
+        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++)
             ring_row(e, q, w)[slot] = 0;
     }
 }
@@ -120,29 +144,36 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
 void evidence_take(struct evidence *e, const struct attn_row *row)
 {
     size_t q = query_index(e, row->layer, row->head);
-    if (e->kind == EVIDENCE_SUM) {
+    if (e->kinds & EVIDENCE_SUM) {
         double *sum = e->sum + q * (size_t)e->cap;
         for (int i = 0; i < row->n; i++)
             sum[i] += (double)row->p[i];
-    } else if (e->kind == EVIDENCE_WINDOW) {
+    }
+    if (e->kinds & EVIDENCE_WINDOW) {
         int at = e->n_rows[q]++ % e->window;
         memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
+        e->row_t[q * (size_t)e->window + (size_t)at] = row->t;
+        e->row_n[q * (size_t)e->window + (size_t)at] = row->n;
     }
 }
 
 void evidence_move(struct evidence *e, int layer, int head, int from, int to)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
-    if (e->kind == EVIDENCE_KEYS)
+    if (e->kinds & EVIDENCE_KEYS)
         memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
                (size_t)e->shape.head_dim * sizeof(float));
+    if (e->kinds & EVIDENCE_NORMS)
+        e->norms[kv_at(e, layer, head, to)] = e->norms[kv_at(e, layer, head, from)];
+    if (e->kinds & EVIDENCE_HISTORY)
+        e->history[kv_at(e, layer, head, to)] = e->history[kv_at(e, layer, head, from)];
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
-        if (e->kind == EVIDENCE_SUM) {
+        if (e->kinds & EVIDENCE_SUM) {
             double *sum = e->sum + q * (size_t)e->cap;
             sum[to] = sum[from];
         }
-        for (int w = 0; e->kind == EVIDENCE_WINDOW && w < e->window; w++) {
+        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++) {
             float *row = ring_row(e, q, w);
             row[to] = row[from];
         }

@@ -3,14 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
 #include "engine/method/state.h"
-
-static int clamp_window(int published, int budget)
-{
-    int most = budget / 4 > 1 ? budget / 4 : 1;
-    return published < most ? published : most;
-}
 
 static const struct method *find_preset(const char *name)
 {
@@ -29,106 +22,10 @@ static int unknown_preset(const char *name, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'; there are %s", name, list);
 }
 
-static int bad_value(const char *key, const char *value, struct kvf_diag *d)
-{
-    return kvf_fail(d, KVF_E_ARG, "--method: '%s' is not a value for %s", value, key);
-}
-
-static const struct {
-    const char *key;
-    unsigned use; /* 0: every row that evicts */
-    int64_t min, max;
-} options[] = {
-    {"sinks", 0, 0, 1 << 24}, {"recent", 0, 0, 1 << 24}, {"window", USES_WINDOW, 1, 4096},
-    {"pool", USES_POOL, 1, 1023}, {"pool-kind", USES_POOL, 0, 0}, {"group", USES_GROUP, 0, 0},
-    {"seed", USES_SEED, 0, INT64_C(1) << 53},
-};
-enum { N_OPTIONS = sizeof options / sizeof *options };
-
-/* The option's row in the table, when the method has a use for it. */
-static int find_option(const struct method *m, const char *key, int *ret, struct kvf_diag *d)
-{
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (strcmp(options[i].key, key) != 0)
-            continue;
-        if (!m->score || (options[i].use & ~m->score->uses))
-            return kvf_fail(d, KVF_E_ARG, "--method %s: %s would change nothing", m->name, key);
-        *ret = i;
-        return KVF_OK;
-    }
-    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; options are sinks, recent, "
-                    "window, pool, pool-kind, group, seed", key);
-}
-
-/* Sets one number of the row; unset ones stay -1. */
-static int set_param(const struct method *m, struct method_params *p, const char *key,
-                     const char *value, struct kvf_diag *d)
-{
-    static const char *const groups[] = {"mean", "max", "sum"};
-    int64_t n = -1;
-    int at = 0, err = find_option(m, key, &at, d);
-    if (err)
-        return err;
-    if (strcmp(key, "group") == 0) {
-        for (int i = 0; i < 3; i++)
-            if (strcmp(value, groups[i]) == 0)
-                return p->group = (enum group_kind)i, KVF_OK;
-        return bad_value(key, value, d);
-    }
-    if (strcmp(key, "pool-kind") == 0) {
-        if (strcmp(value, "max") != 0 && strcmp(value, "avg") != 0)
-            return bad_value(key, value, d);
-        p->pool_kind = value[0] == 'm' ? POOL_MAX : POOL_AVG;
-        return KVF_OK;
-    }
-    if (!opt_int(value, &n) || n < options[at].min || n > options[at].max)
-        return bad_value(key, value, d);
-    if (strcmp(key, "sinks") == 0)
-        p->sinks = (int)n;
-    else if (strcmp(key, "recent") == 0)
-        p->recent = (int)n;
-    else if (strcmp(key, "window") == 0)
-        p->window = (int)n;
-    else if (strcmp(key, "seed") == 0)
-        p->seed = (uint64_t)n;
-    else if (n % 2 == 0)
-        return bad_value(key, value, d); /* an even pool has no middle */
-    else
-        p->pool = (int)n;
-    return KVF_OK;
-}
-
-/* Fills what was not given, and checks that the budget can hold. */
-static int resolve(const struct method *m, struct method_params *p, struct kvf_diag *d)
-{
-    int B = p->budget;
-    if (p->window < 0)
-        p->window = m->window ? clamp_window(m->window, B) : 0;
-    if (p->pool < 0)
-        p->pool = m->pool;
-    if (!m->score) {
-        p->sinks = p->recent = 0;
-        return KVF_OK;
-    }
-    if (p->sinks < 0)
-        p->sinks = m->sinks ? (B / 4 < m->sinks ? B / 4 : m->sinks) : 0;
-    if (p->recent < 0) {
-        p->recent = m->recent == RECENT_REST ? (B > p->sinks ? B - p->sinks : 0)
-                  : m->recent == RECENT_HALF ? B / 2
-                  : m->recent == RECENT_WINDOW ? p->window : m->recent;
-        if (p->recent > B - p->sinks) /* derived: it gives way */
-            p->recent = B > p->sinks ? B - p->sinks : 0;
-    }
-    if (p->sinks + p->recent > B)
-        return kvf_fail(d, KVF_E_ARG, "--method: %d sinks and %d recent entries do not fit into "
-                        "--budget %d", p->sinks, p->recent, B);
-    return KVF_OK;
-}
-
 int method_parse(const char *text, int budget, const struct method **ret_method,
                  struct method_params *ret_params, struct kvf_diag *d)
 {
-    char name[64], key[64], value[64];
+    char name[64];
     size_t n = strcspn(text, ":");
     if (n == 0 || n >= sizeof name)
         return unknown_preset(text, d);
@@ -140,23 +37,23 @@ int method_parse(const char *text, int budget, const struct method **ret_method,
     if (m->score && budget < 1)
         return kvf_fail(d, KVF_E_ARG, "--method %s needs --budget N with N >= 1: entries that each "
                         "KV head may hold", name);
-    struct method_params p = {.budget = m->score ? budget : 0, .sinks = -1, .recent = -1,
-                              .window = -1, .pool = -1, .pool_kind = m->pool_kind,
-                              .group = m->group, .seed = 0};
-    const char *rest = text[n] ? text + n + 1 : text + n;
-    int more;
-    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
-        int err = set_param(m, &p, key, value, d);
-        if (err)
-            return err;
+    int err = method_options_parse(m, text[n] ? text + n + 1 : text + n, budget, ret_params, d);
+    if (!err)
+        *ret_method = m;
+    return err;
+}
+
+/* Shares that do not depend on what will be seen are known at once. */
+static int init_shares(struct method_state *s)
+{
+    int L = s->shape.n_layers;
+    s->share = MEM_NEW(int, (size_t)L);
+    if (!s->share)
+        return KVF_E_NOMEM;
+    if (!s->method->allocation->from_evidence) {
+        s->method->allocation->shares(s, NULL, 0, s->share);
+        s->shares_known = true;
     }
-    if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--method %s: write options as key=value,key=value", text);
-    int err = resolve(m, &p, d);
-    if (err)
-        return err;
-    *ret_method = m;
-    *ret_params = p;
     return KVF_OK;
 }
 
@@ -167,10 +64,10 @@ int method_state_create(const struct method *m, const struct method_params *p,
     if (!s)
         return KVF_E_NOMEM;
     *s = (struct method_state){.method = m, .params = *p, .shape = *shape};
-    s->n_groups = shape->n_layers * (m->scope == SCOPE_LAYER ? 1 : shape->n_kv_heads);
-    s->n_cut = MEM_NEW(int, (size_t)s->n_groups);
-    int err = s->n_cut ? evidence_init(&s->evidence, m->score ? m->score->evidence : EVIDENCE_NONE,
-                                       p->window, shape) : KVF_E_NOMEM;
+    s->n_cut = MEM_NEW(int, (size_t)shape->n_layers * (size_t)shape->n_kv_heads);
+    int err = s->n_cut ? init_shares(s) : KVF_E_NOMEM;
+    if (!err)
+        err = evidence_init(&s->evidence, m->score ? m->score->evidence : 0, p->window, shape);
     if (err) {
         method_state_destroy(s);
         return err;
@@ -184,6 +81,7 @@ void method_state_destroy(struct method_state *s)
     if (!s)
         return;
     evidence_finish(&s->evidence);
+    mem_free(s->share);
     mem_free(s->n_cut);
     mem_free(s->victim);
     mem_free(s->value);
@@ -204,7 +102,7 @@ int method_prepare(struct method_state *s, int slots, int32_t next_decision)
     int err = evidence_reserve(&s->evidence, slots);
     if (err)
         return err;
-    size_t n = (size_t)s->n_groups * (size_t)slots;
+    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads * (size_t)slots;
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
@@ -220,15 +118,15 @@ int method_prepare(struct method_state *s, int slots, int32_t next_decision)
 
 void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot)
 {
-    if (s->evidence.kind != EVIDENCE_NONE)
+    if (s->evidence.kinds)
         evidence_appended(&s->evidence, c, layer, head, slot);
 }
 
 bool method_wants_row(const struct method_state *s, int32_t t)
 {
-    if (s->evidence.kind == EVIDENCE_SUM)
+    if (s->evidence.kinds & EVIDENCE_SUM)
         return true;
-    return s->evidence.kind == EVIDENCE_WINDOW && t >= s->next_decision - s->params.window;
+    return s->evidence.kinds & EVIDENCE_WINDOW && t >= s->next_decision - s->params.window;
 }
 
 void method_row(struct method_state *s, const struct attn_row *row)
@@ -252,19 +150,39 @@ int evidence_rows(const struct method_state *s, int layer, int query_head)
     return n < s->evidence.window ? n : s->evidence.window;
 }
 
-const float *evidence_row(const struct method_state *s, int layer, int query_head, int age)
+const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
+                          int32_t *ret_t, int *ret_n)
 {
-    size_t q = query_index(s, layer, query_head);
-    int at = (s->evidence.n_rows[q] - 1 - age) % s->evidence.window;
-    return s->evidence.rows
-           + (q * (size_t)s->evidence.window + (size_t)at) * (size_t)s->evidence.cap;
+    const struct evidence *e = &s->evidence;
+    size_t q = query_index(s, layer, query_head), W = (size_t)e->window;
+    size_t at = q * W + (size_t)((e->n_rows[q] - 1 - age) % e->window);
+    if (ret_t)
+        *ret_t = e->row_t[at];
+    if (ret_n)
+        *ret_n = e->row_n[at];
+    return e->rows + at * (size_t)e->cap;
+}
+
+static size_t kv_at(const struct method_state *s, int layer, int head)
+{
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    return at * (size_t)s->evidence.cap;
 }
 
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot)
 {
-    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
     return s->evidence.keys
-           + (at * (size_t)s->evidence.cap + (size_t)slot) * (size_t)s->shape.head_dim;
+           + (kv_at(s, layer, head) + (size_t)slot) * (size_t)s->shape.head_dim;
+}
+
+const float *evidence_norms(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.norms + kv_at(s, layer, head);
+}
+
+float *evidence_history(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.history + kv_at(s, layer, head);
 }
 
 void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n)

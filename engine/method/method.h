@@ -34,10 +34,18 @@ struct method_params {
     int recent;  /* newest positions that are never cut, the newcomer included */
     int window;  /* queries whose attention rows are the evidence */
     int pool;    /* width of the pooling over neighbours; 1 = none; odd */
-    enum pool_kind { POOL_MAX, POOL_AVG } pool_kind;
-    enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM } group; /* over query heads */
-    uint64_t seed;
+    int pool_kind; /* enum pool_kind */
+    int group;     /* enum group_kind: over query heads */
+    int across;    /* enum across_kind: over the window's queries */
+    int support;   /* enum support_kind: what a row's weights sum to 1 over */
+    int every;     /* tokens between cuts */
+    double history, lambda, gamma, floor, beta; /* docs/methods.md */
+    int64_t seed;
 };
+enum pool_kind { POOL_MAX, POOL_AVG };
+enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM };
+enum across_kind { ACROSS_MEAN, ACROSS_MAX };
+enum support_kind { SUPPORT_ALL, SUPPORT_CANDIDATES }; /* everything seen; unprotected entries */
 
 /* One attention row, seen by the thread that computed it.  Rows of one query
  * head come in rising t; different heads may come at once. */
@@ -48,16 +56,18 @@ struct attn_row {
     const float *p;  /* [n] attention weights in slot order */
 };
 
-enum evidence_kind {
-    EVIDENCE_NONE,   /* positions, keys or nothing */
-    EVIDENCE_SUM,    /* running sum of the attention each entry received */
-    EVIDENCE_WINDOW, /* the attention rows of the last `window` queries */
-    EVIDENCE_KEYS,   /* the stored key of each entry, scaled to length 1 */
+enum { /* what a score needs; bits */
+    EVIDENCE_SUM = 1u << 0,     /* running sum of the attention each entry received */
+    EVIDENCE_WINDOW = 1u << 1,  /* the attention rows of the last `window` queries */
+    EVIDENCE_KEYS = 1u << 2,    /* the stored key of each entry, scaled to length 1 */
+    EVIDENCE_NORMS = 1u << 3,   /* the length of the stored key */
+    EVIDENCE_HISTORY = 1u << 4, /* a score remembered from the last cut */
 };
 
 enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3 };
+enum { EVERY_HALF = -1 }; /* B / 2 */
 
-enum scope { SCOPE_HEAD, SCOPE_LAYER }; /* who shares one decision */
+enum scope { SCOPE_HEAD, SCOPE_LAYER }; /* for whom one set of entries is chosen */
 
 /* Scores of the entries of one KV head; larger is worth more. */
 struct score_input {
@@ -68,14 +78,21 @@ struct score_input {
     int32_t recent_from; /* entries at this position or later are protected */
 };
 
-enum { USES_WINDOW = 1u << 0, USES_POOL = 1u << 1, USES_GROUP = 1u << 2, USES_SEED = 1u << 3 };
+enum { /* options that change a part; others are refused */
+    USES_WINDOW = 1u << 0, USES_POOL = 1u << 1, USES_GROUP = 1u << 2, USES_SEED = 1u << 3,
+    USES_ACROSS = 1u << 4, USES_HISTORY = 1u << 5, USES_LAMBDA = 1u << 6, USES_GAMMA = 1u << 7,
+    USES_FLOOR = 1u << 8, USES_BETA = 1u << 9,
+};
+
+enum { KEYS_AS_ROWS = -1 }; /* head_dim rows */
 
 struct score {
     const char *name, *summary;
-    enum evidence_kind evidence;
-    unsigned uses; /* options that change it; others are refused */
-    /* out[slot] for all view.n slots.  scratch: at least 4 * n + 4 * head_dim
-     * floats.  Runs in parallel over heads. */
+    unsigned evidence; /* EVIDENCE_* */
+    unsigned uses;     /* USES_* */
+    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_ROWS */
+    /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
+     * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
 };
 
@@ -86,13 +103,19 @@ struct admission { /* does a newcomer enter the cache? */
 
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
-    int (*share)(const struct method_state *m, int layer, int head); /* entries */
+    unsigned uses;
+    bool from_evidence; /* decided at the first cut; else before the first token */
+    bool pooled;        /* the heads of a layer share their places, dealt out at every cut */
+    /* Entries per head for each layer; their sum is at most L * budget. */
+    void (*shares)(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                   int *ret_share);
 };
 
 struct trigger { /* when entries are cut, and how far */
     const char *name, *summary;
-    /* Entries that may stay, given n now; n or more = nothing to do.
-     * incoming: 1 before a token, 0 after the prompt. */
+    /* Entries of a head that may stay, given n now; n or more = nothing to do.
+     * incoming: 1 before a token, 0 after the prompt.  For pooled heads n and
+     * the result are per head on average, rounded up. */
     int (*target)(const struct method_state *m, int share, int n, int incoming);
 };
 
@@ -116,6 +139,10 @@ struct method {
     int pool;
     enum pool_kind pool_kind;
     enum group_kind group;
+    enum across_kind across;
+    enum support_kind support;
+    int every; /* 0: 1; or EVERY_HALF */
+    double history, lambda, gamma, floor, beta;
 };
 
 /* The tables; each ends with NULL (presets: .name == NULL). */
@@ -126,11 +153,16 @@ extern const struct trigger *const trigger_table[];
 extern const struct read *const read_table[];
 extern const struct method method_presets[];
 
-/* Parses "NAME" or "NAME:key=value,..." (keys: sinks, recent, window, pool,
- * pool-kind, group, seed).  KVF_E_ARG with a sentence for unknown names, keys
- * and values and for combinations that cannot hold the budget. */
+/* Parses "NAME" or "NAME:key=value,..." (keys: docs/methods.md).  KVF_E_ARG with
+ * a sentence for unknown names, keys and values and for combinations that cannot
+ * hold the budget. */
 int method_parse(const char *text, int budget, const struct method **ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
+
+/* Option i as it runs: its key, and its value as a word or a number.  NULL after
+ * the last. */
+const char *method_option(const struct method_params *p, int i, const char **ret_word,
+                          double *ret_number);
 
 struct method_shape {
     int n_layers, n_heads, n_kv_heads, head_dim; /* n_heads: query heads */
@@ -176,13 +208,18 @@ struct par;
 int method_decide(struct method_state *s, struct cache *c, int32_t t, int incoming,
                   struct par *pool, eviction_fn fn, void *ctx);
 
-/* For score parts. */
+/* For score and allocation parts. */
 /* Attention each slot received, as query head g of the layer gave it. [slots] */
 const double *evidence_sum(const struct method_state *s, int layer, int query_head);
-/* Attention row of the age-th newest query (0 = newest), [slots]. */
-const float *evidence_row(const struct method_state *s, int layer, int query_head, int age);
+/* Attention row of the age-th newest query (0 = newest), [slots]; entries that
+ * came later are 0.  *ret_t: the query, *ret_n: entries it saw; may be NULL. */
+const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
+                          int32_t *ret_t, int *ret_n);
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
+const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+/* Remembered scores, NaN = none; the score part may write them. [slots] */
+float *evidence_history(const struct method_state *s, int layer, int head);
 
 /* Query heads [*first, *first + *n) that decide together for KV head `head`. */
 void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n);

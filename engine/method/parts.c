@@ -1,4 +1,4 @@
-/* parts.c - admission, allocation, trigger and read: the small tables.  Each
+/* parts.c - admission, trigger and read: the small tables.  Each
  * entry is a few lines; one that grows moves to a file of its own. */
 #include "engine/method/parts.h"
 
@@ -10,15 +10,6 @@ static bool admit_all(const struct method_state *m, int layer, int head, int32_t
 
 const struct admission admission_all = {"all", "every newcomer enters", admit_all};
 
-static int share_uniform(const struct method_state *m, int layer, int head)
-{
-    (void)layer, (void)head;
-    return method_params_of(m)->budget;
-}
-
-const struct allocation allocation_uniform = {
-    "uniform", "every KV head gets the budget B", share_uniform};
-
 static int target_none(const struct method_state *m, int share, int n, int incoming)
 {
     (void)m, (void)share, (void)incoming;
@@ -28,12 +19,11 @@ static int target_none(const struct method_state *m, int share, int n, int incom
 const struct trigger trigger_none = {"none", "never", target_none};
 
 /* Room for the newcomer is made before it comes, so that its query sees at most
- * `share` entries. */
+ * `share` entries; with every = s there is room for s of them. */
 static int target_overflow(const struct method_state *m, int share, int n, int incoming)
 {
-    (void)m;
-    int most = share - incoming;
-    return n > most ? most : n;
+    int most = share - incoming, left = most - method_params_of(m)->every + 1;
+    return n <= most ? n : left > 0 ? left : 0;
 }
 
 const struct trigger trigger_overflow = {
@@ -43,6 +33,5 @@ const struct trigger trigger_overflow = {
 const struct read read_all = {"all", "every query reads every kept entry", true};
 
 const struct admission *const admission_table[] = {&admission_all, NULL};
-const struct allocation *const allocation_table[] = {&allocation_uniform, NULL};
 const struct trigger *const trigger_table[] = {&trigger_none, &trigger_overflow, NULL};
 const struct read *const read_table[] = {&read_all, NULL};

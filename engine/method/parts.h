@@ -5,7 +5,8 @@
 #include "engine/method/method.h"
 
 extern const struct admission admission_all;
-extern const struct allocation allocation_uniform;
+extern const struct allocation allocation_uniform, allocation_pyramid, allocation_adaptive,
+    allocation_adaptive_pyramid, allocation_cake; /* allocation.c */
 extern const struct trigger trigger_none, trigger_overflow;
 extern const struct read read_all;
 

@@ -11,6 +11,5 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_position = {
     .name = "position",
     .summary = "position of the token: newer is better",
-    .evidence = EVIDENCE_NONE,
     .eval = eval,
 };

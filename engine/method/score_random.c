@@ -18,7 +18,6 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_random = {
     .name = "random",
     .summary = "a fixed random number per entry",
-    .evidence = EVIDENCE_NONE,
     .uses = USES_SEED,
     .eval = eval,
 };

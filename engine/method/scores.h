@@ -9,5 +9,9 @@ extern const struct score score_received;  /* score_received.c */
 extern const struct score score_window;    /* score_window.c */
 extern const struct score score_keydiff;   /* score_keydiff.c */
 extern const struct score score_random;    /* score_random.c */
+extern const struct score score_variance;  /* score_variance.c */
+extern const struct score score_below;     /* score_below.c */
+extern const struct score score_knorm;     /* score_knorm.c */
+extern const struct score score_redundancy; /* score_redundancy.c */
 
 #endif

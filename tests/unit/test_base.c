@@ -59,7 +59,7 @@ Test(opt, parses_every_form_and_keeps_operands)
         {OPT_INT, 'n', "count", &n, "N", "", 0, 10},
         {OPT_STR, 0, "name", &s, "NAME", "", 0, 0},
         {OPT_FLAG, 'q', NULL, &flag, NULL, "", 0, 0},
-        {OPT_END},
+        {.type = OPT_END},
     };
     char *argv[] = {"x", "a", "-n3", "--name=v", "-q", "-", "--", "-n"};
     struct kvf_diag d;

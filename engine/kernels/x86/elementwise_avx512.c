@@ -65,8 +65,7 @@ void add_avx512(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 16) {
         __mmask16 m = lanes(n - i);
-        __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i),
-                                   _mm512_maskz_loadu_ps(m, y + i));
-        _mm512_mask_storeu_ps(x + i, m, sum);
+        __m512 a = _mm512_maskz_loadu_ps(m, x + i), b = _mm512_maskz_loadu_ps(m, y + i);
+        _mm512_mask_storeu_ps(x + i, m, _mm512_add_ps(a, b));
     }
 }

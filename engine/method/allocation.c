@@ -1,0 +1,136 @@
+/* allocation.c - shares of the budget.  Sums are exact: places that do not divide
+ * go by largest remainder, the lower layer first among equals. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/method/parts.h"
+
+static void shares_uniform(const struct method_state *m, const struct cache *c,
+                           int32_t recent_from, int *ret_share)
+{
+    (void)c, (void)recent_from;
+    for (int l = 0; l < method_shape_of(m)->n_layers; l++)
+        ret_share[l] = method_params_of(m)->budget;
+}
+
+const struct allocation allocation_uniform = {
+    .name = "uniform", .summary = "every KV head gets the budget B", .shares = shares_uniform};
+
+const struct allocation allocation_adaptive = {
+    .name = "adaptive",
+    .summary = "the heads of a layer share H B places, the best entries win",
+    .uses = USES_FLOOR, .pooled = true, .shares = shares_uniform};
+
+/* Weights x_l >= 0 to whole places that sum to L * free; all 0: evenly.  x is
+ * overwritten with what each layer lacks. */
+static void largest_remainder(double *x, int L, int free, int base, int *ret_share)
+{
+    double sum = 0;
+    int64_t left = (int64_t)L * free;
+    for (int l = 0; l < L; l++)
+        sum += x[l];
+    for (int l = 0; l < L; l++) {
+        double want = sum > 0 ? x[l] / sum * L * free : free;
+        /* what is a whole number but for rounding counts as one */
+        double whole = floor(want + 1e-9 * (L * (double)free + 1));
+        ret_share[l] = base + (int)whole;
+        left -= (int64_t)whole;
+        x[l] = want - whole;
+    }
+    for (; left > 0; left--) {
+        int best = 0;
+        for (int l = 1; l < L; l++)
+            if (x[l] > x[best] + 1e-9)
+                best = l;
+        ret_share[best]++;
+        x[best] -= 2; /* not twice */
+    }
+}
+
+static int protected_of(const struct method_params *p)
+{
+    return p->sinks + p->recent;
+}
+
+/* x_l falls linearly from 2u - u/beta to u/beta. */
+static void shares_pyramid(const struct method_state *m, const struct cache *c,
+                           int32_t recent_from, int *ret_share)
+{
+    const struct method_params *p = method_params_of(m);
+    int L = method_shape_of(m)->n_layers, u = p->budget - protected_of(p);
+    double *x = MEM_NEW(double, (size_t)L), least = u / p->beta, most = 2 * u - least;
+    (void)recent_from;
+    if (!x) { /* an even share holds the budget too */
+        shares_uniform(m, c, 0, ret_share);
+        return;
+    }
+    for (int l = 0; l < L; l++)
+        x[l] = L > 1 ? most - (most - least) * l / (L - 1) : u;
+    largest_remainder(x, L, u, protected_of(p), ret_share);
+    mem_free(x);
+}
+
+const struct allocation allocation_pyramid = {
+    .name = "pyramid", .summary = "lower layers get more, in a straight line", .uses = USES_BETA,
+    .shares = shares_pyramid};
+
+const struct allocation allocation_adaptive_pyramid = {
+    .name = "adaptive-pyramid",
+    .summary = "pyramid over the layers, adaptive within each", .uses = USES_BETA | USES_FLOOR,
+    .pooled = true, .shares = shares_pyramid};
+
+/* Entropy and variance of one query head's window over its candidates. */
+static void add_preference(const struct score_input *in, int g, double *entropy, double *variance)
+{
+    int rows = evidence_rows(in->m, in->layer, g), sinks = method_params_of(in->m)->sinks;
+    for (int i = 0; i < in->view.n; i++) {
+        int slot = in->view.order[i];
+        double sum = 0, square = 0;
+        if (in->view.pos[slot] < sinks || in->view.pos[slot] >= in->recent_from)
+            continue;
+        for (int w = 0; w < rows; w++) {
+            double a = (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[slot];
+            *entropy -= a * log(a + 1e-10);
+            sum += a;
+        }
+        for (int w = 0; w < rows; w++) {
+            double d = (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[slot] - sum / rows;
+            square += d * d;
+        }
+        *variance += rows > 1 ? square / (rows - 1) : 0;
+    }
+}
+
+/* P_l = entropy * variance of the layer's window (CAKE, Qin et al. 2025). */
+static void shares_cake(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                        int *ret_share)
+{
+    const struct method_params *p = method_params_of(m);
+    const struct method_shape *s = method_shape_of(m);
+    double *x = MEM_NEW(double, (size_t)s->n_layers);
+    if (!x) {
+        shares_uniform(m, c, 0, ret_share);
+        return;
+    }
+    for (int l = 0; l < s->n_layers; l++) {
+        double entropy = 0, variance = 0;
+        for (int g = 0; g < s->n_heads; g++) {
+            int h = g / (s->n_heads / s->n_kv_heads);
+            struct score_input in = {m, c, l, h, cache_view(c, l, h), recent_from};
+            add_preference(&in, g, &entropy, &variance);
+        }
+        x[l] = entropy > 0 ? entropy * variance : 0;
+    }
+    largest_remainder(x, s->n_layers, p->budget - protected_of(p), protected_of(p), ret_share);
+    mem_free(x);
+}
+
+const struct allocation allocation_cake = {
+    .name = "cake", .summary = "layers by entropy times variance of their attention",
+    .from_evidence = true, .shares = shares_cake};
+
+const struct allocation *const allocation_table[] = {
+    &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,
+    &allocation_cake, NULL,
+};

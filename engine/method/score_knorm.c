@@ -1,0 +1,17 @@
+/* score_knorm.c - short keys are kept (Devoto et al. 2024): S_j = -|k_j|. */
+#include "engine/method/scores.h"
+
+static void eval(const struct score_input *in, float *out, float *scratch)
+{
+    const float *norm = evidence_norms(in->m, in->layer, in->head);
+    (void)scratch;
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = -norm[i];
+}
+
+const struct score score_knorm = {
+    .name = "key-norm",
+    .summary = "shortness of the key",
+    .evidence = EVIDENCE_NORMS,
+    .eval = eval,
+};

@@ -1,0 +1,24 @@
+/* window.h - what the scores from attention rows share: the last w queries' rows,
+ * reduced over the group of query heads and over the window; private to
+ * engine/method/. */
+#ifndef KVF_ENGINE_WINDOW_H
+#define KVF_ENGINE_WINDOW_H
+
+#include "engine/method/method.h"
+
+/* Where the unprotected entries C lie in view.order: they are neighbours there. */
+void window_candidates(const struct score_input *in, int *ret_first, int *ret_n);
+
+/* out[slot] = the rows of the window reduced as the params say (group, across,
+ * support).  scratch: 2 * n floats. */
+void window_reduce(const struct score_input *in, float *out, float *scratch);
+
+/* Pools v[0..n) in place; edges: missing neighbours count as -inf for the maximum
+ * and as 0 for the average (as count_include_pad does). */
+void window_pool(float *v, float *copy, int n, int width, enum pool_kind kind);
+
+/* Pools the C of v (by slot) in order of time: a sink would lend its weight to the
+ * entries behind it.  scratch: 2 * n floats. */
+void window_pool_candidates(const struct score_input *in, float *v, float *scratch);
+
+#endif
