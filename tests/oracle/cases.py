@@ -18,10 +18,10 @@ MODELS = [
 TRIED = {
     "window": ["every"], "h2o": ["every", "group"], "tova": ["every", "group", "window", "pool"],
     "snapkv": ["every", "group", "window", "pool"], "keydiff": ["every"], "knorm": ["every"],
-    "scissorhands": ["every", "group", "window"], "pyramidkv": ["every", "group", "window", "pool", "beta"],
+    "scissorhands": ["every", "window"], "pyramidkv": ["every", "group", "window", "pool", "beta"],
     "adakv": ["every", "group", "window", "pool", "floor"],
     "ada-pyramidkv": ["every", "group", "window", "pool", "floor", "beta"],
-    "cake": ["every", "group", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda"],
+    "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda"],
     "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "history", "lambda"],
     "random": ["every", "seed"], "full": [],
 }
@@ -59,9 +59,9 @@ def options(rng, name, budget):
     if name != "full" and rng.random() < 0.4:
         given["sinks"] = rng.randint(0, min(budget - 1, 6))  # the newcomer needs a place
     if name != "full" and rng.random() < 0.4:
-        room = budget - methods.numbers(name, budget, given)["sinks"]
-        if room >= 0:
-            given["recent"] = rng.randint(0, min(room, rng.choice([5, 100])))
+        given["recent"] = rng.randint(0, min(budget, rng.choice([5, 100])))
+    while not methods.fits(methods.numbers(name, budget, given), budget):
+        del given[rng.choice([key for key in ("sinks", "recent", "every") if key in given])]
     return given
 
 

@@ -50,8 +50,15 @@ def numbers(name, budget, given):
         p["sinks"] = min(4, budget // 4)
     p.update(given)
     if "recent" not in given:
-        p["recent"] = min(derived_recent(name, p, budget), budget - p["sinks"])
+        p["recent"] = min(derived_recent(name, p, budget), max(0, budget - p["sinks"] - p["every"] + 1))
+    if "every" not in given:
+        p["every"] = max(1, min(p["every"], budget - p["sinks"] - max(1, p["recent"]) + 1))
     return p
+
+
+def fits(p, budget):
+    """the newcomer needs a place even where it is not protected"""
+    return p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
 
 
 def derived_recent(name, p, budget):
@@ -60,7 +67,7 @@ def derived_recent(name, p, budget):
     if name == "h2o":
         return budget // 2
     if name == "scissorhands":
-        return min(10, budget // 4)
+        return max(1, min(10, budget // 4))
     return p["window"] if name in WINDOW else 0
 
 

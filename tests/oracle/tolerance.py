@@ -11,11 +11,16 @@ import methods_window
 
 WEIGHT = 3e-5  # relative
 COSINE = 3e-6
-SHARE = 3e-4  # of a layer's part in all places
+LENGTH = 5e-6  # relative
+SHARE = 1e-4  # of a layer's part in all places
 
 
 def received(run, p, layer, head, alive, C, score):
     return WEIGHT * np.abs(score)
+
+
+def knorm(run, p, layer, head, alive, C, score):
+    return LENGTH * np.abs(score)
 
 
 def none(run, p, layer, head, alive, C, score):
@@ -67,7 +72,7 @@ def gkv(run, p, layer, head, alive, C, score):
     return p["lambda"] * 2 * WEIGHT * f + (1 - p["lambda"]) * (error + R * error.max() / R.max()) / R.max()
 
 
-ERRORS = {"window": none, "random": none, "keydiff": keydiff, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
+ERRORS = {"window": none, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
           "gkv": gkv}
 
 
@@ -78,9 +83,10 @@ def of(name, *args):
 
 def exchangeable(name, cut, error_cut, kept, error_kept):
     """Whether f32 may exchange an entry cut for one kept.  Equal scores are no such case: they are the same maximum,
-    seen by neighbours, and the larger position stays; but counts that are equal may each be off by one."""
+    seen by neighbours, and the larger position stays; but counts that are equal may each be off by one, and lengths
+    that are equal are so before rounding."""
     if not cut or not kept:
         return False
     gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
     both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
-    return bool(((gap <= both) & ((gap != 0) | (name == "scissorhands") & (both > 0))).any())
+    return bool(((gap <= both) & ((gap != 0) | (name in ("scissorhands", "knorm")) & (both > 0))).any())
