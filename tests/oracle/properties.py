@@ -77,16 +77,17 @@ def budget_is_kept(engine, report, path, llama):
 
 
 def cuts_come_apart(engine, report, path, llama):
-    """every = s: the next cut of a head comes s tokens later, and cuts s entries"""
+    """every = s: the next cut of a head comes s tokens later, and cuts s entries; the first after the prompt has no
+    newcomer, so the second comes one token sooner"""
     for name, s in itertools.product(METHODS[1:], (2, 5)):
         if name in ADAPTIVE or name in PYRAMID or name == "cake":
             continue  # shares of another size
         trace = Trace(engine, engine.run(path, draw(llama, 50, s), 40, f"{name}:every={s}", 24))
-        gaps = [np.diff(np.unique(e[e >= 0])) for layer in trace.evict_step for e in layer]
-        gaps = [g for one in gaps for g in one]
-        cuts = [np.sum(e == step) for layer in trace.evict_step for e in layer for step in np.unique(e[e > 50])]
-        report.say(set(gaps) == {s} and set(cuts) <= {s},
-                   f"{name}:every={s}: cuts {sorted(set(map(int, gaps)))} tokens apart, of {set(map(int, cuts))}")
+        steps = [np.unique(e[e >= 0]) for layer in trace.evict_step for e in layer]
+        first, later = {int(x[1] - x[0]) for x in steps}, {int(g) for x in steps for g in np.diff(x[1:])}
+        cuts = {int((e == x).sum()) for layer in trace.evict_step for e in layer for x in np.unique(e[e > 50])}
+        report.say(first == {s - 1} and later == {s} and cuts == {s},
+                   f"{name}:every={s}: cuts {first}, then {later} tokens apart, of {cuts} entries")
 
 
 def refuses(engine, report, path, llama):
