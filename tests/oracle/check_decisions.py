@@ -128,7 +128,8 @@ class Case:
         self.tally.entries += len(want)
         self.tally.close += close
         if got == set(want):
-            for cut in cuts:
+            # two entries that may change places may have gone at the other's cut of this step
+            for cut in cuts if len(cuts) == 1 or not (close or level) else []:
                 self.compare_cut(where, layer, head, cut)
         elif close or level:
             self.tally.excused += close
