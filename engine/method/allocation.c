@@ -128,7 +128,7 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
 
 const struct allocation allocation_cake = {
     .name = "cake", .summary = "layers by entropy times variance of their attention",
-    .from_evidence = true, .shares = shares_cake};
+    .shares = shares_cake};
 
 const struct allocation *const allocation_table[] = {
     &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,

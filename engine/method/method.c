@@ -43,20 +43,6 @@ int method_parse(const char *text, int budget, const struct method **ret_method,
     return err;
 }
 
-/* Shares that do not depend on what will be seen are known at once. */
-static int init_shares(struct method_state *s)
-{
-    int L = s->shape.n_layers;
-    s->share = MEM_NEW(int, (size_t)L);
-    if (!s->share)
-        return KVF_E_NOMEM;
-    if (!s->method->allocation->from_evidence) {
-        s->method->allocation->shares(s, NULL, 0, s->share);
-        s->shares_known = true;
-    }
-    return KVF_OK;
-}
-
 int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, struct method_state **ret_state)
 {
@@ -65,7 +51,8 @@ int method_state_create(const struct method *m, const struct method_params *p,
         return KVF_E_NOMEM;
     *s = (struct method_state){.method = m, .params = *p, .shape = *shape};
     s->n_cut = MEM_NEW(int, (size_t)shape->n_layers * (size_t)shape->n_kv_heads);
-    int err = s->n_cut ? init_shares(s) : KVF_E_NOMEM;
+    s->share = MEM_NEW(int, (size_t)shape->n_layers);
+    int err = s->n_cut && s->share ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         err = evidence_init(&s->evidence, m->score ? m->score->evidence : 0, p->window, shape);
     if (err) {

@@ -104,9 +104,10 @@ struct admission { /* does a newcomer enter the cache? */
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
     unsigned uses;
-    bool from_evidence; /* decided at the first cut; else before the first token */
-    bool pooled;        /* the heads of a layer share their places, dealt out at every cut */
-    /* Entries per head for each layer; their sum is at most L * budget. */
+    bool pooled; /* the heads of a layer share their places, dealt out at every cut */
+    /* Entries per head for each layer; their sum is at most L * budget.  Called
+     * once, when the heads first would exceed the budget: with a budget of all
+     * tokens nothing is ever cut. */
     void (*shares)(const struct method_state *m, const struct cache *c, int32_t recent_from,
                    int *ret_share);
 };
@@ -141,7 +142,8 @@ struct method {
     enum group_kind group;
     enum across_kind across;
     enum support_kind support;
-    int every; /* 0: 1; or EVERY_HALF */
+    int every;      /* 0: 1; or EVERY_HALF */
+    bool normalise; /* divide both sides of lambda by their maximum */
     double history, lambda, gamma, floor, beta;
 };
 

@@ -146,12 +146,20 @@ static int shrink(int published, int B)
     return least(published, B / 4 > 1 ? B / 4 : 1);
 }
 
+/* Before it gives way to sinks and every. */
 static int derived_recent(const struct method *m, const struct method_params *p)
 {
-    int B = p->budget, most = B > p->sinks + p->every - 1 ? B - p->sinks - p->every + 1 : 0;
-    int want = m->recent == RECENT_REST ? most : m->recent == RECENT_HALF ? B / 2
-             : m->recent == RECENT_WINDOW ? p->window : m->recent > 0 ? shrink(m->recent, B) : 0;
-    return least(want, most);
+    int B = p->budget;
+    return m->recent == RECENT_REST ? B - p->sinks
+         : m->recent == RECENT_HALF ? B / 2
+         : m->recent == RECENT_WINDOW ? p->window : m->recent > 0 ? shrink(m->recent, B) : 0;
+}
+
+/* By how much sinks, recent entries (or the newcomer alone) and the room for
+ * `every` tokens exceed the budget. */
+static int64_t excess(const struct method_params *p)
+{
+    return (int64_t)p->sinks + (p->recent > 1 ? p->recent : 1) + p->every - 1 - p->budget;
 }
 
 /* Fills what was not given, and checks that the budget can hold. */
@@ -167,11 +175,16 @@ static int resolve(const struct method *m, struct method_params *p, struct kvf_d
         p->window = m->window ? shrink(m->window, B) : 0;
     if (p->sinks < 0)
         p->sinks = m->sinks ? least(m->sinks, B / 4) : 0;
-    if (p->every < 0)
+    bool every_given = p->every >= 0, recent_given = p->recent >= 0;
+    if (!every_given)
         p->every = m->every == EVERY_HALF ? (B > 1 ? B / 2 : 1) : m->every ? shrink(m->every, B) : 1;
-    if (p->recent < 0)
+    if (!recent_given)
         p->recent = derived_recent(m, p);
-    if ((int64_t)p->sinks + p->recent + p->every - 1 > B)
+    if (!recent_given && excess(p) > 0) /* what is derived gives way */
+        p->recent = p->recent > excess(p) ? p->recent - (int)excess(p) : 0;
+    if (!every_given && excess(p) > 0)
+        p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
+    if (excess(p) > 0)
         return kvf_fail(d, KVF_E_ARG, "--method: %d sinks, %d recent entries and cuts every %d do not "
                         "fit into --budget %d", p->sinks, p->recent, p->every, B);
     return KVF_OK;

@@ -75,7 +75,7 @@ const struct method method_presets[] = {
      .source = "G-KV, 2025", ROW(trigger_overflow),
      .allocation = &allocation_uniform, .score = &score_redundancy,
      .reason = KVF_REASON_BUDGET, .recent = RECENT_WINDOW, .window = 16, .pool = 1,
-     .group = GROUP_MAX, .every = 128, .history = 0.8, .lambda = 0.7},
+     .group = GROUP_MAX, .every = 128, .normalise = true, .history = 0.8, .lambda = 0.7},
     {.name = "random", .summary = "a random set, fixed by the seed", .source = "baseline",
      ROW(trigger_overflow),
      .allocation = &allocation_uniform, .score = &score_random, .reason = KVF_REASON_BUDGET, .pool = 1},

@@ -1,8 +1,8 @@
 /* score_redundancy.c - importance against redundancy of keys (R-KV, Cai et al.
  * 2025; G-KV, 2025): lambda I - (1 - lambda) R.  R = softmax(r), r_j = mean over
  * entries i of the cosine of keys i and j, where every i forgives its newest
- * neighbour of cosine over 1/2.  With a history the importance is the global score
- * F = max(alpha F', I / max I), and R is divided by its maximum. */
+ * neighbour of cosine over 1/2.  Normalised rows divide I and R by their maximum.
+ * With a history the importance is the global score F = max(alpha F', I). */
 #include <math.h>
 
 #include "engine/method/scores.h"
@@ -74,13 +74,9 @@ static void global_score(const struct score_input *in, float *out, int first, in
 {
     float alpha = (float)method_params_of(in->m)->history;
     float *history = evidence_history(in->m, in->layer, in->head);
-    float max = largest(out, in->view.order, first, m);
-    for (int i = 0; i < in->view.n; i++) {
-        if (max > 0)
-            out[i] /= max;
+    for (int i = 0; i < in->view.n; i++)
         if (!isnan(history[i]))
             out[i] = fmaxf(alpha * history[i], out[i]);
-    }
     for (int i = first; i < first + m; i++) /* only candidates have a score of their own */
         history[in->view.order[i]] = out[in->view.order[i]];
 }
@@ -94,12 +90,16 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     window_candidates(in, &first, &m);
     window_reduce(in, out, scratch);
     window_pool_candidates(in, out, scratch);
+    bool normalise = method_of(in->m)->normalise;
+    float top = normalise ? largest(out, in->view.order, first, m) : 1;
+    for (int i = 0; i < n && top > 0; i++)
+        out[i] /= top;
     if (p->history > 0)
         global_score(in, out, first, m);
     gather_keys(in, keys);
     redundancy(keys, n, D, r, row);
     softmax(r, n);
-    float max = p->history > 0 ? largest(r, NULL, first, m) : 1;
+    float max = normalise ? largest(r, NULL, first, m) : 1;
     for (int i = 0; i < n; i++) {
         int slot = in->view.order[i];
         out[slot] = lambda * out[slot] - (1 - lambda) * r[i] / max;
