@@ -49,10 +49,10 @@ int cmd_methods(const struct command *self, int argc, char **argv)
         return status;
     if (json)
         return print_json();
-    printf("%-9s %-9s %-17s %-10s %-9s %-5s %s\n", "name", "admission", "score", "allocation",
+    printf("%-13s %-9s %-18s %-16s %-8s %-4s %s\n", "name", "admission", "score", "allocation",
            "trigger", "read", "summary");
     for (const struct method *m = method_presets; m->name; m++)
-        printf("%-9s %-9s %-17s %-10s %-9s %-5s %s (%s)\n", m->name, m->admission->name,
+        printf("%-13s %-9s %-18s %-16s %-8s %-4s %s (%s)\n", m->name, m->admission->name,
                m->score ? m->score->name : "none", m->allocation->name, m->trigger->name,
                m->read->name, m->summary, m->source);
     return EXIT_OK;

@@ -1,6 +1,7 @@
 /* options.c - "--method NAME:key=value,...": the numbers of a row, their ranges,
  * and what a budget makes of them. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/opt.h"
@@ -78,6 +79,15 @@ static bool same_key(const char *a, const char *b)
     return *a == *b;
 }
 
+static int unknown_option(const char *key, struct kvf_diag *d)
+{
+    char list[256] = "";
+    size_t n = 0;
+    for (int i = 0; i < N_OPTIONS && n < sizeof list - 32; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", options[i].key);
+    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; options are %s", key, list);
+}
+
 static int find_option(const struct method *m, const char *key, const struct option **ret,
                        struct kvf_diag *d)
 {
@@ -89,8 +99,7 @@ static int find_option(const struct method *m, const char *key, const struct opt
         *ret = &options[i];
         return KVF_OK;
     }
-    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; docs/methods.md lists the options",
-                    key);
+    return unknown_option(key, d);
 }
 
 static int bad_value(const char *key, const char *value, struct kvf_diag *d)
@@ -177,7 +186,9 @@ static int resolve(const struct method *m, struct method_params *p, struct kvf_d
         p->sinks = m->sinks ? least(m->sinks, B / 4) : 0;
     bool every_given = p->every >= 0, recent_given = p->recent >= 0;
     if (!every_given)
-        p->every = m->every == EVERY_HALF ? (B > 1 ? B / 2 : 1) : m->every ? shrink(m->every, B) : 1;
+        p->every = m->every == EVERY_HALF ? (B > 1 ? B / 2 : 1)
+                   : m->every             ? shrink(m->every, B)
+                                          : 1;
     if (!recent_given)
         p->recent = derived_recent(m, p);
     if (!recent_given && excess(p) > 0) /* what is derived gives way */
@@ -185,8 +196,8 @@ static int resolve(const struct method *m, struct method_params *p, struct kvf_d
     if (!every_given && excess(p) > 0)
         p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
     if (excess(p) > 0)
-        return kvf_fail(d, KVF_E_ARG, "--method: %d sinks, %d recent entries and cuts every %d do not "
-                        "fit into --budget %d", p->sinks, p->recent, p->every, B);
+        return kvf_fail(d, KVF_E_ARG, "--method: %d sinks, %d recent entries and cuts every %d do "
+                        "not fit into --budget %d", p->sinks, p->recent, p->every, B);
     return KVF_OK;
 }
 

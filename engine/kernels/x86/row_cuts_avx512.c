@@ -25,7 +25,10 @@ INLINE void add_anchored(struct anchored *s, __m256 lo, __m256 hi)
 /* After weights were added 16 at a time, n in all; lanes beyond them held 0. */
 INLINE int64_t units_of(const struct anchored *s, size_t n)
 {
-    uint64_t sum = (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(s->lo, s->hi));
+    uint64_t lane[8], sum = 0; /* wraps, unlike the compiler's own reduction of signed lanes */
+    _mm512_storeu_si512(lane, _mm512_add_epi64(s->lo, s->hi));
+    for (int i = 0; i < 8; i++)
+        sum += lane[i];
     return (int64_t)(sum - (n + 15) / 16 * 16 * UNIT_ANCHOR_BITS);
 }
 
