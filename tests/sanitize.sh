@@ -27,8 +27,7 @@ runs() { # program, models, command before it...
     exe=$1 models=$2
     shift 2
     printf 'the thing in there, and it is the other one. %.0s' 1 2 3 4 5 6 >"$work/prompt"
-    for method in full window h2o tova snapkv; do
-        "$exe" methods | grep -q "^$method " || continue
+    for method in $("$exe" methods | awk 'NR > 1 { print $1 }'); do
         "$@" "$exe" run -m "$models/tiny6.gguf" --raw -f "$work/prompt" -n 12 --ignore-eos -q -t 2 \
             --chunk 33 --method "$method" -B 24 --probes full -o "$work/$method.kvf" >"$work/out"
     done
