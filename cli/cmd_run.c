@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -273,8 +274,10 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_char(&b, '}');
-    u->trace_bytes = recorder_bytes(u->rec);
     int err = b.err ? b.err : recorder_finish(u->rec, b.data, d);
+    struct stat st; /* the end of the trace is written when it is closed */
+    if (!err && stat(u->out, &st) == 0)
+        u->trace_bytes = (uint64_t)st.st_size;
     u->rec = NULL;
     buf_finish(&b);
     return err;

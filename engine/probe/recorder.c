@@ -337,11 +337,6 @@ void recorder_cut(struct recorder *r, int32_t n_tokens)
         r->n_tokens = n_tokens;
 }
 
-uint64_t recorder_bytes(const struct recorder *r)
-{
-    return kvf_writer_bytes(r->writer);
-}
-
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
 {
     int err = r->err;

@@ -38,8 +38,6 @@ void recorder_cut(struct recorder *r, int32_t n_tokens);
 /* Steps at which recorder_advance must be called: the smallest one above t. */
 int32_t recorder_boundary(int32_t t);
 
-uint64_t recorder_bytes(const struct recorder *r); /* of the trace so far */
-
 /* Final snapshot, notes (may be NULL: a JSON object for the key "result"),
  * index and footer; frees r.  Returns the first error of the recording. */
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d);

@@ -64,8 +64,10 @@ class Engine:
         """records a run of n greedy tokens; the path of its trace"""
         out = self.path(name)
         limit = ["--budget", budget] if method.partition(":")[0] != "full" else []
-        self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
-                  "-q", *more, "-o", out)
+        said = self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
+                         "-q", "--json", *more, "-o", out)
+        if json.loads(said)["trace_bytes"] != os.path.getsize(out):
+            raise EngineError(f"{method}: trace_bytes is not the size of the trace")
         return out
 
     def logits(self, model, ids, *more):
