@@ -274,11 +274,14 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_char(&b, '}');
-    int err = b.err ? b.err : recorder_finish(u->rec, b.data, d);
-    struct stat st; /* the end of the trace is written when it is closed */
-    if (!err && stat(u->out, &st) == 0)
-        u->trace_bytes = (uint64_t)st.st_size;
-    u->rec = NULL;
+    int err = b.err; /* then finish() abandons the trace */
+    if (!err) {
+        struct stat st; /* the end of the trace is written when it is closed */
+        err = recorder_finish(u->rec, b.data, d);
+        u->rec = NULL;
+        if (!err && stat(u->out, &st) == 0)
+            u->trace_bytes = (uint64_t)st.st_size;
+    }
     buf_finish(&b);
     return err;
 }

@@ -1,15 +1,13 @@
 /* allocation.c - shares of the budget.  Sums are exact: places that do not divide
  * go by largest remainder, the lower layer first among equals. */
 #include <math.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "engine/method/parts.h"
 
 static void shares_uniform(const struct method_state *m, const struct cache *c,
-                           int32_t recent_from, int *ret_share)
+                           int32_t recent_from, double *scratch, int *ret_share)
 {
-    (void)c, (void)recent_from;
+    (void)c, (void)recent_from, (void)scratch;
     for (int l = 0; l < method_shape_of(m)->n_layers; l++)
         ret_share[l] = method_params_of(m)->budget;
 }
@@ -55,20 +53,15 @@ static int protected_of(const struct method_params *p)
 
 /* x_l falls linearly from 2u - u/beta to u/beta. */
 static void shares_pyramid(const struct method_state *m, const struct cache *c,
-                           int32_t recent_from, int *ret_share)
+                           int32_t recent_from, double *x, int *ret_share)
 {
     const struct method_params *p = method_params_of(m);
     int L = method_shape_of(m)->n_layers, u = p->budget - protected_of(p);
-    double *x = MEM_NEW(double, (size_t)L), least = u / p->beta, most = 2 * u - least;
-    (void)recent_from;
-    if (!x) { /* an even share holds the budget too */
-        shares_uniform(m, c, 0, ret_share);
-        return;
-    }
+    double least = u / p->beta, most = 2 * u - least;
+    (void)c, (void)recent_from;
     for (int l = 0; l < L; l++)
         x[l] = L > 1 ? most - (most - least) * l / (L - 1) : u;
     largest_remainder(x, L, u, protected_of(p), ret_share);
-    mem_free(x);
 }
 
 const struct allocation allocation_pyramid = {
@@ -104,15 +97,10 @@ static void add_preference(const struct score_input *in, int g, double *entropy,
 
 /* P_l = entropy * variance of the layer's window (CAKE, Qin et al. 2025). */
 static void shares_cake(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                        int *ret_share)
+                        double *x, int *ret_share)
 {
     const struct method_params *p = method_params_of(m);
     const struct method_shape *s = method_shape_of(m);
-    double *x = MEM_NEW(double, (size_t)s->n_layers);
-    if (!x) {
-        shares_uniform(m, c, 0, ret_share);
-        return;
-    }
     for (int l = 0; l < s->n_layers; l++) {
         double entropy = 0, variance = 0;
         for (int g = 0; g < s->n_heads; g++) {
@@ -123,7 +111,6 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
         x[l] = entropy > 0 ? entropy * variance : 0;
     }
     largest_remainder(x, s->n_layers, p->budget - protected_of(p), protected_of(p), ret_share);
-    mem_free(x);
 }
 
 const struct allocation allocation_cake = {

@@ -109,7 +109,8 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, int incomi
     if (!s->shares_known) {
         if (!choose_due(&r))
             return KVF_OK;
-        s->method->allocation->shares(s, c, t + incoming - s->params.recent, s->share);
+        s->method->allocation->shares(s, c, t + incoming - s->params.recent, s->share_scratch,
+                                      s->share);
         s->shares_known = true;
     }
     for (int i = 0; i < L * H; i++)

@@ -52,7 +52,8 @@ int method_state_create(const struct method *m, const struct method_params *p,
     *s = (struct method_state){.method = m, .params = *p, .shape = *shape};
     s->n_cut = MEM_NEW(int, (size_t)shape->n_layers * (size_t)shape->n_kv_heads);
     s->share = MEM_NEW(int, (size_t)shape->n_layers);
-    int err = s->n_cut && s->share ? KVF_OK : KVF_E_NOMEM;
+    s->share_scratch = MEM_NEW(double, (size_t)shape->n_layers);
+    int err = s->n_cut && s->share && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         err = evidence_init(&s->evidence, m->score ? m->score->evidence : 0, p->window, shape);
     if (err) {
@@ -69,6 +70,7 @@ void method_state_destroy(struct method_state *s)
         return;
     evidence_finish(&s->evidence);
     mem_free(s->share);
+    mem_free(s->share_scratch);
     mem_free(s->n_cut);
     mem_free(s->victim);
     mem_free(s->value);

@@ -107,9 +107,9 @@ struct allocation { /* how much of the budget a head gets */
     bool pooled; /* the heads of a layer share their places, dealt out at every cut */
     /* Entries per head for each layer; their sum is at most L * budget.  Called
      * once, when the heads first would exceed the budget: with a budget of all
-     * tokens nothing is ever cut. */
+     * tokens nothing is ever cut.  scratch: [L]. */
     void (*shares)(const struct method_state *m, const struct cache *c, int32_t recent_from,
-                   int *ret_share);
+                   double *scratch, int *ret_share);
 };
 
 struct trigger { /* when entries are cut, and how far */

@@ -12,6 +12,7 @@ struct method_state {
     struct evidence evidence;
     int32_t next_decision;
     int *share;         /* [L] entries per head */
+    double *share_scratch; /* [L] */
     bool shares_known;
     int cap;            /* slots per head */
     /* what is cut, per KV head; with SCOPE_LAYER head 0 decides for all */

@@ -15,14 +15,13 @@ void window_candidates(const struct score_input *in, int *ret_first, int *ret_n)
 }
 
 /* row += or max= a, scaled so that its candidates sum to 1 where asked for. */
-static void take_row(const struct score_input *in, const float *a, bool first, float *row)
+static void take_row(const struct score_input *in, const float *a, bool first, int from, int m,
+                     float *row)
 {
     const struct method_params *p = method_params_of(in->m);
     float scale = 1;
     if (p->support == SUPPORT_CANDIDATES) {
-        int from, m;
         double sum = 0;
-        window_candidates(in, &from, &m);
         for (int i = 0; i < m; i++)
             sum += (double)a[in->view.order[from + i]];
         scale = sum > 0 ? (float)(1.0 / sum) : 0;
@@ -36,8 +35,9 @@ static void take_row(const struct score_input *in, const float *a, bool first, f
 void window_reduce(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    int g0, n_group, n = in->view.n;
+    int g0, n_group, n = in->view.n, from, m;
     method_group(in->m, in->head, &g0, &n_group);
+    window_candidates(in, &from, &m);
     int rows = evidence_rows(in->m, in->layer, g0);
     float scale = p->across == ACROSS_MAX ? 1 : 1.0f / (float)(rows ? rows : 1);
     if (p->group == GROUP_MEAN)
@@ -46,7 +46,8 @@ void window_reduce(const struct score_input *in, float *out, float *scratch)
         out[i] = 0;
     for (int w = rows - 1; w >= 0; w--) { /* oldest query first */
         for (int g = g0; g < g0 + n_group; g++)
-            take_row(in, evidence_row(in->m, in->layer, g, w, NULL, NULL), g == g0, scratch);
+            take_row(in, evidence_row(in->m, in->layer, g, w, NULL, NULL), g == g0, from, m,
+                     scratch);
         for (int i = 0; i < n; i++)
             out[i] = p->across == ACROSS_MAX ? fmaxf(out[i], scratch[i]) : out[i] + scratch[i];
     }

@@ -7,7 +7,7 @@
  * each carries an epoch, and the highest committed epoch wins.  docs/format.md
  * is the normative description of the bytes.
  *
- * Writing: kvf_writer_open, kvf_writer_column for every column, then
+ * Writing: kvf_writer_open with all columns, then
  * kvf_write_chunk as data comes, kvf_writer_commit to make a snapshot count,
  * kvf_writer_close.  After an error of memory or file the writer is latched:
  * later calls return the same error, and the file stays readable up to its last
