@@ -40,8 +40,7 @@ static int score_rows(const struct job *j, int g, const struct cache_head *view,
         float lse = k->softmax(row, n);
         memset(row + n, 0, (size_t)(n_last - n) * sizeof *row);
         struct attn_row seen = {j->layer, g, j->pos0 + r0 + r, n, row};
-        if (method_wants_row(s->method, seen.t))
-            method_row(s->method, &seen);
+        watch_row(s, &seen);
         if (wants & (int)PROBE_ROWS)
             recorder_row(s->recorder, &seen, view, lse, thread);
     }

@@ -32,7 +32,7 @@ static void store_task(void *ctx, int h, int thread)
         const float *row = s->qkv + (size_t)t * s->ld_qkv;
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, j->pos0 + t, row + k0,
                                 row + v0);
-        method_appended(s->method, s->cache, j->layer, h, slot);
+        watch_appended(s, j->layer, h, slot);
     }
 }
 

@@ -141,7 +141,7 @@ static void on_evict(void *ctx, const struct eviction *e)
         s->on_evict(s->on_evict_ctx, e);
 }
 
-static int decide(struct session *s, int incoming)
+int session_decide(struct session *s, int incoming)
 {
     return method_decide(s->method, s->cache, s->n_past, incoming, s->e->pool, on_evict, s);
 }
@@ -184,7 +184,7 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
-    int err = method_prepare(s->method, s->cap, s->n_past + n), done = 0;
+    int err = watch_prepare(s, s->cap, s->n_past + n), done = 0;
     while (!err && done < n) {
         /* chunks end at the recorder's boundaries, so that their size changes nothing */
         int T = n - done < s->chunk ? n - done : s->chunk;
@@ -200,16 +200,18 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     if (err)
         return err;
     last_logits(s);
-    return decide(s, 0);
+    return session_decide(s, 0);
 }
 
 int session_step(struct session *s, int32_t id)
 {
     if (s->n_past >= s->cap)
         return KVF_E_LIMIT;
-    int err = method_prepare(s->method, s->cap, s->n_past);
+    int err = watch_prepare(s, s->cap, s->n_past);
     if (!err)
-        err = decide(s, 1);
+        err = session_decide(s, 1);
+    if (!err)
+        err = session_reserve(s);
     if (!err)
         err = forward(s, &id, 1, NULL, 0);
     if (!err)

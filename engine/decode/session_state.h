@@ -20,6 +20,8 @@ struct session {
     struct recorder *recorder;
     eviction_fn on_evict;
     void *on_evict_ctx;
+    struct method_state *const *watcher; /* [n_watchers] borrowed (watch.c) */
+    int n_watchers;
     enum kv_type kv_type;
     int cap, chunk;
     int n_past; /* tokens fed */
@@ -58,6 +60,19 @@ int layer_forward(struct session *s, int layer, int T, int pos0);
 
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);
+
+/* Cuts before a token (incoming 1) or after a prompt (0) (session.c). */
+int session_decide(struct session *s, int incoming);
+
+/* Room for one token in every head, so that a step that lacks memory changed nothing
+ * and may be tried again (fork.c). */
+int session_reserve(struct session *s);
+
+/* The method and its watchers (watch.c): as method_prepare, method_appended,
+ * method_wants_row with method_row. */
+int watch_prepare(struct session *s, int slots, int32_t next_decision);
+void watch_appended(struct session *s, int layer, int head, int slot);
+void watch_row(struct session *s, const struct attn_row *row);
 
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the
  * recorder as token t0 + i (nll.c). */

@@ -84,6 +84,22 @@ static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ct
         cut_many(r, layer, head, victim, n_cut);
 }
 
+/* Slots that cutting will write must not be shared with a forked cache: copied
+ * here, where memory may be lacking and nothing was cut yet. */
+static int own_slots(struct round *r, int layer, int head)
+{
+    struct method_state *s = r->s;
+    int from = s->method->scope == SCOPE_LAYER ? 0 : head;
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)from;
+    const int32_t *victim = s->victim + at * (size_t)s->cap;
+    int n = cache_view(r->cache, layer, head).n, n_cut = s->n_cut[at], first = n;
+    for (int i = 0; i < n_cut; i++)
+        if (victim[i] < first)
+            first = victim[i];
+    int end = n_cut == 1 && first + 1 < n - 1 ? first + 1 : n - n_cut;
+    return cache_own(r->cache, layer, head, first, end);
+}
+
 static int reserve_scratch(struct method_state *s, int n_threads)
 {
     size_t len = choose_scratch(s);
@@ -116,6 +132,10 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, int incomi
     for (int i = 0; i < L * H; i++)
         s->n_cut[i] = 0;
     par_run(pool, choose_units(s), choose_unit, &r);
+    for (int i = 0; !err && i < L * H; i++)
+        err = own_slots(&r, i / H, i % H);
+    if (err)
+        return err;
     for (int l = 0; l < L; l++)
         for (int h = 0; h < H; h++)
             apply(&r, l, h, fn, ctx);

@@ -183,6 +183,11 @@ typedef void (*eviction_fn)(void *ctx, const struct eviction *e);
 int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, struct method_state **ret_state);
 void method_state_destroy(struct method_state *s); /* accepts NULL */
+/* A state of its own with all that `from` remembers (fork.c). */
+int method_state_fork(const struct method_state *from, struct method_state **ret_state);
+/* Whether a prompt runs under this row as under full, so that one prefill can serve
+ * it and others: nothing is refused, read apart or placed elsewhere before the first cut. */
+bool method_shares_prompt(const struct method *m, const struct method_params *p);
 const struct method *method_of(const struct method_state *s);
 const struct method_params *method_params_of(const struct method_state *s);
 const struct method_shape *method_shape_of(const struct method_state *s);
