@@ -16,6 +16,7 @@ bool command_options(const struct command *self, const struct opt *list, int arg
 int cmd_run(const struct command *self, int argc, char **argv);
 int cmd_generate(const struct command *self, int argc, char **argv);
 int cmd_logits(const struct command *self, int argc, char **argv);
+int cmd_eval(const struct command *self, int argc, char **argv);
 int cmd_methods(const struct command *self, int argc, char **argv);
 int cmd_info(const struct command *self, int argc, char **argv);
 int cmd_verify(const struct command *self, int argc, char **argv);

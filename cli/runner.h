@@ -33,6 +33,10 @@ void runner_init(struct runner *r);
 enum { RUNNER_OPTIONS = 24 };
 int runner_options(struct runner *r, struct opt *list);
 
+/* Opens a model; NULL: the default one.  KVF_OK or an error with a sentence. */
+int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
+                  struct kvf_diag *d);
+
 /* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
  * usage errors; others for failures.  d always says why. */
 int runner_open(struct runner *r, struct kvf_diag *d);

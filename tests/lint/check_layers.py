@@ -16,7 +16,7 @@ ROOMS = {
     'cli': ['base', 'libtrace', 'engine', 'analyzers', 'render'],
 }
 # Inside the engine, one way: kernels <- cache <- method <- probe, kernels <- model,
-# and decode on top of all.
+# decode on top of these, and experiments on top of all.
 ENGINE = {
     'kernels': [],
     'model': ['kernels'],
@@ -24,6 +24,7 @@ ENGINE = {
     'method': ['kernels', 'cache'],
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'model', 'cache', 'method', 'probe'],
+    'experiment': ['kernels', 'model', 'cache', 'method', 'probe', 'decode'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {
@@ -136,6 +137,8 @@ PLANTS = [
                include('"engine/decode/session.h"')),
     lint.Plant('engine/model/config.c', 'engine/model must not',
                include('"engine/method/method.h"')),
+    lint.Plant('engine/decode/linear.c', 'engine/decode must not',
+               include('"engine/experiment/eval.h"')),
     lint.Plant('engine/other/new.c', 'needs its place', text='\n'),
     lint.Plant('cli/runner.c', 'private to libtrace/', include('"libtrace/layout.h"')),
     lint.Plant('engine/probe/probe_nll.c', 'private to engine/method/',
