@@ -119,7 +119,7 @@ void session_destroy(struct session *s)
 }
 
 /* cos and sin of position * theta_j, theta_j = base^(-2j / rope_dim). */
-static void fill_rope(struct session *s, int T, int pos0)
+void fill_rope(struct session *s, int T, int pos0)
 {
     const struct model_config *m = &s->e->config;
     for (int t = 0; t < T; t++)
@@ -203,15 +203,19 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     return session_decide(s, 0);
 }
 
+int session_begin_step(struct session *s)
+{
+    int err = watch_prepare(s, s->cap, s->n_past);
+    if (!err)
+        err = session_decide(s, 1);
+    return err ? err : session_reserve(s);
+}
+
 int session_step(struct session *s, int32_t id)
 {
     if (s->n_past >= s->cap)
         return KVF_E_LIMIT;
-    int err = watch_prepare(s, s->cap, s->n_past);
-    if (!err)
-        err = session_decide(s, 1);
-    if (!err)
-        err = session_reserve(s);
+    int err = session_begin_step(s);
     if (!err)
         err = forward(s, &id, 1, NULL, 0);
     if (!err)

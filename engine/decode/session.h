@@ -73,6 +73,17 @@ void session_watch(struct session *s, struct method_state *const *state, int n);
 int session_fork(const struct session *from, const struct session_options *opt,
                  struct session **ret_session, struct kvf_diag *d);
 
+/* Many sessions fed together: their matrix products are done at once, as those of a
+ * prompt, their attention and decisions side by side.  Each does exactly what
+ * session_step does. */
+struct batch;
+/* most: rows that run at once; more sessions take turns.  KVF_OK or KVF_E_NOMEM. */
+int batch_create(struct engine *e, int most, struct batch **ret_batch);
+void batch_destroy(struct batch *b); /* accepts NULL */
+/* Feeds ids[i] to s[i], for n different sessions without recorders.  KVF_OK,
+ * or an error of session_step; the sessions are then to be destroyed. */
+int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids);
+
 /* Goes on as if the prompt, which just ended under full, had run under another
  * method: takes a copy of a state that watched it and cuts the cache to its budget.
  * KVF_OK or KVF_E_NOMEM (s is then to be destroyed). */

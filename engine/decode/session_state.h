@@ -55,14 +55,21 @@ struct session {
 void linear(struct session *s, float *out, size_t ld, const float *x, int T,
             const struct packed *w);
 
-/* One layer over T tokens at positions pos0 .. (layer.c). */
+/* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
+ * before the cache and after it looks at rows alone, which may be of many sessions. */
 int layer_forward(struct session *s, int layer, int T, int pos0);
+void layer_project(struct session *s, int layer, int T);
+int layer_attend(struct session *s, int layer, int T, int pos0);
+void layer_finish(struct session *s, int layer, int T);
+void fill_rope(struct session *s, int T, int pos0); /* cos_sin (session.c) */
 
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);
 
 /* Cuts before a token (incoming 1) or after a prompt (0) (session.c). */
 int session_decide(struct session *s, int incoming);
+
+int session_begin_step(struct session *s); /* all that comes before the token runs */
 
 /* Room for one token in every head, so that a step that lacks memory changed nothing
  * and may be tried again (fork.c). */

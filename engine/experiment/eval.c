@@ -20,6 +20,7 @@ struct trial {
     const struct eval_cell *cell;
     int n;
     struct session *full;
+    struct batch *batch;
     struct lane lane[TOGETHER];
     struct method_state *watcher[TOGETHER];
     struct reference p; /* full's prediction of the token to come */
@@ -112,9 +113,14 @@ static int advance(struct trial *t, int32_t id)
     t->target = id;
     reference_set(&t->p, session_logits(t->full));
     par_run(t->e->engine->pool, t->n, score_task, t);
-    int err = session_step(t->full, id);
+    struct session *s[TOGETHER + 1] = {t->full};
+    int32_t ids[TOGETHER + 1] = {id};
+    for (int i = 0; i < t->n; i++) {
+        s[i + 1] = t->lane[i].session;
+        ids[i + 1] = id;
+    }
+    int err = batch_step(t->batch, s, t->n + 1, ids);
     for (int i = 0; !err && i < t->n; i++) {
-        err = session_step(t->lane[i].session, id);
         count_cut(&t->lane[i]);
         count_entries(t, &t->lane[i]);
     }
@@ -128,6 +134,7 @@ static void finish(struct trial *t)
         method_state_destroy(t->lane[i].watching);
     }
     session_destroy(t->full);
+    batch_destroy(t->batch);
     mem_free(t->p.p);
 }
 
@@ -135,7 +142,9 @@ static int run(struct trial *t, const int32_t *ids, struct kvf_diag *d)
 {
     t->p.n = t->e->engine->config.vocab;
     t->p.p = MEM_NEW(double, (size_t)t->p.n);
-    int err = t->p.p ? prefill(t, ids, d) : KVF_E_NOMEM;
+    int err = t->p.p ? batch_create(t->e->engine, t->n + 1, &t->batch) : KVF_E_NOMEM;
+    if (!err)
+        err = prefill(t, ids, d);
     for (int i = 0; !err && i < t->n; i++)
         err = start(t, i, ids, d);
     for (int i = 0; !err && i < t->e->score; i++) {

@@ -285,6 +285,44 @@ Test(fork, a_watched_prompt_is_that_of_the_method, .timeout = 120)
     engine_close(world.e);
 }
 
+/* Sessions of all methods, of different lengths, in batches that some have to wait for. */
+Test(fork, a_batch_steps_as_each_alone, .timeout = 120)
+{
+    enum { MOST_METHODS = 128 };
+    struct session *s[MOST_METHODS];
+    float *expected[MOST_METHODS];
+    int32_t ids[MOST_METHODS];
+    struct batch *b = NULL;
+    int n = 0;
+    open_world(6, false);
+    for (const struct method *m = method_presets; m->name; m++, n++) {
+        struct choice c = choose(m->name, 40);
+        expected[n] = alone(&c, world.other);
+        s[n] = prompted(&c);
+        for (int i = 0; i < n % 3; i++)
+            step(s[n], world.other, expected[n], m->name);
+    }
+    cr_assert(batch_create(world.e, n * 2 / 3, &b) == KVF_OK);
+    for (int round = 0; round < STEPS - 2; round++) {
+        for (int i = 0; i < n; i++)
+            ids[i] = world.other[session_length(s[i]) - PROMPT];
+        cr_assert(batch_step(b, s, n, ids) == KVF_OK);
+        for (int i = 0; i < n; i++) {
+            size_t at = (size_t)(session_length(s[i]) - PROMPT - 1) * world.bytes;
+            cr_assert(memcmp(session_logits(s[i]), (char *)expected[i] + at, world.bytes) == 0,
+                      "%s: step %d in a batch differs", method_presets[i].name, round);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        while (session_length(s[i]) < CAP)
+            step(s[i], world.other, expected[i], "after a batch");
+        session_destroy(s[i]);
+        mem_free(expected[i]);
+    }
+    batch_destroy(b);
+    engine_close(world.e);
+}
+
 /* Memory fails at each allocation in turn, of forking, adopting and stepping. */
 static void without_memory(const char *name, int budget)
 {
