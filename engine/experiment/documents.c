@@ -166,22 +166,24 @@ static int encode(const struct tokenizer *tok, const struct text *t, int first, 
     return tokenizer_encode(tok, t->bytes.data + at, end - at, false, ret_ids, ret_n, d);
 }
 
-/* Documents from unit `first` on: one, or none at the end of the file.  Units are
- * first counted one by one, so that joining many does not take quadratic time. */
+/* One document from unit *first on, or none at the end of the file.  Units are counted
+ * one by one, and joined only when they are about long enough (a joint may add a few
+ * tokens): joining each time would take quadratic time. */
 static int cut_one(const struct tokenizer *tok, const struct text *t, int *first,
                    struct documents *docs, struct kvf_diag *d)
 {
-    int64_t counted = 0;
+    enum { JOINT = 4 };
+    int64_t about = 0;
     for (int last = *first; last < t->n; last++) {
         int32_t *ids = NULL;
         int n = 0, err = encode(tok, t, last, last, &ids, &n, d);
-        counted += n;
-        if (!err && counted >= docs->length && last > *first) {
+        about += n + JOINT;
+        if (!err && about >= docs->length && last > *first) {
             mem_free(ids);
             ids = NULL;
             err = encode(tok, t, *first, last, &ids, &n, d);
         }
-        if (!err && counted >= docs->length && n >= docs->length) {
+        if (!err && about >= docs->length && n >= docs->length) {
             int64_t line = t->unit[*first].line;
             *first = last + 1;
             err = add_document(docs, ids, t, line);
