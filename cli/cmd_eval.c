@@ -16,11 +16,13 @@ enum { MOST_BUDGETS = 64, MOST_LABEL = 256 };
 struct job {
     /* options */
     const char *model, *methods, *budgets, *kv_type, *out, *state_path;
-    struct opt_list data;
+    struct opt_list data, gates_file;
     int64_t docs, prompt, score, seed, threads, chunk;
     bool json, exact;
 
+    struct buf left_out; /* of all methods: what cannot run */
     struct eval eval;
+    struct gates *gates[OPT_LIST_MAX]; /* of the files */
     struct documents text;
     struct eval_cell *cell; /* [n] */
     char (*label)[MOST_LABEL]; /* of the methods */
@@ -69,19 +71,32 @@ static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag
     }
 }
 
+/* A method at a budget, or without one where it would mean nothing. */
+static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
+{
+    struct kvf_diag unused;
+    int err = method_parse(label, budget, &c->row, &c->params, d);
+    if (err == KVF_E_ARG && method_parse(label, 0, &c->row, &c->params, &unused) == KVF_OK
+        && c->row.unbudgeted)
+        err = KVF_OK;
+    c->label = label;
+    return err;
+}
+
 /* A method at each budget; once when it has none. */
 static int add_method(struct job *j, const char *label, const int64_t *budget, int n_budgets,
                       struct kvf_diag *d)
 {
     for (int i = 0; i < n_budgets; i++) {
-        struct eval_cell c = {.label = label};
-        int err = method_parse(label, (int)budget[i], &c.row, &c.params, d);
+        struct eval_cell c = {0};
+        int err = parse_cell(label, (int)budget[i], &c, d);
         if (err)
             return err;
+        bool again = false;
         for (int k = 0; k < j->n; k++)
-            if (strcmp(j->cell[k].label, label) == 0 && j->cell[k].params.budget == c.params.budget)
-                c.row = NULL;
-        if (c.row)
+            again |= strcmp(j->cell[k].label, label) == 0
+                     && j->cell[k].params.budget == c.params.budget;
+        if (!again)
             j->cell[j->n++] = c;
     }
     return KVF_OK;
@@ -112,17 +127,16 @@ static int parse_methods(struct job *j, const char *list, const int64_t *budget,
 }
 
 /* Every preset, by name; those that need more than a name and a budget are left out. */
-static int all_methods(const int64_t *budget, int n_budgets, struct buf *list)
+static int all_methods(struct job *j, const int64_t *budget, int n_budgets, struct buf *list)
 {
-    struct kvf_diag d = {""};
-    struct method_params p;
-    const struct method *row;
+    struct kvf_diag unused;
+    struct eval_cell c;
     for (const struct method *m = method_presets; m->name; m++) {
         int err = KVF_OK;
         for (int i = 0; !err && i < n_budgets; i++)
-            err = method_parse(m->name, (int)budget[i], &row, &p, &d);
+            err = parse_cell(m->name, (int)budget[i], &c, &unused);
         if (err)
-            fprintf(stderr, "kvfate eval: without %s: %s\n", m->name, d.text);
+            buf_printf(&j->left_out, " %s", m->name);
         else
             buf_printf(list, "%s%s", list->len ? "," : "", m->name);
     }
@@ -135,7 +149,7 @@ static int parse_cells(struct job *j, struct kvf_diag *d)
     struct buf list = {0};
     int n = 0, err = parse_budgets(j->budgets, budget, &n, d);
     if (!err && strcmp(j->methods, "all") == 0)
-        err = all_methods(budget, n, &list);
+        err = all_methods(j, budget, n, &list);
     else
         buf_str(&list, j->methods);
     if (!err)
@@ -157,6 +171,45 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16, .prompt = (int)j->prompt,
                             .score = (int)j->score, .chunk = (int)j->chunk};
     return parse_cells(j, d);
+}
+
+/* What a cell needs beside its numbers. */
+static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
+{
+    const struct model_config *m = &j->eval.engine->config;
+    int length = (int)(j->prompt + j->score);
+    for (int i = 0; i < j->gates_file.n; i++)
+        if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
+            c->gates = j->gates[i];
+    struct method_inputs in = {.gates = c->gates, .rope_base = m->rope_base,
+                               .rope_dim = m->rope_dim};
+    if (c->gates && gates_positions(c->gates) < length)
+        return kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and documents "
+                        "have %d", gates_path(c->gates), (int)gates_positions(c->gates), length);
+    return method_check_inputs(&c->row, &in, d);
+}
+
+/* Opens the gates and gives each cell its own.  Of all methods, those that lack theirs
+ * are left out. */
+static int open_gates(struct job *j, struct kvf_diag *d)
+{
+    bool all = strcmp(j->methods, "all") == 0;
+    int err = KVF_OK, n = 0;
+    for (int i = 0; !err && i < j->gates_file.n; i++)
+        err = runner_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
+    for (int i = 0; !err && i < j->n; i++) {
+        struct eval_cell c = j->cell[i];
+        err = give_gates(j, &c, d);
+        if (!err) {
+            j->cell[n++] = c;
+        } else if (all && err == KVF_E_ARG) {
+            if (i == 0 || j->cell[i - 1].label != c.label)
+                buf_printf(&j->left_out, " %s", c.label);
+            err = KVF_OK;
+        }
+    }
+    j->n = n;
+    return err;
 }
 
 static bool same_file(const char *a, const char *b)
@@ -310,6 +363,9 @@ static void finish(struct job *j)
 {
     eval_state_close(j->state);
     documents_finish(&j->text);
+    buf_finish(&j->left_out);
+    for (int i = 0; i < j->gates_file.n; i++)
+        gates_close(j->gates[i]);
     engine_close(j->eval.engine);
     mem_free(j->cell);
     mem_free(j->label);
@@ -323,11 +379,16 @@ static int run(struct job *j, struct kvf_diag *d)
     if (!err)
         err = runner_engine(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
     if (!err)
+        err = open_gates(j, d);
+    if (!err)
         err = check_output(j, d);
     if (!err)
         err = read_data(j, d);
     j->eval.progress = on_progress;
     j->eval.ctx = j;
+    if (!err && j->left_out.len)
+        fprintf(stderr, "left out of all methods, for lack of a plan, of gates or of budget:%s\n",
+                j->left_out.data);
     if (!err)
         err = run_all(j, d);
     return err ? err : deliver(j, d);
@@ -346,6 +407,8 @@ int cmd_eval(const struct command *self, int argc, char **argv)
          0, 0},
         {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
         {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
+         0, 0},
+        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, safetensors; one of each kind",
          0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},
         {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens before the cut (512)", 1, 1 << 24},

@@ -13,8 +13,8 @@ struct batch {
     struct session *room;
     struct engine alone; /* the engine without its threads */
     struct session *own; /* [most] the sessions as they were */
-    struct session *const *s;
-    const int32_t *ids;
+    struct session **s;  /* [most] whose rows they are */
+    int32_t *id;         /* [most] */
     int *err;            /* [most] */
     float *logits;       /* [most][ld_vocab] */
     int most, layer;
@@ -32,7 +32,9 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     b->most = rows;
     b->own = MEM_NEW(struct session, (size_t)rows);
     b->err = MEM_NEW(int, (size_t)rows);
-    int err = b->own && b->err ? session_create(e, &opt, &b->room, NULL) : KVF_E_NOMEM;
+    b->s = MEM_NEW(struct session *, (size_t)rows);
+    b->id = MEM_NEW(int32_t, (size_t)rows);
+    int err = b->own && b->err && b->s && b->id ? session_create(e, &opt, &b->room, NULL) : KVF_E_NOMEM;
     if (!err && !(b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float))))
         err = KVF_E_NOMEM;
     if (err)
@@ -49,6 +51,8 @@ void batch_destroy(struct batch *b)
     session_destroy(b->room);
     mem_free(b->own);
     mem_free(b->err);
+    mem_free(b->s);
+    mem_free(b->id);
     mem_free(b->logits);
     mem_free(b);
 }
@@ -70,9 +74,6 @@ static void take_back(struct batch *b, int i)
 {
     struct session *s = b->s[i];
     const struct session *own = &b->own[i];
-    size_t row = (size_t)i;
-    memcpy(own->normed, s->normed, (size_t)s->e->config.d_model * sizeof *own->normed);
-    memcpy(s->logits, b->logits + row * s->ld_vocab, s->ld_vocab * sizeof *s->logits);
     s->e = own->e;
     s->x = own->x;
     s->normed = own->normed;
@@ -86,8 +87,10 @@ static void begin_task(void *ctx, int i, int thread)
     struct session *s = b->s[i];
     (void)thread;
     b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
-    weights_embed(s->e->weights, b->ids[i], s->x);
-    fill_rope(s, 1, s->n_past);
+    if (b->err[i])
+        return;
+    weights_embed(s->e->weights, b->id[i], s->x);
+    fill_turn(&s->e->config, s->n_past, s->cos_sin);
 }
 
 static void attend_task(void *ctx, int i, int thread)
@@ -96,6 +99,20 @@ static void attend_task(void *ctx, int i, int thread)
     struct session *s = b->s[i];
     (void)thread;
     b->err[i] = layer_attend(s, b->layer, 1, s->n_past);
+}
+
+static void end_task(void *ctx, int i, int thread)
+{
+    struct batch *b = ctx;
+    struct session *s = b->s[i];
+    size_t row = (size_t)i;
+    (void)thread;
+    memcpy(b->own[i].normed, s->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
+    memcpy(s->logits, b->logits + row * s->ld_vocab, s->ld_vocab * sizeof *s->logits);
+    cache_account(s->cache);
+    s->has_logits = true;
+    s->n_past++;
+    b->err[i] = session_end_step(s);
 }
 
 static int first_error(const struct batch *b, int n)
@@ -124,29 +141,35 @@ static int forward(struct batch *b, int n)
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
     linear(room, b->logits, room->ld_vocab, room->normed, n, &room->e->weights->head);
-    return KVF_OK;
+    par_run(room->e->pool, n, end_task, b);
+    return first_error(b, n);
 }
 
-static int step_some(struct batch *b, struct session *const *s, int n, const int32_t *ids)
+/* n <= most sessions; their tokens are in b->id. */
+static int step_rows(struct batch *b, int n)
 {
-    b->s = s;
-    b->ids = ids;
     for (int i = 0; i < n; i++)
         lend_row(b, i);
-    int err = forward(b, n);
-    for (int i = 0; i < n; i++) {
+    int err = n > 0 ? forward(b, n) : KVF_OK;
+    for (int i = 0; i < n; i++)
         take_back(b, i);
-        cache_account(s[i]->cache);
-        s[i]->has_logits = true;
-        s[i]->n_past += !err;
-    }
     return err;
 }
 
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids)
 {
-    int err = KVF_OK;
-    for (int at = 0; !err && at < n; at += b->most)
-        err = step_some(b, s + at, n - at < b->most ? n - at : b->most, ids + at);
-    return err;
+    int err = KVF_OK, rows = 0;
+    for (int i = 0; !err && i < n; i++) {
+        if (s[i]->twin) { /* two sessions in one */
+            err = session_step(s[i], ids[i]);
+            continue;
+        }
+        b->s[rows] = s[i];
+        b->id[rows++] = ids[i];
+        if (rows == b->most) {
+            err = step_rows(b, rows);
+            rows = 0;
+        }
+    }
+    return err ? err : step_rows(b, rows);
 }

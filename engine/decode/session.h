@@ -36,9 +36,20 @@ void engine_close(struct engine *e); /* accepts NULL */
 
 struct session;
 
+/* Another row for some heads. */
+struct session_override {
+    const struct method *method;
+    const struct method_params *params;
+    const unsigned char *take; /* [L * KV heads] */
+};
+
 struct session_options {
     const struct method *method;        /* NULL: full */
     const struct method_params *params; /* NULL with method NULL */
+    const struct session_override *overrides; /* [n_overrides], later ones win */
+    int n_overrides;
+    const struct gates *gates;          /* borrowed; NULL: none */
+    const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;
     int cap;   /* most tokens that will be fed; at most the model's context */
     int chunk; /* tokens of a prompt that run together; 0 = 256.  Execution only */
@@ -57,8 +68,18 @@ void session_destroy(struct session *s); /* accepts NULL */
 int session_prompt(struct session *s, const int32_t *ids, int n,
                    int (*progress)(void *ctx, int done), void *ctx);
 
+/* KV heads of the cache: those of the model, or its query heads (group=none). */
+int session_cache_heads(const struct model_config *m, const struct method *row,
+                        const struct method_params *p);
+
+/* Most entries of a head that one query after the prompt saw. */
+int session_peak(const struct session *s);
+/* Decisions after which something left for the budget. */
+int64_t session_cuts(const struct session *s);
+
 /* Feeds one generated token.  KVF_OK, KVF_E_LIMIT (more than cap), KVF_E_NOMEM (the
- * token was not fed: the call may be repeated), or the recorder's error. */
+ * token was not fed, and the call may be repeated, unless session_length has grown:
+ * then only a cut after its query is missing), or the recorder's error. */
 int session_step(struct session *s, int32_t id);
 
 /* Lets method states take evidence of all that s runs from now on, as if they were
@@ -66,7 +87,7 @@ int session_step(struct session *s, int32_t id);
  * ends or watches others (n = 0: none). */
 void session_watch(struct session *s, struct method_state *const *state, int n);
 
-/* A second session with the same past and method, whose cache pages are shared
+/* A second session with the same past and methods, whose cache pages are shared
  * until one of the two writes into them (fork.c).  Of opt, cap (at least the tokens
  * fed) and chunk hold; NULL: as the origin.  Forks are not recorded and have no
  * watchers.  KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT for a cap out of range. */
@@ -85,8 +106,8 @@ void batch_destroy(struct batch *b); /* accepts NULL */
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids);
 
 /* Goes on as if the prompt, which just ended under full, had run under another
- * method: takes a copy of a state that watched it and cuts the cache to its budget.
- * KVF_OK or KVF_E_NOMEM (s is then to be destroyed). */
+ * method (method_shares_prompt): takes a copy of a state that watched it and cuts
+ * the cache to its budget.  KVF_OK or KVF_E_NOMEM (s is then to be destroyed). */
 int session_adopt(struct session *s, const struct method_state *state);
 
 const float *session_logits(const struct session *s); /* [vocab], of the last token fed */

@@ -8,6 +8,8 @@
 
 enum {
     CHUNK_DEFAULT = 256,
+    EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
+                           it is hidden, so that slots do not depend on the chunk */
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 1024, /* logits that are summed together for the NLL */
@@ -26,6 +28,15 @@ struct session {
     int cap, chunk;
     int n_past; /* tokens fed */
     bool has_logits;
+    int cache_heads; /* KV heads of the cache: H, or G when query heads have their own */
+    bool stepping;   /* a token after the prompt: its queries may read a choice of pages */
+    bool by_rank;    /* positions=cache: keys are kept unrotated */
+    bool keep_pre;   /* queries and keys are needed unrotated, too */
+    const struct gates *gates;
+    struct session *twin;           /* full cache, fed the same tokens first; NULL: none */
+    struct method_state *twin_of;   /* whom the rows of this twin go to */
+    int peak;
+    int64_t cuts;
 
     /* Buffers of a chunk of C tokens. */
     float *x;        /* [C][d_model] residual stream */
@@ -38,12 +49,23 @@ struct session {
     float *logits;   /* [ld_vocab] */
     struct qrows q;  /* quantised rows of whatever goes into a matmul */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
+    float *qk_pre;   /* [C][ld_pre] queries and keys before their rotation, or NULL */
+    size_t ld_pre;
+    float *gate;     /* [C][n_kv_heads] numbers of the gates, or NULL */
+    float *turns;    /* [cap][rope_dim] cos and sin of every position (by_rank) */
+    float *turned;   /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
+    unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
+    int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
+    size_t ld_chosen;
 
     /* Per thread. */
     float *strip;      /* [threads][QUERY_BLOCK][ld_strip] attention scores */
     size_t ld_strip;
     atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     float *segment;    /* [threads][C][VOCAB_SEGMENT] */
+    unsigned char *visible; /* [threads][ld_strip] */
+    float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
+    size_t ld_scratch;
 
     /* NLL of a chunk: per vocabulary segment and row. */
     float *seg_lse;    /* [segments][C] */
@@ -55,21 +77,32 @@ struct session {
 void linear(struct session *s, float *out, size_t ld, const float *x, int T,
             const struct packed *w);
 
+/* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim]. */
+void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin);
+
 /* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
  * before the cache and after it looks at rows alone, which may be of many sessions. */
 int layer_forward(struct session *s, int layer, int T, int pos0);
 void layer_project(struct session *s, int layer, int T);
 int layer_attend(struct session *s, int layer, int T, int pos0);
 void layer_finish(struct session *s, int layer, int T);
-void fill_rope(struct session *s, int T, int pos0); /* cos_sin (session.c) */
+
+/* Before attention, in parallel over KV heads (reading.c): keys rotated by rank, and the
+ * pages that queries after the prompt read. */
+void rotate_by_rank(struct session *s, int layer);
+void choose_pages(struct session *s, int layer);
+
+/* Buffers of the parts above (session_parts.c). KVF_OK or KVF_E_NOMEM. */
+int alloc_part_buffers(struct session *s);
+void free_part_buffers(struct session *s);
 
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);
 
-/* Cuts before a token (incoming 1) or after a prompt (0) (session.c). */
-int session_decide(struct session *s, int incoming);
-
-int session_begin_step(struct session *s); /* all that comes before the token runs */
+/* All that comes before the token of a step runs, and after (session.c). */
+int session_begin_step(struct session *s);
+int session_end_step(struct session *s);
+int session_decide(struct session *s, enum phase phase);
 
 /* Room for one token in every head, so that a step that lacks memory changed nothing
  * and may be tried again (fork.c). */
@@ -78,7 +111,8 @@ int session_reserve(struct session *s);
 /* The method and its watchers (watch.c): as method_prepare, method_appended,
  * method_wants_row with method_row. */
 int watch_prepare(struct session *s, int slots, int32_t next_decision);
-void watch_appended(struct session *s, int layer, int head, int slot);
+void watch_appended(struct session *s, int layer, int head, int slot, float gate,
+                    const float *k_pre);
 void watch_row(struct session *s, const struct attn_row *row);
 
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the

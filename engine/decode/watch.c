@@ -16,11 +16,12 @@ int watch_prepare(struct session *s, int slots, int32_t next_decision)
     return err;
 }
 
-void watch_appended(struct session *s, int layer, int head, int slot)
+void watch_appended(struct session *s, int layer, int head, int slot, float gate,
+                    const float *k_pre)
 {
-    method_appended(s->method, s->cache, layer, head, slot);
+    method_appended(s->method, s->cache, layer, head, slot, gate, k_pre);
     for (int i = 0; i < s->n_watchers; i++)
-        method_appended(s->watcher[i], s->cache, layer, head, slot);
+        method_appended(s->watcher[i], s->cache, layer, head, slot, gate, k_pre);
 }
 
 void watch_row(struct session *s, const struct attn_row *row)

@@ -12,7 +12,6 @@ struct lane {
     struct session *session;
     struct method_state *watching; /* until it is adopted */
     struct eval_result sum;
-    bool cut; /* by the decision just taken */
 };
 
 struct trial {
@@ -27,32 +26,21 @@ struct trial {
     int32_t target;
 };
 
-static void on_evict(void *ctx, const struct eviction *e)
-{
-    (void)e;
-    ((struct lane *)ctx)->cut = true;
-}
-
-static void count_cut(struct lane *l)
-{
-    l->sum.triggers += l->cut;
-    l->cut = false;
-}
-
 /* The prompt under full, watched by the cells that run it so. */
 static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
 {
     const struct eval *e = t->e;
     const struct model_config *m = &e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim};
     struct session_options opt = {.kv_type = e->kv_type, .cap = e->prompt + e->score,
                                   .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
     for (int i = 0; !err && i < t->n; i++) {
         const struct eval_cell *c = &t->cell[i];
-        if (!method_shares_prompt(c->row, &c->params))
+        if (!method_shares_prompt(&c->row, &c->params))
             continue;
-        err = method_state_create(c->row, &c->params, &shape, &t->lane[i].watching);
+        err = method_state_create(&c->row, &c->params, &shape, &in, &t->lane[i].watching);
         if (!err)
             t->watcher[n++] = t->lane[i].watching;
     }
@@ -70,18 +58,18 @@ static int start(struct trial *t, int i, const int32_t *ids, struct kvf_diag *d)
     const struct eval_cell *c = &t->cell[i];
     const struct eval *e = t->e;
     struct lane *l = &t->lane[i];
-    struct session_options opt = {.method = c->row, .params = &c->params, .kv_type = e->kv_type,
-                                  .cap = e->prompt + e->score, .chunk = l->watching ? 1 : e->chunk};
+    struct session_options opt = {.method = &c->row, .params = &c->params,
+                                  .gates = c->gates, .kv_type = e->kv_type,
+                                  .cap = e->prompt + e->score,
+                                  .chunk = l->watching ? 1 : e->chunk};
     int err = l->watching ? session_fork(t->full, &opt, &l->session, d)
                           : session_create(e->engine, &opt, &l->session, d);
     if (err)
         return err;
-    session_on_evict(l->session, on_evict, l);
     err = l->watching ? session_adopt(l->session, l->watching)
                       : session_prompt(l->session, ids, e->prompt, NULL, NULL);
     method_state_destroy(l->watching);
     l->watching = NULL;
-    count_cut(l);
     return err;
 }
 
@@ -96,15 +84,17 @@ static void score_task(void *ctx, int i, int thread)
     l->sum.agree += v.agree;
 }
 
-static void count_entries(const struct trial *t, struct lane *l)
+static void count_entries(struct trial *t, int i)
 {
     const struct model_config *m = &t->e->engine->config;
-    double n = (double)session_cache_stats(l->session).entries
-               / ((double)m->n_layers * (double)m->n_kv_heads);
+    struct lane *l = &t->lane[i];
+    int heads = session_cache_heads(m, &t->cell[i].row, &t->cell[i].params);
+    double n = (double)session_cache_stats(l->session).entries / ((double)m->n_layers * (double)heads);
     l->sum.kv_end = n;
     l->sum.kv_mean += n;
     if (n > l->sum.kv_peak)
         l->sum.kv_peak = n;
+    l->sum.triggers = session_cuts(l->session);
 }
 
 /* Scores the token to come in all cells, then feeds it. */
@@ -120,10 +110,8 @@ static int advance(struct trial *t, int32_t id)
         ids[i + 1] = id;
     }
     int err = batch_step(t->batch, s, t->n + 1, ids);
-    for (int i = 0; !err && i < t->n; i++) {
-        count_cut(&t->lane[i]);
-        count_entries(t, &t->lane[i]);
-    }
+    for (int i = 0; !err && i < t->n; i++)
+        count_entries(t, i);
     return err;
 }
 

@@ -15,17 +15,18 @@
 /* A row of the result: a method at a budget. */
 struct eval_cell {
     const char *label; /* as it was given: "snapkv:window=16"; borrowed */
-    const struct method *row;
+    struct method row;
     struct method_params params; /* budget 0: it has none */
+    const struct gates *gates;   /* borrowed; NULL: none */
 };
 
 /* What one document says of a cell: means over the S tokens. */
 struct eval_result {
     double nll, kl;  /* nats per token */
     double agree;    /* share of tokens with the same argmax as full */
-    double kv_end, kv_mean, kv_peak; /* entries per KV head that the S queries saw, their
-                                        own included: the last, the mean, the most */
-    int64_t triggers; /* decisions that cut something, after the prompt and before tokens */
+    double kv_end, kv_mean, kv_peak; /* entries per head of the cache, mean over heads, that
+                                        the S queries saw: the last, the mean, the most */
+    int64_t triggers; /* decisions that cut something for the budget (session_cuts) */
 };
 
 struct eval {

@@ -49,6 +49,8 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
         else
             buf_printf(b, "%s%s=%.17g", i ? "," : "", key, number);
     }
+    if (cell->gates)
+        buf_printf(b, ",gates=%s", gates_hash(cell->gates));
     buf_printf(b, "\t%d", cell->params.budget);
 }
 
