@@ -408,7 +408,7 @@ int cmd_eval(const struct command *self, int argc, char **argv)
         {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
         {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
          0, 0},
-        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, safetensors; one of each kind",
+        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, one file of each kind",
          0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},
         {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens before the cut (512)", 1, 1 << 24},

@@ -34,7 +34,8 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     b->err = MEM_NEW(int, (size_t)rows);
     b->s = MEM_NEW(struct session *, (size_t)rows);
     b->id = MEM_NEW(int32_t, (size_t)rows);
-    int err = b->own && b->err && b->s && b->id ? session_create(e, &opt, &b->room, NULL) : KVF_E_NOMEM;
+    int err = b->own && b->err && b->s && b->id ? session_create(e, &opt, &b->room, NULL)
+                                                : KVF_E_NOMEM;
     if (!err && !(b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float))))
         err = KVF_E_NOMEM;
     if (err)

@@ -89,7 +89,8 @@ static void count_entries(struct trial *t, int i)
     const struct model_config *m = &t->e->engine->config;
     struct lane *l = &t->lane[i];
     int heads = session_cache_heads(m, &t->cell[i].row, &t->cell[i].params);
-    double n = (double)session_cache_stats(l->session).entries / ((double)m->n_layers * (double)heads);
+    double n = (double)session_cache_stats(l->session).entries;
+    n /= (double)m->n_layers * (double)heads;
     l->sum.kv_end = n;
     l->sum.kv_mean += n;
     if (n > l->sum.kv_peak)

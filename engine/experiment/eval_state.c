@@ -107,10 +107,11 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
         if (header->data[at] == '\n')
             line = at + 1;
     if (at < n) {
-        int old = (int)strcspn(s->text.data + line, "\n"), now = (int)strcspn(header->data + line, "\n");
-        return kvf_fail(d, KVF_E_FORMAT, "%s holds results of other settings: \"%.*s\", now \"%.*s\"; "
-                        "give another file to --state", s->path, old < 100 ? old : 100,
-                        s->text.data + line, now, header->data + line);
+        const char *old = s->text.data + line, *now = header->data + line;
+        size_t width = strcspn(old, "\n");
+        return kvf_fail(d, KVF_E_FORMAT, "%s holds results of other settings: \"%.*s\", now "
+                        "\"%.*s\"; give another file to --state", s->path,
+                        width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
     }
     int err = drop_tail(s, header->len, d);
     if (!err && s->text.len == 0)

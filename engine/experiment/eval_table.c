@@ -55,8 +55,9 @@ static void add_meta(struct table *t, const struct eval *e)
     table_meta_str(t, "model_hash", hash);
     table_meta_num(t, "prompt_tokens", e->prompt);
     table_meta_num(t, "score_tokens", e->score);
-    table_meta_str(t, "precision", e->engine->exact
-                                       ? "f32" : "weights as stored, 16-bit activations where quantised");
+    table_meta_str(t, "precision",
+                   e->engine->exact ? "f32"
+                                    : "weights as stored, 16-bit activations where quantised");
     table_meta_str(t, "kv_type", e->kv_type == KV_F16 ? "f16" : "f32");
     table_meta_str(t, "interval", "95 %, bootstrap over documents, 2000 replicates");
 }
