@@ -33,7 +33,8 @@ static bool touched(const struct block *b, int stored)
 {
     if (b->page == 0)
         return true;
-    int first = stored * PAGE_SLOTS / b->page, last = (stored * PAGE_SLOTS + PAGE_SLOTS - 1) / b->page;
+    int first = stored * PAGE_SLOTS / b->page;
+    int last = (stored * PAGE_SLOTS + PAGE_SLOTS - 1) / b->page;
     for (int p = first; p <= last && p * b->page < b->n_last; p++)
         if (b->chosen[p])
             return true;
