@@ -61,7 +61,7 @@ def chunked_keep(scores, budget, chunk, stabilizers, local):
         held = held + list(range(start, stop))
         value = [float(scores[j]) for j in held]
         if start + chunk < end:
-            for place in range(max(0, len(held) - stabilizers) if stabilizers else 0, len(held)):
+            for place in range(max(0, len(held) - stabilizers), len(held)):
                 value[place] = np.inf
         held = keep_best(value, held, budget)
         out.append(held)
