@@ -23,6 +23,7 @@ from tiny_llama import GOLDEN
 sys.path.insert(0, os.path.join(GOLDEN, "tools"))
 from method_inputs import Inputs
 
+import golden_evaluator
 import golden_gates
 
 TOLERANCE = 2e-6  # of the largest number of its list: the published code ran in f32
@@ -378,6 +379,8 @@ def main():
     report = Report()
     check(report, "methods.json", CHECKS, EXPECTED)
     check(report, "gates.json", golden_gates.CHECKS, set(golden_gates.CHECKS))
+    evaluated = golden_evaluator.CHECKS
+    check(report, "gates.json", evaluated, {"evaluator: " + name for name in evaluated})
     for name in sorted({*report.numbers, *report.choices}):
         print(f"{name}: {report.numbers.get(name, 0)} numbers, {report.choices.get(name, 0)} choices compared")
     for what, (count, of) in report.apart.items():
