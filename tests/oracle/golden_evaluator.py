@@ -1,4 +1,4 @@
-"""Compares gates_np.py, by which the engine's gates are tested, with the published gates of tests/data/golden/gates.json.
+"""Compares gates_np.py, by which the engine's gates are tested, with the published gates (../data/golden/gates.json).
 
 Each check takes (report, case); golden_gates.py runs them beside its own.
 """
@@ -41,7 +41,8 @@ def wgkv_gate(report, case):
     n, H, d = spec["n"], spec["H"], spec["d"]
     width = int(d * p["expand"])
     pre, post = (draws.take(H, n, d, scale=2).astype(float).transpose(1, 0, 2) for _ in range(2))
-    tensors = {"pre_key_norm.weight": 1 + draws.take(d, scale=.25), "post_key_norm.weight": 1 + draws.take(d, scale=.25),
+    tensors = {"pre_key_norm.weight": 1 + draws.take(d, scale=.25),
+               "post_key_norm.weight": 1 + draws.take(d, scale=.25),
                "conv1.weight": draws.take(H * width, 2 * d, 1), "conv1.bias": draws.take(H * width),
                "conv2.weight": draws.take(H, width, 1, scale=p["scale"]), "conv2.bias": draws.take(H)}
     g = Given("write", "wgkv", {"kv_heads": H}, {"g_predictors." + key: t for key, t in tensors.items()}, p["act"])
@@ -55,7 +56,8 @@ def locret_gate(report, case):
     q, k, v = (draws.take(n, m * d, scale=2).astype(float).reshape(n, m, d) for m in (G, H, H))
     g = Given("importance", "locret", {}, {"fc1.weight": draws.take(width, (G + 2 * H) * d),
                                            "fc2.weight": draws.take(H, width)})
-    agree(report, "evaluator: locret_gate", gates_np.evaluate(g, 0, {"q": q, "k_pre": k, "v": v}), case["out"]["scores"])
+    got = gates_np.evaluate(g, 0, {"q": q, "k_pre": k, "v": v})
+    agree(report, "evaluator: locret_gate", got, case["out"]["scores"])
 
 
 def neighbours(x):
@@ -87,7 +89,8 @@ def seer(report, case):
         for b in range((i + 1) // size):
             part = x.k[h, b * size:(b + 1) * size].astype(float)
             pooled = neighbours(np.array([pools[name](part, axis=0) for name in p["pools"]]))
-            logits[b] = gates_np.block_logit(q, gates_np.block_vector(g, 0, h, "k", pooled, b * size if p["rope"] else 0))
+            key = gates_np.block_vector(g, 0, h, "k", pooled, b * size if p["rope"] else 0)
+            logits[b] = gates_np.block_logit(q, key)
         e = np.exp(logits - logits.max())
         report.close("evaluator: seer", e / e.sum(), case["out"]["steps"][0]["scores"][0][h])
 

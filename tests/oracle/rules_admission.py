@@ -25,7 +25,7 @@ def silu(x):
 
 def gate(pre, post, norms, inner, outer, act=gelu, least=0.0):
     """[H, n] in (0, 1): pre and post [H, n, d], keys before and after rotation; norms: two weights [d]; inner: weight
-    [H, J, 2 d], bias [H, J]; outer: weight [H, J], bias [H].  The published code clamps to 1e-3 from below where it trains"""
+    [H, J, 2 d], bias [H, J]; outer: weight [H, J], bias [H].  The published code has a floor of 1e-3 where it trains"""
     x = np.concatenate([rms_norm(pre, norms[0]), rms_norm(post, norms[1])], -1)
     hidden = act(np.einsum("hni,hji->hnj", x, np.asarray(inner[0], float)) + np.asarray(inner[1])[:, None])
     z = np.einsum("hnj,hj->hn", hidden, np.asarray(outer[0], float)) + np.asarray(outer[1])[:, None]

@@ -1,4 +1,4 @@
-"""Methods that read a part of the cache and evict nothing: Quest (Tang et al. 2024) and SeerAttention-R (Gao et al. 2025)."""
+"""Methods that read a part and evict nothing: Quest (Tang et al. 2024) and SeerAttention-R (Gao et al. 2025)."""
 import math
 
 import numpy as np
@@ -24,6 +24,20 @@ def quest_reads(q, keys, page, budget, least=3):
     places = max(least, min(budget, len(keys)) // page)
     chosen = best_pages(page_bounds(q, keys, page), places)
     return [j for b in chosen for j in range(b * page, min(len(keys), (b + 1) * page))]
+
+
+def quest_reads_to_budget(q, keys, page, budget, recent):
+    """a library's reading: the newest `recent` apart; the pages of the rest in order of time, one more if the last is
+    not full, cut off where the budget ends"""
+    n = len(keys)
+    if budget >= n:
+        return list(range(n))
+    rest = n - min(recent, budget)
+    room = budget - (n - rest)
+    places = -(-room // page) + (rest % page > 0 and -(-room // page) < -(-rest // page))
+    chosen = best_pages(page_bounds(q, keys[:rest], page), places) if room else []
+    reads = [j for b in chosen for j in range(b * page, min(rest, (b + 1) * page))]
+    return reads[:room] + list(range(rest, n))
 
 
 # ---- SeerAttention-R

@@ -131,3 +131,15 @@ gated(dict(shape(2, 1, 25, 4), L=2), budget=2, prompt=16, all=True)
 for s, window, budget, recent, sinks in ((shape(2, 2, 24, 8), 6, 12, 4, 0), (shape(3, 3, 30, 8), 30, 10, 3, 2),
                                          (shape(1, 1, 20, 8), 8, 6, 4, 4)):
     case("scissorhands_library", s, window=window, budget=budget, recent=recent, sinks=sinks)
+
+# ---- H2O over a full cache: shares of the prompt's length; published .1 and .1
+for s, heavy, recent, prompt in ((shape(2, 2, 26, 8), .25, .25, 16), (shape(1, 1, 28, 8), .125, .25, 16),
+                                 (shape(2, 2, 20, 8), .25, 0., 12)):
+    case("h2o_masked", s, heavy=heavy, recent=recent, prompt=prompt)
+
+# ---- a library's Quest and DuoAttention
+for s, page, budget, recent in ((shape(2, 2, 40, 8), 4, 16, 4), (shape(4, 2, 43, 8), 4, 18, 5),
+                                (shape(3, 1, 37, 8), 8, 20, 0), (shape(2, 1, 50, 8), 4, 8, 8)):
+    case("quest_library", {**s, "rows": 1}, page=page, budget=budget, recent=recent)
+for L, H, ratio in ((2, 2, .5), (3, 2, .25), (5, 3, .7), (2, 3, .75)):
+    case("duo_press", {"L": L, "H": H}, ratio=ratio)

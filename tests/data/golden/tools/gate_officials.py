@@ -2,12 +2,14 @@
 source trees at a path given by the user; like method_officials.py, which does the cutting.  Every driver takes
 (trees, spec, params) and returns the "out" object of a case."""
 import ast
+import dataclasses
 import os
 import types
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from method_inputs import Draws, Inputs, log_betas
 from method_officials import Watch, causal, positions, rows, tensor
@@ -35,14 +37,19 @@ SOURCES = {
         "seer_attn/decode_sparse/cache_utils.py": "4f1c0f9f9b023b05",
         "seer_attn/modules/common.py": "3a8aaea8aa17d43a"}),
     "KVCache-Factory": ("Zefan-Cai/KVCache-Factory", "c97f9d706d63d1b56e980f8b81b2a924c21162b3", {
+        "pyramidkv/quest.py": "f67200907e8b1d16",
         "pyramidkv/scissorhands.py": "a1b8f2491f967dba"}),
+    "H2O": ("FMInference/H2O", "ac75c2a8a9e76832b2a4139b9363373b56336bfb", {
+        "h2o_hf/utils_hh/modify_llama.py": "73ed723a4f8b911c"}),
+    "kvpress": ("NVIDIA/kvpress", "8bb29b9c3078452a86d692f29123fa6c793e2b05", {
+        "kvpress/presses/duo_attention_press.py": "404d90836d053aee"}),
 }
 
 SILU = {"silu": F.silu}
 
 
 def parameter(x):
-    return torch.nn.Parameter(torch.from_numpy(np.ascontiguousarray(x)), requires_grad=False)
+    return nn.Parameter(torch.from_numpy(np.ascontiguousarray(x)), requires_grad=False)
 
 
 def listed(mask):
@@ -258,6 +265,17 @@ def duo_heads(trees, spec, p):
     return {"full": full.astype(int).tolist(), "sparsity": float(got)}
 
 
+def duo_press(trees, spec, p):
+    """a whole number of heads with the least alphas streams"""
+    alphas = (Draws(spec["seed"]).take(spec["L"], spec["H"]).astype(float) + 1) / 2
+    made = trees.cut("kvpress", "kvpress/presses/duo_attention_press.py", ["DuoAttentionPress"], BasePress=object,
+                     field=dataclasses.field, cache=None,
+                     cached=lambda *a, **k: lambda f: f).DuoAttentionPress(p["ratio"])
+    made.load_attention_pattern = lambda model: (0, 0, alphas)
+    made.post_init_from_model(types.SimpleNamespace(device="cpu"))
+    return {"full": (~made.streaming_mask).int().tolist()}
+
+
 def duo_mask(trees, spec, p):
     code = trees.cut("duo-attention", "duo_attn/patch/streaming_attn.py", ["generate_streaming_mask"])
     mask = code.generate_streaming_mask(spec["n"], p["sink"], p["recent"], "cpu")[0, 0]
@@ -294,3 +312,48 @@ def scissorhands_library(trees, spec, p):
     kept = code.select_scissorhands_tokens(score, token_budget=p["budget"], recent_size=p["recent"],
                                            sink_size=p["sinks"])
     return {"scores": rows(score), "kept": kept[0].tolist()}
+
+
+# ---- H2O as a mask over a full cache
+
+def h2o_masked(trees, spec, p):
+    """who is read by each decoded token, and the sums that its choice for the next one is made of"""
+    x = Inputs(spec)
+    cls = trees.cut("H2O", "h2o_hf/utils_hh/modify_llama.py", ["LlamaAttention_heavy_hitter"],
+                    apply_rotary_pos_emb=lambda q, k, *a: (q, k)).LlamaAttention_heavy_hitter
+    module, take = cls.__new__(cls), lambda t: t.transpose(1, 2).reshape(1, t.shape[2], -1)
+    nn.Module.__init__(module)
+    sizes = dict(num_heads=x.G, head_dim=x.d, hidden_size=x.G * x.d, heavy_budget_ratio=p["heavy"],
+                 recent_budget_ratio=p["recent"], input_length=[], cache_budget_records=[])
+    for name, value in sizes.items():
+        setattr(module, name, value)
+    module._reset_masks()
+    module.rotary_emb, module.o_proj = lambda v, seq_len: (None, None), lambda h: h
+    steps, past = [], None
+    for start, end in [(0, p["prompt"])] + [(t, t + 1) for t in range(p["prompt"], x.n)]:
+        q, k = tensor(x.q[:, start:end]), tensor(x.k[:, start:end])
+        module.q_proj, module.k_proj, module.v_proj = (lambda h, t=t: take(t) for t in (q, k, k))
+        seen = module.attention_masks_next
+        hidden = torch.full((1, 1, end - start, end), torch.finfo(torch.float32).min).triu(start + 1)
+        with Watch("forward") as w:
+            past = module.forward(torch.zeros(1, end - start, 1), attention_mask=hidden, past_key_value=past,
+                                  use_cache=True)[-1]
+        scores = [f["current_scores_sum"] for f in w.seen if "current_scores_sum" in f][-1]
+        if seen is not None:
+            steps[-1]["read"] = [listed(m) for m in seen[0, :, 0].bool().numpy()]
+        steps.append({"scores": rows(scores)})
+    return {"steps": steps[:-1]}
+
+
+# ---- Quest as a library has it
+
+def quest_library(trees, spec, p):
+    x = Inputs(spec)
+    code = trees.cut("KVCache-Factory", "pyramidkv/quest.py",
+                     ["_last_query", "build_quest_page_metadata", "score_quest_pages", "select_quest_pages",
+                      "_expand_pages_to_tokens", "select_quest_tokens"])
+    k = tensor(x.k).repeat_interleave(x.group, 1)
+    got = code.select_quest_tokens(tensor(x.q[:, -1:]), k, page_size=p["page"], token_budget=p["budget"],
+                                   recent_size=p["recent"])
+    low, high = code.build_quest_page_metadata(k[:, :, :x.n - min(p["recent"], p["budget"])], page_size=p["page"])
+    return {"bounds": rows(code.score_quest_pages(tensor(x.q[:, -1:]), low, high)), "selected": got[0].tolist()}

@@ -48,7 +48,7 @@ def wgkv_train(trees, spec, p):
 
 
 def wgkv_prefill(trees, spec, p):
-    """blocks [row block][first columns], columns [head][]; counts [head][row block]: how many columns a row block reads"""
+    """blocks [row block][first columns], columns [head][]; counts [head][row block]: how many of them it reads"""
     names = ["generate_sparse_indices", "generate_block_offset", "generate_column_index"]
     code = wgkv_code(trees, names)
     reference = wgkv_code(trees, ["generate_sparse_indices_ref"]).generate_sparse_indices_ref

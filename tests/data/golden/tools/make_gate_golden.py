@@ -63,6 +63,10 @@ def case_gaps(method, spec, p, out):
     elif method == "quest":
         for u, chosen in zip(out["bounds"], out["selected"]):
             yield gap(u, [b * p["page"] in chosen for b in range(len(u))])
+    elif method == "quest_library":
+        yield from (spread(u) for u in out["bounds"])
+    elif method == "h2o_masked":
+        yield from (spread([x for x in s if x]) for one in out["steps"] for s in one["scores"])
     elif method == "seer":
         for one in out["steps"]:
             for layer in one["scores"]:
