@@ -64,8 +64,8 @@ class Lanes:
         return out
 
 
-def lane_rounds(report, case, due, choose, norm=False):
-    """runs all forwards; what is cut, its scores, and how often the paper's ages would choose otherwise"""
+def lane_rounds(report, case, due, choose, norm=False, readings={}):
+    """runs all forwards; what is cut, its scores, and how often the paper's ages or other readings choose otherwise"""
     name, p, lanes = case["method"], case["params"], Lanes(case)
     steps, wanted = p.get("lookahead", 1), {one["t"]: one for one in case["out"]["steps"]}
     for t in range(p["prompt"], case["in"]["n"] + 1):
@@ -87,6 +87,8 @@ def lane_rounds(report, case, due, choose, norm=False):
         for convention in ("equation", "algorithm"):
             other = choose(lanes.scores(convention, steps, norm), lanes.held)
             report.differs(f"{name}: ages of the {convention}", other != kept)
+        for what, reading in readings.items():
+            report.differs(f"{name}: {what}", reading(published, lanes.held) != kept)
         lanes.held = want["kept"]
     report.equal(name, list(wanted), [])
 
@@ -116,7 +118,7 @@ def trimkv_norm(report, case):
 
 def over_all(report, case, miscounted):
     """the paper has no least per head; there the place of the miscount is counted"""
-    p, name, (L, H) = case["params"], case["method"], (case["in"]["L"], case["in"]["H"])
+    p, (L, H) = case["params"], (case["in"]["L"], case["in"]["H"])
     total, least = L * H * p["memory"], p["least"]
 
     def choose(scores, held):
@@ -125,11 +127,6 @@ def over_all(report, case, miscounted):
             return [[[j for x, j in zip(*lane) if x >= limit] for lane in zip(*part)] for part in zip(scores, held)]
         if not least:
             return keep_best_of_all(scores, held, total)
-        right = keep_best_counted(scores, held, total, least)
-        report.differs(f"{name}: oldest entry counted for the head before it",
-                       keep_best_counted(scores, held, total, least, True) != right)
-        report.differs(f"{name}: least first, then the best of the rest",
-                       keep_best_with_least(scores, held, total, least) != right)
         return keep_best_counted(scores, held, total, least, miscounted)
 
     def due(lanes):
@@ -137,7 +134,9 @@ def over_all(report, case, miscounted):
             return miscounted or lanes.seen % p["buffer"] == 0
         return lanes.count() >= L * H * (p["memory"] + p["buffer"])
 
-    lane_rounds(report, case, due, choose)
+    readings = {"oldest entry counted for its own head": lambda *a: keep_best_counted(*a, total, least),
+                "least first, then the best of the rest": lambda *a: keep_best_with_least(*a, total, least)}
+    lane_rounds(report, case, due, choose, readings=readings if least else {})
 
 
 def dbtrimkv(report, case):
