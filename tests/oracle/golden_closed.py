@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 
 import allocation
-import golden  # finds the golden folder's tools
 import methods
 import methods_keys
 import methods_window

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from method_inputs import Draws, Inputs, log_betas
-from method_officials import Watch, causal, positions, rows, tensor
+from method_officials import Watch, causal, rows, tensor
 
 # name: (repository, commit, {file: first 16 hex digits of its sha256})
 SOURCES = {

@@ -1,7 +1,6 @@
 """Drivers of published code with admission gates or a choice at read time; see gate_officials.py."""
 import types
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
