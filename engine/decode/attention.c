@@ -26,8 +26,8 @@ static int score_rows(const struct job *j, int g, const struct cache_head *view,
     struct session *s = j->s;
     const struct kernels *k = &s->e->kernels;
     const struct model_config *m = &s->e->config;
-    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R)),
-        wants = (int)recorder_wants(s->recorder);
+    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R));
+    bool watched = recorder_wants(s->recorder) & PROBE_ROWS;
     float scale = 1.0f / sqrtf((float)D);
     const float *q = s->qkv + (size_t)r0 * s->ld_qkv + (size_t)g * (size_t)D;
     for (int p = 0; p * PAGE_SLOTS < n_last; p++)
@@ -37,13 +37,13 @@ static int score_rows(const struct job *j, int g, const struct cache_head *view,
         /* the chunk's entries are the newest slots: row r sees all but those after it */
         int n = view->n - (j->T - 1 - (r0 + r));
         float *row = strip + (size_t)r * s->ld_strip;
-        float lse = k->softmax(row, n);
+        float entropy = 0, lse = k->softmax(row, n, watched ? &entropy : NULL);
         memset(row + n, 0, (size_t)(n_last - n) * sizeof *row);
         struct attn_row seen = {j->layer, g, j->pos0 + r0 + r, n, row};
         if (method_wants_row(s->method, seen.t))
             method_row(s->method, &seen);
-        if (wants & (int)PROBE_ROWS)
-            recorder_row(s->recorder, &seen, view, lse, thread);
+        if (watched)
+            recorder_row(s->recorder, &seen, view, lse, entropy, thread);
     }
     return n_last;
 }

@@ -207,10 +207,11 @@ unsigned recorder_wants(const struct recorder *r)
 }
 
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
-                  float lse, int thread)
+                  float lse, float entropy, int thread)
 {
     struct thread_scratch *s = &r->scratch[thread];
-    struct probe_row out = {row->layer, row->head, row->t, row->n, row->p, NULL, lse, s->cuts};
+    struct probe_row out = {row->layer, row->head, row->t, row->n, row->p, NULL, lse, entropy,
+                            s->cuts};
     if (!view->plain) {
         for (int i = 0; i < row->n; i++) {
             s->p[i] = row->p[view->order[i]];
