@@ -10,7 +10,7 @@ enum {
     CHUNK_DEFAULT = 256,
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
-    VOCAB_SEGMENT = 1024, /* logits that are summed together for the NLL */
+    VOCAB_SEGMENT = 256, /* logits that are summed together for the NLL */
 };
 
 struct session {
