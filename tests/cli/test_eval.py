@@ -183,6 +183,36 @@ def invariants():
     s.check("JSON", j["name"] == "eval" and j["data"]["method"] == ["full", "h2o"] and j["data"]["nll_low"] == [None, None], j)
 
 
+# ---- gates
+
+def gated():
+    """Rows with random gates: alone or together, for any threads, and with room for all."""
+    maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
+    meta = s.run(["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "1", "--methods", "full", "--json"])
+    meta = json.loads(meta.stdout)["meta"]
+    files = []
+    for layout in ("rg", "wgkv", "locret", "duo", "seer"):
+        path = s.path(layout + ".safetensors")
+        subprocess.run([sys.executable, maker, "--layout", layout, "--layers", "2", "--heads", "4", "--kv-heads", "2",
+                        "--head-dim", "16", "--d-model", "64", "--seed", "3", "--model-hash", meta["model_hash"], "-o", path], check=True)
+        files += ["--gates", path]
+    left_out.clear()
+    rows = evaluate(*files, "--budgets", "12,52", "--docs", "2", "-t", "1", name="gates1.tsv")
+    s.check("only plans are missing", left_out == {"mass-greedy", "plan"}, left_out)
+    evaluate(*files, "--budgets", "12,52", "--docs", "2", "-t", "2", "--chunk", "9", name="gates2.tsv")
+    s.check("threads and chunks change nothing", open(s.path("gates1.tsv")).read() == open(s.path("gates2.tsv")).read())
+    for r in rows:
+        if r["method"] in ("trimkv", "dbtrimkv", "locret"):
+            # locret keeps keys unrotated: equal but for the rounding of the stored numbers
+            room = float(r["kl"]) < 1e-4 if r["method"] == "locret" else r["kl"] == "0"
+            less = float(r["kl"]) > 1e-3 and float(r["kv_end"]) <= 12
+            s.check(f"{r['method']} at {r['budget']}", room if r["budget"] == "52" else less, r)
+    alone = evaluate(*files[:2], "--methods", "trimkv", "--budgets", "12", "--docs", "2")
+    s.check("trimkv alone", alone == [r for r in rows if (r["method"], r["budget"]) == ("trimkv", "12")], alone)
+    s.refused("no gates", ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--methods", "trimkv"], 2, "needs retention gates")
+    s.refused("gates of another model", ["eval", "-m", s.model(7), "--data", TEXT, *SHAPE, *files[:2]], 2, "rg.safetensors")
+
+
 # ---- documents
 
 def jsonl():
@@ -272,6 +302,7 @@ def bad_input():
 brute_force(0)
 brute_force(6)
 invariants()
+gated()
 jsonl()
 resuming()
 bad_input()
