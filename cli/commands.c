@@ -31,6 +31,7 @@ const struct command command_table[] = {
     ANALYSIS("survival", "share of tokens still selected at a horizon"),
     ANALYSIS("occupancy", "entries held by each head over time"),
     ANALYSIS("tokens", "tokens with how long they were kept"),
+    ANALYSIS("regret", "attention mass given away against the best entries of that number"),
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };
