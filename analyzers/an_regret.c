@@ -74,7 +74,7 @@ static void take_head(struct plan *p, int h, int n_heads, const double *kept,
 static void take_means(struct plan *p, int n_heads, const struct means *step)
 {
     for (int k = 0; k < N_VALUES; k++) {
-        for (int h = 0; p->mean && h <= n_heads; h++)
+        for (int h = 0; p->mean && p->n && h <= n_heads; h++)
             p->value[k][h] = mean_of(&p->head[h], k);
         for (int64_t r = 0; !p->mean && r < p->n; r++)
             p->value[k][n_heads * p->n + r] = mean_of(&step[r], k);

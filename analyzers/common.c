@@ -216,3 +216,10 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
             out[i] = INFINITY;
     return err;
 }
+
+const char *reason_name(double code)
+{
+    static const char *const names[] = {"alive", "budget", "window", "refused", "architecture",
+                                        "plan"};
+    return code >= 0 && code < 6 ? names[(int)code] : "unknown";
+}
