@@ -1,5 +1,6 @@
 /* cmd_diff.c - what differs between two traces.  Exit statuses are those of
  * diff(1): 0 equal, 1 different, 2 trouble. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,8 @@ int cmd_diff(const struct command *self, int argc, char **argv)
         err = diff_compare(t[0], t[1], &args, &table, &equal, &d);
     if (!err)
         err = deliver(table, out, json, &d);
+    if (!err && fflush(stdout) != 0) /* its status would be 1 */
+        err = kvf_fail(&d, KVF_E_IO, "standard output: %s", strerror(errno));
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(table);

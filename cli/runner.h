@@ -10,11 +10,14 @@
 #include "engine/decode/sampler.h"
 #include "engine/decode/session.h"
 
+struct force;
+
 struct runner {
     /* options, with their defaults set by runner_init */
     const char *model, *prompt, *file, *chat, *ids_file;
     const char *method, *kv_type;
     bool raw, exact, ignore_eos;
+    struct force *force; /* borrowed; NULL: every token is sampled */
     int64_t n_predict, budget, seed, threads, chunk, context;
     double temperature, top_p;
 
@@ -46,6 +49,11 @@ int runner_cap(const struct runner *r);
 
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
+
+/* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
+ * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
+                    struct kvf_diag *d);
 
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);

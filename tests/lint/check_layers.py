@@ -24,6 +24,7 @@ ENGINE = {
     'method': ['kernels', 'cache'],
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'model', 'cache', 'method', 'probe'],
+    'experiment': ['kernels', 'model', 'cache', 'method', 'probe', 'decode'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {
