@@ -105,7 +105,8 @@ static void put_number(struct result *r, size_t *at, double v, const struct kvf_
     *at = text(r, s);
 }
 
-static void differs(const struct pair *p, struct result *r, size_t row, const char *head, uint32_t i)
+static void differs(const struct pair *p, struct result *r, size_t row, const char *head,
+                    uint32_t i)
 {
     struct row *x = &r->row[row];
     if (x->differ++ > 0)
