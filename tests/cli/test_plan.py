@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Plans: what they hold, forced tokens, repeated runs of every method, and hostile plans."""
+import json
+import os
+import random
+import sys
+
+import numpy as np
+
+from harness import Suite
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analyze"))
+from maker import ALIVE, SNAPSHOT, Column, make, table
+
+s = Suite()
+rng = random.Random(7)
+MODEL = ["-m", s.model(0), "-t", "1", "-q"]
+P = ["--raw", "-p", "the thing in there and there again, in or out of it"]
+N, B = 45, 14
+
+
+def kvf(name):
+    return s.path(name + ".kvf")
+
+
+def run(name, *more, prompt=P, n=N):
+    argv = ["run", *MODEL, *prompt, *(["-n", str(n), "--ignore-eos"] if n is not None else []), *more, "-o", kvf(name)]
+    return s.accepted(name + ": " + " ".join(map(str, more)), argv)
+
+
+def info(name):
+    return json.loads(s.run(["info", "--json", kvf(name)]).stdout)
+
+
+def diff(a, b):
+    """{column: state} of two traces, their texts too"""
+    r = s.run(["diff", "--no-header", kvf(a), kvf(b), "--json"])
+    s.check(f"diff {a} {b}", r.returncode in (0, 1), r)
+    data = json.loads(r.stdout)["data"]
+    return dict(zip(data["name"], data["state"]))
+
+
+def same(name, a, b, but=()):
+    states = diff(a, b)
+    wrong = {k: v for k, v in states.items() if v != "equal" and k not in but}
+    s.check(name, len(states) > 5 and not wrong, wrong)
+
+
+def steps(name):
+    return table(s.exe, "eviction", kvf(name))[0]["evict_step"]
+
+
+def ids_of(name):
+    return table(s.exe, "tokens", kvf(name))[0]["id"]
+
+
+# ---- what a plan holds
+run("h2o", "--method", "h2o", "-B", str(B))
+s.accepted("plan", ["plan", kvf("h2o"), "-o", kvf("plan")])
+whole, plan = info("h2o"), info("plan")
+s.check("columns", [c["name"] for c in plan["columns"]] == ["tokens.id", "tokens.role", "evict_step", "plan.mass"]
+        and [c["dtype"] for c in plan["columns"]] == ["i32", "u8", "u32", "f64"], plan["columns"])
+s.check("header", plan["header"]["plan"] == {"version": 1, "holds": "tokens evictions mass", "heads": "all"}
+        and all(plan["header"][k] == whole["header"][k] for k in ("kvf", "model", "tokenizer", "run", "method")), plan["header"])
+s.check("length", plan["steps"] == whole["steps"] and plan["clean"])
+states = diff("h2o", "plan")
+s.check("values are the trace's", all(states[k] == "equal" for k in ("tokens", "tokens.id", "tokens.role", "evict_step")), states)
+r = s.run(["part", kvf("h2o"), kvf("plan")])
+s.check("part reads it", r.returncode == 0 and b"equal" in r.stdout, r)
+s.accepted("plan of a plan", ["plan", kvf("plan"), "-o", kvf("twice")])
+s.check("plan of a plan: the same bytes", open(kvf("plan"), "rb").read() == open(kvf("twice"), "rb").read())
+s.accepted("--head", ["plan", kvf("h2o"), "--head", "L1K0", "-o", kvf("one")])
+e = np.array(steps("h2o")).reshape(2, 2, -1)
+e[0], e[1, 1] = -1, -1
+data, _ = table(s.exe, "part", kvf("h2o"), kvf("one"))
+s.check("--head: the others keep all", [int(x) for x in data["differ"]] == [int((np.array(steps("h2o")).reshape(4, -1)[i] >= 0).sum()) * (i != 2) for i in range(4)]
+        and info("one")["header"]["plan"]["heads"] == "L1K0", data)
+for options, holds in (([], "tokens evictions mass"), (["--no-tokens"], "evictions mass"), (["--no-evictions"], "tokens mass"), (["--no-mass"], "tokens evictions"),
+                       (["--no-tokens", "--no-mass"], "evictions"), (["--no-tokens", "--no-evictions"], "mass"), (["--no-evictions", "--no-mass"], "tokens")):
+    s.accepted(f"plan {options}", ["plan", kvf("h2o"), *options, "-o", kvf("part")])
+    found = info("part")
+    s.check(f"plan {options}: holds", found["header"]["plan"]["holds"] == holds, found["header"]["plan"])
+    names = {c["name"] for c in found["columns"]}
+    s.check(f"plan {options}: columns", (("tokens.id" in names), ("evict_step" in names), ("plan.mass" in names)) == tuple(w in holds for w in ("tokens", "evictions", "mass")), names)
+run("lean", "--method", "h2o", "-B", str(B), "--probes", "lean")
+s.accepted("plan of a lean trace", ["plan", kvf("lean"), "-o", kvf("part")])
+s.check("plan of a lean trace: no mass", info("part")["header"]["plan"]["holds"] == "tokens evictions")
+mass = [Column("mass.sum", "f32", "query", np.arange(2 * 4 * 5).reshape(2, 4, 5) / 8, flags=SNAPSHOT)]
+make(s.write_kvf, kvf("mass"), mass, (2, 2, 4, 5))
+s.accepted("plan of masses", ["plan", kvf("mass"), "-o", kvf("part")])
+make(s.write_kvf, kvf("wide"), [Column("plan.mass", "f64", "query", mass[0].values)], (2, 2, 4, 5))
+s.check("masses are widened", diff("part", "wide")["plan.mass"] == "equal")
+
+# ---- refusals of `plan`
+s.refused("nothing is left", ["plan", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
+s.refused("--head without evictions", ["plan", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
+s.refused("query heads", ["plan", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
+s.refused("no output", ["plan", kvf("h2o")], 2, "-o")
+s.refused("output over the input", ["plan", kvf("h2o"), "-o", kvf("h2o")], 2, "overwrite")
+s.refused("folder missing", ["plan", kvf("h2o"), "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
+s.refused("no trace", ["plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("a trace without steps", ["plan", make(s.write_kvf, kvf("none"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0)), "-o", kvf("x")], 1, "no step")
+early = [Column("evict_step", "u32", "kv", np.zeros((2, 2, 5)))]
+s.refused("impossible steps", ["plan", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
+s.check("no refused plan is left", not os.path.exists(kvf("x")) and not os.path.exists(kvf("x") + ".part"))
+
+# ---- forced tokens: the same method on the same tokens is the same run
+for source in ("h2o", "plan"):
+    run("forced", "--method", "h2o", "-B", str(B), "--force", kvf(source), prompt=(), n=None)
+    same(f"forced by {source}", "h2o", "forced")
+s.check("header says so", info("forced")["header"]["replay"] == {"forced_tokens": N - 1}, info("forced")["header"])
+run("forced", "--method", "h2o", "-B", str(B), "--force", kvf("h2o"), n=None)
+same("forced behind the prompt given", "h2o", "forced")
+run("forced", "--method", "h2o", "-B", str(B), "--force", kvf("h2o"), n=N)
+same("forced, and one more sampled", "h2o", "forced")
+s.check("forced, and one more sampled: the same answer", info("forced")["result"] == info("h2o")["result"])
+prompt_ids, all_ids = s.path("prompt.ids"), ids_of("h2o")
+n_prompt = whole["header"]["run"]["prompt_tokens"]
+open(prompt_ids, "w").write(" ".join(map(str, all_ids[:n_prompt])))
+answer = s.file("answer.ids", "\n".join(map(str, all_ids[n_prompt:])).encode())
+for prompt in (P, ("--ids", prompt_ids)):
+    run("forced", "--method", "h2o", "-B", str(B), "--force", answer, prompt=prompt, n=None)
+    same("forced as text", "h2o", "forced")
+for threads, chunk in ((3, 1), (2, 5)):
+    run("forced", "--method", "h2o", "-B", str(B), "--force", kvf("h2o"), "-t", str(threads), "--chunk", str(chunk), prompt=(), n=None)
+    same(f"forced, {threads} threads, chunks of {chunk}", "h2o", "forced")
+run("short", "--method", "h2o", "-B", str(B), "--force", kvf("h2o"), prompt=(), n=7)
+s.check("-n takes fewer", ids_of("short") == all_ids[:n_prompt + 7], len(ids_of("short")))
+run("cut", "--method", "h2o", "-B", str(B), "--force", kvf("h2o"), prompt=("--ids", s.file("few.ids", " ".join(map(str, all_ids[:9])).encode())), n=None)
+s.check("another prompt end: the same tokens", ids_of("cut") == all_ids)
+s.check("another prompt end: the roles of the trace", diff("h2o", "cut")["tokens.role"] == "equal")
+other = [(7 * i + 3) % 300 for i in range(30)]
+run("other", "--force", s.file("other.ids", " ".join(map(str, other)).encode()), n=None)
+s.check("any tokens", ids_of("other") == all_ids[:n_prompt] + other)
+nll = table(s.exe, "tokens", kvf("other"))[0]["nll"]
+s.check("forced tokens have an NLL", all(x is not None and x > 0 for x in nll[1:]), nll)
+run("full", prompt=P)
+run("fullforced", "--force", kvf("h2o"), prompt=(), n=None)
+s.check("another method on the same tokens", ids_of("fullforced") == all_ids and set(steps("fullforced")) == {-1})
+run("none", "--force", s.file("none.ids", b" \n"), n=None)
+s.check("no forced tokens", len(ids_of("none")) == n_prompt)
+
+# ---- refusals of --force
+FORCE = ["run", *MODEL, "-o", kvf("x")]
+s.refused("ids as text, no prompt", [*FORCE, "--force", answer], 2, "no prompt", "answer.ids")
+s.refused("another prompt", [*FORCE, "--raw", "-p", "the other", "--force", kvf("h2o")], 2, "does not begin with this prompt")
+s.refused("a longer prompt", [*FORCE, "--ids", s.file("long.ids", " ".join(map(str, [*all_ids, 5])).encode()), "--force", kvf("h2o")], 2, "does not begin")
+s.refused("no file", [*FORCE, *P, "--force", kvf("nowhere")], 1, "nowhere.kvf", "No such file")
+s.refused("no ids", [*FORCE, *P, "--force", s.file("words.ids", b"1 2 three")], 1, "words.ids", "id 2")
+s.refused("ids beyond the vocabulary", [*FORCE, *P, "--force", s.file("big.ids", b"1 2 300")], 1, "big.ids", "id 2")
+s.refused("over the context", [*FORCE, *P, "--force", s.file("many.ids", b"5 " * 600)], 1, "600", "context", "-n")
+s.accepted("within the context by -n", [*FORCE, *P, "--force", s.path("many.ids"), "-n", "20"])
+s.refused("output over the forced file", ["run", *MODEL, *P, "--force", answer, "-o", answer], 2, "overwrite")
+bare = make(s.write_kvf, kvf("bare"), [Column("evict_step", "u32", "kv", np.full((2, 2, 5), ALIVE))], (2, 2, 4, 5))
+s.refused("a trace without tokens", [*FORCE, *P, "--force", bare], 1, "no token ids")
+s.refused("generate has no --force", ["generate", *MODEL, *P, "--force", answer], 2, "--force")
