@@ -154,3 +154,80 @@ s.refused("output over the forced file", ["run", *MODEL, *P, "--force", answer, 
 bare = make(s.write_kvf, kvf("bare"), [Column("evict_step", "u32", "kv", np.full((2, 2, 5), ALIVE))], (2, 2, 4, 5))
 s.refused("a trace without tokens", [*FORCE, *P, "--force", bare], 1, "no token ids")
 s.refused("generate has no --force", ["generate", *MODEL, *P, "--force", answer], 2, "--force")
+
+# ---- hostile plans: made column by column
+T, header = 20, plan["header"]
+good = {"tokens.id": np.arange(T), "tokens.role": np.arange(T) >= 12, "evict_step": np.full((2, 2, T), ALIVE), "plan.mass": np.ones((2, 4, T))}
+TYPES = {"tokens.id": ("i32", "run"), "tokens.role": ("u8", "run"), "evict_step": ("u32", "kv"), "plan.mass": ("f64", "query")}
+header["run"]["prompt_tokens"] = 12
+REPLAY = ["run", *MODEL, "-o", kvf("x"), "--plan", kvf("bad")]
+
+
+def bad_plan(head=header, shape=(2, 2, 4, T), types=TYPES, n=None, unclosed=False, **change):
+    columns = [Column(k, *types[k], change.get(k.replace(".", "_"), v), n=n) for k, v in good.items() if change.get(k.replace(".", "_"), v) is not None]
+    return make(s.write_kvf, kvf("bad"), columns, shape, head, unclosed=unclosed)
+
+
+def changed(key, at, value):
+    v = np.array(good[key], float)
+    v[at] = value
+    return {key.replace(".", "_"): v}
+
+
+def with_header(*path, value):
+    h = json.loads(json.dumps(header))
+    at = h
+    for k in path[:-1]:
+        at = at[k]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return {"head": h}
+
+
+bad_plan()
+s.accepted("the plan that is then spoiled", REPLAY)
+for name, change, words in (
+        ("a trace", with_header("plan", value=None), ("not a plan", "kvfate plan")), ("a plan that is a number", with_header("plan", value=1), ("not a plan",)),
+        ("another version", with_header("plan", "version", value=2), ("version",)), ("no version", with_header("plan", "version", value=None), ("version",)),
+        ("another model", with_header("model", "hash", value="0" * 32), ("another model", "0" * 32)), ("no hash", with_header("model", "hash", value=None), ("does not say", "model")),
+        ("a hash that is a number", with_header("model", "hash", value=5), ("does not say",)), ("no model", with_header("model", value=None), ("does not say",)),
+        ("not closed", {"unclosed": True}, ("not closed",)), ("a prompt too long", with_header("run", "prompt_tokens", value=T + 1), ("prompt of 21",)),
+        ("a negative prompt", with_header("run", "prompt_tokens", value=-1), ("prompt of -1",)),
+        ("an id beyond the vocabulary", changed("tokens.id", 3, 300), ("token 3", "300")), ("a negative id", changed("tokens.id", 4, -1), ("token 4",)),
+        ("an unknown role", changed("tokens.role", 5, 9), ("token 5", "role")),
+        ("gone before its birth", changed("evict_step", (1, 0, 6), 5), ("layer 1, head 0", "entry 6", "step 5")),
+        ("gone before its own query", changed("evict_step", (0, 1, 6), 6), ("layer 0, head 1", "entry 6")),
+        ("gone after the end", changed("evict_step", (1, 1, 6), T + 1), ("step 21",)), ("nearly alive", changed("evict_step", (0, 0, 0), ALIVE - 1), ("entry 0",)),
+        ("a negative mass", changed("plan.mass", (1, 3, 2), -.5), ("query head 3", "entry 2")), ("a mass that is no number", changed("plan.mass", (0, 0, 0), np.nan), ("mass",)),
+        ("an infinite mass", changed("plan.mass", (0, 0, 0), np.inf), ("mass",)), ("values that are missing", {"n": 11}, ("not in the trace",)),
+        ("ids of another type", {"types": {**TYPES, "tokens.id": ("u32", "run")}}, ("tokens.id", "type")),
+        ("steps of another type", {"types": {**TYPES, "evict_step": ("i32", "kv")}}, ("evict_step", "type")),
+        ("steps of query heads", {"types": {**TYPES, "evict_step": ("u32", "query")}, "evict_step": np.full((2, 4, T), ALIVE)}, ("evict_step", "type")),
+        ("masses of another type", {"types": {**TYPES, "plan.mass": ("f32", "query")}}, ("plan.mass", "type")),
+        ("steps per step", {"types": {**TYPES, "evict_step": ("u32", "kv", )}, "evict_step": good["evict_step"], "axis": 1}, ("evict_step", "type"))):
+    axis = change.pop("axis", 0)
+    bad_plan(**change)
+    if axis:
+        make(s.write_kvf, kvf("bad"), [Column("evict_step", "u32", "kv", good["evict_step"], "step")], (2, 2, 4, T), header)
+    s.refused(f"plan: {name}", REPLAY, 1, "bad.kvf", *words)
+for name, shape in (("layers", (3, 2, 4, T)), ("KV heads", (2, 1, 4, T)), ("query heads", (2, 2, 6, T))):
+    make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", np.arange(T))], shape, header)
+    s.refused(f"plan: other {name}", REPLAY, 1, "layers and heads")
+make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0), header)
+s.refused("plan: empty", REPLAY, 1, "no token")
+make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", np.arange(600) % 300)], (2, 2, 4, 600), header)
+s.refused("plan: over the context", REPLAY, 1, "600", "512")
+s.refused("plan: another model's", ["run", "-m", s.model(2), "-q", "--plan", kvf("plan"), "-o", kvf("x")], 1, "another model")
+s.refused("plan: none", ["run", *MODEL, "--plan", kvf("nowhere"), "-o", kvf("x")], 1, "nowhere.kvf")
+s.refused("plan: a model", ["run", *MODEL, "--plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("plan: output over it", ["run", *MODEL, "--plan", kvf("plan"), "-o", kvf("plan")], 2, "overwrite")
+whole = open(kvf("plan"), "rb").read()
+for i in range(60):
+    data = bytearray(whole)
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 3 == 0 else data))
+    s.survives(f"damaged plan {i}", REPLAY, (0, 1, 2))
+    s.survives(f"damaged plan {i}, its tokens", ["run", *MODEL, "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
