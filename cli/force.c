@@ -47,10 +47,84 @@ void force_close(struct force *f)
     plan_close(f->plan);
     plan_close(f->tokens);
     mem_free(f->text_ids);
+    mem_free(f->until);
+    f->until = NULL;
     f->plan = f->tokens = NULL;
     f->text_ids = NULL;
     f->ids = NULL;
     f->roles = NULL;
+}
+
+static bool needs_evictions(const struct method *m)
+{
+    return m->admission->reason == KVF_REASON_PLAN;
+}
+
+static bool needs_mass(const struct method *m)
+{
+    return m->score && m->score->needs_mass;
+}
+
+/* Masses are those of full attention: in a run that evicts, what has left receives none. */
+static int check_masses(const struct force *f, const struct method *m, struct kvf_diag *d)
+{
+    const struct plan *p = f->plan;
+    bool full = strcmp(p->method, "full") == 0;
+    size_t n = (size_t)p->n_layers * (size_t)p->n_kv_heads * (size_t)p->n_tokens;
+    if (p->evict_step) {
+        full = true;
+        for (size_t i = 0; full && i < n; i++)
+            full = p->evict_step[i] == KVF_ALIVE;
+    }
+    if (!full)
+        return kvf_fail(d, KVF_E_ARG, "--method %s needs the masses of a run that evicts nothing, "
+                        "and %s was made from '%s'", m->name, f->plan_file, p->method);
+    bool same = !f->text_ids;
+    if (f->tokens && p->ids) {
+        int32_t k = f->tokens->n_tokens < p->n_tokens ? f->tokens->n_tokens : p->n_tokens;
+        same = memcmp(f->tokens->ids, p->ids, (size_t)k * sizeof *p->ids) == 0;
+    }
+    return same ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--method %s needs the masses of the same "
+                                    "tokens, and --force gives others than %s", m->name,
+                                    f->plan_file);
+}
+
+static int check_row(const struct force *f, const struct method *m, struct kvf_diag *d)
+{
+    if (needs_evictions(m) && !f->plan->evict_step)
+        return kvf_fail(d, KVF_E_ARG, "%s holds no evictions; choose another --method",
+                        f->plan_file);
+    if (needs_mass(m) && f->plan->mass)
+        return check_masses(f, m, d);
+    return KVF_OK;
+}
+
+int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d)
+{
+    const struct plan *p = f->plan;
+    if (!p)
+        return KVF_OK;
+    int err = check_row(f, &r->row, d);
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = check_row(f, &r->override[i].row, d);
+    if (err)
+        return err;
+    size_t n = (size_t)p->n_layers * (size_t)p->n_kv_heads * (size_t)p->n_tokens;
+    f->until = p->evict_step ? MEM_NEW(int32_t, n) : NULL;
+    if (p->evict_step && !f->until)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; f->until && i < n; i++)
+        f->until[i] = p->evict_step[i] == KVF_ALIVE ? CACHE_STAYS : (int32_t)p->evict_step[i];
+    r->inputs.plan_until = f->until;
+    r->inputs.plan_mass = p->mass;
+    r->inputs.plan_len = p->n_tokens;
+    if (!needs_evictions(&r->row))
+        return KVF_OK;
+    r->params.chunk = p->chunk;
+    r->params.positions = p->by_rank ? POSITIONS_CACHE : POSITIONS_ORIGINAL;
+    if (p->n_kv_heads != r->engine->config.n_kv_heads)
+        r->params.group = GROUP_NONE;
+    return KVF_OK;
 }
 
 /* The trace or plan whose tokens count. */

@@ -6,10 +6,12 @@
 struct head {
     int n, cap;      /* entries; slots that pages hold */
     int32_t *pos;    /* [cap] */
+    int32_t *until;  /* [cap] */
     int32_t *order;  /* [cap] */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
     int n_pages;
     bool moved;      /* some slot does not hold the position of its number */
+    int32_t soonest; /* at most the least until */
 };
 
 struct cache {
@@ -20,6 +22,7 @@ struct cache {
     int64_t n_free, free_cap, n_pages;
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
+    unsigned char *spare; /* a page without an owner: scratch of cache_to_end */
     struct cache_stats stats;
 };
 
@@ -42,7 +45,8 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
     c->half_bytes = (size_t)cfg->head_dim * PAGE_SLOTS * element(cfg->type);
     c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
-    if (!c->head) {
+    c->spare = mem_alloc(2, c->half_bytes);
+    if (!c->head || !c->spare) {
         cache_destroy(c);
         return KVF_E_NOMEM;
     }
@@ -60,8 +64,10 @@ void cache_destroy(struct cache *c)
             mem_free(h->page[p]);
         mem_free(h->page);
         mem_free(h->pos);
+        mem_free(h->until);
         mem_free(h->order);
     }
+    mem_free(c->spare);
     for (int64_t i = 0; i < c->n_free; i++)
         mem_free(c->free[i]);
     mem_free(c->free);
@@ -87,6 +93,10 @@ static int grow_head(struct head *h, int slots)
     if (!pos)
         return KVF_E_NOMEM;
     h->pos = pos;
+    int32_t *until = grow_ints(h->until, h->n, cap);
+    if (!until)
+        return KVF_E_NOMEM;
+    h->until = until;
     int32_t *order = grow_ints(h->order, h->n, cap);
     if (!order)
         return KVF_E_NOMEM;
@@ -146,16 +156,19 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     return err;
 }
 
-int cache_append(struct cache *c, const struct kernels *k, int layer, int head, int32_t pos,
-                 const float *key, const float *value)
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
+                 const struct cache_entry *e)
 {
     struct head *h = head_at(c, layer, head);
     int slot = h->n++;
     unsigned char *page = h->page[slot / PAGE_SLOTS];
-    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, key, value,
+    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
-    h->pos[slot] = pos;
-    h->moved |= pos != slot;
+    h->pos[slot] = e->pos;
+    h->until[slot] = e->until;
+    if (slot == 0 || e->until < h->soonest)
+        h->soonest = e->until;
+    h->moved |= e->pos != slot;
     h->order[slot] = slot; /* the newest position is the last in order */
     return slot;
 }
@@ -173,7 +186,8 @@ void cache_account(struct cache *c)
 struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
     const struct head *h = head_at(c, layer, head);
-    return (struct cache_head){h->n, h->pos, h->order, h->page, !h->moved};
+    return (struct cache_head){h->n, h->pos, h->until, h->order, h->page, !h->moved,
+                               h->n ? h->soonest : CACHE_STAYS};
 }
 
 const void *cache_keys(const struct cache_head *h, int page)
@@ -198,16 +212,32 @@ void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_
     }
 }
 
-/* Copies the entry of slot `from` over slot `to`, bit for bit. */
-static void move_entry(struct cache *c, struct head *h, int from, int to)
+void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value)
+{
+    const unsigned char *page = head_at(c, layer, head)->page[slot / PAGE_SLOTS] + c->half_bytes;
+    size_t at = (size_t)(slot % PAGE_SLOTS) * (size_t)c->cfg.head_dim;
+    for (int d = 0; d < c->cfg.head_dim; d++, at++)
+        ret_value[d] = c->cfg.type == KV_F16
+                           ? half_to_float(((const uint16_t *)(const void *)page)[at])
+                           : ((const float *)(const void *)page)[at];
+}
+
+/* Copies the entry of slot `from` of page a over slot `to` of page b, bit for bit. */
+static void copy_entry(const struct cache *c, const unsigned char *a, int from, unsigned char *b,
+                       int to)
 {
     size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
-    unsigned char *a = h->page[from / PAGE_SLOTS], *b = h->page[to / PAGE_SLOTS];
     size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
     for (size_t d = 0; d < D; d++)
         memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
+}
+
+static void move_entry(struct cache *c, struct head *h, int from, int to)
+{
+    copy_entry(c, h->page[from / PAGE_SLOTS], from, h->page[to / PAGE_SLOTS], to);
     h->pos[to] = h->pos[from];
+    h->until[to] = h->until[from];
 }
 
 static void release_pages(struct cache *c, struct head *h)
@@ -218,10 +248,19 @@ static void release_pages(struct cache *c, struct head *h)
     }
 }
 
+static void find_soonest(struct head *h)
+{
+    int32_t least = CACHE_STAYS;
+    for (int s = 0; s < h->n; s++)
+        least = h->until[s] < least ? h->until[s] : least;
+    h->soonest = least;
+}
+
 void cache_evict(struct cache *c, int layer, int head, int slot)
 {
     struct head *h = head_at(c, layer, head);
     int last = h->n - 1, at = 0;
+    bool first_to_go = h->until[slot] == h->soonest && h->soonest != CACHE_STAYS;
     h->moved |= slot != last;
     while (h->order[at] != slot)
         at++;
@@ -235,6 +274,8 @@ void cache_evict(struct cache *c, int layer, int head, int slot)
             }
     }
     h->n--;
+    if (first_to_go)
+        find_soonest(h);
     release_pages(c, h);
 }
 
@@ -255,7 +296,26 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
         if (keep[h->order[i]])
             h->order[m++] = c->renamed[h->order[i]];
     h->n = n;
+    find_soonest(h);
     release_pages(c, h);
+}
+
+void cache_to_end(struct cache *c, int layer, int head, int slot)
+{
+    struct head *h = head_at(c, layer, head);
+    int32_t pos = h->pos[slot], until = h->until[slot];
+    int last = h->n - 1;
+    copy_entry(c, h->page[slot / PAGE_SLOTS], slot, c->spare, 0);
+    for (int s = slot; s < last; s++)
+        move_entry(c, h, s + 1, s);
+    copy_entry(c, c->spare, 0, h->page[last / PAGE_SLOTS], last);
+    h->pos[last] = pos;
+    h->until[last] = until;
+    h->moved |= slot != last;
+    for (int i = 0; i <= last; i++) {
+        int s = h->order[i];
+        h->order[i] = s == slot ? last : s > slot ? s - 1 : s;
+    }
 }
 
 struct cache_stats cache_stats(const struct cache *c)

@@ -65,23 +65,27 @@ static int check_length(const struct input *in, struct kvf_diag *d)
                         in->path, (long long)n, T);
     in->p->n_prompt = (int32_t)n;
     snprintf(in->p->method, sizeof in->p->method, "%s", header_str(in, "method", "name"));
+    int64_t chunk = json_int(json_get(json_get(in->header, "method"), "chunk"), 0);
+    in->p->chunk = chunk > 0 && chunk < T ? (int)chunk : 0;
+    in->p->by_rank = strcmp(header_str(in, "method", "positions"), "cache") == 0;
     return KVF_OK;
 }
 
 static int check_shape(const struct input *in, struct kvf_diag *d)
 {
     const struct plan_model *m = in->model;
+    const char *space = json_str(json_get(in->header, "entry_space"), "kv");
+    int heads = strcmp(space, "query") == 0 ? m->n_heads : m->n_kv_heads;
     bool same = kvf_n_layers(in->t) == m->n_layers;
     for (int l = 0; same && l < m->n_layers; l++)
-        same = kvf_n_heads(in->t, l, KVF_SPACE_KV) == m->n_kv_heads
+        same = kvf_n_heads(in->t, l, KVF_SPACE_KV) == heads
                && kvf_n_heads(in->t, l, KVF_SPACE_QUERY) == m->n_heads;
     if (!same)
         return kvf_fail(d, KVF_E_FORMAT, "%s: its layers and heads are not the model's %d layers "
-                        "of %d KV and %d query heads", in->path, m->n_layers, m->n_kv_heads,
-                        m->n_heads);
+                        "of %d KV and %d query heads", in->path, m->n_layers, heads, m->n_heads);
     in->p->n_layers = m->n_layers;
     in->p->n_heads = m->n_heads;
-    in->p->n_kv_heads = m->n_kv_heads;
+    in->p->n_kv_heads = heads;
     return KVF_OK;
 }
 

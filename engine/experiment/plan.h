@@ -24,7 +24,8 @@ struct plan_model {
 };
 
 struct plan {
-    int n_layers, n_heads, n_kv_heads;
+    int n_layers, n_heads;
+    int n_kv_heads;       /* of the cache: n_heads where query heads had caches of their own */
     int32_t n_tokens;     /* T */
     int32_t n_prompt;     /* of them, the prompt of the run; 0: not known */
     int32_t *ids;         /* [T]; NULL: none */
@@ -32,6 +33,8 @@ struct plan {
     uint32_t *evict_step; /* [L][H][T], i + 1 .. T or KVF_ALIVE; NULL: none */
     double *mass;         /* [L][G][T]; NULL: none */
     char method[64];      /* of the run; "" when it is not known */
+    int chunk;            /* tokens of the prompt between its cuts; 0: the whole prompt */
+    bool by_rank;         /* positions were those within the cache */
 };
 
 /* Reads a plan made with the model.  KVF_E_FORMAT with a sentence for traces that are no

@@ -75,7 +75,8 @@ static int choose(struct job *j, struct kvf_diag *d)
 
 static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
 {
-    static const char *const kept[] = {"kvf", "model", "tokenizer", "run", "method"};
+    static const char *const kept[] = {"kvf", "model", "tokenizer", "run", "method",
+                                       "entry_space"};
     const char *meta = kvf_meta(j->t), *heads = j->opt->head_text;
     struct json *root = NULL;
     int err = json_parse(meta, strlen(meta), &root, d);
