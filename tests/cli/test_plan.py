@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import subprocess
 import sys
 
 import numpy as np
@@ -205,13 +206,11 @@ for name, change, words in (
         ("ids of another type", {"types": {**TYPES, "tokens.id": ("u32", "run")}}, ("tokens.id", "type")),
         ("steps of another type", {"types": {**TYPES, "evict_step": ("i32", "kv")}}, ("evict_step", "type")),
         ("steps of query heads", {"types": {**TYPES, "evict_step": ("u32", "query")}, "evict_step": np.full((2, 4, T), ALIVE)}, ("evict_step", "type")),
-        ("masses of another type", {"types": {**TYPES, "plan.mass": ("f32", "query")}}, ("plan.mass", "type")),
-        ("steps per step", {"types": {**TYPES, "evict_step": ("u32", "kv", )}, "evict_step": good["evict_step"], "axis": 1}, ("evict_step", "type"))):
-    axis = change.pop("axis", 0)
+        ("masses of another type", {"types": {**TYPES, "plan.mass": ("f32", "query")}}, ("plan.mass", "type"))):
     bad_plan(**change)
-    if axis:
-        make(s.write_kvf, kvf("bad"), [Column("evict_step", "u32", "kv", good["evict_step"], "step")], (2, 2, 4, T), header)
     s.refused(f"plan: {name}", REPLAY, 1, "bad.kvf", *words)
+make(s.write_kvf, kvf("bad"), [Column("evict_step", "u32", "kv", good["evict_step"], "step")], (2, 2, 4, T), header)
+s.refused("plan: evictions by step", REPLAY, 1, "evict_step", "type")
 for name, shape in (("layers", (3, 2, 4, T)), ("KV heads", (2, 1, 4, T)), ("query heads", (2, 2, 6, T))):
     make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", np.arange(T))], shape, header)
     s.refused(f"plan: other {name}", REPLAY, 1, "layers and heads")
@@ -231,3 +230,104 @@ for i in range(60):
     s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 3 == 0 else data))
     s.survives(f"damaged plan {i}", REPLAY, (0, 1, 2))
     s.survives(f"damaged plan {i}, its tokens", ["run", *MODEL, "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
+
+# ---- repeated runs: the same evictions, tokens and NLL, byte for byte, for every method
+MAKE_GATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
+LAYOUTS = {"trimkv": "rg", "dbtrimkv": "rg10", "locret": "locret", "wgkv": "wgkv", "wgkv-snapkv": "wgkv", "wgkv-quest": "wgkv", "seer": "seer", "duo": "duo"}
+WHY = {"evict_reason", "evict_score", "evict_margin", "evict_tie"}
+LONG = ("--raw", "-p", "the thing in there and there again, in or out of it; " * 3)
+rows = json.loads(s.run(["methods", "--json"]).stdout)
+hash_of = whole_header = info("h2o")["header"]["model"]["hash"]
+
+
+def gates(method, seed=3):
+    """options that give a method the gates it needs"""
+    layout = LAYOUTS.get(method)
+    path = s.path(f"{layout}{seed}.safetensors")
+    if layout and not os.path.exists(path):
+        subprocess.run([sys.executable, MAKE_GATES, "--layout", layout, "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64",
+                        "--hidden", "8", "--gate-dim", "8", "--tokens", "256", "--seed", str(seed), "--model-hash", hash_of, "-o", path], check=True)
+    return ["--gates", path] if layout else []
+
+
+def repeat(name, *options, replay=(), by_choice=False, but=()):
+    """records a run, repeats its plan, compares; returns how many entries left"""
+    run("first", *options, prompt=LONG)
+    s.accepted(name + ": plan", ["plan", kvf("first"), "-o", kvf("its")])
+    s.accepted(name + ": again", ["run", *MODEL, "--plan", kvf("its"), *replay, "-o", kvf("again")])
+    states = diff("first", "again")
+    must = ["tokens", "tokens.id", "tokens.role", "evict_step"] + ([] if by_choice else ["nll"])
+    s.check(name + ": evictions, tokens, NLL", all(states[k] == "equal" for k in must), {k: states[k] for k in must})
+    if not by_choice:
+        wrong = {k: v for k, v in states.items() if v != "equal" and k not in WHY and k not in but}
+        s.check(name + ": all that rests on attention", not wrong, wrong)
+    e = steps("again")
+    reasons = set(table(s.exe, "eviction", kvf("again"))[0]["reason"])
+    s.check(name + ": reasons", reasons == ({"plan"} if all(x >= 0 for x in e) else {"plan", "alive"} if any(x >= 0 for x in e) else {"alive"}), reasons)
+    return sum(x >= 0 for x in e)
+
+
+def usual(row):
+    free = row["name"] in ("full", "duo", "plan") or (row["score"] == "none" and row["admission"] == "write-gate" and row["selection"] == "all")
+    return ["--method", row["name"] + {"wgkv": ":local=6,tau=0.5", "wgkv-snapkv": ":local=6,tau=0.5", "wgkv-quest": ":local=6,tau=0.5,page=4",
+            "quest": ":page=4,dense=0", "seer": ":page=4", "seer-oracle": ":page=4", "duo": ":sinks=4,recent=20", "locret": ":chunk=16"}.get(row["name"], ""),
+            *([] if free else ["-B", "20"]), *gates(row["name"])]
+
+
+run("whole", prompt=LONG, n=N)
+s.accepted("plan of a full run", ["plan", kvf("whole"), "-o", kvf("masses")])
+left = {}
+for row in rows:
+    if row["name"] == "plan":
+        continue
+    more = ["--plan", kvf("masses")] if row["name"] == "mass-greedy" else []
+    for i, replay in enumerate(((), ("--chunk", "7", "-t", "3"))):
+        left[row["name"]] = repeat(f"{row['name']}, {i}", *usual(row), *more, replay=replay, by_choice=row["selection"] != "all")
+stays = {r["name"] for r in rows if r["admission"] == "all" and r["score"] == "none"} | {"plan"}
+s.check("all the others evict", all((n == 0) == (name in stays) for name, n in left.items()), left)
+
+# cuts after a query, within the prompt, of several rows, of query heads; gates that refuse and a budget; pages of entries
+for options in (["h2o:order=after", "-B", "14"], ["snapkv:order=after,every=5", "-B", "18"], ["h2o:chunk=16", "-B", "14"], ["tova:chunk=16,order=after", "-B", "14"],
+                ["h2o:positions=cache", "-B", "14"], ["keydiff:positions=cache,chunk=32", "-B", "14"], ["snapkv:group=none", "-B", "14"], ["h2o:slack=6,order=after", "-B", "14"],
+                ["adakv", "-B", "40"], ["random", "-B", "1"], ["random", "-B", "64"], ["h2o", "-B", str(N)], ["window:sinks=2", "-B", "9"],
+                ["h2o", "-B", "14", "--override", "L0K1=window:budget=9", "--override", "L1K*=full"],
+                ["wgkv:local=5,tau=0.4", "-B", "12", *gates("wgkv")], ["wgkv:local=5,tau=0.4,order=after", "-B", "12", *gates("wgkv")],
+                ["wgkv:local=7,tau=0.5,order=after", "-B", "11", *gates("wgkv", 5)], ["wgkv-snapkv:local=5,tau=0.4,order=after", "-B", "12", *gates("wgkv-snapkv")],
+                ["wgkv-snapkv:local=4,tau=0.3,fraction=0.3", "-B", "12", *gates("wgkv-snapkv", 5)], ["dbtrimkv:order=after,slack=3", "-B", "12", *gates("dbtrimkv")]):
+    for exact in ((), ("--exact",)):
+        name = " ".join(os.path.basename(o) for o in options) + (" exact" if exact else "")
+        n = repeat(name, "--method", *options, *exact, replay=exact)
+        s.check(name + ": something leaves", n > 0)
+
+# entries cut after the last query
+run("after", "--method", "h2o:order=after", "-B", "14", prompt=LONG)
+T = len(ids_of("after"))
+s.check("a cut after the last query", T in steps("after"))
+run("ends", "--method", "h2o", "-B", "14", prompt=LONG, n=1)
+s.accepted("plan of a prompt alone", ["plan", kvf("ends"), "-o", kvf("its")])
+s.accepted("again", ["run", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
+same("a prompt alone", "ends", "again", but=WHY)
+
+# parts of plans
+s.accepted("evictions of one head", ["plan", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
+run("onehead", "--plan", kvf("one"), prompt=(), n=None)
+e, want = np.array(steps("onehead")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
+s.check("evictions of one head: there, and nowhere else", (e[1] == want[1]).all() and (e[[0, 2, 3]] == -1).all(), e)
+s.accepted("no tokens", ["plan", kvf("h2o"), "--no-tokens", "-o", kvf("tokenless")])
+run("untold", "--plan", kvf("tokenless"))
+same("sampled tokens under a plan", "h2o", "untold", but=WHY)
+s.refused("no tokens, no prompt", [*FORCE, "--plan", kvf("tokenless")], 2, "no prompt", "tokenless.kvf")
+s.accepted("no evictions", ["plan", kvf("h2o"), "--no-evictions", "-o", kvf("lost")])
+s.refused("no evictions, no method", [*FORCE, "--plan", kvf("lost")], 2, "no evictions", "--method")
+run("tova", "--plan", kvf("lost"), "--method", "tova", "-B", str(B), prompt=(), n=None)
+s.check("another method on the plan's tokens", ids_of("tova") == all_ids and max(steps("tova")) > 0)
+run("words", "--plan", kvf("plan"), "--force", answer, n=None)
+same("tokens of --force, evictions of --plan", "h2o", "words", but=WHY)
+s.refused("the method plan without a plan", [*FORCE, *P, "--method", "plan"], 2, "--plan")
+s.refused("masses of a run that evicts", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
+s.refused("masses of other tokens", [*FORCE, "--plan", kvf("masses"), "--force", kvf("h2o"), "--method", "mass-greedy", "-B", "12"], 2, "same tokens")
+for length in (9, 40):  # another end of the prompt: the same entries are seen
+    few = s.file("few.ids", " ".join(map(str, all_ids[:length])).encode())
+    run("moved", "--plan", kvf("plan"), prompt=("--ids", few), n=None)
+    s.check(f"a prompt of {length}", steps("moved") == steps("h2o") and ids_of("moved") == all_ids)
+s.finish()
