@@ -104,8 +104,8 @@ static int create_arrays(struct method_state *s)
     s->filled = MEM_NEW(int32_t, n);
     for (size_t i = 0; s->cut_at && i < n; i++)
         s->cut_at[i] = -1;
-    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->due && s->target && s->share && s->share_scratch
-               ? KVF_OK : KVF_E_NOMEM;
+    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->due && s->target && s->share
+           && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
 }
 
 int method_state_create(const struct method *m, const struct method_params *p,
