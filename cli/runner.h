@@ -10,12 +10,15 @@
 #include "engine/decode/sampler.h"
 #include "engine/decode/session.h"
 
+struct force;
+
 struct runner {
     /* options, with their defaults set by runner_init */
     const char *model, *prompt, *file, *chat, *ids_file;
     const char *method, *kv_type, *gates_file;
     struct opt_list override_text;
     bool raw, exact, ignore_eos;
+    struct force *force; /* borrowed; NULL: every token is sampled */
     int64_t n_predict, budget, seed, threads, chunk, context;
     double temperature, top_p;
 
@@ -55,6 +58,11 @@ int runner_cap(const struct runner *r);
 
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
+
+/* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
+ * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
+                    struct kvf_diag *d);
 
 /* The rows and gates of the run (runner_methods.c): parsed before the model is opened,
  * joined with it afterwards. */

@@ -35,6 +35,8 @@ struct method_state {
     int *n_cut;         /* [L * H] */
     int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
     float *value;       /* [L * H][cap] scores by slot */
+    int32_t *cut_at;     /* [L * H] query before which entries left last; -1: none yet */
+    int32_t *filled;     /* [L * H] slot that the last entry took then; -1: none */
     unsigned char *keep; /* [cap] scratch of applying */
     int32_t *triple;     /* [3 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
