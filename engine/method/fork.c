@@ -60,7 +60,7 @@ static int own_evidence(struct evidence *e)
 static void forget_scratch(struct method_state *s)
 {
     s->cap = s->n_threads = 0;
-    s->victim = s->pair = NULL;
+    s->victim = s->triple = NULL;
     s->candidate = s->pooled = NULL;
     s->value = s->scratch = NULL;
     s->keep = NULL;
@@ -83,6 +83,8 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     err |= own(&s->target, n, sizeof *s->target);
     err |= own(&s->n_candidates, n, sizeof *s->n_candidates);
     err |= own(&s->n_cut, n, sizeof *s->n_cut);
+    err |= own(&s->cut_at, n, sizeof *s->cut_at);
+    err |= own(&s->filled, n, sizeof *s->filled);
     err |= own_evidence(&s->evidence);
     *ret_state = s;
     return err ? KVF_E_NOMEM : KVF_OK;
