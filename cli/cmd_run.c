@@ -122,8 +122,10 @@ static void build_header(struct run *u, struct buf *b)
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {{m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
-                               runner_cap(&u->r), &u->r.engine->kernels};
+    struct probe_config cfg = {
+        .shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
+        .cap = runner_cap(&u->r), .kernels = &u->r.engine->kernels,
+        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r)};
     struct buf header = {0};
     unsigned set;
     int err = probes_parse(u->probes, &set, d);

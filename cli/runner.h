@@ -72,6 +72,11 @@ void runner_close_methods(struct runner *r);
 /* "method", "gates" and "overrides" of the run header, each with a comma before it. */
 void runner_put_methods(struct buf *b, const struct runner *r);
 
+/* Column of what the gates give an entry, NULL: they give heads or blocks something, or
+ * there are none. */
+const char *runner_gate_column(const struct runner *r);
+bool runner_reads_pages(const struct runner *r); /* whether any row does */
+
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);
 

@@ -25,16 +25,17 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
     bool scored = s->method->reason != KVF_REASON_WINDOW;
     struct cache_head view = cache_view(r->cache, layer, head);
     for (int i = 0; i < n; i++) {
-        s->pair[2 * i] = view.pos[victim[i]];
-        s->pair[2 * i + 1] = victim[i];
+        s->triple[3 * i] = view.pos[victim[i]];
+        s->triple[3 * i + 1] = victim[i];
+        s->triple[3 * i + 2] = i;
     }
-    qsort(s->pair, (size_t)n, 2 * sizeof *s->pair, by_value);
+    qsort(s->triple, (size_t)n, 3 * sizeof *s->triple, by_value);
     for (int i = 0; i < n; i++) {
-        float v = score[s->pair[2 * i + 1]];
-        float margin = stays >= 0 ? score[stays] - v : NAN;
-        struct eviction e = {layer, head, s->pair[2 * i], r->t, s->method->reason,
-                             scored ? v : NAN, scored ? margin : NAN,
-                             scored && stays >= 0 && score[stays] == v};
+        const int32_t *at = s->triple + 3 * i;
+        float v = score[at[1]], margin = stays >= 0 ? score[stays] - v : NAN;
+        struct eviction e = {layer, head, at[0], r->t, s->method->reason, scored ? v : NAN,
+                             scored ? margin : NAN, scored && stays >= 0 && score[stays] == v,
+                             scored ? at[2] : -1};
         fn(ctx, &e);
     }
 }
@@ -166,7 +167,7 @@ static void expire_head(struct method_state *s, struct cache *c, int layer, int 
         if (view.until[slot] > t)
             continue;
         struct eviction e = {layer, head, view.pos[slot], view.until[slot], a->reason, NAN, NAN,
-                             false};
+                             false, -1};
         if (a->judge)
             a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
         if (fn)

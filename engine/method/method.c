@@ -149,7 +149,7 @@ static void destroy_one(struct method_state *s)
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->pair);
+    mem_free(s->triple);
     mem_free(s->scratch);
     mem_free(s);
 }
@@ -177,17 +177,17 @@ static int grow_arrays(struct method_state *s, int slots)
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->pair);
+    mem_free(s->triple);
     mem_free(s->candidate);
     mem_free(s->pooled);
     s->cap = 0;
     s->victim = MEM_NEW(int32_t, n);
     s->keep = MEM_NEW(unsigned char, cap);
-    s->pair = MEM_NEW(int32_t, 2 * cap);
+    s->triple = MEM_NEW(int32_t, 3 * cap);
     s->value = scored ? MEM_NEW(float, n) : NULL;
     s->candidate = scored ? MEM_NEW(struct candidate, n) : NULL;
     s->pooled = scored && shared ? MEM_NEW(struct candidate, n) : NULL;
-    if (!s->victim || !s->keep || !s->pair || (scored && (!s->value || !s->candidate))
+    if (!s->victim || !s->keep || !s->triple || (scored && (!s->value || !s->candidate))
         || (scored && shared && !s->pooled))
         return KVF_E_NOMEM;
     s->cap = slots;
