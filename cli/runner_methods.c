@@ -9,9 +9,11 @@
 #include "cli/runner.h"
 #include "engine/model/gguf.h"
 
-/* Both want the same cache. */
+/* Both want the same cache; what a plan wants is known when it is open (force.c). */
 static bool same_cache(const struct runner *r, const struct runner_override *o)
 {
+    if (r->row.admission->reason == KVF_REASON_PLAN)
+        return true;
     return o->params.positions == r->params.positions && o->params.chunk == r->params.chunk
            && method_per_query_head(&o->row, &o->params)
                   == method_per_query_head(&r->row, &r->params);
