@@ -153,8 +153,10 @@ static int set_up(struct stand *b, int n)
     b->t = 0;
     if (!err)
         err = method_state_create(b->m, &b->p, &b->shape, &b->s);
-    if (!err)
+    if (!err) {
+        method_use_kernels(b->s, &bench.kernels);
         err = method_prepare(b->s, n + b->p.every + MAX_STEPS + 8, n);
+    }
     for (int i = 0; !err && i < n; i++)
         err = append(b);
     int first = b->p.window > 4 ? n - b->p.window : n - 4;

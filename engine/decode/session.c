@@ -70,6 +70,8 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     if (!err)
         err = method_state_create(opt->method ? opt->method : &method_presets[0],
                                   opt->method ? opt->params : &no_params, &shape, &s->method);
+    if (!err)
+        method_use_kernels(s->method, &s->e->kernels);
     return err;
 }
 

@@ -171,8 +171,10 @@ size_t choose_scratch(const struct method_state *s)
     size_t cap = (size_t)s->cap, words = sizeof(struct candidate) / sizeof(float);
     size_t heads = s->method->allocation->pooled ? 2 * (size_t)s->shape.n_kv_heads : 1;
     int more = s->method->score->scratch_rows;
-    size_t rows = 4 + (size_t)(more == KEYS_AS_ROWS ? s->shape.head_dim : more);
+    size_t rows = 4 + (size_t)(more > 0 ? more : 0);
     size_t len = words * heads * cap + heads + rows * cap + 4 * (size_t)s->shape.head_dim;
+    if (more == KEYS_AS_PAGE)
+        len += PAGE_SLOTS * 2 * ((size_t)s->shape.head_dim + PAGE_SLOTS);
     return (len + 15) / 16 * 16;
 }
 

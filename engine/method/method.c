@@ -50,6 +50,7 @@ int method_state_create(const struct method *m, const struct method_params *p,
     if (!s)
         return KVF_E_NOMEM;
     *s = (struct method_state){.method = m, .params = *p, .shape = *shape};
+    kernels_init(&s->kernels, 0);
     s->n_cut = MEM_NEW(int, (size_t)shape->n_layers * (size_t)shape->n_kv_heads);
     s->share = MEM_NEW(int, (size_t)shape->n_layers);
     s->share_scratch = MEM_NEW(double, (size_t)shape->n_layers);
@@ -79,6 +80,12 @@ void method_state_destroy(struct method_state *s)
     mem_free(s);
 }
 
+void method_use_kernels(struct method_state *s, const struct kernels *k)
+{
+    s->kernels = *k;
+}
+
+const struct kernels *method_kernels(const struct method_state *s) { return &s->kernels; }
 const struct method *method_of(const struct method_state *s) { return s->method; }
 const struct method_params *method_params_of(const struct method_state *s) { return &s->params; }
 const struct method_shape *method_shape_of(const struct method_state *s) { return &s->shape; }

@@ -84,13 +84,13 @@ enum { /* options that change a part; others are refused */
     USES_FLOOR = 1u << 8, USES_BETA = 1u << 9,
 };
 
-enum { KEYS_AS_ROWS = -1 }; /* head_dim rows */
+enum { KEYS_AS_PAGE = -1 }; /* 2 PAGE_SLOTS (head_dim + PAGE_SLOTS) floats instead */
 
 struct score {
     const char *name, *summary;
     unsigned evidence; /* EVIDENCE_* */
     unsigned uses;     /* USES_* */
-    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_ROWS */
+    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
@@ -210,7 +210,12 @@ struct par;
 int method_decide(struct method_state *s, struct cache *c, int32_t t, int incoming,
                   struct par *pool, eviction_fn fn, void *ctx);
 
+/* The kernels that the scores use; to be called before the first decision, else they
+ * are the C reference. */
+void method_use_kernels(struct method_state *s, const struct kernels *k);
+
 /* For score and allocation parts. */
+const struct kernels *method_kernels(const struct method_state *s);
 /* Attention each slot received, as query head g of the layer gave it. [slots] */
 const double *evidence_sum(const struct method_state *s, int layer, int query_head);
 /* Attention row of the age-th newest query (0 = newest), [slots]; entries that

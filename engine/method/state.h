@@ -9,6 +9,7 @@ struct method_state {
     const struct method *method;
     struct method_params params;
     struct method_shape shape;
+    struct kernels kernels;
     struct evidence evidence;
     int32_t next_decision;
     int *share;         /* [L] entries per head */
