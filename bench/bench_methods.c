@@ -19,7 +19,7 @@
 
 enum {
     LAYERS = 30, HEADS = 9, KV_HEADS = 3, DIM = 64, PER = HEADS / KV_HEADS, THREADS = 2,
-    MAX_STEPS = 24, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
+    MAX_STEPS = 200, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
     FEW_LAYERS = 2, /* for costs of n^2: measured on so many layers and scaled */
 };
 

@@ -176,6 +176,11 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
     return (struct cache_head){h->n, h->pos, h->order, h->page, !h->moved};
 }
 
+enum kv_type cache_type(const struct cache *c)
+{
+    return c->cfg.type;
+}
+
 const void *cache_keys(const struct cache_head *h, int page)
 {
     return h->page[page];

@@ -17,12 +17,23 @@ static size_t n_kv(const struct evidence *e)
 int evidence_init(struct evidence *e, unsigned kinds, int window, const struct method_shape *shape)
 {
     *e = (struct evidence){.kinds = kinds, .shape = *shape, .window = window};
+    e->ring = window + 1;
+    if (kinds & EVIDENCE_ANCHOR) {
+        e->anchor = MEM_NEW(double, n_kv(e) * (size_t)shape->head_dim);
+        e->n_counted = MEM_NEW(int, n_kv(e));
+        if (!e->anchor || !e->n_counted)
+            return KVF_E_NOMEM;
+    }
     if (!(kinds & EVIDENCE_WINDOW))
         return KVF_OK;
     e->n_rows = MEM_NEW(int, n_query(e));
-    e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)window);
-    e->row_n = MEM_NEW(int, n_query(e) * (size_t)window);
-    return e->n_rows && e->row_t && e->row_n ? KVF_OK : KVF_E_NOMEM;
+    e->extent = MEM_NEW(int, n_query(e));
+    e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)e->ring);
+    e->row_n = MEM_NEW(int, n_query(e) * (size_t)e->ring);
+    e->recent_at = MEM_NEW(int, n_kv(e));
+    for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
+        e->recent_at[i] = -1;
+    return e->n_rows && e->extent && e->row_t && e->row_n && e->recent_at ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -32,7 +43,13 @@ void evidence_finish(struct evidence *e)
     mem_free(e->n_rows);
     mem_free(e->row_t);
     mem_free(e->row_n);
+    mem_free(e->extent);
+    mem_free(e->recent);
+    mem_free(e->recent_at);
     mem_free(e->keys);
+    mem_free(e->anchor);
+    mem_free(e->counted);
+    mem_free(e->n_counted);
     mem_free(e->norms);
     mem_free(e->history);
     memset(e, 0, sizeof *e);
@@ -64,15 +81,24 @@ static int widen_floats(const struct evidence *e, unsigned kind, float **p, size
     return err;
 }
 
+static int widen_doubles(const struct evidence *e, unsigned kind, double **p, size_t n_rows,
+                         size_t old_w, size_t new_w)
+{
+    void *q = *p;
+    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
+    *p = q;
+    return err;
+}
+
 int evidence_reserve(struct evidence *e, int slots)
 {
     if (!e->kinds || slots <= e->cap)
         return KVF_OK;
     size_t old = (size_t)e->cap, cap = ((size_t)slots + 63) / 64 * 64;
-    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->window;
-    void *p = e->sum;
-    int err = e->kinds & EVIDENCE_SUM ? widen(&p, n_query(e), old, cap, sizeof *e->sum) : KVF_OK;
-    e->sum = p;
+    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->ring;
+    int err = widen_doubles(e, EVIDENCE_SUM, &e->sum, n_query(e), old, cap);
+    if (!err)
+        err = widen_doubles(e, EVIDENCE_WINDOW, &e->recent, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_WINDOW, &e->rows, rows, old, cap);
     if (!err)
@@ -81,6 +107,10 @@ int evidence_reserve(struct evidence *e, int slots)
         err = widen_floats(e, EVIDENCE_NORMS, &e->norms, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
+    void *counted = e->counted;
+    if (!err && e->kinds & EVIDENCE_ANCHOR)
+        err = widen(&counted, n_kv(e), old, cap, 1);
+    e->counted = counted;
     if (!err)
         e->cap = (int)cap;
     return err;
@@ -93,7 +123,7 @@ static size_t query_index(const struct evidence *e, int layer, int g)
 
 static float *ring_row(const struct evidence *e, size_t query, int row)
 {
-    return e->rows + (query * (size_t)e->window + (size_t)row) * (size_t)e->cap;
+    return e->rows + (query * (size_t)e->ring + (size_t)row) * (size_t)e->cap;
 }
 
 static float *key_of(const struct evidence *e, int layer, int head, int slot)
@@ -125,18 +155,62 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
         unit[d] = (float)((double)key[d] * scale);
 }
 
+/* The unit key of a slot enters the anchor or leaves it, in whole units of 2^-32 (the
+ * rounding to them: window.c), so that what is left does not depend on what went. */
+static void count_key(const struct evidence *e, int layer, int head, int slot, bool enters)
+{
+    const double magic = 0x1.8p20;
+    size_t at = kv_at(e, layer, head, slot), D = (size_t)e->shape.head_dim;
+    const float *u = e->keys + at * D;
+    double *anchor = e->anchor + ((size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head) * D;
+    if (e->counted[at] == enters)
+        return;
+    e->counted[at] = enters;
+    for (size_t d = 0; d < D; d++) {
+        double units = ((double)u[d] + magic) - magic;
+        anchor[d] += enters ? units : -units;
+    }
+}
+
+const double *evidence_sync_anchor(const struct evidence *e, int layer, int head, int n)
+{
+    size_t at = (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
+    while (e->n_counted[at] > n)
+        count_key(e, layer, head, --e->n_counted[at], false);
+    return e->anchor + at * (size_t)e->shape.head_dim;
+}
+
+/* Before and after the key of a slot changes. */
+static void key_leaves(struct evidence *e, int layer, int head, int slot)
+{
+    if (e->kinds & EVIDENCE_ANCHOR)
+        count_key(e, layer, head, slot, false);
+}
+
+static void key_enters(struct evidence *e, int layer, int head, int slot)
+{
+    int *n = &e->n_counted[(size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head];
+    count_key(e, layer, head, slot, true);
+    *n = slot >= *n ? slot + 1 : *n;
+}
+
 void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
+    key_leaves(e, layer, head, slot);
     if (e->kinds & (EVIDENCE_KEYS | EVIDENCE_NORMS))
         take_key(e, c, layer, head, slot);
+    if (e->kinds & EVIDENCE_ANCHOR)
+        key_enters(e, layer, head, slot);
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[kv_at(e, layer, head, slot)] = NAN;
+    if (e->kinds & EVIDENCE_WINDOW)
+        e->recent[kv_at(e, layer, head, slot)] = 0;
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)slot] = 0;
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++)
+        for (int w = 0; e->kinds & EVIDENCE_WINDOW && slot < e->extent[q] && w < e->ring; w++)
             ring_row(e, q, w)[slot] = 0;
     }
 }
@@ -150,32 +224,65 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
             sum[i] += (double)row->p[i];
     }
     if (e->kinds & EVIDENCE_WINDOW) {
-        int at = e->n_rows[q]++ % e->window;
-        memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
-        e->row_t[q * (size_t)e->window + (size_t)at] = row->t;
-        e->row_n[q * (size_t)e->window + (size_t)at] = row->n;
+        int at = e->n_rows[q]++ % e->ring;
+        float *to = ring_row(e, q, at);
+        memcpy(to, row->p, (size_t)row->n * sizeof *row->p);
+        if (row->n < e->extent[q])
+            memset(to + row->n, 0, (size_t)(e->extent[q] - row->n) * sizeof *to);
+        else
+            e->extent[q] = row->n;
+        e->row_t[q * (size_t)e->ring + (size_t)at] = row->t;
+        e->row_n[q * (size_t)e->ring + (size_t)at] = row->n;
     }
+}
+
+/* What was in the last slot leaves it: the next newcomer finds 0 there. */
+static void move_rows(struct evidence *e, size_t query, int from, int to)
+{
+    for (int w = 0; w < e->ring; w++) {
+        float *row = ring_row(e, query, w);
+        row[to] = row[from];
+        row[from] = 0;
+    }
+    if (from == e->extent[query] - 1)
+        e->extent[query] = from;
+}
+
+int evidence_taken(const struct evidence *e, int layer, int query_head)
+{
+    return e->n_rows[query_index(e, layer, query_head)];
+}
+
+double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at)
+{
+    size_t at = (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
+    *ret_at = &e->recent_at[at];
+    return e->recent + at * (size_t)e->cap;
 }
 
 void evidence_move(struct evidence *e, int layer, int head, int from, int to)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
+    size_t a = kv_at(e, layer, head, from), b = kv_at(e, layer, head, to);
+    key_leaves(e, layer, head, to);
     if (e->kinds & EVIDENCE_KEYS)
         memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
                (size_t)e->shape.head_dim * sizeof(float));
+    if (e->kinds & EVIDENCE_ANCHOR) { /* it moves: nothing to add */
+        e->counted[b] = e->counted[a];
+        e->counted[a] = 0;
+    }
     if (e->kinds & EVIDENCE_NORMS)
-        e->norms[kv_at(e, layer, head, to)] = e->norms[kv_at(e, layer, head, from)];
+        e->norms[b] = e->norms[a];
     if (e->kinds & EVIDENCE_HISTORY)
-        e->history[kv_at(e, layer, head, to)] = e->history[kv_at(e, layer, head, from)];
+        e->history[b] = e->history[a];
+    if (e->kinds & EVIDENCE_WINDOW)
+        e->recent[b] = e->recent[a];
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
-        if (e->kinds & EVIDENCE_SUM) {
-            double *sum = e->sum + q * (size_t)e->cap;
-            sum[to] = sum[from];
-        }
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++) {
-            float *row = ring_row(e, q, w);
-            row[to] = row[from];
-        }
+        if (e->kinds & EVIDENCE_SUM)
+            e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
+        if (e->kinds & EVIDENCE_WINDOW)
+            move_rows(e, q, from, to);
     }
 }

@@ -150,8 +150,8 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
                           int32_t *ret_t, int *ret_n)
 {
     const struct evidence *e = &s->evidence;
-    size_t q = query_index(s, layer, query_head), W = (size_t)e->window;
-    size_t at = q * W + (size_t)((e->n_rows[q] - 1 - age) % e->window);
+    size_t q = query_index(s, layer, query_head);
+    size_t at = q * (size_t)e->ring + (size_t)((e->n_rows[q] - 1 - age) % e->ring);
     if (ret_t)
         *ret_t = e->row_t[at];
     if (ret_n)
@@ -174,6 +174,11 @@ const float *evidence_key(const struct method_state *s, int layer, int head, int
 const float *evidence_norms(const struct method_state *s, int layer, int head)
 {
     return s->evidence.norms + kv_at(s, layer, head);
+}
+
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n)
+{
+    return evidence_sync_anchor(&s->evidence, layer, head, n);
 }
 
 float *evidence_history(const struct method_state *s, int layer, int head)

@@ -62,6 +62,7 @@ enum { /* what a score needs; bits */
     EVIDENCE_KEYS = 1u << 2,    /* the stored key of each entry, scaled to length 1 */
     EVIDENCE_NORMS = 1u << 3,   /* the length of the stored key */
     EVIDENCE_HISTORY = 1u << 4, /* a score remembered from the last cut */
+    EVIDENCE_ANCHOR = 1u << 15, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
 enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3 };
@@ -225,6 +226,9 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
 const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+/* The sum of the unit keys of the n entries of a head, [head_dim]: in whole units of 2^-32,
+ * hence exact.  For one caller per head at a time. */
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n);
 /* Remembered scores, NaN = none; the score part may write them. [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 
