@@ -52,19 +52,13 @@ static void cut_one(struct round *r, int layer, int head, int slot)
 static void cut_many(struct round *r, int layer, int head, const int32_t *victim, int n_cut)
 {
     struct method_state *s = r->s;
-    int n = cache_view(r->cache, layer, head).n, to = 0;
+    int n = cache_view(r->cache, layer, head).n;
     for (int i = 0; i < n; i++)
         s->keep[i] = 1;
     for (int i = 0; i < n_cut; i++)
         s->keep[victim[i]] = 0;
     cache_keep(r->cache, layer, head, s->keep);
-    for (int i = 0; i < n; i++) {
-        if (!s->keep[i])
-            continue;
-        if (to != i)
-            evidence_move(&s->evidence, layer, head, i, to);
-        to++;
-    }
+    evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
 static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)

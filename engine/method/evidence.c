@@ -236,18 +236,6 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
     }
 }
 
-/* What was in the last slot leaves it: the next newcomer finds 0 there. */
-static void move_rows(struct evidence *e, size_t query, int from, int to)
-{
-    for (int w = 0; w < e->ring; w++) {
-        float *row = ring_row(e, query, w);
-        row[to] = row[from];
-        row[from] = 0;
-    }
-    if (from == e->extent[query] - 1)
-        e->extent[query] = from;
-}
-
 int evidence_taken(const struct evidence *e, int layer, int query_head)
 {
     return e->n_rows[query_index(e, layer, query_head)];
@@ -260,9 +248,9 @@ double *evidence_recent(const struct evidence *e, int layer, int head, int **ret
     return e->recent + at * (size_t)e->cap;
 }
 
-void evidence_move(struct evidence *e, int layer, int head, int from, int to)
+/* All but what query heads have. */
+static void move_entry(struct evidence *e, int layer, int head, int from, int to)
 {
-    int per = e->shape.n_heads / e->shape.n_kv_heads;
     size_t a = kv_at(e, layer, head, from), b = kv_at(e, layer, head, to);
     key_leaves(e, layer, head, to);
     if (e->kinds & EVIDENCE_KEYS)
@@ -278,11 +266,64 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         e->history[b] = e->history[a];
     if (e->kinds & EVIDENCE_WINDOW)
         e->recent[b] = e->recent[a];
+}
+
+/* What was in the last slot leaves it: the next newcomer finds 0 there. */
+static void move_rows(struct evidence *e, size_t query, int from, int to)
+{
+    for (int w = 0; w < e->ring; w++) {
+        float *row = ring_row(e, query, w);
+        row[to] = row[from];
+        row[from] = 0;
+    }
+    if (from == e->extent[query] - 1)
+        e->extent[query] = from;
+}
+
+void evidence_move(struct evidence *e, int layer, int head, int from, int to)
+{
+    int per = e->shape.n_heads / e->shape.n_kv_heads;
+    move_entry(e, layer, head, from, to);
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
         if (e->kinds & EVIDENCE_WINDOW)
             move_rows(e, q, from, to);
+    }
+}
+
+static void keep_rows(struct evidence *e, size_t query, const unsigned char *keep, int n)
+{
+    int end = e->extent[query], m = 0;
+    for (int w = 0; w < e->ring; w++) {
+        float *row = ring_row(e, query, w);
+        m = 0;
+        for (int i = 0; i < n; i++) { /* no branch: what is dropped is written over */
+            row[m] = row[i];
+            m += keep[i] != 0;
+        }
+        memset(row + m, 0, (size_t)(end > m ? end - m : 0) * sizeof *row);
+    }
+    e->extent[query] = m < end ? m : end;
+}
+
+void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)
+{
+    int per = e->shape.n_heads / e->shape.n_kv_heads;
+    for (int i = 0, to = 0; i < n; i++) {
+        if (keep[i] && to != i)
+            move_entry(e, layer, head, i, to);
+        to += keep[i] != 0;
+    }
+    for (int g = head * per; g < (head + 1) * per; g++) {
+        size_t q = query_index(e, layer, g);
+        double *sum = e->kinds & EVIDENCE_SUM ? e->sum + q * (size_t)e->cap : NULL;
+        for (int i = 0, to = 0; sum && i < n; i++) {
+            sum[to] = sum[i];
+            to += keep[i] != 0;
+        }
+        if (e->kinds & EVIDENCE_WINDOW)
+            keep_rows(e, q, keep, n);
     }
 }

@@ -41,5 +41,8 @@ const double *evidence_sync_anchor(const struct evidence *e, int layer, int head
 double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at);
 /* The entry of slot `from` of a KV head now lies in slot `to`. */
 void evidence_move(struct evidence *e, int layer, int head, int from, int to);
+/* Of the n entries of a KV head those of the slots with keep != 0 stay and close ranks in
+ * slot order. */
+void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n);
 
 #endif
