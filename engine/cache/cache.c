@@ -209,8 +209,10 @@ static void move_entry(struct cache *c, struct head *h, int from, int to)
     size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
     unsigned char *a = h->page[from / PAGE_SLOTS], *b = h->page[to / PAGE_SLOTS];
     size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
-    for (size_t d = 0; d < D; d++)
-        memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
+    for (size_t d = 0; e == 2 && d < D; d++) /* widths that the compiler knows */
+        memcpy(b + (d * PAGE_SLOTS + sb) * 2, a + (d * PAGE_SLOTS + sa) * 2, 2);
+    for (size_t d = 0; e == 4 && d < D; d++)
+        memcpy(b + (d * PAGE_SLOTS + sb) * 4, a + (d * PAGE_SLOTS + sa) * 4, 4);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
     h->pos[to] = h->pos[from];
 }

@@ -27,13 +27,12 @@ int evidence_init(struct evidence *e, unsigned kinds, int window, const struct m
     if (!(kinds & EVIDENCE_WINDOW))
         return KVF_OK;
     e->n_rows = MEM_NEW(int, n_query(e));
-    e->extent = MEM_NEW(int, n_query(e));
     e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)e->ring);
     e->row_n = MEM_NEW(int, n_query(e) * (size_t)e->ring);
     e->recent_at = MEM_NEW(int, n_kv(e));
     for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
         e->recent_at[i] = -1;
-    return e->n_rows && e->extent && e->row_t && e->row_n && e->recent_at ? KVF_OK : KVF_E_NOMEM;
+    return e->n_rows && e->row_t && e->row_n && e->recent_at ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -43,7 +42,7 @@ void evidence_finish(struct evidence *e)
     mem_free(e->n_rows);
     mem_free(e->row_t);
     mem_free(e->row_n);
-    mem_free(e->extent);
+    mem_free(e->born);
     mem_free(e->recent);
     mem_free(e->recent_at);
     mem_free(e->keys);
@@ -81,6 +80,15 @@ static int widen_floats(const struct evidence *e, unsigned kind, float **p, size
     return err;
 }
 
+static int widen_ints(const struct evidence *e, unsigned kind, int32_t **p, size_t n_rows,
+                      size_t old_w, size_t new_w)
+{
+    void *q = *p;
+    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
+    *p = q;
+    return err;
+}
+
 static int widen_doubles(const struct evidence *e, unsigned kind, double **p, size_t n_rows,
                          size_t old_w, size_t new_w)
 {
@@ -99,6 +107,8 @@ int evidence_reserve(struct evidence *e, int slots)
     int err = widen_doubles(e, EVIDENCE_SUM, &e->sum, n_query(e), old, cap);
     if (!err)
         err = widen_doubles(e, EVIDENCE_WINDOW, &e->recent, n_kv(e), old, cap);
+    if (!err)
+        err = widen_ints(e, EVIDENCE_WINDOW, &e->born, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_WINDOW, &e->rows, rows, old, cap);
     if (!err)
@@ -204,14 +214,14 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         key_enters(e, layer, head, slot);
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[kv_at(e, layer, head, slot)] = NAN;
-    if (e->kinds & EVIDENCE_WINDOW)
+    if (e->kinds & EVIDENCE_WINDOW) {
         e->recent[kv_at(e, layer, head, slot)] = 0;
+        e->born[kv_at(e, layer, head, slot)] = cache_view(c, layer, head).pos[slot];
+    }
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)slot] = 0;
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && slot < e->extent[q] && w < e->ring; w++)
-            ring_row(e, q, w)[slot] = 0;
     }
 }
 
@@ -225,12 +235,7 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
     }
     if (e->kinds & EVIDENCE_WINDOW) {
         int at = e->n_rows[q]++ % e->ring;
-        float *to = ring_row(e, q, at);
-        memcpy(to, row->p, (size_t)row->n * sizeof *row->p);
-        if (row->n < e->extent[q])
-            memset(to + row->n, 0, (size_t)(e->extent[q] - row->n) * sizeof *to);
-        else
-            e->extent[q] = row->n;
+        memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
         e->row_t[q * (size_t)e->ring + (size_t)at] = row->t;
         e->row_n[q * (size_t)e->ring + (size_t)at] = row->n;
     }
@@ -264,20 +269,24 @@ static void move_entry(struct evidence *e, int layer, int head, int from, int to
         e->norms[b] = e->norms[a];
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[b] = e->history[a];
-    if (e->kinds & EVIDENCE_WINDOW)
+    if (e->kinds & EVIDENCE_WINDOW) {
         e->recent[b] = e->recent[a];
+        e->born[b] = e->born[a];
+    }
 }
 
-/* What was in the last slot leaves it: the next newcomer finds 0 there. */
-static void move_rows(struct evidence *e, size_t query, int from, int to)
+/* Only the rows since its birth know an entry: of the newest, which is the one that
+ * fills a hole, there is one. */
+static void move_rows(struct evidence *e, size_t query, int32_t born, int from, int to)
 {
-    for (int w = 0; w < e->ring; w++) {
-        float *row = ring_row(e, query, w);
+    int held = e->n_rows[query] < e->ring ? e->n_rows[query] : e->ring;
+    for (int age = 0; age < held; age++) {
+        int at = (e->n_rows[query] - 1 - age) % e->ring;
+        float *row = ring_row(e, query, at);
+        if (e->row_t[query * (size_t)e->ring + (size_t)at] < born)
+            break;
         row[to] = row[from];
-        row[from] = 0;
     }
-    if (from == e->extent[query] - 1)
-        e->extent[query] = from;
 }
 
 void evidence_move(struct evidence *e, int layer, int head, int from, int to)
@@ -289,23 +298,19 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
         if (e->kinds & EVIDENCE_WINDOW)
-            move_rows(e, q, from, to);
+            move_rows(e, q, e->born[kv_at(e, layer, head, to)], from, to);
     }
 }
 
 static void keep_rows(struct evidence *e, size_t query, const unsigned char *keep, int n)
 {
-    int end = e->extent[query], m = 0;
     for (int w = 0; w < e->ring; w++) {
         float *row = ring_row(e, query, w);
-        m = 0;
-        for (int i = 0; i < n; i++) { /* no branch: what is dropped is written over */
-            row[m] = row[i];
-            m += keep[i] != 0;
+        for (int i = 0, to = 0; i < n; i++) { /* no branch: what is dropped is written over */
+            row[to] = row[i];
+            to += keep[i] != 0;
         }
-        memset(row + m, 0, (size_t)(end > m ? end - m : 0) * sizeof *row);
     }
-    e->extent[query] = m < end ? m : end;
 }
 
 void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)

@@ -15,7 +15,8 @@ struct evidence {
     int *n_rows;      /* [L * G] rows ever taken EVIDENCE_WINDOW */
     int32_t *row_t;   /* [L * G][ring] the query of each row */
     int *row_n;       /* [L * G][ring] entries it saw */
-    int *extent;      /* [L * G] all rows are 0 from this slot on */
+    int32_t *born;    /* [L * H][cap] position of the entry: rows of earlier queries hold
+                         whatever was there before */
     double *recent;   /* [L * H][cap] sums over the window (window.c) */
     int *recent_at;   /* [L * H] rows taken when they were made; -1: never */
     float *keys;      /* [L * H][cap][head_dim]  EVIDENCE_KEYS */

@@ -219,8 +219,9 @@ void method_use_kernels(struct method_state *s, const struct kernels *k);
 const struct kernels *method_kernels(const struct method_state *s);
 /* Attention each slot received, as query head g of the layer gave it. [slots] */
 const double *evidence_sum(const struct method_state *s, int layer, int query_head);
-/* Attention row of the age-th newest query (0 = newest), [slots]; entries that
- * came later are 0.  *ret_t: the query, *ret_n: entries it saw; may be NULL. */
+/* Attention row of the age-th newest query (0 = newest), [slots]; *ret_t: the query,
+ * *ret_n: entries it saw; may be NULL.  An entry at a position after ret_t got nothing:
+ * what lies in its slot is not its own. */
 const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
                           int32_t *ret_t, int *ret_n);
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */

@@ -11,13 +11,14 @@ enum { BLOCK = 256 }; /* slots whose sums stay in the nearest cache */
 static void one_head(const struct score_input *in, int g, float *v)
 {
     double gamma = method_params_of(in->m)->gamma, sum[BLOCK], square[BLOCK];
+    float a[BLOCK];
     int rows = evidence_rows(in->m, in->layer, g), n = in->view.n;
     for (int i0 = 0; i0 < n; i0 += BLOCK) {
         int m = n - i0 < BLOCK ? n - i0 : BLOCK;
         for (int i = 0; i < m; i++)
             sum[i] = square[i] = 0;
         for (int w = rows - 1; w >= 0; w--) {
-            const float *a = evidence_row(in->m, in->layer, g, w, NULL, NULL) + i0;
+            window_row(in, g, w, i0, m, a);
             for (int i = 0; i < m; i++) {
                 sum[i] += (double)a[i];
                 square[i] += (double)a[i] * (double)a[i];

@@ -50,16 +50,27 @@ static void add_units(double *sum, const float *a, int n, double magic, bool lea
             sum[i] += ((double)a[i] + magic) - magic;
 }
 
+void window_row(const struct score_input *in, int g, int age, int i0, int n, float *row)
+{
+    int32_t t;
+    const float *a = evidence_row(in->m, in->layer, g, age, &t, NULL) + i0;
+    const int32_t *pos = in->view.pos + i0;
+    for (int i = 0; i < n; i++) {
+        float v = a[i]; /* read in any case: the loop has no branch */
+        row[i] = pos[i] <= t ? v : 0;
+    }
+}
+
 /* The row of the query of this age in slots [i0, i0 + n), reduced over the group. */
 static void add_query(const struct exact *x, int age, bool leaves, double *sum, int i0, int n)
 {
-    float most[BLOCK];
+    float most[BLOCK], row[BLOCK];
     for (int g = x->g0; g < x->g0 + x->n_group; g++) {
-        const float *a = evidence_row(x->in->m, x->in->layer, g, age, NULL, NULL) + i0;
+        window_row(x->in, g, age, i0, n, row);
         if (!x->max)
-            add_units(sum + i0, a, n, x->magic, leaves);
+            add_units(sum + i0, row, n, x->magic, leaves);
         for (int i = 0; x->max && i < n; i++)
-            most[i] = g == x->g0 || a[i] > most[i] ? a[i] : most[i];
+            most[i] = g == x->g0 || row[i] > most[i] ? row[i] : most[i];
     }
     if (x->max)
         add_units(sum + i0, most, n, x->magic, leaves);
@@ -131,7 +142,7 @@ static void take_row(float *row, const float *a, int n, float scale, bool max)
 static void reduce_rows(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    float *row = scratch, *wanted = scratch + in->view.n;
+    float *row = scratch, *wanted = row + in->view.n, *a = wanted + in->view.n;
     int g0, n_group, n = in->view.n, from, m;
     method_group(in->m, in->head, &g0, &n_group);
     window_candidates(in, &from, &m);
@@ -147,8 +158,8 @@ static void reduce_rows(const struct score_input *in, float *out, float *scratch
         for (int i = 0; i < n; i++)
             row[i] = 0;
         for (int g = g0; g < g0 + n_group; g++) {
-            const float *a = evidence_row(in->m, in->layer, g, w, NULL, NULL);
             bool all = p->support == SUPPORT_ALL;
+            window_row(in, g, w, 0, n, a);
             take_row(row, a, n, all ? 1 : candidates_scale(a, wanted, n), p->group == GROUP_MAX);
         }
         take_row(out, row, n, 1, p->across == ACROSS_MAX);
