@@ -34,7 +34,7 @@ static struct {
 } bench;
 
 struct stand {
-    const struct method *m;
+    struct method m;
     struct method_params p;
     struct method_shape shape;
     struct method_state *s;
@@ -65,6 +65,9 @@ static double median(double *x, int n)
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
+/* Evidence that this program does not make. */
+enum { OTHER = EVIDENCE_MOMENTS | EVIDENCE_TWIN | EVIDENCE_BLOCKS };
+
 /* Walks through memory with both threads, as the weights of a decode step do. */
 static void cool_part(void *ctx, int task, int thread)
 {
@@ -90,14 +93,16 @@ static void append_head(void *ctx, int i, int thread)
     int l = i / KV_HEADS, h = i % KV_HEADS;
     const float *k = bench.key + ((size_t)b->t * 7919 + (size_t)i * 131) % (N_RANDOM - DIM);
     (void)thread;
-    cache_append(b->c, &bench.kernels, l, h, b->t, k, k);
+    struct cache_entry e = {b->t, CACHE_STAYS, k, k};
+    cache_append(b->c, &bench.kernels, l, h, &e);
 }
 
 static void appended(struct stand *b)
 {
     for (int l = 0; l < b->shape.n_layers; l++)
         for (int h = 0; h < KV_HEADS; h++)
-            method_appended(b->s, b->c, l, h, cache_view(b->c, l, h).n - 1);
+            method_appended(b->s, b->c, l, h, cache_view(b->c, l, h).n - 1,
+                            -1e-4f * bench.weight[(b->t * 31 + l * 7 + h) % N_RANDOM], NULL);
 }
 
 static int append(struct stand *b)
@@ -117,7 +122,7 @@ static void row_of_head(void *ctx, int i, int thread)
     struct stand *b = ctx;
     int l = i / HEADS, g = i % HEADS, n = cache_view(b->c, l, g / PER).n;
     size_t at = ((size_t)b->row_t * 7919 + (size_t)i * 131) % (N_RANDOM - (size_t)n);
-    struct attn_row row = {l, g, b->row_t, n, bench.weight + at};
+    struct attn_row row = {l, g, b->row_t, n, n, bench.weight + at, NULL};
     (void)thread;
     method_row(b->s, &row);
 }
@@ -136,10 +141,10 @@ static void count(void *ctx, const struct eviction *e)
     b->n_cut += e->pos >= 0;
 }
 
-static int decide(struct stand *b, int incoming, double *ret_us)
+static int decide(struct stand *b, enum phase phase, double *ret_us)
 {
     double t0 = now_us();
-    int err = method_decide(b->s, b->c, b->t, incoming, bench.pool, count, b);
+    int err = method_decide(b->s, b->c, b->t, phase, bench.pool, count, b, NULL);
     *ret_us = now_us() - t0;
     return err;
 }
@@ -156,14 +161,13 @@ static void take_down(struct stand *b)
 static int set_up(struct stand *b, int n)
 {
     struct cache_config cfg = {b->shape.n_layers, KV_HEADS, DIM, KV_F16};
+    struct method_inputs in = {.rope_base = 1e5f, .rope_dim = DIM, .kernels = &bench.kernels};
     int err = cache_create(&cfg, &b->c);
     b->t = 0;
     if (!err)
-        err = method_state_create(b->m, &b->p, &b->shape, &b->s);
-    if (!err) {
-        method_use_kernels(b->s, &bench.kernels);
+        err = method_state_create(&b->m, &b->p, &b->shape, &in, &b->s);
+    if (!err)
         err = method_prepare(b->s, n + b->p.every + MAX_STEPS + 8, n);
-    }
     for (int i = 0; !err && i < n; i++)
         if (!(err = append(b)))
             appended(b);
@@ -182,7 +186,7 @@ static int time_cut(struct stand *b, int n, double *ret_us)
     int err = set_up(b, n);
     cool();
     if (!err)
-        err = decide(b, 0, ret_us);
+        err = decide(b, PHASE_PROMPT, ret_us);
     return err;
 }
 
@@ -199,7 +203,7 @@ static int time_steps(struct stand *b, struct result *ret)
             cool();
         b->n_cut = 0;
         method_prepare(b->s, 1, b->t);
-        err = decide(b, 1, &us);
+        err = decide(b, PHASE_BEFORE, &us);
         if (b->n_cut && n_cuts < MAX_STEPS)
             cut[n_cuts++] = us;
         else if (near && n_idle < MAX_STEPS)
@@ -275,7 +279,7 @@ static void line(const struct stand *b, const struct result *r, double step)
     char share[16] = "-";
     if (!isnan(step))
         snprintf(share, sizeof share, "%.1f %%", 100 * r->step / step);
-    printf("%6d  %-14s %7d %10.0f %10.1f %8s %12.0f %12.0f%s\n", b->p.budget, b->m->name,
+    printf("%6d  %-14s %7d %10.0f %10.1f %8s %12.0f %12.0f%s\n", b->p.budget, b->m.name,
            b->p.every, r->row, r->step, share, r->cut_256, r->cut_2b,
            b->shape.n_layers < LAYERS ? "  *" : "");
     fflush(stdout);
@@ -288,10 +292,10 @@ static int at_budget(const char *list, struct engine *e, int B)
     if (e)
         printf("%6d  a decode step under full: %.0f us\n", B, step);
     for (const struct method *m = method_presets; !err && m->name; m++) {
-        struct stand b = {.m = m, .shape = {LAYERS, HEADS, KV_HEADS, DIM}};
+        struct stand b = {.m = *m, .shape = {LAYERS, HEADS, KV_HEADS, DIM}};
         struct result r = {0};
         struct kvf_diag d;
-        if (!m->score || !listed(list, m->name))
+        if (!m->score || m->score->needs_mass || m->score->evidence & OTHER || !listed(list, m->name))
             continue;
         if (m->score->scratch_rows) /* n^2 */
             b.shape.n_layers = FEW_LAYERS;
