@@ -179,6 +179,7 @@ static int set_up(struct stand *b, int n)
 
 struct result {
     double row, step, cut_256, cut_2b; /* us */
+    int period; /* steps from cut to cut */
 };
 
 static int time_cut(struct stand *b, int n, double *ret_us)
@@ -190,34 +191,37 @@ static int time_cut(struct stand *b, int n, double *ret_us)
     return err;
 }
 
-/* Steps at the budget: the rows of a query, and the decision, whose cuts are spread
- * over the `every` steps between them. */
+/* Steps at the budget: the evidence of a query, and the decision; cuts are spread over
+ * the steps from one to the next. */
 static int time_steps(struct stand *b, struct result *ret)
 {
     double row[MAX_STEPS], cut[MAX_STEPS], idle[MAX_STEPS], us, t0;
-    int n_row = 0, n_cuts = 0, n_idle = 0, every = b->p.every, err = KVF_OK;
-    for (int i = 0; !err && n_cuts < (every > 1 ? 3 : MAX_STEPS) && i < 3 * every + MAX_STEPS;
-         i++) {
-        bool near = every == 1 || i % every < 2 || i % every > every - 3;
-        if (near)
+    int n_row = 0, n_cuts = 0, n_idle = 0, last = -1, period = 1, err = KVF_OK;
+    for (int i = 0; !err && i < 3 * b->p.budget && n_cuts < (period > 1 ? 3 : MAX_STEPS); i++) {
+        bool timed = i < 4 || i - last < 3 || i - last > period - 3;
+        if (timed)
             cool();
         b->n_cut = 0;
         method_prepare(b->s, 1, b->t);
         err = decide(b, PHASE_BEFORE, &us);
-        if (b->n_cut && n_cuts < MAX_STEPS)
+        if (b->n_cut) {
             cut[n_cuts++] = us;
-        else if (near && n_idle < MAX_STEPS)
+            period = i - last;
+            last = i;
+        } else if (timed && n_idle < MAX_STEPS) {
             idle[n_idle++] = us;
+        }
         if (!err)
             err = append(b);
         t0 = now_us();
         appended(b);
         rows(b, b->t - 1);
-        if (near && n_row < MAX_STEPS)
+        if (timed && n_row < MAX_STEPS)
             row[n_row++] = now_us() - t0;
     }
     double c = n_cuts ? median(cut, n_cuts) : 0, w = n_idle ? median(idle, n_idle) : 0;
-    ret->step = every > 1 ? (c + (every - 1) * w) / every : n_cuts ? c : w;
+    ret->period = period;
+    ret->step = (c + (period - 1) * w) / period;
     ret->row = median(row, n_row);
     return err;
 }
@@ -280,7 +284,7 @@ static void line(const struct stand *b, const struct result *r, double step)
     if (!isnan(step))
         snprintf(share, sizeof share, "%.1f %%", 100 * r->step / step);
     printf("%6d  %-14s %7d %10.0f %10.1f %8s %12.0f %12.0f%s\n", b->p.budget, b->m.name,
-           b->p.every, r->row, r->step, share, r->cut_256, r->cut_2b,
+           r->period, r->row, r->step, share, r->cut_256, r->cut_2b,
            b->shape.n_layers < LAYERS ? "  *" : "");
     fflush(stdout);
 }

@@ -96,11 +96,15 @@ static int create_arrays(struct method_state *s)
     size_t L = (size_t)s->shape.n_layers, n = L * (size_t)s->shape.n_kv_heads;
     s->n_cut = MEM_NEW(int, n);
     s->n_candidates = MEM_NEW(int, n);
+    s->n_listed = MEM_NEW(int, n);
+    s->heap = MEM_NEW(int, n);
+    s->over = MEM_NEW(int64_t, n);
     s->due = MEM_NEW(unsigned char, n);
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
     s->share_scratch = MEM_NEW(double, L);
-    return s->n_cut && s->n_candidates && s->due && s->target && s->share && s->share_scratch
+    return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due && s->target
+                   && s->share && s->share_scratch
                ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -140,6 +144,9 @@ static void destroy_one(struct method_state *s)
     mem_free(s->due);
     mem_free(s->target);
     mem_free(s->n_candidates);
+    mem_free(s->n_listed);
+    mem_free(s->heap);
+    mem_free(s->over);
     mem_free(s->candidate);
     mem_free(s->pooled);
     mem_free(s->n_cut);
