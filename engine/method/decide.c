@@ -55,13 +55,28 @@ static void cut_many(struct method_state *s, struct cache *c, int layer, int hea
     evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
+/* The highest slot first: what fills its hole is no victim. */
+static void cut_few(struct method_state *s, struct cache *c, int layer, int head,
+                    const int32_t *victim, int n_cut)
+{
+    int32_t below = INT32_MAX;
+    for (int k = 0; k < n_cut; k++) {
+        int32_t slot = -1;
+        for (int i = 0; i < n_cut; i++)
+            slot = victim[i] < below && victim[i] > slot ? victim[i] : slot;
+        cut_one(s, c, layer, head, slot);
+        below = slot;
+    }
+}
+
 /* Removes slots.  Pages that are read by choice stand in order of time, so their
- * entries close ranks; elsewhere one hole is filled by the last entry. */
+ * entries close ranks; elsewhere the last entries fill a few holes. */
 static void cut(struct method_state *s, struct cache *c, int layer, int head,
                 const int32_t *victim, int n_cut)
 {
-    if (n_cut == 1 && s->method->read->all) {
-        cut_one(s, c, layer, head, victim[0]);
+    enum { FEW = 8 };
+    if (n_cut <= FEW && s->method->read->all) {
+        cut_few(s, c, layer, head, victim, n_cut);
         return;
     }
     int n = cache_view(c, layer, head).n;
