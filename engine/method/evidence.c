@@ -55,6 +55,7 @@ void evidence_finish(struct evidence *e)
     mem_free(e->n_counted);
     mem_free(e->norms);
     mem_free(e->history);
+    mem_free(e->note);
     mem_free(e->gate);
     mem_free(e->values);
     pages_finish(&e->pages);
@@ -135,6 +136,8 @@ int evidence_reserve(struct evidence *e, int slots)
         err = widen_floats(e, EVIDENCE_VALUES, &e->values, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_TWIN, &e->twin_row, n_query(e), old, cap);
+    if (!err)
+        err = widen_doubles(e, EVIDENCE_NOTE, &e->note, n_kv(e), old, cap);
     if (!err)
         err = widen_doubles(e, EVIDENCE_TWIN, &e->twin_sum, n_query(e), old, cap);
     if (!err)
@@ -250,6 +253,8 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         key_enters(e, layer, head, slot);
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[kv_at(e, layer, head, slot)] = NAN;
+    if (e->kinds & EVIDENCE_NOTE)
+        e->note[kv_at(e, layer, head, slot)] = (double)NAN;
     if (e->kinds & EVIDENCE_WINDOW) {
         e->recent[kv_at(e, layer, head, slot)] = 0;
         e->born[kv_at(e, layer, head, slot)] = cache_view(c, layer, head).pos[slot];
@@ -305,6 +310,8 @@ static void move_entry(struct evidence *e, int layer, int head, int from, int to
         e->norms[b] = e->norms[a];
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[b] = e->history[a];
+    if (e->kinds & EVIDENCE_NOTE)
+        e->note[b] = e->note[a];
     if (e->kinds & EVIDENCE_GATE)
         e->gate[b] = e->gate[a];
     if (e->kinds & EVIDENCE_VALUES)

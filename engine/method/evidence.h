@@ -26,6 +26,7 @@ struct evidence {
     int *n_counted;   /* [L * H] none is from this slot on */
     float *norms;     /* [L * H][cap]            EVIDENCE_NORMS */
     float *history;   /* [L * H][cap]            EVIDENCE_HISTORY */
+    double *note;     /* [L * H][cap]            EVIDENCE_NOTE */
     float *gate;      /* [L * H][cap]            EVIDENCE_GATE */
     float *values;    /* [L * H][cap] lengths    EVIDENCE_VALUES */
     struct pages pages; /* EVIDENCE_PAGES, EVIDENCE_BLOCKS */

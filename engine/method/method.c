@@ -404,6 +404,11 @@ const double *evidence_anchor(const struct method_state *s, int layer, int head,
     return evidence_sync_anchor(&s->evidence, layer, head, n);
 }
 
+double *evidence_note(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.note + kv_at(s, layer, head);
+}
+
 float *evidence_history(const struct method_state *s, int layer, int head)
 {
     return s->evidence.history + kv_at(s, layer, head);

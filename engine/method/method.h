@@ -93,6 +93,7 @@ enum { /* what a score needs; bits */
     EVIDENCE_PAGES = 1u << 8,   /* least and largest of each channel of a page's keys */
     EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
     EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
+    EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
     EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
@@ -373,6 +374,8 @@ int64_t evidence_moments(const struct method_state *s, int layer, int query_head
 /* Attention of the twin by position: received so far, and from its newest query. */
 const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head);
 const float *evidence_twin_row(const struct method_state *s, int layer, int query_head);
+/* What the score part noted of each entry, NaN = nothing yet; it may write. [slots] */
+double *evidence_note(const struct method_state *s, int layer, int head);
 /* Remembered scores, NaN = none; the score part may write them. [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 
