@@ -20,8 +20,8 @@
 enum {
     LAYERS = 30, HEADS = 9, KV_HEADS = 3, DIM = 64, PER = HEADS / KV_HEADS, THREADS = 1, /* of whose processor time
       the machine's other work takes nothing */
-    MAX_STEPS = 48, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
-    FEW_LAYERS = 2, /* for costs of n^2: measured on so many layers and scaled */
+    MAX_STEPS = 24, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
+    FEW_LAYERS = 2, /* for costs of n^2 and wide windows: measured on so many and scaled */
 };
 
 static struct {
@@ -301,9 +301,9 @@ static int at_budget(const char *list, struct engine *e, int B)
         struct kvf_diag d;
         if (!m->score || m->score->needs_mass || m->score->evidence & OTHER || !listed(list, m->name))
             continue;
-        if (m->score->scratch_rows) /* n^2 */
-            b.shape.n_layers = FEW_LAYERS;
         err = method_parse(m->name, B, &b.m, &b.p, &d);
+        if (m->score->scratch_rows || b.p.window > 64)
+            b.shape.n_layers = FEW_LAYERS;
         if (!err)
             err = time_method(&b, &r);
         if (!err)
