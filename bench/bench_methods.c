@@ -122,7 +122,8 @@ static void row_of_head(void *ctx, int i, int thread)
     struct stand *b = ctx;
     int l = i / HEADS, g = i % HEADS, n = cache_view(b->c, l, g / PER).n;
     size_t at = ((size_t)b->row_t * 7919 + (size_t)i * 131) % (N_RANDOM - (size_t)n);
-    struct attn_row row = {l, g, b->row_t, n, n, bench.weight + at, NULL};
+    struct attn_row row = {
+        .layer = l, .head = g, .t = b->row_t, .n = n, .seen = n, .p = bench.weight + at};
     (void)thread;
     method_row(b->s, &row);
 }

@@ -351,14 +351,19 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
     }
 }
 
-static void keep_rows(struct evidence *e, size_t query, const unsigned char *keep, int n)
+/* Closes the ranks of an array of n elements: whole runs of what stays move at once. */
+static void keep_some(void *array, size_t size, const unsigned char *keep, int n)
 {
-    for (int w = 0; w < e->ring; w++) {
-        float *row = ring_row(e, query, w);
-        for (int i = 0, to = 0; i < n; i++) { /* no branch: what is dropped is written over */
-            row[to] = row[i];
-            to += keep[i] != 0;
-        }
+    unsigned char *p = array;
+    size_t to = 0;
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i; end < n && keep[end] == keep[i];)
+            end++;
+        if (!keep[i])
+            continue;
+        if (to != (size_t)i)
+            memmove(p + to * size, p + (size_t)i * size, (size_t)(end - i) * size);
+        to += (size_t)(end - i);
     }
 }
 
@@ -372,12 +377,9 @@ void evidence_keep(struct evidence *e, int layer, int head, const unsigned char 
     }
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
-        double *sum = e->kinds & EVIDENCE_SUM ? e->sum + q * (size_t)e->cap : NULL;
-        for (int i = 0, to = 0; sum && i < n; i++) {
-            sum[to] = sum[i];
-            to += keep[i] != 0;
-        }
-        if (e->kinds & EVIDENCE_WINDOW)
-            keep_rows(e, q, keep, n);
+        if (e->kinds & EVIDENCE_SUM)
+            keep_some(e->sum + q * (size_t)e->cap, sizeof *e->sum, keep, n);
+        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->ring; w++)
+            keep_some(ring_row(e, q, w), sizeof *e->rows, keep, n);
     }
 }

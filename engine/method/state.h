@@ -37,10 +37,12 @@ struct method_state {
     int *heap;          /* [L * H] scratch of merging */
     struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
     int *n_cut;         /* [L * H] */
-    int32_t *victim;    /* [L * H][cap] slots; then the worst that stays, or -1 */
+    int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
     float *value;       /* [L * H][cap] scores by slot */
+    int32_t *cut_at;     /* [L * H] query before which entries left last; -1: none yet */
+    int32_t *filled;     /* [L * H] slot that the last entry took then; -1: none */
     unsigned char *keep; /* [cap] scratch of applying */
-    int32_t *pair;       /* [2 * cap] scratch of reporting */
+    int32_t *triple;     /* [3 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
@@ -73,6 +75,7 @@ void shortlist_merge(const struct round *r, int first, int end, int64_t lost, in
 bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older);
 /* c[0..k) are the k worst of n, c[k] the worst of the rest. */
 void select_worst(struct candidate *c, int64_t n, int64_t k, bool older);
+void select_order(struct candidate *c, int n, bool older); /* worst first */
 
 /* options.c */
 int method_options_parse(struct method *m, const char *text, int budget,

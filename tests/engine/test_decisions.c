@@ -192,7 +192,7 @@ static void feed_rows(struct method_state *s, struct cache *c, int t)
         int n = 0; /* rows of a prompt see the first entries only */
         for (; n < view.n && (!w.prompt || n <= t); n++)
             p[n] = w.weight[t][g][view.pos[n]];
-        struct attn_row row = {0, g, t, n, n, p, NULL};
+        struct attn_row row = {.head = g, .t = t, .n = n, .seen = n, .p = p};
         method_row(s, &row);
         w.first_row = t < w.first_row ? t : w.first_row;
     }
