@@ -18,8 +18,8 @@
 #include "engine/decode/session.h"
 
 enum {
-    LAYERS = 30, HEADS = 9, KV_HEADS = 3, DIM = 64, PER = HEADS / KV_HEADS, THREADS = 1, /* of whose processor time
-      the machine's other work takes nothing */
+    LAYERS = 30, HEADS = 9, KV_HEADS = 3, DIM = 64, PER = HEADS / KV_HEADS,
+    THREADS = 1, /* whose processor time is taken: other work on the machine does not count */
     MAX_STEPS = 24, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
     FEW_LAYERS = 2, /* for costs of n^2 and wide windows: measured on so many and scaled */
 };
@@ -300,7 +300,8 @@ static int at_budget(const char *list, struct engine *e, int B)
         struct stand b = {.m = *m, .shape = {LAYERS, HEADS, KV_HEADS, DIM}};
         struct result r = {0};
         struct kvf_diag d;
-        if (!m->score || m->score->needs_mass || m->score->evidence & OTHER || !listed(list, m->name))
+        if (!m->score || m->score->needs_mass || m->score->evidence & OTHER
+            || !listed(list, m->name))
             continue;
         err = method_parse(m->name, B, &b.m, &b.p, &d);
         if (m->score->scratch_rows || b.p.window > 64)

@@ -161,7 +161,8 @@ static void cut_worst(struct method_state *s, int at, int n_cut)
 
 /* Every head keeps its best min(F, n), F = floor * places / heads; the places left go
  * to the best of the rest of all heads. */
-static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates, int heads)
+static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates,
+                      int heads)
 {
     struct method_state *s = r->s;
     int64_t even = (int64_t)(s->params.floor * (double)places / heads), m = 0;

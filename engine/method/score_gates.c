@@ -31,7 +31,8 @@ static void eval_retention(const struct score_input *in, float *out, float *scra
 
 const struct score score_retention = {
     .name = "retention", .summary = "log of the retention beta^age that the next queries would see",
-    .evidence = EVIDENCE_GATE | EVIDENCE_NOTE, .uses = USES_RETENTION, .gates = 1u << GATE_RETENTION,
+    .evidence = EVIDENCE_GATE | EVIDENCE_NOTE,
+    .uses = USES_RETENTION, .gates = 1u << GATE_RETENTION,
     .calibrated = true, .eval = eval_retention};
 
 static void eval_gate(const struct score_input *in, float *out, float *scratch)
