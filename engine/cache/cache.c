@@ -253,6 +253,11 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
                                h->n ? h->soonest : CACHE_STAYS};
 }
 
+enum kv_type cache_type(const struct cache *c)
+{
+    return c->cfg.type;
+}
+
 const void *cache_keys(const struct cache_head *h, int page)
 {
     return h->page[page];
@@ -291,8 +296,10 @@ static void copy_entry(const struct cache *c, const unsigned char *a, int from, 
 {
     size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
     size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
-    for (size_t d = 0; d < D; d++)
-        memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
+    for (size_t d = 0; e == 2 && d < D; d++) /* widths that the compiler knows */
+        memcpy(b + (d * PAGE_SLOTS + sb) * 2, a + (d * PAGE_SLOTS + sa) * 2, 2);
+    for (size_t d = 0; e == 4 && d < D; d++)
+        memcpy(b + (d * PAGE_SLOTS + sb) * 4, a + (d * PAGE_SLOTS + sa) * 4, 4);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
 }
 

@@ -79,6 +79,7 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
 void cache_account(struct cache *c);
 
 struct cache_head cache_view(const struct cache *c, int layer, int head);
+enum kv_type cache_type(const struct cache *c);
 const void *cache_keys(const struct cache_head *h, int page);
 const void *cache_values(const struct cache *c, const struct cache_head *h, int page);
 

@@ -75,6 +75,7 @@ static int create_methods(struct session *s, const struct session_options *opt)
     struct method_shape shape = {m->n_layers, m->n_heads, s->cache_heads, m->head_dim};
     struct method_inputs in = opt->inputs ? *opt->inputs : (struct method_inputs){0};
     in.gates = opt->gates;
+    in.kernels = &s->e->kernels;
     in.rope_base = m->rope_base;
     in.rope_dim = m->rope_dim;
     int err = method_state_create(opt->method ? opt->method : &method_presets[0],

@@ -32,7 +32,8 @@ static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     const struct eval *e = t->e;
     const struct model_config *m = &e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
-    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim};
+    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim,
+                               .kernels = &e->engine->kernels};
     struct session_options opt = {.kv_type = e->kv_type, .cap = e->prompt + e->score,
                                   .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);

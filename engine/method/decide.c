@@ -51,15 +51,9 @@ static void cut_one(struct method_state *s, struct cache *c, int layer, int head
 /* Keeps the slots with s->keep; slots stay in order. */
 static void cut_many(struct method_state *s, struct cache *c, int layer, int head)
 {
-    int n = cache_view(c, layer, head).n, to = 0;
+    int n = cache_view(c, layer, head).n;
     cache_keep(c, layer, head, s->keep);
-    for (int i = 0; i < n; i++) {
-        if (!s->keep[i])
-            continue;
-        if (to != i)
-            evidence_move(&s->evidence, layer, head, i, to);
-        to++;
-    }
+    evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
 /* The entry of a slot goes behind the others, which close ranks. */

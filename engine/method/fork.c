@@ -36,12 +36,20 @@ static int own_evidence(struct evidence *e)
     const struct method_shape *shape = &e->shape;
     size_t Q = (size_t)shape->n_layers * (size_t)shape->n_heads, cap = (size_t)e->cap;
     size_t kv = (size_t)shape->n_layers * (size_t)shape->n_kv_heads * cap;
-    size_t rows = Q * (size_t)e->window, D = (size_t)shape->head_dim;
+    size_t rows = Q * (size_t)e->ring, D = (size_t)shape->head_dim;
+    size_t H = (size_t)shape->n_layers * (size_t)shape->n_kv_heads;
     int err = own(&e->sum, Q * cap, sizeof *e->sum);
     err |= own(&e->rows, rows * cap, sizeof *e->rows);
     err |= own(&e->n_rows, Q, sizeof *e->n_rows);
     err |= own(&e->row_t, rows, sizeof *e->row_t);
     err |= own(&e->row_n, rows, sizeof *e->row_n);
+    err |= own(&e->born, kv, sizeof *e->born);
+    err |= own(&e->recent, kv, sizeof *e->recent);
+    err |= own(&e->recent_at, H, sizeof *e->recent_at);
+    err |= own(&e->anchor, H * D, sizeof *e->anchor);
+    err |= own(&e->counted, kv, sizeof *e->counted);
+    err |= own(&e->n_counted, H, sizeof *e->n_counted);
+    err |= own(&e->note, kv, sizeof *e->note);
     err |= own(&e->keys, kv * D, sizeof *e->keys);
     err |= own(&e->norms, kv, sizeof *e->norms);
     err |= own(&e->history, kv, sizeof *e->history);
@@ -81,6 +89,9 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     err |= own(&s->share_scratch, L, sizeof *s->share_scratch);
     err |= own(&s->due, n, sizeof *s->due);
     err |= own(&s->target, n, sizeof *s->target);
+    err |= own(&s->over, n, sizeof *s->over);
+    err |= own(&s->n_listed, n, sizeof *s->n_listed);
+    err |= own(&s->heap, n, sizeof *s->heap);
     err |= own(&s->n_candidates, n, sizeof *s->n_candidates);
     err |= own(&s->n_cut, n, sizeof *s->n_cut);
     err |= own(&s->cut_at, n, sizeof *s->cut_at);
@@ -108,7 +119,8 @@ int method_state_fork(const struct method_state *from, struct method_state **ret
 bool method_shares_prompt(const struct method *m, const struct method_params *p)
 {
     unsigned watched = EVIDENCE_SUM | EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_NORMS
-                       | EVIDENCE_HISTORY | EVIDENCE_VALUES | EVIDENCE_PAGES;
+                       | EVIDENCE_HISTORY | EVIDENCE_VALUES | EVIDENCE_PAGES
+                       | EVIDENCE_ANCHOR | EVIDENCE_NOTE;
     unsigned evidence = m->read->evidence | (m->score ? m->score->evidence : 0);
     return method_full_prompt(m, p) && !method_gates(m) && !(evidence & ~watched);
 }
