@@ -280,6 +280,12 @@ int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, const struct method_inputs *in,
                         struct method_state **ret_state);
 void method_state_destroy(struct method_state *s); /* and of the chain; accepts NULL */
+/* A state of its own, and a chain of its own, with all that `from` remembers (fork.c). */
+int method_state_fork(const struct method_state *from, struct method_state **ret_state);
+/* Whether a state of this row can watch a session that runs under full, and then go on
+ * as if the prompt had been its own: nothing is refused, read by choice or placed
+ * elsewhere in a prompt, and it needs to see rows, keys and values alone. */
+bool method_shares_prompt(const struct method *m, const struct method_params *p);
 
 /* Gives the heads with take[layer * H + head] != 0 to `other`, which joins the chain
  * and is owned by it from now on.  KVF_OK or KVF_E_NOMEM (other still belongs to the
@@ -336,8 +342,9 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 /* Whether entries of any row leave at steps fixed at birth. */
 bool method_expires(const struct method_state *s);
 
-/* Removes what query t does not see any more. */
-void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
+/* Removes what query t does not see any more.  KVF_OK or KVF_E_NOMEM (the cache is
+ * shared with a fork; some may have left). */
+int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
 
 /* Whether queries after the prompt read a choice of pages in this layer and head. */
 bool method_reads_pages(const struct method_state *s, int layer, int head);
