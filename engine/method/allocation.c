@@ -121,7 +121,7 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
 
 const struct allocation allocation_cake = {
     .name = "cake", .summary = "layers by entropy times variance of their attention",
-    .shares = shares_cake};
+    .evidence = EVIDENCE_WINDOW, .shares = shares_cake};
 
 const struct allocation *const allocation_table[] = {
     &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,
