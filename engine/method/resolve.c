@@ -85,6 +85,11 @@ static int check_parts(const struct method *m, const struct method_params *p, st
     if (m->scope == SCOPE_LAYER && m->allocation->pool != POOL_HEAD)
         return refuse(m, "one set of entries per layer leaves nothing to share out; use "
                       "allocation=uniform", d);
+    if (m->admission->uses & USES_SPANS && p->recent == 0)
+        return refuse(m, "a query must see its own entry; recent is at least 1", d);
+    if (!m->read->all && m->unbudgeted)
+        return refuse(m, "reading pages needs a budget, which this row does not take; use "
+                      "another row or read=all", d);
     if (!m->read->all && m->score)
         return refuse(m, "a row that reads pages cannot evict for its budget too; use "
                       "admission or read=all", d);
