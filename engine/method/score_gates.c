@@ -8,11 +8,12 @@
  * e b + log((1 - e^{N b}) / (1 - e^b)); at b = 0 it is log N. */
 static double retention(double b, double e, int N)
 {
+    double first = e > 0 || isnan(b) ? e * b : 0; /* beta^0 = 1, for beta = 0 too */
     if (N == 1)
-        return e * b;
+        return first;
     if (b > -1e-12) /* relative error of log N below 1e-7 */
-        return e * b + log(N);
-    return e * b + log(expm1(N * b) / expm1(b));
+        return first + log(N);
+    return first + log(expm1(N * b) / expm1(b));
 }
 
 static void eval_retention(const struct score_input *in, float *out, float *scratch)
