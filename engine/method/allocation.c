@@ -91,7 +91,7 @@ static void largest_remainder(const struct method_state *m, double *x, int free,
 
 static int protected_of(const struct method_params *p)
 {
-    return p->sinks + p->recent;
+    return p->sinks + (p->recent > 1 ? p->recent : 1); /* a newcomer needs a place */
 }
 
 /* x_l falls linearly from 2u - u/beta to u/beta over the layers that the row decides in. */
