@@ -143,7 +143,7 @@ def decide_layer(name, p, run, layer, newest, share):
 
 def layer_shares(name, p, run, newest, budget):
     """(the budget of a head in each layer, how sure that is), from the first cut on"""
-    fixed = p["sinks"] + p["recent"]
+    fixed = p["sinks"] + max(p["recent"], 1)  # a newcomer needs a place
     u, layers, gap = budget - fixed, run.m.layers, np.inf
     if name in PYRAMID:
         places = allocation.pyramid(layers, u, p["beta"])
