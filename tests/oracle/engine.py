@@ -10,6 +10,10 @@ class EngineError(Exception):
     pass
 
 
+class Missing(EngineError):
+    """the program has no such method or option"""
+
+
 def method_text(name, given):
     return name + (":" + ",".join(f"{k}={v}" for k, v in given.items()) if given else "")
 
@@ -45,7 +49,9 @@ class Engine:
     def call(self, *args):
         p = subprocess.run([self.program, *map(str, args)], capture_output=True)
         if p.returncode:
-            raise EngineError(f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.decode().strip()}")
+            said = p.stderr.decode().strip()
+            missing = p.returncode == 2 and ("no method" in said or "unknown option" in said)
+            raise (Missing if missing else EngineError)(f"{' '.join(map(str, args))}: exit {p.returncode}: {said}")
         return p.stdout
 
     def table(self, command, path):
@@ -60,10 +66,17 @@ class Engine:
             f.write(" ".join(map(str, ids)))
         return ["--ids", path] + ["--exact"] * self.exact
 
+    def forced(self, ids):
+        """the tokens after the prompt, given"""
+        path = self.path("forced.txt")
+        with open(path, "w") as f:
+            f.write(" ".join(map(str, ids)))
+        return ["--force", path]
+
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
         """records a run of n greedy tokens; the path of its trace"""
         out = self.path(name)
-        limit = ["--budget", budget] if method.partition(":")[0] != "full" else []
+        limit = ["--budget", budget] if method.partition(":")[0] != "full" and budget is not None else []
         said = self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
                          "-q", "--json", *more, "-o", out)
         if json.loads(said)["trace_bytes"] != os.path.getsize(out):
