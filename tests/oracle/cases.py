@@ -112,7 +112,7 @@ def budget_of(rng, total, prompt):
     return max(1, b)
 
 
-def case_of(rng, name, long):
+def case_of(rng, name, long, shared=True):
     """long ones reach the published windows, which a small budget reduces, and a second chunk"""
     if long:
         c = {"prompt": rng.randint(250, 290), "n": rng.randint(10, 60), "budget": rng.randint(100, 240)}
@@ -124,7 +124,7 @@ def case_of(rng, name, long):
     c |= {"model": rng.randrange(len(MODELS)), "seed": rng.randrange(1 << 30)}
     if name in NEEDS:
         c["gates"] = NEEDS[name]
-    if name in LIMITED_BY_BUDGET and c["budget"] and rng.random() < (0.4 if name in OLD else 0.6):
+    if shared and name in LIMITED_BY_BUDGET and c["budget"] and rng.random() < (0.4 if name in OLD else 0.6):
         c["given"] |= shared_options(rng, name)
     if name in ORACLES:
         c["force"] = True

@@ -93,13 +93,13 @@ def compare_case(engine, models, tally, name, c):
     return case.faults
 
 
-def draw_case(rng, part, long):
+def draw_case(rng, part, long, shared=True):
     """(row, case)"""
     if part == "parts":
         return cases.parts_case(rng, long)
     if part == "overrides":
         return cases.overrides_case(rng, long)
-    return part, case_of(rng, part, long)
+    return part, case_of(rng, part, long, shared)
 
 
 def check_method(engine, models, part, a):

@@ -10,6 +10,9 @@ class EngineError(Exception):
     pass
 
 
+MISSING = "no method", "unknown option", "is not a value for"
+
+
 class Missing(EngineError):
     """the program has no such method or option"""
 
@@ -50,7 +53,7 @@ class Engine:
         p = subprocess.run([self.program, *map(str, args)], capture_output=True)
         if p.returncode:
             said = p.stderr.decode().strip()
-            missing = p.returncode == 2 and ("no method" in said or "unknown option" in said)
+            missing = p.returncode == 2 and any(x in said for x in MISSING)
             raise (Missing if missing else EngineError)(f"{' '.join(map(str, args))}: exit {p.returncode}: {said}")
         return p.stdout
 
