@@ -15,15 +15,16 @@ ROOMS = {
     'render': ['base'],
     'cli': ['base', 'libtrace', 'engine', 'analyzers', 'render'],
 }
-# Inside the engine, one way: kernels <- cache <- method <- probe, kernels <- model,
-# and decode on top of all.
+# Inside the engine, one way: kernels <- cache <- method <- probe,
+# kernels <- model <- gate <- method, and decode on top of all.
 ENGINE = {
     'kernels': [],
     'model': ['kernels'],
     'cache': ['kernels'],
-    'method': ['kernels', 'cache'],
+    'gate': ['kernels', 'model'],
+    'method': ['kernels', 'cache', 'gate'],
     'probe': ['kernels', 'cache', 'method'],
-    'decode': ['kernels', 'model', 'cache', 'method', 'probe'],
+    'decode': ['kernels', 'model', 'gate', 'cache', 'method', 'probe'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {
@@ -33,6 +34,8 @@ PRIVATE = {
     'engine/decode/session_state.h': 'engine/decode/',
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',
+    'engine/gate/state.h': 'engine/gate/',
+    'engine/gate/safetensors.h': 'engine/gate/',
     'engine/model/bpe.h': 'engine/model/',
     'engine/kernels/x86/': 'engine/kernels/',
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
@@ -43,7 +46,8 @@ FENCES = [
     (r'cjson/|cJSON', ['base/json.c']),
     (r'zip\.h', ['base/table_io.c']),
     (r'zstd', ['libtrace/codec.c']),
-    (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c']),
+    (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c',
+                 'engine/gate/safetensors.c']),
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c']),
     (r'cairo|pango', ['render/canvas.c']),
     (r'png\.h', ['render/png_out.c']),
@@ -136,6 +140,9 @@ PLANTS = [
                include('"engine/decode/session.h"')),
     lint.Plant('engine/model/config.c', 'engine/model must not',
                include('"engine/method/method.h"')),
+    lint.Plant('engine/gate/gate.c', 'engine/gate must not', include('"engine/cache/cache.h"')),
+    lint.Plant('engine/decode/layer.c', 'private to engine/gate/',
+               include('"engine/gate/state.h"')),
     lint.Plant('engine/other/new.c', 'needs its place', text='\n'),
     lint.Plant('cli/runner.c', 'private to libtrace/', include('"libtrace/layout.h"')),
     lint.Plant('engine/probe/probe_nll.c', 'private to engine/method/',

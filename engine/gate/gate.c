@@ -1,0 +1,245 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/gate/state.h"
+
+static const char *const kind_names[] = {
+    [GATE_RETENTION] = "retention", [GATE_WRITE] = "write", [GATE_IMPORTANCE] = "importance",
+    [GATE_HEADS] = "heads", [GATE_BLOCKS] = "blocks"};
+static const char *const activation_names[] = {
+    [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
+
+enum {
+    RETENTION_NETS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10,
+    MLPS = RETENTION_NETS | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET,
+    ROTATED = 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
+    ALL_LAYOUTS = (1u << N_LAYOUTS) - 1
+};
+
+static int index_of(const char *name, const char *const *list, int n)
+{
+    for (int i = 0; name && i < n; i++)
+        if (list[i] && strcmp(list[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static int read_kind(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+{
+    const char *kind = safetensors_meta(st, "kvfate.kind"),
+               *layout = safetensors_meta(st, "kvfate.layout");
+    if (!kind || !layout)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the metadata lack %s, so these are no gates that "
+                        "can be read; docs/gates.md tells how to mark a file", g->path,
+                        kind ? "kvfate.layout" : "kvfate.kind");
+    int k = index_of(kind, kind_names, GATE_BLOCKS + 1), l = 0;
+    if (k < 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.kind is '%.40s'; expected retention, write, "
+                        "importance, heads or blocks", g->path, kind);
+    while (l < N_LAYOUTS && strcmp(gate_layouts[l].name, layout) != 0)
+        l++;
+    if (l == N_LAYOUTS)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.layout is '%.40s'; expected rg, rg10, wgkv, "
+                        "locret, duo, seer or values", g->path, layout);
+    if (!(gate_layouts[l].kinds >> k & 1))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: gates of kind %s do not come in the layout %s; one "
+                        "of the two is wrong", g->path, kind, layout);
+    g->kind = (enum gate_kind)k;
+    g->layout = (enum layout_id)l;
+    return KVF_OK;
+}
+
+/* A key that says nothing about this layout is most likely a mistake. */
+static int check_keys(const struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+{
+    static const struct { const char *name; unsigned layouts; } known[] = {
+        {"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
+        {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
+        {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
+        {"kvfate.block", 1u << LAYOUT_SEER}};
+    const char *key;
+    for (int i = 0; (key = safetensors_meta_key(st, i)) != NULL; i++) {
+        bool good = strncmp(key, "kvfate.", 7) != 0;
+        for (size_t k = 0; !good && k < sizeof known / sizeof *known; k++)
+            good = strcmp(key, known[k].name) == 0 && (known[k].layouts >> g->layout & 1);
+        if (!good)
+            return kvf_fail(d, KVF_E_FORMAT, "%s: the metadata key %.60s means nothing for the "
+                            "layout %s; remove or correct it", g->path, key,
+                            gate_layouts[g->layout].name);
+    }
+    return KVF_OK;
+}
+
+static int read_block(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+{
+    const char *block = safetensors_meta(st, "kvfate.block");
+    char *end = NULL;
+    long n = block ? strtol(block, &end, 10) : 0;
+    if (block && (n < 1 || n > 65536 || *end))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.block is '%.40s'; expected a whole number "
+                        "from 1 to 65536", g->path, block);
+    g->block = (int)n;
+    return KVF_OK;
+}
+
+static int read_options(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+{
+    const char *act = safetensors_meta(st, "kvfate.activation"),
+               *z = safetensors_meta(st, "kvfate.z"),
+               *order = safetensors_meta(st, "kvfate.key_order");
+    int a = act ? index_of(act, activation_names, ACT_RELU + 1)
+                : (int)gate_layouts[g->layout].activation;
+    if (a < 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.activation is '%.40s'; expected silu, gelu "
+                        "or relu", g->path, act);
+    if (z && strcmp(z, "f32") != 0 && strcmp(z, "bf16") != 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.z is '%.40s'; expected f32 or bf16", g->path,
+                        z);
+    if (order && strcmp(order, "pairs") != 0 && strcmp(order, "halves") != 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.key_order is '%.40s'; expected pairs or "
+                        "halves", g->path, order);
+    g->activation = (enum activation)a;
+    g->round_z = z && strcmp(z, "bf16") == 0;
+    g->halves = order && strcmp(order, "halves") == 0;
+    if (g->halves && g->model.head_dim % 2)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.key_order is halves, but heads have %d "
+                        "channels; remove it", g->path, g->model.head_dim);
+    return read_block(g, st, d);
+}
+
+static int read_meta(struct gates *g, const struct safetensors *st, const char *model_hash,
+                     struct kvf_diag *d)
+{
+    int err = read_kind(g, st, d);
+    if (!err)
+        err = check_keys(g, st, d);
+    const char *hash = safetensors_meta(st, "kvfate.model_hash");
+    if (!err && hash && model_hash && strcmp(hash, model_hash) != 0)
+        err = kvf_fail(d, KVF_E_ARG, "%s: these gates were made for the model with hash %.40s, "
+                       "this one has %.40s; give the gates of this model", g->path, hash,
+                       model_hash);
+    return err ? err : read_options(g, st, d);
+}
+
+static int open_into(struct gates *g, const char *path, const struct gates_model *model,
+                     struct kvf_diag *d)
+{
+    struct safetensors *st = NULL;
+    g->model = *model;
+    g->model.hash = NULL;
+    g->path = mem_strdup(path);
+    int err = g->path ? safetensors_open(path, &st, d) : KVF_E_NOMEM;
+    if (!err)
+        err = read_meta(g, st, model->hash, d);
+    if (!err)
+        err = gates_load(g, st, d);
+    if (!err)
+        safetensors_hash(st, g->hash);
+    safetensors_close(st);
+    return err;
+}
+
+int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
+               struct kvf_diag *d)
+{
+    struct gates *g = MEM_NEW(struct gates, 1);
+    if (!g)
+        return KVF_E_NOMEM;
+    int err = open_into(g, path, model, d);
+    if (err) {
+        gates_close(g);
+        return err;
+    }
+    *ret_gates = g;
+    return KVF_OK;
+}
+
+void gates_close(struct gates *g)
+{
+    if (!g)
+        return;
+    size_t n = g->unit ? (size_t)g->model.n_layers * (size_t)g->n_units : 0;
+    for (size_t i = 0; i < n; i++)
+        for (int s = 0; s < STAGES; s++) {
+            packed_finish(&g->unit[i].stage[s].w);
+            mem_free(g->unit[i].stage[s].bias);
+        }
+    mem_free(g->unit);
+    mem_free(g->norm[0]);
+    mem_free(g->norm[1]);
+    mem_free(g->given);
+    mem_free(g->theta);
+    mem_free(g->path);
+    mem_free(g);
+}
+
+enum gate_kind gates_kind(const struct gates *g)
+{
+    return g->kind;
+}
+
+const char *gates_kind_name(enum gate_kind kind)
+{
+    return kind_names[kind];
+}
+
+const char *gates_layout(const struct gates *g)
+{
+    return gate_layouts[g->layout].name;
+}
+
+const char *gates_path(const struct gates *g)
+{
+    return g->path;
+}
+
+const char *gates_hash(const struct gates *g)
+{
+    return g->hash;
+}
+
+size_t gates_bytes(const struct gates *g)
+{
+    return g->bytes;
+}
+
+int gates_hidden(const struct gates *g)
+{
+    return g->kind == GATE_BLOCKS ? 0 : g->hidden;
+}
+
+bool gates_tied(const struct gates *g)
+{
+    return g->tied;
+}
+
+int32_t gates_positions(const struct gates *g)
+{
+    return g->layout == LAYOUT_VALUES ? g->n_given : INT32_MAX;
+}
+
+unsigned gates_inputs(const struct gates *g)
+{
+    switch (g->layout) {
+    case LAYOUT_RG: case LAYOUT_RG10: return GATE_IN_X;
+    case LAYOUT_WGKV: return GATE_IN_K_PRE | GATE_IN_K_POST;
+    case LAYOUT_LOCRET: return GATE_IN_Q | GATE_IN_K_PRE | GATE_IN_V;
+    default: return 0;
+    }
+}
+
+float gates_alpha(const struct gates *g, int layer, int head)
+{
+    return g->given[(size_t)layer * (size_t)g->model.n_kv_heads + (size_t)head];
+}
+
+int gates_gate_dim(const struct gates *g)
+{
+    return g->kind == GATE_BLOCKS ? g->hidden : 0;
+}
+
+int gates_block_size(const struct gates *g)
+{
+    return g->block;
+}

@@ -1,0 +1,126 @@
+/* gate.h - learned numbers that some methods need: how long an entry is worth
+ * keeping, whether it is written at all, how important it is, which heads need
+ * the whole cache, which blocks a query should read.
+ *
+ * A gate file is a safetensors file with metadata; docs/gates.md states layouts,
+ * tensor names and equations.  The room computes numbers and decides nothing.
+ *
+ * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.
+ * Heads are KV heads unless said otherwise. */
+#ifndef KVF_ENGINE_GATE_H
+#define KVF_ENGINE_GATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
+
+#include "engine/kernels/kernels.h"
+
+enum gate_kind {
+    GATE_RETENTION,  /* log beta <= 0 of an entry (TRIM-KV, DBTrimKV) */
+    GATE_WRITE,      /* g in [0, 1] of an entry (WG-KV) */
+    GATE_IMPORTANCE, /* a score of an entry, any real (LocRet) */
+    GATE_HEADS,      /* alpha in [0, 1] of a head (DuoAttention) */
+    GATE_BLOCKS      /* vectors of blocks and of queries (SeerAttention-R) */
+};
+
+/* The model that the gates are for. */
+struct gates_model {
+    int n_layers, d_model, n_heads, n_kv_heads, head_dim;
+    float norm_eps;                /* of the model's norms: used by the norms of GATE_BLOCKS */
+    double rope_base;              /* used by GATE_BLOCKS alone */
+    const char *hash;              /* as gguf_hash; NULL: a file for any model is accepted.
+                                      Not kept. */
+    const struct kernels *kernels; /* borrowed until gates_close */
+};
+
+/* Immutable after gates_open: any number of threads may evaluate at once. */
+struct gates;
+
+/* Reads, checks and repacks the whole file; nothing of it stays open.
+ *
+ * KVF_OK, or with a sentence in d
+ *   KVF_E_IO      the file cannot be opened or read
+ *   KVF_E_FORMAT  not a gate file, damaged, or its shapes do not fit the model
+ *   KVF_E_ARG     its metadata name another model
+ *   KVF_E_LIMIT   larger than any gate file may be
+ * or KVF_E_NOMEM.  On failure *ret_gates is untouched. */
+int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
+               struct kvf_diag *d);
+void gates_close(struct gates *g); /* accepts NULL */
+
+/* Facts.  Strings are borrowed until gates_close. */
+enum gate_kind gates_kind(const struct gates *g);
+const char *gates_kind_name(enum gate_kind kind); /* "retention", ... as in the metadata */
+const char *gates_layout(const struct gates *g);  /* "rg", "values", ... as in the metadata */
+const char *gates_path(const struct gates *g);    /* as given to gates_open */
+const char *gates_hash(const struct gates *g);    /* XXH3-128 of the file in hex, as gguf_hash */
+size_t gates_bytes(const struct gates *g);        /* memory of weights or given numbers */
+int gates_hidden(const struct gates *g);          /* I of the hidden layer; 0: none */
+
+/* Retention: whether the readout (last linear layer and bias) has the same values
+ * in every layer, as DBTrimKV ties it.  False for other kinds and given numbers. */
+bool gates_tied(const struct gates *g);
+
+/* How many positions gates_eval can answer: INT32_MAX for a network, T for given
+ * numbers [L, H, T].  The caller refuses a run that is longer. */
+int32_t gates_positions(const struct gates *g);
+
+/* ---- one number per entry: GATE_RETENTION, GATE_WRITE, GATE_IMPORTANCE ---- */
+
+/* Which members of struct gate_input gates_eval will read (0: pos alone). */
+enum {
+    GATE_IN_X = 1u << 0, GATE_IN_Q = 1u << 1, GATE_IN_K_PRE = 1u << 2, GATE_IN_V = 1u << 3,
+    GATE_IN_K_POST = 1u << 4
+};
+unsigned gates_inputs(const struct gates *g);
+
+/* One token in one layer, before its entry is stored.  Unread members may be NULL. */
+struct gate_input {
+    const float *x;      /* [d] the layer's input after the attention RMSNorm */
+    const float *q_pre;  /* [G, D] before RoPE */
+    const float *k_pre;  /* [H, D] before RoPE */
+    const float *v;      /* [H, D] */
+    const float *k_post; /* [H, D] after RoPE */
+    int32_t pos;         /* in [0, gates_positions) */
+};
+
+/* Floats of scratch, aligned to 64 bytes, that every function below needs; each
+ * thread has its own. */
+size_t gates_scratch(const struct gates *g);
+
+/* out[h], h < H: log beta, g or score of the entry.  log beta is computed as
+ * -softplus(-z), never through beta, so it is exact to f32 near 0 (-1.5e-8 at
+ * z = 18).  The result depends on the input alone: not on threads, nor on what was
+ * evaluated before.  An input that is not finite may give a NaN. */
+void gates_eval(const struct gates *g, int layer, const struct gate_input *in, float *out,
+                float *scratch);
+
+/* ---- one number per head: GATE_HEADS ---- */
+
+float gates_alpha(const struct gates *g, int layer, int head);
+
+/* ---- vectors of blocks and queries: GATE_BLOCKS ----
+ * The logit of a block is q.k / sqrt(gate_dim); one choice of blocks is shared by
+ * the query heads of a KV head. */
+
+int gates_gate_dim(const struct gates *g);
+int gates_block_size(const struct gates *g); /* entries per block as trained; 0: not stated */
+
+/* The vector of a complete block.  max, min, avg: [D] over the block's pre-RoPE
+ * keys of that head; start_pos: position of its first entry; out: [gate_dim]. */
+void gates_block_key(const struct gates *g, int layer, int head, const float *max,
+                     const float *min, const float *avg, int32_t start_pos, float *out,
+                     float *scratch);
+
+/* The vector of a query.  q_pre: [G/H, D], the head's query heads before RoPE;
+ * out: [gate_dim]. */
+void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre,
+                       int32_t pos, float *out, float *scratch);
+
+/* q.k / sqrt(gate_dim), summed in double. */
+float gates_block_logit(const struct gates *g, const float *q, const float *k);
+
+#endif

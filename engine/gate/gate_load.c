@@ -1,0 +1,299 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/gate/state.h"
+
+struct load {
+    struct gates *g;
+    const struct safetensors *st;
+    const char *path;
+    bool *used;         /* [safetensors_n] */
+    struct kvf_diag *d;
+};
+
+static void tensor_name(char out[128], int layer, const struct part *p)
+{
+    snprintf(out, 128, "model.layers.%d.self_attn.%s", layer, p->name);
+}
+
+/* "[4, 32]" */
+static const char *shape_text(char out[96], const uint64_t *dim, int n)
+{
+    size_t at = 0;
+    out[at++] = '[';
+    for (int i = 0; i < n && at < 80; i++)
+        at += (size_t)snprintf(out + at, 96 - at, "%s%llu", i ? ", " : "",
+                               (unsigned long long)dim[i]);
+    snprintf(out + at, 96 - at, "]");
+    return out;
+}
+
+/* The tensor, when it has the dimensions; one more of size 1 at the end is no
+ * difference. */
+static const struct safetensor *need(const struct load *l, const char *name, const uint64_t *dim,
+                                     int n)
+{
+    char have[96], want[96];
+    size_t i;
+    const struct safetensor *t = safetensors_find(l->st, name, &i);
+    if (!t) {
+        kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is missing; the layout %s needs it for a model "
+                 "of %d layers", l->path, name, gates_layout(l->g), l->g->model.n_layers);
+        return NULL;
+    }
+    bool fits = true;
+    for (int k = 0; k < SAFETENSORS_DIMS; k++)
+        fits = fits && t->dim[k] == (k < n ? dim[k] : 1);
+    if (!fits) {
+        kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is %s, expected %s; are these gates for "
+                 "another model?", l->path, name, shape_text(have, t->dim, t->n_dims),
+                 shape_text(want, dim, n));
+        return NULL;
+    }
+    l->used[i] = true;
+    return t;
+}
+
+/* A copy in f32, all finite; free with mem_free. */
+static int take_floats(const struct load *l, const struct safetensor *t, float **ret)
+{
+    float *v = t->n <= SIZE_MAX / sizeof *v ? MEM_NEW(float, (size_t)t->n) : NULL;
+    if (!v)
+        return KVF_E_NOMEM;
+    weight_dequant(v, t->data, t->type, (size_t)t->n);
+    for (uint64_t i = 0; i < t->n; i++)
+        if (!isfinite(v[i])) {
+            mem_free(v);
+            return kvf_fail(l->d, KVF_E_FORMAT, "%s: element %llu of tensor %s is not a finite "
+                            "number; fetch or train the gates again", l->path,
+                            (unsigned long long)i, t->name);
+        }
+    *ret = v;
+    return KVF_OK;
+}
+
+/* In the order "halves" channel j of a head goes with channel j + n/2; here
+ * neighbours go together, as in GGUF: channel i comes from place_of(i). */
+static int place_of(int i, int n)
+{
+    return i / 2 + i % 2 * (n / 2);
+}
+
+/* Reorders n items of `width` floats that lie `width` apart; tmp: [n * width]. */
+static void turn(float *v, int n, size_t width, float *tmp)
+{
+    memcpy(tmp, v, (size_t)n * width * sizeof *v);
+    for (int i = 0; i < n; i++)
+        memcpy(v + (size_t)i * width, tmp + (size_t)place_of(i, n) * width, width * sizeof *v);
+}
+
+/* From the file's order of channels to that of the engine. */
+static int turn_part(const struct gates *g, const struct part *p, float *v, uint64_t n)
+{
+    bool rows = p->rows_turn || p->role == R_NORM;
+    if (!g->halves)
+        return KVF_OK;
+    float *tmp = MEM_NEW(float, (size_t)n);
+    if (!tmp)
+        return KVF_E_NOMEM;
+    size_t D = (size_t)g->model.head_dim, cols = (size_t)size_of(g, p->cols);
+    size_t turned = p->turned ? (size_t)size_of(g, p->turned) : 0;
+    for (size_t r = 0; turned && r < n / cols; r++)
+        for (size_t c = 0; c < turned; c += D)
+            turn(v + r * cols + c, (int)D, 1, tmp);
+    size_t per = rows ? (p->rows_turn ? (size_t)g->hidden : D) * cols : 0;
+    for (size_t at = 0; per && at < n; at += per)
+        turn(v + at, (int)(per / cols), cols, tmp);
+    mem_free(tmp);
+    return KVF_OK;
+}
+
+static int put_weight(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
+{
+    int cols = size_of(g, p->cols), rows = (int)(n / (size_t)cols) / g->n_units, err = KVF_OK;
+    for (int u = 0; !err && u < g->n_units; u++) {
+        struct packed *w = &g->unit[layer * g->n_units + u].stage[p->stage].w;
+        struct pack_source src = {v + (size_t)u * (size_t)rows * (size_t)cols, WEIGHT_F32, rows};
+        err = packed_build(&src, 1, cols, 1, w);
+        g->bytes += w->bytes;
+    }
+    return err;
+}
+
+static int put_bias(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
+{
+    size_t rows = n / (size_t)g->n_units;
+    for (int u = 0; u < g->n_units; u++) {
+        float **b = &g->unit[layer * g->n_units + u].stage[p->stage].bias;
+        *b = MEM_NEW(float, rows);
+        if (!*b)
+            return KVF_E_NOMEM;
+        memcpy(*b, v + (size_t)u * rows, rows * sizeof **b);
+        g->bytes += rows * sizeof **b;
+    }
+    return KVF_OK;
+}
+
+static int put_norm(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
+{
+    float **norm = &g->norm[p->stage];
+    if (!*norm)
+        *norm = MEM_NEW(float, (size_t)g->model.n_layers * n);
+    if (!*norm)
+        return KVF_E_NOMEM;
+    memcpy(*norm + (size_t)layer * n, v, n * sizeof **norm);
+    g->bytes += n * sizeof **norm;
+    return KVF_OK;
+}
+
+static int load_part(const struct load *l, int layer, const struct part *p)
+{
+    char name[128];
+    struct gates *g = l->g;
+    uint64_t dim[3];
+    int n = 0;
+    for (; n < 3 && p->shape[n] != S_NONE; n++)
+        dim[n] = (uint64_t)size_of(g, p->shape[n]);
+    tensor_name(name, layer, p);
+    const struct safetensor *t = need(l, name, dim, n);
+    float *v = NULL;
+    int err = t ? take_floats(l, t, &v) : KVF_E_FORMAT;
+    if (!err)
+        err = turn_part(g, p, v, t->n);
+    if (!err)
+        err = p->role == R_WEIGHT ? put_weight(g, layer, p, v, t->n)
+            : p->role == R_BIAS   ? put_bias(g, layer, p, v, t->n)
+                                  : put_norm(g, layer, p, v, t->n);
+    mem_free(v);
+    return err;
+}
+
+/* Layer 0 decides whether an optional part is there; then all must have it. */
+static bool wanted(const struct load *l, const struct part *p)
+{
+    char name[128];
+    if (!p->name || !p->optional)
+        return p->name != NULL;
+    tensor_name(name, 0, p);
+    return safetensors_find(l->st, name, NULL) != NULL;
+}
+
+/* I (or gate_dim) is what the first tensor of layer 0 says. */
+static int read_hidden(const struct load *l)
+{
+    struct gates *g = l->g;
+    const struct layout *y = &gate_layouts[g->layout];
+    const struct part *p = &y->part[y->hidden_part];
+    char name[128];
+    tensor_name(name, 0, p);
+    const struct safetensor *t = safetensors_find(l->st, name, NULL);
+    if (!t)
+        return kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is missing; the layout %s needs it",
+                        l->path, name, y->name);
+    uint64_t n = t->dim[y->hidden_dim], by = 1;
+    if (p->shape[y->hidden_dim] == S_HI)
+        by = (uint64_t)g->model.n_kv_heads;
+    bool odd = g->kind == GATE_BLOCKS && n % 2;
+    if (n % by || n / by < 1 || n / by > MAX_HIDDEN || odd)
+        return kvf_fail(l->d, KVF_E_FORMAT, "%s: dimension %d of tensor %s is %llu; expected "
+                        "%s from %llu to %llu", l->path, y->hidden_dim, name,
+                        (unsigned long long)n,
+                        g->kind == GATE_BLOCKS ? "an even number" : "a multiple of the heads",
+                        (unsigned long long)by, (unsigned long long)by * MAX_HIDDEN);
+    g->hidden = (int)(n / by);
+    return KVF_OK;
+}
+
+/* Whether all layers have the last linear layer and bias of layer 0. */
+static bool same_readout(const struct gates *g)
+{
+    int last = gate_layouts[g->layout].n_stages - 1;
+    const struct dense *a = &g->unit[0].stage[last];
+    for (int i = 1; i < g->model.n_layers; i++) {
+        const struct dense *b = &g->unit[i].stage[last];
+        if (memcmp(a->w.data, b->w.data, a->w.bytes) != 0
+            || memcmp(a->bias, b->bias, (size_t)a->w.N * sizeof *a->bias) != 0)
+            return false;
+    }
+    return true;
+}
+
+static int load_network(const struct load *l)
+{
+    struct gates *g = l->g;
+    const struct layout *y = &gate_layouts[g->layout];
+    int err = read_hidden(l);
+    if (err)
+        return err;
+    g->n_units = y->per_head ? g->model.n_kv_heads : 1;
+    g->unit = MEM_NEW(struct unit, (size_t)g->model.n_layers * (size_t)g->n_units);
+    if (!g->unit)
+        return KVF_E_NOMEM;
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; wanted(l, &y->part[p]) && i < g->model.n_layers && !err; i++)
+            err = load_part(l, i, &y->part[p]);
+    if (!err && g->kind == GATE_RETENTION)
+        g->tied = same_readout(g);
+    if (err || g->kind != GATE_BLOCKS)
+        return err;
+    g->theta = MEM_NEW(double, (size_t)g->hidden / 2);
+    for (int j = 0; g->theta && j < g->hidden / 2; j++)
+        g->theta[j] = pow(g->model.rope_base, -2.0 * j / g->hidden);
+    return g->theta ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* alpha [L, H] or values [L, H, T]. */
+static int load_given(const struct load *l)
+{
+    struct gates *g = l->g;
+    bool heads = g->kind == GATE_HEADS;
+    const char *name = heads ? "duo.alpha" : "values";
+    const struct safetensor *t = safetensors_find(l->st, name, NULL);
+    uint64_t T = t && !heads ? t->dim[2] : 1;
+    uint64_t dim[3] = {(uint64_t)g->model.n_layers, (uint64_t)g->model.n_kv_heads, T};
+    if (T > INT32_MAX)
+        return kvf_fail(l->d, KVF_E_LIMIT, "%s: %llu positions are over the limit", l->path,
+                        (unsigned long long)T);
+    t = need(l, name, dim, heads ? 2 : 3);
+    int err = t ? take_floats(l, t, &g->given) : KVF_E_FORMAT;
+    if (err)
+        return err;
+    float least = g->kind == GATE_RETENTION || g->kind == GATE_IMPORTANCE ? -INFINITY : 0.0f;
+    float most = g->kind == GATE_RETENTION ? 0.0f : g->kind == GATE_IMPORTANCE ? INFINITY : 1.0f;
+    for (uint64_t i = 0; i < t->n; i++)
+        if (!(g->given[i] >= least && g->given[i] <= most))
+            return kvf_fail(l->d, KVF_E_FORMAT, "%s: element %llu of tensor %s is %g; numbers of "
+                            "kind %s are %s", l->path, (unsigned long long)i, name,
+                            (double)g->given[i], gates_kind_name(g->kind),
+                            g->kind == GATE_RETENTION ? "logarithms of beta, at most 0"
+                                                      : "from 0 to 1");
+    g->n_given = (int32_t)T;
+    g->bytes = (size_t)t->n * sizeof *g->given;
+    return KVF_OK;
+}
+
+static int check_unused(const struct load *l)
+{
+    for (size_t i = 0; i < safetensors_n(l->st); i++)
+        if (!l->used[i])
+            return kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is not of the layout %s for a model "
+                            "of %d layers; the layout is wrong or these gates are for another "
+                            "model", l->path, safetensors_at(l->st, i)->name,
+                            gates_layout(l->g), l->g->model.n_layers);
+    return KVF_OK;
+}
+
+int gates_load(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+{
+    struct load l = {g, st, g->path, MEM_NEW(bool, safetensors_n(st)), d};
+    if (!l.used)
+        return KVF_E_NOMEM;
+    bool network = g->layout != LAYOUT_DUO && g->layout != LAYOUT_VALUES;
+    int err = network ? load_network(&l) : load_given(&l);
+    if (!err)
+        err = check_unused(&l);
+    mem_free(l.used);
+    return err;
+}
