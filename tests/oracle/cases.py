@@ -80,7 +80,7 @@ def options(rng, name, budget):
         given["slack"] = rng.choice([0, 3])  # the code's is longer than these runs
     room = budget or 12
     for key in TRIED[name]:
-        if rng.random() >= 0.4:
+        if rng.random() >= (0.8 if key == "page" else 0.4):
             continue
         if key == "pool":
             given["pool"] = rng.choice([1, 3, 5, 7, 9])
@@ -88,9 +88,10 @@ def options(rng, name, budget):
                 given["pool-kind"] = rng.choice(["max", "avg"])
         else:
             given["group" if key == "choice" else key] = value(rng, key, room)
-    if name not in NO_PROTECTION and rng.random() < 0.4:
+    usual = 0.9 if name == "duo" else 0.4
+    if name not in NO_PROTECTION and rng.random() < usual:
         given["sinks"] = rng.randint(0, min(room - 1, 6))  # the newcomer needs a place
-    if name not in NO_PROTECTION and rng.random() < 0.4:
+    if name not in NO_PROTECTION and rng.random() < usual:
         given["recent"] = rng.randint(int(name in ("local", "duo")), min(room, rng.choice([5, 100])))
     while not fits(numbers(name, budget, given), budget):
         del given[rng.choice([key for key in ("sinks", "recent", "every", "local") if key in given])]
@@ -156,9 +157,9 @@ def parts_case(rng, long):
         if score in GATE_SCORES:
             c["gates"] = GATE_SCORES[score]
     if what == "allocation" and c["given"].get("score", "retention") in GATE_SCORES and name not in ("adakv", "dbtrimkv"):
-        c["given"]["allocation"] = rng.choice(["global", "adaptive"])
+        c["given"] |= {"allocation": rng.choice(["global", "adaptive"]), "floor": rng.choice([0, 0.3])}
     if what == "read":
-        c["given"]["read"] = rng.choice(["quest", "seer-oracle"])
+        c["given"] |= {"read": rng.choice(["quest", "seer-oracle"]), "page": rng.choice([1, 2, 4]), "dense": rng.choice([0, 1])}
         c["given"].pop("positions", None)
     return name, c
 

@@ -1,10 +1,21 @@
-"""Gate files with given numbers (docs/gates.md), and what the oracle needs to know of them."""
+"""Gate files (docs/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
+knows of them (gates_np.py evaluates networks)."""
 import json
+import os
 import struct
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 
+import gates_np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data"))
+import make_gates
+
 RETENTION_GRID = 0.125
+NETWORKS = {"retention": ("rg", "rg10"), "write": ("wgkv",), "importance": ("locret",), "blocks": ("seer",)}
+ERROR = 1e-5  # of a network's number: relative to it, or to the largest of its kind where it may be of any sign
 
 
 def safetensors(path, tensors, metadata):
@@ -44,18 +55,79 @@ def draw(kind, seed, layers, heads, tokens):
 
 
 def write(path, kind, x, **more):
-    """the file, and the dictionary that Session.gates is; more: metadata"""
-    layout = "duo" if kind == "heads" else "values"
-    name = "duo.alpha" if kind == "heads" else "values"
+    """a file with given numbers; more: metadata"""
+    layout, name = ("duo", "duo.alpha") if kind == "heads" else ("values", "values")
     metadata = {"kvfate.kind": kind, "kvfate.layout": layout} | {f"kvfate.{k}": v for k, v in more.items()}
     safetensors(path, {name: x}, metadata)
-    return known(kind, x)
+    return Given(kind, x)
 
 
-def known(kind, x):
-    return {"heads": x.shape[1], "alpha" if kind == "heads" else "values": x}
+class Given:
+    """numbers by position, or alpha by head"""
+
+    exact = True
+
+    def __init__(self, kind, x):
+        self.kind, self.heads = kind, x.shape[1]
+        self.alpha = x if kind == "heads" else None
+        self.x = x
+
+    def values(self, run, layer, head, entries):
+        return self.x[layer, head, entries].astype(float)
+
+
+class Network:
+    """computed from what the model computed, in f64"""
+
+    exact = False
+
+    def __init__(self, path, llama):
+        m = llama
+        self.net = gates_np.Gates(path, {
+            "layers": m.layers, "heads": m.heads, "kv_heads": m.kv_heads, "head_dim": m.head_dim, "norm_eps": m.eps,
+            "d_model": m.w["token_embd.weight"].shape[1], "rope_base": m.base})
+        self.kind, self.heads = self.net.kind, m.kv_heads
+
+    def inputs(self, run, layer, entries):
+        every = run.m.kv_heads // self.heads  # copies of a KV head
+        k, v = run.raw_keys[layer, ::every][:, entries], run.values[layer, ::every][:, entries]
+        turned = np.stack([run.m.rope(k[:, i], j) for i, j in enumerate(entries)]) if len(entries) else k.swapaxes(0, 1)
+        return {"x": run.inputs[layer, entries], "q": run.queries[layer][:, entries].swapaxes(0, 1), "pos": entries,
+                "k_pre": k.swapaxes(0, 1), "v": v.swapaxes(0, 1), "k_post": turned}
+
+    def values(self, run, layer, head, entries):
+        one = np.atleast_1d(entries)
+        x = np.asarray(gates_np.evaluate(self.net, layer, self.inputs(run, layer, one)))[:, head]
+        return x if np.ndim(entries) else x[0]
+
+    def block_logits(self, run, layer, head, blocks):
+        """of every block for the newest query"""
+        size = run.m.heads // self.heads
+        q = gates_np.block_vector(self.net, layer, head, "q",
+                                  run.queries[layer, head * size : (head + 1) * size, run.t], run.t)
+        out = []
+        for block in blocks:
+            k = run.raw_keys[layer, head, block]
+            parts = np.stack([k.max(axis=0), k.min(axis=0), k.mean(axis=0)])
+            key = gates_np.block_vector(self.net, layer, head, "k", parts, block[0])
+            out.append(gates_np.block_logit(q, key))
+        return np.array(out)
+
+
+def network(path, kind, seed, llama):
+    """writes a network with random weights"""
+    layout = NETWORKS[kind][seed % len(NETWORKS[kind])]
+    o = SimpleNamespace(layout=layout, kind=None, layers=llama.layers, heads=llama.heads, kv_heads=llama.kv_heads,
+                        head_dim=llama.head_dim, d_model=llama.w["token_embd.weight"].shape[1], hidden=24, gate_dim=16,
+                        seed=seed, dtype="F32", tie=seed % 3 == 0, norms=seed % 2 == 0, model_hash=None,
+                        activation=None, z=None, key_order=None, block=None)
+    with open(path, "wb") as f:
+        f.write(make_gates.build(o))
+    return Network(path, llama)
 
 
 def make(path, kind, seed, llama, tokens):
     """draws, writes, and says what Session.gates is"""
+    if kind == "blocks" or kind in NETWORKS and seed % 4 == 0:
+        return network(path, kind, seed, llama)
     return write(path, kind, draw(kind, seed, llama.layers, llama.kv_heads, tokens))

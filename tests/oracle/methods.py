@@ -91,7 +91,7 @@ def decide_together(name, p, run, heads, newest, share):
     scores, errors = zip(*[scored(name, p, run, *heads[i], C[i]) for i in range(len(heads))])
     protected = held - sum(map(len, C))
     places = max(0, len(heads) * (share - coming - (p["every"] - 1)) - protected)
-    safe, rest = allocation.dealt_out(scores, int(p["floor"] * places / len(heads)), places, p["tie"] == "older")
+    safe, rest = allocation.dealt_out(scores, int(p.get("floor", 0) * places / len(heads)), places, p["tie"] == "older")
     cuts = [Cut(name, a, scores[i], errors[i], {j for g, j in safe | rest if g == i}) for i, a in enumerate(alive)]
     contested = [{j: scores[i][j] for g, j in rest if g == i} for i in range(len(heads))]
     open_ = any(tolerance.exchangeable(name, cut.score, errors[i], contested[k], errors[k])

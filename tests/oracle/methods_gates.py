@@ -1,20 +1,30 @@
 """Admission, and the scores that come from gates, moments of queries and the full-cache twin, from docs/methods.md.
 
-The arguments of scores are those of methods_window.py.  run.gates holds what a gate file says: values
-[layer][head][position] in f32, or alpha [layer][head].
+The arguments of scores are those of methods_window.py.  run.gates is what a gate file says (gates.py): values by
+entry, or alpha [layer][head].
 """
 import numpy as np
 
+import gates
 import methods_window
+
+
+NEAR = 1e-5  # a computed g this near to tau may be on its other side in f32
 
 
 def gate_head(run, head):
     """gates are given for the model's KV heads; heads of their own read those of their KV head"""
-    return head * run.gates["heads"] // run.m.kv_heads
+    return head * run.gates.heads // run.m.kv_heads
 
 
 def values(run, layer, head, entries):
-    return run.gates["values"][layer, gate_head(run, head), entries].astype(float)
+    return run.gates.values(run, layer, gate_head(run, head), entries)
+
+
+def block_scores(run, layer, head, held):
+    """(score of each page, how far f32 may be off)"""
+    u = run.gates.block_logits(run, layer, gate_head(run, head), held)
+    return u, np.full(len(u), gates.ERROR * max(1, np.abs(u).max()))
 
 
 # ---- admission
@@ -28,7 +38,7 @@ class Gone:
 
 def threshold(run, p):
     """the quantile of all alphas, linear between order statistics"""
-    a = np.sort(run.gates["alpha"].astype(float), axis=None)
+    a = np.sort(run.gates.alpha.astype(float), axis=None)
     at = p["sparsity"] * (len(a) - 1)
     low = int(at)
     high = min(low + 1, len(a) - 1)
@@ -42,9 +52,11 @@ def admitted(g, p):
 def until(row, p, run, layer, head, i):
     """the first query that does not see entry i, whatever the budget; None: admission leaves it alone"""
     if row.admission == "write-gate":
-        return None if admitted(values(run, layer, head, i), p) else i + p["local"]
+        g = values(run, layer, head, i)
+        run.unsure |= not run.gates.exact and abs(g - p["tau"]) < NEAR
+        return None if admitted(g, p) else i + p["local"]
     streams = row.admission == "streaming" or row.admission == "duo" and \
-        run.gates["alpha"][layer, gate_head(run, head)] < threshold(run, p)
+        run.gates.alpha[layer, gate_head(run, head)] < threshold(run, p)
     return i + p["recent"] if streams and i >= p["sinks"] else None
 
 

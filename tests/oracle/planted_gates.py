@@ -73,7 +73,7 @@ def sinks_stream(row, p, run, layer, head, i):
 
 def median_below(run, p):
     """no interpolation"""
-    a = np.sort(run.gates["alpha"].astype(float), axis=None)
+    a = np.sort(run.gates.alpha.astype(float), axis=None)
     return a[int(p["sparsity"] * (len(a) - 1))]
 
 

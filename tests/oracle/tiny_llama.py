@@ -120,8 +120,8 @@ class Llama:
         self.head_dim = get("attention.key_length")
         self.eps = get("attention.layer_norm_rms_epsilon")
         self.vocab = self.w["token_embd.weight"].shape[0]
-        base = get("rope.freq_base")
-        self.freq = base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
+        self.base = get("rope.freq_base")
+        self.freq = self.base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
 
     def apart(self):
         """the same model with a KV head for every query head: keys and values once per query head"""
@@ -153,7 +153,8 @@ class Session:
 
     For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
     query t over all positions (0 where it saw nothing), seen[layer][head][t] how many it saw,
-    keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation.  unsure and remembered
+    keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation,
+    raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure and remembered
     are what methods carry from cut to cut.
 
     ranked: (layer, head) whose keys are stored without rotation and turned by their rank when they are read.
@@ -173,6 +174,7 @@ class Session:
         self.raw_keys = self.keys.copy()
         self.values = self.keys.copy()
         self.queries = np.full((m.layers, m.heads, tokens, m.head_dim), np.nan)
+        self.inputs = np.full((m.layers, tokens, m.w["token_embd.weight"].shape[1]), np.nan)
         self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
         self.cache_v = self.keys.copy()
 
@@ -185,6 +187,7 @@ class Session:
         """the newcomer's key and value in every head, and its queries"""
         m, t = self.m, self.t
         q, k, v = (m.weight(layer, "attn_" + c) @ x for c in "qkv")
+        self.inputs[layer, t] = x
         self.queries[layer, :, t] = q.reshape(m.heads, -1)
         self.raw_keys[layer, :, t] = k.reshape(m.kv_heads, -1)
         self.keys[layer, :, t] = m.rope(self.raw_keys[layer, :, t], t)

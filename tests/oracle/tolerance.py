@@ -6,6 +6,7 @@ the relative error of the key; a cosine is at most 1, its error absolute.
 """
 import numpy as np
 
+import gates
 import methods_gates
 import methods_keys
 import methods_window
@@ -76,7 +77,16 @@ def gkv(run, p, layer, head, alive, C, score):
 
 def retention(run, p, layer, head, alive, C, score):
     """a product of two short numbers is exact, and so is what f32 makes of it; a logarithm may be one step off"""
-    return 2.0**-23 * np.abs(score) * (p["lookahead"] > 1)
+    rounding = 2.0**-23 * np.abs(score) * (p["lookahead"] > 1)
+    return rounding if run.gates.exact else rounding + given_by_network(run, score)
+
+
+def given_by_network(run, score):
+    return gates.ERROR * np.maximum(np.abs(score), np.abs(score).max() if run.gates.kind == "importance" else 0)
+
+
+def given(run, p, layer, head, alive, C, score):
+    return np.zeros(len(C)) if run.gates.exact else given_by_network(run, score)
 
 
 def expected_attention(run, p, layer, head, alive, C, score):
@@ -90,8 +100,8 @@ def expected_attention(run, p, layer, head, alive, C, score):
     return np.abs(score) * (WEIGHT + MOMENTS * worst)
 
 
-ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": none,
-          "locret": none, "write-gate": none, "importance": none, "position": none, "key-norm": knorm,
+ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
+          "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
           "expected-attention": expected_attention, "below-even": scissorhands, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
           "gkv": gkv}
 
