@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares every decision in the program's traces with an oracle that shares no code with it.
 
-usage: check_decisions.py KVFATE METHOD|parts|overrides|properties|planted [--cases N] [--seed S] [-v]
+usage: check_decisions.py KVFATE METHOD|parts|overrides|properties|contract|refusals|planted [--cases N] [--seed S] [-v]
 
 The oracle is a float64 model with a ragged cache (tiny_llama.py) whose methods are written from
 docs/methods.md (rows.py, methods.py).  It is fed the token ids of the trace and has to cut the same entries at
@@ -12,6 +12,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
+import importlib
 import random
 import sys
 import tempfile
@@ -132,16 +133,15 @@ def check_method(engine, models, part, a):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("program")
-    ap.add_argument("part", choices=(*methods.METHODS, "parts", "overrides", "properties", "planted"))
+    ap.add_argument("part", choices=(*methods.METHODS, "parts", "overrides", "properties", "contract", "refusals", "planted"))
     ap.add_argument("--cases", type=int, default=60)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")
     a = ap.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         engine, models = Engine(os.path.abspath(a.program), folder), Models(folder)
-        if a.part == "properties":
-            import properties
-            passed, failed, skipped = properties.check(engine, models)
+        if a.part in ("properties", "contract", "refusals"):
+            passed, failed, skipped = importlib.import_module(a.part).check(engine, models)
         elif a.part == "planted":
             import planted
             passed, failed, skipped = planted.check(sys.modules[__name__], engine, models)

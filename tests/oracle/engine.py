@@ -92,7 +92,10 @@ class Engine:
         with open(out, "rb") as f:
             return f.read()
 
+    def header(self, path):
+        return json.loads(self.call("info", "--json", path))["header"]
+
     def numbers(self, path):
         """the method's effective numbers, as the trace's header has them"""
-        m = json.loads(self.call("info", "--json", path))["header"]["method"]
+        m = self.header(path)["method"]
         return {k.replace("_", "-"): v for k, v in m.items()}

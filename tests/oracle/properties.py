@@ -4,8 +4,9 @@ import itertools
 import numpy as np
 
 from engine import EngineError, Trace, method_text
-from rows import OLD as METHODS, numbers
+from rows import LIMITED_BY_BUDGET, OLD, numbers
 
+METHODS = OLD
 ADAPTIVE, PYRAMID = ("adakv", "ada-pyramidkv"), ("pyramidkv", "ada-pyramidkv")
 
 # of check_decisions.MODELS
