@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares every decision in the program's traces with an oracle that shares no code with it.
 
-usage: check_decisions.py KVFATE METHOD|parts|overrides|properties|contract|refusals|planted [--cases N] [--seed S] [-v]
+usage: check_decisions.py KVFATE METHOD|parts|overrides|properties|contract|refusals|planted|
+       planted-gates [--cases N] [--seed S] [-v]
 
 The oracle is a float64 model with a ragged cache (tiny_llama.py) whose methods are written from
 docs/methods.md (rows.py, methods.py).  It is fed the token ids of the trace and has to cut the same entries at
@@ -133,7 +134,7 @@ def check_method(engine, models, part, a):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("program")
-    ap.add_argument("part", choices=(*methods.METHODS, "parts", "overrides", "properties", "contract", "refusals", "planted"))
+    ap.add_argument("part", choices=(*methods.METHODS, "parts", "overrides", "properties", "contract", "refusals", "planted", "planted-gates"))
     ap.add_argument("--cases", type=int, default=60)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")
@@ -142,9 +143,9 @@ def main():
         engine, models = Engine(os.path.abspath(a.program), folder), Models(folder)
         if a.part in ("properties", "contract", "refusals"):
             passed, failed, skipped = importlib.import_module(a.part).check(engine, models)
-        elif a.part == "planted":
+        elif a.part.startswith("planted"):
             import planted
-            passed, failed, skipped = planted.check(sys.modules[__name__], engine, models)
+            passed, failed, skipped = planted.check(sys.modules[__name__], engine, models, a.part)
         else:
             passed, failed, skipped = check_method(engine, models, a.part, a)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
