@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,60 +6,23 @@
 #include <kvf/schema.h>
 
 #include "analyzers/common.h"
+#include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
-
-struct range {
-    int lo, hi;
-};
-
-static bool parse_range(const char **s, struct range *r)
-{
-    char *end;
-    if (**s == '*') {
-        *r = (struct range){0, 1 << 20};
-        ++*s;
-        return true;
-    }
-    if (!isdigit((unsigned char)**s))
-        return false;
-    long lo = strtol(*s, &end, 10), hi = lo;
-    if (*end == '-' && isdigit((unsigned char)end[1]))
-        hi = strtol(end + 1, &end, 10);
-    if (lo > 1 << 20 || hi > 1 << 20 || hi < lo)
-        return false;
-    *r = (struct range){(int)lo, (int)hi};
-    *s = end;
-    return true;
-}
-
-/* One item of the list; *kind is 'K', 'H' or '.' */
-static bool parse_item(const char **s, struct range *layer, char *kind, struct range *head)
-{
-    bool letter = **s == 'L';
-    *s += letter;
-    if (!parse_range(s, layer))
-        return false;
-    *kind = **s;
-    if (letter ? *kind != 'K' && *kind != 'H' : *kind != '.')
-        return false;
-    ++*s;
-    return parse_range(s, head) && (**s == ',' || !**s);
-}
 
 static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
                       unsigned char *wanted, int stride, struct kvf_diag *d)
 {
-    for (const char *s = set; *s; s += *s == ',') {
-        struct range l, h;
-        char kind;
-        if (!parse_item(&s, &l, &kind, &h))
+    for (const char *s = set; *s;) {
+        struct headset_item item;
+        if (!headset_next(&s, &item))
             return kvf_fail(d, KVF_E_ARG,
                             "--head: '%s' is not a head set such as L0-5K*, L15H24 or 15.2", set);
-        if (kind != '.' && (kind == 'K') != (space == KVF_SPACE_KV))
+        if (item.kind != '.' && (item.kind == 'K') != (space == KVF_SPACE_KV))
             return kvf_fail(d, KVF_E_ARG, "--head: this analysis speaks of %s heads, written Lx%cy",
                             space == KVF_SPACE_KV ? "KV" : "query",
                             space == KVF_SPACE_KV ? 'K' : 'H');
+        struct headset_range l = item.layer, h = item.head;
         for (int a = l.lo; a <= l.hi && a < kvf_n_layers(t); a++)
             for (int b = h.lo; b <= h.hi && b < kvf_n_heads(t, a, space); b++)
                 wanted[a * stride + b] = 1;

@@ -57,28 +57,6 @@ static void put_str(struct buf *b, const char *key, const char *s)
     json_put_str(b, s, strlen(s));
 }
 
-static void put_method(struct buf *b, const struct runner *r)
-{
-    const struct method_params *p = &r->params;
-    buf_char(b, '{');
-    put_str(b, "name", r->row->name);
-    put_num(b, "budget", p->budget);
-    put_str(b, "admission", r->row->admission->name);
-    put_str(b, "score", r->row->score ? r->row->score->name : "none");
-    put_str(b, "allocation", r->row->allocation->name);
-    put_str(b, "trigger", r->row->trigger->name);
-    put_str(b, "read", r->row->read->name);
-    const char *key, *word;
-    double number;
-    for (int i = 0; (key = method_option(p, i, &word, &number)) != NULL; i++) {
-        if (word)
-            put_str(b, key, word);
-        else
-            put_num(b, key, number);
-    }
-    buf_char(b, '}');
-}
-
 static void put_model(struct buf *b, struct engine *e)
 {
     const struct model_config *m = &e->config;
@@ -119,15 +97,15 @@ static void build_header(struct run *u, struct buf *b)
     put_str(b, "precision",
             r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
-    buf_str(b, "},\"method\":");
-    put_method(b, r);
+    buf_char(b, '}');
+    runner_put_methods(b, r);
     buf_char(b, '}');
 }
 
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {{m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
+    struct probe_config cfg = {{m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
                                runner_cap(&u->r), &u->r.engine->kernels};
     struct buf header = {0};
     unsigned set;
@@ -237,6 +215,11 @@ static void print_summary(const struct run *u)
             u->r.n_ids, rate(u->r.n_ids, u->prefill_seconds), u->n_generated,
             rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
             (long long)st.entries_peak);
+    int peak = session_peak(u->session), budget = u->r.params.budget;
+    if (budget && u->r.row.score && u->r.row.allocation->pool == POOL_HEAD && peak > budget
+        && strcmp(u->r.row.allocation->name, "uniform") == 0)
+        fprintf(stderr, "after the prompt a query saw up to %d entries of a head, %d over the "
+                "budget, as %s asks for\n", peak, peak - budget, u->r.method);
 }
 
 static void print_json(struct run *u)
@@ -245,7 +228,7 @@ static void print_json(struct run *u)
     struct buf b = {0};
     buf_char(&b, '{');
     put_str(&b, "model", u->r.engine->config.name);
-    put_str(&b, "method", u->r.row->name);
+    put_str(&b, "method", u->r.row.name);
     put_num(&b, "budget", u->r.params.budget);
     put_num(&b, "prompt_tokens", u->r.n_ids);
     put_num(&b, "generated_tokens", u->n_generated);

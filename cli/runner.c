@@ -32,6 +32,9 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
         {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
+        {OPT_LIST, 0, "override", &r->override_text, "SET=M",
+         "another method for some KV heads, as L0-5K*=window:budget=64", 0, 0},
+        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors", 0, 0},
         {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
         {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
         {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
@@ -97,7 +100,7 @@ static int check_options(struct runner *r, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", r->kv_type);
     if (r->chat && r->raw)
         return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
-    return method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
+    return runner_parse_methods(r, d);
 }
 
 /* Messages of a JSON array, rendered by the model's template. */
@@ -234,6 +237,8 @@ int runner_open(struct runner *r, struct kvf_diag *d)
     if (err && fallback && err == KVF_E_IO)
         return kvf_fail(
             d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf", model);
+    if (!err)
+        err = runner_open_methods(r, d);
     if (!err && !r->ids_file)
         err = build_prompt(r, d);
     return err ? err : tokenize(r, d);
@@ -241,6 +246,7 @@ int runner_open(struct runner *r, struct kvf_diag *d)
 
 void runner_close(struct runner *r)
 {
+    runner_close_methods(r);
     engine_close(r->engine);
     buf_finish(&r->text);
     mem_free(r->ids);
@@ -261,7 +267,25 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
 {
     bool wide = r->exact ? !r->kv_type || strcmp(r->kv_type, "f16") != 0
                          : r->kv_type && strcmp(r->kv_type, "f32") == 0;
-    struct session_options opt = {r->row, &r->params, wide ? KV_F32 : KV_F16, runner_cap(r),
-                                  (int)r->chunk, rec};
-    return session_create(r->engine, &opt, ret_session, d);
+    struct session_override *list = MEM_NEW(struct session_override,
+                                            (size_t)r->override_text.n + 1);
+    if (!list)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < r->override_text.n; i++)
+        list[i] = (struct session_override){&r->override[i].row, &r->override[i].params,
+                                            r->override[i].take};
+    struct session_options opt = {
+        .method = &r->row, .params = &r->params, .overrides = list,
+        .n_overrides = r->override_text.n, .gates = r->gates, .inputs = &r->inputs,
+        .kv_type = wide ? KV_F32 : KV_F16, .cap = runner_cap(r), .chunk = (int)r->chunk,
+        .recorder = rec};
+    int err = KVF_OK;
+    if (r->gates && gates_positions(r->gates) < opt.cap)
+        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the run may "
+                       "have %d; use a smaller -n", r->gates_file,
+                       (int)gates_positions(r->gates), opt.cap);
+    if (!err)
+        err = session_create(r->engine, &opt, ret_session, d);
+    mem_free(list);
+    return err;
 }

@@ -13,15 +13,24 @@
 struct runner {
     /* options, with their defaults set by runner_init */
     const char *model, *prompt, *file, *chat, *ids_file;
-    const char *method, *kv_type;
+    const char *method, *kv_type, *gates_file;
+    struct opt_list override_text;
     bool raw, exact, ignore_eos;
     int64_t n_predict, budget, seed, threads, chunk, context;
     double temperature, top_p;
 
     /* made by runner_open */
     struct engine *engine;
-    const struct method *row;
+    struct method row;
     struct method_params params;
+    struct runner_override {
+        struct method row;
+        struct method_params params;
+        unsigned char *take; /* [L * cache heads] */
+    } *override; /* [override_text.n] */
+    struct gates *gates; /* NULL: none */
+    struct method_inputs inputs;
+    int cache_heads; /* KV heads of the cache and of the trace */
     struct buf text; /* the prompt as it was tokenised, template included */
     int32_t *ids;    /* [n_ids] */
     int n_ids;
@@ -30,7 +39,7 @@ struct runner {
 void runner_init(struct runner *r);
 
 /* Appends the shared options to list (room for RUNNER_OPTIONS); returns how many. */
-enum { RUNNER_OPTIONS = 24 };
+enum { RUNNER_OPTIONS = 28 };
 int runner_options(struct runner *r, struct opt *list);
 
 /* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
@@ -46,6 +55,14 @@ int runner_cap(const struct runner *r);
 
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
+
+/* The rows and gates of the run (runner_methods.c): parsed before the model is opened,
+ * joined with it afterwards. */
+int runner_parse_methods(struct runner *r, struct kvf_diag *d);
+int runner_open_methods(struct runner *r, struct kvf_diag *d);
+void runner_close_methods(struct runner *r);
+/* "method", "gates" and "overrides" of the run header, each with a comma before it. */
+void runner_put_methods(struct buf *b, const struct runner *r);
 
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);

@@ -6,10 +6,12 @@
 struct head {
     int n, cap;      /* entries; slots that pages hold */
     int32_t *pos;    /* [cap] */
+    int32_t *until;  /* [cap] */
     int32_t *order;  /* [cap] */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
     int n_pages;
     bool moved;      /* some slot does not hold the position of its number */
+    int32_t soonest; /* at most the least until */
 };
 
 struct cache {
@@ -60,6 +62,7 @@ void cache_destroy(struct cache *c)
             mem_free(h->page[p]);
         mem_free(h->page);
         mem_free(h->pos);
+        mem_free(h->until);
         mem_free(h->order);
     }
     for (int64_t i = 0; i < c->n_free; i++)
@@ -87,6 +90,10 @@ static int grow_head(struct head *h, int slots)
     if (!pos)
         return KVF_E_NOMEM;
     h->pos = pos;
+    int32_t *until = grow_ints(h->until, h->n, cap);
+    if (!until)
+        return KVF_E_NOMEM;
+    h->until = until;
     int32_t *order = grow_ints(h->order, h->n, cap);
     if (!order)
         return KVF_E_NOMEM;
@@ -146,16 +153,19 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     return err;
 }
 
-int cache_append(struct cache *c, const struct kernels *k, int layer, int head, int32_t pos,
-                 const float *key, const float *value)
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
+                 const struct cache_entry *e)
 {
     struct head *h = head_at(c, layer, head);
     int slot = h->n++;
     unsigned char *page = h->page[slot / PAGE_SLOTS];
-    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, key, value,
+    k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
-    h->pos[slot] = pos;
-    h->moved |= pos != slot;
+    h->pos[slot] = e->pos;
+    h->until[slot] = e->until;
+    if (slot == 0 || e->until < h->soonest)
+        h->soonest = e->until;
+    h->moved |= e->pos != slot;
     h->order[slot] = slot; /* the newest position is the last in order */
     return slot;
 }
@@ -173,7 +183,8 @@ void cache_account(struct cache *c)
 struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
     const struct head *h = head_at(c, layer, head);
-    return (struct cache_head){h->n, h->pos, h->order, h->page, !h->moved};
+    return (struct cache_head){h->n, h->pos, h->until, h->order, h->page, !h->moved,
+                               h->n ? h->soonest : CACHE_STAYS};
 }
 
 const void *cache_keys(const struct cache_head *h, int page)
@@ -198,6 +209,16 @@ void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_
     }
 }
 
+void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value)
+{
+    const unsigned char *page = head_at(c, layer, head)->page[slot / PAGE_SLOTS] + c->half_bytes;
+    size_t at = (size_t)(slot % PAGE_SLOTS) * (size_t)c->cfg.head_dim;
+    for (int d = 0; d < c->cfg.head_dim; d++, at++)
+        ret_value[d] = c->cfg.type == KV_F16
+                           ? half_to_float(((const uint16_t *)(const void *)page)[at])
+                           : ((const float *)(const void *)page)[at];
+}
+
 /* Copies the entry of slot `from` over slot `to`, bit for bit. */
 static void move_entry(struct cache *c, struct head *h, int from, int to)
 {
@@ -208,6 +229,7 @@ static void move_entry(struct cache *c, struct head *h, int from, int to)
         memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
     h->pos[to] = h->pos[from];
+    h->until[to] = h->until[from];
 }
 
 static void release_pages(struct cache *c, struct head *h)
@@ -218,10 +240,19 @@ static void release_pages(struct cache *c, struct head *h)
     }
 }
 
+static void find_soonest(struct head *h)
+{
+    int32_t least = CACHE_STAYS;
+    for (int s = 0; s < h->n; s++)
+        least = h->until[s] < least ? h->until[s] : least;
+    h->soonest = least;
+}
+
 void cache_evict(struct cache *c, int layer, int head, int slot)
 {
     struct head *h = head_at(c, layer, head);
     int last = h->n - 1, at = 0;
+    bool first_to_go = h->until[slot] == h->soonest && h->soonest != CACHE_STAYS;
     h->moved |= slot != last;
     while (h->order[at] != slot)
         at++;
@@ -235,6 +266,8 @@ void cache_evict(struct cache *c, int layer, int head, int slot)
             }
     }
     h->n--;
+    if (first_to_go)
+        find_soonest(h);
     release_pages(c, h);
 }
 
@@ -255,6 +288,7 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
         if (keep[h->order[i]])
             h->order[m++] = c->renamed[h->order[i]];
     h->n = n;
+    find_soonest(h);
     release_pages(c, h);
 }
 

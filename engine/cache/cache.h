@@ -16,6 +16,8 @@
 
 struct cache;
 
+enum { CACHE_STAYS = INT32_MAX };
+
 struct cache_config {
     int n_layers, n_heads, head_dim; /* KV heads */
     enum kv_type type;
@@ -26,9 +28,11 @@ struct cache_config {
 struct cache_head {
     int n;                  /* entries */
     const int32_t *pos;     /* [n] position of the entry in each slot */
+    const int32_t *until;   /* [n] first query that does not see it; CACHE_STAYS: open */
     const int32_t *order;   /* [n] slots by rising position */
     unsigned char *const *page; /* [ceil(n / PAGE_SLOTS)] keys, then values */
     bool plain;             /* slot i holds position i, for all slots */
+    int32_t soonest;        /* at most the least until */
 };
 
 struct cache_stats {
@@ -45,10 +49,17 @@ void cache_destroy(struct cache *c); /* accepts NULL */
  * call that allocates; KVF_OK or KVF_E_NOMEM.  Not thread-safe. */
 int cache_reserve(struct cache *c, int layer, int head, int n);
 
+/* An entry to be stored. */
+struct cache_entry {
+    int32_t pos;   /* exceeds every position in the head */
+    int32_t until; /* first query that will not see it, or CACHE_STAYS */
+    const float *key, *value; /* [head_dim] */
+};
+
 /* Appends an entry into reserved room; returns its slot.  Threads may append to
- * different heads at once.  pos must exceed every position in the head. */
-int cache_append(struct cache *c, const struct kernels *k, int layer, int head, int32_t pos,
-                 const float *key, const float *value);
+ * different heads at once. */
+int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
+                 const struct cache_entry *e);
 /* To be called once after a round of appends, from one thread. */
 void cache_account(struct cache *c);
 
@@ -56,8 +67,9 @@ struct cache_head cache_view(const struct cache *c, int layer, int head);
 const void *cache_keys(const struct cache_head *h, int page);
 const void *cache_values(const struct cache *c, const struct cache_head *h, int page);
 
-/* The key of a slot as f32 [head_dim]. */
+/* The key and the value of a slot as f32 [head_dim]. */
 void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key);
+void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value);
 
 /* Removes one slot; the entry of the last slot moves into it (nothing moves
  * when it is the last).  Freed pages return to the pool. */

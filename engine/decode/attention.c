@@ -18,51 +18,118 @@ struct job {
     int layer, T, pos0;
 };
 
-/* Rows [r0, r0 + R) of head g: scores, softmax, watchers.  Returns how many
- * entries the last row sees. */
-static int score_rows(const struct job *j, int g, const struct cache_head *view, int r0, int R,
-                      float *strip, int thread)
+/* The queries of one head in [r0, r0 + R), and what they may see. */
+struct block {
+    int g, h, r0, R; /* query head; KV head of the cache */
+    const struct cache_head *view;
+    int n_last;      /* slots that the last row sees */
+    int page;        /* entries per page that is read or not; 0: all are read */
+    const unsigned char *chosen; /* [pages] */
+    int thread;
+};
+
+/* Whether any entry of a stored page is read. */
+static bool touched(const struct block *b, int stored)
+{
+    if (b->page == 0)
+        return true;
+    int first = stored * PAGE_SLOTS / b->page, last = (stored * PAGE_SLOTS + PAGE_SLOTS - 1) / b->page;
+    for (int p = first; p <= last && p * b->page < b->n_last; p++)
+        if (b->chosen[p])
+            return true;
+    return false;
+}
+
+/* q . k / sqrt(D) of the rows with every stored page.  Keys kept unrotated were turned
+ * by their rank (reading.c); a query then has the rank of its own entry. */
+static void logits_of(const struct job *j, const struct block *b, float *strip)
 {
     struct session *s = j->s;
-    const struct kernels *k = &s->e->kernels;
     const struct model_config *m = &s->e->config;
-    int D = m->head_dim, n_last = view->n - (j->T - (r0 + R)),
-        wants = (int)recorder_wants(s->recorder);
+    int D = m->head_dim;
     float scale = 1.0f / sqrtf((float)D);
-    const float *q = s->qkv + (size_t)r0 * s->ld_qkv + (size_t)g * (size_t)D;
-    for (int p = 0; p * PAGE_SLOTS < n_last; p++)
-        k->attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, s->ld_qkv, R, D, cache_keys(view, p),
-                   s->kv_type, scale);
-    for (int r = 0; r < R; r++) {
+    const float *q = s->qkv + (size_t)b->r0 * s->ld_qkv + (size_t)b->g * (size_t)D;
+    size_t ld = s->ld_qkv;
+    if (s->by_rank) {
+        float *turned = s->part_scratch + (size_t)b->thread * s->ld_scratch;
+        for (int r = 0; r < b->R; r++) {
+            int rank = b->view->n - (j->T - (b->r0 + r));
+            memcpy(turned + r * D, s->qk_pre + (size_t)(b->r0 + r) * s->ld_pre + b->g * D,
+                   (size_t)D * sizeof *turned);
+            s->e->kernels.rope(turned + r * D, s->turns + (size_t)rank * (size_t)m->rope_dim, 1, D,
+                               m->rope_dim);
+        }
+        q = turned;
+        ld = (size_t)D;
+    }
+    for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
+        const void *keys = cache_keys(b->view, p);
+        if (s->by_rank)
+            keys = s->turned + ((size_t)b->h * s->ld_strip + (size_t)(p * PAGE_SLOTS)) * (size_t)D;
+        if (touched(b, p))
+            s->e->kernels.attn_qk(strip + p * PAGE_SLOTS, s->ld_strip, q, ld, b->R, D, keys,
+                                  s->by_rank ? KV_F32 : s->kv_type, scale);
+    }
+}
+
+/* What query t sees of n slots: not what has left by then, and only pages that are
+ * read.  Marks visible[], hides the rest in the row; returns how many it sees. */
+static int hide(const struct block *b, int32_t t, int n, float *row, unsigned char *visible)
+{
+    int seen = 0;
+    for (int i = 0; i < n; i++) {
+        visible[i] = b->view->until[i] > t && (b->page == 0 || b->chosen[i / b->page]);
+        seen += visible[i];
+        if (!visible[i])
+            row[i] = -INFINITY;
+    }
+    return seen;
+}
+
+/* Scores, softmax, watchers. */
+static void score_rows(const struct job *j, const struct block *b, float *strip)
+{
+    struct session *s = j->s;
+    int wants = (int)recorder_wants(s->recorder);
+    unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
+    logits_of(j, b, strip);
+    for (int r = 0; r < b->R; r++) {
         /* the chunk's entries are the newest slots: row r sees all but those after it */
-        int n = view->n - (j->T - 1 - (r0 + r));
+        int n = b->view->n - (j->T - 1 - (b->r0 + r));
         float *row = strip + (size_t)r * s->ld_strip;
-        float lse = k->softmax(row, n);
-        memset(row + n, 0, (size_t)(n_last - n) * sizeof *row);
-        struct attn_row seen = {j->layer, g, j->pos0 + r0 + r, n, row};
+        struct attn_row seen = {j->layer, b->g, j->pos0 + b->r0 + r, n, n, row, NULL};
+        if (b->page || b->view->soonest <= seen.t) {
+            seen.seen = hide(b, seen.t, n, row, visible);
+            seen.visible = visible;
+        }
+        float lse = s->e->kernels.softmax(row, n);
+        memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
+        if (s->twin_of)
+            method_twin_row(s->twin_of, &seen);
         if (method_wants_row(s->method, seen.t))
             method_row(s->method, &seen);
         if (wants & (int)PROBE_ROWS)
-            recorder_row(s->recorder, &seen, view, lse, thread);
+            recorder_row(s->recorder, &seen, b->view, lse, b->thread);
     }
-    return n_last;
 }
 
-static void query_block(const struct job *j, int g, const struct cache_head *view, int r0, int R,
-                        int thread)
+static void query_block(const struct job *j, struct block *b)
 {
     struct session *s = j->s;
     const struct kernels *k = &s->e->kernels;
     int D = s->e->config.head_dim;
-    float *strip = s->strip + (size_t)thread * QUERY_BLOCK * s->ld_strip;
-    float *out = s->att + (size_t)r0 * s->ld_att + (size_t)g * (size_t)D;
-    int n = score_rows(j, g, view, r0, R, strip, thread);
-    for (int r = 0; r < R; r++)
+    float *strip = s->strip + (size_t)b->thread * QUERY_BLOCK * s->ld_strip;
+    float *out = s->att + (size_t)b->r0 * s->ld_att + (size_t)b->g * (size_t)D;
+    b->n_last = b->view->n - (j->T - (b->r0 + b->R));
+    score_rows(j, b, strip);
+    for (int r = 0; r < b->R; r++)
         memset(out + (size_t)r * s->ld_att, 0, (size_t)D * sizeof *out);
-    for (int p = 0; p * PAGE_SLOTS < n; p++) {
-        int slots = n - p * PAGE_SLOTS < PAGE_SLOTS ? n - p * PAGE_SLOTS : PAGE_SLOTS;
-        k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, R, D,
-                   cache_values(s->cache, view, p), s->kv_type, slots);
+    for (int p = 0; p * PAGE_SLOTS < b->n_last; p++) {
+        int left = b->n_last - p * PAGE_SLOTS;
+        if (touched(b, p))
+            k->attn_av(out, s->ld_att, strip + p * PAGE_SLOTS, s->ld_strip, b->R, D,
+                       cache_values(s->cache, b->view, p), s->kv_type,
+                       left < PAGE_SLOTS ? left : PAGE_SLOTS);
     }
 }
 
@@ -73,11 +140,20 @@ static void head_task(void *ctx, int task, int thread)
     int g = task % m->n_heads, first = task / m->n_heads * TASK_ROWS;
     int end = j->T - first < TASK_ROWS ? j->T : first + TASK_ROWS;
     atomic_int *done = &j->s->rows_done[g];
-    struct cache_head view = cache_view(j->s->cache, j->layer, g / (m->n_heads / m->n_kv_heads));
+    struct session *s = j->s;
+    int h = g / (m->n_heads / s->cache_heads);
+    struct cache_head view = cache_view(s->cache, j->layer, h);
+    struct block b = {.g = g, .h = h, .view = &view, .thread = thread};
+    if (s->stepping && s->chosen) {
+        b.page = s->page_of_head[h];
+        b.chosen = s->chosen + (size_t)g * s->ld_chosen;
+    }
     while (atomic_load_explicit(done, memory_order_acquire) != first)
         sched_yield();
-    for (int r0 = first; r0 < end; r0 += QUERY_BLOCK)
-        query_block(j, g, &view, r0, end - r0 < QUERY_BLOCK ? end - r0 : QUERY_BLOCK, thread);
+    for (b.r0 = first; b.r0 < end; b.r0 += QUERY_BLOCK) {
+        b.R = end - b.r0 < QUERY_BLOCK ? end - b.r0 : QUERY_BLOCK;
+        query_block(j, &b);
+    }
     atomic_store_explicit(done, end, memory_order_release);
 }
 

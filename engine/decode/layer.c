@@ -1,6 +1,9 @@
 /* layer.c - one block of a Llama model, in the order of its equations:
  *     x += W_O attention(rope(W_Q n), rope(W_K n), W_V n),   n = rmsnorm(x)
  *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x) */
+#include <math.h>
+#include <string.h>
+
 #include "engine/decode/session_state.h"
 
 struct job {
@@ -20,19 +23,50 @@ static void rope_task(void *ctx, int t, int thread)
                        m->head_dim, m->rope_dim);
 }
 
+/* Queries and keys before their rotation, for those who need them. */
+static void keep_unrotated(struct session *s, const struct job *j)
+{
+    if (!s->keep_pre)
+        return;
+    for (int t = 0; t < j->T; t++)
+        memcpy(s->qk_pre + (size_t)t * s->ld_pre, s->qkv + (size_t)t * s->ld_qkv,
+               s->ld_pre * sizeof *s->qkv);
+    if (method_evidence(s->method) & EVIDENCE_MOMENTS)
+        method_queries(s->method, j->layer, j->pos0, j->T, s->qk_pre, s->ld_pre, s->e->pool);
+}
+
+static void gate_task(void *ctx, int t, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D;
+    const float *row = s->qkv + (size_t)t * s->ld_qkv;
+    const float *pre = s->qk_pre + (size_t)t * s->ld_pre;
+    struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model, .q_pre = pre,
+                            .k_pre = pre + k0, .v = row + k0 + (size_t)m->n_kv_heads * D,
+                            .k_post = row + k0, .pos = j->pos0 + t};
+    gates_eval(s->gates, j->layer, &in, s->gate + (size_t)t * (size_t)m->n_kv_heads,
+               s->part_scratch + (size_t)thread * s->ld_scratch);
+}
+
+/* Stores the entries of one head of the cache; query heads may have one each. */
 static void store_task(void *ctx, int h, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
     const struct model_config *m = &s->e->config;
-    size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D + (size_t)h * D;
-    size_t v0 = k0 + (size_t)m->n_kv_heads * D;
+    size_t D = (size_t)m->head_dim, kv = (size_t)(h * m->n_kv_heads / s->cache_heads);
+    size_t k0 = (size_t)m->n_heads * D + kv * D, v0 = k0 + (size_t)m->n_kv_heads * D;
     (void)thread;
     for (int t = 0; t < j->T; t++) {
         const float *row = s->qkv + (size_t)t * s->ld_qkv;
-        int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, j->pos0 + t, row + k0,
-                                row + v0);
-        method_appended(s->method, s->cache, j->layer, h, slot);
+        const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre + k0 : NULL;
+        float gate = s->gate ? s->gate[(size_t)t * (size_t)m->n_kv_heads + kv] : NAN;
+        struct cache_entry e = {j->pos0 + t, 0, s->by_rank ? pre : row + k0, row + v0};
+        e.until = method_until(s->method, j->layer, h, e.pos, gate);
+        int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
+        method_appended(s->method, s->cache, j->layer, h, slot, gate, pre);
     }
 }
 
@@ -60,13 +94,20 @@ static int self_attention(struct session *s, const struct job *j)
     const struct layer_weights *w = &s->e->weights->layer[j->layer];
     s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, j->T, m->d_model, m->norm_eps);
     linear(s, s->qkv, s->ld_qkv, s->normed, j->T, &w->qkv);
-    for (int h = 0; h < m->n_kv_heads; h++) {
+    for (int h = 0; h < s->cache_heads; h++) {
         int err = cache_reserve(s->cache, j->layer, h, j->T);
         if (err)
             return err;
     }
+    keep_unrotated(s, j);
     par_run(s->e->pool, j->T, rope_task, (void *)j);
-    par_run(s->e->pool, m->n_kv_heads, store_task, (void *)j);
+    if (s->gate)
+        par_run(s->e->pool, j->T, gate_task, (void *)j);
+    par_run(s->e->pool, s->cache_heads, store_task, (void *)j);
+    if (s->by_rank)
+        rotate_by_rank(s, j->layer);
+    if (s->stepping && s->chosen)
+        choose_pages(s, j->layer);
     attention(s, j->layer, j->T, j->pos0);
     linear(s, s->branch, s->ld_out, s->att, j->T, &w->out);
     add_branch(s, j->T);

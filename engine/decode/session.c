@@ -60,17 +60,66 @@ static int alloc_threads(struct session *s)
     return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
 }
 
+int session_cache_heads(const struct model_config *m, const struct method *row,
+                        const struct method_params *p)
+{
+    return row && method_per_query_head(row, p) ? m->n_heads : m->n_kv_heads;
+}
+
+static const struct method_params no_params = {.pool = 1, .every = 1, .page = 1};
+
+/* The row of all heads, and those that take some of them over. */
+static int create_methods(struct session *s, const struct session_options *opt)
+{
+    const struct model_config *m = &s->e->config;
+    struct method_shape shape = {m->n_layers, m->n_heads, s->cache_heads, m->head_dim};
+    struct method_inputs in = opt->inputs ? *opt->inputs : (struct method_inputs){0};
+    in.gates = opt->gates;
+    in.rope_base = m->rope_base;
+    in.rope_dim = m->rope_dim;
+    int err = method_state_create(opt->method ? opt->method : &method_presets[0],
+                                  opt->method ? opt->params : &no_params, &shape, &in, &s->method);
+    for (int i = 0; !err && i < opt->n_overrides; i++) {
+        const struct session_override *o = &opt->overrides[i];
+        struct method_state *other = NULL;
+        err = method_state_create(o->method, o->params, &shape, &in, &other);
+        if (!err)
+            err = method_override(s->method, other, o->take);
+        if (err)
+            method_state_destroy(other);
+    }
+    return err;
+}
+
+/* A full cache that is fed the same tokens, one step ahead. */
+static int create_twin(struct session *s)
+{
+    struct session_options opt = {.kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk};
+    struct kvf_diag unused;
+    if (!(method_evidence(s->method) & EVIDENCE_TWIN))
+        return KVF_OK;
+    int err = session_create(s->e, &opt, &s->twin, &unused);
+    if (!err)
+        s->twin->twin_of = s->method;
+    return err;
+}
+
 static int alloc_parts(struct session *s, const struct session_options *opt)
 {
-    static const struct method_params no_params = {.pool = 1, .every = 1};
     const struct model_config *m = &s->e->config;
-    struct cache_config cfg = {m->n_layers, m->n_kv_heads, m->head_dim, opt->kv_type};
-    struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    s->cache_heads = session_cache_heads(m, opt->method, opt->params);
+    s->by_rank = opt->params && opt->params->positions == POSITIONS_CACHE;
+    s->gates = opt->gates;
+    struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, opt->kv_type};
     int err = cache_create(&cfg, &s->cache);
     if (!err)
-        err = method_state_create(opt->method ? opt->method : &method_presets[0],
-                                  opt->method ? opt->params : &no_params, &shape, &s->method);
-    return err;
+        err = create_methods(s, opt);
+    if (!err && s->gates && method_uses_gates(s->method)
+        && !(s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads)))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = alloc_part_buffers(s);
+    return err ? err : create_twin(s);
 }
 
 int session_create(struct engine *e, const struct session_options *opt,
@@ -111,6 +160,8 @@ void session_destroy(struct session *s)
                            s->target_logit};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
+    free_part_buffers(s);
+    session_destroy(s->twin);
     mem_free(s->rows_done);
     mem_free(s->q.q);
     cache_destroy(s->cache);
@@ -118,18 +169,14 @@ void session_destroy(struct session *s)
     mem_free(s);
 }
 
-/* cos and sin of position * theta_j, theta_j = base^(-2j / rope_dim). */
-static void fill_rope(struct session *s, int T, int pos0)
+void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin)
 {
-    const struct model_config *m = &s->e->config;
-    for (int t = 0; t < T; t++)
-        for (int j = 0; j < m->rope_dim / 2; j++) {
-            double theta = pow((double)m->rope_base, -2.0 * j / m->rope_dim);
-            double angle = (double)(pos0 + t) * theta;
-            float *cs = s->cos_sin + (size_t)t * (size_t)m->rope_dim + 2 * j;
-            cs[0] = (float)cos(angle);
-            cs[1] = (float)sin(angle);
-        }
+    for (int j = 0; j < m->rope_dim / 2; j++) {
+        double theta = pow((double)m->rope_base, -2.0 * j / m->rope_dim);
+        double angle = (double)pos * theta;
+        ret_cos_sin[2 * j] = (float)cos(angle);
+        ret_cos_sin[2 * j + 1] = (float)sin(angle);
+    }
 }
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -141,9 +188,21 @@ static void on_evict(void *ctx, const struct eviction *e)
         s->on_evict(s->on_evict_ctx, e);
 }
 
-static int decide(struct session *s, int incoming)
+static int decide(struct session *s, enum phase phase)
 {
-    return method_decide(s->method, s->cache, s->n_past, incoming, s->e->pool, on_evict, s);
+    int64_t cut = 0;
+    int err = method_decide(s->method, s->cache, s->n_past, phase, s->e->pool, on_evict, s, &cut);
+    s->cuts += cut > 0;
+    return err;
+}
+
+static void note_peak(struct session *s)
+{
+    for (int l = 0; l < s->e->config.n_layers; l++)
+        for (int h = 0; h < s->cache_heads; h++) {
+            int n = cache_view(s->cache, l, h).n;
+            s->peak = n > s->peak ? n : s->peak;
+        }
 }
 
 /* Runs T tokens through all layers; next[i] is the token after ids[i], known for
@@ -157,7 +216,8 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
         nll_rows(s, s->normed, ids, 1, s->n_past);
     for (int t = 0; t < T; t++)
         weights_embed(s->e->weights, ids[t], s->x + (size_t)t * d);
-    fill_rope(s, T, s->n_past);
+    for (int t = 0; t < T; t++)
+        fill_turn(m, s->n_past + t, s->cos_sin + (size_t)t * (size_t)m->rope_dim);
     for (int l = 0; l < m->n_layers; l++) {
         int err = layer_forward(s, l, T, s->n_past);
         if (err)
@@ -179,44 +239,82 @@ static void last_logits(struct session *s)
     linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
 }
 
+/* Tokens of the prompt that run together: a chunk, which ends at the recorder's
+ * boundaries, so that its size changes nothing, and where the method cuts. */
+static int next_part(const struct session *s, int done, int n)
+{
+    int T = n - done < s->chunk ? n - done : s->chunk;
+    int room = recorder_boundary(s->n_past) - s->n_past;
+    int every = method_params_of(s->method)->chunk;
+    if (T > room)
+        T = room;
+    if (every && T > every - done % every)
+        T = every - done % every;
+    if (method_expires(s->method) && T > EXPIRE_EVERY - s->n_past % EXPIRE_EVERY)
+        T = EXPIRE_EVERY - s->n_past % EXPIRE_EVERY;
+    return T;
+}
+
+static int run_prompt(struct session *s, const int32_t *ids, int n,
+                      int (*progress)(void *ctx, int done), void *ctx)
+{
+    int err = KVF_OK, done = 0, every = method_params_of(s->method)->chunk, start = s->n_past;
+    while (!err && done < n) {
+        int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
+        int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
+        int n_next = done + T < n ? T : T - 1;
+        err = method_prepare(s->method, s->cap, next_cut);
+        if (!err && s->n_past % EXPIRE_EVERY == 0)
+            method_expire(s->method, s->cache, s->n_past, on_evict, s);
+        if (!err)
+            err = forward(s, ids + done, T, ids + done + 1, n_next);
+        done += T;
+        if (!err && done < n && s->n_past == next_cut)
+            err = decide(s, PHASE_PROMPT);
+        if (progress && progress(ctx, done) != 0 && !err)
+            err = KVF_E_CANCEL;
+    }
+    return err;
+}
+
 int session_prompt(struct session *s, const int32_t *ids, int n,
                    int (*progress)(void *ctx, int done), void *ctx)
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
-    int err = method_prepare(s->method, s->cap, s->n_past + n), done = 0;
-    while (!err && done < n) {
-        /* chunks end at the recorder's boundaries, so that their size changes nothing */
-        int T = n - done < s->chunk ? n - done : s->chunk;
-        int room = recorder_boundary(s->n_past) - s->n_past;
-        if (T > room)
-            T = room;
-        int n_next = done + T < n ? T : T - 1;
-        err = forward(s, ids + done, T, ids + done + 1, n_next);
-        done += T;
-        if (progress && progress(ctx, done) != 0 && !err)
-            err = KVF_E_CANCEL;
-    }
+    int err = method_prepare(s->method, s->cap, s->n_past + n);
+    if (!err && s->twin)
+        err = session_prompt(s->twin, ids, n, NULL, NULL);
+    s->stepping = false;
+    if (!err)
+        err = run_prompt(s, ids, n, progress, ctx);
     if (err)
         return err;
     last_logits(s);
-    return decide(s, 0);
+    return decide(s, PHASE_PROMPT);
 }
 
 int session_step(struct session *s, int32_t id)
 {
     if (s->n_past >= s->cap)
         return KVF_E_LIMIT;
-    int err = method_prepare(s->method, s->cap, s->n_past);
+    int after = method_params_of(s->method)->order == ORDER_AFTER;
+    int err = method_prepare(s->method, s->cap, s->n_past + after);
+    if (!err && s->twin)
+        err = session_step(s->twin, id);
     if (!err)
-        err = decide(s, 1);
+        err = decide(s, PHASE_BEFORE);
+    s->stepping = true;
     if (!err)
         err = forward(s, &id, 1, NULL, 0);
     if (!err)
         last_logits(s);
-    return err;
+    note_peak(s);
+    return err ? err : decide(s, PHASE_AFTER);
 }
 
+int session_peak(const struct session *s) { return s->peak; }
+int64_t session_cuts(const struct session *s) { return s->cuts; }
 const float *session_logits(const struct session *s) { return s->logits; }
 int session_length(const struct session *s) { return s->n_past; }
 struct cache_stats session_cache_stats(const struct session *s) { return cache_stats(s->cache); }

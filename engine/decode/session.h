@@ -36,9 +36,20 @@ void engine_close(struct engine *e); /* accepts NULL */
 
 struct session;
 
+/* Another row for some heads. */
+struct session_override {
+    const struct method *method;
+    const struct method_params *params;
+    const unsigned char *take; /* [L * KV heads] */
+};
+
 struct session_options {
     const struct method *method;        /* NULL: full */
     const struct method_params *params; /* NULL with method NULL */
+    const struct session_override *overrides; /* [n_overrides], later ones win */
+    int n_overrides;
+    const struct gates *gates;          /* borrowed; NULL: none */
+    const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;
     int cap;   /* most tokens that will be fed; at most the model's context */
     int chunk; /* tokens of a prompt that run together; 0 = 256.  Execution only */
@@ -56,6 +67,15 @@ void session_destroy(struct session *s); /* accepts NULL */
  * cut and there are no logits), or the recorder's error. */
 int session_prompt(struct session *s, const int32_t *ids, int n,
                    int (*progress)(void *ctx, int done), void *ctx);
+
+/* KV heads of the cache: those of the model, or its query heads (group=none). */
+int session_cache_heads(const struct model_config *m, const struct method *row,
+                        const struct method_params *p);
+
+/* Most entries of a head that one query after the prompt saw. */
+int session_peak(const struct session *s);
+/* Decisions after which something left for the budget. */
+int64_t session_cuts(const struct session *s);
 
 /* Feeds one generated token. */
 int session_step(struct session *s, int32_t id);

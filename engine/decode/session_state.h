@@ -8,6 +8,8 @@
 
 enum {
     CHUNK_DEFAULT = 256,
+    EXPIRE_EVERY = 256, /* positions of a prompt at which what has left is removed: until then
+                           it is hidden, so that slots do not depend on the chunk */
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
     VOCAB_SEGMENT = 1024, /* logits that are summed together for the NLL */
@@ -24,6 +26,15 @@ struct session {
     int cap, chunk;
     int n_past; /* tokens fed */
     bool has_logits;
+    int cache_heads; /* KV heads of the cache: H, or G when query heads have their own */
+    bool stepping;   /* a token after the prompt: its queries may read a choice of pages */
+    bool by_rank;    /* positions=cache: keys are kept unrotated */
+    bool keep_pre;   /* queries and keys are needed unrotated, too */
+    const struct gates *gates;
+    struct session *twin;           /* full cache, fed the same tokens first; NULL: none */
+    struct method_state *twin_of;   /* whom the rows of this twin go to */
+    int peak;
+    int64_t cuts;
 
     /* Buffers of a chunk of C tokens. */
     float *x;        /* [C][d_model] residual stream */
@@ -36,12 +47,23 @@ struct session {
     float *logits;   /* [ld_vocab] */
     struct qrows q;  /* quantised rows of whatever goes into a matmul */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
+    float *qk_pre;   /* [C][ld_pre] queries and keys before their rotation, or NULL */
+    size_t ld_pre;
+    float *gate;     /* [C][n_kv_heads] numbers of the gates, or NULL */
+    float *turns;    /* [cap][rope_dim] cos and sin of every position (by_rank) */
+    float *turned;   /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
+    unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
+    int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
+    size_t ld_chosen;
 
     /* Per thread. */
     float *strip;      /* [threads][QUERY_BLOCK][ld_strip] attention scores */
     size_t ld_strip;
     atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
     float *segment;    /* [threads][C][VOCAB_SEGMENT] */
+    unsigned char *visible; /* [threads][ld_strip] */
+    float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
+    size_t ld_scratch;
 
     /* NLL of a chunk: per vocabulary segment and row. */
     float *seg_lse;    /* [segments][C] */
@@ -53,8 +75,20 @@ struct session {
 void linear(struct session *s, float *out, size_t ld, const float *x, int T,
             const struct packed *w);
 
+/* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim]. */
+void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin);
+
 /* One layer over T tokens at positions pos0 .. (layer.c). */
 int layer_forward(struct session *s, int layer, int T, int pos0);
+
+/* Before attention, in parallel over KV heads (reading.c): keys rotated by rank, and the
+ * pages that queries after the prompt read. */
+void rotate_by_rank(struct session *s, int layer);
+void choose_pages(struct session *s, int layer);
+
+/* Buffers of the parts above (session_parts.c). KVF_OK or KVF_E_NOMEM. */
+int alloc_part_buffers(struct session *s);
+void free_part_buffers(struct session *s);
 
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);

@@ -30,7 +30,7 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_LOCRET] = {"locret", 1u << GATE_IMPORTANCE, false, 2, ACT_SILU, 0, 0, {
         {.name = "fc1.weight", .shape = {S_I, S_QKV}, .cols = S_QKV, .turned = S_QK},
         {.name = "fc2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I}}},
-    [LAYOUT_DUO] = {"duo", 1u << GATE_HEADS, false, 0, ACT_NONE, 0, 0, {{NULL}}},
+    [LAYOUT_DUO] = {.name = "duo", .kinds = 1u << GATE_HEADS},
     /* k = rope(norm(Wk [max; min; avg])), q = rope(norm(Wq [q of the group])), for each head */
     [LAYOUT_SEER] = {"seer", 1u << GATE_BLOCKS, true, 1, ACT_NONE, 0, 1, {
         {.name = "block_gate.k_proj.weight", .shape = {S_H, S_I, S_3D}, .cols = S_3D,
@@ -41,9 +41,9 @@ const struct layout gate_layouts[N_LAYOUTS] = {
          .optional = true},
         {.name = "block_gate.q_norm.weight", .role = R_NORM, .stage = 1, .shape = {S_I},
          .rows_turn = true, .optional = true}}},
-    [LAYOUT_VALUES] = {"values",
-                       1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE, false, 0,
-                       ACT_NONE, 0, 0, {{NULL}}},
+    [LAYOUT_VALUES] = {
+        .name = "values",
+        .kinds = 1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE},
 };
 
 int size_of(const struct gates *g, enum size s)

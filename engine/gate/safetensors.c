@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "engine/gate/safetensors.h"
 
-enum { MAX_HEADER = 16 << 20, MAX_TENSORS = 65536, MAX_NAME = 256 };
+enum { MAX_TENSORS = 65536, MAX_NAME = 256 };
 
 struct entry {
     struct safetensor t;    /* name borrowed from the tree */
@@ -201,10 +201,8 @@ static int parse(struct safetensors *st, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_FORMAT, "%s: the header of %llu bytes is longer than the file; "
                         "it is cut off or no safetensors file: fetch it again", st->path,
                         (unsigned long long)len);
-    if (len > MAX_HEADER)
-        return kvf_fail(d, KVF_E_LIMIT, "%s: a header of %llu bytes is over the limit of %d",
-                        st->path, (unsigned long long)len, MAX_HEADER);
     st->data = 8 + (size_t)len;
+    /* json_parse has the limit of 16 MiB */
     int err = json_parse((const char *)st->map + 8, (size_t)len, &st->root, d);
     if (err)
         kvf_diag_prefix(d, "%s: the header", st->path);

@@ -18,7 +18,12 @@ const struct allocation allocation_uniform = {
 const struct allocation allocation_adaptive = {
     .name = "adaptive",
     .summary = "the heads of a layer share H B places, the best entries win",
-    .uses = USES_FLOOR, .pooled = true, .shares = shares_uniform};
+    .uses = USES_FLOOR, .pool = POOL_LAYER, .shares = shares_uniform};
+
+const struct allocation allocation_global = {
+    .name = "global",
+    .summary = "all heads of all layers share L H B places, the best entries win",
+    .uses = USES_FLOOR, .pool = POOL_ALL, .shares = shares_uniform};
 
 /* Weights x_l >= 0 to whole places that sum to L * free; all 0: evenly.  x is
  * overwritten with what each layer lacks. */
@@ -71,7 +76,7 @@ const struct allocation allocation_pyramid = {
 const struct allocation allocation_adaptive_pyramid = {
     .name = "adaptive-pyramid",
     .summary = "pyramid over the layers, adaptive within each", .uses = USES_BETA | USES_FLOOR,
-    .pooled = true, .shares = shares_pyramid};
+    .pool = POOL_LAYER, .shares = shares_pyramid};
 
 /* Entropy and variance of one query head's window over its candidates. */
 static void add_preference(const struct score_input *in, int g, double *entropy, double *variance)
@@ -105,8 +110,9 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
         double entropy = 0, variance = 0;
         for (int g = 0; g < s->n_heads; g++) {
             int h = g / (s->n_heads / s->n_kv_heads);
-            struct score_input in = {m, c, l, h, cache_view(c, l, h), recent_from};
-            add_preference(&in, g, &entropy, &variance);
+            struct score_input in = {m, c, l, h, cache_view(c, l, h), recent_from, 0, 0};
+            if (method_owns(m, l, h))
+                add_preference(&in, g, &entropy, &variance);
         }
         x[l] = entropy > 0 ? entropy * variance : 0;
     }
@@ -119,5 +125,5 @@ const struct allocation allocation_cake = {
 
 const struct allocation *const allocation_table[] = {
     &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,
-    &allocation_cake, NULL,
+    &allocation_cake, &allocation_global, NULL,
 };

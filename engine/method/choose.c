@@ -1,187 +1,216 @@
-/* choose.c - which entries of a KV head, or of a layer whose heads share their
- * places, are cut.  The rule is the same for all methods: least score first; among
- * equal scores the smaller position first, so the larger position is kept. */
+/* choose.c - which entries of a KV head, or of heads that share their places, are
+ * cut.  The rule is the same for all methods: least score first; among equal scores
+ * the smaller position first, so the larger position is kept (or the other way
+ * round, tie=older), then the lower layer, then the lower head.
+ *
+ * Two passes over units that run in parallel: score the heads that are due, then
+ * choose within each pool (a head, a layer, or all heads). */
 #include <math.h>
-#include <stdlib.h>
 
 #include "engine/method/state.h"
-
-static int compare(const struct candidate *x, const struct candidate *y)
-{
-    if (x->score != y->score)
-        return x->score < y->score ? -1 : 1;
-    if (x->pos != y->pos)
-        return x->pos < y->pos ? -1 : 1;
-    return (y->head > x->head) - (y->head < x->head); /* the lower head is kept */
-}
-
-static int worse_first(const void *a, const void *b)
-{
-    return compare(a, b);
-}
-
-static size_t kv_index(const struct method_state *s, int layer, int head)
-{
-    return (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
-}
 
 static int32_t recent_from(const struct round *r)
 {
     return r->t + r->incoming - r->s->params.recent;
 }
 
-/* Scores a head; its unprotected entries to c, returns how many. */
-static int score_head(const struct round *r, int layer, int head, struct candidate *c,
-                      float *scratch)
+/* Heads [*first, *end) of a pool. */
+static void pool_heads(const struct method_state *s, int pool, int *first, int *end)
+{
+    int H = s->shape.n_kv_heads, all = s->shape.n_layers * H;
+    enum pool_scope scope = s->method->allocation->pool;
+    int per = scope == POOL_ALL ? all : scope == POOL_LAYER ? H : 1;
+    *first = pool * per;
+    *end = *first + per;
+}
+
+int choose_pools(const struct method_state *s)
+{
+    int all = s->shape.n_layers * s->shape.n_kv_heads;
+    enum pool_scope scope = s->method->allocation->pool;
+    return scope == POOL_ALL ? 1 : scope == POOL_LAYER ? s->shape.n_layers : all;
+}
+
+/* Heads that decide: all that are owned, or the first of a layer for all of it. */
+static bool decides(const struct method_state *s, int at)
+{
+    int H = s->shape.n_kv_heads;
+    if (s->method->scope == SCOPE_LAYER && at % H != 0)
+        return false;
+    return method_owns(s, at / H, at % H);
+}
+
+/* Entries that the pool may keep, protected ones included; -1: nothing to do. */
+static int64_t pool_target(const struct round *r, int pool)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, first, end, heads = 0;
+    int64_t total = 0;
+    pool_heads(s, pool, &first, &end);
+    for (int at = first; at < end; at++)
+        if (decides(s, at)) {
+            total += cache_view(r->cache, at / H, at % H).n;
+            heads++;
+        }
+    if (heads == 0)
+        return -1;
+    int mean = (int)((total + heads - 1) / heads);
+    int target = s->method->trigger->target(s, s->share[first / H], mean, r->incoming);
+    return target < mean ? (int64_t)target * heads : -1;
+}
+
+/* Which pools must give something up; their targets. */
+bool choose_due(const struct round *r)
 {
     struct method_state *s = r->s;
+    int first, end, n_due = 0;
+    for (int p = 0; p < choose_pools(s); p++) {
+        s->target[p] = pool_target(r, p);
+        pool_heads(s, p, &first, &end);
+        for (int at = first; at < end; at++)
+            s->due[at] = s->target[p] >= 0 && decides(s, at);
+        n_due += s->target[p] >= 0;
+    }
+    return n_due > 0;
+}
+
+bool choose_over(const struct round *r)
+{
+    const struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, most = s->params.budget - r->incoming + s->params.slack;
+    for (int at = 0; at < s->shape.n_layers * H; at++)
+        if (method_owns(s, at / H, at % H) && cache_view(r->cache, at / H, at % H).n > most)
+            return true;
+    return false;
+}
+
+/* Scores a head and lists its unprotected entries. */
+void choose_score(void *round, int at, int thread)
+{
+    const struct round *r = round;
+    struct method_state *s = r->s;
+    if (!s->due[at])
+        return;
+    int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, m = 0;
     struct cache_head view = cache_view(r->cache, layer, head);
-    float *score = s->value + kv_index(s, layer, head) * (size_t)s->cap;
-    struct score_input in = {s, r->cache, layer, head, view, recent_from(r)};
-    int m = 0;
-    s->method->score->eval(&in, score, scratch);
+    float *score = s->value + (size_t)at * (size_t)s->cap;
+    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    struct score_input in = {s, r->cache, layer, head, view, recent_from(r), r->t, r->incoming};
+    s->method->score->eval(&in, score, s->scratch + (size_t)thread * s->scratch_len);
     for (int i = 0; i < view.n; i++) {
         if (isnan(score[i]))
             score[i] = -INFINITY;
         if (view.pos[i] >= s->params.sinks && view.pos[i] < in.recent_from)
-            c[m++] = (struct candidate){score[i], view.pos[i], i, head};
+            c[m++] = (struct candidate){score[i], view.pos[i], i, at};
     }
-    return m;
+    s->n_candidates[at] = m;
 }
 
-/* The single worst of n candidates to the front; the next worst behind it. */
-static void two_worst(struct candidate *c, int n)
+/* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
+static void list_victims(struct method_state *s, int at, int n_cut)
 {
-    for (int k = 0; k < 2 && k < n; k++) {
-        int best = k;
-        for (int i = k + 1; i < n; i++)
-            if (compare(&c[i], &c[best]) < 0)
-                best = i;
-        struct candidate tmp = c[k];
-        c[k] = c[best];
-        c[best] = tmp;
-    }
-}
-
-/* The first n_cut of m candidates, worst first, are cut. */
-static void list_victims(struct method_state *s, int layer, int head, const struct candidate *c,
-                         int m, int n_cut)
-{
-    size_t at = kv_index(s, layer, head);
-    int32_t *victim = s->victim + at * (size_t)s->cap;
-    int listed = n_cut < m ? n_cut + 1 : n_cut; /* one more: the worst that stays */
-    for (int i = 0; i < listed; i++)
+    const struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
+    int m = s->n_candidates[at];
+    for (int i = 0; i < n_cut; i++)
         victim[i] = c[i].slot;
-    if (listed == n_cut && n_cut < s->cap)
-        victim[n_cut] = -1;
+    if (n_cut < s->cap)
+        victim[n_cut] = n_cut < m ? c[n_cut].slot : -1;
     s->n_cut[at] = n_cut;
 }
 
-static void choose_head(const struct round *r, int layer, int head, float *scratch)
+/* Cuts the n_cut worst of one head. */
+static void cut_worst(struct method_state *s, int at, int n_cut)
 {
-    struct method_state *s = r->s;
-    int n = cache_view(r->cache, layer, head).n;
-    int target = s->method->trigger->target(s, s->share[layer], n, r->incoming);
-    int n_cut = n - (target < n ? target : n);
-    if (n_cut == 0)
-        return;
-    struct candidate *c = (struct candidate *)(void *)scratch;
-    int m = score_head(r, layer, head, c, (float *)(void *)(c + s->cap));
+    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    int m = s->n_candidates[at];
     if (n_cut > m)
         n_cut = m;
-    if (n_cut == 1)
-        two_worst(c, m);
-    else
-        qsort(c, (size_t)m, sizeof *c, worse_first);
-    list_victims(s, layer, head, c, m, n_cut);
+    select_worst(c, m, n_cut, s->params.tie == TIE_OLDER);
+    list_victims(s, at, n_cut);
 }
 
-struct pooled {
-    int *n, *kept;         /* [H] candidates of each head, and how many stay */
-    struct candidate *c;   /* [H][cap], worst first */
-    struct candidate *all; /* [H * cap] */
-};
-
-/* Each head keeps its best min(F, n); the places left go to the best of the rest. */
-static void deal(const struct method_state *s, struct pooled *p, int64_t places)
+/* Every head keeps its best min(F, n), F = floor * places / heads; the places left go
+ * to the best of the rest of all heads. */
+static void share_out(struct method_state *s, int first, int end, int64_t places, int heads)
 {
-    int H = s->shape.n_kv_heads;
-    int64_t even = (int64_t)(s->params.floor * (double)places / H), m = 0;
-    for (int h = 0; h < H; h++) {
-        p->kept[h] = p->n[h] < even ? p->n[h] : (int)even;
-        places -= p->kept[h];
-        for (int i = 0; i < p->n[h] - p->kept[h]; i++)
-            p->all[m++] = p->c[(size_t)h * (size_t)s->cap + (size_t)i];
+    int64_t even = (int64_t)(s->params.floor * (double)places / heads), m = 0;
+    bool older = s->params.tie == TIE_OLDER;
+    struct candidate *rest = s->pooled + (size_t)first * (size_t)s->cap;
+    for (int at = first; at < end; at++) {
+        if (!s->due[at])
+            continue;
+        struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+        int n = s->n_candidates[at], safe = n < even ? n : (int)even;
+        if (safe > 0)
+            select_worst(c, n, n - safe, older);
+        places -= safe;
+        for (int i = 0; i < n - safe; i++)
+            rest[m++] = c[i];
     }
-    qsort(p->all, (size_t)m, sizeof *p->all, worse_first);
-    for (int64_t i = m - 1; i >= 0 && places > 0; i--, places--)
-        p->kept[p->all[i].head]++;
-}
-
-static void choose_pooled(const struct round *r, int layer, float *scratch)
-{
-    struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads;
-    int64_t total = 0, candidates = 0;
-    struct pooled p = {.c = (struct candidate *)(void *)scratch};
-    p.all = p.c + (size_t)H * (size_t)s->cap;
-    p.n = (int *)(void *)(p.all + (size_t)H * (size_t)s->cap);
-    p.kept = p.n + H;
-    float *rest = (float *)(void *)(p.kept + H);
-    for (int h = 0; h < H; h++)
-        total += cache_view(r->cache, layer, h).n;
-    int mean = (int)((total + H - 1) / H);
-    int target = s->method->trigger->target(s, s->share[layer], mean, r->incoming);
-    if (target >= mean)
+    int64_t lost = m - (places > 0 ? places : 0);
+    if (lost <= 0)
         return;
-    for (int h = 0; h < H; h++) {
-        struct candidate *c = p.c + (size_t)h * (size_t)s->cap;
-        p.n[h] = score_head(r, layer, h, c, rest);
-        qsort(c, (size_t)p.n[h], sizeof *c, worse_first);
-        candidates += p.n[h];
-    }
-    int64_t places = (int64_t)target * H - (total - candidates);
-    deal(s, &p, places > 0 ? places : 0);
-    for (int h = 0; h < H; h++)
-        list_victims(s, layer, h, p.c + (size_t)h * (size_t)s->cap, p.n[h], p.n[h] - p.kept[h]);
+    select_worst(rest, m, lost, older);
+    for (int64_t i = 0; i < lost; i++)
+        s->n_cut[rest[i].head]++;
 }
 
-int choose_units(const struct method_state *s)
+/* Rounds in which every head drops max(1, fraction * m) of the m candidates it has
+ * left (WG-KV's global limit), until `over` entries are gone. */
+static void drop_rounds(struct method_state *s, int first, int end, int64_t over)
 {
-    bool layer = s->method->scope == SCOPE_LAYER || s->method->allocation->pooled;
-    return s->shape.n_layers * (layer ? 1 : s->shape.n_kv_heads);
+    bool some = true;
+    while (over > 0 && some) {
+        some = false;
+        for (int at = first; at < end; at++) {
+            int left = s->due[at] ? s->n_candidates[at] - s->n_cut[at] : 0;
+            int drop = (int)floor(s->params.fraction * left + 1e-9);
+            if (left == 0)
+                continue;
+            drop = drop > 1 ? drop : 1;
+            s->n_cut[at] += drop;
+            over -= drop;
+            some = true;
+        }
+    }
 }
 
-void choose_unit(void *round, int unit, int thread)
+void choose_pool(void *round, int pool, int thread)
 {
     const struct round *r = round;
     struct method_state *s = r->s;
-    float *scratch = s->scratch + (size_t)thread * s->scratch_len;
-    int H = s->shape.n_kv_heads;
-    if (s->method->allocation->pooled)
-        choose_pooled(r, unit, scratch);
-    else if (s->method->scope == SCOPE_LAYER)
-        choose_head(r, unit, 0, scratch);
+    int H = s->shape.n_kv_heads, first, end, heads = 0;
+    int64_t total = 0, candidates = 0;
+    (void)thread;
+    if (s->target[pool] < 0)
+        return;
+    pool_heads(s, pool, &first, &end);
+    for (int at = first; at < end; at++) {
+        if (!s->due[at])
+            continue;
+        total += cache_view(r->cache, at / H, at % H).n;
+        candidates += s->n_candidates[at];
+        heads++;
+    }
+    int64_t places = s->target[pool] - (total - candidates);
+    if (s->method->trigger->rounds)
+        drop_rounds(s, first, end, total - s->target[pool]);
+    else if (s->method->allocation->pool == POOL_HEAD)
+        s->n_cut[first] = (int)(total - s->target[pool]);
     else
-        choose_head(r, unit / H, unit % H, scratch);
+        share_out(s, first, end, places > 0 ? places : 0, heads);
+    for (int at = first; at < end; at++)
+        if (s->due[at] && s->n_cut[at] > 0)
+            cut_worst(s, at, s->n_cut[at]);
 }
 
 size_t choose_scratch(const struct method_state *s)
 {
-    size_t cap = (size_t)s->cap, words = sizeof(struct candidate) / sizeof(float);
-    size_t heads = s->method->allocation->pooled ? 2 * (size_t)s->shape.n_kv_heads : 1;
-    int more = s->method->score->scratch_rows;
-    size_t rows = 4 + (size_t)(more == KEYS_AS_ROWS ? s->shape.head_dim : more);
-    size_t len = words * heads * cap + heads + rows * cap + 4 * (size_t)s->shape.head_dim;
+    int more = s->method->score->scratch_rows, D = s->shape.head_dim;
+    size_t rows = 4 + (size_t)(more == KEYS_AS_ROWS ? D : more > 0 ? more : 0);
+    size_t len = rows * (size_t)s->cap + 4 * (size_t)D;
+    if (more == MOMENTS_AS_ROWS)
+        len += 2 * ((size_t)D + 1) * (size_t)D; /* doubles: mean and covariance */
     return (len + 15) / 16 * 16;
-}
-
-bool choose_due(const struct round *r)
-{
-    const struct method_shape *shape = &r->s->shape;
-    for (int l = 0; l < shape->n_layers; l++)
-        for (int h = 0; h < shape->n_kv_heads; h++)
-            if (cache_view(r->cache, l, h).n > r->s->params.budget - r->incoming)
-                return true;
-    return false;
 }

@@ -14,11 +14,15 @@ static size_t n_kv(const struct evidence *e)
     return (size_t)e->shape.n_layers * (size_t)e->shape.n_kv_heads;
 }
 
-int evidence_init(struct evidence *e, unsigned kinds, int window, const struct method_shape *shape)
+int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,
+                  const struct method_shape *shape, const struct gates *gates)
 {
+    int window = p->window;
     *e = (struct evidence){.kinds = kinds, .shape = *shape, .window = window};
-    if (!(kinds & EVIDENCE_WINDOW))
-        return KVF_OK;
+    pages_init(&e->pages, kinds, p->page, (int)n_kv(e), shape->head_dim, gates);
+    int err = evidence_query_init(e);
+    if (err || !(kinds & EVIDENCE_WINDOW))
+        return err;
     e->n_rows = MEM_NEW(int, n_query(e));
     e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)window);
     e->row_n = MEM_NEW(int, n_query(e) * (size_t)window);
@@ -35,6 +39,10 @@ void evidence_finish(struct evidence *e)
     mem_free(e->keys);
     mem_free(e->norms);
     mem_free(e->history);
+    mem_free(e->gate);
+    mem_free(e->values);
+    pages_finish(&e->pages);
+    evidence_query_finish(e);
     memset(e, 0, sizeof *e);
 }
 
@@ -82,6 +90,18 @@ int evidence_reserve(struct evidence *e, int slots)
     if (!err)
         err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
     if (!err)
+        err = widen_floats(e, EVIDENCE_GATE, &e->gate, n_kv(e), old, cap);
+    if (!err)
+        err = widen_floats(e, EVIDENCE_VALUES, &e->values, n_kv(e), old, cap);
+    if (!err)
+        err = widen_floats(e, EVIDENCE_TWIN, &e->twin_row, n_query(e), old, cap);
+    p = e->twin_sum;
+    if (!err && e->kinds & EVIDENCE_TWIN)
+        err = widen(&p, n_query(e), old, cap, sizeof *e->twin_sum);
+    e->twin_sum = p;
+    if (!err)
+        err = pages_reserve(&e->pages, (int)cap);
+    if (!err)
         e->cap = (int)cap;
     return err;
 }
@@ -125,9 +145,27 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
         unit[d] = (float)((double)key[d] * scale);
 }
 
-void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot)
+static void take_value(struct evidence *e, const struct cache *c, int layer, int head, int slot)
+{
+    enum { MAX_DIM = 1024 };
+    float value[MAX_DIM];
+    double square = 0;
+    cache_value(c, layer, head, slot, value);
+    for (int d = 0; d < e->shape.head_dim; d++)
+        square += (double)value[d] * (double)value[d];
+    e->values[kv_at(e, layer, head, slot)] = (float)sqrt(square);
+}
+
+void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot,
+                       float gate, const float *k_pre)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
+    if (e->kinds & EVIDENCE_GATE)
+        e->gate[kv_at(e, layer, head, slot)] = gate;
+    if (e->kinds & EVIDENCE_VALUES)
+        take_value(e, c, layer, head, slot);
+    if (e->kinds & EVIDENCE_BLOCKS)
+        pages_take_key(&e->pages, layer, head, e->shape.n_kv_heads, slot, k_pre);
     if (e->kinds & (EVIDENCE_KEYS | EVIDENCE_NORMS))
         take_key(e, c, layer, head, slot);
     if (e->kinds & EVIDENCE_HISTORY)
@@ -153,7 +191,7 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
         int at = e->n_rows[q]++ % e->window;
         memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
         e->row_t[q * (size_t)e->window + (size_t)at] = row->t;
-        e->row_n[q * (size_t)e->window + (size_t)at] = row->n;
+        e->row_n[q * (size_t)e->window + (size_t)at] = row->seen;
     }
 }
 
@@ -167,6 +205,12 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         e->norms[kv_at(e, layer, head, to)] = e->norms[kv_at(e, layer, head, from)];
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[kv_at(e, layer, head, to)] = e->history[kv_at(e, layer, head, from)];
+    if (e->kinds & EVIDENCE_GATE)
+        e->gate[kv_at(e, layer, head, to)] = e->gate[kv_at(e, layer, head, from)];
+    if (e->kinds & EVIDENCE_VALUES)
+        e->values[kv_at(e, layer, head, to)] = e->values[kv_at(e, layer, head, from)];
+    if (e->kinds & EVIDENCE_PAGES)
+        pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, to);
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM) {

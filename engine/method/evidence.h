@@ -4,6 +4,7 @@
 #define KVF_ENGINE_EVIDENCE_H
 
 #include "engine/method/method.h"
+#include "engine/method/pages.h"
 
 struct evidence {
     unsigned kinds;   /* EVIDENCE_* */
@@ -17,15 +18,32 @@ struct evidence {
     float *keys;      /* [L * H][cap][head_dim]  EVIDENCE_KEYS */
     float *norms;     /* [L * H][cap]            EVIDENCE_NORMS */
     float *history;   /* [L * H][cap]            EVIDENCE_HISTORY */
+    float *gate;      /* [L * H][cap]            EVIDENCE_GATE */
+    float *values;    /* [L * H][cap] lengths    EVIDENCE_VALUES */
+    struct pages pages; /* EVIDENCE_PAGES, EVIDENCE_BLOCKS */
+    /* of query heads, not of entries */
+    int64_t *n_queries;     /* [L]               EVIDENCE_MOMENTS */
+    double *query_sum;      /* [L * G][D] */
+    double *query_outer;    /* [L * G][D][D], the lower triangle */
+    double *twin_sum;       /* [L * G][cap] by position  EVIDENCE_TWIN */
+    float *twin_row;        /* [L * G][cap] by position */
 };
 
-int evidence_init(struct evidence *e, unsigned kinds, int window,
-                  const struct method_shape *shape);
+int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,
+                  const struct method_shape *shape, const struct gates *gates);
 void evidence_finish(struct evidence *e);
 int evidence_reserve(struct evidence *e, int slots); /* KVF_OK, KVF_E_NOMEM */
-void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot);
+void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot,
+                       float gate, const float *k_pre);
 void evidence_take(struct evidence *e, const struct attn_row *row);
 /* The entry of slot `from` of a KV head now lies in slot `to`. */
 void evidence_move(struct evidence *e, int layer, int head, int from, int to);
+
+/* evidence_query.c: what is kept per query head. */
+int evidence_query_init(struct evidence *e);
+void evidence_query_finish(struct evidence *e);
+void evidence_take_queries(struct evidence *e, int layer, int first_head, int n_heads,
+                           const float *q, size_t ld, int n); /* n rows of queries */
+void evidence_take_twin(struct evidence *e, const struct attn_row *row);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/par.h"
 #include "engine/method/state.h"
 
 static const struct method *find_preset(const char *name)
@@ -22,7 +23,7 @@ static int unknown_preset(const char *name, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'; there are %s", name, list);
 }
 
-int method_parse(const char *text, int budget, const struct method **ret_method,
+int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d)
 {
     char name[64];
@@ -34,93 +35,311 @@ int method_parse(const char *text, int budget, const struct method **ret_method,
     const struct method *m = find_preset(name);
     if (!m)
         return unknown_preset(name, d);
-    if (m->score && budget < 1)
-        return kvf_fail(d, KVF_E_ARG, "--method %s needs --budget N with N >= 1: entries that each "
-                        "KV head may hold", name);
-    int err = method_options_parse(m, text[n] ? text + n + 1 : text + n, budget, ret_params, d);
+    struct method row = *m;
+    int err = method_options_parse(&row, text[n] ? text + n + 1 : text + n, budget, ret_params, d);
     if (!err)
-        *ret_method = m;
+        *ret_method = row;
     return err;
 }
 
+unsigned method_gates(const struct method *m)
+{
+    return m->admission->gates | m->read->gates | (m->score ? m->score->gates : 0);
+}
+
+static int need_gates(const struct method *m, const struct gates *g, struct kvf_diag *d)
+{
+    unsigned need = method_gates(m);
+    int kind = 0;
+    while (kind < 8 && !(need >> kind & 1))
+        kind++;
+    const char *name = gates_kind_name((enum gate_kind)kind);
+    if (!g)
+        return kvf_fail(d, KVF_E_ARG, "--method %s needs %s gates: give --gates FILE (docs/gates.md "
+                        "says how to get one)", m->name, name);
+    if (!(need >> gates_kind(g) & 1))
+        return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and --method %s needs %s gates",
+                        gates_path(g), gates_kind_name(gates_kind(g)), m->name, name);
+    return KVF_OK;
+}
+
+int method_check_inputs(const struct method *m, const struct method_inputs *in,
+                        struct kvf_diag *d)
+{
+    if (m->score && m->score->needs_mass && !in->plan_mass)
+        return kvf_fail(d, KVF_E_ARG, "--method %s looks at the attention of the whole run: give "
+                        "--plan PLAN.kvf made from a full run of the same tokens", m->name);
+    if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
+        return kvf_fail(d, KVF_E_ARG, "--method %s needs --plan PLAN.kvf", m->name);
+    return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
+}
+
+bool method_per_query_head(const struct method *m, const struct method_params *p)
+{
+    return m->score && p->group == GROUP_NONE;
+}
+
+bool method_full_prompt(const struct method *m, const struct method_params *p)
+{
+    return !m->admission->until && p->chunk == 0 && p->positions == POSITIONS_ORIGINAL
+           && !method_per_query_head(m, p);
+}
+
+static unsigned evidence_of(const struct method *m)
+{
+    unsigned need = m->read->evidence | (m->score ? m->score->evidence : 0);
+    return m->admission->judge ? need | EVIDENCE_GATE : need;
+}
+
+static int create_arrays(struct method_state *s)
+{
+    size_t L = (size_t)s->shape.n_layers, n = L * (size_t)s->shape.n_kv_heads;
+    s->n_cut = MEM_NEW(int, n);
+    s->n_candidates = MEM_NEW(int, n);
+    s->due = MEM_NEW(unsigned char, n);
+    s->target = MEM_NEW(int64_t, n);
+    s->share = MEM_NEW(int, L);
+    s->share_scratch = MEM_NEW(double, L);
+    return s->n_cut && s->n_candidates && s->due && s->target && s->share && s->share_scratch
+               ? KVF_OK : KVF_E_NOMEM;
+}
+
 int method_state_create(const struct method *m, const struct method_params *p,
-                        const struct method_shape *shape, struct method_state **ret_state)
+                        const struct method_shape *shape, const struct method_inputs *in,
+                        struct method_state **ret_state)
 {
     struct method_state *s = MEM_NEW(struct method_state, 1);
     if (!s)
         return KVF_E_NOMEM;
-    *s = (struct method_state){.method = m, .params = *p, .shape = *shape};
-    s->n_cut = MEM_NEW(int, (size_t)shape->n_layers * (size_t)shape->n_kv_heads);
-    s->share = MEM_NEW(int, (size_t)shape->n_layers);
-    s->share_scratch = MEM_NEW(double, (size_t)shape->n_layers);
-    int err = s->n_cut && s->share && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
+    *s = (struct method_state){.row = *m, .params = *p, .shape = *shape};
+    s->method = &s->row;
+    if (in)
+        s->inputs = *in;
+    int err = create_arrays(s);
     if (!err)
-        err = evidence_init(&s->evidence, m->score ? m->score->evidence : 0, p->window, shape);
+        err = evidence_init(&s->evidence, evidence_of(m), p, shape, s->inputs.gates);
     if (err) {
         method_state_destroy(s);
         return err;
     }
+    if (s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
+        s->alpha_from = admission_alpha(s);
     *ret_state = s;
     return KVF_OK;
 }
 
-void method_state_destroy(struct method_state *s)
+static void destroy_one(struct method_state *s)
 {
-    if (!s)
-        return;
     evidence_finish(&s->evidence);
+    mem_free(s->owned);
     mem_free(s->share);
     mem_free(s->share_scratch);
+    mem_free(s->due);
+    mem_free(s->target);
+    mem_free(s->n_candidates);
+    mem_free(s->candidate);
+    mem_free(s->pooled);
     mem_free(s->n_cut);
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
+    mem_free(s->pair);
     mem_free(s->scratch);
     mem_free(s);
+}
+
+void method_state_destroy(struct method_state *s)
+{
+    while (s) {
+        struct method_state *next = s->next;
+        destroy_one(s);
+        s = next;
+    }
 }
 
 const struct method *method_of(const struct method_state *s) { return s->method; }
 const struct method_params *method_params_of(const struct method_state *s) { return &s->params; }
 const struct method_shape *method_shape_of(const struct method_state *s) { return &s->shape; }
 
-int method_prepare(struct method_state *s, int slots, int32_t next_decision)
+const struct method_inputs *method_inputs_of(const struct method_state *s) { return &s->inputs; }
+
+static int grow_arrays(struct method_state *s, int slots)
 {
-    s->next_decision = next_decision;
-    if (!s->method->score || slots <= s->cap)
-        return KVF_OK;
-    int err = evidence_reserve(&s->evidence, slots);
-    if (err)
-        return err;
-    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads * (size_t)slots;
+    size_t cap = (size_t)slots;
+    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads * cap;
+    bool scored = s->method->score != NULL, shared = s->method->allocation->pool != POOL_HEAD;
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
+    mem_free(s->pair);
+    mem_free(s->candidate);
+    mem_free(s->pooled);
     s->cap = 0;
     s->victim = MEM_NEW(int32_t, n);
-    s->value = MEM_NEW(float, n);
-    s->keep = MEM_NEW(unsigned char, (size_t)slots);
-    if (!s->victim || !s->value || !s->keep)
+    s->keep = MEM_NEW(unsigned char, cap);
+    s->pair = MEM_NEW(int32_t, 2 * cap);
+    s->value = scored ? MEM_NEW(float, n) : NULL;
+    s->candidate = scored ? MEM_NEW(struct candidate, n) : NULL;
+    s->pooled = scored && shared ? MEM_NEW(struct candidate, n) : NULL;
+    if (!s->victim || !s->keep || !s->pair || (scored && (!s->value || !s->candidate))
+        || (scored && shared && !s->pooled))
         return KVF_E_NOMEM;
     s->cap = slots;
     return KVF_OK;
 }
 
-void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot)
+int method_prepare(struct method_state *s, int slots, int32_t next_decision)
 {
-    if (s->evidence.kinds)
-        evidence_appended(&s->evidence, c, layer, head, slot);
+    int err = KVF_OK;
+    for (; !err && s; s = s->next) {
+        s->next_decision = next_decision;
+        if (slots <= s->cap)
+            continue;
+        err = evidence_reserve(&s->evidence, slots);
+        if (!err)
+            err = grow_arrays(s, slots);
+    }
+    return err;
 }
 
-bool method_wants_row(const struct method_state *s, int32_t t)
+bool method_owns(const struct method_state *s, int layer, int head)
+{
+    return !s->owned || s->owned[layer * s->shape.n_kv_heads + head];
+}
+
+static unsigned char *all_owned(const struct method_state *s)
+{
+    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads;
+    unsigned char *owned = MEM_NEW(unsigned char, n);
+    if (owned && s->owned)
+        memcpy(owned, s->owned, n);
+    else if (owned)
+        memset(owned, 1, n);
+    return owned;
+}
+
+int method_override(struct method_state *s, struct method_state *other,
+                    const unsigned char *take)
+{
+    struct method_state *last = s;
+    size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads;
+    unsigned char *theirs = MEM_NEW(unsigned char, n);
+    if (!theirs)
+        return KVF_E_NOMEM;
+    memcpy(theirs, take, n);
+    for (struct method_state *p = s; p; last = p, p = p->next) {
+        if (!p->owned && !(p->owned = all_owned(p))) {
+            mem_free(theirs);
+            return KVF_E_NOMEM;
+        }
+    }
+    for (struct method_state *p = s; p; p = p->next)
+        for (size_t i = 0; i < n; i++)
+            p->owned[i] &= !take[i];
+    other->owned = theirs;
+    last->next = other;
+    return KVF_OK;
+}
+
+/* The row that decides for a head. */
+static struct method_state *owner(const struct method_state *s, int layer, int head)
+{
+    while (s->next && !method_owns(s, layer, head))
+        s = s->next;
+    return (struct method_state *)s;
+}
+
+unsigned method_evidence(const struct method_state *s)
+{
+    unsigned all = 0;
+    for (; s; s = s->next)
+        all |= s->evidence.kinds;
+    return all;
+}
+
+bool method_uses_gates(const struct method_state *s)
+{
+    for (; s; s = s->next)
+        if (method_gates(s->method) & (1u << GATE_RETENTION | 1u << GATE_WRITE
+                                       | 1u << GATE_IMPORTANCE))
+            return true;
+    return false;
+}
+
+int32_t method_until(const struct method_state *s, int layer, int head, int32_t pos, float gate)
+{
+    s = owner(s, layer, head);
+    const struct admission *a = s->method->admission;
+    return a->until ? a->until(s, layer, head, pos, gate) : CACHE_STAYS;
+}
+
+void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot,
+                     float gate, const float *k_pre)
+{
+    s = owner(s, layer, head);
+    if (s->evidence.kinds)
+        evidence_appended(&s->evidence, c, layer, head, slot, gate, k_pre);
+}
+
+struct query_job {
+    struct method_state *s;
+    int layer, n;
+    const float *q;
+    size_t ld;
+};
+
+static void queries_task(void *ctx, int head, int thread)
+{
+    const struct query_job *j = ctx;
+    const struct method_shape *m = &j->s->shape;
+    (void)thread;
+    if (!method_owns(j->s, j->layer, head))
+        return;
+    int per = m->n_heads / m->n_kv_heads;
+    evidence_take_queries(&j->s->evidence, j->layer, head * per, per, j->q, j->ld, j->n);
+}
+
+void method_queries(struct method_state *s, int layer, int32_t pos0, int n, const float *q,
+                    size_t ld, struct par *pool)
+{
+    for (; s; s = s->next) {
+        int skip = s->params.sinks > pos0 ? s->params.sinks - pos0 : 0;
+        struct query_job j = {s, layer, n - skip, q + (size_t)skip * ld, ld};
+        if (!(s->evidence.kinds & EVIDENCE_MOMENTS) || j.n <= 0)
+            continue;
+        par_run(pool, s->shape.n_kv_heads, queries_task, &j);
+        s->evidence.n_queries[layer] += j.n;
+    }
+}
+
+static bool wants(const struct method_state *s, int32_t t)
 {
     if (s->evidence.kinds & EVIDENCE_SUM)
         return true;
     return s->evidence.kinds & EVIDENCE_WINDOW && t >= s->next_decision - s->params.window;
 }
 
+bool method_wants_row(const struct method_state *s, int32_t t)
+{
+    for (; s; s = s->next)
+        if (wants(s, t))
+            return true;
+    return false;
+}
+
 void method_row(struct method_state *s, const struct attn_row *row)
 {
-    evidence_take(&s->evidence, row);
+    int per = s->shape.n_heads / s->shape.n_kv_heads;
+    s = owner(s, row->layer, row->head / per);
+    if (wants(s, row->t))
+        evidence_take(&s->evidence, row);
+}
+
+void method_twin_row(struct method_state *s, const struct attn_row *row)
+{
+    for (; s; s = s->next)
+        if (s->evidence.kinds & EVIDENCE_TWIN)
+            evidence_take_twin(&s->evidence, row);
 }
 
 static size_t query_index(const struct method_state *s, int layer, int g)
@@ -172,6 +391,35 @@ const float *evidence_norms(const struct method_state *s, int layer, int head)
 float *evidence_history(const struct method_state *s, int layer, int head)
 {
     return s->evidence.history + kv_at(s, layer, head);
+}
+
+const float *evidence_value_norms(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.values + kv_at(s, layer, head);
+}
+
+const float *evidence_gate(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.gate + kv_at(s, layer, head);
+}
+
+int64_t evidence_moments(const struct method_state *s, int layer, int query_head,
+                         const double **ret_sum, const double **ret_outer)
+{
+    size_t q = query_index(s, layer, query_head), D = (size_t)s->shape.head_dim;
+    *ret_sum = s->evidence.query_sum + q * D;
+    *ret_outer = s->evidence.query_outer + q * D * D;
+    return s->evidence.n_queries[layer];
+}
+
+const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head)
+{
+    return s->evidence.twin_sum + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
+}
+
+const float *evidence_twin_row(const struct method_state *s, int layer, int query_head)
+{
+    return s->evidence.twin_row + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
 }
 
 void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n)

@@ -7,12 +7,18 @@
  * and the source of each.
  *
  * Time.  The query of step t sees the entries that are in the cache when its
- * attention runs, its own included.  Decisions are taken just before the
- * newcomer of step t is appended, from the evidence of the queries up to t - 1,
- * and after the last prompt token.  An entry cut then has evict_step = t.
+ * attention runs, its own included.  Decisions are taken after the prompt, and
+ * just before the newcomer of step t is appended (order=before: evidence of the
+ * queries up to t - 1; what is cut has evict_step = t) or after its query ran
+ * (order=after; evict_step = t + 1).  Admission may fix at birth from which step on
+ * an entry is not seen any more.
  *
  * Budget.  After the prompt every query of a head sees at most B entries, itself
- * included: the prompt is cut to B, and before each later token to B - 1. */
+ * included: the prompt is cut to B, and before each later token to B - 1.
+ *
+ * Chains.  Different KV heads may have different rows: their states form a chain,
+ * each owning its heads.  Every function that takes the state of a session takes
+ * the first of the chain. */
 #ifndef KVF_ENGINE_METHOD_H
 #define KVF_ENGINE_METHOD_H
 
@@ -23,6 +29,7 @@
 #include <kvf/schema.h>
 
 #include "engine/cache/cache.h"
+#include "engine/gate/gate.h"
 
 struct method_state;
 
@@ -39,21 +46,39 @@ struct method_params {
     int across;    /* enum across_kind: over the window's queries */
     int support;   /* enum support_kind: what a row's weights sum to 1 over */
     int every;     /* tokens between cuts */
+    int order;     /* enum cut_order */
+    int slack;     /* entries above a share that are tolerated */
+    int chunk;     /* tokens of the prompt between cuts; 0 = the whole prompt */
+    int positions; /* enum position_mode */
+    int tie;       /* enum tie_rule */
+    int offset, lookahead; /* of the retention score */
+    int local;     /* newest entries that admission leaves alone */
+    int compare;   /* enum compare_rule: gate against tau */
+    int horizon;   /* positions ahead of the expected queries */
+    int page;      /* entries that are read together */
+    int dense;     /* first layers that read everything */
     double history, lambda, gamma, floor, beta; /* docs/methods.md */
+    double tau, fraction, epsilon, sparsity;
     int64_t seed;
 };
 enum pool_kind { POOL_MAX, POOL_AVG };
-enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM };
+enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM, GROUP_NONE };
 enum across_kind { ACROSS_MEAN, ACROSS_MAX };
 enum support_kind { SUPPORT_ALL, SUPPORT_CANDIDATES }; /* everything seen; unprotected entries */
+enum cut_order { ORDER_BEFORE, ORDER_AFTER };
+enum position_mode { POSITIONS_ORIGINAL, POSITIONS_CACHE };
+enum tie_rule { TIE_NEWER, TIE_OLDER }; /* which of equal scores is kept */
+enum compare_rule { COMPARE_GE, COMPARE_GT };
 
 /* One attention row, seen by the thread that computed it.  Rows of one query
  * head come in rising t; different heads may come at once. */
 struct attn_row {
     int layer, head; /* query head */
     int32_t t;       /* position of the query */
-    int n;           /* entries it saw */
+    int n;           /* slots */
+    int seen;        /* entries it saw: the others have weight 0 */
     const float *p;  /* [n] attention weights in slot order */
+    const unsigned char *visible; /* [n] 1: it saw the entry; NULL: all */
 };
 
 enum { /* what a score needs; bits */
@@ -62,12 +87,19 @@ enum { /* what a score needs; bits */
     EVIDENCE_KEYS = 1u << 2,    /* the stored key of each entry, scaled to length 1 */
     EVIDENCE_NORMS = 1u << 3,   /* the length of the stored key */
     EVIDENCE_HISTORY = 1u << 4, /* a score remembered from the last cut */
+    EVIDENCE_GATE = 1u << 5,    /* the number that the gates gave the entry at birth */
+    EVIDENCE_VALUES = 1u << 6,  /* the length of the stored value */
+    EVIDENCE_MOMENTS = 1u << 7, /* mean and covariance of the unrotated queries */
+    EVIDENCE_PAGES = 1u << 8,   /* least and largest of each channel of a page's keys */
+    EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
+    EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
 };
 
-enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3 };
+enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3, RECENT_LOCAL = -4 };
 enum { EVERY_HALF = -1 }; /* B / 2 */
 
 enum scope { SCOPE_HEAD, SCOPE_LAYER }; /* for whom one set of entries is chosen */
+enum pool_scope { POOL_HEAD, POOL_LAYER, POOL_ALL };
 
 /* Scores of the entries of one KV head; larger is worth more. */
 struct score_input {
@@ -76,35 +108,49 @@ struct score_input {
     int layer, head; /* KV head */
     struct cache_head view;
     int32_t recent_from; /* entries at this position or later are protected */
+    int32_t t;           /* tokens fed so far: the next query's position */
+    int incoming;        /* 1: before the newcomer t; a twin has run its query already */
 };
 
 enum { /* options that change a part; others are refused */
     USES_WINDOW = 1u << 0, USES_POOL = 1u << 1, USES_GROUP = 1u << 2, USES_SEED = 1u << 3,
     USES_ACROSS = 1u << 4, USES_HISTORY = 1u << 5, USES_LAMBDA = 1u << 6, USES_GAMMA = 1u << 7,
-    USES_FLOOR = 1u << 8, USES_BETA = 1u << 9,
+    USES_FLOOR = 1u << 8, USES_BETA = 1u << 9, USES_RETENTION = 1u << 10,
+    USES_LOCAL = 1u << 11, USES_TAU = 1u << 12, USES_FRACTION = 1u << 13,
+    USES_EXPECTED = 1u << 14, USES_PAGE = 1u << 15, USES_SPARSITY = 1u << 16,
+    USES_SPANS = 1u << 17, /* sinks and recent, where nothing is scored */
 };
 
-enum { KEYS_AS_ROWS = -1 }; /* head_dim rows */
+enum { KEYS_AS_ROWS = -1,    /* head_dim rows */
+       MOMENTS_AS_ROWS = -2 }; /* (head_dim + 2) * head_dim floats instead */
 
 struct score {
     const char *name, *summary;
     unsigned evidence; /* EVIDENCE_* */
     unsigned uses;     /* USES_* */
+    unsigned gates;    /* 1 << enum gate_kind that it needs */
+    bool calibrated;   /* scores mean the same in all heads */
+    bool needs_mass;   /* the attention of the whole run, from a plan */
     int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_ROWS */
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
 };
 
-struct admission { /* does a newcomer enter the cache? */
+struct admission { /* how long is a newcomer seen, whatever the budget? */
     const char *name, *summary;
-    bool (*admit)(const struct method_state *m, int layer, int head, int32_t pos);
+    unsigned uses, gates;
+    enum kvf_reason reason;
+    /* First query that does not see it; NULL: CACHE_STAYS for all.  gate: its number. */
+    int32_t (*until)(const struct method_state *m, int layer, int head, int32_t pos, float gate);
+    /* Score and margin of an entry that leaves so; NULL: none. */
+    void (*judge)(const struct method_state *m, float gate, float *ret_score, float *ret_margin);
 };
 
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
     unsigned uses;
-    bool pooled; /* the heads of a layer share their places, dealt out at every cut */
+    enum pool_scope pool; /* heads that share their places, dealt out at every cut */
     /* Entries per head for each layer; their sum is at most L * budget.  Called
      * once, when the heads first would exceed the budget: with a budget of all
      * tokens nothing is ever cut.  scratch: [L]. */
@@ -114,21 +160,41 @@ struct allocation { /* how much of the budget a head gets */
 
 struct trigger { /* when entries are cut, and how far */
     const char *name, *summary;
+    unsigned uses;
+    bool rounds; /* every head drops a fraction of its candidates, until the sum fits */
     /* Entries of a head that may stay, given n now; n or more = nothing to do.
      * incoming: 1 before a token, 0 after the prompt.  For pooled heads n and
      * the result are per head on average, rounded up. */
     int (*target)(const struct method_state *m, int share, int n, int incoming);
 };
 
-struct read { /* which of the kept entries a query reads */
+/* The query heads that decide together which pages they read. */
+struct read_input {
+    const struct method_state *m;
+    const struct cache *cache;
+    const struct kernels *kernels;
+    int layer, head;       /* KV head */
+    struct cache_head view;
+    int32_t t;             /* the query's position */
+    enum kv_type kv_type;
+    const float *q, *q_pre; /* first query head's [head_dim], rotated and not; heads adjoin */
+    int n_q, n_pages;
+};
+
+struct read { /* which of the kept entries a query after the prompt reads */
     const char *name, *summary;
-    bool all; /* every entry */
+    unsigned uses, evidence, gates;
+    bool all;    /* every entry */
+    bool shared; /* one choice for the query heads of a KV head */
+    /* out[page], larger is read first.  scratch: read_scratch floats. */
+    void (*eval)(const struct read_input *in, float *out, float *scratch);
 };
 
 struct method {
     const char *name, *summary, *source;
+    const char *code;          /* options of variant=code; NULL: none differ */
     const struct admission *admission;
-    const struct score *score; /* NULL: nothing is ever cut */
+    const struct score *score; /* NULL: nothing is ever cut for the budget */
     const struct allocation *allocation;
     const struct trigger *trigger;
     const struct read *read;
@@ -144,7 +210,11 @@ struct method {
     enum support_kind support;
     int every;      /* 0: 1; or EVERY_HALF */
     bool normalise; /* divide both sides of lambda by their maximum */
-    double history, lambda, gamma, floor, beta;
+    bool free;      /* a budget is not needed: without one only admission limits */
+    bool unbudgeted; /* a budget would mean nothing */
+    int offset, lookahead, local, chunk, horizon, page, dense;
+    enum position_mode positions;
+    double history, lambda, gamma, floor, beta, tau, fraction, sparsity;
 };
 
 /* The tables; each ends with NULL (presets: .name == NULL). */
@@ -155,11 +225,22 @@ extern const struct trigger *const trigger_table[];
 extern const struct read *const read_table[];
 extern const struct method method_presets[];
 
-/* Parses "NAME" or "NAME:key=value,..." (keys: docs/methods.md).  KVF_E_ARG with
- * a sentence for unknown names, keys and values and for combinations that cannot
- * hold the budget. */
-int method_parse(const char *text, int budget, const struct method **ret_method,
+/* Parses "NAME" or "NAME:key=value,..." (keys: docs/methods.md) into a row of its
+ * own.  budget: 0 = none given.  KVF_E_ARG with a sentence for unknown names, keys
+ * and values and for combinations that cannot hold the budget. */
+int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
+
+/* What of a gate file a row needs: 1 << enum gate_kind, or 0. */
+unsigned method_gates(const struct method *m);
+/* Whether the row gets what it needs: KVF_E_ARG with a sentence. */
+struct method_inputs;
+int method_check_inputs(const struct method *m, const struct method_inputs *in,
+                        struct kvf_diag *d);
+/* Whether a row keeps one cache per query head. */
+bool method_per_query_head(const struct method *m, const struct method_params *p);
+/* Whether the prompt runs as under `full`: its rows can be shared between rows. */
+bool method_full_prompt(const struct method *m, const struct method_params *p);
 
 /* Option i as it runs: its key, and its value as a word or a number.  NULL after
  * the last. */
@@ -180,9 +261,28 @@ struct eviction {
 };
 typedef void (*eviction_fn)(void *ctx, const struct eviction *e);
 
+/* What a row is given beside its numbers; all borrowed. */
+struct method_inputs {
+    const struct gates *gates;   /* NULL: none */
+    const int32_t *plan_until;   /* [L][H][plan_len] of the admission `plan` */
+    int plan_len;
+    const double *plan_mass;     /* [L][G][plan_len] attention of the whole run */
+    float rope_base;
+    int rope_dim;
+};
+
 int method_state_create(const struct method *m, const struct method_params *p,
-                        const struct method_shape *shape, struct method_state **ret_state);
-void method_state_destroy(struct method_state *s); /* accepts NULL */
+                        const struct method_shape *shape, const struct method_inputs *in,
+                        struct method_state **ret_state);
+void method_state_destroy(struct method_state *s); /* and of the chain; accepts NULL */
+
+/* Gives the heads with take[layer * H + head] != 0 to `other`, which joins the chain
+ * and is owned by it from now on.  KVF_OK or KVF_E_NOMEM (other still belongs to the
+ * caller). */
+int method_override(struct method_state *s, struct method_state *other,
+                    const unsigned char *take);
+bool method_owns(const struct method_state *s, int layer, int head);
+const struct method_inputs *method_inputs_of(const struct method_state *s);
 const struct method *method_of(const struct method_state *s);
 const struct method_params *method_params_of(const struct method_state *s);
 const struct method_shape *method_shape_of(const struct method_state *s);
@@ -192,9 +292,24 @@ const struct method_shape *method_shape_of(const struct method_state *s);
  * KVF_E_NOMEM. */
 int method_prepare(struct method_state *s, int slots, int32_t next_decision);
 
-/* An entry was appended to a KV head: its evidence starts at 0.  Threads may
- * call it for different heads at once. */
-void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot);
+/* EVIDENCE_* and admission's needs of the chain: what the decoder must hand over. */
+unsigned method_evidence(const struct method_state *s);
+bool method_uses_gates(const struct method_state *s);
+
+/* First query that will not see a newcomer. */
+int32_t method_until(const struct method_state *s, int layer, int head, int32_t pos, float gate);
+
+/* An entry was appended to a KV head: its evidence starts at 0.  gate: its number,
+ * or NaN; k_pre: its unrotated key, needed for EVIDENCE_BLOCKS.  Threads may call it
+ * for different heads at once. */
+void method_appended(struct method_state *s, const struct cache *c, int layer, int head, int slot,
+                     float gate, const float *k_pre);
+
+/* Unrotated queries of a layer: row r is that of position pos0 + r, its heads adjoin
+ * at q + r * ld.  For EVIDENCE_MOMENTS. */
+struct par;
+void method_queries(struct method_state *s, int layer, int32_t pos0, int n, const float *q,
+                    size_t ld, struct par *pool);
 
 /* Whether the rows of query t are evidence for any decision. */
 bool method_wants_row(const struct method_state *s, int32_t t);
@@ -202,13 +317,36 @@ bool method_wants_row(const struct method_state *s, int32_t t);
 /* Takes evidence from a row (any thread, see struct attn_row). */
 void method_row(struct method_state *s, const struct attn_row *row);
 
-/* Cuts what the trigger asks for, in all layers.  t: the first query that will
- * not see what is cut; incoming: 1 = before the newcomer t, 0 = after a prompt.
+enum phase { PHASE_PROMPT, PHASE_BEFORE, PHASE_AFTER }; /* a prompt, or part of it, is in;
+                                                           before a newcomer; after its query */
+
+/* Cuts what the rows ask for at this phase, in all layers.  t: the first query that
+ * will not see what is cut.  What expires until t leaves first (not PHASE_AFTER).
  * pool may be NULL.  fn gets every eviction, layers and heads rising, positions
- * rising within one cut.  KVF_OK or KVF_E_NOMEM (nothing was cut then). */
-struct par;
-int method_decide(struct method_state *s, struct cache *c, int32_t t, int incoming,
-                  struct par *pool, eviction_fn fn, void *ctx);
+ * rising within one cut.  *ret_cut (may be NULL): entries that left for the budget.
+ * KVF_OK or KVF_E_NOMEM (nothing was cut for the budget then). */
+int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                  struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
+
+/* Whether entries of any row leave at steps fixed at birth. */
+bool method_expires(const struct method_state *s);
+
+/* Removes what query t does not see any more. */
+void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
+
+/* Whether queries after the prompt read a choice of pages in this layer and head. */
+bool method_reads_pages(const struct method_state *s, int layer, int head);
+/* Chooses for the query heads of a KV head: chosen[g * ld + page] = 1 for pages that
+ * query head g (counted from the first that reads the head) reads.  n_pages: of `page`
+ * entries in order of slots, which is that of time.  scratch: method_read_scratch
+ * floats.  Returns the page size; 0: everything is read.  Threads may call it for
+ * different heads at once. */
+int method_read(const struct read_input *in, unsigned char *chosen, size_t ld, float *scratch);
+size_t method_read_scratch(const struct method_state *s, int slots);
+
+/* The row of a full-cache twin for query t over positions 0 .. n-1 (EVIDENCE_TWIN);
+ * threads as method_row. */
+void method_twin_row(struct method_state *s, const struct attn_row *row);
 
 /* For score and allocation parts. */
 /* Attention each slot received, as query head g of the layer gave it. [slots] */
@@ -220,6 +358,14 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
 const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+const float *evidence_value_norms(const struct method_state *s, int layer, int head);
+const float *evidence_gate(const struct method_state *s, int layer, int head); /* [slots] */
+/* Sums over the unrotated queries: how many, sum [D], outer products [D][D]. */
+int64_t evidence_moments(const struct method_state *s, int layer, int query_head,
+                         const double **ret_sum, const double **ret_outer);
+/* Attention of the twin by position: received so far, and from its newest query. */
+const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head);
+const float *evidence_twin_row(const struct method_state *s, int layer, int query_head);
 /* Remembered scores, NaN = none; the score part may write them. [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 

@@ -13,5 +13,8 @@ extern const struct score score_variance;  /* score_variance.c */
 extern const struct score score_below;     /* score_below.c */
 extern const struct score score_knorm;     /* score_knorm.c */
 extern const struct score score_redundancy; /* score_redundancy.c */
+extern const struct score score_expected;  /* score_expected.c */
+extern const struct score score_retention, score_write_gate, score_importance; /* score_gates.c */
+extern const struct score score_remaining, score_next; /* score_twin.c */
 
 #endif

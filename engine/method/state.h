@@ -5,33 +5,44 @@
 #include "engine/method/evidence.h"
 #include "engine/method/method.h"
 
+/* Entries of one head that could be cut, in the order of choice. */
+struct candidate {
+    float score;
+    int32_t pos, slot, head; /* head: layer * H + KV head */
+};
+
 struct method_state {
-    const struct method *method;
+    struct method_state *next; /* the chain: rows of other heads */
+    unsigned char *owned;      /* [L * H]; NULL: all heads */
+    struct method row;
+    const struct method *method; /* &row */
     struct method_params params;
     struct method_shape shape;
+    struct method_inputs inputs;
     struct evidence evidence;
     int32_t next_decision;
+    double alpha_from;  /* duo: heads with an alpha below stream */
     int *share;         /* [L] entries per head */
     double *share_scratch; /* [L] */
     bool shares_known;
     int cap;            /* slots per head */
-    /* what is cut, per KV head; with SCOPE_LAYER head 0 decides for all */
+    /* What is cut, per KV head; with SCOPE_LAYER head 0 decides for all. */
+    unsigned char *due; /* [L * H] */
+    int64_t *target;    /* [pools] */
+    int *n_candidates;  /* [L * H] */
+    struct candidate *candidate; /* [L * H][cap] */
+    struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
     int *n_cut;         /* [L * H] */
-    int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
+    int32_t *victim;    /* [L * H][cap] slots; then the worst that stays, or -1 */
     float *value;       /* [L * H][cap] scores by slot */
     unsigned char *keep; /* [cap] scratch of applying */
+    int32_t *pair;       /* [2 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
 };
 
-/* Entries of one head that could be cut, in the order of choice. */
-struct candidate {
-    float score;
-    int32_t pos, slot, head;
-};
-
-/* A round of decisions before query t (incoming 1) or after a prompt (0). */
+/* A round of decisions before query t (incoming 1), after it or a prompt (0). */
 struct round {
     struct method_state *s;
     struct cache *cache;
@@ -39,15 +50,25 @@ struct round {
     int incoming;
 };
 
-/* choose.c: fills n_cut and victim.  One unit is a KV head, or a layer when its
- * heads decide together; scratch: choose_scratch floats. */
-int choose_units(const struct method_state *s);
-void choose_unit(void *round, int unit, int thread);
+/* choose.c: fills n_cut and victim. */
+bool choose_over(const struct round *r); /* whether any head is over the budget */
+bool choose_due(const struct round *r);  /* whether any pool is over its share; sets due, target */
+int choose_pools(const struct method_state *s);
+void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
+void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
 size_t choose_scratch(const struct method_state *s);
-bool choose_due(const struct round *r); /* whether any head is over its share */
+
+/* select.c: c[0..k) are the k worst of n, c[k] the worst of the rest. */
+void select_worst(struct candidate *c, int64_t n, int64_t k, bool older);
 
 /* options.c */
-int method_options_parse(const struct method *m, const char *text, int budget,
+int method_options_parse(struct method *m, const char *text, int budget,
                          struct method_params *ret_params, struct kvf_diag *d);
+
+/* resolve.c: fills what was not given, and checks that row and budget can be. */
+int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d);
+
+/* admission.c: the alpha from which a head keeps everything (duo). */
+double admission_alpha(const struct method_state *s);
 
 #endif

@@ -210,11 +210,15 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                   float lse, int thread)
 {
     struct thread_scratch *s = &r->scratch[thread];
-    struct probe_row out = {row->layer, row->head, row->t, row->n, row->p, NULL, lse, s->cuts};
-    if (!view->plain) {
-        for (int i = 0; i < row->n; i++) {
-            s->p[i] = row->p[view->order[i]];
-            s->pos[i] = view->pos[view->order[i]];
+    struct probe_row out = {row->layer, row->head, row->t, row->seen, row->p, NULL, lse, s->cuts};
+    if (!view->plain || row->visible) {
+        /* order[] has later queries' entries too, behind those of this row */
+        for (int i = 0, n = 0; n < row->seen; i++) {
+            int slot = view->order[i];
+            if (row->visible && !row->visible[slot])
+                continue;
+            s->p[n] = row->p[slot];
+            s->pos[n++] = view->pos[slot];
         }
         out.p = s->p;
         out.pos = s->pos;

@@ -99,8 +99,9 @@ struct session *open_session(struct engine *e, const struct choice *c, int cap, 
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
-    struct session_options opt = {c ? c->row : NULL, c ? &c->params : NULL,
-                                  e->exact ? KV_F32 : KV_F16, cap, chunk, rec};
+    struct session_options opt = {.method = c ? &c->row : NULL, .params = c ? &c->params : NULL,
+                                  .kv_type = e->exact ? KV_F32 : KV_F16, .cap = cap,
+                                  .chunk = chunk, .recorder = rec};
     cr_assert(session_create(e, &opt, &s, &d) == KVF_OK, "%s", d.text);
     return s;
 }
@@ -144,7 +145,7 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab, C = (size_t)e->config.d_model;
     size_t ld = (V + PANEL - 1) / PANEL * PANEL;
-    struct session_options opt = {NULL, NULL, kv, n, 0, NULL};
+    struct session_options opt = {.kv_type = kv, .cap = n};
     struct session *s = NULL;
     caught.norm = e->kernels.rmsnorm;
     caught.last_weight = e->weights->out_norm;

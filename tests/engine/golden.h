@@ -22,7 +22,7 @@ struct engine *open_model(const char *path, bool exact, int threads);
 
 /* A method with its budget, as --method and --budget give them. */
 struct choice {
-    const struct method *row;
+    struct method row;
     struct method_params params;
 };
 struct choice choose(const char *method, int budget);

@@ -29,7 +29,7 @@ static void play(struct engine *e)
     struct kvf_diag d = {""};
     struct session *s = NULL;
     int cap = e->config.n_ctx < TOKENS ? e->config.n_ctx : TOKENS;
-    struct session_options opt = {NULL, NULL, KV_F16, cap, 2, NULL};
+    struct session_options opt = {.kv_type = KV_F16, .cap = cap, .chunk = 2};
     int32_t ids[TOKENS];
     for (int i = 0; i < TOKENS; i++)
         ids[i] = i * 7 % e->config.vocab;

@@ -11,6 +11,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 sys.path.insert(0, os.path.join(HERE, "..", "data", "golden", "tools"))
+sys.path.insert(0, os.path.join(HERE, "..", "data"))
+import make_gates  # noqa: E402
 from harness import Gguf  # noqa: E402
 
 
@@ -84,8 +86,27 @@ def options():
             put("options", f"kind{kind}_{i}", bytes([kind, 21 + i]) + s.encode())
 
 
+def gates():
+    small = "--layers 2 --heads 4 --kv-heads 2 --head-dim 2 --d-model 3 --hidden 2 --gate-dim 2 --tokens 4 --seed 7 --model-hash feed -o -".split()
+    seeds = {"rg": "--layout rg --z bf16", "rg10": "--layout rg10 --dtype BF16", "wgkv": "--layout wgkv --key-order halves", "locret": "--layout locret --dtype F16",
+             "duo": "--layout duo", "seer": "--layout seer --norms --block 64 --key-order halves", "retention": "--layout values --kind retention",
+             "write": "--layout values --kind write", "importance": "--layout values --kind importance"}
+    for name, argv in seeds.items():
+        data = make_gates.build(make_gates.options(argv.split() + small))
+        put("gates", name, data)
+        for n in (5, 12, len(data) // 2, len(data) - 4):
+            put("gates", f"{name}_cut{n}", data[:n])
+    header, data = data[8:8 + data[0] + 256 * data[1]].decode(), data[8 + data[0] + 256 * data[1]:]
+    for i, (old, new) in enumerate((("[2, 2, 4]", "[4294967296, 4294967296]"), ("[2, 2, 4]", "[2, 2, 4, 1]"), ("[0, 64]", "[4, 68]"), ("[0, 64]", "[64, 0]"),
+                                    ("F32", "F16"), ("feed", "beef"), ("values", "z"), ("[0, 64]", "[-1, 1e300]"), ('"importance"', "{}"), (": {", ": [{"))):
+        text = header.strip().replace(old, new)
+        text += " " * (-len(text) % 8)
+        put("gates", f"bad{i}", struct.pack("<Q", len(text)) + text.encode() + data)
+
+
 random.seed(0)
 models()
+gates()
 texts()
 chats()
 options()

@@ -1,0 +1,43 @@
+#include "base/headset.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+enum { MOST = 1 << 20 };
+
+/* "3", "3-5" or "*" */
+static bool take_range(const char **s, struct headset_range *r)
+{
+    char *end;
+    if (**s == '*') {
+        *r = (struct headset_range){0, MOST};
+        ++*s;
+        return true;
+    }
+    if (!isdigit((unsigned char)**s))
+        return false;
+    long lo = strtol(*s, &end, 10), hi = lo;
+    if (*end == '-' && isdigit((unsigned char)end[1]))
+        hi = strtol(end + 1, &end, 10);
+    if (lo > MOST || hi > MOST || hi < lo)
+        return false;
+    *r = (struct headset_range){(int)lo, (int)hi};
+    *s = end;
+    return true;
+}
+
+bool headset_next(const char **s, struct headset_item *ret)
+{
+    bool letter = **s == 'L';
+    *s += letter;
+    if (!take_range(s, &ret->layer))
+        return false;
+    ret->kind = **s;
+    if (letter ? ret->kind != 'K' && ret->kind != 'H' : ret->kind != '.')
+        return false;
+    ++*s;
+    if (!take_range(s, &ret->head) || (**s != ',' && **s))
+        return false;
+    *s += **s == ',';
+    return true;
+}

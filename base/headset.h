@@ -1,0 +1,19 @@
+/* headset.h - sets of heads as people write them: L15K2 (KV head), L15H24 (query
+ * head), L0-5K*, 15.2 (a head of whatever kind is meant), separated by commas. */
+#ifndef KVF_BASE_HEADSET_H
+#define KVF_BASE_HEADSET_H
+
+#include <stdbool.h>
+
+struct headset_range {
+    int lo, hi; /* inclusive; `*` is 0 .. 2^20 */
+};
+struct headset_item {
+    struct headset_range layer, head;
+    char kind; /* 'K', 'H' or '.' */
+};
+
+/* Takes one item off *s, and the comma behind it.  False: malformed. */
+bool headset_next(const char **s, struct headset_item *ret);
+
+#endif

@@ -1,0 +1,194 @@
+/* runner_methods.c - --method, --override and --gates: which rows a run has, and what
+ * they need. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/headset.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/runner.h"
+#include "engine/model/gguf.h"
+
+/* Both want the same cache. */
+static bool same_cache(const struct runner *r, const struct runner_override *o)
+{
+    return o->params.positions == r->params.positions && o->params.chunk == r->params.chunk
+           && method_per_query_head(&o->row, &o->params)
+                  == method_per_query_head(&r->row, &r->params);
+}
+
+static int parse_override(struct runner *r, int i, struct kvf_diag *d)
+{
+    struct runner_override *o = &r->override[i];
+    const char *text = r->override_text.item[i], *row = strchr(text, '=');
+    if (!row || row == text)
+        return kvf_fail(d, KVF_E_ARG, "--override '%s': write SET=NAME[:key=value,...], as "
+                        "L0-5K*=window:budget=64", text);
+    int err = method_parse(row + 1, (int)r->budget, &o->row, &o->params, d);
+    if (err)
+        return err;
+    if (!same_cache(r, o))
+        return kvf_fail(d, KVF_E_ARG, "--override '%s': positions, chunk and group=none belong to "
+                        "the whole run; give them to --method and to every override", text);
+    return KVF_OK;
+}
+
+int runner_parse_methods(struct runner *r, struct kvf_diag *d)
+{
+    int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
+    r->override = MEM_NEW(struct runner_override, (size_t)r->override_text.n + 1);
+    if (!err && !r->override)
+        err = KVF_E_NOMEM;
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = parse_override(r, i, d);
+    return err;
+}
+
+/* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
+static int mark(const struct runner *r, const char *text, unsigned char *take,
+                struct kvf_diag *d)
+{
+    const struct model_config *m = &r->engine->config;
+    char set[256];
+    size_t n = strcspn(text, "=");
+    int marked = 0;
+    if (n >= sizeof set)
+        return kvf_fail(d, KVF_E_ARG, "--override: the set of heads is over %zu characters long",
+                        sizeof set - 1);
+    memcpy(set, text, n);
+    set[n] = 0;
+    for (const char *s = set; *s;) {
+        struct headset_item item;
+        if (!headset_next(&s, &item) || item.kind == (r->cache_heads > m->n_kv_heads ? 'K' : 'H'))
+            return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
+                            "L0-5K*, L3K1 or 3.1", set);
+        for (int l = item.layer.lo; l <= item.layer.hi && l < m->n_layers; l++)
+            for (int h = item.head.lo; h <= item.head.hi && h < r->cache_heads; h++, marked++)
+                take[l * r->cache_heads + h] = 1;
+    }
+    return marked ? KVF_OK
+                  : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
+}
+
+/* One set of entries per layer cannot leave a head of it to another row. */
+static int check_layers(const struct runner *r, const struct method *row,
+                        const unsigned char *take, const char *text, struct kvf_diag *d)
+{
+    int H = r->cache_heads, n = r->engine->config.n_layers * H;
+    if (row->scope != SCOPE_LAYER)
+        return KVF_OK;
+    for (int i = 1; i < n; i++)
+        if (i % H && take[i] != take[i - 1])
+            return kvf_fail(d, KVF_E_ARG, "--override '%s': %s chooses for all heads of a layer; "
+                            "name whole layers", text, row->name);
+    return KVF_OK;
+}
+
+static int open_gates(struct runner *r, struct kvf_diag *d)
+{
+    const struct model_config *m = &r->engine->config;
+    char hash[33] = "";
+    gguf_hash(r->engine->gguf, hash);
+    struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
+                                m->norm_eps, (double)m->rope_base, hash, &r->engine->kernels};
+    return gates_open(r->gates_file, &model, &r->gates, d);
+}
+
+int runner_open_methods(struct runner *r, struct kvf_diag *d)
+{
+    int err = r->gates_file ? open_gates(r, d) : KVF_OK;
+    unsigned need = method_gates(&r->row);
+    r->cache_heads = session_cache_heads(&r->engine->config, &r->row, &r->params);
+    r->inputs.gates = r->gates;
+    if (!err)
+        err = method_check_inputs(&r->row, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++) {
+        struct runner_override *o = &r->override[i];
+        const char *text = r->override_text.item[i];
+        size_t n = (size_t)r->engine->config.n_layers * (size_t)r->cache_heads;
+        if (!(o->take = MEM_NEW(unsigned char, n)))
+            return KVF_E_NOMEM;
+        need |= method_gates(&o->row);
+        err = mark(r, text, o->take, d);
+        if (!err)
+            err = method_check_inputs(&o->row, &r->inputs, d);
+        if (!err)
+            err = check_layers(r, &o->row, o->take, text, d);
+        if (!err)
+            err = check_layers(r, &r->row, o->take, text, d);
+    }
+    if (!err && r->gates && !need)
+        err = kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", r->gates_file,
+                       r->row.name);
+    if (!err && r->gates && r->row.allocation->pool == POOL_ALL && r->row.score
+        && r->row.score->gates && !gates_tied(r->gates))
+        fprintf(stderr, "note: %s: the layers' readouts are not tied; %s compares their scores all "
+                "the same\n", r->gates_file, r->row.name);
+    return err;
+}
+
+void runner_close_methods(struct runner *r)
+{
+    for (int i = 0; r->override && i < r->override_text.n; i++)
+        mem_free(r->override[i].take);
+    mem_free(r->override);
+    r->override = NULL;
+    gates_close(r->gates);
+    r->gates = NULL;
+}
+
+static void put_str(struct buf *b, const char *key, const char *s)
+{
+    json_put_key(b, key);
+    json_put_str(b, s, strlen(s));
+}
+
+static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
+{
+    const char *key, *word;
+    double number;
+    put_str(b, "name", m->name);
+    json_put_key(b, "budget");
+    json_put_num(b, p->budget);
+    put_str(b, "admission", m->admission->name);
+    put_str(b, "score", m->score ? m->score->name : "none");
+    put_str(b, "allocation", m->allocation->name);
+    put_str(b, "trigger", m->trigger->name);
+    put_str(b, "read", m->read->name);
+    for (int i = 0; (key = method_option(p, i, &word, &number)) != NULL; i++) {
+        if (word) {
+            put_str(b, key, word);
+        } else {
+            json_put_key(b, key);
+            json_put_num(b, number);
+        }
+    }
+}
+
+void runner_put_methods(struct buf *b, const struct runner *r)
+{
+    buf_str(b, ",\"method\":{");
+    put_row(b, &r->row, &r->params);
+    buf_char(b, '}');
+    if (r->cache_heads != r->engine->config.n_kv_heads)
+        buf_str(b, ",\"entry_space\":\"query\"");
+    if (r->gates) {
+        buf_str(b, ",\"gates\":{");
+        put_str(b, "kind", gates_kind_name(gates_kind(r->gates)));
+        put_str(b, "layout", gates_layout(r->gates));
+        put_str(b, "hash", gates_hash(r->gates));
+        buf_char(b, '}');
+    }
+    if (r->override_text.n == 0)
+        return;
+    buf_str(b, ",\"overrides\":[");
+    for (int i = 0; i < r->override_text.n; i++) {
+        const char *text = r->override_text.item[i];
+        buf_str(b, i ? ",{" : "{");
+        json_put_key(b, "heads");
+        json_put_str(b, text, strcspn(text, "="));
+        put_row(b, &r->override[i].row, &r->override[i].params);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}

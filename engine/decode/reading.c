@@ -1,0 +1,61 @@
+/* reading.c - what is prepared per KV head before its queries attend: keys rotated by
+ * their rank in the cache (positions=cache), and the pages that queries after the
+ * prompt read. */
+#include "engine/decode/session_state.h"
+
+struct job {
+    struct session *s;
+    int layer;
+};
+
+/* k_r turned by rank r, for the r-th oldest entry; channel-major pages as in the cache. */
+static void rotate_task(void *ctx, int h, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    struct cache_head view = cache_view(s->cache, j->layer, h);
+    size_t D = (size_t)m->head_dim, dim = (size_t)m->rope_dim;
+    float *out = s->turned + (size_t)h * s->ld_strip * D;
+    float *key = s->part_scratch + (size_t)thread * s->ld_scratch;
+    for (int r = 0; r < view.n; r++) {
+        size_t slot = (size_t)view.order[r];
+        float *page = out + slot / PAGE_SLOTS * PAGE_SLOTS * D;
+        cache_key(s->cache, j->layer, h, (int)slot, key);
+        s->e->kernels.rope(key, s->turns + (size_t)r * dim, 1, m->head_dim, m->rope_dim);
+        for (size_t d = 0; d < D; d++)
+            page[d * PAGE_SLOTS + slot % PAGE_SLOTS] = key[d];
+    }
+}
+
+void rotate_by_rank(struct session *s, int layer)
+{
+    struct job j = {s, layer};
+    par_run(s->e->pool, s->cache_heads, rotate_task, &j);
+}
+
+static void choose_task(void *ctx, int h, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct model_config *m = &s->e->config;
+    int per = m->n_heads / s->cache_heads;
+    size_t at = (size_t)(h * per) * (size_t)m->head_dim;
+    s->page_of_head[h] = 0;
+    if (!method_reads_pages(s->method, j->layer, h))
+        return;
+    struct read_input in = {.m = s->method, .cache = s->cache, .kernels = &s->e->kernels,
+                            .layer = j->layer, .head = h,
+                            .view = cache_view(s->cache, j->layer, h), .t = s->n_past,
+                            .kv_type = s->kv_type, .q = s->qkv + at, .q_pre = s->qk_pre + at,
+                            .n_q = per};
+    s->page_of_head[h] = method_read(&in, s->chosen + (size_t)(h * per) * s->ld_chosen,
+                                     s->ld_chosen,
+                                     s->part_scratch + (size_t)thread * s->ld_scratch);
+}
+
+void choose_pages(struct session *s, int layer)
+{
+    struct job j = {s, layer};
+    par_run(s->e->pool, s->cache_heads, choose_task, &j);
+}

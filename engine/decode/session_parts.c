@@ -1,0 +1,60 @@
+/* session_parts.c - buffers that only some methods need. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "engine/decode/session_state.h"
+
+/* cos and sin of position * theta_j for every position. */
+static int alloc_turns(struct session *s)
+{
+    const struct model_config *m = &s->e->config;
+    size_t dim = (size_t)m->rope_dim, D = (size_t)m->head_dim;
+    s->turns = mem_alloc((size_t)s->cap, dim * sizeof(float));
+    s->turned = mem_alloc((size_t)s->cache_heads * s->ld_strip, D * sizeof(float));
+    if (!s->turns || !s->turned)
+        return KVF_E_NOMEM;
+    for (int t = 0; t < s->cap; t++)
+        fill_turn(m, t, s->turns + (size_t)t * dim);
+    return KVF_OK;
+}
+
+int alloc_part_buffers(struct session *s)
+{
+    const struct model_config *m = &s->e->config;
+    size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
+    size_t scratch = QUERY_BLOCK * (size_t)m->head_dim;
+    size_t reads = method_read_scratch(s->method, s->cap);
+    size_t gates = s->gates ? gates_scratch(s->gates) : 0;
+    scratch = reads > scratch ? reads : scratch;
+    scratch = gates > scratch ? gates : scratch;
+    s->ld_scratch = (scratch + 15) / 16 * 16;
+    s->ld_pre = (size_t)(m->n_heads + m->n_kv_heads) * (size_t)m->head_dim;
+    s->part_scratch = mem_alloc(threads, s->ld_scratch * sizeof(float));
+    s->visible = mem_alloc(threads, s->ld_strip);
+    if (!s->part_scratch || !s->visible)
+        return KVF_E_NOMEM;
+    s->keep_pre = s->by_rank || s->gate || reads > 0
+                  || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
+    if (s->keep_pre && !(s->qk_pre = mem_alloc(C, s->ld_pre * sizeof(float))))
+        return KVF_E_NOMEM;
+    if (reads > 0) {
+        s->ld_chosen = (size_t)s->cap;
+        s->chosen = mem_alloc((size_t)m->n_heads, s->ld_chosen);
+        s->page_of_head = MEM_NEW(int, (size_t)s->cache_heads);
+        if (!s->chosen || !s->page_of_head)
+            return KVF_E_NOMEM;
+    }
+    return s->by_rank ? alloc_turns(s) : KVF_OK;
+}
+
+void free_part_buffers(struct session *s)
+{
+    mem_free(s->part_scratch);
+    mem_free(s->visible);
+    mem_free(s->qk_pre);
+    mem_free(s->gate);
+    mem_free(s->turns);
+    mem_free(s->turned);
+    mem_free(s->chosen);
+    mem_free(s->page_of_head);
+}

@@ -1,0 +1,122 @@
+/* resolve.c - what a budget makes of the numbers of a row, and which combinations
+ * cannot be. */
+#include "engine/method/state.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Published numbers shrink with the budget: at most B / 4, at least 1. */
+static int shrink(int published, int B)
+{
+    return B == 0 ? published : least(published, B / 4 > 1 ? B / 4 : 1);
+}
+
+/* Before it gives way to sinks and every. */
+static int derived_recent(const struct method *m, const struct method_params *p)
+{
+    int B = p->budget;
+    switch (m->recent) {
+    case RECENT_REST: return B > p->sinks ? B - p->sinks : 0;
+    case RECENT_HALF: return B / 2;
+    case RECENT_WINDOW: return p->window;
+    case RECENT_LOCAL: return p->local;
+    default: return m->recent > 0 ? shrink(m->recent, B) : 0;
+    }
+}
+
+/* By how much sinks, recent entries (or the newcomer alone) and the room for
+ * `every` tokens exceed the budget. */
+static int64_t excess(const struct method_params *p)
+{
+    return (int64_t)p->sinks + (p->recent > 1 ? p->recent : 1) + p->every - 1 - p->budget;
+}
+
+static int default_every(const struct method *m, int B)
+{
+    if (m->every == EVERY_HALF)
+        return B > 1 ? B / 2 : 1;
+    return m->every ? shrink(m->every, B) : 1;
+}
+
+static int fit(const struct method *m, struct method_params *p, struct kvf_diag *d)
+{
+    int B = p->budget;
+    if (p->window < 0)
+        p->window = m->window ? shrink(m->window, B) : 0;
+    if (p->local < 0)
+        p->local = m->local ? shrink(m->local, B) : 0;
+    if (p->sinks < 0)
+        p->sinks = m->sinks ? (B ? least(m->sinks, B / 4) : m->sinks) : 0;
+    bool every_given = p->every >= 0, recent_given = p->recent >= 0;
+    if (!every_given)
+        p->every = default_every(m, B);
+    if (!recent_given)
+        p->recent = derived_recent(m, p);
+    if (B == 0)
+        return KVF_OK;
+    if (!recent_given && excess(p) > 0) /* what is derived gives way */
+        p->recent = p->recent > excess(p) ? p->recent - (int)excess(p) : 0;
+    if (!every_given && excess(p) > 0)
+        p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
+    if (excess(p) > 0)
+        return kvf_fail(d, KVF_E_ARG, "--method: %d sinks, %d recent entries and cuts every %d do "
+                        "not fit into --budget %d", p->sinks, p->recent, p->every, B);
+    return KVF_OK;
+}
+
+static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_ARG, "--method %s: %s", m->name, why);
+}
+
+/* Parts that do not go together. */
+static int check_parts(const struct method *m, const struct method_params *p, struct kvf_diag *d)
+{
+    if (m->allocation->pool == POOL_ALL && m->score && !m->score->calibrated
+        && !m->trigger->rounds)
+        return refuse(m, "allocation=global ranks the entries of all heads, and these scores do "
+                      "not mean the same in every head; use a gate's score or allocation=adaptive",
+                      d);
+    if (m->scope == SCOPE_LAYER && m->allocation->pool != POOL_HEAD)
+        return refuse(m, "one set of entries per layer leaves nothing to share out; use "
+                      "allocation=uniform", d);
+    if (!m->read->all && m->score)
+        return refuse(m, "a row that reads pages cannot evict for its budget too; use "
+                      "admission or read=all", d);
+    if (m->read->evidence & EVIDENCE_BLOCKS && m->admission->until)
+        return refuse(m, "gated blocks must keep all their entries; use read=quest", d);
+    if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
+        return refuse(m, "pages are chosen per query head (group=none) or by the largest "
+                      "(group=max)", d);
+    if (p->positions == POSITIONS_CACHE
+        && (m->admission->until || !m->read->all
+            || (m->score && m->score->evidence & EVIDENCE_MOMENTS)))
+        return refuse(m, "positions=cache needs a row that keeps what it is given, reads all of "
+                      "it and does not score rotated keys", d);
+    if (m->score && m->score->evidence & EVIDENCE_TWIN && p->chunk)
+        return refuse(m, "an oracle's twin runs the whole prompt at once; leave chunk out", d);
+    return KVF_OK;
+}
+
+int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d)
+{
+    bool spans = m->admission->uses & USES_SPANS;
+    bool limited = m->score || !m->read->all || m->recent == RECENT_REST;
+    if (m->unbudgeted && p->budget > 0)
+        return refuse(m, "a budget would mean nothing; its options say how much is kept", d);
+    if (limited && !m->free && !m->unbudgeted && p->budget < 1)
+        return kvf_fail(d, KVF_E_ARG, "--method %s needs --budget N with N >= 1: entries that each "
+                        "KV head may %s", m->name, m->read->all ? "hold" : "read");
+    if (!limited)
+        p->budget = 0;
+    int err = check_parts(m, p, d);
+    if (err)
+        return err;
+    if (m->score || spans || m->admission->uses & USES_LOCAL)
+        return fit(m, p, d);
+    p->sinks = p->recent = p->window = p->local = 0;
+    p->every = 1;
+    return KVF_OK;
+}

@@ -1,0 +1,118 @@
+/* score_expected.c - attention that future queries are expected to give (expected
+ * attention, Devoto et al. 2025): unrotated queries are taken as Gaussian, turned by
+ * the mean rotation of the next positions,
+ *     z_j = (R mu) . k_j / sqrt(D) + k_j^T (R Sigma R^T) k_j / (2 D),
+ *     S_j = (mean_g softmax_j z_j + epsilon) |v_j|. */
+#include <math.h>
+
+#include "engine/method/scores.h"
+
+/* Turns pair i of a vector by the mean rotation c + i s. */
+static void turn(double *x, size_t stride, double c, double s)
+{
+    double a = x[0], b = x[stride];
+    x[0] = c * a - s * b;
+    x[stride] = s * a + c * b;
+}
+
+/* Mean cosine and sine of the rotations at positions t .. t + horizon - 1. */
+static void mean_rotation(const struct score_input *in, int pair, double *c, double *s)
+{
+    const struct method_inputs *g = method_inputs_of(in->m);
+    int horizon = method_params_of(in->m)->horizon;
+    double theta = pow((double)g->rope_base, -2.0 * pair / g->rope_dim);
+    *c = *s = 0;
+    for (int i = 0; i < horizon; i++) {
+        *c += cos((double)(in->t + i) * theta) / horizon;
+        *s += sin((double)(in->t + i) * theta) / horizon;
+    }
+}
+
+/* mu [D] and Sigma [D][D] of a query head, turned. */
+static void expected_queries(const struct score_input *in, int g, double *mu, double *cov)
+{
+    const double *sum, *outer;
+    size_t D = (size_t)method_shape_of(in->m)->head_dim;
+    double n = (double)evidence_moments(in->m, in->layer, g, &sum, &outer);
+    for (size_t i = 0; i < D; i++)
+        mu[i] = sum[i] / n;
+    for (size_t i = 0; i < D; i++)
+        for (size_t j = 0; j <= i; j++)
+            cov[i * D + j] = cov[j * D + i] = outer[i * D + j] / n - mu[i] * mu[j];
+    for (int p = 0; p < method_inputs_of(in->m)->rope_dim / 2; p++) {
+        double c, s;
+        size_t a = 2 * (size_t)p;
+        mean_rotation(in, p, &c, &s);
+        turn(mu + a, 1, c, s);
+        for (size_t k = 0; k < D; k++) /* rows, then columns */
+            turn(cov + k * D + a, 1, c, s);
+        for (size_t k = 0; k < D; k++)
+            turn(cov + a * D + k, D, c, s);
+    }
+}
+
+static double logit(const double *mu, const double *cov, const float *key, size_t D)
+{
+    double dot = 0, square = 0;
+    for (size_t i = 0; i < D; i++) {
+        double row = 0;
+        for (size_t j = 0; j < D; j++)
+            row += cov[i * D + j] * (double)key[j];
+        dot += mu[i] * (double)key[i];
+        square += row * (double)key[i];
+    }
+    return dot / sqrt((double)D) + square / (2.0 * (double)D);
+}
+
+/* out += softmax of the expected logits over entries behind the sinks. */
+static void add_head(const struct score_input *in, int g, float *out, float *z, double *moments)
+{
+    enum { MAX_DIM = 1024 };
+    float key[MAX_DIM];
+    size_t D = (size_t)method_shape_of(in->m)->head_dim;
+    int sinks = method_params_of(in->m)->sinks;
+    double most = -INFINITY, sum = 0;
+    expected_queries(in, g, moments, moments + D);
+    for (int i = 0; i < in->view.n; i++) {
+        cache_key(in->cache, in->layer, in->head, i, key);
+        z[i] = (float)logit(moments, moments + D, key, D);
+        if (in->view.pos[i] >= sinks)
+            most = fmax(most, (double)z[i]);
+    }
+    for (int i = 0; i < in->view.n; i++)
+        if (in->view.pos[i] >= sinks)
+            sum += exp((double)z[i] - most);
+    for (int i = 0; i < in->view.n; i++)
+        if (in->view.pos[i] >= sinks)
+            out[i] += (float)(exp((double)z[i] - most) / sum);
+}
+
+static void eval(const struct score_input *in, float *out, float *scratch)
+{
+    const float *norm = evidence_value_norms(in->m, in->layer, in->head);
+    const double *unused;
+    int g0, n_group;
+    method_group(in->m, in->head, &g0, &n_group);
+    /* doubles first: the scratch of a thread starts on a cache line */
+    double *moments = (double *)(void *)scratch;
+    size_t D = (size_t)method_shape_of(in->m)->head_dim;
+    float *z = scratch + 2 * (D + 1) * D;
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = 0;
+    if (evidence_moments(in->m, in->layer, g0, &unused, &unused) < 1)
+        return;
+    for (int g = g0; g < g0 + n_group; g++)
+        add_head(in, g, out, z, moments);
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = (float)(((double)out[i] / n_group + method_params_of(in->m)->epsilon)
+                         * (double)norm[i]);
+}
+
+const struct score score_expected = {
+    .name = "expected-attention",
+    .summary = "attention that Gaussian future queries would give, times the value's length",
+    .evidence = EVIDENCE_MOMENTS | EVIDENCE_VALUES,
+    .uses = USES_EXPECTED,
+    .scratch_rows = MOMENTS_AS_ROWS,
+    .eval = eval,
+};

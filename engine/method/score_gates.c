@@ -1,0 +1,49 @@
+/* score_gates.c - scores that learned gates fixed when the entry was born: retention
+ * (TRIM-KV, DBTrimKV), the write gate (WG-KV), importance (LocRet). */
+#include <math.h>
+
+#include "engine/method/scores.h"
+
+/* log sum_{k < N} beta^(e + k) for b = log beta <= 0:
+ * e b + log((1 - e^{N b}) / (1 - e^b)); at b = 0 it is log N. */
+static double retention(double b, double e, int N)
+{
+    if (N == 1)
+        return e * b;
+    if (b > -1e-12) /* relative error of log N below 1e-7 */
+        return e * b + log(N);
+    return e * b + log(expm1(N * b) / expm1(b));
+}
+
+static void eval_retention(const struct score_input *in, float *out, float *scratch)
+{
+    const struct method_params *p = method_params_of(in->m);
+    const float *b = evidence_gate(in->m, in->layer, in->head);
+    (void)scratch;
+    for (int i = 0; i < in->view.n; i++) {
+        double e = (double)(in->t - 1 - in->view.pos[i] + p->offset);
+        out[i] = (float)retention((double)b[i], e, p->lookahead);
+    }
+}
+
+const struct score score_retention = {
+    .name = "retention", .summary = "log of the retention beta^age that the next queries would see",
+    .evidence = EVIDENCE_GATE, .uses = USES_RETENTION, .gates = 1u << GATE_RETENTION,
+    .calibrated = true, .eval = eval_retention};
+
+static void eval_gate(const struct score_input *in, float *out, float *scratch)
+{
+    const float *g = evidence_gate(in->m, in->layer, in->head);
+    (void)scratch;
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = g[i];
+}
+
+const struct score score_write_gate = {
+    .name = "write-gate", .summary = "the write gate of the entry", .evidence = EVIDENCE_GATE,
+    .gates = 1u << GATE_WRITE, .calibrated = true, .eval = eval_gate};
+
+const struct score score_importance = {
+    .name = "importance", .summary = "the importance that a trained head gave the entry",
+    .evidence = EVIDENCE_GATE, .gates = 1u << GATE_IMPORTANCE, .calibrated = true,
+    .eval = eval_gate};

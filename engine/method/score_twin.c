@@ -1,0 +1,46 @@
+/* score_twin.c - oracles: scores from a full-cache twin that is fed the same tokens
+ * and runs one query ahead. */
+#include "engine/method/scores.h"
+
+/* sum_g (total_g - received so far): the attention that queries from t on will give. */
+static void eval_remaining(const struct score_input *in, float *out, float *scratch)
+{
+    const struct method_inputs *given = method_inputs_of(in->m);
+    int g0, n_group, G = method_shape_of(in->m)->n_heads;
+    (void)scratch;
+    method_group(in->m, in->head, &g0, &n_group);
+    for (int i = 0; i < in->view.n; i++) {
+        int32_t pos = in->view.pos[i];
+        double left = 0;
+        for (int g = g0; g < g0 + n_group; g++) {
+            size_t at = ((size_t)in->layer * (size_t)G + (size_t)g) * (size_t)given->plan_len;
+            double total = pos < given->plan_len ? given->plan_mass[at + (size_t)pos] : 0;
+            double last = in->incoming
+                              ? (double)evidence_twin_row(in->m, in->layer, g)[pos] : 0;
+            left += total - (evidence_twin_sum(in->m, in->layer, g)[pos] - last);
+        }
+        out[i] = (float)left;
+    }
+}
+
+const struct score score_remaining = {
+    .name = "remaining-mass", .summary = "attention that a full-cache twin will still give",
+    .evidence = EVIDENCE_TWIN, .calibrated = true, .needs_mass = true,
+    .eval = eval_remaining};
+
+static void eval_next(const struct score_input *in, float *out, float *scratch)
+{
+    int g0, n_group;
+    (void)scratch;
+    method_group(in->m, in->head, &g0, &n_group);
+    for (int i = 0; i < in->view.n; i++) {
+        float sum = 0;
+        for (int g = g0; g < g0 + n_group; g++)
+            sum += evidence_twin_row(in->m, in->layer, g)[in->view.pos[i]];
+        out[i] = sum / (float)n_group;
+    }
+}
+
+const struct score score_next = {
+    .name = "next-attention", .summary = "attention that a full-cache twin's newest query gives",
+    .evidence = EVIDENCE_TWIN, .calibrated = true, .eval = eval_next};
