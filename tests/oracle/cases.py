@@ -1,5 +1,5 @@
 """Random cases for check_decisions.py."""
-from rows import CODE, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, fits, numbers
+from rows import CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, fits, numbers
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",
@@ -32,7 +32,7 @@ TRIED = {
     "expected-attention": ["every", "horizon", "epsilon"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
 NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or mean something else
-NOT_BY_RANK = "expected-attention", "full", *READS_ONLY
+NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
 GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
 PART_SCORES = "keydiff", "key-norm", "random", "retention", "write-gate", "importance", "window-attention"
 
@@ -102,7 +102,7 @@ def shared_options(rng, name):
     """what every row that evicts may be given"""
     keys = ["order", "slack", "chunk", "tie"] + ["positions"] * (name not in NOT_BY_RANK)
     given = {key: value(rng, key, None) for key in keys if rng.random() < 0.3}
-    if rng.random() < 0.15 and name not in ("cake", "scissorhands", "quest"):
+    if rng.random() < 0.15 and name in GROUPED:
         given["group"] = "none"
     return given
 
@@ -142,10 +142,17 @@ def short_case(rng):
 # ---- rows with another part; several rows in one run
 
 def parts_case(rng, long):
-    """(name, case): a row with another score, another allocation, or reading by pages"""
+    """(name, case): a row with another score, another allocation, or another way to read"""
+    what = rng.choice(["score", "score", "allocation", "read"])
+    if what == "read":
+        name = rng.choice(["quest", "seer-oracle", "wgkv-quest"])
+        c = case_of(rng, name, long)
+        read = "quest" if name == "seer-oracle" else "seer-oracle"
+        c["given"] |= {"read": read, "page": rng.choice([1, 2, 4]), "dense": rng.choice([0, 1])}
+        c["given"].pop("group", None)
+        return name, c
     name = rng.choice(["window", "h2o", "keydiff", "adakv", "locret", "trimkv", "dbtrimkv"])
     c = case_of(rng, name, long)
-    what = rng.choice(["score", "allocation", "read"])
     for key in ("offset", "lookahead", "variant", "group"):
         c["given"].pop(key, None)
     if what == "score" or name not in ("trimkv", "dbtrimkv", "locret"):
@@ -158,20 +165,30 @@ def parts_case(rng, long):
             c["gates"] = GATE_SCORES[score]
     if what == "allocation" and c["given"].get("score", "retention") in GATE_SCORES and name not in ("adakv", "dbtrimkv"):
         c["given"] |= {"allocation": rng.choice(["global", "adaptive"]), "floor": rng.choice([0, 0.3])}
-    if what == "read":
-        c["given"] |= {"read": rng.choice(["quest", "seer-oracle"]), "page": rng.choice([1, 2, 4]), "dense": rng.choice([0, 1])}
-        c["given"].pop("positions", None)
     return name, c
+
+
+def of_the_run(rng, names):
+    """(what all rows of a run are given, the rows that take it)"""
+    given = {}
+    if rng.random() < 0.3:
+        given["chunk"] = rng.choice([2, 7, 16])
+    if rng.random() < 0.3:
+        given["positions"] = "cache"
+    names = [m for m in names if m in LIMITED_BY_BUDGET] if given else names
+    return given, [m for m in names if m not in NOT_BY_RANK] if "positions" in given else names
 
 
 def overrides_case(rng, long):
     """(name, case): two or three rows, each with its own heads"""
     some = [m for m in METHODS if m not in READS_ONLY and m not in ORACLES and
-            m not in ("pyramidkv", "ada-pyramidkv", "cake")]
+            m not in ("pyramidkv", "ada-pyramidkv", "cake", "tova", "duo")]
+    shared, some = of_the_run(rng, some)
+    fixed = lambda m: ({"positions": "original", "chunk": 0} if m == "locret" else {}) | shared
     name = rng.choice(some)
-    c = case_of(rng, name, long)
+    c = case_of(rng, name, long, shared=False)
+    c["given"] |= fixed(name)
     layers, heads = LAYERS_AND_HEADS[c["model"]]
-    c["given"].pop("group", None)
     c["overrides"] = []
     for _ in range(rng.randint(1, 2)):
         kind = c.get("gates")
@@ -179,11 +196,10 @@ def overrides_case(rng, long):
         if other in NEEDS:
             c["gates"] = NEEDS[other]
         l, k = rng.choice(["*", *range(layers)]), rng.choice(["*", *range(heads)])
-        budget = rng.choice([c["budget"], rng.randint(1, 40)]) if c["budget"] else rng.randint(1, 40)
-        budget = None if other in NO_BUDGET else budget
-        given = options(rng, other, budget)
-        given.pop("group", None)
-        if budget != c["budget"] and budget:
+        own = not c["budget"] or name in NO_BUDGET or rng.random() < 0.5
+        budget = None if other in NO_BUDGET else rng.randint(1, 40) if own else c["budget"]
+        given = options(rng, other, budget) | fixed(other)
+        if own and budget:
             given["budget"] = budget
         c["overrides"].append((f"L{l}K{k}", other, given))
     return name, c

@@ -190,7 +190,7 @@ class Case:
             self.tally.score_error = max(self.tally.score_error, off / abs(size))
         else:
             self.tally.score_error = max(self.tally.score_error, off)
-        if not off <= 2 * error + abs(size) * 2**-23:
+        if not off <= 2 * error + max(abs(size), abs(want)) * 2**-23:
             self.fault(f"{what} {got}, oracle {want}, bound {2 * error:.2g}")
 
     def check_alive(self):

@@ -199,11 +199,13 @@ def due(rows, run, prompt, last):
     query run.t"""
     step, events = run.t, []
     for row in rows:
-        after = row.p["order"] == "after"
-        if not last or after or step == prompt:
-            events.append(methods_gates.expire(row, row.p, run))
-        if is_prompt_cut(row.p, step, prompt) or step > prompt and after:
+        after = row.p["order"] == "after" and step > prompt
+        if after:  # the cut of step - 1: what leaves now was still there
             events.append(apply(row, row.p, run, step - 1))
-        if step >= prompt and not after and not last:
+        if not last or step == prompt:
+            events.append(methods_gates.expire(row, row.p, run))
+        if is_prompt_cut(row.p, step, prompt):
+            events.append(apply(row, row.p, run, step - 1))
+        if step >= prompt and row.p["order"] == "before" and not last:
             events.append(apply(row, row.p, run, step))
     return events

@@ -47,13 +47,15 @@ class Reader:
             return {}
         chosen = {}
         for _, head in (x for x in self.row.heads if x[0] == layer):
-            held = pages(sorted(run.alive[layer][head]), self.p["page"])
-            if len(held) <= self.count:
+            entries = sorted(run.alive[layer][head])
+            held = pages(entries, self.p["page"])
+            if len(entries) <= self.row.budget or len(held) <= self.count:
                 continue
             heads = list(methods_window.query_heads(run, head))
             newest = self.p["local"] if self.row.admission != "all" else 0
             must = forced(held, newest)
-            for group in [[g] for g in heads] if self.p["group"] == "none" else [heads]:
+            apart = self.row.read == "quest" and self.p["group"] == "none"
+            for group in [[g] for g in heads] if apart else [heads]:
                 bound, error = self.bounds(run, layer, head, group, held, weights)
                 read, unsure = best(bound, error, must, self.count)
                 self.unsure |= unsure

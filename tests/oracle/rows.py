@@ -56,7 +56,7 @@ PUBLISHED = {
     "cake": {"pool": 5, "pool-kind": "avg", "gamma": 200}, "rkv": {"pool": 7, "group": "max", "lambda": 0.1, "support": "candidates"},
     "gkv": {"group": "max", "history": 0.8, "lambda": 0.7}, "morphkv": {"across": "max", "support": "candidates"},
     "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
-    "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 2},
+    "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
     "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
@@ -72,6 +72,11 @@ SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
 
+# rows that reduce over the query heads of a KV head, as an option
+GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv", "wgkv-snapkv",
+           "expected-attention", *ORACLES)
+
+
 def numbers(name, budget, given):
     """the effective numbers of a row: published values, reduced to the budget, unless given; budget None: none"""
     given = dict(given)
@@ -82,6 +87,8 @@ def numbers(name, budget, given):
     if budget is not None:
         reduce(name, p, budget)
     p = p | code | given
+    if "local" in p and ROWS[name][3] != "none" and budget is None:
+        p["recent"] = p["local"]
     if budget is None or ROWS[name][3] == "none" and name != "local":
         return p
     if "recent" not in given:
@@ -117,7 +124,7 @@ def derived_recent(name, p, budget):
     if name == "scissorhands":
         return max(1, min(10, budget // 4))
     if name == "locret":
-        return min(2500, budget // 4)
+        return max(1, min(2500, budget // 4))
     if "local" in p:
         return p["local"]
     return p["window"] if name in WINDOW else 0

@@ -78,7 +78,10 @@ def gkv(run, p, layer, head, alive, C, score):
 def retention(run, p, layer, head, alive, C, score):
     """a product of two short numbers is exact, and so is what f32 makes of it; a logarithm may be one step off"""
     rounding = 2.0**-23 * np.abs(score) * (p["lookahead"] > 1)
-    return rounding if run.gates.exact else rounding + given_by_network(run, score)
+    if run.gates.exact:
+        return rounding
+    log_beta = np.abs(methods_gates.values(run, layer, head, C))
+    return rounding + gates.ERROR * log_beta * (np.abs(methods_gates.exponent(run, p, C)) + p["lookahead"])
 
 
 def given_by_network(run, score):
