@@ -33,7 +33,8 @@ static bool touched(const struct block *b, int stored)
 {
     if (b->page == 0)
         return true;
-    int first = stored * PAGE_SLOTS / b->page, last = (stored * PAGE_SLOTS + PAGE_SLOTS - 1) / b->page;
+    int first = stored * PAGE_SLOTS / b->page;
+    int last = (stored * PAGE_SLOTS + PAGE_SLOTS - 1) / b->page;
     for (int p = first; p <= last && p * b->page < b->n_last; p++)
         if (b->chosen[p])
             return true;
@@ -90,7 +91,7 @@ static int hide(const struct block *b, int32_t t, int n, float *row, unsigned ch
 static void score_rows(const struct job *j, const struct block *b, float *strip)
 {
     struct session *s = j->s;
-    int wants = (int)recorder_wants(s->recorder);
+    bool watched = recorder_wants(s->recorder) & PROBE_ROWS;
     unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
     logits_of(j, b, strip);
     for (int r = 0; r < b->R; r++) {
@@ -102,14 +103,14 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
             seen.seen = hide(b, seen.t, n, row, visible);
             seen.visible = visible;
         }
-        float lse = s->e->kernels.softmax(row, n);
+        float entropy = 0, lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
         memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
         if (s->twin_of)
             method_twin_row(s->twin_of, &seen);
         if (method_wants_row(s->method, seen.t))
             method_row(s->method, &seen);
-        if (wants & (int)PROBE_ROWS)
-            recorder_row(s->recorder, &seen, b->view, lse, b->thread);
+        if (watched)
+            recorder_row(s->recorder, &seen, b->view, lse, entropy, b->thread);
     }
 }
 

@@ -12,7 +12,7 @@ enum {
                            it is hidden, so that slots do not depend on the chunk */
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
-    VOCAB_SEGMENT = 1024, /* logits that are summed together for the NLL */
+    VOCAB_SEGMENT = 256, /* logits that are summed together for the NLL */
 };
 
 struct session {

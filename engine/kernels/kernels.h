@@ -52,8 +52,8 @@ enum { PAGE_SLOTS = 64 };
 #define DECL_ATTN_AV(name) \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D, \
               const void *vpage, enum kv_type type, int n_slots)
-#define DECL_SOFTMAX(name) float name(float *s, int n)
-#define DECL_ROW_ENTROPY(name) float name(const float *p, int n)
+#define DECL_SOFTMAX(name) float name(float *s, int n, float *entropy)
+#define DECL_LOG_SUM_EXP(name) float name(const float *s, int n)
 #define DECL_KV_STORE(name) \
     void name(void *kpage, void *vpage, enum kv_type type, int slot, \
               const float *k, const float *v, int D)
@@ -86,7 +86,7 @@ typedef DECL_ADD((*add_fn));
 typedef DECL_ATTN_QK((*attn_qk_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
 typedef DECL_SOFTMAX((*softmax_fn));
-typedef DECL_ROW_ENTROPY((*row_entropy_fn));
+typedef DECL_LOG_SUM_EXP((*log_sum_exp_fn));
 typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
@@ -126,11 +126,15 @@ struct kernels {
      * rising order. */
     attn_av_fn attn_av;
 
-    /* In place: s = exp(s - max) / sum; returns the log-sum-exp.  n >= 1. */
+    /* In place: s = p = exp(d) / sum, d = s - max; returns the log-sum-exp.  n >= 1.
+     * entropy, unless NULL, becomes -sum p ln p, which is ln(sum) - sum exp(d) d / sum:
+     * one more product per weight and no logarithm.  Both terms are >= 0, so nothing
+     * cancels: a relative error of exp or of a sum enters once, and what a variant
+     * gives is within 1e-6 * (1 + entropy) of the exact value.  Asking for it changes
+     * no other bit. */
     softmax_fn softmax;
 
-    /* -sum p ln p, terms with p = 0 left out; accumulated in double. */
-    row_entropy_fn row_entropy;
+    log_sum_exp_fn log_sum_exp; /* the same bits as softmax returns; s stays */
 
     /* Writes key and value of one entry into its slot. k, v: [D]. */
     kv_store_fn kv_store;

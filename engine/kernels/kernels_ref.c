@@ -156,29 +156,39 @@ void attn_av_ref(float *out, size_t ld_out, const float *p, size_t ld_p, int T, 
             }
 }
 
-float softmax_ref(float *s, int n)
+static float row_max(const float *s, int n)
 {
     float max = s[0];
     for (int i = 1; i < n; i++)
         max = fmaxf(max, s[i]);
-    double sum = 0;
+    return max;
+}
+
+float softmax_ref(float *s, int n, float *entropy)
+{
+    float max = row_max(s, n);
+    double sum = 0, moment = 0; /* sum of exp(d), of -exp(d) d */
     for (int i = 0; i < n; i++) {
-        s[i] = expf(s[i] - max);
+        float d = s[i] - max;
+        s[i] = expf(d);
         sum += (double)s[i];
+        moment -= s[i] > 0 ? (double)s[i] * (double)d : 0;
     }
     float inverse = (float)(1.0 / sum);
     for (int i = 0; i < n; i++)
         s[i] *= inverse;
+    if (entropy)
+        *entropy = (float)(log(sum) + moment / sum);
     return max + (float)log(sum);
 }
 
-float row_entropy_ref(const float *p, int n)
+float log_sum_exp_ref(const float *s, int n)
 {
-    double h = 0;
+    float max = row_max(s, n);
+    double sum = 0;
     for (int i = 0; i < n; i++)
-        if (p[i] > 0)
-            h -= (double)p[i] * log((double)p[i]);
-    return (float)h;
+        sum += (double)expf(s[i] - max);
+    return max + (float)log(sum);
 }
 
 void kv_store_ref(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,

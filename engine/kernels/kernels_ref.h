@@ -15,7 +15,7 @@ DECL_ADD(add_ref);
 DECL_ATTN_QK(attn_qk_ref);
 DECL_ATTN_AV(attn_av_ref);
 DECL_SOFTMAX(softmax_ref);
-DECL_ROW_ENTROPY(row_entropy_ref);
+DECL_LOG_SUM_EXP(log_sum_exp_ref);
 DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);

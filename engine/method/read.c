@@ -69,7 +69,7 @@ static void eval_seer_oracle(const struct read_input *in, float *out, float *scr
         for (int p = 0; p * PAGE_SLOTS < n; p++)
             in->kernels->attn_qk(scratch + p * PAGE_SLOTS, ld, in->q + g * D, (size_t)D, 1, D,
                                  cache_keys(&in->view, p), in->kv_type, 1.0f / sqrtf((float)D));
-        in->kernels->softmax(scratch, n);
+        in->kernels->softmax(scratch, n, NULL);
         for (int i = 0; i < n; i++)
             out[i / page] = fmaxf(out[i / page], scratch[i]);
     }

@@ -32,7 +32,7 @@ struct probe_row {
     int n;
     const float *p;     /* [n] rising position */
     const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
-    float lse;
+    float lse, entropy;
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 

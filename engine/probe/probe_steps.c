@@ -53,7 +53,7 @@ static void on_row(void *state, const struct probe_row *row)
     size_t at = probe_query_index(&s->cfg, row->layer, row->head) * (size_t)s->cfg.cap
               + (size_t)row->t;
     s->lse[at] = row->lse;
-    s->entropy[at] = s->cfg.kernels->row_entropy(row->p, row->n);
+    s->entropy[at] = row->entropy;
 }
 
 static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)

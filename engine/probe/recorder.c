@@ -207,10 +207,11 @@ unsigned recorder_wants(const struct recorder *r)
 }
 
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
-                  float lse, int thread)
+                  float lse, float entropy, int thread)
 {
     struct thread_scratch *s = &r->scratch[thread];
-    struct probe_row out = {row->layer, row->head, row->t, row->seen, row->p, NULL, lse, s->cuts};
+    struct probe_row out = {row->layer, row->head, row->t, row->seen, row->p, NULL, lse, entropy,
+                            s->cuts};
     if (!view->plain || row->visible) {
         /* order[] has later queries' entries too, behind those of this row */
         for (int i = 0, n = 0; n < row->seen; i++) {

@@ -23,7 +23,7 @@ unsigned recorder_wants(const struct recorder *r); /* PROBE_* of all active prob
 
 /* A row in slot order, with the head it belongs to. */
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
-                  float lse, int thread);
+                  float lse, float entropy, int thread);
 void recorder_evict(struct recorder *r, const struct eviction *e);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
 

@@ -24,7 +24,7 @@ static void check_softmax(const struct variant *v, const float *s, int n, double
     struct guarded g;
     float *p = guard(&g, (size_t)n * sizeof *p);
     memcpy(p, s, (size_t)n * sizeof *p);
-    float lse = v->k.softmax(p, n);
+    float lse = v->k.softmax(p, n, NULL);
     double right = softmax_double(s, n, want), bound = 1e-6 + spread * 0x1p-23, bad = 0, sum = 0;
     for (int i = 0; i < n; i++) {
         bad = worst(fabs((double)p[i] - want[i]) / (want[i] * bound + 0x1p-148), bad);
@@ -61,12 +61,12 @@ Test(softmax, far_and_equal_scores)
         float s[19];
         for (int j = 0; j < 19; j++)
             s[j] = -1e4f;
-        float lse = v[i].k.softmax(s, 19);
+        float lse = v[i].k.softmax(s, 19, NULL);
         for (int j = 0; j < 19; j++)
             cr_expect(fabsf(s[j] - 1.0f / 19) <= 1e-7f, "%s", v[i].name);
         cr_expect(fabs((double)lse - (log(19) - 1e4)) <= 1e-3);
         float far[3] = {0, -95, -1e9f}; /* e^-95 is subnormal, e^-1e9 is 0 */
-        v[i].k.softmax(far, 3);
+        v[i].k.softmax(far, 3, NULL);
         cr_expect(eq(flt, far[0], 1), "%s", v[i].name);
         cr_expect(fabs((double)far[1] / exp(-95) - 1) <= 1e-3, "%s: %g", v[i].name, (double)far[1]);
         cr_expect(eq(flt, far[2], 0), "%s", v[i].name);
@@ -87,35 +87,71 @@ Test(softmax, does_not_depend_on_what_follows)
             memcpy(b, a, sizeof a);
             for (int j = len; j < 100; j++)
                 b[j] = j % 2 ? NAN : 1e30f;
-            float x = v[i].k.softmax(a, len), y = v[i].k.softmax(b, len);
-            cr_expect(eq(flt, x, y), "%s: n %d", v[i].name, len);
-            cr_expect(zero(int, memcmp(a, b, (size_t)len * sizeof *a)), "%s: n %d", v[i].name, len);
-            cr_expect(eq(flt, v[i].k.row_entropy(a, len), v[i].k.row_entropy(b, len)), "%s: n %d",
+            float ha, hb;
+            cr_expect(eq(flt, v[i].k.log_sum_exp(a, len), v[i].k.log_sum_exp(b, len)), "%s: n %d",
                       v[i].name, len);
+            float x = v[i].k.softmax(a, len, &ha), y = v[i].k.softmax(b, len, &hb);
+            cr_expect(eq(flt, x, y), "%s: n %d", v[i].name, len);
+            cr_expect(eq(flt, ha, hb), "%s: n %d", v[i].name, len);
+            cr_expect(zero(int, memcmp(a, b, (size_t)len * sizeof *a)), "%s: n %d", v[i].name, len);
         }
+}
+
+/* Neither the entropy nor keeping the scores changes a bit of the rest. */
+Test(softmax, same_bits_with_the_entropy_and_without)
+{
+    struct variant v[MAX_VARIANTS];
+    static float s[MAX_N], a[MAX_N], b[MAX_N];
+    struct rng r;
+    rng_init(&r, 6);
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int l = 0; l < N_LENGTHS; l++) {
+            size_t bytes = (size_t)lengths[l] * sizeof *s;
+            fill_normal(&r, s, (size_t)lengths[l], 4);
+            memcpy(a, s, bytes);
+            memcpy(b, s, bytes);
+            float entropy, lse = v[i].k.log_sum_exp(s, lengths[l]);
+            cr_expect(zero(int, memcmp(a, s, bytes)), "%s: n %d", v[i].name, lengths[l]);
+            cr_expect(eq(flt, lse, v[i].k.softmax(a, lengths[l], NULL)), "%s", v[i].name);
+            cr_expect(eq(flt, lse, v[i].k.softmax(b, lengths[l], &entropy)), "%s", v[i].name);
+            cr_expect(zero(int, memcmp(a, b, bytes)), "%s: n %d", v[i].name, lengths[l]);
+        }
+}
+
+/* From the definition, -sum p ln p, in double. */
+static double entropy_double(const float *s, int n)
+{
+    static double p[MAX_N];
+    double h = 0;
+    softmax_double(s, n, p);
+    for (int i = 0; i < n; i++)
+        h -= p[i] > 0 ? p[i] * log(p[i]) : 0;
+    return h;
 }
 
 Test(entropy, equals_double)
 {
     struct variant v[MAX_VARIANTS];
-    static float p[MAX_N];
+    static float s[MAX_N], p[MAX_N];
     struct rng r;
     rng_init(&r, 3);
     int n = variants(v);
     for (int l = 0; l < N_LENGTHS; l++)
-        for (int kind = 0; kind < 5; kind++) {
+        for (int kind = 0; kind < 6; kind++) {
             int len = lengths[l];
-            fill_normal(&r, p, (size_t)len, kind == 4 ? 30 : 1.5 * kind);
-            v[0].k.softmax(p, len);
+            fill_normal(&r, s, (size_t)len, kind == 4 ? 30 : 1.5 * kind);
+            s[len - 1] += kind == 5 ? 20 : 0; /* nearly all of the mass */
             for (int j = 0; kind == 3 && j < len; j += 2)
-                p[j] = 0; /* 0 ln 0 counts nothing */
-            double want = 0;
-            for (int j = 0; j < len; j++)
-                want -= p[j] > 0 ? (double)p[j] * log((double)p[j]) : 0;
+                s[j] = -1e5f; /* 0 ln 0 counts nothing */
+            double want = entropy_double(s, len);
             for (int i = 0; i < n; i++) {
-                double got = (double)v[i].k.row_entropy(p, len);
-                cr_expect(fabs(got - want) <= 2e-7 * (1 + want), "%s: n %d: %.9g, not %.9g",
-                          v[i].name, len, got, want);
+                float got;
+                memcpy(p, s, (size_t)len * sizeof *p);
+                v[i].k.softmax(p, len, &got);
+                cr_expect(fabs((double)got - want) <= 1e-6 * (1 + want),
+                          "%s: n %d, kind %d: %.9g, not %.9g", v[i].name, len, kind, (double)got,
+                          want);
             }
         }
 }
@@ -125,13 +161,17 @@ Test(entropy, of_one_and_of_equal_entries)
     struct variant v[MAX_VARIANTS];
     int n = variants(v);
     for (int i = 0; i < n; i++) {
-        float one[20] = {[11] = 1}, tiny = 0x1p-140f, even[64];
-        cr_expect(eq(flt, v[i].k.row_entropy(one, 20), 0), "%s", v[i].name);
+        float got, one[20], even[64], alone = -3;
+        for (int j = 0; j < 20; j++)
+            one[j] = j == 11 ? 5 : -INFINITY;
+        v[i].k.softmax(one, 20, &got);
+        cr_expect(eq(flt, got, 0), "%s", v[i].name);
+        v[i].k.softmax(&alone, 1, &got);
+        cr_expect(eq(flt, got, 0), "%s", v[i].name);
         for (int j = 0; j < 64; j++)
-            even[j] = 1.0f / 64;
-        cr_expect(fabs((double)v[i].k.row_entropy(even, 64) - log(64)) <= 5e-7, "%s", v[i].name);
-        double want = -(double)tiny * log((double)tiny), got = (double)v[i].k.row_entropy(&tiny, 1);
-        cr_expect(fabs(got / want - 1) <= 1e-2, "%s: %g, not %g", v[i].name, got, want);
+            even[j] = -7;
+        v[i].k.softmax(even, 64, &got);
+        cr_expect(fabs((double)got - log(64)) <= 5e-7, "%s", v[i].name);
     }
 }
 

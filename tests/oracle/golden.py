@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares methods.py and allocation.py with what the published code of the methods decides
-(tests/data/golden/methods.json), wherever docs/methods.md says that the rule is the published one.
+(tests/data/golden/methods.json), wherever docs/methods.md says that the rule is the published one, and rules_*.py with
+tests/data/golden/gates.json (golden_gates.py).
 
 usage: golden.py [-v]     prints for each published method how many numbers and choices agree
 """
@@ -21,6 +22,9 @@ from tiny_llama import GOLDEN
 
 sys.path.insert(0, os.path.join(GOLDEN, "tools"))
 from method_inputs import Inputs
+
+import golden_evaluator
+import golden_gates
 
 TOLERANCE = 2e-6  # of the largest number of its list: the published code ran in f32
 
@@ -60,7 +64,7 @@ class Replay:
 
 class Report:
     def __init__(self):
-        self.numbers, self.choices, self.wrong, self.worst = {}, {}, [], 0.0
+        self.numbers, self.choices, self.apart, self.wrong, self.worst = {}, {}, {}, [], 0.0
 
     def close(self, name, got, want):
         got, want = np.asarray(got, float).ravel(), np.asarray(want, float).ravel()
@@ -77,6 +81,12 @@ class Report:
         self.choices[name] = self.choices.get(name, 0) + 1
         if got != want:
             self.wrong.append(f"{name}: {got}, published code {want}")
+
+
+    def differs(self, what, is_so):
+        """where another reading of the method would decide otherwise: counted, no error"""
+        count, of = self.apart.get(what, (0, 0))
+        self.apart[what] = count + bool(is_so), of + 1
 
 
 def row(**given):
@@ -353,23 +363,28 @@ CHECKS |= {"keydiff": all_scores("keydiff"), "knorm": all_scores("knorm")}
 EXPECTED = set(CHECKS) | {"rkv importance", "rkv redundancy", "cake preference", "cake shares"}
 
 
-def check(cases):
-    report = Report()
+def check(report, name, checks, expected):
+    with open(os.path.join(GOLDEN, name)) as f:
+        cases = json.load(f)["cases"]
     for i, case in enumerate(cases):
-        if case["method"] in CHECKS:
+        if case["method"] in checks:
             before = len(report.wrong)
-            CHECKS[case["method"]](report, case)
-            report.wrong[before:] = [f"case {i}: {x}" for x in report.wrong[before:]]
-    missing = EXPECTED - {*report.numbers, *report.choices}
-    report.wrong += [f"{name}: nothing was compared" for name in sorted(missing)]
-    return report
+            checks[case["method"]](report, case)
+            report.wrong[before:] = [f"{name} case {i}: {x}" for x in report.wrong[before:]]
+    missing = expected - {*report.numbers, *report.choices}
+    report.wrong += [f"{x}: nothing was compared" for x in sorted(missing)]
 
 
 def main():
-    with open(os.path.join(GOLDEN, "methods.json")) as f:
-        report = check(json.load(f)["cases"])
+    report = Report()
+    check(report, "methods.json", CHECKS, EXPECTED)
+    check(report, "gates.json", golden_gates.CHECKS, set(golden_gates.CHECKS))
+    evaluated = golden_evaluator.CHECKS
+    check(report, "gates.json", evaluated, {"evaluator: " + name for name in evaluated})
     for name in sorted({*report.numbers, *report.choices}):
         print(f"{name}: {report.numbers.get(name, 0)} numbers, {report.choices.get(name, 0)} choices compared")
+    for what, (count, of) in report.apart.items():
+        print(f"{what}: {count} of {of} differ")
     print("\n".join(report.wrong[:20]))
     total = sum(report.numbers.values()), sum(report.choices.values())
     print(f"{total[0]} numbers and {total[1]} choices of published code compared, {len(report.wrong)} differ; "

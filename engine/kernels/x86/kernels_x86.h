@@ -15,7 +15,7 @@
     DECL_ATTN_QK(attn_qk_##isa);       \
     DECL_ATTN_AV(attn_av_##isa);       \
     DECL_SOFTMAX(softmax_##isa);       \
-    DECL_ROW_ENTROPY(row_entropy_##isa); \
+    DECL_LOG_SUM_EXP(log_sum_exp_##isa); \
     DECL_KV_STORE(kv_store_##isa);     \
     DECL_MASS_ADD(mass_add_##isa);     \
     DECL_ROW_CUTS(row_cuts_##isa);     \
@@ -30,7 +30,7 @@ DECL_ALL(avx512);
         .matmul_q = matmul_q_##isa, .matmul_f = matmul_f_##isa, .rope = rope_##isa,       \
         .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
         .attn_av = attn_av_##isa, .softmax = softmax_##isa,                               \
-        .row_entropy = row_entropy_##isa, .kv_store = kv_store_##isa,                     \
+        .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                     \
         .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa        \
     }
 

@@ -76,16 +76,20 @@ static float sample_mean(const int32_t *a, size_t n)
     return _mm512_reduce_add_ps(_mm512_add_ps(x, y)) / 64;
 }
 
-/* Entries > cut to *l, the others to *r; both advance. */
+/* Entries > cut to *l, the others to *r; both advance.  Whole vectors are written
+ * (a compressing store costs several times as much): what lies behind the entries
+ * is room or will be overwritten. */
 INLINE void deal(int32_t **l, int32_t **r, __m512i v, __mmask16 in, __m512i cut)
 {
     __mmask16 gt = _mm512_mask_cmpgt_epi32_mask(in, v, cut), le = (__mmask16)(in & ~gt);
-    _mm512_mask_compressstoreu_epi32(*l, gt, v);
-    _mm512_mask_compressstoreu_epi32(*r, le, v);
+    _mm512_storeu_si512(*l, _mm512_maskz_compress_epi32(gt, v));
+    _mm512_storeu_si512(*r, _mm512_maskz_compress_epi32(le, v));
     *l += __builtin_popcount(gt);
     *r += __builtin_popcount(le);
 }
 
+/* Neighbours of the segment must stay: its last, partial vector is the only one
+ * whose store could reach beyond a + n. */
 static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
 {
     const __m512i cut = _mm512_set1_epi32(pivot);
@@ -95,7 +99,12 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
         deal(&l, &r, _mm512_loadu_si512(a + i), 0xffff, cut);
     if (i < n) {
         __mmask16 in = lanes((int)(n - i));
-        deal(&l, &r, _mm512_maskz_loadu_epi32(in, a + i), in, cut);
+        __m512i v = _mm512_maskz_loadu_epi32(in, a + i);
+        __mmask16 gt = _mm512_mask_cmpgt_epi32_mask(in, v, cut), le = (__mmask16)(in & ~gt);
+        _mm512_mask_compressstoreu_epi32(l, gt, v);
+        _mm512_storeu_si512(r, _mm512_maskz_compress_epi32(le, v));
+        l += __builtin_popcount(gt);
+        r += __builtin_popcount(le);
     }
     size_t n_right = (size_t)(r - tmp);
     for (i = 0; i + 16 <= n_right; i += 16)
@@ -114,36 +123,39 @@ INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
     return d == 1 ? 0x5555 : d == 2 ? 0x3333 : d == 4 ? 0x0f0f : 0x00ff;
 }
 
-INLINE __m512i swap_lanes(__m512i v, int d) /* lane ^ d */
+INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
 {
-    return d == 1   ? _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0xb1)
-           : d == 2 ? _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0x4e)
-           : d == 4 ? _mm512_shuffle_i32x4(v, v, 0xb1)
-                    : _mm512_shuffle_i32x4(v, v, 0x4e);
+    return d == 1   ? _mm512_permute_ps(v, 0xb1)
+           : d == 2 ? _mm512_permute_ps(v, 0x4e)
+           : d == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+                    : _mm512_shuffle_f32x4(v, v, 0x4e);
 }
 
-INLINE __m512i mirror_lanes(__m512i v, int d) /* lane ^ (2 d - 1) */
+INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
 {
-    if (d == 1)
-        return swap_lanes(v, 1);
-    v = _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0x1b);
-    return d == 2 ? v : d == 4 ? swap_lanes(v, 4) : _mm512_shuffle_i32x4(v, v, 0x1b);
+    const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0,
+                                             15, 14, 13, 12, 11, 10, 9, 8);
+    const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8,
+                                          7, 6, 5, 4, 3, 2, 1, 0);
+    if (d <= 2)
+        return _mm512_permute_ps(v, d == 1 ? 0xb1 : 0x1b);
+    return _mm512_permutexvar_ps(d == 4 ? eights : all, v);
 }
 
-INLINE __m512i larger_in(__mmask16 lanes_of_larger, __m512i x, __m512i y)
+INLINE __m512 larger_in(__mmask16 lanes_of_larger, __m512 x, __m512 y)
 {
-    return _mm512_mask_max_epi32(_mm512_min_epi32(x, y), lanes_of_larger, x, y);
+    return _mm512_mask_max_ps(_mm512_min_ps(x, y), lanes_of_larger, x, y);
 }
 
-INLINE void order(__m512i *v, int a, int b)
+INLINE void order(__m512 *v, int a, int b)
 {
-    __m512i larger = _mm512_max_epi32(v[a], v[b]);
-    v[b] = _mm512_min_epi32(v[a], v[b]);
+    __m512 larger = _mm512_max_ps(v[a], v[b]);
+    v[b] = _mm512_min_ps(v[a], v[b]);
     v[a] = larger;
 }
 
 /* Registers r and r ^ d, of which r has the bit `low` clear. */
-INLINE void order_regs(__m512i *v, const int R, const int d, const int low)
+INLINE void order_regs(__m512 *v, const int R, const int d, const int low)
 {
     UNROLL
     for (int r = 0; r < R; r++)
@@ -151,7 +163,7 @@ INLINE void order_regs(__m512i *v, const int R, const int d, const int low)
             order(v, r, r ^ d);
 }
 
-INLINE void order_lanes(__m512i *v, const int R, const int d)
+INLINE void order_lanes(__m512 *v, const int R, const int d)
 {
     UNROLL
     for (int r = 0; r < R; r++)
@@ -159,7 +171,7 @@ INLINE void order_lanes(__m512i *v, const int R, const int d)
 }
 
 /* Merges within registers, from blocks of k down. */
-INLINE void merge_regs(__m512i *v, const int R, const int k)
+INLINE void merge_regs(__m512 *v, const int R, const int k)
 {
     if (k > 8)
         order_regs(v, R, 8, 8);
@@ -170,7 +182,7 @@ INLINE void merge_regs(__m512i *v, const int R, const int k)
     order_regs(v, R, 1, 1);
 }
 
-INLINE void sort_columns(__m512i *v, const int R)
+INLINE void sort_columns(__m512 *v, const int R)
 {
     order_regs(v, R, 1, 1);
     order_regs(v, R, 3, 2);
@@ -182,11 +194,11 @@ INLINE void sort_columns(__m512i *v, const int R)
 }
 
 /* Merges blocks of d columns into blocks of 2 d. */
-INLINE void merge_columns(__m512i *v, const int R, const int d)
+INLINE void merge_columns(__m512 *v, const int R, const int d)
 {
     UNROLL
     for (int r = 0; r < (R + 1) / 2; r++) {
-        __m512i x = v[r], y = v[R - 1 - r];
+        __m512 x = v[r], y = v[R - 1 - r];
         v[r] = larger_in(clear_lanes(d), x, mirror_lanes(y, d));
         v[R - 1 - r] = larger_in(clear_lanes(d), y, mirror_lanes(x, d));
     }
@@ -201,11 +213,11 @@ INLINE void merge_columns(__m512i *v, const int R, const int d)
 
 INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
 {
-    __m512i v[LEAF_VECS];
+    __m512 v[LEAF_VECS];
     UNROLL
     for (int r = 0; r < R; r++) {
         __mmask16 m = n > r * 16 ? lanes(n - r * 16) : 0;
-        v[r] = _mm512_maskz_loadu_epi32(m, a + r * 16); /* the smallest weight */
+        v[r] = _mm512_maskz_loadu_ps(m, a + r * 16); /* the smallest weight */
     }
     sort_columns(v, R);
     merge_columns(v, R, 1);
@@ -214,7 +226,7 @@ INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
     merge_columns(v, R, 8);
     UNROLL
     for (int r = 0; r < R; r++)
-        _mm512_storeu_si512(out + r * 16, v[r]);
+        _mm512_storeu_ps(out + r * 16, v[r]);
 }
 
 /* 1 << log_regs(n) registers hold n <= LEAF entries. */
@@ -273,5 +285,5 @@ void row_cuts_avx512(const float *p, int n, const int *top_k, int n_top, const d
                      int n_tau, struct row_cut *out, void *scratch)
 {
     int32_t *a = scratch;
-    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + n + 32);
+    cut_row(p, n, top_k, n_top, tau, n_tau, out, a, a + (n + 47) / 16 * 16);
 }

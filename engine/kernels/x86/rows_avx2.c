@@ -1,5 +1,6 @@
 /* rows_avx2.c - weights of attention rows and what is counted of them. */
 #include <math.h>
+#include <stdbool.h>
 
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/x86/kernels_x86.h"
@@ -16,35 +17,50 @@ static float row_max(const float *s, int n)
     return max8(max);
 }
 
-float softmax_avx2(float *s, int n)
+/* Sums over a row: exp(d), and -exp(d) d. */
+struct row_sums {
+    double exp, moment;
+};
+
+/* exp(d), d = s - top, to `to` when `store`. */
+INLINE struct row_sums exp_row(float *to, const float *s, int n, float top, const bool store,
+                               const bool moments)
 {
-    float top = row_max(s, n);
-    const __m256 shift = _mm256_set1_ps(top);
-    __m256d total = _mm256_setzero_pd();
+    const __m256 shift = _mm256_set1_ps(top), least = _mm256_set1_ps(EXP_LEAST);
+    __m256d total = _mm256_setzero_pd(), moment = total;
     for (int i = 0; i < n; i += 8) {
         __m256i m = lanes8(n - i);
-        __m256 e = exp8(_mm256_sub_ps(_mm256_maskload_ps(s + i, m), shift));
-        _mm256_maskstore_ps(s + i, m, e);
-        total = add_wide(total, _mm256_and_ps(e, _mm256_castsi256_ps(m)));
+        __m256 d = _mm256_sub_ps(_mm256_maskload_ps(s + i, m), shift), e = exp8(d);
+        if (store)
+            _mm256_maskstore_ps(to + i, m, e);
+        e = _mm256_and_ps(e, _mm256_castsi256_ps(m));
+        total = add_wide(total, e);
+        if (moments) /* no infinite d: 0 times it would be no number */
+            moment = add_wide(moment, _mm256_mul_ps(e, _mm256_max_ps(d, least)));
     }
-    double sum = sum4(total);
-    const __m256 inverse = _mm256_set1_ps((float)(1.0 / sum));
+    return (struct row_sums){sum4(total), -sum4(moment)};
+}
+
+float softmax_avx2(float *s, int n, float *entropy)
+{
+    float top = row_max(s, n);
+    struct row_sums sum = entropy ? exp_row(s, s, n, top, true, true)
+                                  : exp_row(s, s, n, top, true, false);
+    const __m256 inverse = _mm256_set1_ps((float)(1.0 / sum.exp));
     for (int i = 0; i < n; i += 8) {
         __m256i m = lanes8(n - i);
         _mm256_maskstore_ps(s + i, m, _mm256_mul_ps(_mm256_maskload_ps(s + i, m), inverse));
     }
-    return top + (float)log(sum);
+    double log_sum = log(sum.exp);
+    if (entropy)
+        *entropy = (float)(log_sum + sum.moment / sum.exp);
+    return top + (float)log_sum;
 }
 
-float row_entropy_avx2(const float *p, int n)
+float log_sum_exp_avx2(const float *s, int n)
 {
-    __m256d total = _mm256_setzero_pd();
-    for (int i = 0; i < n; i += 8) {
-        __m256 x = _mm256_maskload_ps(p + i, lanes8(n - i));
-        __m256 positive = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ);
-        total = add_wide(total, _mm256_and_ps(positive, _mm256_mul_ps(x, log8(x))));
-    }
-    return (float)(0 - sum4(total));
+    float top = row_max(s, n);
+    return top + (float)log(exp_row(NULL, s, n, top, false, false).exp);
 }
 
 void mass_add_avx2(double *sum, float *max, const float *p, int n)

@@ -16,57 +16,63 @@ static float row_max(const float *s, int n)
     return _mm512_reduce_max_ps(max);
 }
 
-/* s = exp(s - top); returns the sum: of 8 vectors in float, of these in double. */
-static double exp_row(float *s, int n, float top)
+/* Sums over a row: exp(d), and -exp(d) d. */
+struct row_sums {
+    double exp, moment;
+};
+
+INLINE __m512d add_wide(__m512d total, __m512 sum)
 {
-    const __m512 shift = _mm512_set1_ps(top);
-    __m512d total = _mm512_setzero_pd();
-    for (int i = 0; i < n;) {
-        int end = n - i > 128 ? i + 128 : n;
-        __m512 sum = _mm512_setzero_ps();
-        for (; i < end; i += 16) {
-            __mmask16 m = lanes(end - i);
-            __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), shift));
-            _mm512_mask_storeu_ps(s + i, m, e);
-            sum = _mm512_mask_add_ps(sum, m, sum, e);
-        }
-        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_castps512_ps256(sum)));
-        total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_extractf32x8_ps(sum, 1)));
-    }
-    return _mm512_reduce_add_pd(total);
+    total = _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_castps512_ps256(sum)));
+    return _mm512_add_pd(total, _mm512_cvtps_pd(_mm512_extractf32x8_ps(sum, 1)));
 }
 
-float softmax_avx512(float *s, int n)
+/* exp(d), d = s - top, to `to` when `store`.  Sums: of 8 vectors in float, of these
+ * in double. */
+INLINE struct row_sums exp_row(float *to, const float *s, int n, float top, const bool store,
+                               const bool moments)
+{
+    const __m512 shift = _mm512_set1_ps(top), least = _mm512_set1_ps(EXP_LEAST);
+    __m512d total = _mm512_setzero_pd(), total_m = total;
+    for (int i = 0; i < n;) {
+        int end = n - i > 128 ? i + 128 : n;
+        __m512 sum = _mm512_setzero_ps(), moment = sum;
+        for (; i < end; i += 16) {
+            __mmask16 m = lanes(end - i);
+            __m512 d = _mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), shift), e = exp_ps(d);
+            if (store)
+                _mm512_mask_storeu_ps(to + i, m, e);
+            sum = _mm512_mask_add_ps(sum, m, sum, e);
+            if (moments) /* no infinite d: 0 times it would be no number */
+                moment = _mm512_mask3_fnmadd_ps(e, _mm512_max_ps(d, least), moment, m);
+        }
+        total = add_wide(total, sum);
+        if (moments)
+            total_m = add_wide(total_m, moment);
+    }
+    return (struct row_sums){_mm512_reduce_add_pd(total), _mm512_reduce_add_pd(total_m)};
+}
+
+float softmax_avx512(float *s, int n, float *entropy)
 {
     float top = row_max(s, n);
-    double sum = exp_row(s, n, top);
-    const __m512 inverse = _mm512_set1_ps((float)(1.0 / sum));
+    struct row_sums sum = entropy ? exp_row(s, s, n, top, true, true)
+                                  : exp_row(s, s, n, top, true, false);
+    const __m512 inverse = _mm512_set1_ps((float)(1.0 / sum.exp));
     for (int i = 0; i < n; i += 16) {
         __mmask16 m = lanes(n - i);
         _mm512_mask_storeu_ps(s + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, s + i), inverse));
     }
-    return top + (float)log(sum);
+    double log_sum = log(sum.exp);
+    if (entropy)
+        *entropy = (float)(log_sum + sum.moment / sum.exp);
+    return top + (float)log_sum;
 }
 
-/* x ln x, 0 for x = 0. */
-INLINE __m512 x_log_x(__m512 x)
+float log_sum_exp_avx512(const float *s, int n)
 {
-    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
-    return _mm512_maskz_mul_ps(positive, x, log_ps(x));
-}
-
-float row_entropy_avx512(const float *p, int n)
-{
-    __m512d a = _mm512_setzero_pd(), b = a;
-    for (int i = 0; i < n; i += 32) {
-        __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), p + i), y = _mm512_setzero_ps();
-        if (i + 16 < n)
-            y = _mm512_maskz_loadu_ps(lanes(n - i - 16), p + i + 16);
-        __m512 t = _mm512_add_ps(x_log_x(x), x_log_x(y));
-        a = _mm512_add_pd(a, _mm512_cvtps_pd(_mm512_castps512_ps256(t)));
-        b = _mm512_add_pd(b, _mm512_cvtps_pd(_mm512_extractf32x8_ps(t, 1)));
-    }
-    return (float)(0 - _mm512_reduce_add_pd(_mm512_add_pd(a, b)));
+    float top = row_max(s, n);
+    return top + (float)log(exp_row(NULL, s, n, top, false, false).exp);
 }
 
 void mass_add_avx512(double *sum, float *max, const float *p, int n)

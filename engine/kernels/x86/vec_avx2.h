@@ -50,12 +50,14 @@ INLINE __m256 power_of_two(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
+#define EXP_LEAST -104.0f /* exp underflows to 0 below */
+
 /* exp(x) for x <= 88: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P the Taylor
  * polynomial of degree 7 (remainder below 6e-9).  2^n in two factors, since below
  * 2^-126 it is no normal number. */
 INLINE __m256 exp8(__m256 x)
 {
-    x = _mm256_max_ps(x, _mm256_set1_ps(-104.0f)); /* exp underflows to 0 below */
+    x = _mm256_max_ps(x, _mm256_set1_ps(EXP_LEAST));
     __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), 8);
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
@@ -70,31 +72,6 @@ INLINE __m256 exp8(__m256 x)
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     p = _mm256_mul_ps(p, power_of_two(half));
     return _mm256_mul_ps(p, power_of_two(_mm256_sub_epi32(whole, half)));
-}
-
-/* ln x for x > 0.  x = 2^e m, m in [0.75, 1.5); ln m = 2 atanh(s), s = (m - 1) /
- * (m + 1), |s| <= 0.2, by its series to s^9 (remainder below 5e-9). */
-INLINE __m256 log8(__m256 x)
-{
-    const __m256 one = _mm256_set1_ps(1.0f);
-    /* a subnormal has no exponent to read: scale it up first */
-    __m256 tiny = _mm256_cmp_ps(x, _mm256_set1_ps(0x1p-126f), _CMP_LT_OQ);
-    x = _mm256_blendv_ps(x, _mm256_mul_ps(x, _mm256_set1_ps(0x1p24f)), tiny);
-    /* bits - bits(0.75): the exponent field becomes e for m from 0.75 on */
-    const __m256i base = _mm256_set1_epi32(0x3f400000);
-    __m256i bits = _mm256_sub_epi32(_mm256_castps_si256(x), base);
-    __m256 e = _mm256_cvtepi32_ps(_mm256_srai_epi32(bits, 23));
-    e = _mm256_sub_ps(e, _mm256_and_ps(tiny, _mm256_set1_ps(24.0f)));
-    __m256i mantissa = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffff));
-    __m256 m = _mm256_castsi256_ps(_mm256_add_epi32(mantissa, base));
-    __m256 s = _mm256_div_ps(_mm256_sub_ps(m, one), _mm256_add_ps(m, one));
-    __m256 q = _mm256_mul_ps(s, s);
-    __m256 p = _mm256_set1_ps(2.0f / 9);
-    p = _mm256_fmadd_ps(p, q, _mm256_set1_ps(2.0f / 7));
-    p = _mm256_fmadd_ps(p, q, _mm256_set1_ps(2.0f / 5));
-    p = _mm256_fmadd_ps(p, q, _mm256_set1_ps(2.0f / 3));
-    p = _mm256_fmadd_ps(p, q, _mm256_set1_ps(2.0f));
-    return _mm256_fmadd_ps(e, _mm256_set1_ps(0.69314718f), _mm256_mul_ps(p, s));
 }
 
 #endif

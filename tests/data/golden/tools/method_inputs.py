@@ -47,3 +47,36 @@ class Inputs:
 def random_list(seed, count, low, high):
     """integers in [low, high] for the arithmetic-only cases"""
     return [int(low + (x + 1) / 2 * (high - low + 1)) for x in uniform(seed, count).astype(np.float64)]
+
+
+class Draws:
+    """one stream of numbers in [-1, 1), taken in the order of the calls; `scale` is a power of two"""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def take(self, *shape, scale=1.0):
+        count = int(np.prod(shape))
+        out = uniform(self.state, count)
+        for _ in range(count):
+            self.state = (self.state * MULTIPLIER + INCREMENT) & MASK
+        return out.reshape(shape) * np.float32(scale)
+
+
+def log_betas(spec):
+    """[L, H, n] retention of every token: -u * 2^-(decay + (l * H + h) % 3), u = (x + 1) / 2; listed ones are 0"""
+    L, H, n = (spec[key] for key in ("L", "H", "n"))
+    out = -(Draws(spec["seed"]).take(L, H, n) + 1) / 2
+    for lane in range(L * H):
+        out[lane // H, lane % H] *= np.float32(2.0 ** -(spec["decay"] + lane % 3))
+    for layer, head, j in spec.get("forever", []):
+        out[layer, head, j] = 0
+    return out + np.float32(0)
+
+
+def gates(spec, tau):
+    """[L, H, n] admission gates in [0, 1); every token listed in "equal" has exactly tau in every head"""
+    L, H, n = (spec[key] for key in ("L", "H", "n"))
+    out = (Draws(spec["seed"] + 500).take(L, H, n) + 1) / 2
+    out[:, :, spec.get("equal", [])] = tau
+    return out
