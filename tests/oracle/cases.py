@@ -150,6 +150,8 @@ def parts_case(rng, long):
         read = "quest" if name == "seer-oracle" else "seer-oracle"
         c["given"] |= {"read": read, "page": rng.choice([1, 2, 4]), "dense": rng.choice([0, 1])}
         c["given"].pop("group", None)
+        if read == "quest":
+            c["given"]["group"] = rng.choice(["none", "max"])
         return name, c
     name = rng.choice(["window", "h2o", "keydiff", "adakv", "locret", "trimkv", "dbtrimkv"])
     c = case_of(rng, name, long)
@@ -157,7 +159,7 @@ def parts_case(rng, long):
         c["given"].pop(key, None)
     if what == "score" or name not in ("trimkv", "dbtrimkv", "locret"):
         score = rng.choice(PART_SCORES[3:6] if name == "dbtrimkv" else PART_SCORES)
-        c["given"]["score"] = score
+        c["given"] = {k: v for k, v in c["given"].items() if k not in ("window", "pool", "pool-kind")} | {"score": score}
         if score == "window-attention":
             c["given"] |= {"window": rng.randint(1, 9), "pool": 3, "group": rng.choice(["mean", "max"])}
         c.pop("gates", None)

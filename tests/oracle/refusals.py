@@ -74,7 +74,6 @@ def gates_that_fit(a):
     a.refuses("trimkv", 8, *gate_file(a, "retention", heads=a.llama.kv_heads + 1), codes=(1, 2))
     a.accepts("trimkv", 8, *gate_file(a, "retention", model_hash=model_hash(a)))
     a.refuses("trimkv", 8, *gate_file(a, "retention", model_hash="0" * 32), codes=(1, 2))
-    a.accepts("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT + MORE - 1))
     a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT - 1), codes=(1, 2))
     a.refuses("trimkv", 8, "--gates", a.engine.path("nowhere.safetensors"), codes=(1, 2))
 
