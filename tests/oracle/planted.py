@@ -11,7 +11,7 @@ import methods_keys
 import methods_window
 from engine import Missing
 from planted_gates import gate_faults
-from planted_shared import golden_faults, published, shared_faults
+from planted_shared import golden_faults, shared_faults
 from tiny_llama import Session
 
 MOST_CASES = 60  # the faults that only show at an edge of a pool or in a tie need some
@@ -194,7 +194,7 @@ def check(checker, engine, models, part):
     passed = failed = skipped = 0
     for name, patch in golden_faults() if part == "planted" else []:
         with patch:
-            said = golden.check(published()).wrong
+            said = golden.check_methods().wrong
         passed, failed = passed + bool(said), failed + (not said)
         print(f"{'ok  ' if said else 'FAIL'} published decisions, {name}: {said[:1]}")
     for method, name, patch, *shared in faults() if part == "planted" else gate_faults():
