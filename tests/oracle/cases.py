@@ -100,7 +100,7 @@ def options(rng, name, budget):
 
 def shared_options(rng, name):
     """what every row that evicts may be given"""
-    keys = ["order", "slack", "chunk", "tie"] + ["positions"] * (name not in NOT_BY_RANK)
+    keys = ["order", "slack", "tie"] + ["chunk"] * (name not in ORACLES) + ["positions"] * (name not in NOT_BY_RANK)
     given = {key: value(rng, key, None) for key in keys if rng.random() < 0.3}
     if rng.random() < 0.15 and name in GROUPED:
         given["group"] = "none"
@@ -128,7 +128,7 @@ def case_of(rng, name, long, shared=True):
     if shared and name in LIMITED_BY_BUDGET and c["budget"] and rng.random() < (0.4 if name in OLD else 0.6):
         c["given"] |= shared_options(rng, name)
     if name in ORACLES:
-        c["force"] = True
+        c["force"], c["n"] = True, max(2, c["n"])
     return c
 
 

@@ -56,7 +56,7 @@ def tokens_of(c, vocab):
     return rng.randint(3, vocab, c["prompt"]), rng.randint(3, vocab, max(0, c["n"] - 1))
 
 
-def options_of(engine, c, llama):
+def options_of(engine, name, c, path, llama):
     """(more of the command line, what Session.gates is)"""
     more, known = ["--probes", "lean", "-t", 1 + c["seed"] % 2], None
     if "gates" in c:
@@ -65,14 +65,15 @@ def options_of(engine, c, llama):
     for text, other, given in c.get("overrides", []):
         more += ["--override", f"{text}={method_text(other, given)}"]
     if c.get("force"):
-        more += engine.forced(tokens_of(c, llama.vocab)[1])
+        ids, after = tokens_of(c, llama.vocab)
+        more += engine.tokens_of_run(name, path, ids, after)
     return more, known
 
 
 def run_case(engine, models, tally, name, c):
     """a Case that was not replayed yet"""
     path, llama = models.get(c["model"])
-    more, known = options_of(engine, c, llama)
+    more, known = options_of(engine, name, c, path, llama)
     out = engine.run(path, tokens_of(c, llama.vocab)[0], c["n"], method_text(name, c["given"]), c["budget"], *more)
     case = Case(tally, name, c, Trace(engine, out), llama, known)
     effective = engine.numbers(out)

@@ -32,6 +32,8 @@ def is_level(cut, ranked=False):
     of keys of one token in layer 0, since rotation does not change them; and its keys, where they are not rotated."""
     if cut.kind in ("knorm", "key-norm") or ranked and cut.kind in ("rkv", "gkv"):
         return cut.gap < 1e-9
+    if cut.kind == "mass-greedy" and cut.gap == 0:
+        return cut.least_kept == 0  # no query is left: nothing, but for what rounding leaves of it
     return cut.alive == 2 and (cut.kind == "keydiff" or cut.kind in ("rkv", "gkv") and cut.gap < 1e-9)
 
 
@@ -179,7 +181,7 @@ class Case:
         margin, error = cut.least_kept - score, cut.error[j] + max(cut.error[k] for k in cut.kept)
         self.close_to(cut.kind, f"{where} entry {j}: margin", t.margin[layer, head, j], margin, cut.least_kept, error)
         open_ = is_level(cut, (layer, head) in self.run.ranked) or 0 < margin <= error or \
-            cut.kind in ("scissorhands", "below-even") and error
+            cut.kind in ("scissorhands", "below-even", "mass-greedy") and error
         if t.tie[layer, head, j] != (margin == 0) and not open_:
             self.fault(f"{where} entry {j}: tie {t.tie[layer, head, j]}, margin {margin}")
 

@@ -76,6 +76,17 @@ class Engine:
             f.write(" ".join(map(str, ids)))
         return ["--force", path]
 
+    def planned(self, model, ids, after):
+        """the same tokens, and what attention the full cache gives them"""
+        full, out = self.path("planned.kvf"), self.path("plan.kvf")
+        self.call("run", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
+        self.call("plan", full, "-o", out)
+        return ["--plan", out]
+
+    def tokens_of_run(self, name, model, ids, after):
+        """what an oracle needs to know"""
+        return self.planned(model, ids, after) if name == "mass-greedy" else self.forced(after)
+
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
         """records a run of n greedy tokens; the path of its trace"""
         out = self.path(name)

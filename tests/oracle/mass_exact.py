@@ -150,7 +150,8 @@ def of_the_program(report, rng, engine):
         prompt, n, budget = rng.randint(1, 5), rng.randint(2, 5), rng.randint(1, 6)
         ids = rng.randint(3, llama.vocab, prompt + n)
         name = ORACLES[i % 2]
-        out = engine.run(path, ids[:prompt], n + 1, name, budget, *engine.forced(ids[prompt:]), "--probes", "lean")
+        given = engine.tokens_of_run(name, path, ids[:prompt], ids[prompt:])
+        out = engine.run(path, ids[:prompt], n + 1, name, budget, *given, "--probes", "lean")
         steps, full = Trace(engine, out).evict_step[0], Session(llama, prompt + n)
         for token in ids:
             full.feed(token)

@@ -33,9 +33,10 @@ class Attempt:
         """what the next refusal is about has to be the only thing wrong"""
         self.say(method, budget, more, lambda code, said, made: code == 0 and made, "runs")
 
-    def refuses(self, method, budget, *more, codes=(2,)):
+    def refuses(self, method, budget, *more, codes=(2,), late=False):
+        """late: seen when the trace is open already"""
         self.say(method, budget, more, lambda code, said, made: code in codes and len(said.splitlines()) == 1 and
-                 len(said) > 25 and not made, "is refused")
+                 len(said) > 25 and (late or not made), "is refused")
 
     def say(self, method, budget, more, good, what):
         text = f"{method} at B = {budget} {' '.join(map(str, more))} {what}".replace(self.engine.folder + "/", "")
@@ -74,7 +75,7 @@ def gates_that_fit(a):
     a.refuses("trimkv", 8, *gate_file(a, "retention", heads=a.llama.kv_heads + 1), codes=(1, 2))
     a.accepts("trimkv", 8, *gate_file(a, "retention", model_hash=model_hash(a)))
     a.refuses("trimkv", 8, *gate_file(a, "retention", model_hash="0" * 32), codes=(1, 2))
-    a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT - 1), codes=(1, 2))
+    a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT - 1), codes=(1, 2), late=True)
     a.refuses("trimkv", 8, "--gates", a.engine.path("nowhere.safetensors"), codes=(1, 2))
 
 
@@ -84,7 +85,7 @@ def combinations(a):
                    "random:allocation=global", "expected-attention:positions=cache", "quest:every=4", "quest:sinks=2",
                    "full:order=after", "h2o:order=sideways", "h2o:tie=random", "h2o:positions=both", "h2o:slack=-1",
                    "h2o:chunk=-1", "h2o:score=nothing", "h2o:read=nothing", "h2o:allocation=nothing", "window:offset=1",
-                   "h2o:variant=book", "seer-oracle:dense=-1", "quest:page=0", "quest:page=65", "random:tau=.5",
+                   "h2o:variant=book", "seer-oracle:dense=-1", "quest:page=0", "random:tau=.5",
                    "expected-attention:horizon=0", "nothing:sinks=1"):
         a.refuses(method, 8)
     for method in ("trimkv:offset=4", "trimkv:lookahead=0", "trimkv:tau=.5", "dbtrimkv:floor=2", "trimkv:window=3"):
@@ -99,7 +100,9 @@ def combinations(a):
         a.refuses(method, 8)
     a.refuses("duo", 8, *gate_file(a, "heads"))
     a.accepts("duo", None, *gate_file(a, "heads"))
-    a.accepts("mass-greedy", 8, *a.engine.forced(a.ids[: MORE - 1]))
+    a.accepts("mass-greedy", 8, *a.engine.planned(a.path, a.ids, a.ids[: MORE - 1]))
+    a.refuses("mass-greedy", 8, *a.engine.forced(a.ids[: MORE - 1]))
+    a.refuses("next-topk:chunk=4", 8)
 
 
 def protection(a):

@@ -92,6 +92,12 @@ def given(run, p, layer, head, alive, C, score):
     return np.zeros(len(C)) if run.gates.exact else given_by_network(run, score)
 
 
+def remaining_mass(run, p, layer, head, alive, C, score):
+    """what was received so far, taken from a total that a plan holds in f32"""
+    total = run.twin.rows[layer][list(methods_window.query_heads(run, head))].sum(axis=(0, 1))[C]
+    return WEIGHT * score + 2.0**-23 * total
+
+
 def expected_attention(run, p, layer, head, alive, C, score):
     """from the sizes of what is added up for each logit"""
     if run.t <= p["sinks"]:
@@ -103,9 +109,10 @@ def expected_attention(run, p, layer, head, alive, C, score):
     return np.abs(score) * (WEIGHT + MOMENTS * worst)
 
 
+UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy"  # equal scores may differ by rounding
 ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
           "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
-          "expected-attention": expected_attention, "below-even": scissorhands, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
+          "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
           "gkv": gkv}
 
 
@@ -122,4 +129,4 @@ def exchangeable(name, cut, error_cut, kept, error_kept):
         return False
     gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
     both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
-    return bool(((gap <= both) & ((gap != 0) | (name in ("scissorhands", "below-even", "knorm", "key-norm")) & (both > 0))).any())
+    return bool(((gap <= both) & ((gap != 0) | (name in UNEQUAL) & (both > 0))).any())
