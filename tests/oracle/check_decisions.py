@@ -70,30 +70,32 @@ def options_of(engine, name, c, path, llama):
     return more, known
 
 
-def run_case(engine, models, tally, name, c):
-    """a Case that was not replayed yet"""
+def record_case(engine, models, name, c):
+    """(trace, what the model is, what its gates are, effective numbers)"""
     path, llama = models.get(c["model"])
     more, known = options_of(engine, name, c, path, llama)
     out = engine.run(path, tokens_of(c, llama.vocab)[0], c["n"], method_text(name, c["given"]), c["budget"], *more)
-    case = Case(tally, name, c, Trace(engine, out), llama, known)
-    effective = engine.numbers(out)
-    if case.trace.T != c["prompt"] + max(0, c["n"] - 1):
-        case.fault(f"T is {case.trace.T}")
-    if case.trace.evict_step.shape[1] != case.run.m.kv_heads:
-        case.fault(f"the trace has {case.trace.evict_step.shape[1]} KV heads")
+    return Trace(engine, out), llama, known, engine.numbers(out)
+
+
+def compare_recorded(tally, name, c, trace, llama, known, effective):
+    """the faults found, as lines"""
+    case = Case(tally, name, c, trace, llama, known)
+    if trace.T != c["prompt"] + max(0, c["n"] - 1):
+        case.fault(f"T is {trace.T}")
+    if trace.evict_step.shape[1] != case.run.m.kv_heads:
+        case.fault(f"the trace has {trace.evict_step.shape[1]} KV heads")
     other = {k: (effective.get(k), v) for k, v in case.p.items()
              if not same(effective.get(k, methods.NEUTRAL.get(k)), v)}
     if other:
         case.fault(f"effective numbers (program, document): {other}")
-    return case
-
-
-def compare_case(engine, models, tally, name, c):
-    """the faults found, as lines"""
-    case = run_case(engine, models, tally, name, c)
     if not case.faults:
         case.replay()
     return case.faults
+
+
+def compare_case(engine, models, tally, name, c):
+    return compare_recorded(tally, name, c, *record_case(engine, models, name, c))
 
 
 def draw_case(rng, part, long, shared=True):

@@ -136,7 +136,7 @@ def replaced(what, fn, module=methods):
 
 
 def faults():
-    """(method, name, patch); a fourth member: with the options that all rows share"""
+    """(method, name, patch)"""
     longer = changed(window_attention, window=lambda w: w + 1)
     shorter = changed(window_attention, window=lambda w: max(1, w - 1))
     return [
@@ -168,20 +168,22 @@ def faults():
     ]
 
 
-def noticed(checker, engine, models, method, patch, shared):
+def noticed(checker, engine, models, method, patch, given):
     """(number of cases until the comparison fails, what it says), or None.  Without the fault each of these
     cases has to pass."""
     rng, tally, missing = random.Random("planted"), comparison.Tally(), None
     for i in range(1, MOST_CASES + 1):
-        name, c = checker.draw_case(rng, method, long=False, shared=shared)
+        name, c = checker.draw_case(rng, method, long=False, shared=False)
+        c["given"] |= given
         try:
-            with patch:
-                said = checker.compare_case(engine, models, tally, name, c)
-            if checker.compare_case(engine, models, tally, name, c):
-                return None
+            recorded = checker.record_case(engine, models, name, c)
         except Missing as e:
             missing = str(e)
             continue
+        with patch:
+            said = checker.compare_recorded(tally, name, c, *recorded)
+        if checker.compare_recorded(tally, name, c, *recorded):
+            return None
         if said:
             return i, said[0]
     if missing:
@@ -197,9 +199,9 @@ def check(checker, engine, models, part):
             said = golden.check_methods().wrong
         passed, failed = passed + bool(said), failed + (not said)
         print(f"{'ok  ' if said else 'FAIL'} published decisions, {name}: {said[:1]}")
-    for method, name, patch, *shared in faults() if part == "planted" else gate_faults():
+    for method, name, patch, *given in faults() if part == "planted" else gate_faults():
         try:
-            seen = noticed(checker, engine, models, method, patch, bool(shared))
+            seen = noticed(checker, engine, models, method, patch, *given or [{}])
         except Missing as e:
             skipped += 1
             print(f"SKIP {method}, {name}: {str(e)[-100:]}")

@@ -175,7 +175,7 @@ def query_far_away(self, layer, g, head):
 
 
 def gate_faults():
-    """(method, name, patch), and a fourth member where the options that all rows share are drawn too"""
+    """(method, name, patch), and what the cases are given besides"""
     return [
         ("trimkv", "exponent one too high", scored_by(one_older, "trimkv")),
         ("trimkv", "no decay", scored_by(no_decay, "trimkv")),
@@ -183,7 +183,7 @@ def gate_faults():
         ("dbtrimkv", "each head by itself", replaced(methods, "decide_together", each_head_apart)),
         ("dbtrimkv", "of equal scores the later head's stays", replaced(allocation, "dealt_out", later_head_stays)),
         ("dbtrimkv", "no floor", replaced(allocation, "dealt_out", no_floor)),
-        ("wgkv", "g = tau is refused", replaced(methods_gates, "admitted", strictly_above)),
+        ("wgkv", "g = tau is refused", replaced(methods_gates, "admitted", strictly_above), {"tau": 0.5, "compare": "ge"}),
         ("wgkv", "window one too long", replaced(methods_gates, "until", one_more)),
         ("wgkv-quest", "window one too long", replaced(methods_gates, "until", one_more)),
         ("local", "window one too long", replaced(methods_gates, "until", one_more)),
@@ -193,20 +193,22 @@ def gate_faults():
         ("wgkv-snapkv", "larger fraction", replaced(allocation, "rounds", no_least_drop)),
         ("wgkv-snapkv", "weights of all entries", replaced(methods_window, "shares_of", whole_rows)),
         ("quest", "newest page not forced", replaced(reading, "forced", newest_not_forced)),
-        ("quest", "mean of the page's keys", replaced(reading.Reader, "bounds", mean_of_keys)),
+        ("quest", "mean of the page's keys", replaced(reading.Reader, "bounds", mean_of_keys),
+         {"page": 4, "dense": 0}),
         ("quest", "one page more", replaced(reading.Reader, "__init__", one_page_more)),
         ("quest", "one dense layer less", replaced(reading.Reader, "__init__", one_layer_less)),
-        ("seer-oracle", "first query head decides", replaced(reading.Reader, "bounds", first_head_decides)),
+        ("seer-oracle", "first query head decides", replaced(reading.Reader, "bounds", first_head_decides),
+         {"page": 2, "dense": 0}),
         ("expected-attention", "moments with the sinks' queries", replaced(methods_gates, "expected_logits", all_queries)),
         ("expected-attention", "no variance", replaced(methods_gates, "expected_logits", no_variance)),
         ("expected-attention", "lengths of values left out", scored_by(no_values, "expected-attention")),
         ("mass-greedy", "without the query that comes", scored_by(one_query_less, "mass-greedy")),
         ("next-topk", "last query for the next", scored_by(last_query, "next-topk")),
-        ("h2o", "order=before for after", replaced(methods, "due", never_after), True),
-        ("random", "slack is kept", replaced(methods, "decide", down_to_slack), True),
-        ("random", "no slack", replaced(methods, "decide", no_slack), True),
-        ("snapkv", "no chunks", replaced(methods, "is_prompt_cut", no_chunks), True),
-        ("scissorhands", "larger position stays with tie=older", replaced(methods, "decide", newer_stays), True),
+        ("h2o", "order=before for after", replaced(methods, "due", never_after), {"order": "after"}),
+        ("random", "slack is kept", replaced(methods, "decide", down_to_slack), {"slack": 3}),
+        ("random", "no slack", replaced(methods, "decide", no_slack), {"slack": 3}),
+        ("snapkv", "no chunks", replaced(methods, "is_prompt_cut", no_chunks), {"chunk": 7}),
+        ("scissorhands", "larger position stays with tie=older", replaced(methods, "decide", newer_stays), {"tie": "older"}),
         ("h2o", "query rotated by its place in the text",
-         replaced(tiny_llama.Session, "logits", query_far_away), True),
+         replaced(tiny_llama.Session, "logits", query_far_away), {"positions": "cache"}),
     ]
