@@ -1,7 +1,6 @@
 /* cmd_eval.c - quality against budget, over documents. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/progress.h"
@@ -212,20 +211,14 @@ static int open_gates(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static int check_output(const struct job *j, struct kvf_diag *d)
 {
     const char *const in[] = {gguf_path(j->eval.engine->gguf), j->state_path};
     for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
-        if (in[i] && same_file(in[i], j->out))
+        if (in[i] && runner_same_file(in[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, in[i]);
     for (int i = 0; j->out && i < j->data.n; i++)
-        if (same_file(j->data.item[i], j->out))
+        if (runner_same_file(j->data.item[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
     return KVF_OK;
 }
@@ -233,21 +226,13 @@ static int check_output(const struct job *j, struct kvf_diag *d)
 static int read_data(struct job *j, struct kvf_diag *d)
 {
     const struct model_config *m = &j->eval.engine->config;
-    int err = KVF_OK, length = (int)(j->prompt + j->score);
+    struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
+    int length = (int)(j->prompt + j->score);
     if (length > m->n_ctx)
         return kvf_fail(d, KVF_E_LIMIT, "documents of %d tokens do not fit into the model's "
                         "context of %d", length, m->n_ctx);
     j->text.length = length;
-    for (int i = 0; !err && i < j->data.n; i++)
-        err = documents_read(j->eval.engine->tokenizer, j->data.item[i], &j->text, d);
-    if (err)
-        return err;
-    if (j->text.n < j->docs)
-        return kvf_fail(d, KVF_E_LIMIT, "the data hold %d documents of %d tokens, not %d; lower "
-                        "--docs or --prompt-tokens, or give more --data", j->text.n, length,
-                        (int)j->docs);
-    documents_shuffle(&j->text, (uint64_t)j->seed);
-    return KVF_OK;
+    return documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
 }
 
 /* Takes over what the state file has. */

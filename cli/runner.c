@@ -259,15 +259,19 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     return err;
 }
 
+bool runner_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 {
     const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf),
                               r->force ? r->force->file : NULL,
                               r->force ? r->force->plan_file : NULL};
-    struct stat a, b;
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (in[i] && stat(in[i], &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev
-            && a.st_ino == b.st_ino)
+        if (in[i] && runner_same_file(in[i], out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", out, in[i]);
     return KVF_OK;
 }

@@ -57,6 +57,9 @@ void runner_close(struct runner *r); /* accepts a runner that was only initialis
 /* KVF_E_ARG when `out` names the same file as an input of an opened runner. */
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
 
+/* Whether two paths lead to the same file. */
+bool runner_same_file(const char *a, const char *b);
+
 /* Most tokens that the run can feed: prompt plus answer, within the context. */
 int runner_cap(const struct runner *r);
 

@@ -53,21 +53,16 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
     const struct model_config *m = &r->engine->config;
     char set[256];
     size_t n = strcspn(text, "=");
-    int marked = 0;
     if (n >= sizeof set)
         return kvf_fail(d, KVF_E_ARG, "--override: the set of heads is over %zu characters long",
                         sizeof set - 1);
     memcpy(set, text, n);
     set[n] = 0;
-    for (const char *s = set; *s;) {
-        struct headset_item item;
-        if (!headset_next(&s, &item) || item.kind == (r->cache_heads > m->n_kv_heads ? 'K' : 'H'))
-            return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
-                            "L0-5K*, L3K1 or 3.1", set);
-        for (int l = item.layer.lo; l <= item.layer.hi && l < m->n_layers; l++)
-            for (int h = item.head.lo; h <= item.head.hi && h < r->cache_heads; h++, marked++)
-                take[l * r->cache_heads + h] = 1;
-    }
+    int marked = headset_mark(set, r->cache_heads > m->n_kv_heads ? 'H' : 'K', m->n_layers,
+                              r->cache_heads, take);
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
+                        "L0-5K*, L3K1 or 3.1", set);
     return marked ? KVF_OK
                   : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
 }

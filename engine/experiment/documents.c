@@ -234,3 +234,19 @@ void documents_finish(struct documents *docs)
     mem_free(docs->doc);
     *docs = (struct documents){0};
 }
+
+int documents_choose(const struct tokenizer *t, const struct documents_source *from,
+                     struct documents *ret, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int i = 0; !err && i < from->n; i++)
+        err = documents_read(t, from->path[i], ret, d);
+    if (err)
+        return err;
+    if (ret->n < from->docs)
+        return kvf_fail(d, KVF_E_LIMIT, "the data hold %d documents of %d tokens, not %d; lower "
+                        "--docs or --prompt-tokens, or give more --data", ret->n, ret->length,
+                        from->docs);
+    documents_shuffle(ret, from->seed);
+    return KVF_OK;
+}

@@ -34,6 +34,16 @@ int documents_read(const struct tokenizer *t, const char *path, struct documents
  * random choice, and the first of a longer one. */
 void documents_shuffle(struct documents *docs, uint64_t seed);
 
+/* Reads the files, shuffles their documents and makes sure that there are `docs`, which
+ * the first of ret->doc are then.  As documents_read, and KVF_E_LIMIT for too few. */
+struct documents_source {
+    const char *const *path; /* [n] */
+    int n, docs;
+    uint64_t seed;
+};
+int documents_choose(const struct tokenizer *t, const struct documents_source *from,
+                     struct documents *ret, struct kvf_diag *d);
+
 void documents_finish(struct documents *docs); /* accepts a zeroed struct */
 
 #endif

@@ -70,3 +70,30 @@ Test(headset, a_list_to_its_end)
     cr_expect(eq(int, n, 3));
     cr_expect(eq(int, item.layer.hi, 5));
 }
+
+/* The heads of a set, layers times 10 plus heads. */
+static int marked(const char *set, char kind, int *ret_sum)
+{
+    unsigned char take[3 * 4] = {0};
+    int n = headset_mark(set, kind, 3, 4, take);
+    *ret_sum = 0;
+    for (int i = 0; i < 12; i++)
+        *ret_sum += take[i] ? i / 4 * 10 + i % 4 + 100 : 0;
+    return n;
+}
+
+Test(headset, marks)
+{
+    int sum;
+    cr_expect(eq(int, marked("L1K2", 'K', &sum), 1));
+    cr_expect(eq(int, sum, 112));
+    cr_expect(eq(int, marked("L0-1K3,2.0", 'K', &sum), 3));
+    cr_expect(eq(int, sum, 103 + 113 + 120));
+    cr_expect(eq(int, marked("L*K*", 'K', &sum), 12)); /* no further than the model goes */
+    cr_expect(eq(int, sum, 12 * 100 + 4 * 30 + 3 * 6));
+    cr_expect(eq(int, marked("L7K0,L0K4", 'K', &sum), 0));
+    cr_expect(eq(int, marked("", 'K', &sum), 0));
+    cr_expect(eq(int, marked("L1H2", 'K', &sum), -1));
+    cr_expect(eq(int, marked("L1H2", 'H', &sum), 1));
+    cr_expect(eq(int, marked("L1K2,x", 'K', &sum), -1));
+}
