@@ -23,6 +23,10 @@ const struct command command_table[] = {
      "quality of cache methods against budget, over documents",
      "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
      "-o eval.tsv", cmd_eval},
+    {"effect", "running models", "-m MODEL (-p TEXT | -f FILE | --data FILE...) [options]",
+     "what the predictions lose with a head's memory, or with chosen entries",
+     "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
+     cmd_effect},
     {"methods", "running models", "[--json]", "list the cache methods and their parts",
      "kvfate methods", cmd_methods},
     {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf",

@@ -101,6 +101,17 @@ int session_adopt(struct session *s, const struct method_state *state)
     return err ? err : session_decide(s, PHASE_PROMPT);
 }
 
+int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone)
+{
+    int n = s->e->config.n_layers * s->cache_heads, H = s->cache_heads;
+    int err = watch_prepare(s, s->cap, s->n_past);
+    for (int i = 0; !err && i < n; i++)
+        if (heads[i])
+            err = method_remove(s->method, s->cache, i / H, i % H, s->n_past, gone);
+    cache_account(s->cache);
+    return err;
+}
+
 int session_reserve(struct session *s)
 {
     int L = s->e->config.n_layers, err = KVF_OK;

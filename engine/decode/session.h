@@ -110,6 +110,12 @@ int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *
  * the cache to its budget.  KVF_OK or KVF_E_NOMEM (s is then to be destroyed). */
 int session_adopt(struct session *s, const struct method_state *state);
 
+/* Takes entries out of the cache, for reasons of an experiment: those at the positions
+ * with gone[pos] != 0, [tokens fed], in the heads with heads[layer * cache heads + head]
+ * != 0.  The next query does not see them.  KVF_OK, or KVF_E_NOMEM (some heads may have
+ * lost theirs: s is then to be destroyed). */
+int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone);
+
 const float *session_logits(const struct session *s); /* [vocab], of the last token fed */
 int session_length(const struct session *s);          /* tokens fed */
 struct cache_stats session_cache_stats(const struct session *s);

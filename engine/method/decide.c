@@ -208,6 +208,24 @@ static int expire_head(struct method_state *s, struct cache *c, int layer, int h
     return KVF_OK;
 }
 
+int method_remove(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                  const unsigned char *gone)
+{
+    while (s->next && !method_owns(s, layer, head))
+        s = s->next;
+    struct cache_head view = cache_view(c, layer, head);
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    int32_t *victim = s->victim + at * (size_t)s->cap;
+    int n = 0;
+    for (int i = 0; i < view.n; i++)
+        if (gone[view.pos[view.order[i]]])
+            victim[n++] = view.order[i];
+    int err = n > 0 ? own_slots(s, c, layer, head, t, victim, n) : KVF_OK;
+    if (!err && n > 0)
+        cut(s, c, layer, head, t, victim, n);
+    return err;
+}
+
 bool method_expires(const struct method_state *s)
 {
     for (; s; s = s->next)

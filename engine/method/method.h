@@ -346,6 +346,12 @@ bool method_expires(const struct method_state *s);
  * shared with a fork; some may have left). */
 int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
 
+/* Removes the entries of a KV head at the positions with gone[pos] != 0, before query t
+ * and for no row's reason; the state is prepared (method_prepare).  KVF_OK, or
+ * KVF_E_NOMEM (nothing was removed). */
+int method_remove(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                  const unsigned char *gone);
+
 /* Whether queries after the prompt read a choice of pages in this layer and head. */
 bool method_reads_pages(const struct method_state *s, int layer, int head);
 /* Chooses for the query heads of a KV head: chosen[g * ld + page] = 1 for pages that

@@ -1,0 +1,500 @@
+/* cmd_effect.c - what the model's predictions lose with a head's memory, or with
+ * chosen entries. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/headset.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/table_io.h"
+#include "cli/cmds.h"
+#include "cli/entries.h"
+#include "cli/runner.h"
+#include "engine/experiment/documents.h"
+#include "engine/experiment/effect.h"
+#include "render/figure.h"
+
+enum { DOCS = 4, PROMPT = 512, SINKS = 4, RECENT = 64, TOP = 10 };
+
+struct job {
+    /* options */
+    struct runner r; /* model, prompt, execution */
+    struct opt_list data;
+    int64_t docs, prompt, score, recent, sinks, seed;
+    const char *heads, *entries, *out;
+    bool mirror, each, per_token, json;
+    struct figure_style style;
+
+    struct effect effect;
+    struct documents text;
+    int32_t *own;          /* the prompt and its continuation, without --data */
+    const int32_t **ids;   /* [docs] */
+    int n_docs, steps;
+    unsigned char *take;   /* [L * H] heads of the set; all without one */
+    unsigned char *mask;   /* [n][L * H] of the cells that need one of their own */
+    int32_t *gone;         /* [n_gone] */
+    int n_gone, n;
+    struct effect_cell *cell; /* [n] */
+    struct effect_row *row;   /* [n] */
+    struct effect_step *step; /* [docs][n][steps] */
+    struct effect_memory memory;
+    struct progress bar;
+    int64_t done;
+    double seconds, cpu;
+};
+
+/* ---- before the model is opened */
+
+static const char *table_of(const struct job *j)
+{
+    return j->per_token ? "effect-steps" : j->entries ? "effect-entries" : "effect";
+}
+
+static int check_output_name(const struct job *j, struct kvf_diag *d)
+{
+    if (!j->out || strcmp(j->out, "-") == 0 || table_format_of(j->out) != TABLE_FORMAT_NONE)
+        return KVF_OK;
+    if (!figure_can_write(j->out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf", j->out);
+    if (!figure_find(table_of(j)))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure; write it as .tsv, .csv, "
+                        ".json or .npz", j->out);
+    return KVF_OK;
+}
+
+/* What belongs to --data, to --entries and to heads alone. */
+static int check_together(const struct job *j, struct kvf_diag *d)
+{
+    const struct runner *r = &j->r;
+    bool classes = j->entries && strncmp(j->entries, "class=", 6) == 0;
+    if (j->data.n && (r->prompt || r->file || r->chat || r->ids_file || r->raw || r->ignore_eos))
+        return kvf_fail(d, KVF_E_ARG, "--data gives prompts and what follows them; leave -p, -f, "
+                        "--chat, --ids, --raw and --ignore-eos out");
+    if (!j->data.n && (j->docs > 0 || j->prompt > 0))
+        return kvf_fail(d, KVF_E_ARG, "--docs and --prompt-tokens belong to --data");
+    if (j->each && !j->entries)
+        return kvf_fail(d, KVF_E_ARG, "--each belongs to --entries");
+    if (j->mirror && j->entries)
+        return kvf_fail(d, KVF_E_ARG, "--mirror belongs to heads, not to --entries");
+    if (j->entries && j->recent >= 0 && !classes)
+        return kvf_fail(d, KVF_E_ARG, "--recent is for heads and for the classes of --entries");
+    return KVF_OK;
+}
+
+static int check_options(struct job *j, struct kvf_diag *d)
+{
+    const char *kv = j->r.kv_type;
+    int err = check_together(j, d);
+    if (!err && kv && strcmp(kv, "f16") != 0 && strcmp(kv, "f32") != 0)
+        err = kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", kv);
+    if (!err)
+        err = check_output_name(j, d);
+    if (err)
+        return err;
+    j->docs = j->docs > 0 ? j->docs : DOCS;
+    j->prompt = j->prompt > 0 ? j->prompt : PROMPT;
+    j->sinks = j->sinks >= 0 ? j->sinks : SINKS;
+    j->recent = j->recent >= 0 ? j->recent : RECENT;
+    j->r.n_predict = 0;
+    bool wide = kv ? strcmp(kv, "f32") == 0 : j->r.exact;
+    j->effect = (struct effect){.kv_type = wide ? KV_F32 : KV_F16, .steps = (int)j->score,
+                                .chunk = (int)j->r.chunk};
+    return KVF_OK;
+}
+
+/* ---- what is fed */
+
+static int open_data(struct job *j, struct kvf_diag *d)
+{
+    struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
+    int err = runner_engine(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
+    j->text.length = (int)(j->prompt + j->score + 1);
+    if (!err)
+        err = documents_choose(j->r.engine->tokenizer, &from, &j->text, d);
+    if (err)
+        return err;
+    j->effect.prompt = (int)j->prompt;
+    j->steps = (int)j->score;
+    j->n_docs = (int)j->docs;
+    j->ids = MEM_NEW(const int32_t *, (size_t)j->n_docs);
+    for (int i = 0; j->ids && i < j->n_docs; i++)
+        j->ids[i] = j->text.doc[i].ids;
+    return j->ids ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int open_prompt(struct job *j, struct kvf_diag *d)
+{
+    int err = runner_open(&j->r, d);
+    if (err)
+        return err;
+    j->effect.prompt = j->r.n_ids;
+    j->own = MEM_NEW(int32_t, (size_t)j->r.n_ids + (size_t)j->score + 1);
+    j->ids = MEM_NEW(const int32_t *, 1);
+    if (!j->own || !j->ids)
+        return KVF_E_NOMEM;
+    memcpy(j->own, j->r.ids, (size_t)j->r.n_ids * sizeof *j->own);
+    j->ids[0] = j->own;
+    j->n_docs = 1;
+    return KVF_OK;
+}
+
+static int check_files(const struct job *j, struct kvf_diag *d)
+{
+    int err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
+    for (int i = 0; !err && j->out && i < j->data.n; i++)
+        if (runner_same_file(j->data.item[i], j->out))
+            err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
+    return err;
+}
+
+static int open_all(struct job *j, struct kvf_diag *d)
+{
+    int err = j->data.n ? open_data(j, d) : open_prompt(j, d);
+    if (err)
+        return err;
+    j->effect.engine = j->r.engine;
+    int64_t need = j->effect.prompt + j->score, limit = j->r.engine->config.n_ctx;
+    if (need > limit)
+        return kvf_fail(d, KVF_E_LIMIT, "a prompt of %d tokens and %d steps do not fit into the "
+                        "model's context of %d", j->effect.prompt, (int)j->score, (int)limit);
+    return check_files(j, d);
+}
+
+/* ---- what is taken away */
+
+static int choose_heads(struct job *j, struct kvf_diag *d)
+{
+    const struct model_config *m = &j->r.engine->config;
+    size_t n = (size_t)m->n_layers * (size_t)m->n_kv_heads;
+    j->take = MEM_NEW(unsigned char, n);
+    if (!j->take)
+        return KVF_E_NOMEM;
+    int marked = headset_mark(j->heads ? j->heads : "L*K*", 'K', m->n_layers, m->n_kv_heads,
+                              j->take);
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
+                        "or 3.1", j->heads);
+    if (marked == 0)
+        return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", j->heads);
+    return KVF_OK;
+}
+
+static int alloc_cells(struct job *j)
+{
+    j->cell = MEM_NEW(struct effect_cell, (size_t)j->n);
+    j->row = MEM_NEW(struct effect_row, (size_t)j->n);
+    return j->cell && j->row ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* A cell for each head of the set: that head is held, or all the others. */
+static int head_cells(struct job *j)
+{
+    const struct model_config *m = &j->r.engine->config;
+    int H = m->n_kv_heads, all = m->n_layers * H;
+    size_t width = (size_t)all;
+    for (int i = 0; i < all; i++)
+        j->n += j->take[i];
+    int err = alloc_cells(j);
+    if (!err && !(j->mask = mem_alloc((size_t)j->n, width)))
+        err = KVF_E_NOMEM;
+    for (int i = 0, k = 0; !err && i < all; i++) {
+        if (!j->take[i])
+            continue;
+        unsigned char *mask = j->mask + (size_t)k * width;
+        memset(mask, j->mirror, width);
+        mask[i] = !j->mirror;
+        j->cell[k] = (struct effect_cell){.heads = mask, .sinks = (int)j->sinks,
+                                          .recent = (int)j->recent};
+        j->row[k] = (struct effect_row){.layer = i / H, .head = i % H};
+        snprintf(j->row[k].name, sizeof j->row[k].name, "L%dK%d", i / H, i % H);
+        k++;
+    }
+    return err;
+}
+
+static int entry_cells(struct job *j, struct kvf_diag *d)
+{
+    struct entries_prompt p = {j->effect.prompt, (int)j->sinks, (int)j->recent,
+                               (uint64_t)j->seed};
+    int err = entries_parse(j->entries, &p, &j->gone, &j->n_gone, d);
+    j->n = j->each ? j->n_gone : 1;
+    if (!err)
+        err = alloc_cells(j);
+    for (int i = 0; !err && i < j->n; i++) {
+        int n = j->each ? 1 : j->n_gone;
+        j->cell[i] = (struct effect_cell){.heads = j->take, .gone = j->gone + i, .n_gone = n};
+        j->row[i] = (struct effect_row){-1, -1, "", j->gone[i], n};
+        if (j->each)
+            snprintf(j->row[i].name, sizeof j->row[i].name, "%d", (int)j->gone[i]);
+        else
+            snprintf(j->row[i].name, sizeof j->row[i].name, "%.60s", j->entries);
+    }
+    return err;
+}
+
+/* ---- measuring */
+
+static void on_progress(void *ctx, int steps)
+{
+    struct job *j = ctx;
+    j->done += steps;
+    progress_update(&j->bar, j->done);
+}
+
+/* The prompt's own continuation says how many steps there are. */
+static int continue_prompt(struct job *j, struct effect_run *run, struct kvf_diag *d)
+{
+    int n, err = effect_continue(run, j->own, j->r.ignore_eos, &n);
+    if (!err && n < 2)
+        err = kvf_fail(d, KVF_E_LIMIT, "the model ends its answer at once, and there is nothing "
+                       "to measure; --ignore-eos goes on");
+    if (!err)
+        j->steps = n - 1;
+    return err;
+}
+
+static int measure_document(struct job *j, int doc, struct kvf_diag *d)
+{
+    struct effect_run *run = NULL;
+    int err = effect_open(&j->effect, j->ids[doc], &run, d);
+    if (!err && j->own)
+        err = continue_prompt(j, run, d);
+    size_t each = (size_t)j->n * (size_t)j->steps;
+    if (!err && !j->step && !(j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step)))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each,
+                             &j->memory, d);
+    effect_close(run);
+    return err;
+}
+
+static int measure(struct job *j, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    clock_t c0 = clock();
+    double t0 = clock_seconds();
+    j->effect.progress = on_progress;
+    j->effect.ctx = j;
+    progress_start(&j->bar, "effect", "step", (int64_t)j->n_docs * j->n * j->score);
+    for (int doc = 0; !err && doc < j->n_docs; doc++)
+        err = measure_document(j, doc, d);
+    progress_end(&j->bar, j->done);
+    j->seconds = clock_seconds() - t0;
+    j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
+    return err;
+}
+
+/* ---- what comes out */
+
+static void add_meta(const struct job *j, struct table *t)
+{
+    table_meta_str(t, "continuation", j->own ? "greedy" : "document");
+    table_meta_str(t, "heads", j->heads ? j->heads : "all");
+    if (j->entries) {
+        table_meta_str(t, "removed", j->entries);
+        table_meta_num(t, "removed_entries", j->n_gone);
+    } else {
+        table_meta_str(t, "held", j->mirror ? "all heads but the one of the row"
+                                            : "the head of the row alone");
+    }
+    if (!j->entries || strncmp(j->entries, "class=", 6) == 0) {
+        table_meta_num(t, "sinks", (double)j->sinks);
+        table_meta_num(t, "recent", (double)j->recent);
+    }
+    table_meta_num(t, "seed", (double)j->seed);
+}
+
+/* Rows by falling KL; equal ones as they stand. */
+struct place {
+    double kl;
+    int row;
+};
+
+static int by_kl(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return x->kl != y->kl ? (x->kl < y->kl) - (x->kl > y->kl) : x->row - y->row;
+}
+
+static void print_row(const struct job *j, const struct table *t, int row)
+{
+    static const char *const name[] = {"kl", "kl_low", "kl_high", "kl_max", "dnll", "top1_agree"};
+    double v[6];
+    for (int c = 0; c < 6; c++)
+        v[c] = table_real(t, table_find(t, name[c]), row);
+    printf("%-12s %9.6f  %9.6f .. %9.6f  %9.6f  %+9.6f  %5.1f%%", j->row[row].name, v[0], v[1],
+           v[2], v[3], v[4], 100 * v[5]);
+    if (j->entries)
+        printf("  %s", table_str(t, table_find(t, "text"), row));
+    printf("\n");
+}
+
+static int summary(const struct job *j, const struct table *t)
+{
+    struct place *p = MEM_NEW(struct place, (size_t)j->n);
+    int kl = table_find(t, "kl");
+    if (!p)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < j->n; i++)
+        p[i] = (struct place){table_real(t, kl, i), i};
+    qsort(p, (size_t)j->n, sizeof *p, by_kl);
+    printf("%d document%s, prompt of %d tokens, %d steps; nats per step\n", j->n_docs,
+           j->n_docs > 1 ? "s" : "", j->effect.prompt, j->steps);
+    if (j->entries)
+        printf("without %s%s\n", j->each ? "each of " : "", j->entries);
+    else
+        printf("%s held to %d sinks and %d recent entries\n",
+               j->mirror ? "all heads but this one" : "this head alone", (int)j->sinks,
+               (int)j->recent);
+    printf("%-12s %9s  %-23s  %9s  %9s  %6s\n", j->entries ? "entries" : "head", "KL", "  95 %",
+           "most", "delta NLL", "top-1");
+    for (int i = 0; i < j->n && i < TOP; i++)
+        print_row(j, t, p[i].row);
+    if (j->n > TOP)
+        printf("... and %d more\n", j->n - TOP);
+    mem_free(p);
+    return KVF_OK;
+}
+
+static void report_cost(const struct job *j)
+{
+    const struct effect_memory *m = &j->memory;
+    double mib = (double)m->page_bytes / (1 << 20);
+    fprintf(stderr, "%d fork%s, %.1f s, %.1f s of processor time; pages of the caches %.1f MiB, "
+            "%.1f MiB if nothing were shared\n", j->n * j->n_docs, j->n * j->n_docs > 1 ? "s" : "",
+            j->seconds, j->cpu, mib * (double)m->pages, mib * (double)m->pages_unshared);
+}
+
+static int write_out(const struct job *j, const struct table *t, struct kvf_diag *d)
+{
+    if (strcmp(j->out, "-") == 0)
+        return table_write(t, TABLE_TSV, "-", d);
+    if (figure_can_write(j->out))
+        return figure_write(figure_find(table_name(t)), t, &j->style, j->out, d);
+    return table_write(t, table_format_of(j->out), j->out, d);
+}
+
+static int deliver(const struct job *j, struct kvf_diag *d)
+{
+    struct effect_result r = {&j->effect, j->row, j->n, j->n_docs, j->steps, j->entries != NULL,
+                              j->step, j->ids};
+    struct table *rows = effect_table(&r), *steps = j->per_token ? effect_table_steps(&r) : NULL;
+    struct table *t = j->per_token ? steps : rows;
+    int err = rows && t ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        add_meta(j, t);
+        err = table_err(t);
+    }
+    if (!err && j->out)
+        err = write_out(j, t, d);
+    if (!err && j->json)
+        err = table_write(t, TABLE_JSON, "-", d);
+    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+        err = summary(j, rows);
+    if (!err)
+        report_cost(j);
+    table_destroy(rows);
+    table_destroy(steps);
+    return err;
+}
+
+static int run(struct job *j, struct kvf_diag *d)
+{
+    int err = check_options(j, d);
+    if (!err)
+        err = open_all(j, d);
+    if (!err)
+        err = choose_heads(j, d);
+    if (!err)
+        err = j->entries ? entry_cells(j, d) : head_cells(j);
+    if (!err)
+        err = measure(j, d);
+    return err ? err : deliver(j, d);
+}
+
+static void finish(struct job *j)
+{
+    documents_finish(&j->text);
+    runner_close(&j->r);
+    mem_free(j->own);
+    mem_free(j->ids);
+    mem_free(j->take);
+    mem_free(j->mask);
+    mem_free(j->gone);
+    mem_free(j->cell);
+    mem_free(j->row);
+    mem_free(j->step);
+}
+
+static int take_files(struct job *j, int operands, char **argv, struct kvf_diag *d)
+{
+    for (int i = 1; i <= operands; i++) {
+        if (j->data.n == 0 || j->data.n == OPT_LIST_MAX)
+            return kvf_fail(d, KVF_E_ARG, j->data.n ? "more than %d files" : "--data comes before "
+                            "the files", OPT_LIST_MAX);
+        j->data.item[j->data.n++] = argv[i];
+    }
+    return KVF_OK;
+}
+
+int cmd_effect(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.docs = 0, .score = 64, .recent = -1, .sinks = -1,
+                    .style = {.vmin = NAN, .vmax = NAN}};
+    struct kvf_diag d = {""};
+    int operands, status;
+    runner_init(&j.r);
+    const struct opt list[] = {
+        {OPT_STR, 'm', "model", &j.r.model, "FILE",
+         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_STR, 'p', "prompt", &j.r.prompt, "TEXT", "prompt, as a user's message", 0, 0},
+        {OPT_STR, 'f', "file", &j.r.file, "FILE", "prompt from a file, as a user's message", 0, 0},
+        {OPT_STR, 0, "chat", &j.r.chat, "FILE",
+         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
+        {OPT_STR, 0, "ids", &j.r.ids_file, "FILE", "prompt as token ids", 0, 0},
+        {OPT_FLAG, 0, "raw", &j.r.raw, NULL, "no chat template: the prompt as it stands", 0, 0},
+        {OPT_LIST, 0, "data", &j.data, "FILE",
+         "documents instead of a prompt; several may follow", 0, 0},
+        {OPT_INT, 0, "docs", &j.docs, "N", "documents (4)", 1, 1 << 20},
+        {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens of a document's prompt (512)", 1,
+         1 << 24},
+        {OPT_INT, 0, "score-tokens", &j.score, "S", "steps after the prompt (64)", 1, 1 << 24},
+        {OPT_STR, 0, "head", &j.heads, "SET", "KV heads: L0-5K*, L3K1, 3.1 (all)", 0, 0},
+        {OPT_INT, 0, "recent", &j.recent, "W", "newest entries that a head keeps (64)", 1, 1 << 24},
+        {OPT_INT, 0, "sinks", &j.sinks, "K", "first entries that a head keeps (4)", 0, 1 << 24},
+        {OPT_FLAG, 0, "mirror", &j.mirror, NULL, "hold all heads but the one of the row", 0, 0},
+        {OPT_STR, 0, "entries", &j.entries, "FILTER",
+         "remove entries: span=A:B, class=sink|recent|middle or random:N", 0, 0},
+        {OPT_FLAG, 0, "each", &j.each, NULL, "every such entry by itself", 0, 0},
+        {OPT_FLAG, 0, "per-token", &j.per_token, NULL, "a row for every step", 0, 0},
+        {OPT_INT, 's', "seed", &j.seed, "S", "seed of documents and of random:N (0)", 0, 9e15},
+        {OPT_FLAG, 0, "ignore-eos", &j.r.ignore_eos, NULL, "do not stop at the end token", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+        {OPT_STR, 0, "cmap", &j.style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
+        {OPT_REAL, 0, "vmin", &j.style.vmin, "X", "lower end of the colours", 0, 0},
+        {OPT_REAL, 0, "vmax", &j.style.vmax, "X", "upper end of the colours", 0, 0},
+        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "style", &j.style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_INT, 0, "chunk", &j.r.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
+        {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
+        {OPT_STR, 0, "kv-type", &j.r.kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
+        {OPT_FLAG, 0, "exact", &j.r.exact, NULL, "f32 weights, activations and cache", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+        return status;
+    int err = take_files(&j, operands, argv, &d);
+    if (!err)
+        err = run(&j, &d);
+    if (err)
+        fprintf(stderr, "kvfate effect: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    finish(&j);
+    return runner_status(err);
+}

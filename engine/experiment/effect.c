@@ -1,0 +1,231 @@
+/* effect.c - forks of one prompt that lack something, against the one that does not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/experiment/divergence.h"
+#include "engine/experiment/effect.h"
+
+/* Forks that run side by side: bounds their memory. */
+enum { TOGETHER = 48 };
+
+struct effect_run {
+    const struct effect *e;
+    const int32_t *ids;
+    struct session *full; /* after the prompt; never fed again */
+    struct batch *batch;
+    struct reference p; /* full's prediction */
+};
+
+/* One group under way: session 0 is the full cache. */
+struct group {
+    struct effect_run *r;
+    const struct effect_cell *cell;
+    int n, steps, at; /* cells, steps and the step now */
+    int32_t target;
+    double nll; /* of the target under full */
+    struct session *s[TOGETHER + 1];
+    struct effect_step *step; /* [n][steps] */
+};
+
+static const struct method_params nothing = {.pool = 1, .every = 1, .page = 1};
+
+static int state_of(const struct effect_run *r, const struct method *row,
+                    const struct method_params *p, struct method_state **ret)
+{
+    const struct model_config *m = &r->e->engine->config;
+    struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
+    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim,
+                               .kernels = &r->e->engine->kernels};
+    return method_state_create(row, p, &shape, &in, ret);
+}
+
+/* From now on the cell's heads are under `window`, the others under `full`. */
+static int hold(const struct effect_run *r, const struct effect_cell *c, struct session *s,
+                struct kvf_diag *d)
+{
+    struct method row;
+    struct method_params p;
+    struct method_state *all = NULL, *held = NULL;
+    char text[64];
+    snprintf(text, sizeof text, "window:sinks=%d,recent=%d", c->sinks, c->recent);
+    int err = method_parse(text, c->sinks + c->recent, &row, &p, d);
+    if (!err)
+        err = state_of(r, &method_presets[0], &nothing, &all);
+    if (!err)
+        err = state_of(r, &row, &p, &held);
+    if (!err)
+        err = method_override(all, held, c->heads);
+    if (!err)
+        held = NULL; /* all has it */
+    if (!err)
+        err = session_adopt(s, all);
+    method_state_destroy(held);
+    method_state_destroy(all);
+    return err;
+}
+
+static int take_away(const struct effect_run *r, const struct effect_cell *c, struct session *s)
+{
+    unsigned char *gone = MEM_NEW(unsigned char, (size_t)r->e->prompt);
+    if (!gone)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < c->n_gone; i++)
+        gone[c->gone[i]] = 1;
+    int err = session_remove(s, c->heads, gone);
+    mem_free(gone);
+    return err;
+}
+
+static int fork_full(const struct effect_run *r, struct session **ret, struct kvf_diag *d)
+{
+    struct session_options opt = {.cap = r->e->prompt + r->e->steps, .chunk = 1};
+    return session_fork(r->full, &opt, ret, d);
+}
+
+static int start(struct group *g, int i, struct kvf_diag *d)
+{
+    const struct effect_cell *c = &g->cell[i];
+    int err = fork_full(g->r, &g->s[i + 1], d);
+    if (!err && c->recent > 0)
+        err = hold(g->r, c, g->s[i + 1], d);
+    if (!err && c->n_gone > 0)
+        err = take_away(g->r, c, g->s[i + 1]);
+    return err;
+}
+
+static void score_task(void *ctx, int i, int thread)
+{
+    struct group *g = ctx;
+    struct divergence v = divergence(&g->r->p, session_logits(g->s[i + 1]), g->target);
+    (void)thread;
+    g->step[(size_t)i * (size_t)g->steps + (size_t)g->at]
+        = (struct effect_step){v.kl, v.nll - g->nll, v.agree};
+}
+
+/* Feeds the next token to all, then compares what they predict. */
+static int advance(struct group *g)
+{
+    struct effect_run *r = g->r;
+    const int32_t *next = r->ids + r->e->prompt + g->at;
+    int32_t ids[TOGETHER + 1];
+    for (int i = 0; i <= g->n; i++)
+        ids[i] = next[0];
+    int err = batch_step(r->batch, g->s, g->n + 1, ids);
+    if (err)
+        return err;
+    g->target = next[1];
+    reference_set(&r->p, session_logits(g->s[0]));
+    g->nll = divergence(&r->p, session_logits(g->s[0]), g->target).nll;
+    par_run(r->e->engine->pool, g->n, score_task, g);
+    return KVF_OK;
+}
+
+/* What forks share they share with the cache of the prompt, whose pages all stay. */
+static void weigh(const struct group *g, struct effect_memory *m)
+{
+    struct cache_stats st = session_cache_stats(g->r->full);
+    int64_t own = st.pages, all = st.pages;
+    for (int i = 0; i <= g->n; i++) {
+        int64_t pages = session_cache_stats(g->s[i]).pages;
+        own += pages - cache_shared(session_cache(g->s[i]));
+        all += pages;
+    }
+    m->page_bytes = st.page_bytes;
+    if (own > m->pages) {
+        m->pages = own;
+        m->pages_unshared = all;
+    }
+}
+
+static int run_group(struct group *g, struct effect_memory *memory, struct kvf_diag *d)
+{
+    const struct effect *e = g->r->e;
+    int err = fork_full(g->r, &g->s[0], d);
+    for (int i = 0; !err && i < g->n; i++)
+        err = start(g, i, d);
+    for (g->at = 0; !err && g->at < g->steps; g->at++) {
+        err = advance(g);
+        if (e->progress)
+            e->progress(e->ctx, g->n);
+    }
+    if (!err)
+        weigh(g, memory);
+    for (int i = 0; i <= g->n; i++)
+        session_destroy(g->s[i]);
+    return err;
+}
+
+int effect_measure(struct effect_run *r, int steps, const struct effect_cell *cell, int n,
+                   struct effect_step *ret_step, struct effect_memory *ret_memory,
+                   struct kvf_diag *d)
+{
+    int groups = (n + TOGETHER - 1) / TOGETHER, err = KVF_OK;
+    struct group *g = MEM_NEW(struct group, 1);
+    if (!g)
+        return KVF_E_NOMEM;
+    for (int i = 0; !err && i < groups; i++) { /* of equal size, but for one cell */
+        int from = (int)((int64_t)n * i / groups), to = (int)((int64_t)n * (i + 1) / groups);
+        *g = (struct group){.r = r, .cell = cell + from, .n = to - from, .steps = steps,
+                            .step = ret_step + (size_t)from * (size_t)steps};
+        err = run_group(g, ret_memory, d);
+    }
+    mem_free(g);
+    return err;
+}
+
+int effect_continue(struct effect_run *r, int32_t *ids, bool ignore_end, int *ret_n)
+{
+    const struct tokenizer *t = r->e->engine->tokenizer;
+    struct session *s = NULL;
+    int n = 0, err = fork_full(r, &s, NULL);
+    while (!err) {
+        reference_set(&r->p, session_logits(s));
+        int32_t id = r->p.best;
+        ids[r->e->prompt + n++] = id;
+        if (n > r->e->steps || (!ignore_end && tokenizer_is_eog(t, id)))
+            break;
+        err = session_step(s, id);
+        if (r->e->progress)
+            r->e->progress(r->e->ctx, 1);
+    }
+    session_destroy(s);
+    if (!err)
+        *ret_n = n;
+    return err;
+}
+
+int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **ret_run,
+                struct kvf_diag *d)
+{
+    struct effect_run *r = MEM_NEW(struct effect_run, 1);
+    struct session_options opt = {.kv_type = e->kv_type, .cap = e->prompt + e->steps,
+                                  .chunk = e->chunk};
+    if (!r)
+        return KVF_E_NOMEM;
+    r->e = e;
+    r->ids = ids;
+    r->p.n = e->engine->config.vocab;
+    r->p.p = MEM_NEW(double, (size_t)r->p.n);
+    int err = r->p.p ? batch_create(e->engine, TOGETHER + 1, &r->batch) : KVF_E_NOMEM;
+    if (!err)
+        err = session_create(e->engine, &opt, &r->full, d);
+    if (!err)
+        err = session_prompt(r->full, ids, e->prompt, NULL, NULL);
+    if (err) {
+        effect_close(r);
+        return err;
+    }
+    *ret_run = r;
+    return KVF_OK;
+}
+
+void effect_close(struct effect_run *r)
+{
+    if (!r)
+        return;
+    session_destroy(r->full);
+    batch_destroy(r->batch);
+    mem_free(r->p.p);
+    mem_free(r);
+}

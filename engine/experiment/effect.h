@@ -1,0 +1,89 @@
+/* effect.h - what the model loses with a part of its memory.
+ *
+ * A prompt of P tokens is prefilled once under the full cache.  Each cell forks it and
+ * takes something away: a set of heads is held to sinks and recent entries from then on,
+ * or loses chosen entries for good.  Then the tokens P .. P+S-1 are fed to all (teacher
+ * forcing).  Step s compares what query P + s predicts in the fork with what it predicts
+ * under the full cache; its target is token P + s + 1.  docs/effect.md. */
+#ifndef KVF_ENGINE_EFFECT_H
+#define KVF_ENGINE_EFFECT_H
+
+#include "base/table.h"
+#include "engine/decode/session.h"
+
+/* What one fork lacks. */
+struct effect_cell {
+    const unsigned char *heads; /* [L * KV heads] whom it concerns */
+    int sinks, recent;          /* they hold so many of the first and of the newest entries,
+                                   the query's own included; recent 0: they are not held */
+    const int32_t *gone;        /* [n_gone] positions below P that they lose */
+    int n_gone;
+};
+
+struct effect_step {
+    double kl;   /* KL(full || fork), nats; exactly 0 for equal logits */
+    double dnll; /* NLL of the target in the fork less that under full */
+    bool agree;  /* the same argmax */
+};
+
+/* Pages that all caches of a group hold together when it ends; the most of all groups.
+ * Each is counted once, and once for every cache that holds it. */
+struct effect_memory {
+    int64_t pages, pages_unshared, page_bytes;
+};
+
+struct effect {
+    struct engine *engine;
+    enum kv_type kv_type;
+    int prompt, steps; /* P and S; P + S within the model's context */
+    int chunk;         /* of the prefill; 0 = default */
+    void (*progress)(void *ctx, int steps); /* steps that were run; may be NULL */
+    void *ctx;
+};
+
+/* A prompt that has been prefilled.  ids: [P] and, for effect_measure, S + 1 more;
+ * borrowed.  KVF_OK or an error of session_create or session_prompt. */
+struct effect_run;
+int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **ret_run,
+                struct kvf_diag *d);
+void effect_close(struct effect_run *r); /* accepts NULL */
+
+/* Continues ids greedily under the full cache by up to S + 1 tokens; ids has room for
+ * them.  Ends after the first token that ends a text, unless that is ignored.  How many
+ * came is *ret_n >= 1. */
+int effect_continue(struct effect_run *r, int32_t *ids, bool ignore_end, int *ret_n);
+
+/* Runs n cells over `steps` <= S steps: ret_step[cell * steps + step].  The memory is
+ * the most of what it was and what this takes. */
+int effect_measure(struct effect_run *r, int steps, const struct effect_cell *cell, int n,
+                   struct effect_step *ret_step, struct effect_memory *ret_memory,
+                   struct kvf_diag *d);
+
+/* ---- effect_table.c */
+
+/* One row of the result: a KV head, or a set of entries. */
+struct effect_row {
+    int layer, head; /* -1: several */
+    char name[64];   /* "L15K2", "span=10:20", ... */
+    int token, count; /* of entries: the first, and how many */
+};
+
+/* All cells of all documents.  Every document has as many steps. */
+struct effect_result {
+    const struct effect *e;
+    const struct effect_row *row; /* [n] */
+    int n, docs, steps;
+    bool entries;                   /* rows are entries, not heads */
+    const struct effect_step *step; /* [docs][n][steps] */
+    const int32_t *const *ids;      /* [docs] prompt and what follows */
+};
+
+/* A row per cell: means over documents and steps.  Intervals are 95 % percentile
+ * bootstraps of the mean over documents, or over steps where there is one document.
+ * Table "effect" for heads, "effect-entries" for entries.  NULL when memory is out. */
+enum { EFFECT_REPLICATES = 2000 };
+struct table *effect_table(const struct effect_result *r);
+/* A row per cell, document and step: "effect-steps". */
+struct table *effect_table_steps(const struct effect_result *r);
+
+#endif

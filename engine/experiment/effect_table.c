@@ -1,0 +1,242 @@
+/* effect_table.c - what forks lost as the tables that users see. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "base/utf8.h"
+#include "engine/experiment/effect.h"
+
+enum { SEED = 1 }; /* of the bootstrap: the same intervals for the same results */
+
+enum column { KL, KL_LOW, KL_HIGH, KL_MAX, DNLL, DNLL_LOW, DNLL_HIGH, AGREE, N_COLUMNS };
+
+static const struct {
+    const char *name, *unit;
+} column[N_COLUMNS] = {
+    {"kl", "nats"}, {"kl_low", "nats"}, {"kl_high", "nats"}, {"kl_max", "nats"},
+    {"dnll", "nats"}, {"dnll_low", "nats"}, {"dnll_high", "nats"}, {"top1_agree", ""},
+};
+
+static const struct effect_step *steps_of(const struct effect_result *r, int doc, int row)
+{
+    size_t at = (size_t)doc * (size_t)r->n + (size_t)row;
+    return r->step + at * (size_t)r->steps;
+}
+
+static double field(const struct effect_step *s, enum column c)
+{
+    return c == KL ? s->kl : c == DNLL ? s->dnll : (double)s->agree;
+}
+
+/* Mean and interval of a field of a row.  v: [docs][steps], then [docs]. */
+static int summarise(const struct effect_result *r, int row, enum column c, double *v,
+                     double *ret_mean, double *ret_low, double *ret_high)
+{
+    size_t n = (size_t)r->steps, docs = (size_t)r->docs;
+    double *mean = v + docs * n;
+    for (int doc = 0; doc < r->docs; doc++) {
+        double *x = v + (size_t)doc * n;
+        for (int i = 0; i < r->steps; i++)
+            x[i] = field(&steps_of(r, doc, row)[i], c);
+        mean[doc] = stats_mean(x, n);
+    }
+    *ret_mean = stats_mean(mean, docs);
+    bool several = docs > 1;
+    return stats_bootstrap_mean(several ? mean : v, several ? docs : n, EFFECT_REPLICATES, SEED,
+                                ret_low, ret_high);
+}
+
+/* out: [N_COLUMNS][n] */
+static int fill_row(const struct effect_result *r, int row, double *v, double *out)
+{
+    size_t n = (size_t)r->n;
+    double *at = out + row, unused[2], most = -INFINITY;
+    int err = summarise(r, row, KL, v, &at[KL * n], &at[KL_LOW * n], &at[KL_HIGH * n]);
+    for (size_t i = 0; i < (size_t)r->docs * (size_t)r->steps; i++)
+        most = v[i] > most ? v[i] : most;
+    at[KL_MAX * n] = most;
+    if (!err)
+        err = summarise(r, row, DNLL, v, &at[DNLL * n], &at[DNLL_LOW * n], &at[DNLL_HIGH * n]);
+    if (!err)
+        err = summarise(r, row, AGREE, v, &at[AGREE * n], &unused[0], &unused[1]);
+    return err;
+}
+
+static void add_meta(struct table *t, const struct effect_result *r)
+{
+    const struct effect *e = r->e;
+    char hash[33] = "";
+    gguf_hash(e->engine->gguf, hash);
+    table_meta_str(t, "model", e->engine->config.name);
+    table_meta_str(t, "model_hash", hash);
+    table_meta_num(t, "docs", r->docs);
+    table_meta_num(t, "prompt_tokens", e->prompt);
+    table_meta_num(t, "score_tokens", r->steps);
+    table_meta_str(t, "precision",
+                   e->engine->exact ? "f32"
+                                    : "weights as stored, 16-bit activations where quantised");
+    table_meta_str(t, "kv_type", e->kv_type == KV_F16 ? "f16" : "f32");
+}
+
+/* Text of a token as a cell of a table, and a NUL. */
+static void put_text(const struct effect_result *r, int doc, int token, struct buf *out)
+{
+    size_t len;
+    const char *text = tokenizer_bytes(r->e->engine->tokenizer, r->ids[doc][token], &len);
+    utf8_show(out, text, len);
+    buf_char(out, 0);
+}
+
+/* Name, layer and head, or name and entries, of every row; each holds for `block` rows of
+ * the table. */
+static int add_names(struct table *t, const struct effect_result *r)
+{
+    size_t n = (size_t)r->n;
+    const char **name = MEM_NEW(const char *, n);
+    int64_t *a = MEM_NEW(int64_t, n), *b = MEM_NEW(int64_t, n);
+    int err = name && a && b ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < r->n; i++) {
+        const struct effect_row *row = &r->row[i];
+        name[i] = row->name;
+        a[i] = r->entries ? row->token : row->layer;
+        b[i] = r->entries ? row->count : row->head;
+    }
+    if (!err) {
+        table_block_str(t, r->entries ? "entries" : "head", "", name, r->n);
+        table_block_int(t, r->entries ? "token" : "layer", "", a, r->n);
+        table_block_int(t, r->entries ? "count" : "index", "", b, r->n);
+    }
+    mem_free(name);
+    mem_free(a);
+    mem_free(b);
+    return err;
+}
+
+/* Text of the entry of each row, where it is one and there is one document. */
+static int add_entry_text(struct table *t, const struct effect_result *r)
+{
+    const char **text = MEM_NEW(const char *, (size_t)r->n);
+    struct buf all = {0};
+    if (!text)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < r->n; i++) {
+        if (r->docs == 1 && r->row[i].count == 1)
+            put_text(r, 0, r->row[i].token, &all);
+        else
+            buf_char(&all, 0);
+    }
+    const char *at = all.data;
+    for (int i = 0; !all.err && i < r->n; i++, at += strlen(at) + 1)
+        text[i] = at;
+    int err = all.err;
+    if (!err)
+        table_dense_str(t, "text", "", text);
+    buf_finish(&all);
+    mem_free(text);
+    return err;
+}
+
+static struct table *finish(struct table *t, int err)
+{
+    if (!err && t && table_err(t) == KVF_OK)
+        return t;
+    table_destroy(t);
+    return NULL;
+}
+
+struct table *effect_table(const struct effect_result *r)
+{
+    size_t n = (size_t)r->n, per = (size_t)r->steps + 1;
+    struct table *t = table_create(r->entries ? "effect-entries" : "effect", r->n);
+    double *v = mem_alloc((size_t)r->docs, per * sizeof *v);
+    double *out = MEM_NEW(double, N_COLUMNS * n);
+    int err = t && v && out ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < r->n; i++)
+        err = fill_row(r, i, v, out);
+    if (!err)
+        err = add_names(t, r);
+    if (!err && r->entries)
+        err = add_entry_text(t, r);
+    if (!err) {
+        add_meta(t, r);
+        table_meta_str(t, "interval",
+                       r->docs > 1 ? "95 %, bootstrap over documents, 2000 replicates"
+                                   : "95 %, bootstrap over steps, 2000 replicates");
+        for (int c = 0; c < N_COLUMNS; c++)
+            table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * n);
+        table_affine(t, "tokens", "", (int64_t)r->docs * r->steps, 0, 0);
+    }
+    mem_free(v);
+    mem_free(out);
+    return finish(t, err);
+}
+
+/* Columns of the steps themselves: rows in the order cell, document, step. */
+struct steps {
+    double *kl, *dnll;
+    int64_t *doc, *step, *token, *id, *agree;
+    const char **text;
+};
+
+static void fill_steps(const struct effect_result *r, struct steps *s, struct buf *text)
+{
+    size_t k = 0;
+    for (int row = 0; row < r->n; row++)
+        for (int doc = 0; doc < r->docs; doc++)
+            for (int i = 0; i < r->steps; i++, k++) {
+                const struct effect_step *x = &steps_of(r, doc, row)[i];
+                int token = r->e->prompt + i + 1; /* what query P + i predicts */
+                s->doc[k] = doc;
+                s->step[k] = i;
+                s->token[k] = token;
+                s->id[k] = r->ids[doc][token];
+                s->kl[k] = x->kl;
+                s->dnll[k] = x->dnll;
+                s->agree[k] = x->agree;
+                if (row == 0)
+                    put_text(r, doc, token, text);
+            }
+    const char *at = text->data;
+    size_t all = (size_t)r->docs * (size_t)r->steps;
+    for (size_t i = 0; !text->err && i < all; i++, at += strlen(at) + 1)
+        s->text[i] = at;
+}
+
+static void add_steps(struct table *t, const struct effect_result *r, const struct steps *s)
+{
+    int64_t all = (int64_t)r->docs * r->steps;
+    add_meta(t, r);
+    table_dense_int(t, "doc", "", s->doc);
+    table_dense_int(t, "step", "", s->step);
+    table_dense_int(t, "token", "", s->token);
+    table_dense_int(t, "id", "", s->id);
+    table_cycle_str(t, "text", "", s->text, all);
+    table_dense_real(t, "kl", "nats", s->kl);
+    table_dense_real(t, "dnll", "nats", s->dnll);
+    table_dense_int(t, "agree", "", s->agree);
+}
+
+struct table *effect_table_steps(const struct effect_result *r)
+{
+    size_t all = (size_t)r->docs * (size_t)r->steps, n = (size_t)r->n * all;
+    struct table *t = table_create("effect-steps", (int64_t)n);
+    double *real = mem_alloc(n, 2 * sizeof *real);
+    int64_t *whole = mem_alloc(n, 5 * sizeof *whole);
+    const char **word = MEM_NEW(const char *, all);
+    struct buf text = {0};
+    int err = t && real && whole && word ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        struct steps s = {real, real + n, whole, whole + n, whole + 2 * n, whole + 3 * n,
+                          whole + 4 * n, word};
+        fill_steps(r, &s, &text);
+        err = text.err ? text.err : add_names(t, r);
+        if (!err)
+            add_steps(t, r, &s);
+    }
+    mem_free(real);
+    mem_free(whole);
+    mem_free(word);
+    buf_finish(&text);
+    return finish(t, err);
+}
