@@ -175,7 +175,7 @@ struct table *effect_table(const struct effect_result *r)
 /* Columns of the steps themselves: rows in the order cell, document, step. */
 struct steps {
     double *kl, *dnll;
-    int64_t *doc, *step, *token, *id, *agree;
+    int64_t *doc, *step, *target, *id, *agree;
     const char **text;
 };
 
@@ -189,7 +189,7 @@ static void fill_steps(const struct effect_result *r, struct steps *s, struct bu
                 int token = r->e->prompt + i + 1; /* what query P + i predicts */
                 s->doc[k] = doc;
                 s->step[k] = i;
-                s->token[k] = token;
+                s->target[k] = token;
                 s->id[k] = r->ids[doc][token];
                 s->kl[k] = x->kl;
                 s->dnll[k] = x->dnll;
@@ -209,7 +209,7 @@ static void add_steps(struct table *t, const struct effect_result *r, const stru
     add_meta(t, r);
     table_dense_int(t, "doc", "", s->doc);
     table_dense_int(t, "step", "", s->step);
-    table_dense_int(t, "token", "", s->token);
+    table_dense_int(t, "target", "", s->target);
     table_dense_int(t, "id", "", s->id);
     table_cycle_str(t, "text", "", s->text, all);
     table_dense_real(t, "kl", "nats", s->kl);
