@@ -15,7 +15,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char label[64];
     (void)d;
     snprintf(label, sizeof label, "sparsity (%.20s)", table_str(t, table_find(t, "kind"), 0));
-    struct layermap m = {t, "sparsity", label, NULL, NULL};
+    struct layermap m = {.t = t, .value = "sparsity", .label = label};
     return layermap_draw(c, &m, s);
 }
 

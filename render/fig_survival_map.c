@@ -67,7 +67,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (err)
         return err;
     snprintf(label, sizeof label, "survival (%.30s, n = %lld)", x.criterion, (long long)x.horizon);
-    struct layermap m = {t, "fraction", label, chosen, &x};
+    struct layermap m = {.t = t, .value = "fraction", .label = label, .chosen = chosen,
+                         .ctx = &x};
     return layermap_draw(c, &m, s);
 }
 

@@ -41,6 +41,7 @@ struct layermap {
     const char *value, *label; /* column, and what the colour bar says */
     int (*chosen)(const struct table *t, int64_t row, const void *ctx);
     const void *ctx;
+    double (*scale)(double v); /* what is coloured; NULL: the value itself */
 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);

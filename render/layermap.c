@@ -39,11 +39,17 @@ void layermap_size(const struct table *t, double *ret_w, double *ret_h)
     *ret_h = TOP + BOTTOM + fmax(20, fmin(200, cell * (double)e.heads));
 }
 
+static double value_of(const struct layermap *m, int col, int64_t row)
+{
+    double v = table_real(m->t, col, row);
+    return m->scale ? m->scale(v) : v;
+}
+
 static struct colours colours_of(const struct layermap *m, int col, const struct figure_style *s)
 {
     double lo = INFINITY, hi = -INFINITY;
     for (int64_t r = 0; r < table_rows(m->t); r++) {
-        double x = table_real(m->t, col, r);
+        double x = value_of(m, col, r);
         if (m->chosen && !m->chosen(m->t, r, m->ctx))
             continue;
         lo = x < lo ? x : lo;
@@ -84,7 +90,7 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
         if (a < 0 || b < 0 || (m->chosen && !m->chosen(t, r, m->ctx)))
             continue;
         canvas_cell(c, LEFT + (double)a * cw, TOP + (double)b * ch, cw, ch,
-                    palette_at(k.map, colours_at(&k, table_real(t, col, r))));
+                    palette_at(k.map, colours_at(&k, value_of(m, col, r))));
     }
     canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);
     numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
