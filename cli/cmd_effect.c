@@ -190,30 +190,45 @@ static int alloc_cells(struct job *j)
     return j->cell && j->row ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A cell for each head of the set: that head is held, or all the others. */
+/* Cell k, whose heads are still to be marked. */
+static unsigned char *held_cell(struct job *j, int k, size_t width)
+{
+    unsigned char *mask = j->mask + (size_t)k * width;
+    j->cell[k] = (struct effect_cell){.heads = mask, .sinks = (int)j->sinks,
+                                      .recent = (int)j->recent};
+    return mask;
+}
+
+/* A cell for each head of the set: that head is held, or all the others.  The last one
+ * holds the whole set, or all heads: what the others are to be compared with. */
 static int head_cells(struct job *j)
 {
     const struct model_config *m = &j->r.engine->config;
-    int H = m->n_kv_heads, all = m->n_layers * H;
+    int H = m->n_kv_heads, all = m->n_layers * H, k = 0;
     size_t width = (size_t)all;
     for (int i = 0; i < all; i++)
         j->n += j->take[i];
+    j->n++;
     int err = alloc_cells(j);
     if (!err && !(j->mask = mem_alloc((size_t)j->n, width)))
         err = KVF_E_NOMEM;
-    for (int i = 0, k = 0; !err && i < all; i++) {
+    for (int i = 0; !err && i < all; i++) {
         if (!j->take[i])
             continue;
-        unsigned char *mask = j->mask + (size_t)k * width;
+        unsigned char *mask = held_cell(j, k, width);
         memset(mask, j->mirror, width);
         mask[i] = !j->mirror;
-        j->cell[k] = (struct effect_cell){.heads = mask, .sinks = (int)j->sinks,
-                                          .recent = (int)j->recent};
         j->row[k] = (struct effect_row){.layer = i / H, .head = i % H};
         snprintf(j->row[k].name, sizeof j->row[k].name, "L%dK%d", i / H, i % H);
         k++;
     }
-    return err;
+    if (err)
+        return err;
+    unsigned char *mask = held_cell(j, k, width);
+    for (int i = 0; i < all; i++)
+        mask[i] = j->mirror || j->take[i];
+    j->row[k] = (struct effect_row){-1, -1, "all", 0, 0};
+    return KVF_OK;
 }
 
 static int entry_cells(struct job *j, struct kvf_diag *d)
@@ -337,12 +352,12 @@ static void print_row(const struct job *j, const struct table *t, int row)
 static int summary(const struct job *j, const struct table *t)
 {
     struct place *p = MEM_NEW(struct place, (size_t)j->n);
-    int kl = table_find(t, "kl");
+    int kl = table_find(t, "kl"), n = j->entries ? j->n : j->n - 1; /* `all` comes last */
     if (!p)
         return KVF_E_NOMEM;
-    for (int i = 0; i < j->n; i++)
+    for (int i = 0; i < n; i++)
         p[i] = (struct place){table_real(t, kl, i), i};
-    qsort(p, (size_t)j->n, sizeof *p, by_kl);
+    qsort(p, (size_t)n, sizeof *p, by_kl);
     printf("%d document%s, prompt of %d tokens, %d steps; nats per step\n", j->n_docs,
            j->n_docs > 1 ? "s" : "", j->effect.prompt, j->steps);
     if (j->entries)
@@ -353,10 +368,12 @@ static int summary(const struct job *j, const struct table *t)
                (int)j->recent);
     printf("%-12s %9s  %-23s  %9s  %9s  %6s\n", j->entries ? "entries" : "head", "KL", "  95 %",
            "most", "delta NLL", "top-1");
-    for (int i = 0; i < j->n && i < TOP; i++)
+    for (int i = 0; i < n && i < TOP; i++)
         print_row(j, t, p[i].row);
-    if (j->n > TOP)
-        printf("... and %d more\n", j->n - TOP);
+    if (n > TOP)
+        printf("... and %d more\n", n - TOP);
+    if (n < j->n)
+        print_row(j, t, n);
     mem_free(p);
     return KVF_OK;
 }

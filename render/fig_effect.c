@@ -34,12 +34,20 @@ static int parse_scale(const char *option, bool *ret_linear, struct kvf_diag *d)
     return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
 }
 
+/* Not the row of all heads together. */
+static int one_head(const struct table *t, int64_t row, const void *ctx)
+{
+    (void)ctx;
+    return table_int(t, table_find(t, "layer"), row) >= 0;
+}
+
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     bool linear;
     int err = parse_scale(s->option, &linear, d);
-    struct layermap m = {.t = t, .value = "kl", .scale = linear ? NULL : logarithm,
+    struct layermap m = {.t = t, .value = "kl", .chosen = one_head,
+                         .scale = linear ? NULL : logarithm,
                          .label = linear ? "KL (nats per step)" : "log10 KL (nats per step)"};
     return err ? err : layermap_draw(c, &m, s);
 }
