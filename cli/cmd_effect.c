@@ -324,9 +324,10 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_num(t, "seed", (double)j->seed);
 }
 
-/* Rows by falling KL; equal ones as they stand. */
+/* The heads that matter most first: their loss costs most, or, in the mirror, their memory
+ * saves most.  Equal ones as they stand. */
 struct place {
-    double kl;
+    double kl; /* negative in the mirror */
     int row;
 };
 
@@ -356,7 +357,7 @@ static int summary(const struct job *j, const struct table *t)
     if (!p)
         return KVF_E_NOMEM;
     for (int i = 0; i < n; i++)
-        p[i] = (struct place){table_real(t, kl, i), i};
+        p[i] = (struct place){(j->mirror ? -1 : 1) * table_real(t, kl, i), i};
     qsort(p, (size_t)n, sizeof *p, by_kl);
     printf("%d document%s, prompt of %d tokens, %d steps; nats per step\n", j->n_docs,
            j->n_docs > 1 ? "s" : "", j->effect.prompt, j->steps);

@@ -238,6 +238,9 @@ def invariants():
     words = r.stdout.decode().splitlines()
     kl = [float(x.split()[1]) for x in words[3:-1]]
     s.check("falling KL", words[0].startswith("2 documents") and len(kl) >= 4 and kl == sorted(kl, reverse=True) and words[-1].startswith("all "), words)
+    r = s.accepted("the mirror in words", ["effect", "-m", s.model(), *DATA, "--docs", "2", *HELD, "--mirror"])
+    kl = [float(x.split()[1]) for x in r.stdout.decode().splitlines()[3:-1]]
+    s.check("rising KL", len(kl) >= 4 and kl == sorted(kl), kl)
     for ext, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         out = s.path("map." + ext)
         s.accepted("a map as " + ext, ["effect", "-m", s.model(), *DATA, "--docs", "1", *HELD, "-o", out])
