@@ -364,7 +364,7 @@ static int summary(const struct job *j, const struct table *t)
     if (j->entries)
         printf("without %s%s\n", j->each ? "each of " : "", j->entries);
     else
-        printf("%s held to %d sinks and %d recent entries\n",
+        printf("%s held to the first %d and the newest %d entries\n",
                j->mirror ? "all heads but this one" : "this head alone", (int)j->sinks,
                (int)j->recent);
     printf("%-12s %9s  %-23s  %9s  %9s  %6s\n", j->entries ? "entries" : "head", "KL", "  95 %",

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import sys
 
 import numpy as np
@@ -247,6 +248,36 @@ def invariants():
         s.check("it is one", open(out, "rb").read(5).startswith(magic[:5]))
 
 
+# ---- the map
+
+VIRIDIS_ENDS = [(68, 1, 84), (253, 231, 37)]  # matplotlib's colour map at 0 and 1
+GREY = (217, 217, 217)
+
+
+def cells(*argv):
+    """Colours of the cells of the map, layers and heads rising."""
+    out = s.path("map.svg")
+    s.accepted("the map " + " ".join(argv), ["effect", "-m", s.model(), *DATA, "--docs", "1", *argv, "-o", out])
+    found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", open(out).read())
+    return [tuple(round(float(x) * 2.55) for x in f) for f in found][:4]
+
+
+def the_map():
+    kl = np.array([float(r["kl"]) for r in effect(*DATA, "--docs", "1", *HELD)[0][:-1]])
+    log, linear = cells(*HELD), cells(*HELD, "--style", "scale=linear")
+    for what, found in (("log", log), ("linear", linear)):
+        s.check(what + ": least and most have the ends", [found[kl.argmin()], found[kl.argmax()]] == VIRIDIS_ENDS, found, kl)
+        s.check(what + ": brighter is more", list(np.argsort([sum(f) for f in found])) == list(np.argsort(kl)), found, kl)
+    s.check("the scales differ between", log != linear, log)
+    # a range from the least to the second: the logarithm of what lies above is clipped to the last colour
+    order = np.sort(kl)
+    cut = cells(*HELD, "--vmin", repr(np.log10(order[0])), "--vmax", repr(np.log10(order[1])))
+    s.check("the range is in units of the bar", sorted(cut) == sorted([VIRIDIS_ENDS[0], *3 * [VIRIDIS_ENDS[1]]]), cut)
+    s.check("nothing lost is grey", cells("--recent", str(P + S)) == 4 * [GREY])
+    half = cells(*HELD, "--head", "L1K*")
+    s.check("a set of heads", sorted(half[:2]) == sorted(VIRIDIS_ENDS), half)
+
+
 # ---- bad input
 
 def bad_input():
@@ -279,6 +310,8 @@ def bad_input():
     s.refused("an output of no kind", [*data, "-o", "x.txt"], 2, ".tsv")
     s.refused("a table without figure", [*data, "--per-token", "-o", "x.png"], 2, "no figure")
     s.refused("entries without figure", [*data, "--entries", "span=1:2", "-o", "x.png"], 2, "no figure")
+    s.refused("a style of nobody", [*data, *HELD, "-o", s.path("x.png"), "--style", "scale=root"], 2, "scale=log")
+    s.refused("a map of no colours", [*data, *HELD, "-o", s.path("x.png"), "--cmap", "jet"], 2, "jet")
     s.refused("over its input", [*data, "--data", s.file("x.tsv", open(TEXT, "rb").read()), "-o", s.path("x.tsv")], 2, "overwrite")
     s.refused("over its prompt", [*argv, "-f", s.file("y.tsv", b"red"), "-o", s.path("y.tsv")], 2, "overwrite")
     s.refused("a cache of no type", [*data, "--kv-type", "f8"], 2, "f8")
@@ -289,5 +322,6 @@ brute_force(0)
 brute_force(6)
 greedy()
 invariants()
+the_map()
 bad_input()
 s.finish()
