@@ -51,7 +51,7 @@ int cache_reserve(struct cache *c, int layer, int head, int n);
 
 /* An entry to be stored. */
 struct cache_entry {
-    int32_t pos;   /* exceeds every position in the head */
+    int32_t pos;   /* exceeds every position in the head, or order[] is that of appending */
     int32_t until; /* first query that will not see it, or CACHE_STAYS */
     const float *key, *value; /* [head_dim] */
 };

@@ -10,6 +10,11 @@ struct recorder;
  * probe_table.  KVF_E_ARG with a sentence. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
 
+/* The same for "entries", "model" or "entries,model" (--shadow). */
+int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
+/* Their names, in the order of the table: "entries,model".  cap: of ret_text. */
+void shadows_names(unsigned set, char *ret_text, size_t cap);
+
 /* Raw bytes that the columns of a set cost per token, before compression. */
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
 
@@ -26,6 +31,8 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                   float lse, float entropy, int thread);
 void recorder_evict(struct recorder *r, const struct eviction *e);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
+void recorder_missed(struct recorder *r, const struct probe_missed *m);
+void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);
 
 /* Tokens were fed: call when all rows of steps < n_steps are in.  text: the
  * token's bytes.  Writes what is complete. */
