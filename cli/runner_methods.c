@@ -127,6 +127,22 @@ int runner_open_methods(struct runner *r, struct kvf_diag *d)
     return err;
 }
 
+const char *runner_gate_column(const struct runner *r)
+{
+    static const char *const column[] = {
+        [GATE_RETENTION] = "log_beta", [GATE_WRITE] = "write_gate",
+        [GATE_IMPORTANCE] = "importance", [GATE_HEADS] = NULL, [GATE_BLOCKS] = NULL};
+    return r->gates ? column[gates_kind(r->gates)] : NULL;
+}
+
+bool runner_reads_pages(const struct runner *r)
+{
+    bool some = !r->row.read->all;
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= !r->override[i].row.read->all;
+    return some;
+}
+
 void runner_close_methods(struct runner *r)
 {
     for (int i = 0; r->override && i < r->override_text.n; i++)

@@ -22,6 +22,7 @@ struct cache {
     int64_t n_free, free_cap, n_pages;
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
+    unsigned char *spare; /* a page without an owner: scratch of cache_to_end */
     struct cache_stats stats;
 };
 
@@ -44,7 +45,8 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
     c->half_bytes = (size_t)cfg->head_dim * PAGE_SLOTS * element(cfg->type);
     c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
-    if (!c->head) {
+    c->spare = mem_alloc(2, c->half_bytes);
+    if (!c->head || !c->spare) {
         cache_destroy(c);
         return KVF_E_NOMEM;
     }
@@ -65,6 +67,7 @@ void cache_destroy(struct cache *c)
         mem_free(h->until);
         mem_free(h->order);
     }
+    mem_free(c->spare);
     for (int64_t i = 0; i < c->n_free; i++)
         mem_free(c->free[i]);
     mem_free(c->free);
@@ -219,15 +222,20 @@ void cache_value(const struct cache *c, int layer, int head, int slot, float *re
                            : ((const float *)(const void *)page)[at];
 }
 
-/* Copies the entry of slot `from` over slot `to`, bit for bit. */
-static void move_entry(struct cache *c, struct head *h, int from, int to)
+/* Copies the entry of slot `from` of page a over slot `to` of page b, bit for bit. */
+static void copy_entry(const struct cache *c, const unsigned char *a, int from, unsigned char *b,
+                       int to)
 {
     size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
-    unsigned char *a = h->page[from / PAGE_SLOTS], *b = h->page[to / PAGE_SLOTS];
     size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
     for (size_t d = 0; d < D; d++)
         memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
+}
+
+static void move_entry(struct cache *c, struct head *h, int from, int to)
+{
+    copy_entry(c, h->page[from / PAGE_SLOTS], from, h->page[to / PAGE_SLOTS], to);
     h->pos[to] = h->pos[from];
     h->until[to] = h->until[from];
 }
@@ -290,6 +298,24 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
     h->n = n;
     find_soonest(h);
     release_pages(c, h);
+}
+
+void cache_to_end(struct cache *c, int layer, int head, int slot)
+{
+    struct head *h = head_at(c, layer, head);
+    int32_t pos = h->pos[slot], until = h->until[slot];
+    int last = h->n - 1;
+    copy_entry(c, h->page[slot / PAGE_SLOTS], slot, c->spare, 0);
+    for (int s = slot; s < last; s++)
+        move_entry(c, h, s + 1, s);
+    copy_entry(c, c->spare, 0, h->page[last / PAGE_SLOTS], last);
+    h->pos[last] = pos;
+    h->until[last] = until;
+    h->moved |= slot != last;
+    for (int i = 0; i <= last; i++) {
+        int s = h->order[i];
+        h->order[i] = s == slot ? last : s > slot ? s - 1 : s;
+    }
 }
 
 struct cache_stats cache_stats(const struct cache *c)

@@ -79,6 +79,9 @@ void cache_evict(struct cache *c, int layer, int head, int slot);
  * thread-safe. */
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
 
+/* The entry of a slot becomes the last; those behind it close ranks. */
+void cache_to_end(struct cache *c, int layer, int head, int slot);
+
 struct cache_stats cache_stats(const struct cache *c);
 
 #endif

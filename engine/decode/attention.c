@@ -98,7 +98,8 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
         /* the chunk's entries are the newest slots: row r sees all but those after it */
         int n = b->view->n - (j->T - 1 - (b->r0 + r));
         float *row = strip + (size_t)r * s->ld_strip;
-        struct attn_row seen = {j->layer, b->g, j->pos0 + b->r0 + r, n, n, row, NULL};
+        struct attn_row seen = {.layer = j->layer, .head = b->g, .t = j->pos0 + b->r0 + r, .n = n,
+                                .seen = n, .stepping = s->stepping, .p = row};
         if (b->page || b->view->soonest <= seen.t) {
             seen.seen = hide(b, seen.t, n, row, visible);
             seen.visible = visible;

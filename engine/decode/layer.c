@@ -64,6 +64,8 @@ static void store_task(void *ctx, int h, int thread)
         const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre + k0 : NULL;
         float gate = s->gate ? s->gate[(size_t)t * (size_t)m->n_kv_heads + kv] : NAN;
         struct cache_entry e = {j->pos0 + t, 0, s->by_rank ? pre : row + k0, row + v0};
+        if (s->gate && recorder_wants(s->recorder) & PROBE_GATE)
+            recorder_gate(s->recorder, j->layer, h, e.pos, gate);
         e.until = method_until(s->method, j->layer, h, e.pos, gate);
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
         method_appended(s->method, s->cache, j->layer, h, slot, gate, pre);

@@ -109,9 +109,10 @@ void choose_score(void *round, int at, int thread)
 /* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
 static void list_victims(struct method_state *s, int at, int n_cut)
 {
-    const struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
     int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
     int m = s->n_candidates[at];
+    select_order(c, n_cut, s->params.tie == TIE_OLDER);
     for (int i = 0; i < n_cut; i++)
         victim[i] = c[i].slot;
     if (n_cut < s->cap)

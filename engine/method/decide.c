@@ -25,16 +25,17 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
     bool scored = s->method->reason != KVF_REASON_WINDOW;
     struct cache_head view = cache_view(r->cache, layer, head);
     for (int i = 0; i < n; i++) {
-        s->pair[2 * i] = view.pos[victim[i]];
-        s->pair[2 * i + 1] = victim[i];
+        s->triple[3 * i] = view.pos[victim[i]];
+        s->triple[3 * i + 1] = victim[i];
+        s->triple[3 * i + 2] = i;
     }
-    qsort(s->pair, (size_t)n, 2 * sizeof *s->pair, by_value);
+    qsort(s->triple, (size_t)n, 3 * sizeof *s->triple, by_value);
     for (int i = 0; i < n; i++) {
-        float v = score[s->pair[2 * i + 1]];
-        float margin = stays >= 0 ? score[stays] - v : NAN;
-        struct eviction e = {layer, head, s->pair[2 * i], r->t, s->method->reason,
-                             scored ? v : NAN, scored ? margin : NAN,
-                             scored && stays >= 0 && score[stays] == v};
+        const int32_t *at = s->triple + 3 * i;
+        float v = score[at[1]], margin = stays >= 0 ? score[stays] - v : NAN;
+        struct eviction e = {layer, head, at[0], r->t, s->method->reason, scored ? v : NAN,
+                             scored ? margin : NAN, scored && stays >= 0 && score[stays] == v,
+                             scored ? at[2] : -1};
         fn(ctx, &e);
     }
 }
@@ -61,21 +62,43 @@ static void cut_many(struct method_state *s, struct cache *c, int layer, int hea
     }
 }
 
-/* Removes slots.  Pages that are read by choice stand in order of time, so their
- * entries close ranks; elsewhere one hole is filled by the last entry. */
-static void cut(struct method_state *s, struct cache *c, int layer, int head,
+/* The entry of a slot goes behind the others, which close ranks. */
+static void to_end(struct method_state *s, struct cache *c, int layer, int head, int slot)
+{
+    int n = cache_view(c, layer, head).n; /* slot n of the evidence is free after a cut */
+    cache_to_end(c, layer, head, slot);
+    evidence_move(&s->evidence, layer, head, slot, n);
+    for (int i = slot; i < n; i++)
+        evidence_move(&s->evidence, layer, head, i + 1, i);
+}
+
+/* Removes slots before query t.  Pages that are read by choice stand in order of time,
+ * so their entries close ranks; elsewhere one hole is filled by the last entry.  Several
+ * cuts before one query leave the head as one cut of them all would: the order of slots,
+ * and with it the rounding of sums over them, follows from what was evicted when. */
+static void cut(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
                 const int32_t *victim, int n_cut)
 {
-    if (n_cut == 1 && s->method->read->all) {
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    int n = cache_view(c, layer, head).n, moved = s->cut_at[at] == t ? s->filled[at] : -1, to = 0;
+    bool first = s->cut_at[at] != t;
+    s->cut_at[at] = t;
+    s->filled[at] = -1;
+    if (n_cut == 1 && first && s->method->read->all) {
+        s->filled[at] = victim[0] < n - 1 ? victim[0] : -1;
         cut_one(s, c, layer, head, victim[0]);
         return;
     }
-    int n = cache_view(c, layer, head).n;
     for (int i = 0; i < n; i++)
         s->keep[i] = 1;
     for (int i = 0; i < n_cut; i++)
         s->keep[victim[i]] = 0;
+    for (int i = 0; i < moved; i++)
+        to += s->keep[i];
+    bool stays = moved >= 0 && s->keep[moved];
     cut_many(s, c, layer, head);
+    if (stays)
+        to_end(s, c, layer, head, to);
 }
 
 static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)
@@ -87,7 +110,7 @@ static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ct
         return;
     if (fn)
         report(r, layer, head, at, fn, ctx);
-    cut(s, r->cache, layer, head, s->victim + at * (size_t)s->cap, s->n_cut[at]);
+    cut(s, r->cache, layer, head, r->t, s->victim + at * (size_t)s->cap, s->n_cut[at]);
 }
 
 static int reserve_scratch(struct method_state *s, int n_threads)
@@ -144,7 +167,7 @@ static void expire_head(struct method_state *s, struct cache *c, int layer, int 
         if (view.until[slot] > t)
             continue;
         struct eviction e = {layer, head, view.pos[slot], view.until[slot], a->reason, NAN, NAN,
-                             false};
+                             false, -1};
         if (a->judge)
             a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
         if (fn)
@@ -152,7 +175,7 @@ static void expire_head(struct method_state *s, struct cache *c, int layer, int 
         victim[n++] = slot;
     }
     if (n > 0)
-        cut(s, c, layer, head, victim, n);
+        cut(s, c, layer, head, t, victim, n);
 }
 
 bool method_expires(const struct method_state *s)
@@ -163,13 +186,19 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
-void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+static void expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn,
+                       void *ctx)
 {
     int H = s->shape.n_kv_heads;
+    for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
+        if (method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
+            expire_head(s, c, at / H, at % H, t, fn, ctx);
+}
+
+void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+{
     for (; s; s = s->next)
-        for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
-            if (method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
-                expire_head(s, c, at / H, at % H, t, fn, ctx);
+        expire_row(s, c, t, fn, ctx);
 }
 
 /* Whether a row decides at this phase. */
@@ -186,8 +215,9 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 {
     int err = KVF_OK;
     int64_t cuts = 0;
-    if (phase != PHASE_AFTER)
-        method_expire(s, c, t, fn, ctx);
+    for (struct method_state *row = s; row; row = row->next)
+        if (phase != PHASE_AFTER || row->method->admission->reason == KVF_REASON_PLAN)
+            expire_row(row, c, t, fn, ctx); /* a plan's run may have cut after its last query */
     for (; !err && s; s = s->next) {
         struct round r = {s, c, t, phase == PHASE_BEFORE};
         if (acts(s, phase))

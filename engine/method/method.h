@@ -77,6 +77,7 @@ struct attn_row {
     int32_t t;       /* position of the query */
     int n;           /* slots */
     int seen;        /* entries it saw: the others have weight 0 */
+    bool stepping;   /* a token after the prompt */
     const float *p;  /* [n] attention weights in slot order */
     const unsigned char *visible; /* [n] 1: it saw the entry; NULL: all */
 };
@@ -258,6 +259,7 @@ struct eviction {
     enum kvf_reason reason;
     float score, margin; /* NaN: no score.  margin: worst kept - score */
     bool tie;            /* an entry of equal score was kept */
+    int32_t rank;        /* candidates of the head that went before it; -1: no score */
 };
 typedef void (*eviction_fn)(void *ctx, const struct eviction *e);
 

@@ -1,4 +1,6 @@
 /* select.c - the k worst of n candidates, in time O(n). */
+#include <stdlib.h>
+
 #include "engine/method/state.h"
 
 /* Whether x goes before y.  Never equal: (position, head) is unique. */
@@ -48,4 +50,20 @@ void select_worst(struct candidate *c, int64_t n, int64_t k, bool older)
         else
             hi = at - 1;
     }
+}
+
+static int newer_first(const void *a, const void *b)
+{
+    return worse(a, b, false) ? -1 : 1;
+}
+
+static int older_first(const void *a, const void *b)
+{
+    return worse(a, b, true) ? -1 : 1;
+}
+
+void select_order(struct candidate *c, int n, bool older)
+{
+    if (n > 1)
+        qsort(c, (size_t)n, sizeof *c, older ? older_first : newer_first);
 }

@@ -33,10 +33,12 @@ struct method_state {
     struct candidate *candidate; /* [L * H][cap] */
     struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
     int *n_cut;         /* [L * H] */
-    int32_t *victim;    /* [L * H][cap] slots; then the worst that stays, or -1 */
+    int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
     float *value;       /* [L * H][cap] scores by slot */
+    int32_t *cut_at;     /* [L * H] query before which entries left last; -1: none yet */
+    int32_t *filled;     /* [L * H] slot that the last entry took then; -1: none */
     unsigned char *keep; /* [cap] scratch of applying */
-    int32_t *pair;       /* [2 * cap] scratch of reporting */
+    int32_t *triple;     /* [3 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
@@ -60,6 +62,7 @@ size_t choose_scratch(const struct method_state *s);
 
 /* select.c: c[0..k) are the k worst of n, c[k] the worst of the rest. */
 void select_worst(struct candidate *c, int64_t n, int64_t k, bool older);
+void select_order(struct candidate *c, int n, bool older); /* worst first */
 
 /* options.c */
 int method_options_parse(struct method *m, const char *text, int budget,

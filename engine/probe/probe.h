@@ -15,6 +15,7 @@ enum {
     PROBE_ROWS = 1u << 0,  /* attention rows */
     PROBE_EVICT = 1u << 1, /* evictions */
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
+    PROBE_GATE = 1u << 3,  /* numbers of gates */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
 };
@@ -24,6 +25,8 @@ struct probe_config {
     struct method_shape shape;
     int cap; /* most tokens of the run: T <= cap */
     const struct kernels *kernels;
+    const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
+    bool reads;              /* queries after the prompt read a choice of pages */
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -35,6 +38,7 @@ struct probe_row {
     const float *p;     /* [n] rising position */
     const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
     float lse, entropy;
+    bool stepping;      /* of a token after the prompt */
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 
@@ -58,6 +62,7 @@ struct probe_sink; /* where write() puts data */
 struct probe {
     const char *name, *summary;
     unsigned wants;
+    bool lean; /* part of --probes lean */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
@@ -67,6 +72,7 @@ struct probe {
     void (*row)(void *state, const struct probe_row *row);
     void (*evict)(void *state, const struct eviction *e);
     void (*nll)(void *state, int32_t t, float nll);
+    void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
     void (*missed)(void *state, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);
