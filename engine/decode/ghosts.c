@@ -123,8 +123,8 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
 }
 
 /* Weights over all positions, and which of them the query saw; returns how many. */
-static int weigh(const struct session *s, const struct ghost_query *q, const struct cache_head *gone,
-                 const struct desk *k)
+static int weigh(const struct session *s, const struct ghost_query *q,
+                 const struct cache_head *gone, const struct desk *k)
 {
     int n = q->t + 1, n_seen = 0;
     for (int i = 0; i < n; i++)

@@ -57,8 +57,9 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
     char list[256] = "";
     size_t n = 0;
     for (int i = 0; probe_table[i] && n < sizeof list - 32; i++)
-        n += probe_table[i]->shadow ? 0 : (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
-                              probe_table[i]->name);
+        if (!probe_table[i]->shadow)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                                  probe_table[i]->name);
     return kvf_fail(d, KVF_E_ARG,
                     "--probes: no probe '%s'; say lean, paper, full or a list of %s", name, list);
 }
