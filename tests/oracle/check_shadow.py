@@ -9,6 +9,7 @@ them, and what a full cache would have said, is computed here, densely.
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+import struct
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,7 @@ def by_pages(prompt, budget, page, dense):
 
 class Check:
     def __init__(self, engine, verbose):
-        self.engine, self.verbose, self.passed, self.failed, self.worst = engine, verbose, 0, 0, {}
+        self.engine, self.verbose, self.passed, self.failed, self.worst, self.slack = engine, verbose, 0, 0, {}, 1
 
     def say(self, good, text):
         self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
@@ -148,7 +149,7 @@ class Check:
             print("ok  " if good else "FAIL", text)
 
     def near(self, name, got, want, scale, text):
-        off = np.abs(got - want) / np.maximum(1, scale * np.abs(want))
+        off = np.abs(got - want) / np.maximum(1, scale * np.abs(want)) / self.slack
         self.worst[name] = max(self.worst.get(name, 0), off.max(initial=0))
         self.say(not np.isnan(got).any() and (off <= BOUND.get(name, 1e-5)).all(), f"{text}: {name} is off by {off.max(initial=0):.2g}")
 
@@ -159,8 +160,9 @@ def compare_entries(check, c, run, text):
                        ("ghost_mass", run.mass)):
         check.near(name, c.get("shadow." + name), want, 1, text)
     hits, first = c.get("shadow.ghost_hits").astype(int), c.get("shadow.first_hit").astype(int)
-    check.say((run.least <= hits).all() and (hits <= run.most).all(), f"{text}: hits")
-    check.say((run.first_most <= first).all() and (first <= run.first_least).all(), f"{text}: first hits")
+    if check.slack == 1:
+        check.say((run.least <= hits).all() and (hits <= run.most).all(), f"{text}: hits")
+        check.say((run.first_most <= first).all() and (first <= run.first_least).all(), f"{text}: first hits")
     check.say(((hits > 0) == (first < NEVER)).all(), f"{text}: a first hit where there are hits")
     check.say((c.get("shadow.oracle_mass") >= c.get("shadow.kept_mass")).all(), f"{text}: the oracle has no less mass")
     return run.most.sum() - run.least.sum(), hits.sum()
@@ -227,6 +229,25 @@ def long_prompt(check, path, llama):
     check.say(missed > 0.1, "wgkv misses something in a long prompt")
 
 
+def two_blocks(check, path, llama):
+    """columns are written every 1024 steps, and those that still change are written again"""
+    with open(path, "rb") as f:
+        model = f.read()
+    context = b"llama.context_length" + struct.pack("<I", 4)
+    long = path + ".long"
+    with open(long, "wb") as f:
+        f.write(model.replace(context + struct.pack("<I", 512), context + struct.pack("<I", 2048)))
+    compare(check, long, llama, 1000, 40, "h2o", 30)
+
+
+def narrow(check, path, llama):
+    """f16 entries, quantised weights, 16-bit activations: the same numbers, less exactly"""
+    check.engine.exact, check.slack = False, 1000
+    for method, budget in (("h2o", 9), ("snapkv", 12)):
+        compare(check, path, llama, 70, 20, method, budget)
+    check.slack = 1
+
+
 def budgets(check, path, llama):
     for budget in range(1, 25):
         compare(check, path, llama, 14, 11, "snapkv" if budget % 2 else "h2o", budget)
@@ -291,11 +312,12 @@ def main():
         small, deep, packed = map(Llama, paths)
         methods(check, paths[0], small)
         long_prompt(check, paths[0], small)
+        two_blocks(check, paths[0], small)
         budgets(check, paths[1], deep)
         nothing_lost(check, paths[1], deep)
         changes_nothing(check, paths[0], small)
         refusals(check, paths[0], small)
-        check.engine.exact = False
+        narrow(check, paths[2], packed)
         nothing_lost(check, paths[2], packed)
         changes_nothing(check, paths[2], packed)
     print("largest errors: " + ", ".join(f"{k} {v:.2g}" for k, v in check.worst.items()))
