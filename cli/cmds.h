@@ -23,6 +23,7 @@ int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2],
 int cmd_run(const struct command *self, int argc, char **argv);
 int cmd_generate(const struct command *self, int argc, char **argv);
 int cmd_logits(const struct command *self, int argc, char **argv);
+int cmd_eval(const struct command *self, int argc, char **argv);
 int cmd_methods(const struct command *self, int argc, char **argv);
 int cmd_info(const struct command *self, int argc, char **argv);
 int cmd_verify(const struct command *self, int argc, char **argv);

@@ -19,6 +19,10 @@ const struct command command_table[] = {
     {"logits", "running models", "-m MODEL -p TEXT -o OUT.npy [options]",
      "next-token logits of a prompt as a NumPy array",
      "kvfate logits --raw -p 'Once upon a' -o logits.npy", cmd_logits},
+    {"eval", "running models", "-m MODEL --data FILE... [options]",
+     "quality of cache methods against budget, over documents",
+     "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
+     "-o eval.tsv", cmd_eval},
     {"methods", "running models", "[--json]", "list the cache methods and their parts",
      "kvfate methods", cmd_methods},
     {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf",

@@ -99,6 +99,26 @@ static int check_row(const struct force *f, const struct method *m, struct kvf_d
     return KVF_OK;
 }
 
+/* What belongs to the whole run is the plan's: where its prompt was cut, its positions, whose
+ * the caches were. */
+static int take_run(const struct force *f, struct runner *r, struct kvf_diag *d)
+{
+    const struct plan *p = f->plan;
+    bool per_query_head = p->n_kv_heads != r->engine->config.n_kv_heads;
+    r->params.chunk = p->chunk;
+    r->params.positions = p->by_rank ? POSITIONS_CACHE : POSITIONS_ORIGINAL;
+    if (per_query_head)
+        r->params.group = GROUP_NONE;
+    for (int i = 0; i < r->override_text.n; i++) {
+        const struct runner_override *o = &r->override[i];
+        if (o->params.chunk != r->params.chunk || o->params.positions != r->params.positions
+            || method_per_query_head(&o->row, &o->params) != per_query_head)
+            return kvf_fail(d, KVF_E_ARG, "--override '%s': the run of %s had other positions, "
+                            "chunk or group=none", r->override_text.item[i], f->plan_file);
+    }
+    return KVF_OK;
+}
+
 int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d)
 {
     const struct plan *p = f->plan;
@@ -118,12 +138,14 @@ int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d)
     r->inputs.plan_until = f->until;
     r->inputs.plan_mass = p->mass;
     r->inputs.plan_len = p->n_tokens;
-    if (!needs_evictions(&r->row))
-        return KVF_OK;
-    r->params.chunk = p->chunk;
-    r->params.positions = p->by_rank ? POSITIONS_CACHE : POSITIONS_ORIGINAL;
-    if (p->n_kv_heads != r->engine->config.n_kv_heads)
-        r->params.group = GROUP_NONE;
+    if (needs_evictions(&r->row))
+        return take_run(f, r, d);
+    bool any = false;
+    for (int i = 0; i < r->override_text.n; i++)
+        any = any || needs_evictions(&r->override[i].row);
+    if (any && session_cache_heads(&r->engine->config, &r->row, &r->params) != p->n_kv_heads)
+        return kvf_fail(d, KVF_E_ARG, "--override: the plan %s and this run differ in group=none",
+                        f->plan_file);
     return KVF_OK;
 }
 

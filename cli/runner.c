@@ -272,19 +272,26 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int runner_open(struct runner *r, struct kvf_diag *d)
+int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
+                  struct kvf_diag *d)
 {
     char path[4096];
-    int err = check_options(r, d);
-    if (err)
-        return err;
-    bool fallback = !r->model;
-    const char *model = fallback ? default_model(path, sizeof path) : r->model;
-    struct engine_options opt = {r->exact, (int)r->threads, cpu_flags_detect()};
-    err = engine_open(model, &opt, &r->engine, d);
+    bool fallback = !model;
+    struct engine_options opt = {exact, threads, cpu_flags_detect()};
+    if (fallback)
+        model = default_model(path, sizeof path);
+    int err = engine_open(model, &opt, ret_engine, d);
     if (err && fallback && err == KVF_E_IO)
         return kvf_fail(
             d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf", model);
+    return err;
+}
+
+int runner_open(struct runner *r, struct kvf_diag *d)
+{
+    int err = check_options(r, d);
+    if (!err)
+        err = runner_engine(r->model, r->exact, (int)r->threads, &r->engine, d);
     if (!err && r->force)
         err = force_open(r->force, r->engine, d);
     if (!err && r->force)

@@ -45,6 +45,10 @@ void runner_init(struct runner *r);
 enum { RUNNER_OPTIONS = 28 };
 int runner_options(struct runner *r, struct opt *list);
 
+/* Opens a model; NULL: the default one.  KVF_OK or an error with a sentence. */
+int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
+                  struct kvf_diag *d);
+
 /* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
  * usage errors; others for failures.  d always says why. */
 int runner_open(struct runner *r, struct kvf_diag *d);
@@ -69,6 +73,8 @@ int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
 int runner_parse_methods(struct runner *r, struct kvf_diag *d);
 int runner_open_methods(struct runner *r, struct kvf_diag *d);
 void runner_close_methods(struct runner *r);
+/* Gates for this model.  KVF_OK or an error with a sentence. */
+int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d);
 /* "method", "gates" and "overrides" of the run header, each with a comma before it. */
 void runner_put_methods(struct buf *b, const struct runner *r);
 

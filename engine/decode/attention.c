@@ -108,8 +108,7 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
         memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
         if (s->twin_of)
             method_twin_row(s->twin_of, &seen);
-        if (method_wants_row(s->method, seen.t))
-            method_row(s->method, &seen);
+        watch_row(s, &seen);
         if (watched)
             recorder_row(s->recorder, &seen, b->view, lse, entropy, b->thread);
     }

@@ -51,15 +51,9 @@ static void cut_one(struct method_state *s, struct cache *c, int layer, int head
 /* Keeps the slots with s->keep; slots stay in order. */
 static void cut_many(struct method_state *s, struct cache *c, int layer, int head)
 {
-    int n = cache_view(c, layer, head).n, to = 0;
+    int n = cache_view(c, layer, head).n;
     cache_keep(c, layer, head, s->keep);
-    for (int i = 0; i < n; i++) {
-        if (!s->keep[i])
-            continue;
-        if (to != i)
-            evidence_move(&s->evidence, layer, head, i, to);
-        to++;
-    }
+    evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
 /* The entry of a slot goes behind the others, which close ranks. */
@@ -99,6 +93,36 @@ static void cut(struct method_state *s, struct cache *c, int layer, int head, in
     cut_many(s, c, layer, head);
     if (stays)
         to_end(s, c, layer, head, to);
+}
+
+/* Slots that cutting will write must not be shared with a forked cache: copied here,
+ * where memory may be lacking and nothing was cut yet. */
+static int own_slots(const struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                     const int32_t *victim, int n_cut)
+{
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    bool again = s->cut_at[at] == t;
+    int n = cache_view(c, layer, head).n, end = n - n_cut;
+    int first = again && s->filled[at] >= 0 ? s->filled[at] : n;
+    for (int i = 0; i < n_cut; i++)
+        if (victim[i] < first)
+            first = victim[i];
+    if (n_cut == 1 && !again && s->method->read->all && end > first + 1)
+        end = first + 1; /* cut_one */
+    return cache_own(c, layer, head, first, end);
+}
+
+static int own_all(struct round *r)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, err = KVF_OK;
+    for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
+        int at = s->method->scope == SCOPE_LAYER ? i / H * H : i;
+        if (s->n_cut[at] && method_owns(s, i / H, i % H))
+            err = own_slots(s, r->cache, i / H, i % H, r->t,
+                            s->victim + (size_t)at * (size_t)s->cap, s->n_cut[at]);
+    }
+    return err;
 }
 
 static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)
@@ -145,6 +169,9 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
         s->n_cut[i] = 0;
     par_run(pool, L * H, choose_score, r);
     par_run(pool, choose_pools(s), choose_pool, r);
+    err = own_all(r);
+    if (err)
+        return err;
     for (int l = 0; l < L; l++)
         for (int h = 0; h < H; h++) {
             *cuts += s->n_cut[l * H + (s->method->scope == SCOPE_LAYER ? 0 : h)];
@@ -154,28 +181,31 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
 }
 
 /* Entries of one head that query t does not see any more. */
-static void expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
-                        eviction_fn fn, void *ctx)
+static int expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                       eviction_fn fn, void *ctx)
 {
     const struct admission *a = s->method->admission;
     struct cache_head view = cache_view(c, layer, head);
     size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
     int32_t *victim = s->victim + at * (size_t)s->cap;
     int n = 0;
-    for (int i = 0; i < view.n; i++) {
-        int slot = view.order[i];
-        if (view.until[slot] > t)
-            continue;
+    for (int i = 0; i < view.n; i++)
+        if (view.until[view.order[i]] <= t)
+            victim[n++] = view.order[i];
+    int err = own_slots(s, c, layer, head, t, victim, n);
+    if (err || n == 0)
+        return err;
+    for (int i = 0; i < n; i++) {
+        int slot = victim[i];
         struct eviction e = {layer, head, view.pos[slot], view.until[slot], a->reason, NAN, NAN,
                              false, -1};
         if (a->judge)
             a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
         if (fn)
             fn(ctx, &e);
-        victim[n++] = slot;
     }
-    if (n > 0)
-        cut(s, c, layer, head, t, victim, n);
+    cut(s, c, layer, head, t, victim, n);
+    return KVF_OK;
 }
 
 bool method_expires(const struct method_state *s)
@@ -186,19 +216,22 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
-static void expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn,
-                       void *ctx)
+static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn,
+                      void *ctx)
 {
-    int H = s->shape.n_kv_heads;
+    int H = s->shape.n_kv_heads, err = KVF_OK;
     for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
-        if (method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
-            expire_head(s, c, at / H, at % H, t, fn, ctx);
+        if (!err && method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
+            err = expire_head(s, c, at / H, at % H, t, fn, ctx);
+    return err;
 }
 
-void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
 {
-    for (; s; s = s->next)
-        expire_row(s, c, t, fn, ctx);
+    int err = KVF_OK;
+    for (; !err && s; s = s->next)
+        err = expire_row(s, c, t, fn, ctx);
+    return err;
 }
 
 /* Whether a row decides at this phase. */
@@ -215,9 +248,9 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 {
     int err = KVF_OK;
     int64_t cuts = 0;
-    for (struct method_state *row = s; row; row = row->next)
+    for (struct method_state *row = s; !err && row; row = row->next)
         if (phase != PHASE_AFTER || row->method->admission->reason == KVF_REASON_PLAN)
-            expire_row(row, c, t, fn, ctx); /* a plan's run may have cut after its last query */
+            err = expire_row(row, c, t, fn, ctx); /* a plan's run may cut after its last query */
     for (; !err && s; s = s->next) {
         struct round r = {s, c, t, phase == PHASE_BEFORE};
         if (acts(s, phase))

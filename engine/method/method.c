@@ -96,6 +96,9 @@ static int create_arrays(struct method_state *s)
     size_t L = (size_t)s->shape.n_layers, n = L * (size_t)s->shape.n_kv_heads;
     s->n_cut = MEM_NEW(int, n);
     s->n_candidates = MEM_NEW(int, n);
+    s->n_listed = MEM_NEW(int, n);
+    s->heap = MEM_NEW(int, n);
+    s->over = MEM_NEW(int64_t, n);
     s->due = MEM_NEW(unsigned char, n);
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
@@ -104,7 +107,8 @@ static int create_arrays(struct method_state *s)
     s->filled = MEM_NEW(int32_t, n);
     for (size_t i = 0; s->cut_at && i < n; i++)
         s->cut_at[i] = -1;
-    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->due && s->target && s->share
+    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->n_listed && s->heap
+            && s->over && s->due && s->target && s->share
            && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -117,17 +121,20 @@ int method_state_create(const struct method *m, const struct method_params *p,
         return KVF_E_NOMEM;
     *s = (struct method_state){.row = *m, .params = *p, .shape = *shape};
     s->method = &s->row;
+    kernels_init(&s->kernels, 0);
     if (in)
         s->inputs = *in;
+    if (s->inputs.kernels)
+        s->kernels = *s->inputs.kernels;
     int err = create_arrays(s);
     if (!err)
         err = evidence_init(&s->evidence, evidence_of(m), p, shape, s->inputs.gates);
+    if (!err && s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
+        err = admission_alpha(s, &s->alpha_from);
     if (err) {
         method_state_destroy(s);
         return err;
     }
-    if (s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
-        s->alpha_from = admission_alpha(s);
     *ret_state = s;
     return KVF_OK;
 }
@@ -141,6 +148,9 @@ static void destroy_one(struct method_state *s)
     mem_free(s->due);
     mem_free(s->target);
     mem_free(s->n_candidates);
+    mem_free(s->n_listed);
+    mem_free(s->heap);
+    mem_free(s->over);
     mem_free(s->candidate);
     mem_free(s->pooled);
     mem_free(s->n_cut);
@@ -163,6 +173,7 @@ void method_state_destroy(struct method_state *s)
     }
 }
 
+const struct kernels *method_kernels(const struct method_state *s) { return &s->kernels; }
 const struct method *method_of(const struct method_state *s) { return s->method; }
 const struct method_params *method_params_of(const struct method_state *s) { return &s->params; }
 const struct method_shape *method_shape_of(const struct method_state *s) { return &s->shape; }
@@ -368,8 +379,8 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
                           int32_t *ret_t, int *ret_n)
 {
     const struct evidence *e = &s->evidence;
-    size_t q = query_index(s, layer, query_head), W = (size_t)e->window;
-    size_t at = q * W + (size_t)((e->n_rows[q] - 1 - age) % e->window);
+    size_t q = query_index(s, layer, query_head);
+    size_t at = q * (size_t)e->ring + (size_t)((e->n_rows[q] - 1 - age) % e->ring);
     if (ret_t)
         *ret_t = e->row_t[at];
     if (ret_n)
@@ -392,6 +403,16 @@ const float *evidence_key(const struct method_state *s, int layer, int head, int
 const float *evidence_norms(const struct method_state *s, int layer, int head)
 {
     return s->evidence.norms + kv_at(s, layer, head);
+}
+
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n)
+{
+    return evidence_sync_anchor(&s->evidence, layer, head, n);
+}
+
+double *evidence_note(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.note + kv_at(s, layer, head);
 }
 
 float *evidence_history(const struct method_state *s, int layer, int head)

@@ -16,7 +16,7 @@ ROOMS = {
     'cli': ['base', 'libtrace', 'engine', 'analyzers', 'render'],
 }
 # Inside the engine, one way: kernels <- cache <- method <- probe,
-# kernels <- model <- gate <- method, and decode on top of all.
+# kernels <- model <- gate <- method, decode on top of these, and experiments on top of all.
 ENGINE = {
     'kernels': [],
     'model': ['kernels'],
@@ -143,6 +143,8 @@ PLANTS = [
                include('"engine/decode/session.h"')),
     lint.Plant('engine/model/config.c', 'engine/model must not',
                include('"engine/method/method.h"')),
+    lint.Plant('engine/decode/linear.c', 'engine/decode must not',
+               include('"engine/experiment/eval.h"')),
     lint.Plant('engine/gate/gate.c', 'engine/gate must not', include('"engine/cache/cache.h"')),
     lint.Plant('engine/decode/layer.c', 'private to engine/gate/',
                include('"engine/gate/state.h"')),

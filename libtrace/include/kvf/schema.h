@@ -22,6 +22,7 @@
  *                                   selected set of criterion C (snapshot, age)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
+ * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
  *
