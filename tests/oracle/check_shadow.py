@@ -33,17 +33,17 @@ GATES = "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --d-model 64 --seed 5"
 class Dense:
     """All keys and values of one sequence. sees(layer, g, t, q, keys): mask over 0 .. t of what query t sees."""
 
-    def __init__(self, model, sees):
+    def __init__(self, model, sees, T):
         self.m, self.sees, self.t = model, sees, 0
-        self.k, self.v = ([[] for _ in range(model.layers)] for _ in range(2))
+        self.k, self.v = (np.empty((model.layers, T, model.kv_heads, model.head_dim)) for _ in range(2))
 
     def attention(self, layer, x):
         m, t = self.m, self.t
         q, k, v = (m.weight(layer, "attn_" + c) @ x for c in "qkv")
         q = m.rope(q.reshape(m.heads, -1), t)
-        self.k[layer].append(m.rope(k.reshape(m.kv_heads, -1), t))
-        self.v[layer].append(v.reshape(m.kv_heads, -1))
-        keys, values, out = np.array(self.k[layer]), np.array(self.v[layer]), np.empty((m.heads, m.head_dim))
+        self.k[layer, t] = m.rope(k.reshape(m.kv_heads, -1), t)
+        self.v[layer, t] = v.reshape(m.kv_heads, -1)
+        keys, values, out = self.k[layer, : t + 1], self.v[layer, : t + 1], np.empty((m.heads, m.head_dim))
         for g in range(m.heads):
             h = g // (m.heads // m.kv_heads)
             z = keys[:, h] @ q[g] / np.sqrt(m.head_dim)
@@ -75,7 +75,7 @@ class Missing(Dense):
     """Writes down what queries miss. Hits are bounded: weights that f32 cannot tell apart may change places."""
 
     def __init__(self, model, sees, T):
-        super().__init__(model, sees)
+        super().__init__(model, sees, T)
         shape = (model.layers, model.heads, T)
         self.kept, self.oracle, self.error, self.mass = (np.zeros(shape) for _ in range(4))
         self.least, self.most = np.zeros(shape, int), np.zeros(shape, int)
@@ -191,7 +191,7 @@ def compare(check, path, llama, prompt, n, method, budget, sees=None, more=()):
     ids = c.run("tokens.id")
     evict = c.get("evict_step").astype(int)
     run = Missing(llama, sees or by_steps(evict, llama.heads), c.T)
-    twin = Dense(llama, everything)
+    twin = Dense(llama, everything, c.T)
     own, full = [run.feed(i) for i in ids], [twin.feed(i) for i in ids]
     open_, hits = compare_entries(check, c, run, text)
     compare_model(check, c, own, full, ids, text)
