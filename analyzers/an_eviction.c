@@ -16,13 +16,6 @@ struct data {
     const char **reason;
 };
 
-static const char *reason_name(double code)
-{
-    static const char *const names[] = {"alive", "budget", "window", "refused", "architecture",
-                                        "plan"};
-    return code >= 0 && code < 6 ? names[(int)code] : "unknown";
-}
-
 static int alloc(struct data *x, size_t n, size_t T)
 {
     x->birth = MEM_NEW(int64_t, T);

@@ -3,7 +3,8 @@
 #include "analyzers/analyzers.h"
 
 const struct analyzer *const analyzer_table[] = {
-    &an_eviction, &an_retention, &an_sparsity, &an_survival, &an_occupancy, &an_tokens, NULL,
+    &an_eviction, &an_retention, &an_sparsity, &an_survival, &an_occupancy, &an_tokens, &an_regret,
+    NULL,
 };
 
 const struct analyzer *analyzer_find(const char *name)

@@ -6,6 +6,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/common.h"
+#include "analyzers/heads.h"
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -76,6 +77,24 @@ int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *se
     if (err)
         heads_free(ret);
     return err;
+}
+
+int heads_mask(const struct kvf_trace *t, enum kvf_space space, const char *set,
+               unsigned char **ret_mask, struct kvf_diag *d)
+{
+    struct head_list l;
+    int per_layer = kvf_n_heads(t, 0, space), err = heads_select(t, space, set, &l, d);
+    if (err)
+        return err;
+    unsigned char *mask = mem_alloc((size_t)kvf_n_layers(t), (size_t)per_layer);
+    for (int i = 0; mask && i < l.n; i++)
+        if (l.head[i].index < per_layer)
+            mask[l.head[i].layer * per_layer + l.head[i].index] = 1;
+    heads_free(&l);
+    if (!mask)
+        return KVF_E_NOMEM;
+    *ret_mask = mask;
+    return KVF_OK;
 }
 
 void heads_free(struct head_list *l)
@@ -177,4 +196,11 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
         if (out[i] == (double)KVF_ALIVE)
             out[i] = INFINITY;
     return err;
+}
+
+const char *reason_name(double code)
+{
+    static const char *const names[] = {"alive", "budget", "window", "refused", "architecture",
+                                        "plan"};
+    return code >= 0 && code < 6 ? names[(int)code] : "unknown";
 }

@@ -47,4 +47,7 @@ const char *option_text(const struct analyzer *a, const struct analyzer_args *ar
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);
 
+/* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
+const char *reason_name(double code);
+
 #endif

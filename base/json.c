@@ -233,3 +233,13 @@ void json_put_key(struct buf *b, const char *key)
     json_put_str(b, key, strlen(key));
     buf_char(b, ':');
 }
+
+void json_put_node(struct buf *b, const struct json *n)
+{
+    char *text = cJSON_PrintUnformatted(raw(n));
+    if (text)
+        buf_str(b, text);
+    else if (!b->err)
+        b->err = KVF_E_NOMEM;
+    cJSON_free(text);
+}

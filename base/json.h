@@ -35,6 +35,8 @@ bool json_is_array(const struct json *node);
 void json_put_str(struct buf *b, const char *s, size_t n);
 /* Shortest form that reads back equal; NaN and infinities become null. */
 void json_put_num(struct buf *b, double v);
+/* A node that was read, with all below it. */
+void json_put_node(struct buf *b, const struct json *node);
 /* "key": for the next member; puts the comma when b does not end in '{'. */
 void json_put_key(struct buf *b, const char *key);
 

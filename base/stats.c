@@ -1,6 +1,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
+#include "base/rng.h"
 #include "base/stats.h"
 
 void sum_add(struct sum *a, double x)
@@ -38,4 +40,27 @@ double stats_mean(const double *v, size_t n)
     for (size_t i = 0; i < n; i++)
         sum_add(&s, v[i]);
     return n ? sum_get(&s) / (double)n : NAN;
+}
+
+int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed,
+                         double *ret_low, double *ret_high)
+{
+    struct rng r;
+    *ret_low = *ret_high = NAN;
+    if (n < 2)
+        return KVF_OK;
+    double *mean = MEM_NEW(double, (size_t)replicates);
+    if (!mean)
+        return KVF_E_NOMEM;
+    rng_init(&r, seed);
+    for (int i = 0; i < replicates; i++) {
+        struct sum s = {0};
+        for (size_t k = 0; k < n; k++)
+            sum_add(&s, v[rng_below(&r, n)]);
+        mean[i] = sum_get(&s) / (double)n;
+    }
+    *ret_low = stats_quantile(mean, (size_t)replicates, 0.025);
+    *ret_high = stats_quantile(mean, (size_t)replicates, 0.975);
+    mem_free(mean);
+    return KVF_OK;
 }

@@ -3,6 +3,9 @@
 #define KVF_BASE_STATS_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
 
 /* Neumaier's compensated sum: zero-initialise, add, read. */
 struct sum {
@@ -15,5 +18,12 @@ double sum_get(const struct sum *a);
  * Hyndman and Fan 1996).  Sorts v in place.  NaN if any value is NaN. */
 double stats_quantile(double *v, size_t n, double q);
 double stats_mean(const double *v, size_t n); /* NaN for n == 0 */
+
+/* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
+ * the means of `replicates` samples of n values drawn with replacement.  Which are
+ * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or
+ * KVF_E_NOMEM. */
+int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed,
+                         double *ret_low, double *ret_high);
 
 #endif

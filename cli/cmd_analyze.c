@@ -18,6 +18,7 @@ struct request {
     struct analyzer_args args;
     const char *tokens, *out, *figure, *size;
     const char *own[MAX_OWN]; /* the analyzer's options */
+    bool flag[MAX_OWN];       /* those that are flags */
     bool json;
     int64_t dpi;
     struct figure_style style;
@@ -44,7 +45,8 @@ static int build_options(struct request *q, struct opt *list)
     memcpy(list, shared, sizeof shared);
     for (int i = 0; q->a->options && q->a->options[i].name && i < MAX_OWN; i++) {
         const struct analyzer_option *o = &q->a->options[i];
-        list[n++] = (struct opt){OPT_STR, 0, o->name, &q->own[i], o->arg, o->help, 0, 0};
+        list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &q->own[i], o->arg, o->help, 0, 0}
+                           : (struct opt){OPT_FLAG, 0, o->name, &q->flag[i], NULL, o->help, 0, 0};
     }
     list[n] = (struct opt){.type = OPT_END};
     return n;
@@ -74,6 +76,9 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
+    for (int i = 0; i < MAX_OWN; i++)
+        if (q->flag[i])
+            q->own[i] = "1";
     if (q->tokens && !parse_range(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
     if (q->size && !parse_size(q->size, &q->style.width_mm, &q->style.height_mm))

@@ -11,12 +11,14 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/cmds.h"
+#include "cli/force.h"
 #include "cli/runner.h"
 #include "config.h"
 #include "engine/model/gguf.h"
 
 struct run {
     struct runner r;
+    struct force force;
     const char *probes, *out;
     bool json, quiet;
     struct recorder *rec;
@@ -75,6 +77,20 @@ static void put_model(struct buf *b, struct engine *e)
     buf_char(b, '}');
 }
 
+/* What came from another run, so that the trace tells what was decided here. */
+static void put_replay(struct run *u, struct buf *b)
+{
+    const struct plan *p = u->force.plan;
+    if (!u->force.ids && !p)
+        return;
+    json_put_key(b, "replay");
+    buf_char(b, '{');
+    put_num(b, "forced_tokens", fmin(u->force.n_ids, (double)u->r.n_predict));
+    if (p)
+        put_str(b, "method", p->method);
+    buf_char(b, '}');
+}
+
 /* The run header: everything that the decisions depend on, nothing that may
  * differ between equal runs (no time, no path, no thread count). */
 static void build_header(struct run *u, struct buf *b)
@@ -99,14 +115,17 @@ static void build_header(struct run *u, struct buf *b)
     put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_char(b, '}');
     runner_put_methods(b, r);
+    put_replay(u, b);
     buf_char(b, '}');
 }
 
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {{m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
-                               runner_cap(&u->r), &u->r.engine->kernels};
+    struct probe_config cfg = {
+        .shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
+        .cap = runner_cap(&u->r), .kernels = &u->r.engine->kernels,
+        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r)};
     struct buf header = {0};
     unsigned set;
     int err = probes_parse(u->probes, &set, d);
@@ -142,8 +161,9 @@ static int prefill(struct run *u)
     struct runner *r = &u->r;
     int err = KVF_OK;
     double t0 = clock_seconds();
+    const uint8_t *roles = force_roles(&u->force);
     for (int i = 0; !err && i < r->n_ids; i++)
-        err = record_token(u, r->ids[i], KVF_ROLE_PROMPT);
+        err = record_token(u, r->ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
     progress_start(&u->bar, "prefill", "tok", r->n_ids);
     if (u->quiet)
         u->bar.on = false;
@@ -181,16 +201,18 @@ static int decode(struct run *u)
     if (u->quiet || !u->out)
         u->bar.on = false;
     for (int n = 0; !err && !interrupted && n < r->n_predict; n++) {
-        int32_t id = sampler_next(&sampler, session_logits(u->session));
-        if (!r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
+        bool forced = n < u->force.n_ids;
+        int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));
+        if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
             break;
         if (!emit(u, id))
             break; /* commands_main reports it */
         u->n_generated++;
         /* the last token sampled is in the text only: nobody asks what follows it */
-        if (n + 1 == r->n_predict || session_length(u->session) == cap)
+        if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
             break;
-        err = record_token(u, id, KVF_ROLE_ANSWER);
+        err = record_token(u, id, forced && u->force.roles ? (enum kvf_role)u->force.roles[n]
+                                                           : KVF_ROLE_ANSWER);
         if (!err)
             err = session_step(u->session, id);
         progress_update(&u->bar, u->n_generated);
@@ -316,6 +338,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     recorder_abandon(u->rec);
     session_destroy(u->session);
     runner_close(&u->r);
+    force_close(&u->force);
     buf_finish(&u->answer);
     return !err && interrupted ? 128 + interrupted : runner_status(err);
 }
@@ -327,7 +350,14 @@ int cmd_run(const struct command *self, int argc, char **argv)
     struct opt list[RUNNER_OPTIONS + 8];
     int n, operands, status;
     runner_init(&u.r);
+    u.r.force = &u.force;
     n = runner_options(&u.r, list);
+    list[n++] = (struct opt){
+        OPT_STR, 0, "force", &u.force.file, "FILE",
+        "feed these tokens: ids as text, a trace or a plan", 0, 0};
+    list[n++] = (struct opt){
+        OPT_STR, 0, "plan", &u.force.plan_file, "P.kvf",
+        "replay a plan: its tokens and its evictions", 0, 0};
     list[n++] = (struct opt){
         OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};

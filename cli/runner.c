@@ -7,15 +7,16 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/force.h"
 #include "cli/runner.h"
 #include "engine/model/chat.h"
 
 #define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
-enum { MAX_PROMPT_BYTES = 64 << 20 };
+enum { MAX_PROMPT_BYTES = 64 << 20, N_PREDICT = 128 };
 
 void runner_init(struct runner *r)
 {
-    *r = (struct runner){.method = "full", .n_predict = 128, .top_p = 1.0, .kv_type = NULL};
+    *r = (struct runner){.n_predict = -1, .top_p = 1.0, .kv_type = NULL};
 }
 
 int runner_options(struct runner *r, struct opt *list)
@@ -88,10 +89,17 @@ static const char *default_model(char *path, size_t n)
     return path;
 }
 
+/* Whether the prompt is that of a file whose tokens are forced. */
+static bool held_prompt(const struct runner *r)
+{
+    return !r->prompt && !r->file && !r->chat && !r->ids_file && r->force
+           && (r->force->file || r->force->plan_file);
+}
+
 static int check_options(struct runner *r, struct kvf_diag *d)
 {
     int sources = !!r->prompt + !!r->file + !!r->chat + !!r->ids_file;
-    if (sources == 0)
+    if (sources == 0 && !held_prompt(r))
         return kvf_fail(d, KVF_E_ARG,
                         "no prompt; give one with -p TEXT, -f FILE, --chat FILE or --ids FILE");
     if (sources > 1)
@@ -100,6 +108,8 @@ static int check_options(struct runner *r, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", r->kv_type);
     if (r->chat && r->raw)
         return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
+    if (!r->method)
+        r->method = r->force && r->force->plan_file ? "plan" : "full";
     return runner_parse_methods(r, d);
 }
 
@@ -160,13 +170,11 @@ static int build_prompt(struct runner *r, struct kvf_diag *d)
 }
 
 /* Ids in decimal, separated by white space. */
-static int parse_ids(struct runner *r, const char *text, size_t len, struct kvf_diag *d)
+static int parse_ids(const char *path, const struct buf *in, int vocab, int32_t *ids, int *ret_n,
+                     struct kvf_diag *d)
 {
-    const char *p = text, *end = text + len;
-    size_t room = len / 2 + 1; /* a digit and a space each */
-    r->ids = MEM_NEW(int32_t, room);
-    if (!r->ids)
-        return KVF_E_NOMEM;
+    const char *p = in->data ? in->data : "", *end = p + in->len;
+    *ret_n = 0;
     while (true) {
         while (p < end && (*p == ' ' || (*p >= '\t' && *p <= '\r')))
             p++;
@@ -174,48 +182,88 @@ static int parse_ids(struct runner *r, const char *text, size_t len, struct kvf_
             return KVF_OK;
         const char *start = p;
         int64_t id = 0;
-        while (p < end && *p >= '0' && *p <= '9' && id < r->engine->config.vocab)
+        while (p < end && *p >= '0' && *p <= '9' && id < vocab)
             id = id * 10 + (*p++ - '0');
-        if (p == start || id >= r->engine->config.vocab)
+        if (p == start || id >= vocab)
             return kvf_fail(d, KVF_E_FORMAT,
-                            "%s: id %d is not a number below the vocabulary's size of %d",
-                            r->ids_file, r->n_ids, r->engine->config.vocab);
-        r->ids[r->n_ids++] = (int32_t)id;
+                            "%s: id %d is not a number below the vocabulary's size of %d", path,
+                            *ret_n, vocab);
+        ids[(*ret_n)++] = (int32_t)id;
     }
 }
 
-static int read_ids(struct runner *r, struct kvf_diag *d)
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
+                    struct kvf_diag *d)
 {
     struct buf in = {0};
-    int err = read_file(r->ids_file, &in, d);
+    int n, err = read_file(path, &in, d);
+    int32_t *ids = err ? NULL : MEM_NEW(int32_t, in.len / 2 + 1); /* a digit and a space each */
     if (!err)
-        err = parse_ids(r, in.data ? in.data : "", in.len, d);
+        err = ids ? parse_ids(path, &in, vocab, ids, &n, d) : KVF_E_NOMEM;
     buf_finish(&in);
-    return err;
+    if (err) {
+        mem_free(ids);
+        return err;
+    }
+    *ret_ids = ids;
+    *ret_n = n;
+    return KVF_OK;
+}
+
+static int take_held_prompt(struct runner *r, struct kvf_diag *d)
+{
+    const int32_t *ids;
+    int n, err = force_prompt(r->force, &ids, &n, d);
+    if (err)
+        return err;
+    r->ids = MEM_NEW(int32_t, (size_t)n);
+    if (!r->ids)
+        return KVF_E_NOMEM;
+    memcpy(r->ids, ids, (size_t)n * sizeof *ids);
+    r->n_ids = n;
+    return KVF_OK;
 }
 
 static int tokenize(struct runner *r, struct kvf_diag *d)
 {
-    int err = r->ids_file ? read_ids(r, d)
-                          : tokenizer_encode(r->engine->tokenizer, r->text.data ? r->text.data : "",
-                                             r->text.len, true, &r->ids, &r->n_ids, d);
-    if (err)
-        return err;
+    if (held_prompt(r))
+        return take_held_prompt(r, d);
+    if (r->ids_file)
+        return runner_read_ids(r->ids_file, r->engine->config.vocab, &r->ids, &r->n_ids, d);
+    return tokenizer_encode(r->engine->tokenizer, r->text.data ? r->text.data : "", r->text.len,
+                            true, &r->ids, &r->n_ids, d);
+}
+
+static int limit_of(const struct runner *r)
+{
+    int limit = r->engine->config.n_ctx;
+    return r->context && r->context < limit ? (int)r->context : limit;
+}
+
+static int check_lengths(struct runner *r, struct kvf_diag *d)
+{
+    int limit = limit_of(r);
     if (r->n_ids == 0)
         return kvf_fail(d, KVF_E_ARG, "the prompt is empty");
-    int limit = r->engine->config.n_ctx;
-    if (r->context && r->context < limit)
-        limit = (int)r->context;
     if (r->n_ids > limit)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the prompt has %d tokens, over the context of %d; shorten it%s", r->n_ids,
                         limit, r->context ? " or raise -c" : "");
-    return KVF_OK;
+    int err = r->force ? force_follow(r->force, r->ids, r->n_ids, d) : KVF_OK;
+    int forced = err || !r->force ? 0 : r->force->n_ids;
+    if (r->n_predict < 0)
+        r->n_predict = r->force && r->force->ids ? forced : N_PREDICT;
+    if (!err && forced > limit - r->n_ids && r->n_predict > limit - r->n_ids)
+        err = kvf_fail(d, KVF_E_LIMIT, "the prompt of %d tokens and %d that are forced are over "
+                       "the context of %d; -n takes fewer", r->n_ids, forced, limit);
+    return err;
 }
 
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 {
-    const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf)};
+    const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf),
+                              r->force ? r->force->file : NULL,
+                              r->force ? r->force->plan_file : NULL};
     struct stat a, b;
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (in[i] && stat(in[i], &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev
@@ -224,24 +272,37 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int runner_open(struct runner *r, struct kvf_diag *d)
+int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
+                  struct kvf_diag *d)
 {
     char path[4096];
-    int err = check_options(r, d);
-    if (err)
-        return err;
-    bool fallback = !r->model;
-    const char *model = fallback ? default_model(path, sizeof path) : r->model;
-    struct engine_options opt = {r->exact, (int)r->threads, cpu_flags_detect()};
-    err = engine_open(model, &opt, &r->engine, d);
+    bool fallback = !model;
+    struct engine_options opt = {exact, threads, cpu_flags_detect()};
+    if (fallback)
+        model = default_model(path, sizeof path);
+    int err = engine_open(model, &opt, ret_engine, d);
     if (err && fallback && err == KVF_E_IO)
         return kvf_fail(
             d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf", model);
+    return err;
+}
+
+int runner_open(struct runner *r, struct kvf_diag *d)
+{
+    int err = check_options(r, d);
+    if (!err)
+        err = runner_engine(r->model, r->exact, (int)r->threads, &r->engine, d);
+    if (!err && r->force)
+        err = force_open(r->force, r->engine, d);
+    if (!err && r->force)
+        err = force_inputs(r->force, r, d);
     if (!err)
         err = runner_open_methods(r, d);
-    if (!err && !r->ids_file)
+    if (!err && !r->ids_file && !held_prompt(r))
         err = build_prompt(r, d);
-    return err ? err : tokenize(r, d);
+    if (!err)
+        err = tokenize(r, d);
+    return err ? err : check_lengths(r, d);
 }
 
 void runner_close(struct runner *r)
@@ -256,9 +317,7 @@ void runner_close(struct runner *r)
 
 int runner_cap(const struct runner *r)
 {
-    int64_t limit = r->engine->config.n_ctx, want = r->n_ids + r->n_predict;
-    if (r->context && r->context < limit)
-        limit = r->context;
+    int64_t limit = limit_of(r), want = r->n_ids + r->n_predict;
     return (int)(want < limit ? want : limit);
 }
 

@@ -10,12 +10,15 @@
 #include "engine/decode/sampler.h"
 #include "engine/decode/session.h"
 
+struct force;
+
 struct runner {
     /* options, with their defaults set by runner_init */
     const char *model, *prompt, *file, *chat, *ids_file;
     const char *method, *kv_type, *gates_file;
     struct opt_list override_text;
     bool raw, exact, ignore_eos;
+    struct force *force; /* borrowed; NULL: every token is sampled */
     int64_t n_predict, budget, seed, threads, chunk, context;
     double temperature, top_p;
 
@@ -42,6 +45,10 @@ void runner_init(struct runner *r);
 enum { RUNNER_OPTIONS = 28 };
 int runner_options(struct runner *r, struct opt *list);
 
+/* Opens a model; NULL: the default one.  KVF_OK or an error with a sentence. */
+int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
+                  struct kvf_diag *d);
+
 /* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
  * usage errors; others for failures.  d always says why. */
 int runner_open(struct runner *r, struct kvf_diag *d);
@@ -56,13 +63,25 @@ int runner_cap(const struct runner *r);
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
 
+/* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
+ * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
+                    struct kvf_diag *d);
+
 /* The rows and gates of the run (runner_methods.c): parsed before the model is opened,
  * joined with it afterwards. */
 int runner_parse_methods(struct runner *r, struct kvf_diag *d);
 int runner_open_methods(struct runner *r, struct kvf_diag *d);
 void runner_close_methods(struct runner *r);
+/* Gates for this model.  KVF_OK or an error with a sentence. */
+int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d);
 /* "method", "gates" and "overrides" of the run header, each with a comma before it. */
 void runner_put_methods(struct buf *b, const struct runner *r);
+
+/* Column of what the gates give an entry, NULL: they give heads or blocks something, or
+ * there are none. */
+const char *runner_gate_column(const struct runner *r);
+bool runner_reads_pages(const struct runner *r); /* whether any row does */
 
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);

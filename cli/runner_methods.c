@@ -9,9 +9,11 @@
 #include "cli/runner.h"
 #include "engine/model/gguf.h"
 
-/* Both want the same cache. */
+/* Both want the same cache; what a plan wants is known when it is open (force.c). */
 static bool same_cache(const struct runner *r, const struct runner_override *o)
 {
+    if (r->row.admission->reason == KVF_REASON_PLAN)
+        return true;
     return o->params.positions == r->params.positions && o->params.chunk == r->params.chunk
            && method_per_query_head(&o->row, &o->params)
                   == method_per_query_head(&r->row, &r->params);
@@ -95,19 +97,19 @@ static int check_layers(const struct runner *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int open_gates(struct runner *r, struct kvf_diag *d)
+int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d)
 {
-    const struct model_config *m = &r->engine->config;
+    const struct model_config *m = &e->config;
     char hash[33] = "";
-    gguf_hash(r->engine->gguf, hash);
+    gguf_hash(e->gguf, hash);
     struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
-                                m->norm_eps, (double)m->rope_base, hash, &r->engine->kernels};
-    return gates_open(r->gates_file, &model, &r->gates, d);
+                                m->norm_eps, (double)m->rope_base, hash, &e->kernels};
+    return gates_open(path, &model, ret_gates, d);
 }
 
 int runner_open_methods(struct runner *r, struct kvf_diag *d)
 {
-    int err = r->gates_file ? open_gates(r, d) : KVF_OK;
+    int err = r->gates_file ? runner_gates(r->engine, r->gates_file, &r->gates, d) : KVF_OK;
     unsigned need = method_gates(&r->row);
     r->cache_heads = session_cache_heads(&r->engine->config, &r->row, &r->params);
     r->inputs.gates = r->gates;
@@ -134,6 +136,22 @@ int runner_open_methods(struct runner *r, struct kvf_diag *d)
         fprintf(stderr, "note: %s: the layers' readouts are not tied; %s compares their scores all "
                 "the same\n", r->gates_file, r->row.name);
     return err;
+}
+
+const char *runner_gate_column(const struct runner *r)
+{
+    static const char *const column[] = {
+        [GATE_RETENTION] = "log_beta", [GATE_WRITE] = "write_gate",
+        [GATE_IMPORTANCE] = "importance", [GATE_HEADS] = NULL, [GATE_BLOCKS] = NULL};
+    return r->gates ? column[gates_kind(r->gates)] : NULL;
+}
+
+bool runner_reads_pages(const struct runner *r)
+{
+    bool some = !r->row.read->all;
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= !r->override[i].row.read->all;
+    return some;
 }
 
 void runner_close_methods(struct runner *r)

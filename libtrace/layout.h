@@ -71,9 +71,13 @@ static inline uint64_t padded(uint64_t n)
 }
 
 /* Codecs (codec.c).  Encoded bytes of `raw` into out (capacity codec_bound(n)):
- * returns the length and sets *codec.  width: element size; n > 0 is a multiple. */
+ * returns the length and sets *ret_codec.  width: element size; n > 0 is a multiple.
+ * codec: working memory of codec_create() (NULL: no memory), kept from chunk to chunk
+ * because making it costs as much as a small chunk; it changes no byte. */
+void *codec_create(void);
+void codec_destroy(void *codec); /* accepts NULL */
 size_t codec_bound(size_t n);
-size_t codec_encode(const void *raw, size_t n, int width, void *out, void *scratch,
+size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out, void *scratch,
                     uint32_t *ret_codec);
 /* Exactly raw_len bytes into out, or KVF_E_CORRUPT, KVF_E_VERSION (unknown codec). */
 int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,

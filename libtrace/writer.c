@@ -25,7 +25,8 @@ struct kvf_writer {
     uint16_t *n_kv, *n_query; /* [n_layers] */
     struct record *index;
     size_t n_index, cap_index;
-    unsigned char *packed, *scratch; /* of one chunk */
+    unsigned char *raw, *packed, *scratch; /* of one chunk */
+    void *codec;
 };
 
 size_t kvf_dtype_size(enum kvf_dtype dtype)
@@ -197,8 +198,10 @@ static void free_writer(struct kvf_writer *w)
     mem_free(w->n_kv);
     mem_free(w->n_query);
     mem_free(w->index);
+    mem_free(w->raw);
     mem_free(w->packed);
     mem_free(w->scratch);
+    codec_destroy(w->codec);
     mem_free(w);
 }
 
@@ -210,7 +213,9 @@ static int prepare(struct kvf_writer *w, const char *path, const struct kvf_shap
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
     w->packed = mem_alloc(codec_bound(CHUNK_RAW), 1);
     w->scratch = mem_alloc(CHUNK_RAW, 1);
-    if (!err && (!w->path || !w->column || !w->packed || !w->scratch))
+    w->raw = mem_alloc(CHUNK_RAW, 1);
+    w->codec = codec_create();
+    if (!err && (!w->path || !w->column || !w->packed || !w->scratch || !w->raw || !w->codec))
         err = KVF_E_NOMEM;
     if (!err && n_columns)
         memcpy(w->column, columns, (size_t)n_columns * sizeof *columns);
@@ -274,14 +279,10 @@ static int write_part(struct kvf_writer *w, struct record *r, const char *data, 
                       size_t first, int width)
 {
     size_t part = (size_t)r->n * (size_t)width;
-    unsigned char *raw = mem_alloc(r->n_heads, part);
-    if (!raw)
-        return w->err = KVF_E_NOMEM;
     for (size_t h = 0; h < r->n_heads; h++)
-        memcpy(raw + h * part, data + h * row + first * (size_t)width, part);
+        memcpy(w->raw + h * part, data + h * row + first * (size_t)width, part);
     r->raw_len = r->n_heads * part;
-    size_t n = codec_encode(raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
-    mem_free(raw);
+    size_t n = codec_encode(w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
     return append(w, r, w->packed, n);
 }
 

@@ -32,6 +32,9 @@ runs() { # program, models, command before it...
             --chunk 33 --method "$method" -B 24 --probes full -o "$work/$method.kvf" >"$work/out"
     done
     "$@" "$exe" generate -m "$models/tiny4.gguf" -p 'the thing' -n 8 --temp 1 -q -t 2 >"$work/out"
+    printf ' = A = \n%s = B = \n%s' "$(cat "$work/prompt")" "$(cat "$work/prompt")" >"$work/text"
+    "$@" "$exe" eval -m "$models/tiny6.gguf" --data "$work/text" --budgets 12,24 --docs 1 -t 2 \
+        --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
     "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2
     for command in info verify eviction retention survival occupancy tokens; do
         "$@" "$exe" $command "$work/h2o.kvf" >"$work/out"

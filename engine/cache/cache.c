@@ -1,3 +1,5 @@
+#include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -19,9 +21,11 @@ struct cache {
     size_t half_bytes;    /* of the keys of a page; the values follow */
     struct head *head;    /* [n_layers * n_heads] */
     unsigned char **free; /* pages without an owner */
-    int64_t n_free, free_cap, n_pages;
+    int64_t n_free, free_cap;
+    int64_t n_pages;      /* held by heads or free; never more than free_cap */
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
+    unsigned char *spare; /* a page without an owner: scratch of cache_to_end */
     struct cache_stats stats;
 };
 
@@ -35,6 +39,25 @@ static size_t element(enum kv_type t)
     return t == KV_F16 ? 2 : 4;
 }
 
+/* Caches that hold a page; stored behind its keys and values. */
+static atomic_int *holders(const struct cache *c, unsigned char *page)
+{
+    return (atomic_int *)(void *)(page + 2 * c->half_bytes);
+}
+
+/* A page that no other cache sees may be written.  What another cache reads of a
+ * page before it lets go of it happens before what is written afterwards. */
+static bool is_private(const struct cache *c, unsigned char *page)
+{
+    return atomic_load_explicit(holders(c, page), memory_order_acquire) == 1;
+}
+
+/* Gives up a page; true when it was the last holder. */
+static bool let_go(const struct cache *c, unsigned char *page)
+{
+    return atomic_fetch_sub_explicit(holders(c, page), 1, memory_order_acq_rel) == 1;
+}
+
 int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
 {
     struct cache *c = MEM_NEW(struct cache, 1);
@@ -44,7 +67,8 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
     c->half_bytes = (size_t)cfg->head_dim * PAGE_SLOTS * element(cfg->type);
     c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
-    if (!c->head) {
+    c->spare = mem_alloc(2, c->half_bytes);
+    if (!c->head || !c->spare) {
         cache_destroy(c);
         return KVF_E_NOMEM;
     }
@@ -59,12 +83,14 @@ void cache_destroy(struct cache *c)
     for (int i = 0; c->head && i < c->cfg.n_layers * c->cfg.n_heads; i++) {
         struct head *h = &c->head[i];
         for (int p = 0; p < h->n_pages; p++)
-            mem_free(h->page[p]);
+            if (let_go(c, h->page[p]))
+                mem_free(h->page[p]);
         mem_free(h->page);
         mem_free(h->pos);
         mem_free(h->until);
         mem_free(h->order);
     }
+    mem_free(c->spare);
     for (int64_t i = 0; i < c->n_free; i++)
         mem_free(c->free[i]);
     mem_free(c->free);
@@ -108,25 +134,62 @@ static int grow_head(struct head *h, int slots)
 }
 
 /* Room in the free list for every page there is: returning one never fails. */
+static int grow_free(struct cache *c, int64_t pages)
+{
+    int64_t cap = c->free_cap ? c->free_cap : 64;
+    while (cap < pages)
+        cap *= 2;
+    if (cap == c->free_cap)
+        return KVF_OK;
+    unsigned char **list = mem_grow(c->free, (size_t)c->n_free, (size_t)cap, sizeof *list);
+    if (!list)
+        return KVF_E_NOMEM;
+    c->free = list;
+    c->free_cap = cap;
+    return KVF_OK;
+}
+
 static int new_page(struct cache *c, unsigned char **ret)
 {
     if (c->n_free) {
         *ret = c->free[--c->n_free];
         return KVF_OK;
     }
-    if (c->n_pages == c->free_cap) {
-        int64_t cap = c->free_cap ? 2 * c->free_cap : 64;
-        unsigned char **list = mem_grow(c->free, (size_t)c->n_free, (size_t)cap, sizeof *list);
-        if (!list)
-            return KVF_E_NOMEM;
-        c->free = list;
-        c->free_cap = cap;
-    }
-    unsigned char *p = mem_alloc(2, c->half_bytes);
+    if (grow_free(c, c->n_pages + 1) != KVF_OK)
+        return KVF_E_NOMEM;
+    unsigned char *p = mem_alloc(1, 2 * c->half_bytes + sizeof(atomic_int));
     if (!p)
         return KVF_E_NOMEM;
+    atomic_init(holders(c, p), 1);
     c->n_pages++;
     *ret = p;
+    return KVF_OK;
+}
+
+/* The last holder keeps the page for later, the others forget it. */
+static void return_page(struct cache *c, unsigned char *page)
+{
+    if (let_go(c, page)) {
+        atomic_store_explicit(holders(c, page), 1, memory_order_relaxed);
+        c->free[c->n_free++] = page;
+    } else {
+        c->n_pages--;
+    }
+}
+
+int cache_own(struct cache *c, int layer, int head, int from, int to)
+{
+    struct head *h = head_at(c, layer, head);
+    for (int p = from / PAGE_SLOTS; from < to && p * PAGE_SLOTS < to; p++) {
+        unsigned char *copy;
+        if (is_private(c, h->page[p]))
+            continue;
+        if (new_page(c, &copy) != KVF_OK)
+            return KVF_E_NOMEM;
+        memcpy(copy, h->page[p], 2 * c->half_bytes);
+        return_page(c, h->page[p]);
+        h->page[p] = copy;
+    }
     return KVF_OK;
 }
 
@@ -134,6 +197,9 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
 {
     struct head *h = head_at(c, layer, head);
     int err = grow_head(h, h->n + n);
+    int room = h->n_pages * PAGE_SLOTS;
+    if (!err) /* what appends go on in may be shared */
+        err = cache_own(c, layer, head, h->n, h->n + n < room ? h->n + n : room);
     if (!err && h->cap > c->renamed_cap) {
         int32_t *r = grow_ints(c->renamed, 0, h->cap);
         if (!r)
@@ -187,6 +253,11 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
                                h->n ? h->soonest : CACHE_STAYS};
 }
 
+enum kv_type cache_type(const struct cache *c)
+{
+    return c->cfg.type;
+}
+
 const void *cache_keys(const struct cache_head *h, int page)
 {
     return h->page[page];
@@ -219,15 +290,23 @@ void cache_value(const struct cache *c, int layer, int head, int slot, float *re
                            : ((const float *)(const void *)page)[at];
 }
 
-/* Copies the entry of slot `from` over slot `to`, bit for bit. */
-static void move_entry(struct cache *c, struct head *h, int from, int to)
+/* Copies the entry of slot `from` of page a over slot `to` of page b, bit for bit. */
+static void copy_entry(const struct cache *c, const unsigned char *a, int from, unsigned char *b,
+                       int to)
 {
     size_t e = element(c->cfg.type), D = (size_t)c->cfg.head_dim;
-    unsigned char *a = h->page[from / PAGE_SLOTS], *b = h->page[to / PAGE_SLOTS];
     size_t sa = (size_t)(from % PAGE_SLOTS), sb = (size_t)(to % PAGE_SLOTS);
-    for (size_t d = 0; d < D; d++)
-        memcpy(b + (d * PAGE_SLOTS + sb) * e, a + (d * PAGE_SLOTS + sa) * e, e);
+    for (size_t d = 0; e == 2 && d < D; d++) /* widths that the compiler knows */
+        memcpy(b + (d * PAGE_SLOTS + sb) * 2, a + (d * PAGE_SLOTS + sa) * 2, 2);
+    for (size_t d = 0; e == 4 && d < D; d++)
+        memcpy(b + (d * PAGE_SLOTS + sb) * 4, a + (d * PAGE_SLOTS + sa) * 4, 4);
     memcpy(b + c->half_bytes + sb * D * e, a + c->half_bytes + sa * D * e, D * e);
+}
+
+static void move_entry(struct cache *c, struct head *h, int from, int to)
+{
+    assert(is_private(c, h->page[to / PAGE_SLOTS]));
+    copy_entry(c, h->page[from / PAGE_SLOTS], from, h->page[to / PAGE_SLOTS], to);
     h->pos[to] = h->pos[from];
     h->until[to] = h->until[from];
 }
@@ -235,7 +314,7 @@ static void move_entry(struct cache *c, struct head *h, int from, int to)
 static void release_pages(struct cache *c, struct head *h)
 {
     while ((h->n_pages - 1) * PAGE_SLOTS >= h->n && h->n_pages > 0) {
-        c->free[c->n_free++] = h->page[--h->n_pages];
+        return_page(c, h->page[--h->n_pages]);
         c->stats.pages--;
     }
 }
@@ -292,7 +371,77 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
     release_pages(c, h);
 }
 
+void cache_to_end(struct cache *c, int layer, int head, int slot)
+{
+    struct head *h = head_at(c, layer, head);
+    int32_t pos = h->pos[slot], until = h->until[slot];
+    int last = h->n - 1;
+    copy_entry(c, h->page[slot / PAGE_SLOTS], slot, c->spare, 0);
+    for (int s = slot; s < last; s++)
+        move_entry(c, h, s + 1, s);
+    copy_entry(c, c->spare, 0, h->page[last / PAGE_SLOTS], last);
+    h->pos[last] = pos;
+    h->until[last] = until;
+    h->moved |= slot != last;
+    for (int i = 0; i <= last; i++) {
+        int s = h->order[i];
+        h->order[i] = s == slot ? last : s > slot ? s - 1 : s;
+    }
+}
+
 struct cache_stats cache_stats(const struct cache *c)
 {
     return c->stats;
+}
+
+/* The lists of a head are copied, its pages shared. */
+static int fork_head(const struct cache *c, const struct head *from, struct head *to)
+{
+    int err = from->cap ? grow_head(to, from->cap) : KVF_OK;
+    if (err || !from->cap)
+        return err;
+    memcpy(to->pos, from->pos, (size_t)from->n * sizeof *to->pos);
+    memcpy(to->until, from->until, (size_t)from->n * sizeof *to->until);
+    memcpy(to->order, from->order, (size_t)from->n * sizeof *to->order);
+    for (int p = 0; p < from->n_pages; p++) {
+        to->page[p] = from->page[p];
+        atomic_fetch_add_explicit(holders(c, to->page[p]), 1, memory_order_relaxed);
+    }
+    to->n_pages = from->n_pages;
+    to->n = from->n;
+    to->moved = from->moved;
+    to->soonest = from->soonest;
+    return KVF_OK;
+}
+
+int cache_fork(const struct cache *from, struct cache **ret_cache)
+{
+    struct cache *c = NULL;
+    int err = cache_create(&from->cfg, &c);
+    if (err)
+        return err;
+    c->stats = from->stats;
+    c->n_pages = from->stats.pages;
+    err = grow_free(c, c->n_pages);
+    c->renamed_cap = from->renamed_cap;
+    c->renamed = MEM_NEW(int32_t, (size_t)c->renamed_cap);
+    if (!c->renamed)
+        err = KVF_E_NOMEM;
+    for (int i = 0; !err && i < c->cfg.n_layers * c->cfg.n_heads; i++)
+        err = fork_head(c, &from->head[i], &c->head[i]);
+    if (err) {
+        cache_destroy(c);
+        return err;
+    }
+    *ret_cache = c;
+    return KVF_OK;
+}
+
+int64_t cache_shared(const struct cache *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++)
+        for (int p = 0; p < c->head[i].n_pages; p++)
+            n += !is_private(c, c->head[i].page[p]);
+    return n;
 }

@@ -5,7 +5,11 @@
  * keep 7 entries in one head and 4,000 in the next, and what is evicted really
  * frees memory.  Slots of a head are dense: 0 .. n-1.  Eviction of one entry
  * moves the last slot into the hole, so slot order is not time order: pos[] is
- * the truth, and order[] lists the slots by rising position. */
+ * the truth, and order[] lists the slots by rising position.
+ *
+ * A fork shares the pages of its origin, which are counted and copied when one
+ * of the two first writes into them.  Copies are made where allocation may fail:
+ * by cache_reserve before appends, by cache_own before evictions. */
 #ifndef KVF_ENGINE_CACHE_H
 #define KVF_ENGINE_CACHE_H
 
@@ -37,7 +41,7 @@ struct cache_head {
 
 struct cache_stats {
     int64_t entries, entries_peak; /* over all heads */
-    int64_t pages, pages_peak;     /* in use */
+    int64_t pages, pages_peak;     /* in use, shared ones included */
     int64_t page_bytes;            /* of one page */
 };
 
@@ -45,9 +49,20 @@ struct cache_stats {
 int cache_create(const struct cache_config *cfg, struct cache **ret_cache);
 void cache_destroy(struct cache *c); /* accepts NULL */
 
-/* Makes room for n more entries in a head: pages come from the pool.  The only
- * call that allocates; KVF_OK or KVF_E_NOMEM.  Not thread-safe. */
+/* A cache of its own with the same entries and statistics; neither sees what the
+ * other does from now on.  KVF_OK or KVF_E_NOMEM.  The two may be used by
+ * different threads, but not while the fork is made. */
+int cache_fork(const struct cache *from, struct cache **ret_cache);
+int64_t cache_shared(const struct cache *c); /* pages in use that another cache holds too */
+
+/* Makes room for n more entries in a head: pages come from the pool.  With
+ * cache_own the only call that allocates; KVF_OK or KVF_E_NOMEM.  Not thread-safe. */
 int cache_reserve(struct cache *c, int layer, int head, int n);
+
+/* Lets slots from .. to-1 be written by cache_evict and cache_keep: copies the
+ * pages that are shared with another cache.  Costs next to nothing without forks.
+ * KVF_OK, or KVF_E_NOMEM (the entries are untouched).  Not thread-safe. */
+int cache_own(struct cache *c, int layer, int head, int from, int to);
 
 /* An entry to be stored. */
 struct cache_entry {
@@ -64,6 +79,7 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
 void cache_account(struct cache *c);
 
 struct cache_head cache_view(const struct cache *c, int layer, int head);
+enum kv_type cache_type(const struct cache *c);
 const void *cache_keys(const struct cache_head *h, int page);
 const void *cache_values(const struct cache *c, const struct cache_head *h, int page);
 
@@ -72,12 +88,17 @@ void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_
 void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value);
 
 /* Removes one slot; the entry of the last slot moves into it (nothing moves
- * when it is the last).  Freed pages return to the pool. */
+ * when it is the last).  Freed pages return to the pool.  A slot that is not the
+ * last must be the cache's own. */
 void cache_evict(struct cache *c, int layer, int head, int slot);
 
-/* Keeps the slots with keep[slot] != 0 and closes ranks in slot order.  Not
- * thread-safe. */
+/* Keeps the slots with keep[slot] != 0 and closes ranks in slot order.  The slots
+ * from the first that goes up to the number of those that stay must be the cache's
+ * own.  Not thread-safe. */
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
+
+/* The entry of a slot becomes the last; those behind it close ranks. */
+void cache_to_end(struct cache *c, int layer, int head, int slot);
 
 struct cache_stats cache_stats(const struct cache *c);
 

@@ -98,7 +98,8 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
         /* the chunk's entries are the newest slots: row r sees all but those after it */
         int n = b->view->n - (j->T - 1 - (b->r0 + r));
         float *row = strip + (size_t)r * s->ld_strip;
-        struct attn_row seen = {j->layer, b->g, j->pos0 + b->r0 + r, n, n, row, NULL};
+        struct attn_row seen = {.layer = j->layer, .head = b->g, .t = j->pos0 + b->r0 + r, .n = n,
+                                .seen = n, .stepping = s->stepping, .p = row};
         if (b->page || b->view->soonest <= seen.t) {
             seen.seen = hide(b, seen.t, n, row, visible);
             seen.visible = visible;
@@ -107,8 +108,7 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
         memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
         if (s->twin_of)
             method_twin_row(s->twin_of, &seen);
-        if (method_wants_row(s->method, seen.t))
-            method_row(s->method, &seen);
+        watch_row(s, &seen);
         if (watched)
             recorder_row(s->recorder, &seen, b->view, lse, entropy, b->thread);
     }

@@ -64,9 +64,11 @@ static void store_task(void *ctx, int h, int thread)
         const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre + k0 : NULL;
         float gate = s->gate ? s->gate[(size_t)t * (size_t)m->n_kv_heads + kv] : NAN;
         struct cache_entry e = {j->pos0 + t, 0, s->by_rank ? pre : row + k0, row + v0};
+        if (s->gate && recorder_wants(s->recorder) & PROBE_GATE)
+            recorder_gate(s->recorder, j->layer, h, e.pos, gate);
         e.until = method_until(s->method, j->layer, h, e.pos, gate);
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
-        method_appended(s->method, s->cache, j->layer, h, slot, gate, pre);
+        watch_appended(s, j->layer, h, slot, gate, pre);
     }
 }
 
@@ -88,29 +90,32 @@ static void add_branch(struct session *s, int T)
         s->e->kernels.add(s->x + (size_t)t * (size_t)d, s->branch + (size_t)t * s->ld_out, d);
 }
 
-static int self_attention(struct session *s, const struct job *j)
+void layer_project(struct session *s, int layer, int T)
 {
     const struct model_config *m = &s->e->config;
-    const struct layer_weights *w = &s->e->weights->layer[j->layer];
-    s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, j->T, m->d_model, m->norm_eps);
-    linear(s, s->qkv, s->ld_qkv, s->normed, j->T, &w->qkv);
+    const struct layer_weights *w = &s->e->weights->layer[layer];
+    s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, T, m->d_model, m->norm_eps);
+    linear(s, s->qkv, s->ld_qkv, s->normed, T, &w->qkv);
+}
+
+int layer_attend(struct session *s, int layer, int T, int pos0)
+{
+    struct job j = {s, layer, T, pos0};
     for (int h = 0; h < s->cache_heads; h++) {
-        int err = cache_reserve(s->cache, j->layer, h, j->T);
+        int err = cache_reserve(s->cache, layer, h, T);
         if (err)
             return err;
     }
-    keep_unrotated(s, j);
-    par_run(s->e->pool, j->T, rope_task, (void *)j);
+    keep_unrotated(s, &j);
+    par_run(s->e->pool, T, rope_task, &j);
     if (s->gate)
-        par_run(s->e->pool, j->T, gate_task, (void *)j);
-    par_run(s->e->pool, s->cache_heads, store_task, (void *)j);
+        par_run(s->e->pool, T, gate_task, &j);
+    par_run(s->e->pool, s->cache_heads, store_task, &j);
     if (s->by_rank)
-        rotate_by_rank(s, j->layer);
+        rotate_by_rank(s, layer);
     if (s->stepping && s->chosen)
-        choose_pages(s, j->layer);
-    attention(s, j->layer, j->T, j->pos0);
-    linear(s, s->branch, s->ld_out, s->att, j->T, &w->out);
-    add_branch(s, j->T);
+        choose_pages(s, layer);
+    attention(s, layer, T, pos0);
     return KVF_OK;
 }
 
@@ -129,12 +134,20 @@ static void feed_forward(struct session *s, const struct job *j)
     add_branch(s, j->T);
 }
 
+void layer_finish(struct session *s, int layer, int T)
+{
+    struct job j = {s, layer, T, 0};
+    linear(s, s->branch, s->ld_out, s->att, T, &s->e->weights->layer[layer].out);
+    add_branch(s, T);
+    feed_forward(s, &j);
+}
+
 int layer_forward(struct session *s, int layer, int T, int pos0)
 {
-    struct job j = {s, layer, T, pos0};
-    int err = self_attention(s, &j);
+    layer_project(s, layer, T);
+    int err = layer_attend(s, layer, T, pos0);
     if (err)
         return err;
-    feed_forward(s, &j);
+    layer_finish(s, layer, T);
     return KVF_OK;
 }

@@ -75,6 +75,7 @@ static int create_methods(struct session *s, const struct session_options *opt)
     struct method_shape shape = {m->n_layers, m->n_heads, s->cache_heads, m->head_dim};
     struct method_inputs in = opt->inputs ? *opt->inputs : (struct method_inputs){0};
     in.gates = opt->gates;
+    in.kernels = &s->e->kernels;
     in.rope_base = m->rope_base;
     in.rope_dim = m->rope_dim;
     int err = method_state_create(opt->method ? opt->method : &method_presets[0],
@@ -188,7 +189,7 @@ static void on_evict(void *ctx, const struct eviction *e)
         s->on_evict(s->on_evict_ctx, e);
 }
 
-static int decide(struct session *s, enum phase phase)
+int session_decide(struct session *s, enum phase phase)
 {
     int64_t cut = 0;
     int err = method_decide(s->method, s->cache, s->n_past, phase, s->e->pool, on_evict, s, &cut);
@@ -263,14 +264,14 @@ static int run_prompt(struct session *s, const int32_t *ids, int n,
         int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
         int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
         int n_next = done + T < n ? T : T - 1;
-        err = method_prepare(s->method, s->cap, next_cut);
+        err = watch_prepare(s, s->cap, next_cut);
         if (!err && s->n_past % EXPIRE_EVERY == 0)
-            method_expire(s->method, s->cache, s->n_past, on_evict, s);
+            err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
         if (!err)
             err = forward(s, ids + done, T, ids + done + 1, n_next);
         done += T;
         if (!err && done < n && s->n_past == next_cut)
-            err = decide(s, PHASE_PROMPT);
+            err = session_decide(s, PHASE_PROMPT);
         if (progress && progress(ctx, done) != 0 && !err)
             err = KVF_E_CANCEL;
     }
@@ -282,7 +283,7 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
-    int err = method_prepare(s->method, s->cap, s->n_past + n);
+    int err = watch_prepare(s, s->cap, s->n_past + n);
     if (!err && s->twin)
         err = session_prompt(s->twin, ids, n, NULL, NULL);
     s->stepping = false;
@@ -291,26 +292,38 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     if (err)
         return err;
     last_logits(s);
-    return decide(s, PHASE_PROMPT);
+    return session_decide(s, PHASE_PROMPT);
+}
+
+int session_begin_step(struct session *s)
+{
+    int after = method_params_of(s->method)->order == ORDER_AFTER;
+    int err = watch_prepare(s, s->cap, s->n_past + after);
+    if (!err)
+        err = session_decide(s, PHASE_BEFORE);
+    s->stepping = true;
+    return err ? err : session_reserve(s);
+}
+
+int session_end_step(struct session *s)
+{
+    note_peak(s);
+    return session_decide(s, PHASE_AFTER);
 }
 
 int session_step(struct session *s, int32_t id)
 {
-    if (s->n_past >= s->cap)
-        return KVF_E_LIMIT;
-    int after = method_params_of(s->method)->order == ORDER_AFTER;
-    int err = method_prepare(s->method, s->cap, s->n_past + after);
-    if (!err && s->twin)
+    int err = s->n_past < s->cap ? KVF_OK : KVF_E_LIMIT;
+    if (!err && s->twin && s->twin->n_past == s->n_past)
         err = session_step(s->twin, id);
     if (!err)
-        err = decide(s, PHASE_BEFORE);
-    s->stepping = true;
+        err = session_begin_step(s);
     if (!err)
         err = forward(s, &id, 1, NULL, 0);
-    if (!err)
-        last_logits(s);
-    note_peak(s);
-    return err ? err : decide(s, PHASE_AFTER);
+    if (err)
+        return err;
+    last_logits(s);
+    return session_end_step(s);
 }
 
 int session_peak(const struct session *s) { return s->peak; }

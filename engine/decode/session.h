@@ -77,8 +77,38 @@ int session_peak(const struct session *s);
 /* Decisions after which something left for the budget. */
 int64_t session_cuts(const struct session *s);
 
-/* Feeds one generated token. */
+/* Feeds one generated token.  KVF_OK, KVF_E_LIMIT (more than cap), KVF_E_NOMEM (the
+ * token was not fed, and the call may be repeated, unless session_length has grown:
+ * then only a cut after its query is missing), or the recorder's error. */
 int session_step(struct session *s, int32_t id);
+
+/* Lets method states take evidence of all that s runs from now on, as if they were
+ * its own; they decide nothing.  Borrowed, and so is the list, until the session
+ * ends or watches others (n = 0: none). */
+void session_watch(struct session *s, struct method_state *const *state, int n);
+
+/* A second session with the same past and methods, whose cache pages are shared
+ * until one of the two writes into them (fork.c).  Of opt, cap (at least the tokens
+ * fed) and chunk hold; NULL: as the origin.  Forks are not recorded and have no
+ * watchers.  KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT for a cap out of range. */
+int session_fork(const struct session *from, const struct session_options *opt,
+                 struct session **ret_session, struct kvf_diag *d);
+
+/* Many sessions fed together: their matrix products are done at once, as those of a
+ * prompt, their attention and decisions side by side.  Each does exactly what
+ * session_step does. */
+struct batch;
+/* most: rows that run at once; more sessions take turns.  KVF_OK or KVF_E_NOMEM. */
+int batch_create(struct engine *e, int most, struct batch **ret_batch);
+void batch_destroy(struct batch *b); /* accepts NULL */
+/* Feeds ids[i] to s[i], for n different sessions without recorders.  KVF_OK,
+ * or an error of session_step; the sessions are then to be destroyed. */
+int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids);
+
+/* Goes on as if the prompt, which just ended under full, had run under another
+ * method (method_shares_prompt): takes a copy of a state that watched it and cuts
+ * the cache to its budget.  KVF_OK or KVF_E_NOMEM (s is then to be destroyed). */
+int session_adopt(struct session *s, const struct method_state *state);
 
 const float *session_logits(const struct session *s); /* [vocab], of the last token fed */
 int session_length(const struct session *s);          /* tokens fed */

@@ -57,4 +57,7 @@ void free_part_buffers(struct session *s)
     mem_free(s->turned);
     mem_free(s->chosen);
     mem_free(s->page_of_head);
+    s->part_scratch = s->qk_pre = s->gate = s->turns = s->turned = NULL;
+    s->visible = s->chosen = NULL;
+    s->page_of_head = NULL;
 }

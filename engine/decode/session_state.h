@@ -22,6 +22,8 @@ struct session {
     struct recorder *recorder;
     eviction_fn on_evict;
     void *on_evict_ctx;
+    struct method_state *const *watcher; /* [n_watchers] borrowed (watch.c) */
+    int n_watchers;
     enum kv_type kv_type;
     int cap, chunk;
     int n_past; /* tokens fed */
@@ -78,8 +80,12 @@ void linear(struct session *s, float *out, size_t ld, const float *x, int T,
 /* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim]. */
 void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin);
 
-/* One layer over T tokens at positions pos0 .. (layer.c). */
+/* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
+ * before the cache and after it looks at rows alone, which may be of many sessions. */
 int layer_forward(struct session *s, int layer, int T, int pos0);
+void layer_project(struct session *s, int layer, int T);
+int layer_attend(struct session *s, int layer, int T, int pos0);
+void layer_finish(struct session *s, int layer, int T);
 
 /* Before attention, in parallel over KV heads (reading.c): keys rotated by rank, and the
  * pages that queries after the prompt read. */
@@ -92,6 +98,22 @@ void free_part_buffers(struct session *s);
 
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);
+
+/* All that comes before the token of a step runs, and after (session.c). */
+int session_begin_step(struct session *s);
+int session_end_step(struct session *s);
+int session_decide(struct session *s, enum phase phase);
+
+/* Room for one token in every head, so that a step that lacks memory changed nothing
+ * and may be tried again (fork.c). */
+int session_reserve(struct session *s);
+
+/* The method and its watchers (watch.c): as method_prepare, method_appended,
+ * method_wants_row with method_row. */
+int watch_prepare(struct session *s, int slots, int32_t next_decision);
+void watch_appended(struct session *s, int layer, int head, int slot, float gate,
+                    const float *k_pre);
+void watch_row(struct session *s, const struct attn_row *row);
 
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the
  * recorder as token t0 + i (nll.c). */

@@ -120,6 +120,13 @@ const struct allocation allocation_adaptive_pyramid = {
     .summary = "pyramid over the layers, adaptive within each", .uses = USES_BETA | USES_FLOOR,
     .pool = POOL_LAYER, .shares = shares_pyramid};
 
+static double weight(const struct score_input *in, int g, int age, int slot)
+{
+    int32_t t;
+    const float *a = evidence_row(in->m, in->layer, g, age, &t, NULL);
+    return in->view.pos[slot] <= t ? (double)a[slot] : 0;
+}
+
 /* Entropy and variance of one query head's window over its candidates. */
 static void add_preference(const struct score_input *in, int g, double *entropy, double *variance)
 {
@@ -130,12 +137,12 @@ static void add_preference(const struct score_input *in, int g, double *entropy,
         if (in->view.pos[slot] < sinks || in->view.pos[slot] >= in->recent_from)
             continue;
         for (int w = 0; w < rows; w++) {
-            double a = (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[slot];
+            double a = weight(in, g, w, slot);
             *entropy -= a * log(a + 1e-10);
             sum += a;
         }
         for (int w = 0; w < rows; w++) {
-            double d = (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[slot] - sum / rows;
+            double d = weight(in, g, w, slot) - sum / rows;
             square += d * d;
         }
         *variance += rows > 1 ? square / (rows - 1) : 0;

@@ -24,6 +24,12 @@ static void pool_heads(const struct method_state *s, int pool, int *first, int *
     *end = *first + per;
 }
 
+static int pool_of(const struct method_state *s, int at)
+{
+    enum pool_scope scope = s->method->allocation->pool;
+    return scope == POOL_ALL ? 0 : scope == POOL_LAYER ? at / s->shape.n_kv_heads : at;
+}
+
 int choose_pools(const struct method_state *s)
 {
     int all = s->shape.n_layers * s->shape.n_kv_heads;
@@ -40,10 +46,11 @@ static bool decides(const struct method_state *s, int at)
     return method_owns(s, at / H, at % H);
 }
 
-/* Entries that the pool may keep, protected ones included; -1: nothing to do. */
-static int64_t pool_target(const struct round *r, int pool)
+/* Entries that the pool may keep, protected ones included (-1: nothing to do), and how
+ * many must go. */
+static void set_target(const struct round *r, int pool)
 {
-    const struct method_state *s = r->s;
+    struct method_state *s = r->s;
     int H = s->shape.n_kv_heads, first, end, heads = 0;
     int64_t total = 0;
     pool_heads(s, pool, &first, &end);
@@ -52,11 +59,15 @@ static int64_t pool_target(const struct round *r, int pool)
             total += cache_view(r->cache, at / H, at % H).n;
             heads++;
         }
+    s->target[pool] = -1;
     if (heads == 0)
-        return -1;
+        return;
     int mean = (int)((total + heads - 1) / heads);
     int target = s->method->trigger->target(s, s->share[first / H], mean, r->incoming);
-    return target < mean ? (int64_t)target * heads : -1;
+    if (target >= mean)
+        return;
+    s->target[pool] = (int64_t)target * heads;
+    s->over[pool] = total - s->target[pool];
 }
 
 /* Which pools must give something up; their targets. */
@@ -65,7 +76,7 @@ bool choose_due(const struct round *r)
     struct method_state *s = r->s;
     int first, end, n_due = 0;
     for (int p = 0; p < choose_pools(s); p++) {
-        s->target[p] = pool_target(r, p);
+        set_target(r, p);
         pool_heads(s, p, &first, &end);
         for (int at = first; at < end; at++)
             s->due[at] = s->target[p] >= 0 && decides(s, at);
@@ -84,34 +95,51 @@ bool choose_over(const struct round *r)
     return false;
 }
 
-/* Scores a head and lists its unprotected entries. */
+static void list_all(const struct round *r, int at)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, m = 0;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    float *score = s->value + (size_t)at * (size_t)s->cap;
+    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    for (int i = 0; i < view.n; i++) {
+        if (isnan(score[i]))
+            score[i] = -INFINITY;
+        if (view.pos[i] >= s->params.sinks && view.pos[i] < recent_from(r))
+            c[m++] = (struct candidate){score[i], view.pos[i], i, at};
+    }
+    s->n_candidates[at] = m;
+    s->n_listed[at] = 0;
+}
+
+/* Scores a head and lists its unprotected entries, or the worst of them. */
 void choose_score(void *round, int at, int thread)
 {
     const struct round *r = round;
     struct method_state *s = r->s;
     if (!s->due[at])
         return;
-    int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, m = 0;
-    struct cache_head view = cache_view(r->cache, layer, head);
+    int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, first, end;
     float *score = s->value + (size_t)at * (size_t)s->cap;
-    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
-    struct score_input in = {s, r->cache, layer, head, view, recent_from(r), r->t, r->incoming};
+    struct score_input in = {s, r->cache, layer, head, cache_view(r->cache, layer, head),
+                             recent_from(r), r->t, r->incoming};
     s->method->score->eval(&in, score, s->scratch + (size_t)thread * s->scratch_len);
-    for (int i = 0; i < view.n; i++) {
-        if (isnan(score[i]))
-            score[i] = -INFINITY;
-        if (view.pos[i] >= s->params.sinks && view.pos[i] < in.recent_from)
-            c[m++] = (struct candidate){score[i], view.pos[i], i, at};
-    }
-    s->n_candidates[at] = m;
+    int pool = pool_of(s, at);
+    pool_heads(s, pool, &first, &end);
+    int k = shortlist_length(r, pool, end - first);
+    if (k > 0)
+        shortlist_fill(r, at, k);
+    else
+        list_all(r, at);
 }
 
 /* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
 static void list_victims(struct method_state *s, int at, int n_cut)
 {
-    const struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
+    struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
     int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
     int m = s->n_candidates[at];
+    select_order(c, n_cut, s->params.tie == TIE_OLDER);
     for (int i = 0; i < n_cut; i++)
         victim[i] = c[i].slot;
     if (n_cut < s->cap)
@@ -126,16 +154,25 @@ static void cut_worst(struct method_state *s, int at, int n_cut)
     int m = s->n_candidates[at];
     if (n_cut > m)
         n_cut = m;
-    select_worst(c, m, n_cut, s->params.tie == TIE_OLDER);
+    if (s->n_listed[at] == 0)
+        select_worst(c, m, n_cut, s->params.tie == TIE_OLDER);
     list_victims(s, at, n_cut);
 }
 
 /* Every head keeps its best min(F, n), F = floor * places / heads; the places left go
  * to the best of the rest of all heads. */
-static void share_out(struct method_state *s, int first, int end, int64_t places, int heads)
+static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates,
+                      int heads)
 {
+    struct method_state *s = r->s;
     int64_t even = (int64_t)(s->params.floor * (double)places / heads), m = 0;
     bool older = s->params.tie == TIE_OLDER;
+    int first, end;
+    pool_heads(s, pool, &first, &end);
+    if (shortlist_length(r, pool, end - first) > 0) {
+        shortlist_merge(r, first, end, candidates - places, even);
+        return;
+    }
     struct candidate *rest = s->pooled + (size_t)first * (size_t)s->cap;
     for (int at = first; at < end; at++) {
         if (!s->due[at])
@@ -148,7 +185,7 @@ static void share_out(struct method_state *s, int first, int end, int64_t places
         for (int i = 0; i < n - safe; i++)
             rest[m++] = c[i];
     }
-    int64_t lost = m - (places > 0 ? places : 0);
+    int64_t lost = m - places;
     if (lost <= 0)
         return;
     select_worst(rest, m, lost, older);
@@ -199,7 +236,7 @@ void choose_pool(void *round, int pool, int thread)
     else if (s->method->allocation->pool == POOL_HEAD)
         s->n_cut[first] = (int)(total - s->target[pool]);
     else
-        share_out(s, first, end, places > 0 ? places : 0, heads);
+        share_out(r, pool, places > 0 ? places : 0, candidates, heads);
     for (int at = first; at < end; at++)
         if (s->due[at] && s->n_cut[at] > 0)
             cut_worst(s, at, s->n_cut[at]);
@@ -208,8 +245,10 @@ void choose_pool(void *round, int pool, int thread)
 size_t choose_scratch(const struct method_state *s)
 {
     int more = s->method->score->scratch_rows, D = s->shape.head_dim;
-    size_t rows = 4 + (size_t)(more == KEYS_AS_ROWS ? D : more > 0 ? more : 0);
+    size_t rows = 4 + (size_t)(more > 0 ? more : 0);
     size_t len = rows * (size_t)s->cap + 4 * (size_t)D;
+    if (more == KEYS_AS_PAGE)
+        len += 2 * PAGE_SLOTS * ((size_t)D + PAGE_SLOTS);
     if (more == MOMENTS_AS_ROWS)
         len += 2 * ((size_t)D + 1) * (size_t)D; /* doubles: mean and covariance */
     return (len + 15) / 16 * 16;

@@ -25,16 +25,17 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
     bool scored = s->method->reason != KVF_REASON_WINDOW;
     struct cache_head view = cache_view(r->cache, layer, head);
     for (int i = 0; i < n; i++) {
-        s->pair[2 * i] = view.pos[victim[i]];
-        s->pair[2 * i + 1] = victim[i];
+        s->triple[3 * i] = view.pos[victim[i]];
+        s->triple[3 * i + 1] = victim[i];
+        s->triple[3 * i + 2] = i;
     }
-    qsort(s->pair, (size_t)n, 2 * sizeof *s->pair, by_value);
+    qsort(s->triple, (size_t)n, 3 * sizeof *s->triple, by_value);
     for (int i = 0; i < n; i++) {
-        float v = score[s->pair[2 * i + 1]];
-        float margin = stays >= 0 ? score[stays] - v : NAN;
-        struct eviction e = {layer, head, s->pair[2 * i], r->t, s->method->reason,
-                             scored ? v : NAN, scored ? margin : NAN,
-                             scored && stays >= 0 && score[stays] == v};
+        const int32_t *at = s->triple + 3 * i;
+        float v = score[at[1]], margin = stays >= 0 ? score[stays] - v : NAN;
+        struct eviction e = {layer, head, at[0], r->t, s->method->reason, scored ? v : NAN,
+                             scored ? margin : NAN, scored && stays >= 0 && score[stays] == v,
+                             scored ? at[2] : -1};
         fn(ctx, &e);
     }
 }
@@ -50,32 +51,78 @@ static void cut_one(struct method_state *s, struct cache *c, int layer, int head
 /* Keeps the slots with s->keep; slots stay in order. */
 static void cut_many(struct method_state *s, struct cache *c, int layer, int head)
 {
-    int n = cache_view(c, layer, head).n, to = 0;
+    int n = cache_view(c, layer, head).n;
     cache_keep(c, layer, head, s->keep);
-    for (int i = 0; i < n; i++) {
-        if (!s->keep[i])
-            continue;
-        if (to != i)
-            evidence_move(&s->evidence, layer, head, i, to);
-        to++;
-    }
+    evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
-/* Removes slots.  Pages that are read by choice stand in order of time, so their
- * entries close ranks; elsewhere one hole is filled by the last entry. */
-static void cut(struct method_state *s, struct cache *c, int layer, int head,
+/* The entry of a slot goes behind the others, which close ranks. */
+static void to_end(struct method_state *s, struct cache *c, int layer, int head, int slot)
+{
+    int n = cache_view(c, layer, head).n; /* slot n of the evidence is free after a cut */
+    cache_to_end(c, layer, head, slot);
+    evidence_move(&s->evidence, layer, head, slot, n);
+    for (int i = slot; i < n; i++)
+        evidence_move(&s->evidence, layer, head, i + 1, i);
+}
+
+/* Removes slots before query t.  Pages that are read by choice stand in order of time,
+ * so their entries close ranks; elsewhere one hole is filled by the last entry.  Several
+ * cuts before one query leave the head as one cut of them all would: the order of slots,
+ * and with it the rounding of sums over them, follows from what was evicted when. */
+static void cut(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
                 const int32_t *victim, int n_cut)
 {
-    if (n_cut == 1 && s->method->read->all) {
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    int n = cache_view(c, layer, head).n, moved = s->cut_at[at] == t ? s->filled[at] : -1, to = 0;
+    bool first = s->cut_at[at] != t;
+    s->cut_at[at] = t;
+    s->filled[at] = -1;
+    if (n_cut == 1 && first && s->method->read->all) {
+        s->filled[at] = victim[0] < n - 1 ? victim[0] : -1;
         cut_one(s, c, layer, head, victim[0]);
         return;
     }
-    int n = cache_view(c, layer, head).n;
     for (int i = 0; i < n; i++)
         s->keep[i] = 1;
     for (int i = 0; i < n_cut; i++)
         s->keep[victim[i]] = 0;
+    for (int i = 0; i < moved; i++)
+        to += s->keep[i];
+    bool stays = moved >= 0 && s->keep[moved];
     cut_many(s, c, layer, head);
+    if (stays)
+        to_end(s, c, layer, head, to);
+}
+
+/* Slots that cutting will write must not be shared with a forked cache: copied here,
+ * where memory may be lacking and nothing was cut yet. */
+static int own_slots(const struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                     const int32_t *victim, int n_cut)
+{
+    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
+    bool again = s->cut_at[at] == t;
+    int n = cache_view(c, layer, head).n, end = n - n_cut;
+    int first = again && s->filled[at] >= 0 ? s->filled[at] : n;
+    for (int i = 0; i < n_cut; i++)
+        if (victim[i] < first)
+            first = victim[i];
+    if (n_cut == 1 && !again && s->method->read->all && end > first + 1)
+        end = first + 1; /* cut_one */
+    return cache_own(c, layer, head, first, end);
+}
+
+static int own_all(struct round *r)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, err = KVF_OK;
+    for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
+        int at = s->method->scope == SCOPE_LAYER ? i / H * H : i;
+        if (s->n_cut[at] && method_owns(s, i / H, i % H))
+            err = own_slots(s, r->cache, i / H, i % H, r->t,
+                            s->victim + (size_t)at * (size_t)s->cap, s->n_cut[at]);
+    }
+    return err;
 }
 
 static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)
@@ -87,7 +134,7 @@ static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ct
         return;
     if (fn)
         report(r, layer, head, at, fn, ctx);
-    cut(s, r->cache, layer, head, s->victim + at * (size_t)s->cap, s->n_cut[at]);
+    cut(s, r->cache, layer, head, r->t, s->victim + at * (size_t)s->cap, s->n_cut[at]);
 }
 
 static int reserve_scratch(struct method_state *s, int n_threads)
@@ -122,6 +169,9 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
         s->n_cut[i] = 0;
     par_run(pool, L * H, choose_score, r);
     par_run(pool, choose_pools(s), choose_pool, r);
+    err = own_all(r);
+    if (err)
+        return err;
     for (int l = 0; l < L; l++)
         for (int h = 0; h < H; h++) {
             *cuts += s->n_cut[l * H + (s->method->scope == SCOPE_LAYER ? 0 : h)];
@@ -131,28 +181,31 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
 }
 
 /* Entries of one head that query t does not see any more. */
-static void expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
-                        eviction_fn fn, void *ctx)
+static int expire_head(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+                       eviction_fn fn, void *ctx)
 {
     const struct admission *a = s->method->admission;
     struct cache_head view = cache_view(c, layer, head);
     size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
     int32_t *victim = s->victim + at * (size_t)s->cap;
     int n = 0;
-    for (int i = 0; i < view.n; i++) {
-        int slot = view.order[i];
-        if (view.until[slot] > t)
-            continue;
+    for (int i = 0; i < view.n; i++)
+        if (view.until[view.order[i]] <= t)
+            victim[n++] = view.order[i];
+    int err = own_slots(s, c, layer, head, t, victim, n);
+    if (err || n == 0)
+        return err;
+    for (int i = 0; i < n; i++) {
+        int slot = victim[i];
         struct eviction e = {layer, head, view.pos[slot], view.until[slot], a->reason, NAN, NAN,
-                             false};
+                             false, -1};
         if (a->judge)
             a->judge(s, evidence_gate(s, layer, head)[slot], &e.score, &e.margin);
         if (fn)
             fn(ctx, &e);
-        victim[n++] = slot;
     }
-    if (n > 0)
-        cut(s, c, layer, head, victim, n);
+    cut(s, c, layer, head, t, victim, n);
+    return KVF_OK;
 }
 
 bool method_expires(const struct method_state *s)
@@ -163,13 +216,22 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
-void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn,
+                      void *ctx)
 {
-    int H = s->shape.n_kv_heads;
-    for (; s; s = s->next)
-        for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
-            if (method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
-                expire_head(s, c, at / H, at % H, t, fn, ctx);
+    int H = s->shape.n_kv_heads, err = KVF_OK;
+    for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
+        if (!err && method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
+            err = expire_head(s, c, at / H, at % H, t, fn, ctx);
+    return err;
+}
+
+int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
+{
+    int err = KVF_OK;
+    for (; !err && s; s = s->next)
+        err = expire_row(s, c, t, fn, ctx);
+    return err;
 }
 
 /* Whether a row decides at this phase. */
@@ -186,8 +248,9 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 {
     int err = KVF_OK;
     int64_t cuts = 0;
-    if (phase != PHASE_AFTER)
-        method_expire(s, c, t, fn, ctx);
+    for (struct method_state *row = s; !err && row; row = row->next)
+        if (phase != PHASE_AFTER || row->method->admission->reason == KVF_REASON_PLAN)
+            err = expire_row(row, c, t, fn, ctx); /* a plan's run may cut after its last query */
     for (; !err && s; s = s->next) {
         struct round r = {s, c, t, phase == PHASE_BEFORE};
         if (acts(s, phase))

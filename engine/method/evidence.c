@@ -19,14 +19,24 @@ int evidence_init(struct evidence *e, unsigned kinds, const struct method_params
 {
     int window = p->window;
     *e = (struct evidence){.kinds = kinds, .shape = *shape, .window = window};
+    e->ring = window + 1;
+    if (kinds & EVIDENCE_ANCHOR) {
+        e->anchor = MEM_NEW(double, n_kv(e) * (size_t)shape->head_dim);
+        e->n_counted = MEM_NEW(int, n_kv(e));
+        if (!e->anchor || !e->n_counted)
+            return KVF_E_NOMEM;
+    }
     pages_init(&e->pages, kinds, p->page, (int)n_kv(e), shape->head_dim, gates);
     int err = evidence_query_init(e);
     if (err || !(kinds & EVIDENCE_WINDOW))
         return err;
     e->n_rows = MEM_NEW(int, n_query(e));
-    e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)window);
-    e->row_n = MEM_NEW(int, n_query(e) * (size_t)window);
-    return e->n_rows && e->row_t && e->row_n ? KVF_OK : KVF_E_NOMEM;
+    e->row_t = MEM_NEW(int32_t, n_query(e) * (size_t)e->ring);
+    e->row_n = MEM_NEW(int, n_query(e) * (size_t)e->ring);
+    e->recent_at = MEM_NEW(int, n_kv(e));
+    for (size_t i = 0; e->recent_at && i < n_kv(e); i++)
+        e->recent_at[i] = -1;
+    return e->n_rows && e->row_t && e->row_n && e->recent_at ? KVF_OK : KVF_E_NOMEM;
 }
 
 void evidence_finish(struct evidence *e)
@@ -36,9 +46,16 @@ void evidence_finish(struct evidence *e)
     mem_free(e->n_rows);
     mem_free(e->row_t);
     mem_free(e->row_n);
+    mem_free(e->born);
+    mem_free(e->recent);
+    mem_free(e->recent_at);
     mem_free(e->keys);
+    mem_free(e->anchor);
+    mem_free(e->counted);
+    mem_free(e->n_counted);
     mem_free(e->norms);
     mem_free(e->history);
+    mem_free(e->note);
     mem_free(e->gate);
     mem_free(e->values);
     pages_finish(&e->pages);
@@ -72,15 +89,35 @@ static int widen_floats(const struct evidence *e, unsigned kind, float **p, size
     return err;
 }
 
+static int widen_ints(const struct evidence *e, unsigned kind, int32_t **p, size_t n_rows,
+                      size_t old_w, size_t new_w)
+{
+    void *q = *p;
+    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
+    *p = q;
+    return err;
+}
+
+static int widen_doubles(const struct evidence *e, unsigned kind, double **p, size_t n_rows,
+                         size_t old_w, size_t new_w)
+{
+    void *q = *p;
+    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
+    *p = q;
+    return err;
+}
+
 int evidence_reserve(struct evidence *e, int slots)
 {
     if (!e->kinds || slots <= e->cap)
         return KVF_OK;
     size_t old = (size_t)e->cap, cap = ((size_t)slots + 63) / 64 * 64;
-    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->window;
-    void *p = e->sum;
-    int err = e->kinds & EVIDENCE_SUM ? widen(&p, n_query(e), old, cap, sizeof *e->sum) : KVF_OK;
-    e->sum = p;
+    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->ring;
+    int err = widen_doubles(e, EVIDENCE_SUM, &e->sum, n_query(e), old, cap);
+    if (!err)
+        err = widen_doubles(e, EVIDENCE_WINDOW, &e->recent, n_kv(e), old, cap);
+    if (!err)
+        err = widen_ints(e, EVIDENCE_WINDOW, &e->born, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_WINDOW, &e->rows, rows, old, cap);
     if (!err)
@@ -89,16 +126,20 @@ int evidence_reserve(struct evidence *e, int slots)
         err = widen_floats(e, EVIDENCE_NORMS, &e->norms, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
+    void *counted = e->counted;
+    if (!err && e->kinds & EVIDENCE_ANCHOR)
+        err = widen(&counted, n_kv(e), old, cap, 1);
+    e->counted = counted;
     if (!err)
         err = widen_floats(e, EVIDENCE_GATE, &e->gate, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_VALUES, &e->values, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_TWIN, &e->twin_row, n_query(e), old, cap);
-    p = e->twin_sum;
-    if (!err && e->kinds & EVIDENCE_TWIN)
-        err = widen(&p, n_query(e), old, cap, sizeof *e->twin_sum);
-    e->twin_sum = p;
+    if (!err)
+        err = widen_doubles(e, EVIDENCE_NOTE, &e->note, n_kv(e), old, cap);
+    if (!err)
+        err = widen_doubles(e, EVIDENCE_TWIN, &e->twin_sum, n_query(e), old, cap);
     if (!err)
         err = pages_reserve(&e->pages, (int)cap);
     if (!err)
@@ -113,7 +154,7 @@ static size_t query_index(const struct evidence *e, int layer, int g)
 
 static float *ring_row(const struct evidence *e, size_t query, int row)
 {
-    return e->rows + (query * (size_t)e->window + (size_t)row) * (size_t)e->cap;
+    return e->rows + (query * (size_t)e->ring + (size_t)row) * (size_t)e->cap;
 }
 
 static float *key_of(const struct evidence *e, int layer, int head, int slot)
@@ -145,6 +186,45 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
         unit[d] = (float)((double)key[d] * scale);
 }
 
+/* The unit key of a slot enters the anchor or leaves it, in whole units of 2^-32 (the
+ * rounding to them: window.c), so that what is left does not depend on what went. */
+static void count_key(const struct evidence *e, int layer, int head, int slot, bool enters)
+{
+    const double magic = 0x1.8p20;
+    size_t at = kv_at(e, layer, head, slot), D = (size_t)e->shape.head_dim;
+    const float *u = e->keys + at * D;
+    double *anchor = e->anchor + ((size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head) * D;
+    if (e->counted[at] == enters)
+        return;
+    e->counted[at] = enters;
+    for (size_t d = 0; d < D; d++) {
+        double units = ((double)u[d] + magic) - magic;
+        anchor[d] += enters ? units : -units;
+    }
+}
+
+const double *evidence_sync_anchor(const struct evidence *e, int layer, int head, int n)
+{
+    size_t at = (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
+    while (e->n_counted[at] > n)
+        count_key(e, layer, head, --e->n_counted[at], false);
+    return e->anchor + at * (size_t)e->shape.head_dim;
+}
+
+/* Before and after the key of a slot changes. */
+static void key_leaves(struct evidence *e, int layer, int head, int slot)
+{
+    if (e->kinds & EVIDENCE_ANCHOR)
+        count_key(e, layer, head, slot, false);
+}
+
+static void key_enters(struct evidence *e, int layer, int head, int slot)
+{
+    int *n = &e->n_counted[(size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head];
+    count_key(e, layer, head, slot, true);
+    *n = slot >= *n ? slot + 1 : *n;
+}
+
 static void take_value(struct evidence *e, const struct cache *c, int layer, int head, int slot)
 {
     enum { MAX_DIM = 1024 };
@@ -168,16 +248,23 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, slot);
     if (e->kinds & EVIDENCE_BLOCKS)
         pages_take_key(&e->pages, layer, head, e->shape.n_kv_heads, slot, k_pre);
+    key_leaves(e, layer, head, slot);
     if (e->kinds & (EVIDENCE_KEYS | EVIDENCE_NORMS))
         take_key(e, c, layer, head, slot);
+    if (e->kinds & EVIDENCE_ANCHOR)
+        key_enters(e, layer, head, slot);
     if (e->kinds & EVIDENCE_HISTORY)
         e->history[kv_at(e, layer, head, slot)] = NAN;
+    if (e->kinds & EVIDENCE_NOTE)
+        e->note[kv_at(e, layer, head, slot)] = (double)NAN;
+    if (e->kinds & EVIDENCE_WINDOW) {
+        e->recent[kv_at(e, layer, head, slot)] = 0;
+        e->born[kv_at(e, layer, head, slot)] = cache_view(c, layer, head).pos[slot];
+    }
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)slot] = 0;
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++)
-            ring_row(e, q, w)[slot] = 0;
     }
 }
 
@@ -190,38 +277,111 @@ void evidence_take(struct evidence *e, const struct attn_row *row)
             sum[i] += (double)row->p[i];
     }
     if (e->kinds & EVIDENCE_WINDOW) {
-        int at = e->n_rows[q]++ % e->window;
+        int at = e->n_rows[q]++ % e->ring;
         memcpy(ring_row(e, q, at), row->p, (size_t)row->n * sizeof *row->p);
-        e->row_t[q * (size_t)e->window + (size_t)at] = row->t;
-        e->row_n[q * (size_t)e->window + (size_t)at] = row->seen;
+        e->row_t[q * (size_t)e->ring + (size_t)at] = row->t;
+        e->row_n[q * (size_t)e->ring + (size_t)at] = row->seen;
+    }
+}
+
+int evidence_taken(const struct evidence *e, int layer, int query_head)
+{
+    return e->n_rows[query_index(e, layer, query_head)];
+}
+
+double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at)
+{
+    size_t at = (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
+    *ret_at = &e->recent_at[at];
+    return e->recent + at * (size_t)e->cap;
+}
+
+/* All but what query heads have. */
+static void move_entry(struct evidence *e, int layer, int head, int from, int to)
+{
+    size_t a = kv_at(e, layer, head, from), b = kv_at(e, layer, head, to);
+    key_leaves(e, layer, head, to);
+    if (e->kinds & EVIDENCE_KEYS)
+        memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
+               (size_t)e->shape.head_dim * sizeof(float));
+    if (e->kinds & EVIDENCE_ANCHOR) { /* it moves: nothing to add */
+        e->counted[b] = e->counted[a];
+        e->counted[a] = 0;
+    }
+    if (e->kinds & EVIDENCE_NORMS)
+        e->norms[b] = e->norms[a];
+    if (e->kinds & EVIDENCE_HISTORY)
+        e->history[b] = e->history[a];
+    if (e->kinds & EVIDENCE_NOTE)
+        e->note[b] = e->note[a];
+    if (e->kinds & EVIDENCE_GATE)
+        e->gate[b] = e->gate[a];
+    if (e->kinds & EVIDENCE_VALUES)
+        e->values[b] = e->values[a];
+    if (e->kinds & EVIDENCE_PAGES)
+        pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, to);
+    if (e->kinds & EVIDENCE_WINDOW) {
+        e->recent[b] = e->recent[a];
+        e->born[b] = e->born[a];
+    }
+}
+
+/* Only the rows since its birth know an entry: of the newest, which is the one that
+ * fills a hole, there is one. */
+static void move_rows(struct evidence *e, size_t query, int32_t born, int from, int to)
+{
+    int held = e->n_rows[query] < e->ring ? e->n_rows[query] : e->ring;
+    for (int age = 0; age < held; age++) {
+        int at = (e->n_rows[query] - 1 - age) % e->ring;
+        float *row = ring_row(e, query, at);
+        if (e->row_t[query * (size_t)e->ring + (size_t)at] < born)
+            break;
+        row[to] = row[from];
     }
 }
 
 void evidence_move(struct evidence *e, int layer, int head, int from, int to)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
-    if (e->kinds & EVIDENCE_KEYS)
-        memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
-               (size_t)e->shape.head_dim * sizeof(float));
-    if (e->kinds & EVIDENCE_NORMS)
-        e->norms[kv_at(e, layer, head, to)] = e->norms[kv_at(e, layer, head, from)];
-    if (e->kinds & EVIDENCE_HISTORY)
-        e->history[kv_at(e, layer, head, to)] = e->history[kv_at(e, layer, head, from)];
-    if (e->kinds & EVIDENCE_GATE)
-        e->gate[kv_at(e, layer, head, to)] = e->gate[kv_at(e, layer, head, from)];
-    if (e->kinds & EVIDENCE_VALUES)
-        e->values[kv_at(e, layer, head, to)] = e->values[kv_at(e, layer, head, from)];
-    if (e->kinds & EVIDENCE_PAGES)
-        pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, to);
+    move_entry(e, layer, head, from, to);
     for (int g = head * per; g < (head + 1) * per; g++) {
         size_t q = query_index(e, layer, g);
-        if (e->kinds & EVIDENCE_SUM) {
-            double *sum = e->sum + q * (size_t)e->cap;
-            sum[to] = sum[from];
-        }
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->window; w++) {
-            float *row = ring_row(e, q, w);
-            row[to] = row[from];
-        }
+        if (e->kinds & EVIDENCE_SUM)
+            e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
+        if (e->kinds & EVIDENCE_WINDOW)
+            move_rows(e, q, e->born[kv_at(e, layer, head, to)], from, to);
+    }
+}
+
+/* Closes the ranks of an array of n elements: whole runs of what stays move at once. */
+static void keep_some(void *array, size_t size, const unsigned char *keep, int n)
+{
+    unsigned char *p = array;
+    size_t to = 0;
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i; end < n && keep[end] == keep[i];)
+            end++;
+        if (!keep[i])
+            continue;
+        if (to != (size_t)i)
+            memmove(p + to * size, p + (size_t)i * size, (size_t)(end - i) * size);
+        to += (size_t)(end - i);
+    }
+}
+
+void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)
+{
+    int per = e->shape.n_heads / e->shape.n_kv_heads;
+    for (int i = 0, to = 0; i < n; i++) {
+        if (keep[i] && to != i)
+            move_entry(e, layer, head, i, to);
+        to += keep[i] != 0;
+    }
+    for (int g = head * per; g < (head + 1) * per; g++) {
+        size_t q = query_index(e, layer, g);
+        if (e->kinds & EVIDENCE_SUM)
+            keep_some(e->sum + q * (size_t)e->cap, sizeof *e->sum, keep, n);
+        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->ring; w++)
+            keep_some(ring_row(e, q, w), sizeof *e->rows, keep, n);
     }
 }

@@ -9,15 +9,24 @@
 struct evidence {
     unsigned kinds;   /* EVIDENCE_* */
     struct method_shape shape;
-    int window, cap;  /* rows of a ring; slots */
+    int window, cap;  /* rows that matter; slots */
+    int ring;         /* rows kept: one more, which left the window last */
     double *sum;      /* [L * G][cap]            EVIDENCE_SUM */
-    float *rows;      /* [L * G][window][cap]    EVIDENCE_WINDOW */
+    float *rows;      /* [L * G][ring][cap]      EVIDENCE_WINDOW */
     int *n_rows;      /* [L * G] rows ever taken EVIDENCE_WINDOW */
-    int32_t *row_t;   /* [L * G][window] the query of each row */
-    int *row_n;       /* [L * G][window] entries it saw */
+    int32_t *row_t;   /* [L * G][ring] the query of each row */
+    int *row_n;       /* [L * G][ring] entries it saw */
+    int32_t *born;    /* [L * H][cap] position of the entry: rows of earlier queries hold
+                         whatever was there before */
+    double *recent;   /* [L * H][cap] sums over the window (window.c) */
+    int *recent_at;   /* [L * H] rows taken when they were made; -1: never */
     float *keys;      /* [L * H][cap][head_dim]  EVIDENCE_KEYS */
+    double *anchor;   /* [L * H][head_dim]       EVIDENCE_ANCHOR */
+    unsigned char *counted; /* [L * H][cap] the key of the slot is in the anchor */
+    int *n_counted;   /* [L * H] none is from this slot on */
     float *norms;     /* [L * H][cap]            EVIDENCE_NORMS */
     float *history;   /* [L * H][cap]            EVIDENCE_HISTORY */
+    double *note;     /* [L * H][cap]            EVIDENCE_NOTE */
     float *gate;      /* [L * H][cap]            EVIDENCE_GATE */
     float *values;    /* [L * H][cap] lengths    EVIDENCE_VALUES */
     struct pages pages; /* EVIDENCE_PAGES, EVIDENCE_BLOCKS */
@@ -36,8 +45,18 @@ int evidence_reserve(struct evidence *e, int slots); /* KVF_OK, KVF_E_NOMEM */
 void evidence_appended(struct evidence *e, const struct cache *c, int layer, int head, int slot,
                        float gate, const float *k_pre);
 void evidence_take(struct evidence *e, const struct attn_row *row);
+/* Rows ever taken of a query head. */
+int evidence_taken(const struct evidence *e, int layer, int query_head);
+/* The anchor of a head that holds n entries now. */
+const double *evidence_sync_anchor(const struct evidence *e, int layer, int head, int n);
+/* For the sums over the window of a KV head, by slot: they follow their entries, and a
+ * newcomer's is 0.  *ret_at is whoever fills them to keep. */
+double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at);
 /* The entry of slot `from` of a KV head now lies in slot `to`. */
 void evidence_move(struct evidence *e, int layer, int head, int from, int to);
+/* Of the n entries of a KV head those of the slots with keep != 0 stay and close ranks in
+ * slot order. */
+void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n);
 
 /* evidence_query.c: what is kept per query head. */
 int evidence_query_init(struct evidence *e);

@@ -76,7 +76,7 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in,
 
 bool method_per_query_head(const struct method *m, const struct method_params *p)
 {
-    return m->score && p->group == GROUP_NONE;
+    return (m->score || m->admission->reason == KVF_REASON_PLAN) && p->group == GROUP_NONE;
 }
 
 bool method_full_prompt(const struct method *m, const struct method_params *p)
@@ -96,12 +96,20 @@ static int create_arrays(struct method_state *s)
     size_t L = (size_t)s->shape.n_layers, n = L * (size_t)s->shape.n_kv_heads;
     s->n_cut = MEM_NEW(int, n);
     s->n_candidates = MEM_NEW(int, n);
+    s->n_listed = MEM_NEW(int, n);
+    s->heap = MEM_NEW(int, n);
+    s->over = MEM_NEW(int64_t, n);
     s->due = MEM_NEW(unsigned char, n);
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
     s->share_scratch = MEM_NEW(double, L);
-    return s->n_cut && s->n_candidates && s->due && s->target && s->share && s->share_scratch
-               ? KVF_OK : KVF_E_NOMEM;
+    s->cut_at = MEM_NEW(int32_t, n);
+    s->filled = MEM_NEW(int32_t, n);
+    for (size_t i = 0; s->cut_at && i < n; i++)
+        s->cut_at[i] = -1;
+    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->n_listed && s->heap
+            && s->over && s->due && s->target && s->share
+           && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
 }
 
 int method_state_create(const struct method *m, const struct method_params *p,
@@ -113,8 +121,11 @@ int method_state_create(const struct method *m, const struct method_params *p,
         return KVF_E_NOMEM;
     *s = (struct method_state){.row = *m, .params = *p, .shape = *shape};
     s->method = &s->row;
+    kernels_init(&s->kernels, 0);
     if (in)
         s->inputs = *in;
+    if (s->inputs.kernels)
+        s->kernels = *s->inputs.kernels;
     int err = create_arrays(s);
     if (!err)
         err = evidence_init(&s->evidence, evidence_of(m), p, shape, s->inputs.gates);
@@ -137,13 +148,18 @@ static void destroy_one(struct method_state *s)
     mem_free(s->due);
     mem_free(s->target);
     mem_free(s->n_candidates);
+    mem_free(s->n_listed);
+    mem_free(s->heap);
+    mem_free(s->over);
     mem_free(s->candidate);
     mem_free(s->pooled);
     mem_free(s->n_cut);
+    mem_free(s->cut_at);
+    mem_free(s->filled);
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->pair);
+    mem_free(s->triple);
     mem_free(s->scratch);
     mem_free(s);
 }
@@ -157,6 +173,7 @@ void method_state_destroy(struct method_state *s)
     }
 }
 
+const struct kernels *method_kernels(const struct method_state *s) { return &s->kernels; }
 const struct method *method_of(const struct method_state *s) { return s->method; }
 const struct method_params *method_params_of(const struct method_state *s) { return &s->params; }
 const struct method_shape *method_shape_of(const struct method_state *s) { return &s->shape; }
@@ -171,17 +188,17 @@ static int grow_arrays(struct method_state *s, int slots)
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->pair);
+    mem_free(s->triple);
     mem_free(s->candidate);
     mem_free(s->pooled);
     s->cap = 0;
     s->victim = MEM_NEW(int32_t, n);
     s->keep = MEM_NEW(unsigned char, cap);
-    s->pair = MEM_NEW(int32_t, 2 * cap);
+    s->triple = MEM_NEW(int32_t, 3 * cap);
     s->value = scored ? MEM_NEW(float, n) : NULL;
     s->candidate = scored ? MEM_NEW(struct candidate, n) : NULL;
     s->pooled = scored && shared ? MEM_NEW(struct candidate, n) : NULL;
-    if (!s->victim || !s->keep || !s->pair || (scored && (!s->value || !s->candidate))
+    if (!s->victim || !s->keep || !s->triple || (scored && (!s->value || !s->candidate))
         || (scored && shared && !s->pooled))
         return KVF_E_NOMEM;
     s->cap = slots;
@@ -362,8 +379,8 @@ const float *evidence_row(const struct method_state *s, int layer, int query_hea
                           int32_t *ret_t, int *ret_n)
 {
     const struct evidence *e = &s->evidence;
-    size_t q = query_index(s, layer, query_head), W = (size_t)e->window;
-    size_t at = q * W + (size_t)((e->n_rows[q] - 1 - age) % e->window);
+    size_t q = query_index(s, layer, query_head);
+    size_t at = q * (size_t)e->ring + (size_t)((e->n_rows[q] - 1 - age) % e->ring);
     if (ret_t)
         *ret_t = e->row_t[at];
     if (ret_n)
@@ -386,6 +403,16 @@ const float *evidence_key(const struct method_state *s, int layer, int head, int
 const float *evidence_norms(const struct method_state *s, int layer, int head)
 {
     return s->evidence.norms + kv_at(s, layer, head);
+}
+
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n)
+{
+    return evidence_sync_anchor(&s->evidence, layer, head, n);
+}
+
+double *evidence_note(const struct method_state *s, int layer, int head)
+{
+    return s->evidence.note + kv_at(s, layer, head);
 }
 
 float *evidence_history(const struct method_state *s, int layer, int head)

@@ -77,6 +77,7 @@ struct attn_row {
     int32_t t;       /* position of the query */
     int n;           /* slots */
     int seen;        /* entries it saw: the others have weight 0 */
+    bool stepping;   /* a token after the prompt */
     const float *p;  /* [n] attention weights in slot order */
     const unsigned char *visible; /* [n] 1: it saw the entry; NULL: all */
 };
@@ -93,6 +94,8 @@ enum { /* what a score needs; bits */
     EVIDENCE_PAGES = 1u << 8,   /* least and largest of each channel of a page's keys */
     EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
     EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
+    EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
+    EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
 enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3, RECENT_LOCAL = -4 };
@@ -121,7 +124,7 @@ enum { /* options that change a part; others are refused */
     USES_SPANS = 1u << 17, /* sinks and recent, where nothing is scored */
 };
 
-enum { KEYS_AS_ROWS = -1,    /* head_dim rows */
+enum { KEYS_AS_PAGE = -1,      /* 2 PAGE_SLOTS (head_dim + PAGE_SLOTS) floats instead */
        MOMENTS_AS_ROWS = -2 }; /* (head_dim + 2) * head_dim floats instead */
 
 struct score {
@@ -131,7 +134,7 @@ struct score {
     unsigned gates;    /* 1 << enum gate_kind that it needs */
     bool calibrated;   /* scores mean the same in all heads */
     bool needs_mass;   /* the attention of the whole run, from a plan */
-    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_ROWS */
+    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
@@ -258,6 +261,7 @@ struct eviction {
     enum kvf_reason reason;
     float score, margin; /* NaN: no score.  margin: worst kept - score */
     bool tie;            /* an entry of equal score was kept */
+    int32_t rank;        /* candidates of the head that went before it; -1: no score */
 };
 typedef void (*eviction_fn)(void *ctx, const struct eviction *e);
 
@@ -269,12 +273,19 @@ struct method_inputs {
     const double *plan_mass;     /* [L][G][plan_len] attention of the whole run */
     float rope_base;
     int rope_dim;
+    const struct kernels *kernels; /* of the scores; NULL: the C reference */
 };
 
 int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, const struct method_inputs *in,
                         struct method_state **ret_state);
 void method_state_destroy(struct method_state *s); /* and of the chain; accepts NULL */
+/* A state of its own, and a chain of its own, with all that `from` remembers (fork.c). */
+int method_state_fork(const struct method_state *from, struct method_state **ret_state);
+/* Whether a state of this row can watch a session that runs under full, and then go on
+ * as if the prompt had been its own: nothing is refused, read by choice or placed
+ * elsewhere in a prompt, and it needs to see rows, keys and values alone. */
+bool method_shares_prompt(const struct method *m, const struct method_params *p);
 
 /* Gives the heads with take[layer * H + head] != 0 to `other`, which joins the chain
  * and is owned by it from now on.  KVF_OK or KVF_E_NOMEM (other still belongs to the
@@ -331,8 +342,9 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 /* Whether entries of any row leave at steps fixed at birth. */
 bool method_expires(const struct method_state *s);
 
-/* Removes what query t does not see any more. */
-void method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
+/* Removes what query t does not see any more.  KVF_OK or KVF_E_NOMEM (the cache is
+ * shared with a fork; some may have left). */
+int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
 
 /* Whether queries after the prompt read a choice of pages in this layer and head. */
 bool method_reads_pages(const struct method_state *s, int layer, int head);
@@ -349,15 +361,20 @@ size_t method_read_scratch(const struct method_state *s, int slots);
 void method_twin_row(struct method_state *s, const struct attn_row *row);
 
 /* For score and allocation parts. */
+const struct kernels *method_kernels(const struct method_state *s);
 /* Attention each slot received, as query head g of the layer gave it. [slots] */
 const double *evidence_sum(const struct method_state *s, int layer, int query_head);
-/* Attention row of the age-th newest query (0 = newest), [slots]; entries that
- * came later are 0.  *ret_t: the query, *ret_n: entries it saw; may be NULL. */
+/* Attention row of the age-th newest query (0 = newest), [slots]; *ret_t: the query,
+ * *ret_n: entries it saw; may be NULL.  An entry at a position after ret_t got nothing:
+ * what lies in its slot is not its own. */
 const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
                           int32_t *ret_t, int *ret_n);
 int evidence_rows(const struct method_state *s, int layer, int query_head); /* held, <= window */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
 const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+/* The sum of the unit keys of the n entries of a head, [head_dim]: in whole units of 2^-32,
+ * hence exact.  For one caller per head at a time. */
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n);
 const float *evidence_value_norms(const struct method_state *s, int layer, int head);
 const float *evidence_gate(const struct method_state *s, int layer, int head); /* [slots] */
 /* Sums over the unrotated queries: how many, sum [D], outer products [D][D]. */
@@ -366,6 +383,8 @@ int64_t evidence_moments(const struct method_state *s, int layer, int query_head
 /* Attention of the twin by position: received so far, and from its newest query. */
 const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head);
 const float *evidence_twin_row(const struct method_state *s, int layer, int query_head);
+/* What the score part noted of each entry, NaN = nothing yet; it may write. [slots] */
+double *evidence_note(const struct method_state *s, int layer, int head);
 /* Remembered scores, NaN = none; the score part may write them. [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 

@@ -1,21 +1,25 @@
 /* score_below.c - how often an entry fell below an even share (Scissorhands, Liu
  * et al. 2023): S_j = - #{t in W, t >= j : mean_g a_tj < 1 / n_t}. */
+#include <string.h>
+
 #include "engine/method/scores.h"
 
 static void count_row(const struct score_input *in, int age, int g0, int n_group, float *row,
                       float *out)
 {
     int32_t t;
-    int seen;
+    int seen, n = in->view.n;
     for (int g = g0; g < g0 + n_group; g++) {
         const float *a = evidence_row(in->m, in->layer, g, age, &t, &seen);
-        for (int i = 0; i < in->view.n; i++)
-            row[i] = g == g0 ? a[i] : row[i] + a[i];
+        if (g == g0)
+            memcpy(row, a, (size_t)n * sizeof *row);
+        for (int i = 0; g > g0 && i < n; i++)
+            row[i] += a[i];
     }
+    const int32_t *pos = in->view.pos;
     float even = (float)n_group / (float)seen;
-    for (int i = 0; i < in->view.n; i++)
-        if (in->view.pos[i] <= t && row[i] < even)
-            out[i] -= 1;
+    for (int i = 0; i < n; i++)
+        out[i] -= (float)((pos[i] <= t) & (row[i] < even));
 }
 
 static void eval(const struct score_input *in, float *out, float *scratch)

@@ -4,49 +4,127 @@
  * neighbour of cosine over 1/2.  Normalised rows divide I and R by their maximum.
  * With a history the importance is the global score F = max(alpha F', I). */
 #include <math.h>
+#include <string.h>
 
 #include "engine/method/scores.h"
 #include "engine/method/window.h"
 
 #define SIMILAR 0.5f
 
-/* keys[d * n + i] of the entries in order of time: rows of cosines then come from
- * sums over d whose terms are independent across i. */
-static void gather_keys(const struct score_input *in, float *keys)
+enum { ROWS = 16 };
+
+/* The search for the newest similar neighbour of each entry: n^2 cosines at worst.
+ * Columns come in pages of 64 entries, the newest first; a row leaves the search when
+ * it has found its neighbour.  Entries are numbered in order of time. */
+struct search {
+    const struct score_input *in;
+    int n, D;
+    float *page;   /* [D][PAGE_SLOTS] keys of the columns */
+    float *cosine; /* [ROWS][PAGE_SLOTS] */
+    float *rows;   /* [ROWS][D] */
+    double *sum;   /* [D] of all keys */
+    double *less;  /* [n] what is forgiven in a column */
+    float *r;      /* [n] */
+    int *open;     /* [n] rows without a neighbour yet */
+};
+
+static struct search lay_out(const struct score_input *in, float *scratch)
 {
-    int n = in->view.n, D = method_shape_of(in->m)->head_dim;
-    for (int i = 0; i < n; i++) {
-        const float *u = evidence_key(in->m, in->layer, in->head, in->view.order[i]);
-        for (int d = 0; d < D; d++)
-            keys[(size_t)d * (size_t)n + (size_t)i] = u[d];
+    struct search s = {.in = in, .n = in->view.n, .D = method_shape_of(in->m)->head_dim};
+    size_t n = (size_t)s.n, D = (size_t)s.D;
+    s.page = scratch;
+    s.cosine = s.page + D * PAGE_SLOTS;
+    s.rows = s.cosine + ROWS * PAGE_SLOTS;
+    s.sum = (double *)(void *)(s.rows + D * ROWS);
+    s.less = s.sum + D;
+    s.r = (float *)(void *)(s.less + n);
+    s.open = (int *)(void *)(s.r + n);
+    return s;
+}
+
+static const float *key_at(const struct search *s, int i)
+{
+    return evidence_key(s->in->m, s->in->layer, s->in->head, s->in->view.order[i]);
+}
+
+static void gather_page(const struct search *s, int first)
+{
+    for (int c = 0; c < PAGE_SLOTS; c++) {
+        const float *u = first + c < s->n ? key_at(s, first + c) : NULL;
+        for (int d = 0; d < s->D; d++)
+            s->page[d * PAGE_SLOTS + c] = u ? u[d] : 0;
     }
 }
 
-/* r[i] in order of time; row: n floats. */
-static void redundancy(const float *keys, int n, int D, float *r, float *row)
+/* The newest column that is similar to the row, or -1; own: the row's own column. */
+static int newest_similar(float *cosine, int own)
 {
-    for (int i = 0; i < n; i++)
-        r[i] = 0;
-    for (int i = 0; i < n; i++) {
-        int newest = -1;
-        for (int j = 0; j < n; j++)
-            row[j] = 0;
-        for (int d = 0; d < D; d++) {
-            const float *k = keys + (size_t)d * (size_t)n;
-            for (int j = 0; j < n; j++)
-                row[j] += k[i] * k[j];
-        }
-        row[i] = 0;
-        for (int j = 0; j < n; j++)
-            if (row[j] > SIMILAR)
-                newest = j;
-        if (newest >= 0)
-            row[newest] = 0;
-        for (int j = 0; j < n; j++)
-            r[j] += row[j];
+    int any = 0, c = PAGE_SLOTS - 1;
+    if (own >= 0 && own < PAGE_SLOTS)
+        cosine[own] = 0;
+    for (int j = 0; j < PAGE_SLOTS; j++)
+        any |= cosine[j] > SIMILAR;
+    while (any && !(cosine[c] > SIMILAR))
+        c--;
+    return any ? c : -1;
+}
+
+/* Rows open[0..m) against the page that starts at column `first`; those that stay open
+ * go to `to`, which may be open.  Returns how many. */
+static int search_rows(const struct search *s, const int *open, int m, int first, int *to)
+{
+    const struct kernels *k = method_kernels(s->in->m);
+    int left = 0;
+    for (int r = 0; r < m; r++)
+        memcpy(s->rows + r * s->D, key_at(s, open[r]), (size_t)s->D * sizeof *s->rows);
+    k->attn_qk(s->cosine, PAGE_SLOTS, s->rows, (size_t)s->D, m, s->D, s->page, KV_F32, 1);
+    for (int r = 0; r < m; r++) {
+        float *cosine = s->cosine + r * PAGE_SLOTS;
+        int i = open[r], c = newest_similar(cosine, i - first);
+        if (c >= 0)
+            s->less[first + c] += (double)cosine[c];
+        else
+            to[left++] = i;
     }
-    for (int j = 0; j < n; j++)
-        r[j] /= (float)n;
+    return left;
+}
+
+static void forgive(const struct search *s)
+{
+    int n_open = s->n;
+    for (int i = 0; i < s->n; i++) {
+        s->open[i] = i;
+        s->less[i] = 0;
+    }
+    for (int first = (s->n - 1) / PAGE_SLOTS * PAGE_SLOTS; first >= 0; first -= PAGE_SLOTS) {
+        int left = 0;
+        gather_page(s, first);
+        for (int r = 0; r < n_open; r += ROWS)
+            left += search_rows(s, s->open + r, n_open - r < ROWS ? n_open - r : ROWS, first,
+                                s->open + left);
+        n_open = left;
+    }
+}
+
+/* The sum of u_i . u_j over all i is u_j times the sum of all keys: pairs are needed for
+ * what is forgiven only. */
+static void redundancy(const struct search *s)
+{
+    forgive(s);
+    for (int d = 0; d < s->D; d++)
+        s->sum[d] = 0;
+    for (int i = 0; i < s->n; i++) {
+        const float *u = key_at(s, i);
+        for (int d = 0; d < s->D; d++)
+            s->sum[d] += (double)u[d];
+    }
+    for (int j = 0; j < s->n; j++) {
+        const float *u = key_at(s, j);
+        double all = 0;
+        for (int d = 0; d < s->D; d++)
+            all += (double)u[d] * (s->sum[d] - (double)u[d]);
+        s->r[j] = (float)((all - s->less[j]) / s->n);
+    }
 }
 
 static void softmax(float *r, int n)
@@ -84,8 +162,8 @@ static void global_score(const struct score_input *in, float *out, int first, in
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
-    int n = in->view.n, D = method_shape_of(in->m)->head_dim, first, m;
-    float *r = scratch, *row = scratch + n, *keys = scratch + 4 * n;
+    struct search s = lay_out(in, scratch);
+    int n = in->view.n, first, m;
     float lambda = (float)p->lambda;
     window_candidates(in, &first, &m);
     window_reduce(in, out, scratch);
@@ -96,13 +174,12 @@ static void eval(const struct score_input *in, float *out, float *scratch)
         out[i] /= top;
     if (p->history > 0)
         global_score(in, out, first, m);
-    gather_keys(in, keys);
-    redundancy(keys, n, D, r, row);
-    softmax(r, n);
-    float max = normalise ? largest(r, NULL, first, m) : 1;
+    redundancy(&s);
+    softmax(s.r, n);
+    float max = normalise ? largest(s.r, NULL, first, m) : 1;
     for (int i = 0; i < n; i++) {
         int slot = in->view.order[i];
-        out[slot] = lambda * out[slot] - (1 - lambda) * r[i] / max;
+        out[slot] = lambda * out[slot] - (1 - lambda) * s.r[i] / max;
     }
 }
 
@@ -111,6 +188,6 @@ const struct score score_redundancy = {
     .summary = "attention from the last w queries against the redundancy of the key",
     .evidence = EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_HISTORY,
     .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS | USES_HISTORY | USES_LAMBDA,
-    .scratch_rows = KEYS_AS_ROWS,
+    .scratch_rows = KEYS_AS_PAGE,
     .eval = eval,
 };

@@ -4,21 +4,31 @@
 #include "engine/method/scores.h"
 #include "engine/method/window.h"
 
-/* v[slot] of one query head; sums in double, since the variance is a difference. */
+enum { BLOCK = 256 }; /* slots whose sums stay in the nearest cache */
+
+/* v[slot] of one query head.  Sums in double: the variance is a difference, and what
+ * cancels is far below the mean that it is added to. */
 static void one_head(const struct score_input *in, int g, float *v)
 {
-    double gamma = method_params_of(in->m)->gamma;
-    int rows = evidence_rows(in->m, in->layer, g);
-    for (int i = 0; i < in->view.n; i++) {
-        double sum = 0, square = 0;
-        for (int w = rows - 1; w >= 0; w--)
-            sum += (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[i];
-        double mean = rows ? sum / rows : 0;
+    double gamma = method_params_of(in->m)->gamma, sum[BLOCK], square[BLOCK];
+    float a[BLOCK];
+    int rows = evidence_rows(in->m, in->layer, g), n = in->view.n;
+    for (int i0 = 0; i0 < n; i0 += BLOCK) {
+        int m = n - i0 < BLOCK ? n - i0 : BLOCK;
+        for (int i = 0; i < m; i++)
+            sum[i] = square[i] = 0;
         for (int w = rows - 1; w >= 0; w--) {
-            double d = (double)evidence_row(in->m, in->layer, g, w, NULL, NULL)[i] - mean;
-            square += d * d;
+            window_row(in, g, w, i0, m, a);
+            for (int i = 0; i < m; i++) {
+                sum[i] += (double)a[i];
+                square[i] += (double)a[i] * (double)a[i];
+            }
         }
-        v[i] = (float)(mean + gamma * (rows > 1 ? square / (rows - 1) : 0));
+        for (int i = 0; i < m; i++) {
+            double mean = rows ? sum[i] / rows : 0;
+            double var = rows > 1 ? (square[i] - sum[i] * mean) / (rows - 1) : 0;
+            v[i0 + i] = (float)(mean + gamma * (var > 0 ? var : 0));
+        }
     }
 }
 

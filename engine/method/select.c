@@ -1,8 +1,9 @@
 /* select.c - the k worst of n candidates, in time O(n). */
+#include <stdlib.h>
+
 #include "engine/method/state.h"
 
-/* Whether x goes before y.  Never equal: (position, head) is unique. */
-static bool worse(const struct candidate *x, const struct candidate *y, bool older)
+bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older)
 {
     if (x->score != y->score)
         return x->score < y->score;
@@ -22,11 +23,11 @@ static void swap(struct candidate *x, struct candidate *y)
 static void take_pivot(struct candidate *c, int64_t lo, int64_t hi, bool older)
 {
     int64_t mid = lo + (hi - lo) / 2;
-    if (worse(&c[mid], &c[lo], older))
+    if (candidate_worse(&c[mid], &c[lo], older))
         swap(&c[mid], &c[lo]);
-    if (worse(&c[hi], &c[lo], older))
+    if (candidate_worse(&c[hi], &c[lo], older))
         swap(&c[hi], &c[lo]);
-    if (worse(&c[hi], &c[mid], older))
+    if (candidate_worse(&c[hi], &c[mid], older))
         swap(&c[hi], &c[mid]);
     swap(&c[lo], &c[mid]);
 }
@@ -38,7 +39,7 @@ void select_worst(struct candidate *c, int64_t n, int64_t k, bool older)
         take_pivot(c, lo, hi, older);
         int64_t at = lo;
         for (int64_t i = lo + 1; i <= hi; i++)
-            if (worse(&c[i], &c[lo], older))
+            if (candidate_worse(&c[i], &c[lo], older))
                 swap(&c[++at], &c[i]);
         swap(&c[lo], &c[at]);
         if (at == k)
@@ -48,4 +49,20 @@ void select_worst(struct candidate *c, int64_t n, int64_t k, bool older)
         else
             hi = at - 1;
     }
+}
+
+static int newer_first(const void *a, const void *b)
+{
+    return candidate_worse(a, b, false) ? -1 : 1;
+}
+
+static int older_first(const void *a, const void *b)
+{
+    return candidate_worse(a, b, true) ? -1 : 1;
+}
+
+void select_order(struct candidate *c, int n, bool older)
+{
+    if (n > 1)
+        qsort(c, (size_t)n, sizeof *c, older ? older_first : newer_first);
 }

@@ -19,6 +19,7 @@ struct method_state {
     struct method_params params;
     struct method_shape shape;
     struct method_inputs inputs;
+    struct kernels kernels;
     struct evidence evidence;
     int32_t next_decision;
     double alpha_from;  /* duo: heads with an alpha below stream */
@@ -28,15 +29,20 @@ struct method_state {
     int cap;            /* slots per head */
     /* What is cut, per KV head; with SCOPE_LAYER head 0 decides for all. */
     unsigned char *due; /* [L * H] */
-    int64_t *target;    /* [pools] */
+    int64_t *target;    /* [pools] entries that may stay; -1: nothing to do */
+    int64_t *over;      /* [pools] entries that must go */
     int *n_candidates;  /* [L * H] */
+    int *n_listed;      /* [L * H] the worst that are listed, in order; 0: all, in any order */
     struct candidate *candidate; /* [L * H][cap] */
+    int *heap;          /* [L * H] scratch of merging */
     struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
     int *n_cut;         /* [L * H] */
-    int32_t *victim;    /* [L * H][cap] slots; then the worst that stays, or -1 */
+    int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
     float *value;       /* [L * H][cap] scores by slot */
+    int32_t *cut_at;     /* [L * H] query before which entries left last; -1: none yet */
+    int32_t *filled;     /* [L * H] slot that the last entry took then; -1: none */
     unsigned char *keep; /* [cap] scratch of applying */
-    int32_t *pair;       /* [2 * cap] scratch of reporting */
+    int32_t *triple;     /* [3 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
@@ -58,8 +64,18 @@ void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
 void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
 size_t choose_scratch(const struct method_state *s);
 
-/* select.c: c[0..k) are the k worst of n, c[k] the worst of the rest. */
+/* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed). */
+void shortlist_fill(const struct round *r, int head, int k);
+/* How many of each of the pool's heads are worth listing; 0: all. */
+int shortlist_length(const struct round *r, int pool, int heads);
+/* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
+void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even);
+
+/* select.c: whether x is cut before y; never both ways: (position, head) is unique. */
+bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older);
+/* c[0..k) are the k worst of n, c[k] the worst of the rest. */
 void select_worst(struct candidate *c, int64_t n, int64_t k, bool older);
+void select_order(struct candidate *c, int n, bool older); /* worst first */
 
 /* options.c */
 int method_options_parse(struct method *m, const char *text, int budget,

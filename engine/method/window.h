@@ -9,8 +9,11 @@
 /* Where the unprotected entries C lie in view.order: they are neighbours there. */
 void window_candidates(const struct score_input *in, int *ret_first, int *ret_n);
 
+/* What the query of this age gave to the slots [i0, i0 + n), 0 to those that came later. */
+void window_row(const struct score_input *in, int query_head, int age, int i0, int n, float *row);
+
 /* out[slot] = the rows of the window reduced as the params say (group, across,
- * support).  scratch: 2 * n floats. */
+ * support).  scratch: 3 * n floats. */
 void window_reduce(const struct score_input *in, float *out, float *scratch);
 
 /* Pools v[0..n) in place; edges: missing neighbours count as -inf for the maximum

@@ -15,6 +15,7 @@ enum {
     PROBE_ROWS = 1u << 0,  /* attention rows */
     PROBE_EVICT = 1u << 1, /* evictions */
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
+    PROBE_GATE = 1u << 3,  /* numbers of gates */
 };
 enum { PROBE_MAX_COLUMNS = 16 };
 
@@ -22,6 +23,8 @@ struct probe_config {
     struct method_shape shape;
     int cap; /* most tokens of the run: T <= cap */
     const struct kernels *kernels;
+    const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
+    bool reads;              /* queries after the prompt read a choice of pages */
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -33,6 +36,7 @@ struct probe_row {
     const float *p;     /* [n] rising position */
     const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
     float lse, entropy;
+    bool stepping;      /* of a token after the prompt */
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 
@@ -41,6 +45,7 @@ struct probe_sink; /* where write() puts data */
 struct probe {
     const char *name, *summary;
     unsigned wants;
+    bool lean; /* part of --probes lean */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
     int (*columns)(const struct probe_config *cfg, struct kvf_column *out);
     void *(*create)(const struct probe_config *cfg); /* NULL: no memory */
@@ -48,6 +53,7 @@ struct probe {
     void (*row)(void *state, const struct probe_row *row);
     void (*evict)(void *state, const struct eviction *e);
     void (*nll)(void *state, int32_t t, float nll);
+    void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
     /* Columns without KVF_COL_SNAPSHOT: values of steps [t0, t1).  Called with
      * rising, adjoining ranges.  Snapshot columns: values of [0, t1), epoch
      * tells which call it is. */

@@ -1,4 +1,4 @@
-/* probe_evict.c - who was evicted, when, why, and by how much. */
+/* probe_evict.c - who was evicted, when, why, by how much, and after how many others. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 struct state {
     struct probe_config cfg;
-    uint32_t *step;  /* [L*H][cap] and so on */
+    uint32_t *step, *rank; /* [L*H][cap] and so on */
     uint8_t *reason, *tie;
     float *score, *margin;
 };
@@ -20,10 +20,11 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
         {"evict_score", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
         {"evict_margin", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
         {"evict_tie", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
+        {"evict_rank", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
     };
     (void)cfg;
     memcpy(out, col, sizeof col);
-    return 5;
+    return 6;
 }
 
 static void destroy(void *state)
@@ -32,6 +33,7 @@ static void destroy(void *state)
     if (!s)
         return;
     mem_free(s->step);
+    mem_free(s->rank);
     mem_free(s->reason);
     mem_free(s->tie);
     mem_free(s->score);
@@ -47,16 +49,17 @@ static void *create(const struct probe_config *cfg)
         return NULL;
     s->cfg = *cfg;
     s->step = MEM_NEW(uint32_t, n);
+    s->rank = MEM_NEW(uint32_t, n);
     s->reason = MEM_NEW(uint8_t, n);
     s->tie = MEM_NEW(uint8_t, n);
     s->score = MEM_NEW(float, n);
     s->margin = MEM_NEW(float, n);
-    if (!s->step || !s->reason || !s->tie || !s->score || !s->margin) {
+    if (!s->step || !s->rank || !s->reason || !s->tie || !s->score || !s->margin) {
         destroy(s);
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
-        s->step[i] = KVF_ALIVE;
+        s->step[i] = s->rank[i] = KVF_ALIVE;
         s->score[i] = s->margin[i] = NAN;
     }
     return s;
@@ -69,6 +72,7 @@ static void evict(void *state, const struct eviction *e)
     s->step[at] = (uint32_t)e->t;
     s->reason[at] = (uint8_t)e->reason;
     s->tie[at] = e->tie;
+    s->rank[at] = (uint32_t)e->rank;
     s->score[at] = e->score;
     s->margin[at] = e->margin;
 }
@@ -89,6 +93,8 @@ static int snapshot(void *state, struct probe_sink *sink, int32_t t1)
             err = probe_put(sink, 3, l, H, s->margin + at, cap, 4, 0, t1);
         if (!err)
             err = probe_put(sink, 4, l, H, s->tie + at, cap, 1, 0, t1);
+        if (!err)
+            err = probe_put(sink, 5, l, H, s->rank + at, cap, 4, 0, t1);
     }
     return err;
 }
@@ -97,6 +103,7 @@ const struct probe probe_evict = {
     .name = "evict",
     .summary = "evict_step of every entry, with reason, score, margin and tie",
     .wants = PROBE_EVICT,
+    .lean = true,
     .columns = columns,
     .create = create,
     .destroy = destroy,

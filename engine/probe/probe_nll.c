@@ -35,6 +35,7 @@ const struct probe probe_nll = {
     .name = "nll",
     .summary = "negative log-likelihood of every token",
     .wants = PROBE_NLL,
+    .lean = true,
     .columns = columns,
     .create = create,
     .destroy = mem_free,

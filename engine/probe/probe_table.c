@@ -1,5 +1,6 @@
 #include "engine/probe/probes.h"
 
 const struct probe *const probe_table[] = {
-    &probe_evict, &probe_survival, &probe_mass, &probe_steps, &probe_nll, NULL,
+    &probe_evict, &probe_survival, &probe_mass, &probe_steps, &probe_nll,
+    &probe_gate, &probe_read, NULL,
 };

@@ -9,6 +9,8 @@ extern const struct probe probe_survival; /* probe_survival.c */
 extern const struct probe probe_mass;     /* probe_mass.c */
 extern const struct probe probe_steps;    /* probe_steps.c */
 extern const struct probe probe_nll;      /* probe_nll.c */
+extern const struct probe probe_gate;     /* probe_gate.c */
+extern const struct probe probe_read;     /* probe_read.c */
 
 static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)
 {

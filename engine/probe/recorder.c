@@ -68,7 +68,7 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
     unsigned set = 0, all = 0, lean = 0;
     for (int i = 0; probe_table[i]; i++) {
         all |= 1u << i;
-        if (strcmp(probe_table[i]->name, "evict") == 0 || strcmp(probe_table[i]->name, "nll") == 0)
+        if (probe_table[i]->lean)
             lean |= 1u << i;
     }
     char key[32], value[32];
@@ -210,8 +210,9 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                   float lse, float entropy, int thread)
 {
     struct thread_scratch *s = &r->scratch[thread];
-    struct probe_row out = {row->layer, row->head, row->t, row->seen, row->p, NULL, lse, entropy,
-                            s->cuts};
+    struct probe_row out = {.layer = row->layer, .head = row->head, .t = row->t, .n = row->seen,
+                            .p = row->p, .lse = lse, .entropy = entropy,
+                            .stepping = row->stepping, .scratch = s->cuts};
     if (!view->plain || row->visible) {
         /* order[] has later queries' entries too, behind those of this row */
         for (int i = 0, n = 0; n < row->seen; i++) {
@@ -234,6 +235,13 @@ void recorder_evict(struct recorder *r, const struct eviction *e)
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->evict)
             r->active[i].probe->evict(r->active[i].state, e);
+}
+
+void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->gate)
+            r->active[i].probe->gate(r->active[i].state, layer, head, pos, value);
 }
 
 void recorder_nll(struct recorder *r, int32_t t, float nll)

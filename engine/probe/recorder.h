@@ -25,6 +25,8 @@ unsigned recorder_wants(const struct recorder *r); /* PROBE_* of all active prob
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
                   float lse, float entropy, int thread);
 void recorder_evict(struct recorder *r, const struct eviction *e);
+/* The number of an entry; heads in parallel. */
+void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
 
 /* Tokens were fed: call when all rows of steps < n_steps are in.  text: the

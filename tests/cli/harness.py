@@ -17,7 +17,9 @@ class Suite:
         parser = argparse.ArgumentParser()
         parser.add_argument("kvfate")
         parser.add_argument("models", help="folder of the tiny models")
+        parser.add_argument("write_kvf", nargs="?", default="", help="the program that makes traces")
         args = parser.parse_args()
+        self.write_kvf = os.path.abspath(args.write_kvf)
         self.exe, self.models = os.path.abspath(args.kvfate), os.path.abspath(args.models)
         self.work = tempfile.TemporaryDirectory(prefix="kvfate-cli-")
         self.cases = self.failures = 0

@@ -97,7 +97,8 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
     int n, i = 1;
     int32_t *ids = golden_ids(json_get(p, "ids"), &n);
     struct probe_config cfg = {
-        {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, n, &e->kernels};
+        .shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, .cap = n,
+        .kernels = &e->kernels};
     close(mkstemp(path));
     cr_assert(probes_parse("nll", &set, &d) == KVF_OK);
     cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK);

@@ -41,7 +41,8 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
 {
     const struct model_config *m = &e->config;
     struct probe_config cfg = {
-        {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, CAP, &e->kernels};
+        .shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, .cap = CAP,
+        .kernels = &e->kernels};
     struct kvf_diag d = {""};
     struct recorder *rec = NULL;
     unsigned set;

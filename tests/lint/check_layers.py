@@ -16,7 +16,7 @@ ROOMS = {
     'cli': ['base', 'libtrace', 'engine', 'analyzers', 'render'],
 }
 # Inside the engine, one way: kernels <- cache <- method <- probe,
-# kernels <- model <- gate <- method, and decode on top of all.
+# kernels <- model <- gate <- method, decode on top of these, and experiments on top of all.
 ENGINE = {
     'kernels': [],
     'model': ['kernels'],
@@ -25,6 +25,7 @@ ENGINE = {
     'method': ['kernels', 'cache', 'gate'],
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'model', 'gate', 'cache', 'method', 'probe'],
+    'experiment': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode'],
 }
 # Headers, or folders of headers, that only one folder may include.
 PRIVATE = {
@@ -140,6 +141,8 @@ PLANTS = [
                include('"engine/decode/session.h"')),
     lint.Plant('engine/model/config.c', 'engine/model must not',
                include('"engine/method/method.h"')),
+    lint.Plant('engine/decode/linear.c', 'engine/decode must not',
+               include('"engine/experiment/eval.h"')),
     lint.Plant('engine/gate/gate.c', 'engine/gate must not', include('"engine/cache/cache.h"')),
     lint.Plant('engine/decode/layer.c', 'private to engine/gate/',
                include('"engine/gate/state.h"')),

@@ -375,9 +375,14 @@ def check(report, name, checks, expected):
     report.wrong += [f"{x}: nothing was compared" for x in sorted(missing)]
 
 
-def main():
+def check_methods():
     report = Report()
     check(report, "methods.json", CHECKS, EXPECTED)
+    return report
+
+
+def main():
+    report = check_methods()
     check(report, "gates.json", golden_gates.CHECKS, set(golden_gates.CHECKS))
     evaluated = golden_evaluator.CHECKS
     check(report, "gates.json", evaluated, {"evaluator: " + name for name in evaluated})

@@ -9,7 +9,7 @@ import golden
 import methods
 import methods_keys
 import methods_window
-from planted_shared import golden_faults, published, shared_faults
+from planted_shared import golden_faults, shared_faults
 from tiny_llama import Session
 
 MOST_CASES = 60  # the faults that only show at an edge of a pool or in a tie need some
@@ -185,7 +185,7 @@ def check(comparison, engine, models):
     passed = failed = 0
     for name, patch in golden_faults():
         with patch:
-            said = golden.check(published()).wrong
+            said = golden.check_methods().wrong
         passed, failed = passed + bool(said), failed + (not said)
         print(f"{'ok  ' if said else 'FAIL'} published decisions, {name}: {said[:1]}")
     for method, name, patch in faults(comparison):

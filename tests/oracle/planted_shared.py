@@ -1,6 +1,4 @@
 """Faults for planted.py: the methods with shared budgets, variance, redundancy and history."""
-import json
-import os
 from unittest import mock
 
 import numpy as np
@@ -9,7 +7,7 @@ import allocation
 import methods
 import methods_keys
 import methods_window
-from tiny_llama import GOLDEN
+
 
 dealt_out, pyramid, preference = allocation.dealt_out, allocation.pyramid, allocation.preference
 layer_shares, decide_layer = methods.layer_shares, methods.decide_layer
@@ -148,11 +146,6 @@ def shared_faults():
 
 
 # ---- against the published decisions
-
-def published():
-    with open(os.path.join(GOLDEN, "methods.json")) as f:
-        return json.load(f)["cases"]
-
 
 def golden_faults():
     """(name, patch)"""

@@ -167,3 +167,41 @@ Test(rng, same_seed_same_sequence_and_unbiased_range)
         rng_below(&b, 7);
     }
 }
+
+/* Of n = 2 the means are 0, 1/2 and 1 with 1/4, 1/2, 1/4: both tails lie outside 2.5 %. */
+Test(stats, bootstrap_of_two_values_is_their_range)
+{
+    double v[] = {0, 1}, low, high;
+    cr_assert(stats_bootstrap_mean(v, 2, 2000, 1, &low, &high) == KVF_OK);
+    cr_expect(low == 0 && high == 1, "%g %g", low, high);
+}
+
+/* For many values the interval is that of the normal distribution, mean +- 1.96 s / sqrt(n). */
+Test(stats, bootstrap_agrees_with_the_standard_error)
+{
+    enum { N = 400 };
+    double v[N], low, high, again[2], sum = 0, square = 0;
+    struct rng r;
+    rng_init(&r, 8);
+    for (int i = 0; i < N; i++) {
+        v[i] = 3 + 2 * rng_normal(&r);
+        sum += v[i];
+    }
+    for (int i = 0; i < N; i++)
+        square += (v[i] - sum / N) * (v[i] - sum / N);
+    double half = 1.96 * sqrt(square / N) / sqrt(N);
+    cr_assert(stats_bootstrap_mean(v, N, 2000, 1, &low, &high) == KVF_OK);
+    cr_expect(fabs(low - (sum / N - half)) < 0.1 * half, "%g, expected %g", low, sum / N - half);
+    cr_expect(fabs(high - (sum / N + half)) < 0.1 * half, "%g, expected %g", high, sum / N + half);
+    cr_assert(stats_bootstrap_mean(v, N, 2000, 1, &again[0], &again[1]) == KVF_OK);
+    cr_expect(again[0] == low && again[1] == high, "the same seed gives other intervals");
+}
+
+Test(stats, bootstrap_of_one_value_or_equal_ones)
+{
+    double v[] = {5, 5, 5}, low, high;
+    cr_assert(stats_bootstrap_mean(v, 3, 100, 1, &low, &high) == KVF_OK);
+    cr_expect(low == 5 && high == 5);
+    cr_assert(stats_bootstrap_mean(v, 1, 100, 1, &low, &high) == KVF_OK);
+    cr_expect(isnan(low) && isnan(high));
+}

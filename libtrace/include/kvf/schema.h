@@ -12,10 +12,17 @@
  * evict_score      f32 kv   token   the score at the decision; NaN: none
  * evict_margin     f32 kv   token   worst score kept - score of the evicted (>= 0); NaN: none
  * evict_tie        u8  kv   token   1: the tie rule decided
+ * evict_rank       u32 kv   token   candidates of the head that went before it at the same
+ *                                   decision; all ones: no score decided
+ * log_beta         f32 kv   token   log of the retention that gates gave it at birth
+ * write_gate       f32 kv   token   g of the write gate: below tau the entry is refused
+ * importance       f32 kv   token   score of a trained importance head
+ * read.count       u32 query token  queries after the prompt that read it (snapshot)
  * last_selected.C  u16|u32 query token  largest age at which the token was in the
  *                                   selected set of criterion C (snapshot, age)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
+ * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
  *

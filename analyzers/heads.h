@@ -1,0 +1,13 @@
+/* heads.h - sets of heads as commands take them: "L0-5K*,15.2". */
+#ifndef KVF_ANALYZERS_HEADS_H
+#define KVF_ANALYZERS_HEADS_H
+
+#include <kvf/trace.h>
+
+/* Which heads of the space a set names: [n_layers][heads of layer 0], 1 = named, for
+ * traces whose layers have equally many.  Free with mem_free.  KVF_E_ARG with a
+ * sentence for sets that are none, or name no head. */
+int heads_mask(const struct kvf_trace *t, enum kvf_space space, const char *set,
+               unsigned char **ret_mask, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,443 @@
+/* cmd_eval.c - quality against budget, over documents. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/table_io.h"
+#include "cli/cmds.h"
+#include "cli/runner.h"
+#include "config.h"
+#include "engine/experiment/eval_state.h"
+
+enum { MOST_BUDGETS = 64, MOST_LABEL = 256 };
+
+struct job {
+    /* options */
+    const char *model, *methods, *budgets, *kv_type, *out, *state_path;
+    struct opt_list data, gates_file;
+    int64_t docs, prompt, score, seed, threads, chunk;
+    bool json, exact;
+
+    struct buf left_out; /* of all methods: what cannot run */
+    struct eval eval;
+    struct gates *gates[OPT_LIST_MAX]; /* of the files */
+    struct documents text;
+    struct eval_cell *cell; /* [n] */
+    char (*label)[MOST_LABEL]; /* of the methods */
+    int n;
+    struct eval_result *result; /* [docs][n] */
+    bool *done;                 /* [docs][n] */
+    struct eval_state *state;
+    struct progress bar;
+    int64_t fed;
+};
+
+/* Where the next method of "A,B:key=value,key=value,C" ends: a piece with "=" but no
+ * ":" before it belongs to the method before. */
+static size_t method_length(const char *s)
+{
+    size_t n = strcspn(s, ",");
+    while (s[n]) {
+        const char *piece = s + n + 1;
+        size_t key = strcspn(piece, "=:,");
+        if (piece[key] != '=')
+            break;
+        n += 1 + strcspn(piece, ",");
+    }
+    return n;
+}
+
+static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag *d)
+{
+    for (*n = 0;; s += *s == ',') {
+        char part[32];
+        size_t len = strcspn(s, ",");
+        if (*n == MOST_BUDGETS)
+            return kvf_fail(d, KVF_E_ARG, "--budgets: more than %d budgets", MOST_BUDGETS);
+        if (len < sizeof part) {
+            memcpy(part, s, len);
+            part[len] = 0;
+        }
+        if (len >= sizeof part || !opt_int(part, &budget[*n]) || budget[*n] < 1
+            || budget[*n] > 1 << 24)
+            return kvf_fail(d, KVF_E_ARG, "--budgets needs numbers from 1 to %d, separated by "
+                            "commas, not '%s'", 1 << 24, s);
+        ++*n;
+        s += len;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
+/* A method at a budget, or without one where it would mean nothing. */
+static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
+{
+    struct kvf_diag unused;
+    int err = method_parse(label, budget, &c->row, &c->params, d);
+    if (err == KVF_E_ARG && method_parse(label, 0, &c->row, &c->params, &unused) == KVF_OK
+        && c->row.unbudgeted)
+        err = KVF_OK;
+    c->label = label;
+    return err;
+}
+
+/* A method at each budget; once when it has none. */
+static int add_method(struct job *j, const char *label, const int64_t *budget, int n_budgets,
+                      struct kvf_diag *d)
+{
+    for (int i = 0; i < n_budgets; i++) {
+        struct eval_cell c = {0};
+        int err = parse_cell(label, (int)budget[i], &c, d);
+        if (err)
+            return err;
+        bool again = false;
+        for (int k = 0; k < j->n; k++)
+            again |= strcmp(j->cell[k].label, label) == 0
+                     && j->cell[k].params.budget == c.params.budget;
+        if (!again)
+            j->cell[j->n++] = c;
+    }
+    return KVF_OK;
+}
+
+static int parse_methods(struct job *j, const char *list, const int64_t *budget, int n_budgets,
+                         struct kvf_diag *d)
+{
+    size_t most = 1, at = 0;
+    for (const char *s = list; *s; s++)
+        most += *s == ',';
+    j->label = mem_alloc(most, MOST_LABEL);
+    j->cell = MEM_NEW(struct eval_cell, most * (size_t)n_budgets);
+    if (!j->label || !j->cell)
+        return KVF_E_NOMEM;
+    for (const char *s = list;; s++) {
+        size_t len = method_length(s);
+        if (len >= MOST_LABEL)
+            return kvf_fail(d, KVF_E_ARG, "--methods: '%.40s...' is too long", s);
+        memcpy(j->label[at], s, len);
+        int err = add_method(j, j->label[at++], budget, n_budgets, d);
+        if (err)
+            return err;
+        s += len;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
+/* Every preset, by name; those that need more than a name and a budget are left out. */
+static int all_methods(struct job *j, const int64_t *budget, int n_budgets, struct buf *list)
+{
+    struct kvf_diag unused;
+    struct eval_cell c;
+    for (const struct method *m = method_presets; m->name; m++) {
+        int err = KVF_OK;
+        for (int i = 0; !err && i < n_budgets; i++)
+            err = parse_cell(m->name, (int)budget[i], &c, &unused);
+        if (err)
+            buf_printf(&j->left_out, " %s", m->name);
+        else
+            buf_printf(list, "%s%s", list->len ? "," : "", m->name);
+    }
+    return list->err;
+}
+
+static int parse_cells(struct job *j, struct kvf_diag *d)
+{
+    int64_t budget[MOST_BUDGETS];
+    struct buf list = {0};
+    int n = 0, err = parse_budgets(j->budgets, budget, &n, d);
+    if (!err && strcmp(j->methods, "all") == 0)
+        err = all_methods(j, budget, n, &list);
+    else
+        buf_str(&list, j->methods);
+    if (!err)
+        err = list.err ? list.err : parse_methods(j, list.data ? list.data : "", budget, n, d);
+    buf_finish(&list);
+    return err;
+}
+
+static int check_options(struct job *j, struct kvf_diag *d)
+{
+    if (j->data.n == 0)
+        return kvf_fail(d, KVF_E_ARG, "no --data FILE: text with headings, or JSONL");
+    if (j->kv_type && strcmp(j->kv_type, "f16") != 0 && strcmp(j->kv_type, "f32") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", j->kv_type);
+    if (j->out && strcmp(j->out, "-") != 0 && table_format_of(j->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
+                        j->out);
+    bool wide = j->kv_type ? strcmp(j->kv_type, "f32") == 0 : j->exact;
+    j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16, .prompt = (int)j->prompt,
+                            .score = (int)j->score, .chunk = (int)j->chunk};
+    return parse_cells(j, d);
+}
+
+/* What a cell needs beside its numbers. */
+static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
+{
+    const struct model_config *m = &j->eval.engine->config;
+    int length = (int)(j->prompt + j->score);
+    for (int i = 0; i < j->gates_file.n; i++)
+        if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
+            c->gates = j->gates[i];
+    struct method_inputs in = {.gates = c->gates, .rope_base = m->rope_base,
+                               .rope_dim = m->rope_dim};
+    if (c->gates && gates_positions(c->gates) < length)
+        return kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and documents "
+                        "have %d", gates_path(c->gates), (int)gates_positions(c->gates), length);
+    return method_check_inputs(&c->row, &in, d);
+}
+
+/* Opens the gates and gives each cell its own.  Of all methods, those that lack theirs
+ * are left out. */
+static int open_gates(struct job *j, struct kvf_diag *d)
+{
+    bool all = strcmp(j->methods, "all") == 0;
+    int err = KVF_OK, n = 0;
+    for (int i = 0; !err && i < j->gates_file.n; i++)
+        err = runner_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
+    for (int i = 0; !err && i < j->n; i++) {
+        struct eval_cell c = j->cell[i];
+        err = give_gates(j, &c, d);
+        if (!err) {
+            j->cell[n++] = c;
+        } else if (all && err == KVF_E_ARG) {
+            if (i == 0 || j->cell[i - 1].label != c.label)
+                buf_printf(&j->left_out, " %s", c.label);
+            err = KVF_OK;
+        }
+    }
+    j->n = n;
+    return err;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int check_output(const struct job *j, struct kvf_diag *d)
+{
+    const char *const in[] = {gguf_path(j->eval.engine->gguf), j->state_path};
+    for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
+        if (in[i] && same_file(in[i], j->out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, in[i]);
+    for (int i = 0; j->out && i < j->data.n; i++)
+        if (same_file(j->data.item[i], j->out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
+    return KVF_OK;
+}
+
+static int read_data(struct job *j, struct kvf_diag *d)
+{
+    const struct model_config *m = &j->eval.engine->config;
+    int err = KVF_OK, length = (int)(j->prompt + j->score);
+    if (length > m->n_ctx)
+        return kvf_fail(d, KVF_E_LIMIT, "documents of %d tokens do not fit into the model's "
+                        "context of %d", length, m->n_ctx);
+    j->text.length = length;
+    for (int i = 0; !err && i < j->data.n; i++)
+        err = documents_read(j->eval.engine->tokenizer, j->data.item[i], &j->text, d);
+    if (err)
+        return err;
+    if (j->text.n < j->docs)
+        return kvf_fail(d, KVF_E_LIMIT, "the data hold %d documents of %d tokens, not %d; lower "
+                        "--docs or --prompt-tokens, or give more --data", j->text.n, length,
+                        (int)j->docs);
+    documents_shuffle(&j->text, (uint64_t)j->seed);
+    return KVF_OK;
+}
+
+/* Takes over what the state file has. */
+static int resume(struct job *j, int64_t *ret_left, struct kvf_diag *d)
+{
+    *ret_left = 0;
+    for (int64_t i = 0; i < j->docs; i++)
+        for (int c = 0; c < j->n; c++) {
+            int64_t at = i * j->n + c;
+            int found = eval_state_find(j->state, (int)i, j->text.doc[i].hash, &j->cell[c],
+                                        &j->result[at], d);
+            if (found < 0)
+                return found;
+            j->done[at] = found;
+            *ret_left += !found;
+        }
+    return KVF_OK;
+}
+
+static void on_progress(void *ctx, int tokens)
+{
+    struct job *j = ctx;
+    j->fed += tokens;
+    progress_update(&j->bar, j->fed);
+}
+
+/* The cells of a document that are not done yet. */
+static int run_document(struct job *j, int64_t doc, struct eval_cell *cell,
+                        struct eval_result *result, struct kvf_diag *d)
+{
+    int n = 0;
+    for (int c = 0; c < j->n; c++)
+        if (!j->done[doc * j->n + c])
+            cell[n++] = j->cell[c];
+    if (n == 0)
+        return KVF_OK;
+    int err = eval_document(&j->eval, j->text.doc[doc].ids, cell, n, result, d);
+    for (int c = 0, k = 0; !err && c < j->n; c++) {
+        int64_t at = doc * j->n + c;
+        if (j->done[at])
+            continue;
+        j->result[at] = result[k++];
+        err = eval_state_add(j->state, (int)doc, j->text.doc[doc].hash, &j->cell[c],
+                             &j->result[at], d);
+    }
+    return err;
+}
+
+static int run_all(struct job *j, struct kvf_diag *d)
+{
+    size_t rows = (size_t)j->docs * (size_t)j->n;
+    int64_t left = 0;
+    struct eval_cell *cell = MEM_NEW(struct eval_cell, (size_t)j->n);
+    struct eval_result *result = MEM_NEW(struct eval_result, (size_t)j->n);
+    j->result = MEM_NEW(struct eval_result, rows);
+    j->done = MEM_NEW(bool, rows);
+    int err = cell && result && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, KVFATE_VERSION,
+                              &j->state, d);
+    if (!err)
+        err = resume(j, &left, d);
+    progress_start(&j->bar, "eval", "tok", left * j->score);
+    for (int64_t i = 0; !err && i < j->docs; i++)
+        err = run_document(j, i, cell, result, d);
+    progress_end(&j->bar, j->fed);
+    mem_free(cell);
+    mem_free(result);
+    return err;
+}
+
+static void summary(const struct job *j, const struct table *t)
+{
+    static const char *const name[] = {"nll", "nll_low", "nll_high", "kl", "kl_low", "kl_high",
+                                       "top1_agree", "kv_end"};
+    enum { COLUMNS = sizeof name / sizeof *name };
+    int wide = 6;
+    for (int i = 0; i < j->n; i++)
+        if ((int)strlen(j->cell[i].label) > wide)
+            wide = (int)strlen(j->cell[i].label);
+    printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
+           (long long)j->docs, (long long)j->prompt, (long long)j->score);
+    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s\n", wide, "method", "budget", "NLL", "", "KL", "",
+           "top-1", "entries");
+    for (int i = 0; i < j->n; i++) {
+        double v[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++)
+            v[c] = table_real(t, table_find(t, name[c]), i);
+        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f\n", wide,
+               j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4], v[5],
+               100 * v[6], v[7]);
+    }
+}
+
+static int deliver(const struct job *j, struct kvf_diag *d)
+{
+    struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
+    int err = t ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        table_meta_num(t, "seed", (double)j->seed);
+    if (!err && j->out)
+        err = table_write(t, strcmp(j->out, "-") == 0 ? TABLE_TSV : table_format_of(j->out),
+                          j->out, d);
+    if (!err && j->json)
+        err = table_write(t, TABLE_JSON, "-", d);
+    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+        summary(j, t);
+    table_destroy(t);
+    return err;
+}
+
+static void finish(struct job *j)
+{
+    eval_state_close(j->state);
+    documents_finish(&j->text);
+    buf_finish(&j->left_out);
+    for (int i = 0; i < j->gates_file.n; i++)
+        gates_close(j->gates[i]);
+    engine_close(j->eval.engine);
+    mem_free(j->cell);
+    mem_free(j->label);
+    mem_free(j->result);
+    mem_free(j->done);
+}
+
+static int run(struct job *j, struct kvf_diag *d)
+{
+    int err = check_options(j, d);
+    if (!err)
+        err = runner_engine(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
+    if (!err)
+        err = open_gates(j, d);
+    if (!err)
+        err = check_output(j, d);
+    if (!err)
+        err = read_data(j, d);
+    j->eval.progress = on_progress;
+    j->eval.ctx = j;
+    if (!err && j->left_out.len)
+        fprintf(stderr, "left out of all methods, for lack of a plan, of gates or of budget:%s\n",
+                j->left_out.data);
+    if (!err)
+        err = run_all(j, d);
+    return err ? err : deliver(j, d);
+}
+
+int cmd_eval(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.methods = "all", .budgets = "64,256", .docs = 24, .prompt = 512,
+                    .score = 128};
+    struct kvf_diag d = {""};
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'm', "model", &j.model, "FILE",
+         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_LIST, 0, "data", &j.data, "FILE", "text with headings, or JSONL; several may follow",
+         0, 0},
+        {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
+        {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
+         0, 0},
+        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, one file of each kind",
+         0, 0},
+        {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},
+        {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens before the cut (512)", 1, 1 << 24},
+        {OPT_INT, 0, "score-tokens", &j.score, "S", "tokens fed one by one and scored (128)", 1,
+         1 << 24},
+        {OPT_INT, 's', "seed", &j.seed, "S", "seed of the choice of documents (0)", 0, 9e15},
+        {OPT_STR, 0, "state", &j.state_path, "FILE", "keep results here and go on from them", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT", "the table: .tsv, .csv, .json, .npz, or -", 0, 0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+        {OPT_INT, 0, "chunk", &j.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
+        {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
+        {OPT_STR, 0, "kv-type", &j.kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
+        {OPT_FLAG, 0, "exact", &j.exact, NULL, "f32 weights, activations and cache", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+        return status;
+    int err = KVF_OK;
+    for (int i = 1; !err && i <= operands; i++) {
+        if (j.data.n == 0 || j.data.n == OPT_LIST_MAX)
+            err = kvf_fail(&d, KVF_E_ARG, j.data.n ? "more than %d files" : "--data comes before "
+                           "the files", OPT_LIST_MAX);
+        else
+            j.data.item[j.data.n++] = argv[i];
+    }
+    if (!err)
+        err = run(&j, &d);
+    if (err)
+        fprintf(stderr, "kvfate eval: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    finish(&j);
+    return runner_status(err);
+}

@@ -1,0 +1,65 @@
+/* cmd_plan.c - a plan from a trace: what another run needs to do the same again. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <kvf/trace.h>
+
+#include "analyzers/heads.h"
+#include "base/mem.h"
+#include "cli/cmds.h"
+#include "engine/experiment/plan.h"
+
+static int check_output(const char *in, const char *out, struct kvf_diag *d)
+{
+    struct stat a, b;
+    if (!out)
+        return kvf_fail(d, KVF_E_ARG, "no -o P.kvf: where to write the plan");
+    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", out, in);
+    return KVF_OK;
+}
+
+static int write_plan(const struct command *self, const char *in, const char *out,
+                      struct plan_options *opt, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    unsigned char *mask = NULL;
+    int err = kvf_open(in, KVF_OPEN_TAIL, &t, d);
+    if (!err && !kvf_is_clean(t))
+        fprintf(stderr, "kvfate %s: %s was not closed: planning its last snapshot (%u steps)\n",
+                self->name, in, kvf_n_steps(t));
+    if (!err && opt->head_text)
+        err = heads_mask(t, KVF_SPACE_KV, opt->head_text, &mask, d);
+    opt->heads = mask;
+    if (!err)
+        err = plan_write(t, opt, out, d);
+    mem_free(mask);
+    kvf_close(t);
+    return err;
+}
+
+int cmd_plan(const struct command *self, int argc, char **argv)
+{
+    struct plan_options opt = {false, false, false, NULL, NULL};
+    struct kvf_diag d = {""};
+    const char *out = NULL;
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &out, "P.kvf", "the plan", 0, 0},
+        {OPT_STR, 0, "head", &opt.head_text, "SET",
+         "evictions of these KV heads; the others keep all (all)", 0, 0},
+        {OPT_FLAG, 0, "no-tokens", &opt.no_tokens, NULL, "leave the tokens out", 0, 0},
+        {OPT_FLAG, 0, "no-evictions", &opt.no_evictions, NULL, "leave the evictions out", 0, 0},
+        {OPT_FLAG, 0, "no-mass", &opt.no_mass, NULL, "leave the attention received out", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+        return status;
+    int err = check_output(argv[1], out, &d);
+    if (!err)
+        err = write_plan(self, argv[1], out, &opt, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}

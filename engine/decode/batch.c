@@ -1,0 +1,176 @@
+/* batch.c - one token of many sessions.
+ *
+ * A session of its own, the room, has the rows: row i belongs to session i.  What a
+ * layer does before and after its cache runs over all rows in the room.  In between
+ * each session works on its row as if the buffers were its own, and alone: its tasks
+ * run one after the other in one thread, and threads share out the sessions. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/decode/session_state.h"
+
+struct batch {
+    struct session *room;
+    struct engine alone; /* the engine without its threads */
+    struct session *own; /* [most] the sessions as they were */
+    struct session **s;  /* [most] whose rows they are */
+    int32_t *id;         /* [most] */
+    int *err;            /* [most] */
+    float *logits;       /* [most][ld_vocab] */
+    int most, layer;
+};
+
+int batch_create(struct engine *e, int most, struct batch **ret_batch)
+{
+    struct batch *b = MEM_NEW(struct batch, 1);
+    int rows = most < e->config.n_ctx ? most : e->config.n_ctx;
+    struct session_options opt = {.cap = rows, .chunk = rows};
+    if (!b)
+        return KVF_E_NOMEM;
+    b->alone = *e;
+    b->alone.pool = NULL;
+    b->most = rows;
+    b->own = MEM_NEW(struct session, (size_t)rows);
+    b->err = MEM_NEW(int, (size_t)rows);
+    b->s = MEM_NEW(struct session *, (size_t)rows);
+    b->id = MEM_NEW(int32_t, (size_t)rows);
+    int err = b->own && b->err && b->s && b->id ? session_create(e, &opt, &b->room, NULL)
+                                                : KVF_E_NOMEM;
+    if (!err && !(b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float))))
+        err = KVF_E_NOMEM;
+    if (err)
+        batch_destroy(b);
+    else
+        *ret_batch = b;
+    return err;
+}
+
+void batch_destroy(struct batch *b)
+{
+    if (!b)
+        return;
+    session_destroy(b->room);
+    mem_free(b->own);
+    mem_free(b->err);
+    mem_free(b->s);
+    mem_free(b->id);
+    mem_free(b->logits);
+    mem_free(b);
+}
+
+/* Session i works in row i of the room until it gets its buffers back. */
+static void lend_row(struct batch *b, int i)
+{
+    struct session *s = b->s[i], *room = b->room;
+    size_t row = (size_t)i;
+    b->own[i] = *s;
+    s->e = &b->alone;
+    s->x = room->x + row * (size_t)room->e->config.d_model;
+    s->normed = room->normed + row * (size_t)room->e->config.d_model;
+    s->qkv = room->qkv + row * room->ld_qkv;
+    s->att = room->att + row * room->ld_att;
+}
+
+static void take_back(struct batch *b, int i)
+{
+    struct session *s = b->s[i];
+    const struct session *own = &b->own[i];
+    s->e = own->e;
+    s->x = own->x;
+    s->normed = own->normed;
+    s->qkv = own->qkv;
+    s->att = own->att;
+}
+
+static void begin_task(void *ctx, int i, int thread)
+{
+    struct batch *b = ctx;
+    struct session *s = b->s[i];
+    (void)thread;
+    b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
+    if (b->err[i])
+        return;
+    weights_embed(s->e->weights, b->id[i], s->x);
+    fill_turn(&s->e->config, s->n_past, s->cos_sin);
+}
+
+static void attend_task(void *ctx, int i, int thread)
+{
+    struct batch *b = ctx;
+    struct session *s = b->s[i];
+    (void)thread;
+    b->err[i] = layer_attend(s, b->layer, 1, s->n_past);
+}
+
+static void end_task(void *ctx, int i, int thread)
+{
+    struct batch *b = ctx;
+    struct session *s = b->s[i];
+    size_t row = (size_t)i;
+    (void)thread;
+    memcpy(b->own[i].normed, s->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
+    memcpy(s->logits, b->logits + row * s->ld_vocab, s->ld_vocab * sizeof *s->logits);
+    cache_account(s->cache);
+    s->has_logits = true;
+    s->n_past++;
+    b->err[i] = session_end_step(s);
+}
+
+static int first_error(const struct batch *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (b->err[i])
+            return b->err[i];
+    return KVF_OK;
+}
+
+static int forward(struct batch *b, int n)
+{
+    struct session *room = b->room;
+    const struct model_config *m = &room->e->config;
+    par_run(room->e->pool, n, begin_task, b);
+    int err = first_error(b, n);
+    for (b->layer = 0; !err && b->layer < m->n_layers; b->layer++) {
+        layer_project(room, b->layer, n);
+        par_run(room->e->pool, n, attend_task, b);
+        err = first_error(b, n);
+        if (!err)
+            layer_finish(room, b->layer, n);
+    }
+    if (err)
+        return err;
+    room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
+                             m->norm_eps);
+    linear(room, b->logits, room->ld_vocab, room->normed, n, &room->e->weights->head);
+    par_run(room->e->pool, n, end_task, b);
+    return first_error(b, n);
+}
+
+/* n <= most sessions; their tokens are in b->id. */
+static int step_rows(struct batch *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        lend_row(b, i);
+    int err = n > 0 ? forward(b, n) : KVF_OK;
+    for (int i = 0; i < n; i++)
+        take_back(b, i);
+    return err;
+}
+
+int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids)
+{
+    int err = KVF_OK, rows = 0;
+    for (int i = 0; !err && i < n; i++) {
+        if (s[i]->twin) { /* two sessions in one */
+            err = session_step(s[i], ids[i]);
+            continue;
+        }
+        b->s[rows] = s[i];
+        b->id[rows++] = ids[i];
+        if (rows == b->most) {
+            err = step_rows(b, rows);
+            rows = 0;
+        }
+    }
+    return err ? err : step_rows(b, rows);
+}

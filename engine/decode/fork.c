@@ -1,0 +1,110 @@
+/* fork.c - two futures of one past. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/decode/session_state.h"
+
+/* Buffers that the methods of s need. */
+static int renew_parts(struct session *s, bool gate)
+{
+    size_t C = (size_t)s->chunk, H = (size_t)s->e->config.n_kv_heads;
+    free_part_buffers(s);
+    if (gate && !(s->gate = mem_alloc(C, H * sizeof *s->gate)))
+        return KVF_E_NOMEM;
+    return alloc_part_buffers(s);
+}
+
+/* Cache and methods of another session in the place of its own. */
+static int take_parts(struct session *s, const struct session *from)
+{
+    struct method_state *method = NULL;
+    struct cache *cache = NULL;
+    int err = method_state_fork(from->method, &method);
+    if (!err)
+        err = cache_fork(from->cache, &cache);
+    if (err) {
+        method_state_destroy(method);
+        return err;
+    }
+    method_state_destroy(s->method);
+    cache_destroy(s->cache);
+    s->method = method;
+    s->cache = cache;
+    s->cache_heads = from->cache_heads;
+    s->by_rank = from->by_rank;
+    s->gates = from->gates;
+    return renew_parts(s, from->gate != NULL);
+}
+
+static void take_past(struct session *s, const struct session *from)
+{
+    s->n_past = from->n_past;
+    s->has_logits = from->has_logits;
+    s->stepping = from->stepping;
+    s->peak = from->peak;
+    s->cuts = from->cuts;
+    memcpy(s->logits, from->logits, s->ld_vocab * sizeof *s->logits);
+    memcpy(s->normed, from->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
+}
+
+static int fork_one(const struct session *from, const struct session_options *opt,
+                    struct session **ret_session, struct kvf_diag *d)
+{
+    struct session *s = NULL;
+    int err = session_create(from->e, opt, &s, d);
+    if (err)
+        return err;
+    err = take_parts(s, from);
+    if (err) {
+        session_destroy(s);
+        return kvf_fail(d, err, "not enough memory to fork a session of %d tokens", from->n_past);
+    }
+    take_past(s, from);
+    *ret_session = s;
+    return KVF_OK;
+}
+
+int session_fork(const struct session *from, const struct session_options *opt,
+                 struct session **ret_session, struct kvf_diag *d)
+{
+    struct session_options own = {.kv_type = from->kv_type,
+                                  .cap = opt ? opt->cap : from->cap,
+                                  .chunk = opt ? opt->chunk : from->chunk};
+    struct session *s = NULL;
+    if (own.cap < from->n_past)
+        return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,
+                        from->n_past);
+    int err = fork_one(from, &own, &s, d);
+    if (!err && from->twin)
+        err = fork_one(from->twin, &own, &s->twin, d);
+    if (err) {
+        session_destroy(s);
+        return err;
+    }
+    if (s->twin)
+        s->twin->twin_of = s->method;
+    *ret_session = s;
+    return KVF_OK;
+}
+
+int session_adopt(struct session *s, const struct method_state *state)
+{
+    struct method_state *method = NULL;
+    int err = method_state_fork(state, &method);
+    if (err)
+        return err;
+    method_state_destroy(s->method);
+    s->method = method;
+    err = renew_parts(s, false);
+    if (!err)
+        err = watch_prepare(s, s->cap, s->n_past);
+    return err ? err : session_decide(s, PHASE_PROMPT);
+}
+
+int session_reserve(struct session *s)
+{
+    int L = s->e->config.n_layers, err = KVF_OK;
+    for (int i = 0; !err && i < L * s->cache_heads; i++)
+        err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
+    return err;
+}

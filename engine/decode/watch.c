@@ -1,0 +1,34 @@
+/* watch.c - what the method of a session learns, and method states beside it that
+ * only look on. */
+#include "engine/decode/session_state.h"
+
+void session_watch(struct session *s, struct method_state *const *state, int n)
+{
+    s->watcher = state;
+    s->n_watchers = n;
+}
+
+int watch_prepare(struct session *s, int slots, int32_t next_decision)
+{
+    int err = method_prepare(s->method, slots, next_decision);
+    for (int i = 0; !err && i < s->n_watchers; i++)
+        err = method_prepare(s->watcher[i], slots, next_decision);
+    return err;
+}
+
+void watch_appended(struct session *s, int layer, int head, int slot, float gate,
+                    const float *k_pre)
+{
+    method_appended(s->method, s->cache, layer, head, slot, gate, k_pre);
+    for (int i = 0; i < s->n_watchers; i++)
+        method_appended(s->watcher[i], s->cache, layer, head, slot, gate, k_pre);
+}
+
+void watch_row(struct session *s, const struct attn_row *row)
+{
+    if (method_wants_row(s->method, row->t))
+        method_row(s->method, row);
+    for (int i = 0; i < s->n_watchers; i++)
+        if (method_wants_row(s->watcher[i], row->t))
+            method_row(s->watcher[i], row);
+}

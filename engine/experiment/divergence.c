@@ -1,0 +1,40 @@
+#include <math.h>
+
+#include "engine/experiment/divergence.h"
+
+static int argmax(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+void reference_set(struct reference *r, const float *logits)
+{
+    double sum = 0;
+    r->logits = logits;
+    r->best = argmax(logits, r->n);
+    double max = (double)logits[r->best];
+    for (int i = 0; i < r->n; i++)
+        sum += r->p[i] = exp((double)logits[i] - max);
+    for (int i = 0; i < r->n; i++)
+        r->p[i] /= sum;
+    r->lse = max + log(sum);
+}
+
+/* With p = e^(x - X), q = e^(y - Y) and X, Y their log-sum-exp:
+ * KL = sum p ((x - X) - (y - Y)) = sum p (x - y) + Y - X, as p sums to 1. */
+struct divergence divergence(const struct reference *r, const float *logits, int32_t target)
+{
+    double sum = 0, kl = 0;
+    int best = argmax(logits, r->n);
+    double max = (double)logits[best];
+    for (int i = 0; i < r->n; i++) {
+        sum += exp((double)logits[i] - max);
+        kl += r->p[i] * ((double)r->logits[i] - (double)logits[i]);
+    }
+    double lse = max + log(sum);
+    return (struct divergence){lse - (double)logits[target], kl + (lse - r->lse), best == r->best};
+}

@@ -1,0 +1,53 @@
+/* eval.h - what a cache method costs in quality, at a budget.
+ *
+ * A document is P + S tokens.  P are prefilled under the full cache, the method cuts
+ * the cache to its budget, and the S others are fed one by one.  Scored are the S:
+ * token i by the query of token i - 1, its NLL under the method's cache and KL(full ||
+ * method) over the whole vocabulary.  The first of them is predicted by the last
+ * query of the prompt, which no cut has touched yet.  docs/eval.md. */
+#ifndef KVF_ENGINE_EVAL_H
+#define KVF_ENGINE_EVAL_H
+
+#include "base/table.h"
+#include "engine/decode/session.h"
+#include "engine/experiment/documents.h"
+
+/* A row of the result: a method at a budget. */
+struct eval_cell {
+    const char *label; /* as it was given: "snapkv:window=16"; borrowed */
+    struct method row;
+    struct method_params params; /* budget 0: it has none */
+    const struct gates *gates;   /* borrowed; NULL: none */
+};
+
+/* What one document says of a cell: means over the S tokens. */
+struct eval_result {
+    double nll, kl;  /* nats per token */
+    double agree;    /* share of tokens with the same argmax as full */
+    double kv_end, kv_mean, kv_peak; /* entries per head of the cache, mean over heads, that
+                                        the S queries saw: the last, the mean, the most */
+    int64_t triggers; /* decisions that cut something for the budget (session_cuts) */
+};
+
+struct eval {
+    struct engine *engine;
+    enum kv_type kv_type;
+    int prompt, score; /* P and S; both at least 1, and P + S within the model's context */
+    int chunk;         /* of prefills; 0 = default */
+    void (*progress)(void *ctx, int tokens); /* after every step of all cells; may be NULL */
+    void *ctx;
+};
+
+/* Runs all cells on one document of P + S ids.  KVF_OK or KVF_E_NOMEM (and others of
+ * session_create) with a sentence. */
+int eval_document(const struct eval *e, const int32_t *ids, const struct eval_cell *cell, int n,
+                  struct eval_result *ret_result, struct kvf_diag *d);
+
+/* The table "eval": a row per cell, from result[doc * n + cell].  Intervals: 95 %,
+ * percentile bootstrap over documents (EVAL_REPLICATES, the same documents for every
+ * cell); NaN with a single document.  NULL when memory is out. */
+enum { EVAL_REPLICATES = 2000 };
+struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
+                         const struct eval_result *result, int docs);
+
+#endif

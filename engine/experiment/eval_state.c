@@ -1,0 +1,257 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "engine/experiment/eval_state.h"
+
+struct row {
+    int doc;
+    uint64_t hash;
+    const char *key; /* "method\toptions\tbudget", borrowed from text */
+    struct eval_result r;
+};
+
+struct eval_state {
+    const char *path;
+    int fd;
+    struct buf text; /* the file as it was opened; lines end in NUL */
+    struct row *row;
+    int n;
+};
+
+static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)
+{
+    char hash[33] = "";
+    gguf_hash(e->engine->gguf, hash);
+    buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, hash);
+    buf_printf(b, "# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n", seed, e->prompt,
+               e->score);
+    buf_printf(b, "# precision: %s\n# kv_type: %s\n", e->engine->exact ? "f32" : "default",
+               e->kv_type == KV_F16 ? "f16" : "f32");
+    buf_str(b, "doc\tdoc_hash\tmethod\toptions\tbudget\tnll\tkl\ttop1_agree\tkv_end\tkv_mean\t"
+               "kv_peak\ttriggers\n");
+}
+
+/* "method\toptions\tbudget": the effective value of every option. */
+static void build_key(const struct eval_cell *cell, struct buf *b)
+{
+    const char *key, *word;
+    double number;
+    buf_printf(b, "%s\t", cell->label);
+    for (int i = 0; (key = method_option(&cell->params, i, &word, &number)) != NULL; i++) {
+        if (word)
+            buf_printf(b, "%s%s=%s", i ? "," : "", key, word);
+        else
+            buf_printf(b, "%s%s=%.17g", i ? "," : "", key, number);
+    }
+    if (cell->gates)
+        buf_printf(b, ",gates=%s", gates_hash(cell->gates));
+    buf_printf(b, "\t%d", cell->params.budget);
+}
+
+static int io_error(const struct eval_state *s, const char *what, struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_IO, "%s: cannot %s: %s", s->path, what, strerror(errno));
+}
+
+static int write_all(struct eval_state *s, const struct buf *b, struct kvf_diag *d)
+{
+    if (b->err)
+        return b->err;
+    for (size_t at = 0; at < b->len;) {
+        ssize_t n = write(s->fd, b->data + at, b->len - at);
+        if (n < 0 && errno != EINTR)
+            return io_error(s, "write the results", d);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return KVF_OK;
+}
+
+static int read_all(struct eval_state *s, struct kvf_diag *d)
+{
+    char part[65536];
+    ssize_t n;
+    while ((n = read(s->fd, part, sizeof part)) != 0) {
+        if (n < 0 && errno != EINTR)
+            return io_error(s, "read the results", d);
+        if (n > 0)
+            buf_add(&s->text, part, (size_t)n);
+    }
+    return s->text.err;
+}
+
+/* Ends the text after its last complete line, in the file too. */
+static int drop_tail(struct eval_state *s, size_t header, struct kvf_diag *d)
+{
+    size_t len = s->text.len;
+    while (len > header && s->text.data[len - 1] != '\n')
+        len--;
+    if (len < header)
+        len = 0;
+    if (len < s->text.len && ftruncate(s->fd, (off_t)len) != 0)
+        return io_error(s, "drop an incomplete line", d);
+    s->text.len = len;
+    return KVF_OK;
+}
+
+/* The file starts with the header, or with a part of it: then it is made anew. */
+static int check_header(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
+{
+    size_t at = 0, line = 0, n = s->text.len < header->len ? s->text.len : header->len;
+    for (; at < n && s->text.data[at] == header->data[at]; at++)
+        if (header->data[at] == '\n')
+            line = at + 1;
+    if (at < n) {
+        const char *old = s->text.data + line, *now = header->data + line;
+        size_t width = strcspn(old, "\n");
+        return kvf_fail(d, KVF_E_FORMAT, "%s holds results of other settings: \"%.*s\", now "
+                        "\"%.*s\"; give another file to --state", s->path,
+                        width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
+    }
+    int err = drop_tail(s, header->len, d);
+    if (!err && s->text.len == 0)
+        err = write_all(s, header, d);
+    return err;
+}
+
+/* Cuts the next field off a line; NULL when there is none. */
+static char *next_field(char **line)
+{
+    char *field = *line, *tab = field ? strchr(field, '\t') : NULL;
+    *line = tab ? tab + 1 : NULL;
+    if (tab)
+        *tab = 0;
+    return field;
+}
+
+static bool parse_row(char *line, struct row *r)
+{
+    char *doc = next_field(&line), *hash = next_field(&line), *key = line;
+    int used = 0;
+    next_field(&line); /* method, options, budget */
+    next_field(&line);
+    char *budget = next_field(&line);
+    if (!hash || !budget || !line)
+        return false;
+    for (char *c = key; c < budget; c++) /* they are one key */
+        if (*c == 0)
+            *c = '\t';
+    r->key = key;
+    return sscanf(doc, "%d%n", &r->doc, &used) == 1 && !doc[used]
+           && sscanf(hash, "%" SCNx64 "%n", &r->hash, &used) == 1 && !hash[used]
+           && sscanf(line, "%lf\t%lf\t%lf\t%lf\t%lf\t%lf\t%" SCNd64 "%n", &r->r.nll, &r->r.kl,
+                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers,
+                     &used) == 7 && !line[used];
+}
+
+static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
+{
+    size_t lines = 0;
+    for (size_t i = header->len; i < s->text.len; i++)
+        lines += s->text.data[i] == '\n';
+    s->row = MEM_NEW(struct row, lines);
+    if (!s->row)
+        return KVF_E_NOMEM;
+    for (size_t at = header->len; at < s->text.len;) {
+        char *line = s->text.data + at, *end = memchr(line, '\n', s->text.len - at);
+        at = (size_t)(end - s->text.data) + 1;
+        *end = 0;
+        if (memchr(line, 0, (size_t)(end - line)) || !parse_row(line, &s->row[s->n]))
+            return kvf_fail(d, KVF_E_FORMAT, "%s: result %d is damaged", s->path, s->n + 1);
+        s->n++;
+    }
+    return KVF_OK;
+}
+
+static int open_file(struct eval_state *s, struct kvf_diag *d)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    s->fd = open(s->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (s->fd < 0)
+        return io_error(s, "open the results", d);
+    if (fcntl(s->fd, F_SETLK, &lock) != 0)
+        return kvf_fail(d, KVF_E_IO, "%s: another process writes its results there", s->path);
+    return read_all(s, d);
+}
+
+int eval_state_open(const char *path, const struct eval *e, uint64_t seed, const char *version,
+                    struct eval_state **ret_state, struct kvf_diag *d)
+{
+    struct eval_state *s = MEM_NEW(struct eval_state, 1);
+    struct buf header = {0};
+    if (!s)
+        return KVF_E_NOMEM;
+    s->path = path;
+    s->fd = -1;
+    int err = KVF_OK;
+    if (path) {
+        build_header(e, seed, version, &header);
+        err = header.err ? header.err : open_file(s, d);
+        if (!err)
+            err = check_header(s, &header, d);
+        if (!err)
+            err = parse_rows(s, &header, d);
+    }
+    buf_finish(&header);
+    if (err)
+        eval_state_close(s);
+    else
+        *ret_state = s;
+    return err;
+}
+
+void eval_state_close(struct eval_state *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        close(s->fd);
+    buf_finish(&s->text);
+    mem_free(s->row);
+    mem_free(s);
+}
+
+int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
+                    const struct eval_cell *cell, struct eval_result *ret_result,
+                    struct kvf_diag *d)
+{
+    struct buf key = {0};
+    int found = 0;
+    build_key(cell, &key);
+    for (int i = 0; !key.err && i < s->n && !found; i++) {
+        const struct row *r = &s->row[i];
+        if (r->doc != doc)
+            continue;
+        if (r->hash != hash)
+            found = kvf_fail(d, KVF_E_FORMAT, "%s: its document %d has other text; the data or "
+                             "their order differ", s->path, doc);
+        else if (strcmp(r->key, key.data) == 0) {
+            *ret_result = r->r;
+            found = 1;
+        }
+    }
+    if (key.err)
+        found = key.err;
+    buf_finish(&key);
+    return found;
+}
+
+int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct eval_cell *cell,
+                   const struct eval_result *r, struct kvf_diag *d)
+{
+    struct buf line = {0};
+    if (s->fd < 0)
+        return KVF_OK;
+    buf_printf(&line, "%d\t%016" PRIx64 "\t", doc, hash);
+    build_key(cell, &line);
+    buf_printf(&line, "\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%" PRId64 "\n", r->nll, r->kl,
+               r->agree, r->kv_end, r->kv_mean, r->kv_peak, r->triggers);
+    int err = write_all(s, &line, d);
+    buf_finish(&line);
+    return err;
+}

@@ -1,0 +1,243 @@
+#include "engine/experiment/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kvf/schema.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+enum { PLAN_VERSION = 1 };
+
+struct input {
+    const char *path;
+    const struct plan_model *model;
+    struct kvf_trace *t;
+    struct json *header;
+    struct plan *p;
+};
+
+static const char *header_str(const struct input *in, const char *object, const char *key)
+{
+    return json_str(json_get(json_get(in->header, object), key), "");
+}
+
+static int open_input(struct input *in, struct kvf_diag *d)
+{
+    int err = kvf_open(in->path, KVF_OPEN_TAIL, &in->t, d);
+    if (err)
+        return err;
+    const char *meta = kvf_meta(in->t);
+    err = json_parse(meta, strlen(meta), &in->header, d);
+    if (err)
+        kvf_diag_prefix(d, "%s: the run header", in->path);
+    return err;
+}
+
+/* A text that is in the header must agree; an absent one is for `need` to judge. */
+static int same_hash(const struct input *in, const char *object, const char *mine, bool need,
+                     struct kvf_diag *d)
+{
+    const char *hash = header_str(in, object, "hash");
+    if (strcmp(hash, mine) == 0 || (!*hash && !need))
+        return KVF_OK;
+    if (!*hash)
+        return kvf_fail(d, KVF_E_FORMAT, "%s does not say which %s it was made with", in->path,
+                        object);
+    return kvf_fail(d, KVF_E_FORMAT, "%s was made with another %s (%.40s of hash %.32s); this one "
+                    "has hash %s", in->path, object, header_str(in, "model", "name"), hash, mine);
+}
+
+static int check_length(const struct input *in, struct kvf_diag *d)
+{
+    uint32_t T = kvf_n_steps(in->t);
+    if (T < 1)
+        return kvf_fail(d, KVF_E_FORMAT, "%s holds no token", in->path);
+    if (T > (uint32_t)in->model->most_tokens)
+        return kvf_fail(d, KVF_E_LIMIT, "%s has %u tokens, over the model's context of %d",
+                        in->path, T, in->model->most_tokens);
+    in->p->n_tokens = (int32_t)T;
+    int64_t n = json_int(json_get(json_get(in->header, "run"), "prompt_tokens"), 0);
+    if (n < 0 || n > T)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: a prompt of %lld tokens does not fit into %u",
+                        in->path, (long long)n, T);
+    in->p->n_prompt = (int32_t)n;
+    snprintf(in->p->method, sizeof in->p->method, "%s", header_str(in, "method", "name"));
+    int64_t chunk = json_int(json_get(json_get(in->header, "method"), "chunk"), 0);
+    in->p->chunk = chunk > 0 && chunk < T ? (int)chunk : 0;
+    in->p->by_rank = strcmp(header_str(in, "method", "positions"), "cache") == 0;
+    return KVF_OK;
+}
+
+static int check_shape(const struct input *in, struct kvf_diag *d)
+{
+    const struct plan_model *m = in->model;
+    const char *space = json_str(json_get(in->header, "entry_space"), "kv");
+    int heads = strcmp(space, "query") == 0 ? m->n_heads : m->n_kv_heads;
+    bool same = kvf_n_layers(in->t) == m->n_layers;
+    for (int l = 0; same && l < m->n_layers; l++)
+        same = kvf_n_heads(in->t, l, KVF_SPACE_KV) == heads
+               && kvf_n_heads(in->t, l, KVF_SPACE_QUERY) == m->n_heads;
+    if (!same)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: its layers and heads are not the model's %d layers "
+                        "of %d KV and %d query heads", in->path, m->n_layers, heads, m->n_heads);
+    in->p->n_layers = m->n_layers;
+    in->p->n_heads = m->n_heads;
+    in->p->n_kv_heads = heads;
+    return KVF_OK;
+}
+
+static int check_plan(const struct input *in, struct kvf_diag *d)
+{
+    const struct json *plan = json_get(in->header, "plan");
+    if (!json_is_object(plan))
+        return kvf_fail(d, KVF_E_FORMAT, "%s is a trace, not a plan; 'kvfate plan %s -o P.kvf' "
+                        "makes one", in->path, in->path);
+    if (json_int(json_get(plan, "version"), 0) != PLAN_VERSION)
+        return kvf_fail(d, KVF_E_VERSION, "%s is a plan of another version than %d", in->path,
+                        PLAN_VERSION);
+    if (!kvf_is_clean(in->t))
+        return kvf_fail(d, KVF_E_FORMAT, "%s was not closed: a plan must be whole", in->path);
+    return KVF_OK;
+}
+
+/* Reads a column of dtype [heads][T]; *ret stays NULL when there is none. */
+static int read_column(const struct input *in, const char *name, enum kvf_dtype dtype,
+                       enum kvf_space space, int heads, void **ret, struct kvf_diag *d)
+{
+    int column = kvf_find(in->t, name);
+    const struct kvf_column *c = kvf_column(in->t, column);
+    size_t T = (size_t)in->p->n_tokens, size = kvf_dtype_size(dtype);
+    if (!c)
+        return KVF_OK;
+    if (c->dtype != dtype || c->space != space || c->axis != KVF_AXIS_TOKEN)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the column %s is not of the type that plans have",
+                        in->path, name);
+    int layers = space == KVF_SPACE_RUN ? 1 : in->p->n_layers, err = KVF_OK;
+    unsigned char *v = mem_alloc((size_t)layers * (size_t)heads * T, size);
+    if (!v)
+        return KVF_E_NOMEM;
+    for (int i = 0; !err && i < layers * heads; i++)
+        err = kvf_read(in->t, column, i / heads, i % heads, 0, (uint32_t)T,
+                       v + (size_t)i * T * size, d);
+    if (err)
+        mem_free(v);
+    else
+        *ret = v;
+    return err;
+}
+
+static int read_tokens(const struct input *in, struct kvf_diag *d)
+{
+    struct plan *p = in->p;
+    void *v = NULL;
+    int err = read_column(in, "tokens.id", KVF_I32, KVF_SPACE_RUN, 1, &v, d);
+    p->ids = v;
+    for (int32_t i = 0; !err && p->ids && i < p->n_tokens; i++)
+        if (p->ids[i] < 0 || p->ids[i] >= in->model->vocab)
+            err = kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the id %d, not one below the "
+                           "vocabulary's size of %d", in->path, i, p->ids[i], in->model->vocab);
+    v = NULL;
+    if (!err && p->ids)
+        err = read_column(in, "tokens.role", KVF_U8, KVF_SPACE_RUN, 1, &v, d);
+    p->roles = v;
+    for (int32_t i = 0; !err && p->roles && i < p->n_tokens; i++)
+        if (p->roles[i] > KVF_ROLE_THINK)
+            err = kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the role %d, which there is not",
+                           in->path, i, p->roles[i]);
+    return err;
+}
+
+static int read_evictions(const struct input *in, struct kvf_diag *d)
+{
+    struct plan *p = in->p;
+    void *v = NULL;
+    int err = read_column(in, "evict_step", KVF_U32, KVF_SPACE_KV, p->n_kv_heads, &v, d);
+    size_t T = (size_t)p->n_tokens, n = (size_t)p->n_layers * (size_t)p->n_kv_heads * T;
+    p->evict_step = v;
+    for (size_t k = 0; !err && v && k < n; k++) {
+        uint32_t e = p->evict_step[k], i = (uint32_t)(k % T);
+        if (e != KVF_ALIVE && (e <= i || e > T))
+            err = kvf_fail(d, KVF_E_FORMAT, "%s: layer %zu, head %zu: entry %u cannot go at step "
+                           "%u of %zu", in->path, k / T / (size_t)p->n_kv_heads,
+                           k / T % (size_t)p->n_kv_heads, i, e, T);
+    }
+    return err;
+}
+
+static int read_mass(const struct input *in, struct kvf_diag *d)
+{
+    struct plan *p = in->p;
+    void *v = NULL;
+    int err = read_column(in, "plan.mass", KVF_F64, KVF_SPACE_QUERY, p->n_heads, &v, d);
+    size_t T = (size_t)p->n_tokens, n = (size_t)p->n_layers * (size_t)p->n_heads * T;
+    p->mass = v;
+    for (size_t k = 0; !err && v && k < n; k++)
+        if (!(p->mass[k] >= 0) || isinf(p->mass[k]))
+            err = kvf_fail(d, KVF_E_FORMAT, "%s: layer %zu, query head %zu, entry %zu: %g is no "
+                           "mass", in->path, k / T / (size_t)p->n_heads,
+                           k / T % (size_t)p->n_heads, k % T, p->mass[k]);
+    return err;
+}
+
+static int close_input(struct input *in, int err, struct plan **ret_plan)
+{
+    json_free(in->header);
+    kvf_close(in->t);
+    if (err)
+        plan_close(in->p);
+    else
+        *ret_plan = in->p;
+    return err;
+}
+
+int plan_open(const char *path, const struct plan_model *model, struct plan **ret_plan,
+              struct kvf_diag *d)
+{
+    struct input in = {path, model, NULL, NULL, MEM_NEW(struct plan, 1)};
+    int err = in.p ? open_input(&in, d) : KVF_E_NOMEM;
+    if (!err)
+        err = check_plan(&in, d);
+    if (!err)
+        err = same_hash(&in, "model", model->hash, true, d);
+    if (!err)
+        err = check_length(&in, d);
+    if (!err)
+        err = check_shape(&in, d);
+    if (!err)
+        err = read_tokens(&in, d);
+    if (!err)
+        err = read_evictions(&in, d);
+    if (!err)
+        err = read_mass(&in, d);
+    return close_input(&in, err, ret_plan);
+}
+
+int plan_open_tokens(const char *path, const struct plan_model *model, struct plan **ret_plan,
+                     struct kvf_diag *d)
+{
+    struct input in = {path, model, NULL, NULL, MEM_NEW(struct plan, 1)};
+    int err = in.p ? open_input(&in, d) : KVF_E_NOMEM;
+    if (!err)
+        err = same_hash(&in, "tokenizer", model->tokenizer_hash, false, d);
+    if (!err)
+        err = check_length(&in, d);
+    if (!err)
+        err = read_tokens(&in, d);
+    if (!err && !in.p->ids)
+        err = kvf_fail(d, KVF_E_NOTFOUND, "%s holds no token ids", path);
+    return close_input(&in, err, ret_plan);
+}
+
+void plan_close(struct plan *p)
+{
+    if (!p)
+        return;
+    mem_free(p->ids);
+    mem_free(p->roles);
+    mem_free(p->evict_step);
+    mem_free(p->mass);
+    mem_free(p);
+}

@@ -1,0 +1,128 @@
+/* shortlist.c - where few entries are cut, as before every token, the few worst of each
+ * head are found in one pass over its scores; no list of all candidates is made.  Heads
+ * that share places are merged, worst first. */
+#include <math.h>
+
+#include "engine/method/state.h"
+
+enum {
+    SHORT = 16,    /* longest list that is worth it */
+    PER_HEAD = 7,  /* cuts that a head of a pool is prepared for at first */
+    BLOCK = 32,    /* slots that are passed over together */
+};
+
+int shortlist_length(const struct round *r, int pool, int heads)
+{
+    const struct method_state *s = r->s;
+    bool shared = s->method->allocation->pool != POOL_HEAD;
+    int64_t over = s->over[pool], k = over + 1;
+    if (s->method->trigger->rounds || (shared && over > 4 * heads))
+        return 0;
+    if (shared && k > PER_HEAD + 1)
+        k = PER_HEAD + 1;
+    return k <= SHORT ? (int)k : 0;
+}
+
+/* Puts x into the sorted list of at most k. */
+static int insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
+{
+    if (n == k && !candidate_worse(x, &list[k - 1], older))
+        return n;
+    int i = n < k ? n : k - 1;
+    for (; i > 0 && candidate_worse(x, &list[i - 1], older); i--)
+        list[i] = list[i - 1];
+    list[i] = *x;
+    return n < k ? n + 1 : n;
+}
+
+/* Counts the unprotected of a block and says whether any of them could enter a list whose
+ * last score is `bar`; NaN could. */
+static int look(const float *score, const int32_t *pos, int n, int32_t from, int32_t to, float bar,
+                int *ret_any)
+{
+    int free = 0, any = 0;
+    for (int i = 0; i < n; i++) {
+        int open = (pos[i] >= from) & (pos[i] < to);
+        free += open;
+        any |= open & !(score[i] > bar);
+    }
+    *ret_any = any;
+    return free;
+}
+
+void shortlist_fill(const struct round *r, int at, int k)
+{
+    struct method_state *s = r->s;
+    int H = s->shape.n_kv_heads, n = 0, m = 0, any;
+    struct cache_head view = cache_view(r->cache, at / H, at % H);
+    int32_t from = s->params.sinks, to = r->t + r->incoming - s->params.recent;
+    float *score = s->value + (size_t)at * (size_t)s->cap;
+    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
+    bool older = s->params.tie == TIE_OLDER;
+    for (int i0 = 0; i0 < view.n; i0 += BLOCK) {
+        int end = view.n - i0 < BLOCK ? view.n : i0 + BLOCK;
+        float bar = n == k ? list[k - 1].score : INFINITY;
+        m += look(score + i0, view.pos + i0, end - i0, from, to, bar, &any);
+        for (int i = i0; any && i < end; i++) {
+            if (view.pos[i] < from || view.pos[i] >= to)
+                continue;
+            if (isnan(score[i]))
+                score[i] = -INFINITY;
+            n = insert(list, n, k, &(struct candidate){score[i], view.pos[i], i, at}, older);
+        }
+    }
+    s->n_candidates[at] = m;
+    s->n_listed[at] = n;
+}
+
+/* The next entry that a head would lose; NULL: it loses no more. */
+static const struct candidate *next(const struct round *r, int at, int64_t even)
+{
+    struct method_state *s = r->s;
+    int n = s->n_candidates[at], cut = s->n_cut[at];
+    if (cut >= n - (n < even ? n : even))
+        return NULL;
+    if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) /* the one behind it is needed too */
+        shortlist_fill(r, at, 4 * (cut + 2) < n ? 4 * (cut + 2) : n);
+    return s->candidate + (size_t)at * (size_t)s->cap + cut;
+}
+
+/* Whether head x goes before head y in the heap: its next entry is worse. */
+static bool before(const struct method_state *s, int x, int y)
+{
+    size_t cap = (size_t)s->cap;
+    return candidate_worse(s->candidate + (size_t)x * cap + s->n_cut[x],
+                           s->candidate + (size_t)y * cap + s->n_cut[y],
+                           s->params.tie == TIE_OLDER);
+}
+
+static void sift(const struct method_state *s, int *heap, int n, int i)
+{
+    for (int child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        if (child + 1 < n && before(s, heap[child + 1], heap[child]))
+            child++;
+        if (!before(s, heap[child], heap[i]))
+            return;
+        int tmp = heap[i];
+        heap[i] = heap[child];
+        heap[child] = tmp;
+        i = child;
+    }
+}
+
+void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even)
+{
+    struct method_state *s = r->s;
+    int *heap = s->heap + first, n = 0;
+    for (int at = first; at < end; at++)
+        if (s->due[at] && next(r, at, even))
+            heap[n++] = at;
+    for (int i = n / 2 - 1; i >= 0; i--)
+        sift(s, heap, n, i);
+    for (; lost > 0 && n > 0; lost--) {
+        s->n_cut[heap[0]]++;
+        if (!next(r, heap[0], even))
+            heap[0] = heap[--n];
+        sift(s, heap, n, 0);
+    }
+}

@@ -1,0 +1,41 @@
+"""Traces of any kind from arrays, through the program write_kvf; tables back from kvfate."""
+import json
+import os
+import subprocess
+
+import numpy as np
+
+SNAPSHOT, AGE = 1, 2
+ALIVE = 0xffffffff
+
+
+class Column:
+    """values [layers][heads][T], or [T] of the run; only the first n of each head are written"""
+
+    def __init__(self, name, dtype, space, values, axis="token", flags=0, n=None):
+        self.name, self.dtype, self.space, self.axis, self.flags, self.n = name, dtype, space, axis, flags, n
+        self.values = np.asarray(values, float)
+
+
+def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
+    L, H, G, T = shape
+    lines = [f"meta {json.dumps(meta or {})}" if not isinstance(meta, str) else f"meta {meta}", f"shape {L} {H} {G} {T}"]
+    for i, c in enumerate(columns):
+        raw = f"{path}.{i}.f64"
+        c.values.tofile(raw)
+        n = T if c.n is None else c.n
+        lines.append(f"column {c.name} {c.dtype} {c.space} {c.axis} {c.flags} {n} {raw}")
+    lines += [f"text {t}" for t in texts] + ["open"] * unclosed
+    done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    for i in range(len(columns)):
+        os.remove(f"{path}.{i}.f64")
+    return path
+
+
+def table(kvfate, *argv, code=0):
+    """The JSON table of a command: (columns as lists, metadata)."""
+    done = subprocess.run([kvfate, *map(str, argv), "--json"], capture_output=True, text=True)
+    assert done.returncode == code, (argv, done.returncode, done.stderr)
+    t = json.loads(done.stdout)
+    return t["data"], t["meta"]

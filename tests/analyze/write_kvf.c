@@ -1,0 +1,142 @@
+/* write_kvf.c - a trace from a description, for tests that need one of any kind.
+ * usage: write_kvf OUT.kvf < DESCRIPTION, lines of words:
+ *   meta JSON                   the run header, to the end of the line
+ *   shape L H G T               layers, KV heads, query heads, steps
+ *   column NAME DTYPE SPACE AXIS FLAGS N FILE
+ *                               FILE: f64 [L][heads][T]; the first N of each head are written
+ *   text BYTES                  text of the next token, to the end of the line
+ *   open                        leave it unclosed
+ * NaN in a column of integers is the largest number of its type. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvf/trace.h>
+
+enum { MOST_COLUMNS = 32, MOST_TOKENS = 4096, MOST_LINE = 65536 };
+
+static struct kvf_column columns[MOST_COLUMNS];
+static char files[MOST_COLUMNS][1024];
+static uint32_t lengths[MOST_COLUMNS];
+static int n_columns, L, H, G;
+static uint32_t T;
+static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_LINE];
+static uint32_t text_end[MOST_TOKENS], n_texts;
+static int leave_open;
+
+static int find(const char *const *names, const char *name)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    fprintf(stderr, "write_kvf: what is %s?\n", name);
+    exit(2);
+}
+
+static void read_column(const char *s)
+{
+    static const char *const dtypes[] = {"?", "u8", "u16", "u32", "i32", "f32", "f64", "u64", NULL};
+    static const char *const spaces[] = {"run", "kv", "query", NULL};
+    static const char *const axes[] = {"token", "step", NULL};
+    char dtype[8], space[8], axis[8];
+    struct kvf_column *c = &columns[n_columns];
+    unsigned flags;
+    if (sscanf(s, "column %47s %7s %7s %7s %u %u %1023s", c->name, dtype, space, axis, &flags,
+               &lengths[n_columns], files[n_columns]) != 7)
+        exit(2);
+    c->dtype = (uint8_t)find(dtypes, dtype);
+    c->space = (uint8_t)find(spaces, space);
+    c->axis = (uint8_t)find(axes, axis);
+    c->flags = (uint8_t)flags;
+    n_columns++;
+}
+
+static void read_line(const char *s)
+{
+    if (strncmp(s, "meta ", 5) == 0) {
+        snprintf(meta, sizeof meta, "%s", s + 5);
+    } else if (strncmp(s, "text ", 5) == 0 && n_texts < MOST_TOKENS) {
+        strcat(texts, s + 5);
+        text_end[n_texts++] = (uint32_t)strlen(texts);
+    } else if (strncmp(s, "shape ", 6) == 0) {
+        if (sscanf(s, "shape %d %d %d %u", &L, &H, &G, &T) != 4)
+            exit(2);
+    } else if (strncmp(s, "column ", 7) == 0 && n_columns < MOST_COLUMNS) {
+        read_column(s);
+    } else if (strcmp(s, "open") == 0) {
+        leave_open = 1;
+    } else {
+        exit(2);
+    }
+}
+
+static void convert(const struct kvf_column *c, const double *v, uint32_t n, unsigned char *out)
+{
+    size_t width = kvf_dtype_size((enum kvf_dtype)c->dtype);
+    for (uint32_t i = 0; i < n; i++) {
+        float f = (float)v[i];
+        int32_t signed_value = c->dtype == KVF_I32 && !isnan(v[i]) ? (int32_t)v[i] : 0;
+        uint64_t whole = isnan(v[i]) || c->dtype == KVF_I32 ? UINT64_MAX : (uint64_t)fabs(v[i]);
+        const void *from = c->dtype == KVF_F32 ? (const void *)&f
+                         : c->dtype == KVF_F64 ? (const void *)&v[i]
+                         : c->dtype == KVF_I32 ? (const void *)&signed_value : (const void *)&whole;
+        memcpy(out + i * width, from, width);
+    }
+}
+
+static int write_column(struct kvf_writer *w, int c)
+{
+    int heads = columns[c].space == KVF_SPACE_KV ? H : columns[c].space == KVF_SPACE_QUERY ? G : 1;
+    int layers = columns[c].space == KVF_SPACE_RUN ? 1 : L, err = KVF_OK;
+    double *v = calloc(T + 1, sizeof *v);
+    unsigned char *out = calloc(T + 1, 8);
+    FILE *f = fopen(files[c], "rb");
+    if (!v || !out || !f)
+        exit(2);
+    for (int l = 0; !err && l < layers; l++)
+        for (int h = 0; !err && h < heads; h++) {
+            if (fread(v, sizeof *v, T, f) != T)
+                exit(2);
+            convert(&columns[c], v, lengths[c], out);
+            if (lengths[c])
+                err = kvf_write_chunk(w, c, l, h, 1, 0, lengths[c],
+                                      columns[c].flags & KVF_COL_SNAPSHOT ? 1 : 0, out);
+        }
+    fclose(f);
+    free(v);
+    free(out);
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    static uint16_t kv[KVF_MAX_LAYERS], query[KVF_MAX_LAYERS];
+    struct kvf_writer *w = NULL;
+    struct kvf_diag d = {""};
+    if (argc != 2)
+        return 2;
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        read_line(line);
+    }
+    for (int l = 0; l < L && l < KVF_MAX_LAYERS; l++) {
+        kv[l] = (uint16_t)H;
+        query[l] = (uint16_t)G;
+    }
+    struct kvf_shape shape = {L, kv, query};
+    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns, &w, &d);
+    if (!err && n_texts)
+        err = kvf_write_token_bytes(w, 0, n_texts, text_end, texts);
+    for (int c = 0; !err && c < n_columns; c++)
+        err = write_column(w, c);
+    if (!err)
+        err = kvf_writer_commit(w, 1, T);
+    if (leave_open)
+        kvf_writer_abandon(w);
+    else if (w && !err)
+        err = kvf_writer_close(w, &d);
+    if (err)
+        fprintf(stderr, "write_kvf: %s %s\n", kvf_strerror(err), d.text);
+    return err ? 1 : 0;
+}
