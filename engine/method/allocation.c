@@ -48,7 +48,7 @@ static bool equal_layers(const struct method_state *m)
 }
 
 /* How often a layer's share counts. */
-static int weight(const struct method_state *m, int l, bool equal)
+static int counted(const struct method_state *m, int l, bool equal)
 {
     int n = owned_heads(m, l);
     return equal ? n > 0 : n;
@@ -63,28 +63,28 @@ static void largest_remainder(const struct method_state *m, double *x, int free,
     bool equal = equal_layers(m);
     double sum = 0;
     for (int l = 0; l < L; l++) {
-        sum += x[l] * weight(m, l, equal);
-        n += weight(m, l, equal);
+        sum += x[l] * counted(m, l, equal);
+        n += counted(m, l, equal);
     }
     int64_t left = (int64_t)n * free;
     for (int l = 0; l < L; l++) {
-        double want = weight(m, l, equal) == 0 ? 0 : sum > 0 ? x[l] / sum * n * free : free;
+        double want = counted(m, l, equal) == 0 ? 0 : sum > 0 ? x[l] / sum * n * free : free;
         /* what is a whole number but for rounding counts as one */
         double whole = floor(want + 1e-9 * (n * (double)free + 1));
         ret_share[l] = base + (int)whole;
-        left -= (int64_t)whole * weight(m, l, equal);
+        left -= (int64_t)whole * counted(m, l, equal);
         x[l] = want - whole;
     }
     while (left > 0) {
         int best = -1;
         for (int l = 0; l < L; l++) /* not twice, and as long as it fits */
-            if (weight(m, l, equal) > 0 && weight(m, l, equal) <= left && x[l] > -1
+            if (counted(m, l, equal) > 0 && counted(m, l, equal) <= left && x[l] > -1
                 && (best < 0 || x[l] > x[best] + 1e-9))
                 best = l;
         if (best < 0)
             return;
         ret_share[best]++;
-        left -= weight(m, best, equal);
+        left -= counted(m, best, equal);
         x[best] -= 2;
     }
 }
