@@ -123,8 +123,7 @@ def limited(row, seen):
 
 def budget_and_protection(report, runs, names):
     rows = listed(runs.engine)
-    ways = [({}, 5), ({}, 40), ({"order": "after"}, 16), ({"slack": 3}, 16), ({"chunk": 7}, 5),
-            ({"order": "after", "slack": 2, "chunk": 16}, 20)]
+    ways = [({}, 5), ({"order": "after"}, 40), ({"slack": 3}, 16), ({"order": "after", "slack": 2, "chunk": 16}, 20)]
     for given, budget in ways:
         def check(name):
             if "chunk" in given and name in ORACLES:
