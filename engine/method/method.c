@@ -129,12 +129,12 @@ int method_state_create(const struct method *m, const struct method_params *p,
     int err = create_arrays(s);
     if (!err)
         err = evidence_init(&s->evidence, evidence_of(m), p, shape, s->inputs.gates);
+    if (!err && s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
+        err = admission_alpha(s, &s->alpha_from);
     if (err) {
         method_state_destroy(s);
         return err;
     }
-    if (s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
-        s->alpha_from = admission_alpha(s);
     *ret_state = s;
     return KVF_OK;
 }

@@ -152,7 +152,7 @@ struct admission { /* how long is a newcomer seen, whatever the budget? */
 
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
-    unsigned uses;
+    unsigned uses, evidence; /* evidence: what its shares need of the score's */
     enum pool_scope pool; /* heads that share their places, dealt out at every cut */
     /* Entries per head for each layer; their sum is at most L * budget.  Called
      * once, when the heads first would exceed the budget: with a budget of all

@@ -25,8 +25,10 @@ static void eval_retention(const struct score_input *in, float *out, float *scra
     for (int i = in->view.n - 1; i >= 0; i--)
         if (isnan(c[i]))
             c[i] = retention_sum((double)b[i], p->lookahead);
-    for (int i = 0; i < in->view.n; i++)
-        out[i] = (float)((double)(from - pos[i]) * (double)b[i] + c[i]);
+    for (int i = 0; i < in->view.n; i++) {
+        bool aged = from > pos[i] || isnan(b[i]); /* beta^0 = 1, for beta = 0 too */
+        out[i] = (float)((aged ? (double)(from - pos[i]) * (double)b[i] : 0) + c[i]);
+    }
 }
 
 const struct score score_retention = {

@@ -128,7 +128,7 @@ def decide_rounds(name, p, run, heads, newest, share):
 
 def layer_shares(row, p, run, newest, budget):
     """(the budget of a head in each layer, how sure that is), from the first cut on"""
-    fixed = p["sinks"] + p["recent"]
+    fixed = p["sinks"] + max(p["recent"], 1)  # a newcomer needs a place
     u, layers, gap = budget - fixed, run.m.layers, np.inf
     if row.allocation in PYRAMID:
         places = allocation.pyramid(layers, u, p["beta"])
