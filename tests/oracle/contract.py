@@ -251,7 +251,7 @@ def no_two_alike(report, runs, names):
     ids, n, found = runs.ids(420, 5), 12, {}
 
     def check(name):
-        t = runs.trace(name, ids, n, 64, {"page": 8} if name.startswith("seer") else {}, 
+        t = runs.trace(name, ids, n, 64, {"page": 8} if name.startswith("seer") else {},
                        *(() if name in ORACLES else runs.forced(n, 99)))
         found[name] = t.evict_step, t.nll
     each(report, names)(check)
