@@ -31,10 +31,9 @@ class Attempt:
         """what the next refusal is about has to be the only thing wrong"""
         self.say(method, budget, more, lambda code, said, made: code == 0 and made, "runs")
 
-    def refuses(self, method, budget, *more, codes=(2,), late=False):
-        """late: seen when the trace is open already"""
+    def refuses(self, method, budget, *more, codes=(2,)):
         self.say(method, budget, more, lambda code, said, made: code in codes and len(said.splitlines()) == 1 and
-                 len(said) > 25 and (late or not made), "is refused")
+                 len(said) > 25 and not made, "is refused")
 
     def say(self, method, budget, more, good, what):
         text = f"{method} at B = {budget} {' '.join(map(str, more))} {what}".replace(self.engine.folder + "/", "")
@@ -69,7 +68,9 @@ def gates_that_fit(a):
     a.refuses("trimkv", 8, *gate_file(a, "retention", heads=a.llama.kv_heads + 1), codes=(1, 2))
     a.accepts("trimkv", 8, *gate_file(a, "retention", model_hash=model_hash(a)))
     a.refuses("trimkv", 8, *gate_file(a, "retention", model_hash="0" * 32), codes=(1, 2))
-    a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT - 1), codes=(1, 2), late=True)
+    a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT - 1), codes=(1, 2))
+    a.refuses("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT + MORE - 2))
+    a.accepts("trimkv", 8, *gate_file(a, "retention", tokens=PROMPT + MORE - 1))
     a.refuses("trimkv", 8, "--gates", a.engine.path("nowhere.safetensors"), codes=(1, 2))
 
 

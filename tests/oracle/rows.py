@@ -73,7 +73,7 @@ SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
 
 # rows that reduce over the query heads of a KV head, as an option
-GROUPED = ("h2o", "snapkv", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv", "wgkv-snapkv")
+GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv", "wgkv-snapkv")
 
 
 def numbers(name, budget, given):
