@@ -26,7 +26,8 @@ static int parse_override(struct runner *r, int i, struct kvf_diag *d)
     if (!row || row == text)
         return kvf_fail(d, KVF_E_ARG, "--override '%s': write SET=NAME[:key=value,...], as "
                         "L0-5K*=window:budget=64", text);
-    int err = method_parse(row + 1, (int)r->budget, &o->row, &o->params, d);
+    int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
+    int err = method_parse(row + 1, budget, &o->row, &o->params, d);
     if (err)
         return err;
     if (!same_cache(r, o))
@@ -61,7 +62,8 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
     set[n] = 0;
     for (const char *s = set; *s;) {
         struct headset_item item;
-        if (!headset_next(&s, &item) || item.kind == (r->cache_heads > m->n_kv_heads ? 'K' : 'H'))
+        char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
+        if (!headset_next(&s, &item) || item.kind == wrong)
             return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
                             "L0-5K*, L3K1 or 3.1", set);
         for (int l = item.layer.lo; l <= item.layer.hi && l < m->n_layers; l++)
