@@ -42,12 +42,12 @@ bool headset_next(const char **s, struct headset_item *ret)
     return true;
 }
 
-int headset_mark(const char *set, char kind, int n_layers, int n_heads, unsigned char *take)
+int headset_mark(const char *set, char wrong, int n_layers, int n_heads, unsigned char *take)
 {
     int marked = 0;
     while (*set) {
         struct headset_item item;
-        if (!headset_next(&set, &item) || (item.kind != kind && item.kind != '.'))
+        if (!headset_next(&set, &item) || item.kind == wrong)
             return -1;
         for (int l = item.layer.lo; l <= item.layer.hi && l < n_layers; l++)
             for (int h = item.head.lo; h <= item.head.hi && h < n_heads; h++, marked++)

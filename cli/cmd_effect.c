@@ -170,10 +170,11 @@ static int choose_heads(struct job *j, struct kvf_diag *d)
 {
     const struct model_config *m = &j->r.engine->config;
     size_t n = (size_t)m->n_layers * (size_t)m->n_kv_heads;
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
     j->take = MEM_NEW(unsigned char, n);
     if (!j->take)
         return KVF_E_NOMEM;
-    int marked = headset_mark(j->heads ? j->heads : "L*K*", 'K', m->n_layers, m->n_kv_heads,
+    int marked = headset_mark(j->heads ? j->heads : "L*K*", wrong, m->n_layers, m->n_kv_heads,
                               j->take);
     if (marked < 0)
         return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "

@@ -26,7 +26,8 @@ static int parse_override(struct runner *r, int i, struct kvf_diag *d)
     if (!row || row == text)
         return kvf_fail(d, KVF_E_ARG, "--override '%s': write SET=NAME[:key=value,...], as "
                         "L0-5K*=window:budget=64", text);
-    int err = method_parse(row + 1, (int)r->budget, &o->row, &o->params, d);
+    int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
+    int err = method_parse(row + 1, budget, &o->row, &o->params, d);
     if (err)
         return err;
     if (!same_cache(r, o))
@@ -58,8 +59,8 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
                         sizeof set - 1);
     memcpy(set, text, n);
     set[n] = 0;
-    int marked = headset_mark(set, r->cache_heads > m->n_kv_heads ? 'H' : 'K', m->n_layers,
-                              r->cache_heads, take);
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
+    int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
     if (marked < 0)
         return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
                         "L0-5K*, L3K1 or 3.1", set);

@@ -23,6 +23,15 @@ static int unknown_preset(const char *name, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'; there are %s", name, list);
 }
 
+bool method_unbudgeted(const char *text)
+{
+    char name[64] = "";
+    size_t n = strcspn(text, ":");
+    memcpy(name, text, n < sizeof name ? n : 0);
+    const struct method *m = find_preset(name);
+    return m && m->unbudgeted;
+}
+
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d)
 {

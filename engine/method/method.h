@@ -234,6 +234,9 @@ extern const struct method method_presets[];
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
 
+/* Whether "NAME:..." names a row that a budget means nothing to. */
+bool method_unbudgeted(const char *text);
+
 /* What of a gate file a row needs: 1 << enum gate_kind, or 0. */
 unsigned method_gates(const struct method *m);
 /* Whether the row gets what it needs: KVF_E_ARG with a sentence. */
@@ -335,7 +338,7 @@ enum phase { PHASE_PROMPT, PHASE_BEFORE, PHASE_AFTER }; /* a prompt, or part of 
  * will not see what is cut.  What expires until t leaves first (not PHASE_AFTER).
  * pool may be NULL.  fn gets every eviction, layers and heads rising, positions
  * rising within one cut.  *ret_cut (may be NULL): entries that left for the budget.
- * KVF_OK or KVF_E_NOMEM (nothing was cut for the budget then). */
+ * KVF_OK or KVF_E_NOMEM (the row that lacked it cut nothing for the budget). */
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
 

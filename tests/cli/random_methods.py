@@ -19,6 +19,9 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(HERE, "..", "data")
+sys.dont_write_bytecode = True
+sys.path.insert(0, DATA)
+import make_gates  # noqa: E402
 SHAPE = {"layers": 2, "heads": 4, "kv-heads": 2, "head-dim": 16, "dim": 64}
 MHA = "--layers 2 --heads 3 --kv-heads 3 --head-dim 16 --dim 32 --ffn 32 --vocab 259 --seed 3 --type f32"
 POSITIONS = 240  # of given numbers: prompts of 1 to 200 tokens, answers of up to 40
@@ -326,9 +329,11 @@ class Campaign:
     def gates(self, m, index, kind, layout):
         out = self.path(f"{index}.{kind}.{layout}.safetensors")
         more = ["--kind", kind, "--tokens", str(POSITIONS)] if layout == "values" else []
-        subprocess.run([sys.executable, os.path.join(DATA, "make_gates.py"), "--layout", layout, "--layers", str(m["layers"]),
-                        "--heads", str(m["heads"]), "--kv-heads", str(m["kv-heads"]), "--head-dim", str(m["head-dim"]),
-                        "--d-model", str(m["dim"]), "--hidden", "6", "--seed", "5", *more, "-o", out], check=True)
+        data = make_gates.build(make_gates.options([
+            "--layout", layout, "--layers", str(m["layers"]), "--heads", str(m["heads"]), "--kv-heads", str(m["kv-heads"]),
+            "--head-dim", str(m["head-dim"]), "--d-model", str(m["dim"]), "--hidden", "6", "--seed", "5", *more, "-o", out]))
+        with open(out, "wb") as f:
+            f.write(data)
         return out
 
 

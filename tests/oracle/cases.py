@@ -184,7 +184,7 @@ def of_the_run(rng, names):
 def overrides_case(rng, long):
     """(name, case): two or three rows, each with its own heads"""
     some = [m for m in METHODS if m not in READS_ONLY and m not in ORACLES and
-            m not in ("pyramidkv", "ada-pyramidkv", "cake", "tova", "duo")]
+            m not in ("pyramidkv", "ada-pyramidkv", "cake", "tova")]
     shared, some = of_the_run(rng, some)
     fixed = lambda m: ({"positions": "original", "chunk": 0} if m == "locret" else {}) | shared
     name = rng.choice(some)

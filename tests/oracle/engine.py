@@ -10,13 +10,6 @@ class EngineError(Exception):
     pass
 
 
-MISSING = "no method", "unknown option", "is not a value for"
-
-
-class Missing(EngineError):
-    """the program has no such method or option"""
-
-
 def method_text(name, given):
     return name + (":" + ",".join(f"{k}={v}" for k, v in given.items()) if given else "")
 
@@ -53,8 +46,7 @@ class Engine:
         p = subprocess.run([self.program, *map(str, args)], capture_output=True)
         if p.returncode:
             said = p.stderr.decode().strip()
-            missing = p.returncode == 2 and any(x in said for x in MISSING)
-            raise (Missing if missing else EngineError)(f"{' '.join(map(str, args))}: exit {p.returncode}: {said}")
+            raise EngineError(f"{' '.join(map(str, args))}: exit {p.returncode}: {said}")
         return p.stdout
 
     def table(self, command, path):

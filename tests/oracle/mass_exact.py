@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import methods
-from engine import Engine, Missing, Trace
+from engine import Engine, Trace
 from rows import NEUTRAL
 from tiny_llama import Llama, Session, generate_model
 
@@ -173,10 +173,7 @@ def main():
     never_better(report, rng)
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                of_the_program(report, rng, Engine(os.path.abspath(sys.argv[1]), folder))
-            except Missing as e:
-                print(f"SKIP the program's schedules: {e}")
+            of_the_program(report, rng, Engine(os.path.abspath(sys.argv[1]), folder))
     print(f"{report.failed} failed")
     return 1 if report.failed else 0
 

@@ -15,11 +15,12 @@ WEIGHT = 3e-5  # relative
 COSINE = 3e-6
 LENGTH = 5e-6  # relative
 MOMENTS = 2e-5  # of an expected logit, relative
+UNIT = 2.0**-44  # weights of a window are added in whole units
 SHARE = 1e-4  # of a layer's part in all places
 
 
 def received(run, p, layer, head, alive, C, score):
-    return WEIGHT * np.abs(score)
+    return WEIGHT * np.abs(score) + UNIT
 
 
 def knorm(run, p, layer, head, alive, C, score):
@@ -112,7 +113,8 @@ def expected_attention(run, p, layer, head, alive, C, score):
 UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy"  # equal scores may differ by rounding
 ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
           "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
-          "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
+          "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands,
+          "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
           "gkv": gkv}
 
 

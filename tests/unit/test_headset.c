@@ -72,10 +72,10 @@ Test(headset, a_list_to_its_end)
 }
 
 /* The heads of a set, layers times 10 plus heads. */
-static int marked(const char *set, char kind, int *ret_sum)
+static int marked(const char *set, char wrong, int *ret_sum)
 {
     unsigned char take[3 * 4] = {0};
-    int n = headset_mark(set, kind, 3, 4, take);
+    int n = headset_mark(set, wrong, 3, 4, take);
     *ret_sum = 0;
     for (int i = 0; i < 12; i++)
         *ret_sum += take[i] ? i / 4 * 10 + i % 4 + 100 : 0;
@@ -85,15 +85,17 @@ static int marked(const char *set, char kind, int *ret_sum)
 Test(headset, marks)
 {
     int sum;
-    cr_expect(eq(int, marked("L1K2", 'K', &sum), 1));
+    cr_expect(eq(int, marked("L1K2", 'H', &sum), 1));
     cr_expect(eq(int, sum, 112));
-    cr_expect(eq(int, marked("L0-1K3,2.0", 'K', &sum), 3));
+    cr_expect(eq(int, marked("L0-1K3,2.0", 'H', &sum), 3));
     cr_expect(eq(int, sum, 103 + 113 + 120));
-    cr_expect(eq(int, marked("L*K*", 'K', &sum), 12)); /* no further than the model goes */
+    cr_expect(eq(int, marked("L*K*", 'H', &sum), 12)); /* no further than the model goes */
     cr_expect(eq(int, sum, 12 * 100 + 4 * 30 + 3 * 6));
-    cr_expect(eq(int, marked("L7K0,L0K4", 'K', &sum), 0));
-    cr_expect(eq(int, marked("", 'K', &sum), 0));
-    cr_expect(eq(int, marked("L1H2", 'K', &sum), -1));
-    cr_expect(eq(int, marked("L1H2", 'H', &sum), 1));
-    cr_expect(eq(int, marked("L1K2,x", 'K', &sum), -1));
+    cr_expect(eq(int, marked("L7K0,L0K4", 'H', &sum), 0));
+    cr_expect(eq(int, marked("", 'H', &sum), 0));
+    cr_expect(eq(int, marked("L1H2", 'H', &sum), -1));
+    cr_expect(eq(int, marked("L1H2", 'K', &sum), 1));
+    cr_expect(eq(int, marked("L1K2", 'K', &sum), -1));
+    cr_expect(eq(int, marked("L1H2,L0K0", 0, &sum), 2));
+    cr_expect(eq(int, marked("L1K2,x", 'H', &sum), -1));
 }
