@@ -346,9 +346,8 @@ static void print_row(const struct job *j, const struct table *t, int row)
         v[c] = table_real(t, table_find(t, name[c]), row);
     printf("%-12s %9.6f  %9.6f .. %9.6f  %9.6f  %+9.6f  %5.1f%%", j->row[row].name, v[0], v[1],
            v[2], v[3], v[4], 100 * v[5]);
-    if (j->entries)
-        printf("  %s", table_str(t, table_find(t, "text"), row));
-    printf("\n");
+    const char *text = j->entries ? table_str(t, table_find(t, "text"), row) : "";
+    printf("%s%s\n", *text ? "  " : "", text);
 }
 
 static int summary(const struct job *j, const struct table *t)
