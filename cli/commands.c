@@ -23,8 +23,9 @@ const struct command command_table[] = {
      "quality of cache methods against budget, over documents",
      "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
      "-o eval.tsv", cmd_eval},
-    {"methods", "running models", "[--json]", "list the cache methods and their parts",
-     "kvfate methods", cmd_methods},
+    {"methods", "running models", "[NAME[:key=value,...]] [-B N] [--json]",
+     "list the cache methods and their parts",
+     "kvfate methods snapkv -B 128", cmd_methods},
     {"info", "traces", "X.kvf [--json]", "show what a trace holds", "kvfate info run.kvf",
      cmd_info},
     {"verify", "traces", "X.kvf [--full]", "check every record of a trace",

@@ -100,6 +100,23 @@ static bool counts(const struct method *m, const struct option *o)
     return m->score || o->also & uses_of(m);
 }
 
+bool method_option_info(const struct method *m, const struct method_params *p, int i,
+                        struct option_info *ret)
+{
+    struct option_info info = {0};
+    info.key = method_option(p, i, &info.word, &info.number);
+    if (!info.key)
+        return false;
+    const struct option *o = &options[i];
+    info.counts = counts(m, o);
+    info.words = o->names;
+    info.whole = !o->names && (!o->real || o->use == USES_SEED);
+    info.min = o->min;
+    info.max = o->max;
+    *ret = info;
+    return true;
+}
+
 /* "pool-kind" and "pool_kind" are the same key. */
 static bool same_key(const char *a, const char *b)
 {
@@ -161,9 +178,9 @@ static int set_option(const struct method *m, struct method_params *p, const cha
     bool whole = !o->real || o->use == USES_SEED;
     if (whole ? !opt_int(value, &n) : !opt_real(value, &x))
         return bad_value(key, value, d);
-    if (whole)
-        x = (double)n;
-    if (x < o->min || x > o->max || (strcmp(o->key, "pool") == 0 && n % 2 == 0))
+    bool within = whole ? n >= (int64_t)o->min && n <= (int64_t)o->max
+                        : x >= o->min && x <= o->max;
+    if (!within || (strcmp(o->key, "pool") == 0 && n % 2 == 0))
         return bad_value(key, value, d); /* an even pool has no middle */
     if (o->use == USES_SEED)
         p->seed = n;
