@@ -256,6 +256,13 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     if (!err && forced > limit - r->n_ids && r->n_predict > limit - r->n_ids)
         err = kvf_fail(d, KVF_E_LIMIT, "the prompt of %d tokens and %d that are forced are over "
                        "the context of %d; -n takes fewer", r->n_ids, forced, limit);
+    /* the last token sampled is in the text only */
+    int64_t most = runner_cap(r), fed = r->n_ids + (r->n_predict > 1 ? r->n_predict - 1 : 0);
+    fed = fed < most ? fed : most;
+    if (!err && r->gates && gates_positions(r->gates) < fed)
+        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the run may "
+                       "have %d; use a smaller -n", r->gates_file,
+                       (int)gates_positions(r->gates), (int)fed);
     return err;
 }
 
@@ -338,13 +345,7 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
         .n_overrides = r->override_text.n, .gates = r->gates, .inputs = &r->inputs,
         .kv_type = wide ? KV_F32 : KV_F16, .cap = runner_cap(r), .chunk = (int)r->chunk,
         .recorder = rec};
-    int err = KVF_OK;
-    if (r->gates && gates_positions(r->gates) < opt.cap)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the run may "
-                       "have %d; use a smaller -n", r->gates_file,
-                       (int)gates_positions(r->gates), opt.cap);
-    if (!err)
-        err = session_create(r->engine, &opt, ret_session, d);
+    int err = session_create(r->engine, &opt, ret_session, d);
     mem_free(list);
     return err;
 }

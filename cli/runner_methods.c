@@ -26,7 +26,8 @@ static int parse_override(struct runner *r, int i, struct kvf_diag *d)
     if (!row || row == text)
         return kvf_fail(d, KVF_E_ARG, "--override '%s': write SET=NAME[:key=value,...], as "
                         "L0-5K*=window:budget=64", text);
-    int err = method_parse(row + 1, (int)r->budget, &o->row, &o->params, d);
+    int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
+    int err = method_parse(row + 1, budget, &o->row, &o->params, d);
     if (err)
         return err;
     if (!same_cache(r, o))
@@ -61,7 +62,8 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
     set[n] = 0;
     for (const char *s = set; *s;) {
         struct headset_item item;
-        if (!headset_next(&s, &item) || item.kind == (r->cache_heads > m->n_kv_heads ? 'K' : 'H'))
+        char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
+        if (!headset_next(&s, &item) || item.kind == wrong)
             return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
                             "L0-5K*, L3K1 or 3.1", set);
         for (int l = item.layer.lo; l <= item.layer.hi && l < m->n_layers; l++)
@@ -72,17 +74,28 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
                   : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
 }
 
+/* The override that decides for a head; -1: --method does. */
+static int decider(const struct runner *r, int at)
+{
+    int i = r->override_text.n - 1;
+    while (i >= 0 && !r->override[i].take[at])
+        i--;
+    return i;
+}
+
 /* One set of entries per layer cannot leave a head of it to another row. */
-static int check_layers(const struct runner *r, const struct method *row,
-                        const unsigned char *take, const char *text, struct kvf_diag *d)
+static int check_layers(const struct runner *r, struct kvf_diag *d)
 {
     int H = r->cache_heads, n = r->engine->config.n_layers * H;
-    if (row->scope != SCOPE_LAYER)
-        return KVF_OK;
-    for (int i = 1; i < n; i++)
-        if (i % H && take[i] != take[i - 1])
+    for (int at = 0; at < n; at++) {
+        int a = decider(r, at), b = at % H ? decider(r, at - 1) : a, later = a > b ? a : b;
+        const struct method *one = a < 0 ? &r->row : &r->override[a].row;
+        const struct method *two = b < 0 ? &r->row : &r->override[b].row;
+        if (a != b && (one->scope == SCOPE_LAYER || two->scope == SCOPE_LAYER))
             return kvf_fail(d, KVF_E_ARG, "--override '%s': %s chooses for all heads of a layer; "
-                            "name whole layers", text, row->name);
+                            "name whole layers", r->override_text.item[later],
+                            one->scope == SCOPE_LAYER ? one->name : two->name);
+    }
     return KVF_OK;
 }
 
@@ -114,11 +127,9 @@ int runner_open_methods(struct runner *r, struct kvf_diag *d)
         err = mark(r, text, o->take, d);
         if (!err)
             err = method_check_inputs(&o->row, &r->inputs, d);
-        if (!err)
-            err = check_layers(r, &o->row, o->take, text, d);
-        if (!err)
-            err = check_layers(r, &r->row, o->take, text, d);
     }
+    if (!err)
+        err = check_layers(r, d);
     if (!err && r->gates && !need)
         err = kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", r->gates_file,
                        r->row.name);

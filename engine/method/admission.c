@@ -1,6 +1,5 @@
 /* admission.c - how long an entry is seen whatever the budget.  Each part is a few
  * lines; what they fix at birth holds for every query, inside the prompt too. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -55,21 +54,21 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The quantile between order statistics, linear; without memory every head streams. */
-double admission_alpha(const struct method_state *s)
+/* The quantile between order statistics, linear. */
+int admission_alpha(const struct method_state *s, double *ret_alpha)
 {
     const struct method_shape *m = method_shape_of(s);
     int n = m->n_layers * m->n_kv_heads;
     double *alpha = MEM_NEW(double, (size_t)n), at = method_params_of(s)->sparsity * (n - 1);
     if (!alpha)
-        return INFINITY;
+        return KVF_E_NOMEM;
     for (int i = 0; i < n; i++)
         alpha[i] = (double)gates_alpha(s->inputs.gates, i / m->n_kv_heads, i % m->n_kv_heads);
     qsort(alpha, (size_t)n, sizeof *alpha, by_value);
     int lo = (int)at, hi = lo + 1 < n ? lo + 1 : lo;
-    double q = alpha[lo] + (alpha[hi] - alpha[lo]) * (at - lo);
+    *ret_alpha = alpha[lo] + (alpha[hi] - alpha[lo]) * (at - lo);
     mem_free(alpha);
-    return q;
+    return KVF_OK;
 }
 
 /* DuoAttention: heads with a small alpha stream. */

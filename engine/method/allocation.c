@@ -25,48 +25,90 @@ const struct allocation allocation_global = {
     .summary = "all heads of all layers share L H B places, the best entries win",
     .uses = USES_FLOOR, .pool = POOL_ALL, .shares = shares_uniform};
 
-/* Weights x_l >= 0 to whole places that sum to L * free; all 0: evenly.  x is
- * overwritten with what each layer lacks. */
-static void largest_remainder(double *x, int L, int free, int base, int *ret_share)
+/* Heads of a layer that the row owns. */
+static int owned_heads(const struct method_state *m, int l)
 {
+    int n = 0;
+    for (int h = 0; h < method_shape_of(m)->n_kv_heads; h++)
+        n += method_owns(m, l, h);
+    return n;
+}
+
+/* Whether all layers that the row has a head in have as many. */
+static bool equal_layers(const struct method_state *m)
+{
+    int some = 0;
+    for (int l = 0; l < method_shape_of(m)->n_layers; l++) {
+        int n = owned_heads(m, l);
+        if (n && some && n != some)
+            return false;
+        some = n ? n : some;
+    }
+    return true;
+}
+
+/* How often a layer's share counts. */
+static int counted(const struct method_state *m, int l, bool equal)
+{
+    int n = owned_heads(m, l);
+    return equal ? n > 0 : n;
+}
+
+/* Weights x_l >= 0 to whole places per head that sum to `free` per head of the row; all
+ * 0: evenly.  x is overwritten with what each layer lacks. */
+static void largest_remainder(const struct method_state *m, double *x, int free, int base,
+                              int *ret_share)
+{
+    int L = method_shape_of(m)->n_layers, n = 0;
+    bool equal = equal_layers(m);
     double sum = 0;
-    int64_t left = (int64_t)L * free;
-    for (int l = 0; l < L; l++)
-        sum += x[l];
     for (int l = 0; l < L; l++) {
-        double want = sum > 0 ? x[l] / sum * L * free : free;
+        sum += x[l] * counted(m, l, equal);
+        n += counted(m, l, equal);
+    }
+    int64_t left = (int64_t)n * free;
+    for (int l = 0; l < L; l++) {
+        double want = counted(m, l, equal) == 0 ? 0 : sum > 0 ? x[l] / sum * n * free : free;
         /* what is a whole number but for rounding counts as one */
-        double whole = floor(want + 1e-9 * (L * (double)free + 1));
+        double whole = floor(want + 1e-9 * (n * (double)free + 1));
         ret_share[l] = base + (int)whole;
-        left -= (int64_t)whole;
+        left -= (int64_t)whole * counted(m, l, equal);
         x[l] = want - whole;
     }
-    for (; left > 0; left--) {
-        int best = 0;
-        for (int l = 1; l < L; l++)
-            if (x[l] > x[best] + 1e-9)
+    while (left > 0) {
+        int best = -1;
+        for (int l = 0; l < L; l++) /* not twice, and as long as it fits */
+            if (counted(m, l, equal) > 0 && counted(m, l, equal) <= left && x[l] > -1
+                && (best < 0 || x[l] > x[best] + 1e-9))
                 best = l;
+        if (best < 0)
+            return;
         ret_share[best]++;
-        x[best] -= 2; /* not twice */
+        left -= counted(m, best, equal);
+        x[best] -= 2;
     }
 }
 
 static int protected_of(const struct method_params *p)
 {
-    return p->sinks + p->recent;
+    return p->sinks + (p->recent > 1 ? p->recent : 1); /* a newcomer needs a place */
 }
 
-/* x_l falls linearly from 2u - u/beta to u/beta. */
+/* x_l falls linearly from 2u - u/beta to u/beta over the layers that the row decides in. */
 static void shares_pyramid(const struct method_state *m, const struct cache *c,
                            int32_t recent_from, double *x, int *ret_share)
 {
     const struct method_params *p = method_params_of(m);
-    int L = method_shape_of(m)->n_layers, u = p->budget - protected_of(p);
+    int L = method_shape_of(m)->n_layers, u = p->budget - protected_of(p), n = 0, at = 0;
     double least = u / p->beta, most = 2 * u - least;
     (void)c, (void)recent_from;
     for (int l = 0; l < L; l++)
-        x[l] = L > 1 ? most - (most - least) * l / (L - 1) : u;
-    largest_remainder(x, L, u, protected_of(p), ret_share);
+        n += owned_heads(m, l) > 0;
+    for (int l = 0; l < L; l++) {
+        x[l] = n > 1 ? most - (most - least) * at / (n - 1) : u;
+        at += owned_heads(m, l) > 0;
+    }
+    largest_remainder(m, x, u, protected_of(p), ret_share);
 }
 
 const struct allocation allocation_pyramid = {
@@ -123,12 +165,12 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
         }
         x[l] = entropy > 0 ? entropy * variance : 0;
     }
-    largest_remainder(x, s->n_layers, p->budget - protected_of(p), protected_of(p), ret_share);
+    largest_remainder(m, x, p->budget - protected_of(p), protected_of(p), ret_share);
 }
 
 const struct allocation allocation_cake = {
     .name = "cake", .summary = "layers by entropy times variance of their attention",
-    .shares = shares_cake};
+    .evidence = EVIDENCE_WINDOW, .shares = shares_cake};
 
 const struct allocation *const allocation_table[] = {
     &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,

@@ -265,6 +265,8 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         e->gate[kv_at(e, layer, head, slot)] = gate;
     if (e->kinds & EVIDENCE_VALUES)
         take_value(e, c, layer, head, slot);
+    if (e->kinds & EVIDENCE_PAGES) /* the slot may have held one that left since */
+        pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, slot);
     if (e->kinds & EVIDENCE_BLOCKS)
         pages_take_key(&e->pages, layer, head, e->shape.n_kv_heads, slot, k_pre);
     key_leaves(e, layer, head, slot);

@@ -23,6 +23,15 @@ static int unknown_preset(const char *name, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "--method: no method '%s'; there are %s", name, list);
 }
 
+bool method_unbudgeted(const char *text)
+{
+    char name[64] = "";
+    size_t n = strcspn(text, ":");
+    memcpy(name, text, n < sizeof name ? n : 0);
+    const struct method *m = find_preset(name);
+    return m && m->unbudgeted;
+}
+
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d)
 {
@@ -145,12 +154,12 @@ int method_state_create(const struct method *m, const struct method_params *p,
     int err = create_arrays(s);
     if (!err)
         err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
+    if (!err && s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
+        err = admission_alpha(s, &s->alpha_from);
     if (err) {
         method_state_destroy(s);
         return err;
     }
-    if (s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
-        s->alpha_from = admission_alpha(s);
     *ret_state = s;
     return KVF_OK;
 }

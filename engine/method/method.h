@@ -155,7 +155,7 @@ struct admission { /* how long is a newcomer seen, whatever the budget? */
 
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
-    unsigned uses;
+    unsigned uses, evidence; /* evidence: what its shares need of the score's */
     enum pool_scope pool; /* heads that share their places, dealt out at every cut */
     /* Entries per head for each layer; their sum is at most L * budget.  Called
      * once, when the heads first would exceed the budget: with a budget of all
@@ -237,6 +237,9 @@ extern const struct method method_presets[];
  * and values and for combinations that cannot hold the budget. */
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
+
+/* Whether "NAME:..." names a row that a budget means nothing to. */
+bool method_unbudgeted(const char *text);
 
 /* What of a gate file a row needs: 1 << enum gate_kind, or 0. */
 unsigned method_gates(const struct method *m);
@@ -366,7 +369,7 @@ enum phase { PHASE_PROMPT, PHASE_BEFORE, PHASE_AFTER }; /* a prompt, or part of 
  * will not see what is cut.  What expires until t leaves first (not PHASE_AFTER).
  * pool may be NULL.  fn gets every eviction, layers and heads rising, positions
  * rising within one cut.  *ret_cut (may be NULL): entries that left for the budget.
- * KVF_OK or KVF_E_NOMEM (nothing was cut for the budget then). */
+ * KVF_OK or KVF_E_NOMEM (the row that lacked it cut nothing for the budget). */
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
 

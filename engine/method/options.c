@@ -178,9 +178,8 @@ static int set_option(const struct method *m, struct method_params *p, const cha
     bool whole = !o->real || o->use == USES_SEED;
     if (whole ? !opt_int(value, &n) : !opt_real(value, &x))
         return bad_value(key, value, d);
-    bool within = whole ? n >= (int64_t)o->min && n <= (int64_t)o->max
-                        : x >= o->min && x <= o->max;
-    if (!within || (strcmp(o->key, "pool") == 0 && n % 2 == 0))
+    bool out = whole ? n < (int64_t)o->min || n > (int64_t)o->max : x < o->min || x > o->max;
+    if (out || (strcmp(o->key, "pool") == 0 && n % 2 == 0))
         return bad_value(key, value, d); /* an even pool has no middle */
     if (o->use == USES_SEED)
         p->seed = n;

@@ -79,9 +79,17 @@ static int check_parts(const struct method *m, const struct method_params *p, st
         return refuse(m, "allocation=global ranks the entries of all heads, and these scores do "
                       "not mean the same in every head; use a gate's score or allocation=adaptive",
                       d);
+    if (m->allocation->evidence && !(m->score && m->score->evidence & EVIDENCE_WINDOW))
+        return refuse(m, "allocation=cake weighs layers by the rows of a window, which this "
+                      "score does not keep; use a window's score or another allocation", d);
     if (m->scope == SCOPE_LAYER && m->allocation->pool != POOL_HEAD)
         return refuse(m, "one set of entries per layer leaves nothing to share out; use "
                       "allocation=uniform", d);
+    if (m->admission->uses & USES_SPANS && p->recent == 0)
+        return refuse(m, "a query must see its own entry; recent is at least 1", d);
+    if (!m->read->all && m->unbudgeted)
+        return refuse(m, "reading pages needs a budget, which this row does not take; use "
+                      "another row or read=all", d);
     if (!m->read->all && m->score)
         return refuse(m, "a row that reads pages cannot evict for its budget too; use "
                       "admission or read=all", d);

@@ -9,7 +9,7 @@
 static double retention_sum(double b, int N)
 {
     if (N == 1)
-        return 0;
+        return isnan(b) ? b : 0;
     if (b > -1e-12) /* relative error of log N below 1e-7 */
         return log(N);
     return log(expm1(N * b) / expm1(b));
@@ -25,8 +25,10 @@ static void eval_retention(const struct score_input *in, float *out, float *scra
     for (int i = in->view.n - 1; i >= 0; i--)
         if (isnan(c[i]))
             c[i] = retention_sum((double)b[i], p->lookahead);
-    for (int i = 0; i < in->view.n; i++)
-        out[i] = (float)((double)(from - pos[i]) * (double)b[i] + c[i]);
+    for (int i = 0; i < in->view.n; i++) {
+        int32_t age = from - pos[i]; /* beta^0 = 1, for beta = 0 too */
+        out[i] = (float)(age == 0 ? c[i] : (double)age * (double)b[i] + c[i]);
+    }
 }
 
 const struct score score_retention = {

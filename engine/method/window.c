@@ -106,7 +106,8 @@ static void reduce_exact(const struct score_input *in, float *out)
     method_group(in->m, in->head, &g0, &n_group);
     int rows = evidence_rows(in->m, in->layer, g0);
     double scale = 1.0 / (rows ? rows : 1);
-    if (method_params_of(in->m)->group == GROUP_MEAN)
+    if (method_params_of(in->m)->group == GROUP_MEAN
+        || method_params_of(in->m)->group == GROUP_NONE) /* none: tova has a group still */
         scale /= n_group;
     for (int i = 0; i < n; i++)
         out[i] = (float)(sum[i] * scale);
@@ -148,7 +149,7 @@ static void reduce_rows(const struct score_input *in, float *out, float *scratch
     window_candidates(in, &from, &m);
     int rows = evidence_rows(in->m, in->layer, g0);
     float scale = p->across == ACROSS_MAX ? 1 : 1.0f / (float)(rows ? rows : 1);
-    if (p->group == GROUP_MEAN)
+    if (p->group == GROUP_MEAN || p->group == GROUP_NONE) /* none: tova has a group still */
         scale /= (float)n_group;
     for (int i = 0; i < n; i++)
         out[i] = wanted[i] = 0;

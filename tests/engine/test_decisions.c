@@ -144,7 +144,8 @@ static void on_evict(void *ctx, const struct eviction *e)
     double want = w.score[e->head][e->pos], bound = w.worst_kept[e->head];
     cr_assert(candidate(e->head, e->pos), "%s: position %d is protected", w.m.name, e->pos);
     cr_assert(fabs((double)e->score - want) <= tolerance * fabs(want),
-              "%s: t %d, position %d: %.9g, not %.9g", w.m.name, w.t, e->pos, (double)e->score, want);
+              "%s: t %d, position %d: %.9g, not %.9g", w.m.name, w.t, e->pos,
+              (double)e->score, want);
     cr_assert(want <= bound + tolerance * fabs(bound),
               "%s: t %d, position %d should stay: %.9g > %.9g", w.m.name, w.t, e->pos, want, bound);
     w.alive[e->head][e->pos] = false;

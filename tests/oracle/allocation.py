@@ -49,13 +49,26 @@ def cake(run, p, u, candidates):
     return out, gap / max(1, places)
 
 
-def dealt_out(scores, least, places):
-    """Which entries of a layer stay: scores[head] = {entry: score}; every head keeps its `least` best, the best of
-    what remains take the other places.  Returns (kept by the floor, kept by the rest), sets of (head, entry)."""
+def dealt_out(scores, least, places, older=False):
+    """Which entries stay: scores[head] = {entry: score}, heads by layer, then by head; every head keeps its `least`
+    best, the best of what remains take the other places.  Of equal ones the larger (older: smaller) position stays,
+    then the earlier head.  Returns (kept by the floor, kept by the rest), sets of (head, entry)."""
+    sign = -1 if older else 1
     safe = set()
     for h, score in enumerate(scores):
-        best = sorted(score, key=lambda j: (score[j], j), reverse=True)
+        best = sorted(score, key=lambda j: (score[j], sign * j), reverse=True)
         safe |= {(h, j) for j in best[:least]}
     others = [(h, j) for h, score in enumerate(scores) for j in score if (h, j) not in safe]
-    others.sort(key=lambda e: (scores[e[0]][e[1]], e[1], -e[0]), reverse=True)
+    others.sort(key=lambda e: (scores[e[0]][e[1]], sign * e[1], -e[0]), reverse=True)
     return safe, set(others[: max(0, places - len(safe))])
+
+
+def rounds(worst_first, fraction, too_many):
+    """What stays of each head's candidates, worst first: in every round each head drops a fraction of those it has
+    left, at least one, until `too_many` are gone or none is left."""
+    left = [list(x) for x in worst_first]
+    while too_many > 0 and any(left):
+        for i, x in enumerate(left):
+            drop = max(1, floor(fraction * len(x) + 1e-9)) if x else 0
+            left[i], too_many = x[drop:], too_many - drop
+    return left

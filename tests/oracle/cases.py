@@ -1,5 +1,5 @@
 """Random cases for check_decisions.py."""
-import methods
+from rows import CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, fits, numbers
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",
@@ -12,9 +12,10 @@ MODELS = [
     "--layers 2 --heads 2 --kv-heads 2 --head-dim 32 --dim 64 --ffn 64 --seed 18 --type f16",
     "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 64 --seed 19 --type q4_1",
 ]
+LAYERS_AND_HEADS = [tuple(int(m.split(f"--{key} ")[1].split()[0]) for key in ("layers", "kv-heads")) for m in MODELS]
 
 
-# the options that are tried with each method, besides sinks and recent
+# the options that are tried with each method, besides sinks, recent and those that all share
 TRIED = {
     "window": ["every"], "h2o": ["every", "group"], "tova": ["every", "group", "window", "pool"],
     "snapkv": ["every", "group", "window", "pool"], "keydiff": ["every"], "knorm": ["every"],
@@ -23,8 +24,17 @@ TRIED = {
     "ada-pyramidkv": ["every", "group", "window", "pool", "floor", "beta"],
     "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda"],
     "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "history", "lambda"],
-    "random": ["every", "seed"], "full": [],
+    "random": ["every", "seed"], "full": [], "local": [], "trimkv": ["every", "offset", "lookahead"],
+    "dbtrimkv": ["every", "offset", "lookahead", "floor"], "wgkv": ["every", "local", "tau", "compare"],
+    "wgkv-snapkv": ["group", "window", "pool", "local", "tau", "compare", "fraction"],
+    "wgkv-quest": ["local", "tau", "compare", "page", "dense"], "quest": ["page", "dense", "choice"],
+    "seer": ["page"], "seer-oracle": ["page", "dense"], "duo": ["sparsity"], "locret": ["every"],
+    "expected-attention": ["every", "horizon", "epsilon"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
+NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or mean something else
+NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
+GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
+PART_SCORES = "keydiff", "key-norm", "random", "retention", "write-gate", "importance", "window-attention"
 
 
 def value(rng, key, budget):
@@ -32,6 +42,7 @@ def value(rng, key, budget):
     return {
         "every": lambda: rng.randint(1, max(1, min(budget, pick(3, 10, 100)))),
         "group": lambda: pick("mean", "max", "sum"),
+        "choice": lambda: pick("none", "max"),
         "window": lambda: rng.randint(1, budget) if rng.random() < 0.7 else rng.randint(1, 100),
         "beta": lambda: pick(1, 2, 3, 7, 20, 50),
         "floor": lambda: pick(0, 0.1, 0.3, 0.5, 0.8, 1),
@@ -39,29 +50,60 @@ def value(rng, key, budget):
         "lambda": lambda: pick(0, 0.1, 0.35, 0.5, 0.9, 1),
         "history": lambda: pick(0, 0.5, 0.9, 1),
         "seed": lambda: pick(0, 1, 7, 65535),
+        "offset": lambda: pick(0, 1, 2, 3),
+        "lookahead": lambda: pick(1, 2, 5, 100),
+        "local": lambda: rng.randint(1, min(budget, 12)),
+        "tau": lambda: pick(0, 0.05, 0.25, 0.5, 1),
+        "compare": lambda: pick("ge", "gt"),
+        "fraction": lambda: pick(0, 0.1, 0.3, 1),
+        "page": lambda: pick(1, 2, 3, 8, 16),
+        "dense": lambda: pick(0, 1, 9),
+        "sparsity": lambda: pick(0, 0.25, 0.5, 0.7, 1),
+        "horizon": lambda: pick(1, 2, 64, 512),
+        "epsilon": lambda: pick(0, 0.01, 1),
+        "order": lambda: "after",
+        "slack": lambda: pick(1, 2, 5, 20),
+        "chunk": lambda: pick(1, 2, 7, 16, 30),
+        "positions": lambda: pick("cache", "original"),
+        "tie": lambda: pick("older", "newer"),
     }[key]()
 
 
 def options(rng, name, budget):
     """some options that fit into the budget"""
     given = {}
-    if rng.random() < 0.35:
+    if rng.random() < (0.35 if name in OLD else 0.15):
         return given
+    if name in CODE and rng.random() < 0.2:
+        given["variant"] = "code"
+    if name in CODE and budget and rng.random() < 0.6:
+        given["slack"] = rng.choice([0, 3])  # the code's is longer than these runs
+    room = budget or 12
     for key in TRIED[name]:
-        if rng.random() >= 0.4:
+        if rng.random() >= (0.8 if key == "page" else 0.4):
             continue
         if key == "pool":
             given["pool"] = rng.choice([1, 3, 5, 7, 9])
             if given["pool"] > 1:
                 given["pool-kind"] = rng.choice(["max", "avg"])
         else:
-            given[key] = value(rng, key, budget)
-    if name != "full" and rng.random() < 0.4:
-        given["sinks"] = rng.randint(0, min(budget - 1, 6))  # the newcomer needs a place
-    if name != "full" and rng.random() < 0.4:
-        given["recent"] = rng.randint(0, min(budget, rng.choice([5, 100])))
-    while not methods.fits(methods.numbers(name, budget, given), budget):
-        del given[rng.choice([key for key in ("sinks", "recent", "every") if key in given])]
+            given["group" if key == "choice" else key] = value(rng, key, room)
+    usual = 0.9 if name == "duo" else 0.4
+    if name not in NO_PROTECTION and rng.random() < usual:
+        given["sinks"] = rng.randint(0, min(room - 1, 6))  # the newcomer needs a place
+    if name not in NO_PROTECTION and rng.random() < usual:
+        given["recent"] = rng.randint(int(name in ("local", "duo")), min(room, rng.choice([5, 100])))
+    while not fits(numbers(name, budget, given), budget):
+        del given[rng.choice([key for key in ("sinks", "recent", "every", "local") if key in given])]
+    return given
+
+
+def shared_options(rng, name):
+    """what every row that evicts may be given"""
+    keys = ["order", "slack", "tie"] + ["chunk"] * (name not in ORACLES) + ["positions"] * (name not in NOT_BY_RANK)
+    given = {key: value(rng, key, None) for key in keys if rng.random() < 0.3}
+    if rng.random() < 0.15 and name in GROUPED:
+        given["group"] = "none"
     return given
 
 
@@ -71,14 +113,23 @@ def budget_of(rng, total, prompt):
     return max(1, b)
 
 
-def case_of(rng, name, long):
+def case_of(rng, name, long, shared=True):
     """long ones reach the published windows, which a small budget reduces, and a second chunk"""
     if long:
         c = {"prompt": rng.randint(250, 290), "n": rng.randint(10, 60), "budget": rng.randint(100, 240)}
     else:
         c = short_case(rng)
+    if name in NO_BUDGET or name == "wgkv" and rng.random() < 0.3:
+        c["budget"] = None if name != "full" else c["budget"]
     c["given"] = options(rng, name, c["budget"])
-    return c | {"model": rng.randrange(len(MODELS)), "seed": rng.randrange(1 << 30)}
+    c |= {"model": rng.randrange(len(MODELS)), "seed": rng.randrange(1 << 30)}
+    if name in NEEDS:
+        c["gates"] = NEEDS[name]
+    if shared and name in LIMITED_BY_BUDGET and c["budget"] and rng.random() < (0.4 if name in OLD else 0.6):
+        c["given"] |= shared_options(rng, name)
+    if name in ORACLES:
+        c["force"], c["n"] = True, max(2, c["n"])
+    return c
 
 
 def short_case(rng):
@@ -88,3 +139,69 @@ def short_case(rng):
     return {"prompt": prompt, "n": n, "budget": budget_of(rng, total, prompt)}
 
 
+# ---- rows with another part; several rows in one run
+
+def parts_case(rng, long):
+    """(name, case): a row with another score, another allocation, or another way to read"""
+    what = rng.choice(["score", "score", "allocation", "read"])
+    if what == "read":
+        name = rng.choice(["quest", "seer-oracle", "wgkv-quest"])
+        c = case_of(rng, name, long)
+        read = "quest" if name == "seer-oracle" else "seer-oracle"
+        c["given"] |= {"read": read, "page": rng.choice([1, 2, 4]), "dense": rng.choice([0, 1])}
+        c["given"].pop("group", None)
+        if read == "quest":
+            c["given"]["group"] = rng.choice(["none", "max"])
+        return name, c
+    name = rng.choice(["window", "h2o", "keydiff", "adakv", "locret", "trimkv", "dbtrimkv"])
+    c = case_of(rng, name, long)
+    for key in ("offset", "lookahead", "variant", "group"):
+        c["given"].pop(key, None)
+    if what == "score" or name not in ("trimkv", "dbtrimkv", "locret"):
+        score = rng.choice(PART_SCORES[3:6] if name == "dbtrimkv" else PART_SCORES)
+        c["given"] = {k: v for k, v in c["given"].items() if k not in ("window", "pool", "pool-kind")} | {"score": score}
+        if score == "window-attention":
+            c["given"] |= {"window": rng.randint(1, 9), "pool": 3, "group": rng.choice(["mean", "max"])}
+        c.pop("gates", None)
+        if score in GATE_SCORES:
+            c["gates"] = GATE_SCORES[score]
+    if what == "allocation" and c["given"].get("score", "retention") in GATE_SCORES and name not in ("adakv", "dbtrimkv"):
+        c["given"] |= {"allocation": rng.choice(["global", "adaptive"]), "floor": rng.choice([0, 0.3])}
+    return name, c
+
+
+def of_the_run(rng, names):
+    """(what all rows of a run are given, the rows that take it)"""
+    given = {}
+    if rng.random() < 0.3:
+        given["chunk"] = rng.choice([2, 7, 16])
+    if rng.random() < 0.3:
+        given["positions"] = "cache"
+    names = [m for m in names if m in LIMITED_BY_BUDGET] if given else names
+    return given, [m for m in names if m not in NOT_BY_RANK] if "positions" in given else names
+
+
+def overrides_case(rng, long):
+    """(name, case): two or three rows, each with its own heads"""
+    some = [m for m in METHODS if m not in READS_ONLY and m not in ORACLES and
+            m not in ("pyramidkv", "ada-pyramidkv", "cake", "tova")]
+    shared, some = of_the_run(rng, some)
+    fixed = lambda m: ({"positions": "original", "chunk": 0} if m == "locret" else {}) | shared
+    name = rng.choice(some)
+    c = case_of(rng, name, long, shared=False)
+    c["given"] |= fixed(name)
+    layers, heads = LAYERS_AND_HEADS[c["model"]]
+    c["overrides"] = []
+    for _ in range(rng.randint(1, 2)):
+        kind = c.get("gates")
+        other = rng.choice([m for m in some if NEEDS.get(m, kind) == kind or not kind])
+        if other in NEEDS:
+            c["gates"] = NEEDS[other]
+        l, k = rng.choice(["*", *range(layers)]), rng.choice(["*", *range(heads)])
+        own = not c["budget"] or name in NO_BUDGET or rng.random() < 0.5
+        budget = None if other in NO_BUDGET else rng.randint(1, 40) if own else c["budget"]
+        given = options(rng, other, budget) | fixed(other)
+        if own and budget:
+            given["budget"] = budget
+        c["overrides"].append((f"L{l}K{k}", other, given))
+    return name, c

@@ -45,7 +45,8 @@ class Engine:
     def call(self, *args):
         p = subprocess.run([self.program, *map(str, args)], capture_output=True)
         if p.returncode:
-            raise EngineError(f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.decode().strip()}")
+            said = p.stderr.decode().strip()
+            raise EngineError(f"{' '.join(map(str, args))}: exit {p.returncode}: {said}")
         return p.stdout
 
     def table(self, command, path):
@@ -60,10 +61,28 @@ class Engine:
             f.write(" ".join(map(str, ids)))
         return ["--ids", path] + ["--exact"] * self.exact
 
+    def forced(self, ids):
+        """the tokens after the prompt, given"""
+        path = self.path("forced.txt")
+        with open(path, "w") as f:
+            f.write(" ".join(map(str, ids)))
+        return ["--force", path]
+
+    def planned(self, model, ids, after):
+        """the same tokens, and what attention the full cache gives them"""
+        full, out = self.path("planned.kvf"), self.path("plan.kvf")
+        self.call("run", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
+        self.call("plan", full, "-o", out)
+        return ["--plan", out]
+
+    def tokens_of_run(self, name, model, ids, after):
+        """what an oracle needs to know"""
+        return self.planned(model, ids, after) if name == "mass-greedy" else self.forced(after)
+
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
         """records a run of n greedy tokens; the path of its trace"""
         out = self.path(name)
-        limit = ["--budget", budget] if method.partition(":")[0] != "full" else []
+        limit = ["--budget", budget] if method.partition(":")[0] != "full" and budget is not None else []
         said = self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
                          "-q", "--json", *more, "-o", out)
         if json.loads(said)["trace_bytes"] != os.path.getsize(out):
@@ -76,7 +95,10 @@ class Engine:
         with open(out, "rb") as f:
             return f.read()
 
+    def header(self, path):
+        return json.loads(self.call("info", "--json", path))["header"]
+
     def numbers(self, path):
         """the method's effective numbers, as the trace's header has them"""
-        m = json.loads(self.call("info", "--json", path))["header"]["method"]
+        m = self.header(path)["method"]
         return {k.replace("_", "-"): v for k, v in m.items()}

@@ -40,7 +40,7 @@ class Replay:
         self.rows = np.zeros((len(xs), x.G, x.n, x.n))
         self.seen = np.zeros((len(xs), self.kv_heads, x.n), int)
         self.alive = [[[] for _ in range(self.kv_heads)] for _ in xs]
-        self.shares, self.unsure, self.remembered = None, False, {}
+        self.unsure, self.remembered = False, {}
 
     def feed(self, until):
         while self.t < until:

@@ -7,9 +7,11 @@ holds, rising, and C those of them that are not protected.
 import numpy as np
 
 import allocation
+import methods_gates
 import methods_keys
 import methods_window
 import tolerance
+from rows import ADAPTIVE, METHODS, NEUTRAL, PYRAMID, Row, fits, numbers  # names that others use
 
 SCORES = {
     "window": methods_keys.position, "h2o": methods_window.received, "snapkv": methods_window.snapkv,
@@ -17,58 +19,17 @@ SCORES = {
     "scissorhands": methods_window.scissorhands, "pyramidkv": methods_window.snapkv,
     "adakv": methods_window.snapkv, "ada-pyramidkv": methods_window.snapkv, "cake": methods_window.cake,
     "rkv": methods_keys.rkv, "morphkv": methods_window.morphkv, "gkv": methods_keys.gkv,
-    "random": methods_keys.random_hash,
+    "random": methods_keys.random_hash, "trimkv": methods_gates.retention, "dbtrimkv": methods_gates.retention,
+    "wgkv": methods_gates.given, "wgkv-snapkv": methods_window.snapkv, "locret": methods_gates.given,
+    "expected-attention": methods_gates.expected_attention, "mass-greedy": methods_gates.remaining_mass,
+    "next-topk": methods_gates.next_attention,
+    # parts that another row may be given
+    "position": methods_keys.position, "received": methods_window.received,
+    "window-attention": methods_window.snapkv, "key-norm": methods_keys.knorm,
+    "below-even": methods_window.scissorhands, "retention": methods_gates.retention,
+    "write-gate": methods_gates.given, "importance": methods_gates.given,
+    "remaining-mass": methods_gates.remaining_mass, "next-attention": methods_gates.next_attention,
 }
-METHODS = ("full", *SCORES)
-PYRAMID = "pyramidkv", "ada-pyramidkv"
-ADAPTIVE = "adakv", "ada-pyramidkv"
-
-# what the papers say; windows and intervals that do not fit are reduced
-WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
-          "morphkv": 30, "gkv": 16}
-EVERY = {"rkv": 128, "gkv": 128}
-PUBLISHED = {
-    "h2o": {"group": "sum"}, "tova": {"window": 1}, "snapkv": {"pool": 7}, "pyramidkv": {"pool": 7, "beta": 20},
-    "adakv": {"pool": 7, "floor": 0.2}, "ada-pyramidkv": {"pool": 7, "floor": 0.2, "beta": 20},
-    "cake": {"pool": 5, "pool-kind": "avg", "gamma": 200}, "rkv": {"pool": 7, "group": "max", "lambda": 0.1},
-    "gkv": {"group": "max", "history": 0.8, "lambda": 0.7},
-}
-NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1}
-
-
-def numbers(name, budget, given):
-    """the effective numbers of a row: published values, reduced to the budget, unless given"""
-    p = NEUTRAL | PUBLISHED.get(name, {})
-    quarter = max(1, budget // 4)
-    if name in WINDOW:
-        p["window"] = min(WINDOW[name], quarter)
-    if name in EVERY:
-        p["every"] = min(EVERY[name], quarter)
-    if name == "scissorhands":
-        p["every"] = max(1, budget // 2)
-    if name == "window":
-        p["sinks"] = min(4, budget // 4)
-    p.update(given)
-    if "recent" not in given:
-        p["recent"] = min(derived_recent(name, p, budget), max(0, budget - p["sinks"] - p["every"] + 1))
-    if "every" not in given:
-        p["every"] = max(1, min(p["every"], budget - p["sinks"] - max(1, p["recent"]) + 1))
-    return p
-
-
-def fits(p, budget):
-    """the newcomer needs a place even where it is not protected"""
-    return p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
-
-
-def derived_recent(name, p, budget):
-    if name == "window":
-        return budget
-    if name == "h2o":
-        return budget // 2
-    if name == "scissorhands":
-        return max(1, min(10, budget // 4))
-    return p["window"] if name in WINDOW else 0
 
 
 # ---- the choice
@@ -77,8 +38,8 @@ class Cut:
     """What one decision did to one head: `score`, of the entries cut; `kept`, of the other candidates; how many
     entries there were.  open: f32 may well decide otherwise.  error: what f32 may do to a score."""
 
-    def __init__(self, alive, score, error, stay):
-        self.alive, self.error = len(alive), error
+    def __init__(self, kind, alive, score, error, stay):
+        self.kind, self.alive, self.error = kind, len(alive), error
         self.score = {j: s for j, s in score.items() if j not in stay}
         self.kept = {j: s for j, s in score.items() if j in stay}
         self.least_kept = min(self.kept.values()) if self.kept else None
@@ -100,54 +61,78 @@ def scored(name, p, run, layer, head, C):
     return dict(zip(C, score)), dict(zip(C, error))
 
 
-def lowest_first(score):
-    return sorted(score, key=lambda j: (score[j], j))
+def lowest_first(score, older=False):
+    """of equal scores the one that goes first: the smaller position, or the larger"""
+    return sorted(score, key=lambda j: (score[j], -j if older else j))
 
 
 def decide(name, p, run, layer, head, newest, share):
     """{head: Cut}: brings a head below its share where it would exceed it"""
     alive = sorted(run.alive[layer][head])
     excess = len(alive) + newest + 1 - run.t - share
-    if excess <= 0:
+    if excess <= p["slack"]:
         return {}
     C = candidates(p, alive, newest)
     score, error = scored(name, p, run, layer, head, C)
-    order = lowest_first(score)
-    cut = Cut(alive, score, error, set(order[excess + p["every"] - 1 :]))
+    order = lowest_first(score, p["tie"] == "older")
+    cut = Cut(name, alive, score, error, set(order[excess + p["every"] - 1 :]))
     cut.open = tolerance.exchangeable(name, cut.score, error, cut.kept, error)
     return {head: cut}
 
 
-def decide_layer(name, p, run, layer, newest, share):
-    """{head: Cut}: the heads of a layer deal out their shares among themselves"""
-    heads = range(run.m.kv_heads)
-    alive = [sorted(run.alive[layer][h]) for h in heads]
+def decide_together(name, p, run, heads, newest, share):
+    """{(layer, head): Cut}: heads, [(layer, head)], deal out their shares among themselves"""
+    alive = [sorted(run.alive[l][h]) for l, h in heads]
     coming = newest + 1 - run.t
     held = sum(map(len, alive))
-    if held <= len(heads) * (share - coming):
+    if held <= len(heads) * (share - coming + p["slack"]):
         return {}
     C = [candidates(p, a, newest) for a in alive]
-    scores, errors = zip(*[scored(name, p, run, layer, h, C[h]) for h in heads])
+    scores, errors = zip(*[scored(name, p, run, *heads[i], C[i]) for i in range(len(heads))])
     protected = held - sum(map(len, C))
     places = max(0, len(heads) * (share - coming - (p["every"] - 1)) - protected)
-    safe, rest = allocation.dealt_out(scores, int(p["floor"] * places / len(heads)), places)
-    cuts = {h: Cut(alive[h], scores[h], errors[h], {j for g, j in safe | rest if g == h}) for h in heads}
-    contested = [{j: scores[h][j] for g, j in rest if g == h} for h in heads]
-    open_ = any(tolerance.exchangeable(name, cuts[h].score, errors[h], contested[g], errors[g])
-                for h in heads for g in heads if g != h)
-    open_ |= any(tolerance.exchangeable(name, c.score, c.error, c.kept, c.error) for c in cuts.values())
-    for cut in cuts.values():
+    safe, rest = allocation.dealt_out(scores, int(p.get("floor", 0) * places / len(heads)), places, p["tie"] == "older")
+    cuts = [Cut(name, a, scores[i], errors[i], {j for g, j in safe | rest if g == i}) for i, a in enumerate(alive)]
+    contested = [{j: scores[i][j] for g, j in rest if g == i} for i in range(len(heads))]
+    open_ = any(tolerance.exchangeable(name, cut.score, errors[i], contested[k], errors[k])
+                for i, cut in enumerate(cuts) for k in range(len(heads)) if k != i)
+    open_ |= any(tolerance.exchangeable(name, c.score, c.error, c.kept, c.error) for c in cuts)
+    for cut in cuts:
         cut.open = open_
-    return cuts
+    return dict(zip(heads, cuts))
 
 
-def layer_shares(name, p, run, newest, budget):
+def decide_layer(name, p, run, layer, newest, share, heads=None):
+    """{head: Cut}, of a layer"""
+    heads = range(run.m.kv_heads) if heads is None else heads
+    return {h: c for (_, h), c in decide_together(name, p, run, [(layer, h) for h in heads], newest, share).items()}
+
+
+def decide_rounds(name, p, run, heads, newest, share):
+    """{(layer, head): Cut}: every head drops a fraction of its candidates, again until all fit together"""
+    alive = [sorted(run.alive[l][h]) for l, h in heads]
+    coming = newest + 1 - run.t
+    held, limit = sum(map(len, alive)), len(heads) * (share - coming)
+    if held <= limit + len(heads) * p["slack"]:
+        return {}
+    C = [candidates(p, a, newest) for a in alive]
+    scores, errors = zip(*[scored(name, p, run, *heads[i], C[i]) for i in range(len(heads))])
+    left = allocation.rounds([lowest_first(s, p["tie"] == "older") for s in scores], p["fraction"], held - limit)
+    cuts = [Cut(name, a, s, e, set(stay)) for a, s, e, stay in zip(alive, scores, errors, left)]
+    for cut in cuts:
+        cut.open = tolerance.exchangeable(name, cut.score, cut.error, cut.kept, cut.error)
+    return dict(zip(heads, cuts))
+
+
+# ---- shares
+
+def layer_shares(row, p, run, newest, budget):
     """(the budget of a head in each layer, how sure that is), from the first cut on"""
-    fixed = p["sinks"] + p["recent"]
+    fixed = p["sinks"] + max(p["recent"], 1)  # a newcomer needs a place
     u, layers, gap = budget - fixed, run.m.layers, np.inf
-    if name in PYRAMID:
+    if row.allocation in PYRAMID:
         places = allocation.pyramid(layers, u, p["beta"])
-    elif name == "cake":
+    elif row.allocation == "cake":
         C = [[candidates(p, sorted(a), newest) for a in heads] for heads in run.alive]
         places, gap = allocation.cake(run, p, u, C)
     else:
@@ -155,27 +140,39 @@ def layer_shares(name, p, run, newest, budget):
     return [fixed + x for x in places], gap
 
 
-def apply(name, p, run, newest, budget):
-    """{(layer, head): Cut} over all heads; the entries are gone afterwards"""
-    coming = newest + 1 - run.t
-    if name == "full":
-        return {}
-    if run.shares is None:
-        if len(run.alive[0][0]) <= budget - coming:
+def by_layer(row, p, run, newest):
+    """{(layer, head): Cut}, each layer by itself"""
+    if row.shares is None:
+        if max(len(run.alive[l][h]) for l, h in row.heads) <= row.budget + p["slack"] - (newest + 1 - run.t):
             return {}
-        run.shares, gap = layer_shares(name, p, run, newest, budget)
-        run.unsure = gap < tolerance.SHARE
+        row.shares, gap = layer_shares(row, p, run, newest, row.budget)
+        run.unsure |= gap < tolerance.SHARE
     cuts = {}
-    for layer in range(run.m.layers):
-        if name in ADAPTIVE:
-            found = decide_layer(name, p, run, layer, newest, run.shares[layer])
+    for layer in sorted({l for l, _ in row.heads}):
+        share, heads, found = row.shares[layer], row.of_layer(layer), {}
+        if row.allocation in ADAPTIVE:
+            found = decide_layer(row.kind, p, run, layer, newest, share, heads)
         else:
-            found = {}
-            for head in range(run.m.kv_heads):
-                found |= decide(name, p, run, layer, head, newest, run.shares[layer])
+            for head in heads:
+                found |= decide(row.kind, p, run, layer, head, newest, share)
         cuts |= {(layer, head): cut for head, cut in found.items()}
+    return cuts
+
+
+def apply(row, p, run, newest):
+    """{(layer, head): Cut} over the heads of a row; the entries are gone afterwards.  newest: the last token that
+    was fed, or the one about to be appended"""
+    if row.trigger == "none":
+        return {}
+    run.coming = newest + 1 - run.t
+    if row.trigger == "fraction":
+        cuts = decide_rounds(row.kind, p, run, row.heads, newest, row.budget)
+    elif row.allocation == "global":
+        cuts = decide_together(row.kind, p, run, row.heads, newest, row.budget)
+    else:
+        cuts = by_layer(row, p, run, newest)
     for (layer, head), cut in cuts.items():
-        remember(name, p, run, layer, head, cut)
+        remember(row.kind, p, run, layer, head, cut)
     for (layer, head), cut in cuts.items():
         for j in cut.score:
             run.evict(layer, head, j)
@@ -189,3 +186,26 @@ def remember(name, p, run, layer, head, cut):
         if C:
             f = dict(zip(C, methods_window.global_score(run, p, layer, head, C)))
             run.remembered[layer, head] = {j: f[j] for j in cut.kept}
+
+
+# ---- when
+
+def is_prompt_cut(p, step, prompt):
+    return step == prompt or 0 < step < prompt and p["chunk"] and step % p["chunk"] == 0
+
+
+def due(rows, run, prompt, last):
+    """What happens between query run.t - 1 and query run.t: [{(layer, head): Gone or Cut}].  last: there is no
+    query run.t"""
+    step, events = run.t, []
+    for row in rows:
+        after = row.p["order"] == "after" and step > prompt
+        if after:  # the cut of step - 1: what leaves now was still there
+            events.append(apply(row, row.p, run, step - 1))
+        if not last or step == prompt:
+            events.append(methods_gates.expire(row, row.p, run))
+        if is_prompt_cut(row.p, step, prompt):
+            events.append(apply(row, row.p, run, step - 1))
+        if step >= prompt and row.p["order"] == "before" and not last:
+            events.append(apply(row, row.p, run, step))
+    return events

@@ -23,7 +23,7 @@ def unit_keys(run, layer, head, entries):
 
 def keydiff(run, p, layer, head, alive, C):
     anchor = unit_keys(run, layer, head, alive).mean(axis=0)
-    return -(unit_keys(run, layer, head, C) @ anchor) / np.sqrt(anchor @ anchor)
+    return -(unit_keys(run, layer, head, C) * anchor).sum(axis=1) / np.sqrt(anchor @ anchor)  # equal keys, equal score
 
 
 def knorm(run, p, layer, head, alive, C):

@@ -13,7 +13,13 @@ def query_heads(run, head):
 
 def reduced(kind, a, axis=0):
     """over an axis that holds query heads"""
-    return {"sum": np.sum, "mean": np.mean, "max": np.max}[kind](a, axis=axis)
+    return {"sum": np.sum, "mean": np.mean, "max": np.max, "none": only}[kind](a, axis=axis)
+
+
+def only(a, axis):
+    """heads of their own: there is one"""
+    assert a.shape[axis] == 1
+    return a.mean(axis=axis)
 
 
 def pooled(p, score):
@@ -49,7 +55,10 @@ def received(run, p, layer, head, alive, C):
 
 
 def window_attention(run, p, layer, heads, C):
-    return pooled(p, reduced(p["group"], window_rows(run, p, layer, heads, C), axis=1).mean(axis=0))
+    a = window_rows(run, p, layer, heads, C)
+    if p["support"] == "candidates":
+        a = shares_of(a)
+    return pooled(p, reduced(p["across"], reduced(p["group"], a, axis=1)))
 
 
 def snapkv(run, p, layer, head, alive, C):
@@ -57,7 +66,8 @@ def snapkv(run, p, layer, head, alive, C):
 
 
 def tova(run, p, layer, head, alive, C):
-    return window_attention(run, p, layer, range(run.m.heads), C)
+    mean = p | {"group": "mean"} if p["group"] == "none" else p
+    return window_attention(run, mean, layer, range(run.m.heads), C)
 
 
 def below_even(run, p, layer, head, alive, C, scale=1.0):

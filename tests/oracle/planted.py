@@ -4,11 +4,12 @@ from unittest import mock
 
 import numpy as np
 
-import cases
+import comparison
 import golden
 import methods
 import methods_keys
 import methods_window
+from planted_gates import gate_faults
 from planted_shared import golden_faults, shared_faults
 from tiny_llama import Session
 
@@ -20,7 +21,7 @@ decide, pooled, window_attention = methods.decide, methods_window.pooled, method
 def changed(fn, **change):
     """fn(..., p, ...) with some numbers of its row changed"""
     def planted(*a):
-        at = next(i for i, x in enumerate(a) if isinstance(x, dict) and "window" in x)
+        at = next(i for i, x in enumerate(a) if isinstance(x, dict) and "window" in x)  # the numbers
         p = a[at]
         return fn(*a[:at], p | {k: f(p[k]) for k, f in change.items()}, *a[at + 1 :])
     return planted
@@ -133,7 +134,7 @@ def replaced(what, fn, module=methods):
     return mock.patch.object(module, what, fn, create=True)
 
 
-def faults(comparison):
+def faults():
     """(method, name, patch)"""
     longer = changed(window_attention, window=lambda w: w + 1)
     shorter = changed(window_attention, window=lambda w: max(1, w - 1))
@@ -166,30 +167,33 @@ def faults(comparison):
     ]
 
 
-def noticed(comparison, engine, models, method, patch):
+def noticed(checker, engine, models, method, patch, given):
     """(number of cases until the comparison fails, what it says), or None.  Without the fault each of these
     cases has to pass."""
     rng, tally = random.Random("planted"), comparison.Tally()
     for i in range(1, MOST_CASES + 1):
-        c = cases.case_of(rng, method, long=False)
+        name, c = checker.draw_case(rng, method, long=False, shared=False)
+        c["given"] |= given
+        recorded = checker.record_case(engine, models, name, c)
         with patch:
-            said = comparison.compare_case(engine, models, tally, method, c)
-        if comparison.compare_case(engine, models, tally, method, c):
+            said = checker.compare_recorded(tally, name, c, *recorded)
+        if checker.compare_recorded(tally, name, c, *recorded):
             return None
         if said:
             return i, said[0]
     return None
 
 
-def check(comparison, engine, models):
+def check(checker, engine, models, part):
+    """planted: the rows of attention and keys; planted-gates: the others, and the options of all rows"""
     passed = failed = 0
-    for name, patch in golden_faults():
+    for name, patch in golden_faults() if part == "planted" else []:
         with patch:
             said = golden.check_methods().wrong
         passed, failed = passed + bool(said), failed + (not said)
         print(f"{'ok  ' if said else 'FAIL'} published decisions, {name}: {said[:1]}")
-    for method, name, patch in faults(comparison):
-        seen = noticed(comparison, engine, models, method, patch)
+    for method, name, patch, *given in faults() if part == "planted" else gate_faults():
+        seen = noticed(checker, engine, models, method, patch, *given or [{}])
         passed, failed = passed + bool(seen), failed + (not seen)
         print(f"{'ok  ' if seen else 'FAIL'} {method}, {name}: " +
               (f"noticed in case {seen[0]}: {seen[1][:100]}" if seen else "not noticed"))

@@ -36,13 +36,13 @@ def floored_steps(layers, u, beta):
     return [2 * u - m - step * l for l in range(layers)] if layers > 1 else [u]
 
 
-def sinks_not_counted(name, p, run, newest, budget):
+def sinks_not_counted(row, p, run, newest, budget):
     """u = B - recent"""
-    shares, gap = layer_shares(name, p | {"sinks": 0}, run, newest, budget)
+    shares, gap = layer_shares(row, p | {"sinks": 0}, run, newest, budget)
     return shares, gap
 
 
-def uniform_shares(name, p, run, newest, budget):
+def uniform_shares(row, p, run, newest, budget):
     return [budget] * run.m.layers, np.inf
 
 
@@ -50,11 +50,11 @@ def entropy_alone(run, p, layer, candidates):
     return preference(run, p, layer, candidates)[0], 1.0
 
 
-def at_once(name, p, run, newest, budget):
+def at_once(row, p, run, newest):
     """shares in force before any head exceeds B"""
-    if name != "full" and run.shares is None and run.t:
-        run.shares = layer_shares(name, p, run, newest, budget)[0]
-    return apply(name, p, run, newest, budget)
+    if row.shares is None and run.t:
+        row.shares = layer_shares(row, p, run, newest, row.budget)[0]
+    return apply(row, p, run, newest)
 
 
 apply = methods.apply
@@ -62,20 +62,20 @@ apply = methods.apply
 
 # ---- adaptive
 
-def each_by_itself(scores, least, places):
-    return dealt_out(scores, places // len(scores), places)
+def each_by_itself(scores, least, places, older=False):
+    return dealt_out(scores, places // len(scores), places, older)
 
 
-def floor_forgotten(scores, least, places):
-    return dealt_out(scores, 0, places)
+def floor_forgotten(scores, least, places, older=False):
+    return dealt_out(scores, 0, places, older)
 
 
-def floor_one_more(scores, least, places):
-    return dealt_out(scores, least + 1, places)
+def floor_one_more(scores, least, places, older=False):
+    return dealt_out(scores, least + 1, places, older)
 
 
-def nothing_in_advance(name, p, run, layer, newest, share):
-    return decide_layer(name, p | {"every": 1}, run, layer, newest, share)
+def nothing_in_advance(name, p, run, layer, newest, share, heads):
+    return decide_layer(name, p | {"every": 1}, run, layer, newest, share, heads)
 
 
 # ---- scores

@@ -4,7 +4,9 @@ import itertools
 import numpy as np
 
 from engine import EngineError, Trace, method_text
-from methods import ADAPTIVE, METHODS, PYRAMID, numbers
+from rows import OLD as METHODS, numbers
+
+ADAPTIVE, PYRAMID = ("adakv", "ada-pyramidkv"), ("pyramidkv", "ada-pyramidkv")
 
 # of check_decisions.MODELS
 WIDE = 4  # 1 layer, 3 KV heads with 3 query heads each

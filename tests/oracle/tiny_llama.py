@@ -9,6 +9,7 @@ usage: tiny_llama.py     compares with tests/data/golden/tiny_golden.json
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+import copy
 import hashlib
 import json
 import struct
@@ -119,8 +120,19 @@ class Llama:
         self.head_dim = get("attention.key_length")
         self.eps = get("attention.layer_norm_rms_epsilon")
         self.vocab = self.w["token_embd.weight"].shape[0]
-        base = get("rope.freq_base")
-        self.freq = base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
+        self.base = get("rope.freq_base")
+        self.freq = self.base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
+
+    def apart(self):
+        """the same model with a KV head for every query head: keys and values once per query head"""
+        other, group = copy.copy(self), self.heads // self.kv_heads
+        other.kv_heads, other.w = self.heads, dict(self.w)
+        for layer in range(self.layers):
+            for c in "kv":
+                w = self.weight(layer, "attn_" + c).reshape(self.kv_heads, self.head_dim, -1)
+                w = np.repeat(w, group, axis=0).reshape(self.heads * self.head_dim, -1)
+                other.w[f"blk.{layer}.attn_{c}.weight"] = w
+        return other
 
     def weight(self, layer, name):
         return self.w[f"blk.{layer}.{name}.weight"]
@@ -129,8 +141,8 @@ class Llama:
         return x / np.sqrt((x * x).mean() + self.eps) * weight
 
     def rope(self, x, position):
-        """turns the pairs (2i, 2i + 1) of every row"""
-        z = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * position * self.freq)
+        """turns the pairs (2i, 2i + 1) of every row; one position for all rows, or one for each"""
+        z = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * np.multiply.outer(position, self.freq))
         out = np.empty_like(x)
         out[:, 0::2], out[:, 1::2] = z.real, z.imag
         return out
@@ -141,17 +153,28 @@ class Session:
 
     For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
     query t over all positions (0 where it saw nothing), seen[layer][head][t] how many it saw,
-    keys[layer][head][j] the rotated key.  shares, unsure and remembered are what methods carry from cut to cut.
+    keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation,
+    raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure and remembered
+    are what methods carry from cut to cut.
+
+    ranked: (layer, head) whose keys are stored without rotation and turned by their rank when they are read.
+    gates, twin: what methods look at besides.  read(run, layer, queries, weights) says which entries each query
+    head reads, as {query head: list}; a query head that is not named reads everything.
     """
 
-    def __init__(self, model, tokens):
+    def __init__(self, model, tokens, ranked=(), gates=None, twin=None, read=None):
         m = self.m = model
         self.t = 0
+        self.ranked, self.gates, self.twin, self.read = ranked, gates, twin, read
         self.alive = [[[] for _ in range(m.kv_heads)] for _ in range(m.layers)]
         self.rows = np.zeros((m.layers, m.heads, tokens, tokens))
         self.seen = np.zeros((m.layers, m.kv_heads, tokens), int)
-        self.shares, self.unsure, self.remembered = None, False, {}
+        self.unsure, self.remembered = False, {}
         self.keys = np.full((m.layers, m.kv_heads, tokens, m.head_dim), np.nan)
+        self.raw_keys = self.keys.copy()
+        self.values = self.keys.copy()
+        self.queries = np.full((m.layers, m.heads, tokens, m.head_dim), np.nan)
+        self.inputs = np.full((m.layers, tokens, m.w["token_embd.weight"].shape[1]), np.nan)
         self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
         self.cache_v = self.keys.copy()
 
@@ -160,21 +183,44 @@ class Session:
         self.cache_k[layer, head, position] = np.nan
         self.cache_v[layer, head, position] = np.nan
 
-    def attention(self, layer, x):
+    def append(self, layer, x):
+        """the newcomer's key and value in every head, and its queries"""
         m, t = self.m, self.t
         q, k, v = (m.weight(layer, "attn_" + c) @ x for c in "qkv")
-        q = m.rope(q.reshape(m.heads, -1), t)
-        k = m.rope(k.reshape(m.kv_heads, -1), t)
-        self.keys[layer, :, t] = self.cache_k[layer, :, t] = k
-        self.cache_v[layer, :, t] = v.reshape(m.kv_heads, -1)
+        self.inputs[layer, t] = x
+        self.queries[layer, :, t] = q.reshape(m.heads, -1)
+        self.raw_keys[layer, :, t] = k.reshape(m.kv_heads, -1)
+        self.keys[layer, :, t] = m.rope(self.raw_keys[layer, :, t], t)
+        for head in range(m.kv_heads):
+            if (layer, head) in self.ranked:
+                self.keys[layer, head, t] = self.raw_keys[layer, head, t]
+        self.cache_k[layer, :, t] = self.keys[layer, :, t]
+        self.values[layer, :, t] = self.cache_v[layer, :, t] = v.reshape(m.kv_heads, -1)
         self.seen[layer, :, t] = [len(a) for a in self.alive[layer]]
+
+    def logits(self, layer, g, head):
+        """of all that the head holds; by rank, the query has the position of its own entry"""
+        m, seen = self.m, self.alive[layer][head]
+        q, k = self.queries[layer, g, self.t][None], self.cache_k[layer, head, seen]
+        if (layer, head) in self.ranked:
+            order = np.argsort(np.argsort(seen))
+            q, k = m.rope(q, len(seen) - 1), m.rope(k, order)
+        else:
+            q = m.rope(q, self.t)
+        return k @ q[0] / np.sqrt(m.head_dim)
+
+    def attention(self, layer, x):
+        m, t = self.m, self.t
+        self.append(layer, x)
+        heads = [g // (m.heads // m.kv_heads) for g in range(m.heads)]
+        weights = [softmax(self.logits(layer, g, h)) for g, h in enumerate(heads)]
+        chosen = self.read(self, layer, weights) if self.read else {}
         out = np.empty((m.heads, m.head_dim))
-        for g in range(m.heads):
-            head = g // (m.heads // m.kv_heads)
-            seen = self.alive[layer][head]
-            z = self.cache_k[layer, head, seen] @ q[g] / np.sqrt(m.head_dim)
-            a = np.exp(z - z.max())
-            a /= a.sum()
+        for g, head in enumerate(heads):
+            seen, a = self.alive[layer][head], weights[g]
+            if g in chosen:
+                a = np.where(np.isin(seen, chosen[g]), a, 0)
+                a = a / a.sum()
             self.rows[layer, g, t, seen] = a
             out[g] = a @ self.cache_v[layer, head, seen]
         return m.weight(layer, "attn_output") @ out.reshape(-1)
@@ -194,6 +240,11 @@ class Session:
         self.t += 1
         last = m.w.get("output.weight", m.w["token_embd.weight"])
         return last @ m.norm(x, m.w["output_norm.weight"])
+
+
+def softmax(z):
+    a = np.exp(z - z.max())
+    return a / a.sum()
 
 
 def nll(logits, token):

@@ -6,17 +6,21 @@ the relative error of the key; a cosine is at most 1, its error absolute.
 """
 import numpy as np
 
+import gates
+import methods_gates
 import methods_keys
 import methods_window
 
 WEIGHT = 3e-5  # relative
 COSINE = 3e-6
 LENGTH = 5e-6  # relative
+MOMENTS = 2e-5  # of an expected logit, relative
+UNIT = 2.0**-44  # weights of a window are added in whole units
 SHARE = 1e-4  # of a layer's part in all places
 
 
 def received(run, p, layer, head, alive, C, score):
-    return WEIGHT * np.abs(score)
+    return WEIGHT * np.abs(score) + UNIT
 
 
 def knorm(run, p, layer, head, alive, C, score):
@@ -72,7 +76,45 @@ def gkv(run, p, layer, head, alive, C, score):
     return p["lambda"] * 2 * WEIGHT * f + (1 - p["lambda"]) * (error + R * error.max() / R.max()) / R.max()
 
 
-ERRORS = {"window": none, "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
+def retention(run, p, layer, head, alive, C, score):
+    """a product of two short numbers is exact, and so is what f32 makes of it; a logarithm may be one step off"""
+    rounding = 2.0**-23 * np.abs(score) * (p["lookahead"] > 1)
+    if run.gates.exact:
+        return rounding
+    log_beta = np.abs(methods_gates.values(run, layer, head, C))
+    return rounding + gates.ERROR * log_beta * (np.abs(methods_gates.exponent(run, p, C)) + p["lookahead"])
+
+
+def given_by_network(run, score):
+    return gates.ERROR * np.maximum(np.abs(score), np.abs(score).max() if run.gates.kind == "importance" else 0)
+
+
+def given(run, p, layer, head, alive, C, score):
+    return np.zeros(len(C)) if run.gates.exact else given_by_network(run, score)
+
+
+def remaining_mass(run, p, layer, head, alive, C, score):
+    """what was received so far, taken from a total that a plan holds in f32"""
+    total = run.twin.rows[layer][list(methods_window.query_heads(run, head))].sum(axis=(0, 1))[C]
+    return WEIGHT * score + 2.0**-23 * total
+
+
+def expected_attention(run, p, layer, head, alive, C, score):
+    """from the sizes of what is added up for each logit"""
+    if run.t <= p["sinks"]:
+        return np.zeros(len(C))
+    worst = np.zeros(len(C))
+    for g in methods_window.query_heads(run, head):
+        z = methods_gates.expected_logits(run, p, layer, g, run.keys[layer, head, C])
+        worst = np.maximum(worst, np.abs(z))
+    return np.abs(score) * (WEIGHT + MOMENTS * worst)
+
+
+UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy"  # equal scores may differ by rounding
+ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
+          "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
+          "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands,
+          "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
           "gkv": gkv}
 
 
@@ -89,4 +131,4 @@ def exchangeable(name, cut, error_cut, kept, error_kept):
         return False
     gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
     both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
-    return bool(((gap <= both) & ((gap != 0) | (name in ("scissorhands", "knorm")) & (both > 0))).any())
+    return bool(((gap <= both) & ((gap != 0) | (name in UNEQUAL) & (both > 0))).any())

@@ -1,0 +1,148 @@
+/* Memory runs out anywhere in a session: every row ends with KVF_E_NOMEM, and what was
+ * made is freed (which a sanitizer sees).  The linker's --wrap fails the k-th call. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/decode/session.h"
+
+static long allocs_left = -1; /* < 0: never fails */
+
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    if (allocs_left == 0) {
+        allocs_left = -1;
+        return NULL;
+    }
+    allocs_left -= allocs_left > 0;
+    return __real_aligned_alloc(align, n);
+}
+
+enum { PROMPT = 40, STEPS = 6, CAP = PROMPT + STEPS };
+
+struct play {
+    struct engine *engine;
+    struct method row, other;
+    struct method_params params, other_params;
+    const struct gates *gates;
+    bool overrides;
+};
+
+/* A session from its start to its end. */
+static int play(const struct play *p)
+{
+    unsigned char take[64] = {1, 0, 1, 1};
+    struct session_override o = {&p->other, &p->other_params, take};
+    struct session_options opt = {.method = &p->row, .params = &p->params, .gates = p->gates,
+                                  .overrides = &o, .n_overrides = p->overrides, .kv_type = KV_F16,
+                                  .cap = CAP, .chunk = 16};
+    struct session *s = NULL;
+    struct kvf_diag d = {""};
+    int32_t ids[PROMPT];
+    for (int i = 0; i < PROMPT; i++)
+        ids[i] = 3 + i * 7 % 250;
+    int err = session_create(p->engine, &opt, &s, &d);
+    cr_assert(eq(int, s != NULL, err == KVF_OK));
+    if (!err)
+        err = session_prompt(s, ids, PROMPT, NULL, NULL);
+    for (int i = 0; !err && i < STEPS; i++)
+        err = session_step(s, ids[i]);
+    session_destroy(s);
+    return err;
+}
+
+static const struct gates *open_gates(struct engine *e, const char *name)
+{
+    const struct model_config *m = &e->config;
+    const struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads,
+                                      m->head_dim, m->norm_eps, (double)m->rope_base, NULL,
+                                      &e->kernels};
+    char path[4096];
+    struct kvf_diag d = {""};
+    struct gates *g = NULL;
+    const char *folder = getenv("KVF_TINY_GATES");
+    snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", name);
+    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    return g;
+}
+
+static struct engine *open_model(void)
+{
+    const struct engine_options opt = {false, 2, 0};
+    const char *folder = getenv("KVF_TINY");
+    char path[4096];
+    struct kvf_diag d = {""};
+    struct engine *e = NULL;
+    snprintf(path, sizeof path, "%s/tiny0.gguf", folder ? folder : ".");
+    cr_assert(zero(int, engine_open(path, &opt, &e, &d)), "%s", d.text);
+    return e;
+}
+
+/* Fails each allocation in turn, until a whole session needs fewer. */
+static void every_allocation(const char *method, const char *other, const char *gates)
+{
+    struct play p = {.engine = open_model(), .overrides = other != NULL};
+    struct kvf_diag d = {""};
+    int err = KVF_E_NOMEM;
+    long k = 0;
+    cr_assert(zero(int, method_parse(method, 9, &p.row, &p.params, &d)), "%s", d.text);
+    if (other)
+        cr_assert(zero(int, method_parse(other, 9, &p.other, &p.other_params, &d)), "%s", d.text);
+    p.gates = gates ? open_gates(p.engine, gates) : NULL;
+    for (; err; k++) {
+        allocs_left = k;
+        err = play(&p);
+        bool came = allocs_left < 0;
+        allocs_left = -1;
+        cr_assert(eq(int, err, came ? KVF_E_NOMEM : KVF_OK), "%s, allocation %ld", method, k);
+        cr_assert(lt(long, k, 5000));
+    }
+    cr_expect(gt(long, k, 30)); /* the faults came */
+    gates_close((struct gates *)p.gates);
+    engine_close(p.engine);
+}
+
+Test(memory, scores)
+{
+    every_allocation("snapkv:group=none", NULL, NULL);
+    every_allocation("gkv:positions=cache,chunk=12", NULL, NULL);
+    every_allocation("expected-attention", NULL, NULL);
+    every_allocation("next-topk", NULL, NULL);
+    every_allocation("ada-pyramidkv:order=after", NULL, NULL);
+}
+
+Test(memory, gates)
+{
+    every_allocation("dbtrimkv", NULL, "rg");
+    every_allocation("wgkv-snapkv", NULL, "wgkv");
+    every_allocation("wgkv-quest", NULL, "wgkv");
+    every_allocation("seer:page=4", NULL, "seer");
+}
+
+Test(memory, rows_side_by_side)
+{
+    every_allocation("h2o", "quest", NULL);
+    every_allocation("keydiff", "next-topk", NULL);
+    every_allocation("seer-oracle:page=2", "cake", NULL);
+}
+
+Test(memory, quantile)
+{
+    struct play p = {.engine = open_model()};
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, method_parse("duo:sinks=2,recent=4", 0, &p.row, &p.params, &d)));
+    p.gates = open_gates(p.engine, "duo");
+    int err = KVF_E_NOMEM;
+    for (long k = 0; err; k++) {
+        allocs_left = k;
+        err = play(&p);
+        bool came = allocs_left < 0;
+        allocs_left = -1;
+        cr_assert(eq(int, err, came ? KVF_E_NOMEM : KVF_OK), "allocation %ld", k);
+    }
+    gates_close((struct gates *)p.gates);
+    engine_close(p.engine);
+}

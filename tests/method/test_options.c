@@ -1,0 +1,200 @@
+/* --method NAME:key=value: what is refused, and what becomes of the rest. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/method/state.h"
+
+static struct method row;
+static struct method_params params;
+
+static void accept(const char *text, int budget)
+{
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, method_parse(text, budget, &row, &params, &d)), "%s: %s", text, d.text);
+}
+
+struct refusal {
+    const char *text;
+    int budget;
+    const char *says;
+};
+
+static const struct refusal refusals[] = {
+    {"", 8, "no method ''; there are full"},
+    {"nothing", 8, "no method 'nothing'"},
+    {":sinks=1", 8, "no method"},
+    {"h2o", 0, "needs --budget N with N >= 1: entries that each KV head may hold"},
+    {"quest", 0, "entries that each KV head may read"},
+    {"duo", 8, "a budget would mean nothing"},
+    {"h2o:nothing=1", 8, "unknown option 'nothing'; options are score, allocation"},
+    {"h2o:window=3", 8, "--method h2o: window would change nothing"},
+    {"full:sinks=3", 8, "--method full: sinks would change nothing"},
+    {"full:score=random", 8, "score would change nothing"},
+    {"h2o:sinks", 8, "'' is not a value for sinks"},
+    {"h2o:=3", 8, "write options as key=value,key=value"},
+    {"h2o:group=many", 8, "'many' is not a value for group"},
+    {"h2o:sinks=-1", 8, "'-1' is not a value for sinks"},
+    {"h2o:sinks=1.5", 8, "'1.5' is not a value for sinks"},
+    {"h2o:every=0", 8, "'0' is not a value for every"},
+    {"snapkv:pool=4", 8, "'4' is not a value for pool"},
+    {"snapkv:window=4097", 8, "'4097' is not a value for window"},
+    {"rkv:lambda=nan", 8, "is not a value for lambda"},
+    {"trimkv:offset=4", 8, "'4' is not a value for offset"},
+    {"trimkv:lookahead=0", 8, "'0' is not a value for lookahead"},
+    {"wgkv:tau=1.5", 8, "'1.5' is not a value for tau"},
+    {"quest:page=4097", 8, "'4097' is not a value for page"},
+    {"random:seed=9007199254740993", 8, "is not a value for seed"},
+    {"h2o:budget=0", 8, "'0' is not a value for budget"},
+    {"h2o:variant=old", 8, "'old' is not a value for variant"},
+    {"h2o:score=none", 8, "no score 'none'"},
+    {"h2o:allocation=none", 8, "no allocation 'none'"},
+    {"h2o:read=none", 8, "no read 'none'"},
+    {"h2o:sinks=5,recent=4", 8, "5 sinks, 4 recent entries and cuts every 1 do not fit"},
+    {"h2o:sinks=8", 8, "do not fit into --budget 8"},
+    {"h2o:every=9", 8, "do not fit into --budget 8"},
+    {"h2o:allocation=global", 8, "do not mean the same in every head"},
+    {"tova:allocation=adaptive", 8, "one set of entries per layer leaves nothing to share out"},
+    {"tova:score=write-gate,allocation=global", 8, "one set of entries per layer"},
+    {"h2o:read=quest", 8, "a row that reads pages cannot evict"},
+    {"wgkv-quest:read=seer", 8, "gated blocks must keep all their entries"},
+    {"quest:group=mean", 8, "pages are chosen per query head (group=none)"},
+    {"wgkv:positions=cache", 8, "positions=cache needs a row"},
+    {"expected-attention:positions=cache", 8, "positions=cache needs a row"},
+    {"next-topk:chunk=4", 8, "leave chunk out"},
+    {"h2o:allocation=cake", 8, "weighs layers by the rows of a window"},
+    {"full:allocation=cake", 0, "weighs layers by the rows of a window"},
+    {"local:recent=0", 8, "recent is at least 1"},
+    {"duo:recent=0", 0, "recent is at least 1"},
+    {"duo:read=quest", 0, "reading pages needs a budget"},
+};
+
+Test(options, refusals_say_why)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        struct kvf_diag d = {""};
+        struct method m = {.name = "untouched"};
+        struct method_params p = {.budget = -7};
+        int err = method_parse(r->text, r->budget, &m, &p, &d);
+        cr_expect(eq(int, err, KVF_E_ARG), "'%s' was accepted", r->text);
+        cr_expect(strstr(d.text, r->says) != NULL, "'%s': %s", r->text, d.text);
+        cr_expect(strchr(d.text, '\n') == NULL, "'%s': one line", r->text);
+        cr_expect(zero(int, strcmp(m.name, "untouched")), "'%s'", r->text);
+        cr_expect(eq(int, p.budget, -7));
+    }
+}
+
+Test(options, every_row_with_any_budget)
+{
+    for (const struct method *m = method_presets; m->name; m++)
+        for (int B = 0; B <= 70; B++) {
+            struct kvf_diag d = {""};
+            struct method_params p;
+            int err = method_parse(m->name, B, &row, &p, &d);
+            bool needs = m->score || !m->read->all || m->recent == RECENT_REST;
+            bool can = m->unbudgeted ? B == 0 : B > 0 || m->free || !needs;
+            cr_assert(eq(int, err == KVF_OK, can), "%s with %d: %s", m->name, B, d.text);
+            if (!can || !m->score || B == 0)
+                continue;
+            /* what every cut needs: the newcomer and `every` - 1 more places */
+            int newest = p.recent > 1 ? p.recent : 1;
+            cr_assert(le(int, p.sinks + newest + p.every - 1, B), "%s with %d", m->name, B);
+            cr_assert(p.window >= (m->window > 0) && p.every >= 1, "%s with %d", m->name, B);
+        }
+}
+
+Test(options, what_is_derived_gives_way)
+{
+    accept("window", 3); /* B / 4 sinks */
+    cr_expect(eq(int, params.sinks, 0));
+    cr_expect(eq(int, params.recent, 3));
+    accept("window", 17);
+    cr_expect(eq(int, params.sinks, 4));
+    cr_expect(eq(int, params.recent, 13));
+    accept("snapkv:sinks=6", 8); /* window 2 */
+    cr_expect(eq(int, params.window, 2));
+    cr_expect(eq(int, params.recent, 2));
+    accept("snapkv:sinks=7", 8);
+    cr_expect(eq(int, params.recent, 1));
+    accept("rkv:sinks=13", 16); /* window 4, every 4: recent goes first */
+    cr_expect(eq(int, params.recent, 0));
+    cr_expect(eq(int, params.every, 3));
+    accept("scissorhands", 1);
+    cr_expect(eq(int, params.every, 1));
+    accept("wgkv", 0);
+    cr_expect(eq(int, params.local, 256));
+    accept("wgkv", 100);
+    cr_expect(eq(int, params.local, 25));
+    cr_expect(eq(int, params.recent, 25));
+    accept("wgkv:local=300", 100);
+    cr_expect(eq(int, params.local, 300));
+    cr_expect(eq(int, params.recent, 100));
+}
+
+Test(options, variant_comes_first_wherever_it_stands)
+{
+    accept("trimkv", 8);
+    cr_expect(eq(int, params.offset, 0));
+    cr_expect(eq(int, params.order, ORDER_BEFORE));
+    cr_expect(eq(int, params.slack, 0));
+    accept("trimkv:slack=3,variant=code", 8);
+    cr_expect(eq(int, params.offset, 2));
+    cr_expect(eq(int, params.order, ORDER_AFTER));
+    cr_expect(eq(int, params.slack, 3));
+    accept("dbtrimkv:variant=code", 8);
+    cr_expect(eq(int, params.offset, 3));
+    cr_expect(eq(int, params.lookahead, 2));
+    cr_expect(eq(int, params.slack, 127));
+    for (int i = 0; i < 3; i++) {
+        const char *const rows[] = {"wgkv:variant=code", "wgkv-snapkv:variant=code",
+                                    "wgkv-quest:variant=code"};
+        accept(rows[i], 8);
+        cr_expect(eq(int, params.compare, COMPARE_GT), "%s", rows[i]);
+    }
+    accept("trimkv:variant=code,variant=paper", 8); /* the last word counts */
+    cr_expect(eq(int, params.slack, 0));
+    accept("snapkv:variant=code", 8); /* says nothing else: nothing changes */
+    cr_expect(eq(int, params.order, ORDER_BEFORE));
+}
+
+Test(options, parts_by_name)
+{
+    accept("window:score=random,seed=5", 8);
+    cr_expect(zero(int, strcmp(row.score->name, "random")));
+    cr_expect(eq(int, (int)row.reason, (int)KVF_REASON_BUDGET)); /* now there is a score */
+    accept("h2o:score=window-attention", 200);
+    cr_expect(eq(int, params.window, 32));
+    accept("h2o:score=expected-attention", 8);
+    cr_expect(eq(int, params.horizon, 512));
+    accept("snapkv:allocation=pyramid", 64);
+    cr_expect(eq(dbl, params.beta, 20));
+    accept("full:read=seer", 8);
+    cr_expect(eq(int, params.page, 64));
+    accept("full:read=quest,group=max", 8);
+    cr_expect(eq(int, params.page, 16));
+    accept("h2o:score=retention,allocation=global", 8);
+    cr_expect(eq(int, params.lookahead, 1));
+    accept("snapkv:pool_kind=avg", 8); /* either spelling */
+    cr_expect(eq(int, params.pool_kind, POOL_AVG));
+    accept("h2o:budget=5", 8);
+    cr_expect(eq(int, params.budget, 5));
+    accept("quest:budget=5", 0);
+    cr_expect(eq(int, params.budget, 5));
+}
+
+Test(options, listed_as_they_run)
+{
+    const char *key, *word;
+    double x;
+    int n = 0, found = 0;
+    accept("random:seed=9007199254740992,tie=older,slack=2", 8);
+    for (; (key = method_option(&params, n, &word, &x)) != NULL; n++) {
+        found += strcmp(key, "tie") == 0 && strcmp(word, "older") == 0;
+        found += strcmp(key, "slack") == 0 && !word && x > 1.5 && x < 2.5;
+        found += strcmp(key, "seed") == 0 && x == 9007199254740992.0;
+    }
+    cr_expect(eq(int, found, 3));
+    cr_expect(method_option(&params, n + 1, &word, &x) == NULL);
+}

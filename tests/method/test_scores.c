@@ -1,0 +1,142 @@
+/* Scores that gates fixed at birth, against the sums that they stand for:
+ * log sum_{k < N} beta^(e + k), worked out with 60 digits. */
+#include <float.h>
+#include <math.h>
+
+#include "bed.h"
+
+/* The score of an entry of position 0 at the query t, so that e = t - 1. */
+static float retention(const char *method, float log_beta, int32_t t)
+{
+    struct bed b;
+    float out;
+    bed_open(&b, method, 8, 1, 1, NULL);
+    bed_append(&b, 0, 0, 0, log_beta, 1);
+    bed_score(&b, t, &out);
+    bed_close(&b);
+    return out;
+}
+
+static void expect(const char *method, float log_beta, int32_t t, double want)
+{
+    float have = retention(method, log_beta, t);
+    double most = 2 * (double)FLT_EPSILON * fmax(fabs(want), 1e-30);
+    cr_expect(le(dbl, fabs((double)have - want), most), "%s, log beta %g, t %d: %.9g, not %.9g",
+              method, (double)log_beta, t, (double)have, want);
+}
+
+Test(scores, retention_of_two_queries)
+{
+    const float half = -0.693147182464599609375f; /* the f32 next to log 1/2 */
+    expect("trimkv:lookahead=2", half, 4, -1.6739764399205193); /* log(1/8 + 1/16) */
+    expect("trimkv:lookahead=2,offset=3", half, 1, -1.6739764399205193);
+    expect("dbtrimkv", half, 3, -1.6739764399205193); /* offset 1 */
+    expect("trimkv:lookahead=7", half, 1, 0.68530400129924607);
+    expect("trimkv:lookahead=2", -80, 6, -400);
+}
+
+Test(scores, retention_near_one)
+{
+    expect("trimkv:lookahead=65536", -1e-9f, 1, 11.090322121638081);
+    expect("trimkv:lookahead=65536", -1.3e-8f, 6, 11.089928876702853);
+    expect("trimkv:lookahead=65536", -0.25f, 101, -23.491308450553969);
+    expect("trimkv:lookahead=100", -1e-13f, 8, 4.6051701859824412);
+    expect("trimkv:lookahead=65536", 0, 9, 11.0903548889591250); /* log N */
+    expect("trimkv:lookahead=2", 0, 1, 0.69314718055994531);
+}
+
+Test(scores, retention_of_one_query)
+{
+    expect("trimkv", -0.5f, 1, 0); /* the newest entry has exponent 0 */
+    expect("trimkv", -0.5f, 8, -3.5);
+    expect("trimkv:offset=2", -0.5f, 8, -4.5);
+    expect("trimkv", 0, 200, 0);
+}
+
+/* beta = 0: an entry is worth 1 to the query of its own step and nothing later. */
+Test(scores, retention_of_nothing)
+{
+    cr_expect(eq(flt, retention("trimkv", -INFINITY, 1), 0));
+    cr_expect(eq(flt, retention("trimkv:lookahead=5", -INFINITY, 1), 0));
+    cr_expect(eq(flt, retention("trimkv", -INFINITY, 2), -INFINITY));
+    cr_expect(eq(flt, retention("trimkv:lookahead=5", -INFINITY, 2), -INFINITY));
+    cr_expect(isnan(retention("trimkv", NAN, 1)));
+    cr_expect(isnan(retention("trimkv:lookahead=5", NAN, 3)));
+}
+
+struct cuts {
+    int n;
+    struct eviction e[64];
+};
+
+static void note(void *ctx, const struct eviction *e)
+{
+    struct cuts *c = ctx;
+    c->e[c->n++] = *e;
+}
+
+static bool left(const struct cuts *c, int layer, int head, int32_t pos)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->e[i].layer == layer && c->e[i].head == head && c->e[i].pos == pos)
+            return true;
+    return false;
+}
+
+/* Not a number counts as minus infinity, beside a real one. */
+Test(scores, nan_goes_first_with_minus_infinity)
+{
+    const float gate[] = {3, NAN, -2, -INFINITY, 1};
+    struct cuts c = {0};
+    struct bed b;
+    bed_open(&b, "locret:recent=0,positions=original,chunk=0", 2, 1, 1, NULL);
+    for (int i = 0; i < 5; i++)
+        bed_append(&b, 0, 0, i, gate[i], 1);
+    cr_assert(zero(int, method_decide(b.m, b.cache, 5, PHASE_PROMPT, NULL, note, &c, NULL)));
+    cr_assert(eq(int, c.n, 3));
+    cr_expect(left(&c, 0, 0, 1) && left(&c, 0, 0, 3) && left(&c, 0, 0, 2));
+    cr_expect(eq(flt, c.e[0].score, -INFINITY)); /* position 1: recorded as it counted */
+    cr_expect(eq(flt, c.e[1].margin, 3)); /* position 2: 1 - (-2) */
+    bed_close(&b);
+}
+
+/* All heads share L H B = 4 places: the best four of all, wherever they lie. */
+Test(scores, places_shared_by_all_heads)
+{
+    const float gate[2][2][3] = {{{9, 8, 7}, {1, 2, 0}}, {{6, -1, -2}, {-3, -4, -5}}};
+    struct cuts c = {0};
+    struct bed b;
+    bed_open(&b, "locret:recent=0,positions=original,chunk=0,allocation=global", 1, 2, 2, NULL);
+    for (int i = 0; i < 12; i++)
+        bed_append(&b, i / 6, i / 3 % 2, i % 3, gate[i / 6][i / 3 % 2][i % 3], 1);
+    cr_assert(zero(int, method_decide(b.m, b.cache, 3, PHASE_PROMPT, NULL, note, &c, NULL)));
+    cr_expect(eq(int, c.n, 8));
+    cr_expect(eq(int, cache_view(b.cache, 0, 0).n, 3));
+    cr_expect(eq(int, cache_view(b.cache, 1, 0).n, 1));
+    cr_expect(eq(int, cache_view(b.cache, 0, 1).n + cache_view(b.cache, 1, 1).n, 0));
+    bed_close(&b);
+}
+
+/* A row that decides for one head of one layer shares nothing with the others. */
+Test(scores, layers_share_only_among_the_heads_of_their_row)
+{
+    const unsigned char take[] = {1, 0, 0, 0, 1, 1}; /* L0K0, L2K* of 3 x 2 */
+    struct bed b, o;
+    bed_open(&b, "full", 0, 3, 2, NULL);
+    bed_open(&o, "snapkv:allocation=pyramid,beta=3,recent=1,window=1", 7, 3, 2, NULL);
+    cr_assert(zero(int, method_override(b.m, o.m, take)));
+    for (int i = 0; i < 240; i++)
+        bed_append(&b, i / 80, i / 40 % 2, i % 40, 0, 1);
+    cr_assert(zero(int, method_decide(b.m, b.cache, 40, PHASE_PROMPT, NULL, NULL, NULL, NULL)));
+    /* u = 6: 10 for a head of layer 0 and 2 for one of layer 2, scaled so that one head and
+     * two get 3 * 6 places: 12.86 and 2.57.  Of the 2 left over, layer 0 takes one; the
+     * other is not enough for both heads of layer 2. */
+    cr_expect(eq(int, cache_view(b.cache, 0, 0).n, 1 + 13));
+    cr_expect(eq(int, cache_view(b.cache, 2, 0).n, 1 + 2));
+    cr_expect(eq(int, cache_view(b.cache, 2, 1).n, 1 + 2));
+    cr_expect(eq(int, cache_view(b.cache, 0, 1).n, 40));
+    cr_expect(eq(int, cache_view(b.cache, 1, 0).n, 40));
+    o.m = NULL; /* of b's chain now */
+    bed_close(&b);
+    bed_close(&o);
+}

@@ -1,0 +1,152 @@
+"""The rows of docs/methods.md: their parts, published numbers, and what becomes of these for a budget."""
+
+# name: (admission, score, allocation, trigger, read)
+ROWS = {
+    "full": ("all", "none", "uniform", "none", "all"),
+    "window": ("all", "position", "uniform", "overflow", "all"),
+    "h2o": ("all", "received", "uniform", "overflow", "all"),
+    "snapkv": ("all", "window-attention", "uniform", "overflow", "all"),
+    "tova": ("all", "window-attention", "uniform", "overflow", "all"),
+    "keydiff": ("all", "keydiff", "uniform", "overflow", "all"),
+    "knorm": ("all", "key-norm", "uniform", "overflow", "all"),
+    "scissorhands": ("all", "below-even", "uniform", "overflow", "all"),
+    "pyramidkv": ("all", "window-attention", "pyramid", "overflow", "all"),
+    "adakv": ("all", "window-attention", "adaptive", "overflow", "all"),
+    "ada-pyramidkv": ("all", "window-attention", "adaptive-pyramid", "overflow", "all"),
+    "cake": ("all", "variance-attention", "cake", "overflow", "all"),
+    "rkv": ("all", "redundancy", "uniform", "overflow", "all"),
+    "morphkv": ("all", "window-attention", "uniform", "overflow", "all"),
+    "gkv": ("all", "redundancy", "uniform", "overflow", "all"),
+    "random": ("all", "random", "uniform", "overflow", "all"),
+    "local": ("streaming", "none", "uniform", "none", "all"),
+    "trimkv": ("all", "retention", "uniform", "overflow", "all"),
+    "dbtrimkv": ("all", "retention", "global", "overflow", "all"),
+    "wgkv": ("write-gate", "write-gate", "uniform", "overflow", "all"),
+    "wgkv-snapkv": ("write-gate", "window-attention", "global", "fraction", "all"),
+    "wgkv-quest": ("write-gate", "none", "uniform", "none", "quest"),
+    "quest": ("all", "none", "uniform", "none", "quest"),
+    "seer": ("all", "none", "uniform", "none", "seer"),
+    "seer-oracle": ("all", "none", "uniform", "none", "seer-oracle"),
+    "duo": ("duo", "none", "uniform", "none", "all"),
+    "locret": ("all", "importance", "uniform", "overflow", "all"),
+    "expected-attention": ("all", "expected-attention", "uniform", "overflow", "all"),
+    "mass-greedy": ("all", "remaining-mass", "uniform", "overflow", "all"),
+    "next-topk": ("all", "next-attention", "uniform", "overflow", "all"),
+}
+METHODS = tuple(ROWS)
+OLD = METHODS[: METHODS.index("random") + 1]
+NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-snapkv": "write", "wgkv-quest": "write",
+         "locret": "importance", "duo": "heads", "seer": "blocks"}  # the kind of gates
+READS_ONLY = "quest", "seer", "seer-oracle", "wgkv-quest"
+NO_BUDGET = "full", "duo"
+ORACLES = "mass-greedy", "next-topk"
+LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] != "none"]
+PYRAMID = "pyramid", "adaptive-pyramid"
+ADAPTIVE = "adaptive", "adaptive-pyramid"
+
+# what the papers say; windows and intervals that do not fit are reduced
+WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
+          "morphkv": 30, "gkv": 16, "wgkv-snapkv": 256}
+EVERY = {"rkv": 128, "gkv": 128, "expected-attention": 512}
+SINKS = {"window": 4, "local": 128, "expected-attention": 4}
+LOCAL = 256
+PUBLISHED = {
+    "h2o": {"group": "sum"}, "tova": {"window": 1}, "snapkv": {"pool": 7}, "pyramidkv": {"pool": 7, "beta": 20},
+    "adakv": {"pool": 7, "floor": 0.2}, "ada-pyramidkv": {"pool": 7, "floor": 0.2, "beta": 20},
+    "cake": {"pool": 5, "pool-kind": "avg", "gamma": 200}, "rkv": {"pool": 7, "group": "max", "lambda": 0.1, "support": "candidates"},
+    "gkv": {"group": "max", "history": 0.8, "lambda": 0.7}, "morphkv": {"across": "max", "support": "candidates"},
+    "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
+    "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
+    "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
+    "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
+    "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
+    "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0},
+}
+CODE = {"trimkv": {"offset": 2, "order": "after", "slack": 127},
+        "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
+NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
+           "across": "mean", "support": "all", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
+           "tie": "newer"}
+SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
+# with `score=`: numbers of that score which the row does not name
+SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
+
+
+# rows that reduce over the query heads of a KV head, as an option
+GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv", "wgkv-snapkv")
+
+
+def numbers(name, budget, given):
+    """the effective numbers of a row: published values, reduced to the budget, unless given; budget None: none"""
+    given = dict(given)
+    code = CODE.get(name, {}) if given.pop("variant", "paper") == "code" else {}
+    p = NEUTRAL | SCORE_NUMBERS.get(given.get("score"), {}) | PUBLISHED.get(name, {})
+    if ROWS[name][0] == "write-gate":
+        p["local"] = LOCAL if budget is None else max(1, min(LOCAL, budget // 4))
+    if budget is not None:
+        reduce(name, p, budget)
+    p = p | code | given
+    if "local" in p and ROWS[name][3] != "none" and budget is None:
+        p["recent"] = p["local"]
+    if budget is None or ROWS[name][3] == "none" and name != "local":
+        return p
+    if "recent" not in given:
+        p["recent"] = min(derived_recent(name, p, budget), max(0, budget - p["sinks"] - p["every"] + 1))
+    if "every" not in given:
+        p["every"] = max(1, min(p["every"], budget - p["sinks"] - max(1, p["recent"]) + 1))
+    return p
+
+
+def reduce(name, p, budget):
+    """published numbers that do not fit"""
+    quarter = max(1, budget // 4)
+    if name in WINDOW:
+        p["window"] = min(WINDOW[name], quarter)
+    if name in EVERY:
+        p["every"] = min(EVERY[name], quarter)
+    if name == "scissorhands":
+        p["every"] = max(1, budget // 2)
+    if name in SINKS:
+        p["sinks"] = min(SINKS[name], budget // 4)
+
+
+def fits(p, budget):
+    """the newcomer needs a place even where it is not protected"""
+    return budget is None or p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
+
+
+def derived_recent(name, p, budget):
+    if name in ("window", "local"):
+        return budget
+    if name == "h2o":
+        return budget // 2
+    if name == "scissorhands":
+        return max(1, min(10, budget // 4))
+    if name == "locret":
+        return max(1, min(2500, budget // 4))
+    if "local" in p:
+        return p["local"]
+    return p["window"] if name in WINDOW else 0
+
+
+class Row:
+    """A row at work on some heads: name, numbers, budget, [(layer, head)], and the shares it has dealt out."""
+
+    def __init__(self, name, budget, given, heads):
+        self.name, self.budget, self.heads = name, budget, heads
+        self.p = numbers(name, budget, given)
+        self.admission, self.score, self.allocation, self.trigger, self.read = ROWS[name]
+        self.score = given.get("score", self.score)
+        self.allocation = given.get("allocation", self.allocation)
+        self.read = given.get("read", self.read)
+        if budget is None:
+            self.trigger = "none"
+        self.shares = None
+
+    @property
+    def kind(self):
+        """whose score function it has: its own, unless it was given another"""
+        return self.name if self.score == ROWS[self.name][1] else self.score
+
+    def of_layer(self, layer):
+        return [h for l, h in self.heads if l == layer]

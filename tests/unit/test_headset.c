@@ -1,0 +1,72 @@
+/* Sets of heads as people write them. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+#include "base/headset.h"
+
+enum { MOST = 1 << 20 };
+
+struct reading {
+    const char *text;
+    int l0, l1, h0, h1;
+    char kind;
+    const char *rest; /* what is left behind it */
+};
+
+static const struct reading good[] = {
+    {"L15K2", 15, 15, 2, 2, 'K', ""},
+    {"L15H24", 15, 15, 24, 24, 'H', ""},
+    {"L0-5K*", 0, 5, 0, MOST, 'K', ""},
+    {"L*K*", 0, MOST, 0, MOST, 'K', ""},
+    {"15.2", 15, 15, 2, 2, '.', ""},
+    {"0-3.*", 0, 3, 0, MOST, '.', ""},
+    {"*.0", 0, MOST, 0, 0, '.', ""},
+    {"L1K0-1,L2K3", 1, 1, 0, 1, 'K', "L2K3"},
+    {"L1K0,", 1, 1, 0, 0, 'K', ""},
+    {"L007K1", 7, 7, 1, 1, 'K', ""},
+    {"L1048576K0", MOST, MOST, 0, 0, 'K', ""},
+    {"L3-3K1", 3, 3, 1, 1, 'K', ""},
+};
+
+Test(headset, items)
+{
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        const struct reading *g = &good[i];
+        const char *s = g->text;
+        struct headset_item item;
+        cr_assert(headset_next(&s, &item), "%s", g->text);
+        cr_expect(eq(int, item.layer.lo, g->l0), "%s", g->text);
+        cr_expect(eq(int, item.layer.hi, g->l1), "%s", g->text);
+        cr_expect(eq(int, item.head.lo, g->h0), "%s", g->text);
+        cr_expect(eq(int, item.head.hi, g->h1), "%s", g->text);
+        cr_expect(eq(chr, item.kind, g->kind), "%s", g->text);
+        cr_expect(zero(int, strcmp(s, g->rest)), "%s: '%s' is left", g->text, s);
+    }
+}
+
+Test(headset, what_is_none)
+{
+    const char *const bad[] = {
+        "", ",", "L", "K1", "L1", "L1K", "L1Q2", "L1.2", "1K2", "1", "1.", ".1", "x", " L1K2",
+        "L1K2 ", "L1K2x", "L-1K2", "L2-1K0", "L1K2-", "L1K3-2", "L1-K0", "L**K0", "L*-3K0", "l1k2",
+        "L1048577K0", "L99999999999999999999K0", "L0-99999999999999999999K0", "L1K2;L2K2", "+1.0",
+        "L+1K0", "0x1.0",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *s = bad[i];
+        struct headset_item item;
+        cr_expect(not(headset_next(&s, &item)), "'%s' was taken", bad[i]);
+    }
+}
+
+Test(headset, a_list_to_its_end)
+{
+    const char *s = "L0K1,3.2,L4-5H*";
+    struct headset_item item;
+    int n = 0;
+    for (; *s; n++)
+        cr_assert(headset_next(&s, &item));
+    cr_expect(eq(int, n, 3));
+    cr_expect(eq(int, item.layer.hi, 5));
+}
