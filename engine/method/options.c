@@ -89,8 +89,11 @@ const char *method_option(const struct method_params *p, int i, const char **ret
 
 static unsigned uses_of(const struct method *m)
 {
-    return (m->score ? m->score->uses : 0) | m->allocation->uses | m->admission->uses
-           | m->trigger->uses | m->read->uses;
+    unsigned shared = m->allocation->uses;
+    if (m->trigger->rounds) /* every head drops a fraction, whatever the others hold */
+        shared &= ~(unsigned)USES_FLOOR;
+    return (m->score ? m->score->uses : 0) | shared | m->admission->uses | m->trigger->uses
+           | m->read->uses;
 }
 
 static bool counts(const struct method *m, const struct option *o)
