@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """kvfate methods: what it says of a row is what a run of the row has."""
 import json
+import os
+import re
 
 from harness import Suite
 
@@ -91,6 +93,25 @@ s.check("group=none: a query head for itself", one["scope"] == "query head" and 
 s.check("cost by what is reduced", [json.loads(ask("snapkv" + o, "--json"))["cost"] for o in ("", ":across=max", ":support=candidates")] == ["g n", "g w n", "g w n"])
 s.check("no budget where none is needed", [by[n]["budget"] for n in ("full", "duo", "wgkv")] == [0, 0, 100] and json.loads(ask("wgkv", "--json"))["budget"] == 0)
 s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o", "quest", "full")] == [256, 256, 0])
+
+# docs/methods.md: the overview, and the lines of options and cost below each row.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "methods.md")) as f:
+    page = f.read()
+COMMON = {"sinks", "recent", "every", "order", "slack", "chunk", "positions", "tie"}
+overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 7)}
+for r in by.values():
+    name, own = r["name"], {o["key"]: o["value"] for o in r["options"]}
+    line = overview.get(name, [name] + [""] * 5)
+    s.check(name + ": in the overview", line[1:3] + line[5:] == [r["needs"], r["scope"], r["cost"]], line, r)
+    formula = re.sub(r"g \(", "g*(", re.sub(r"(\d) ([gDd])", r"\1*\2", line[4]))
+    bytes_ = eval(formula, {"g": 3, "D": 64, "d": 128, "w": own.get("window"), "p": own.get("page")})
+    s.check(name + ": bytes in the overview", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
+    section = re.search(rf"^## [^\n]*(?<![\w-]){name}(?![\w-])[^\n]*\n(.*?)(?=^## )", page, re.M | re.S).group(1)
+    said = re.search(r"^\*Options:\* (.*)$", section, re.M).group(1)
+    both = {"beta"} if name == "adakv" else set()  # its section is that of ada-pyramidkv as well
+    listed = set(re.findall(r"`(\w+)`", said.replace("ada-pyramidkv", ""))) - both
+    s.check(name + ": options in the docs", listed | (COMMON if "common" in said else set()) == set(own), said, sorted(own))
+    s.check(name + ": cost in the docs", re.search(r"^\*Cost:\* .", section, re.M))
 
 s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "random")
 s.refused("two rows", ["methods", "h2o", "tova"], 2, "too many operands")
