@@ -107,11 +107,11 @@ for r in by.values():
     bytes_ = eval(formula, {"g": 3, "D": 64, "d": 128, "w": own.get("window"), "p": own.get("page")})
     s.check(name + ": bytes in the overview", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
     section = re.search(rf"^## [^\n]*(?<![\w-]){name}(?![\w-])[^\n]*\n(.*?)(?=^## )", page, re.M | re.S).group(1)
-    said = re.search(r"^\*Options:\* (.*)$", section, re.M).group(1)
+    said = re.search(r"^\* Options: (.*)$", section, re.M).group(1)
     both = {"beta"} if name == "adakv" else set()  # its section is that of ada-pyramidkv as well
     listed = set(re.findall(r"`(\w+)`", said.replace("ada-pyramidkv", ""))) - both
     s.check(name + ": options in the docs", listed | (COMMON if "common" in said else set()) == set(own), said, sorted(own))
-    s.check(name + ": cost in the docs", re.search(r"^\*Cost:\* .", section, re.M))
+    s.check(name + ": cost in the docs", re.search(r"^\* Cost: .", section, re.M))
 
 s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "random")
 s.refused("two rows", ["methods", "h2o", "tova"], 2, "too many operands")
