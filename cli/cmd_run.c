@@ -19,7 +19,8 @@
 struct run {
     struct runner r;
     struct force force;
-    const char *probes, *out;
+    const char *probes, *shadow, *out;
+    unsigned shadows; /* bits of probe_table */
     bool json, quiet;
     struct recorder *rec;
     struct session *session;
@@ -110,6 +111,11 @@ static void build_header(struct run *u, struct buf *b)
     put_num(b, "temperature", r->temperature);
     put_num(b, "top_p", r->top_p);
     put_str(b, "probes", u->probes);
+    if (u->shadows) {
+        char names[64];
+        shadows_names(u->shadows, names, sizeof names);
+        put_str(b, "shadow", names);
+    }
     put_str(b, "precision",
             r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
@@ -131,9 +137,11 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     int err = probes_parse(u->probes, &set, d);
     if (err)
         return err;
+    set |= u->shadows;
     if (!u->quiet)
-        fprintf(stderr, "recording --probes %s: %.0f bytes per token before compression\n",
-                u->probes, probes_bytes_per_token(set, &cfg));
+        fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
+                u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
+                probes_bytes_per_token(set, &cfg));
     build_header(u, &header);
     err = header.err;
     if (!err)
@@ -363,6 +371,8 @@ int cmd_run(const struct command *self, int argc, char **argv)
         "replay a plan: its tokens and its evictions", 0, 0};
     list[n++] = (struct opt){
         OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 0, "shadow", &u.shadow, "LIST",
+                             "entries, model: what eviction cost (docs/probes.md)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
     list[n++] = (struct opt){
         OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
@@ -378,6 +388,8 @@ int cmd_run(const struct command *self, int argc, char **argv)
     }
     unsigned set;
     int err = probes_parse(u.probes, &set, &d); /* before the model is opened */
+    if (!err && u.shadow)
+        err = shadows_parse(u.shadow, &u.shadows, &d);
     return finish(self, &u, err ? err : execute(&u, &d), &d);
 }
 

@@ -46,6 +46,9 @@ const struct command command_table[] = {
     {"regret", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
      "attention mass given away against the best entries of that number",
      "kvfate regret run.kvf -o regret.tsv", cmd_analyze},
+    {"ghosts", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
+     "evicted entries that later queries would have used",
+     "kvfate ghosts run.kvf -o ghosts.tsv", cmd_analyze},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

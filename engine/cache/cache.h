@@ -66,7 +66,7 @@ int cache_own(struct cache *c, int layer, int head, int from, int to);
 
 /* An entry to be stored. */
 struct cache_entry {
-    int32_t pos;   /* exceeds every position in the head */
+    int32_t pos;   /* exceeds every position in the head, or order[] is that of appending */
     int32_t until; /* first query that will not see it, or CACHE_STAYS */
     const float *key, *value; /* [head_dim] */
 };

@@ -79,7 +79,7 @@ static int hide(const struct block *b, int32_t t, int n, float *row, unsigned ch
 {
     int seen = 0;
     for (int i = 0; i < n; i++) {
-        visible[i] = b->view->until[i] > t && (b->page == 0 || b->chosen[i / b->page]);
+        visible[i] = slot_seen(b->view, b->page, b->chosen, i, t);
         seen += visible[i];
         if (!visible[i])
             row[i] = -INFINITY;
@@ -114,6 +114,22 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
     }
 }
 
+/* What each query of the block missed; out: what it got. */
+static void ask_ghosts(const struct job *j, const struct block *b, const float *out)
+{
+    struct session *s = j->s;
+    size_t D = (size_t)s->e->config.head_dim;
+    for (int r = 0; r < b->R; r++) {
+        size_t row = (size_t)(b->r0 + r);
+        struct ghost_query q = {
+            .layer = j->layer, .g = b->g, .h = b->h, .t = j->pos0 + b->r0 + r,
+            .n = b->view->n - (j->T - 1 - (b->r0 + r)), .view = b->view, .page = b->page,
+            .chosen = b->chosen, .q = s->qkv + row * s->ld_qkv + (size_t)b->g * D,
+            .out = out + (size_t)r * s->ld_att, .thread = b->thread};
+        ghosts_ask(s, &q);
+    }
+}
+
 static void query_block(const struct job *j, struct block *b)
 {
     struct session *s = j->s;
@@ -132,6 +148,8 @@ static void query_block(const struct job *j, struct block *b)
                        cache_values(s->cache, b->view, p), s->kv_type,
                        left < PAGE_SLOTS ? left : PAGE_SLOTS);
     }
+    if (s->ghosts)
+        ask_ghosts(j, b, out);
 }
 
 static void head_task(void *ctx, int task, int thread)

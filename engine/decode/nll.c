@@ -3,6 +3,7 @@
  * all rows and reduces each row to a log-sum-exp, which are joined in order. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "engine/decode/session_state.h"
 
 struct job {
@@ -27,26 +28,52 @@ static struct packed panels_of(const struct packed *w, int p0, int n)
     return v;
 }
 
+int n_segments(const struct session *s)
+{
+    return (s->e->weights->head.n_panels * PANEL + VOCAB_SEGMENT - 1) / VOCAB_SEGMENT;
+}
+
+int alloc_segments(struct session *s)
+{
+    size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
+    if (s->segment)
+        return KVF_OK;
+    s->segment = mem_alloc(threads * C, VOCAB_SEGMENT * sizeof(float));
+    s->seg_lse = mem_alloc((size_t)n_segments(s), C * sizeof(float));
+    s->target_logit = mem_alloc(1, C * sizeof(float));
+    return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
+}
+
+int segment_logits(struct session *s, const float *x, int n, int segment, int thread,
+                   float **ret_logits)
+{
+    const struct kernels *k = &s->e->kernels;
+    const struct packed *w = &s->e->weights->head;
+    enum { PANELS = VOCAB_SEGMENT / PANEL };
+    int p0 = segment * PANELS, left = w->n_panels - p0;
+    struct packed part = panels_of(w, p0, left < PANELS ? left : PANELS);
+    float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
+    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
+        k->matmul_q(buf, VOCAB_SEGMENT, &s->q, n, &part, 0, part.n_panels);
+    else
+        k->matmul_f(buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
+    *ret_logits = buf;
+    return part.N;
+}
+
 static void segment_task(void *ctx, int seg, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
-    const struct kernels *k = &s->e->kernels;
-    const struct packed *w = &s->e->weights->head;
-    enum { PANELS = VOCAB_SEGMENT / PANEL };
-    int p0 = seg * PANELS, left = w->n_panels - p0;
-    struct packed part = panels_of(w, p0, left < PANELS ? left : PANELS);
-    float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
-    if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
-        k->matmul_q(buf, VOCAB_SEGMENT, &s->q, j->n, &part, 0, part.n_panels);
-    else
-        k->matmul_f(buf, VOCAB_SEGMENT, j->x, (size_t)w->K, j->n, &part, 0, part.n_panels);
+    float *buf;
+    int N = segment_logits(s, j->x, j->n, seg, thread, &buf);
     for (int t = 0; t < j->n; t++) {
         float *row = buf + (size_t)t * VOCAB_SEGMENT;
         int id = j->ids[t] - seg * VOCAB_SEGMENT;
-        if (id >= 0 && id < part.N)
+        if (id >= 0 && id < N)
             s->target_logit[t] = row[id];
-        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t] = k->log_sum_exp(row, part.N);
+        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t]
+            = s->e->kernels.log_sum_exp(row, N);
     }
 }
 
@@ -61,14 +88,33 @@ static void quantise_task(void *ctx, int t, int thread)
     s->e->kernels.quant_rows(&part, j->x + at, 1, K);
 }
 
-void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
+void segment_rows(struct session *s, const float *x, int n)
 {
     const struct packed *w = &s->e->weights->head;
-    struct job j = {s, normed, ids, n};
-    int n_seg = (w->n_panels * PANEL + VOCAB_SEGMENT - 1) / VOCAB_SEGMENT;
+    struct job j = {s, x, NULL, n};
     s->q.K = w->K;
     if (w->kind == PACK_Q4 || w->kind == PACK_Q8)
         par_run(s->e->pool, n, quantise_task, &j);
+}
+
+bool wants_nll(const struct session *s)
+{
+    return s->twin_for || recorder_wants(s->recorder) & PROBE_NLL;
+}
+
+static void report(struct session *s, int32_t t, float nll)
+{
+    if (s->twin_for)
+        recorder_twin(s->twin_for->recorder, TWIN_NLL, 0, t, nll);
+    else
+        recorder_nll(s->recorder, t, nll);
+}
+
+void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
+{
+    struct job j = {s, normed, ids, n};
+    int n_seg = n_segments(s);
+    segment_rows(s, normed, n);
     par_run(s->e->pool, n_seg, segment_task, &j);
     for (int t = 0; t < n; t++) {
         double max = -INFINITY, sum = 0;
@@ -76,6 +122,6 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
             max = fmax(max, (double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t]);
         for (int g = 0; g < n_seg; g++)
             sum += exp((double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t] - max);
-        recorder_nll(s->recorder, t0 + t, (float)(max + log(sum) - (double)s->target_logit[t]));
+        report(s, t0 + t, (float)(max + log(sum) - (double)s->target_logit[t]));
     }
 }

@@ -46,18 +46,13 @@ static int alloc_rows(struct session *s)
 
 static int alloc_threads(struct session *s)
 {
-    size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
+    size_t threads = (size_t)par_threads(s->e->pool);
     s->ld_strip = ((size_t)s->cap + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
     s->strip = floats(threads * QUERY_BLOCK, s->ld_strip);
     s->rows_done = MEM_NEW(atomic_int, (size_t)s->e->config.n_heads);
     if (!s->strip || !s->rows_done)
         return KVF_E_NOMEM;
-    if (!(recorder_wants(s->recorder) & PROBE_NLL))
-        return KVF_OK;
-    s->segment = floats(threads * C, VOCAB_SEGMENT);
-    s->seg_lse = floats(s->ld_vocab / VOCAB_SEGMENT + 1, C);
-    s->target_logit = floats(1, C);
-    return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
+    return wants_nll(s) ? alloc_segments(s) : KVF_OK;
 }
 
 int session_cache_heads(const struct model_config *m, const struct method *row,
@@ -92,17 +87,20 @@ static int create_methods(struct session *s, const struct session_options *opt)
     return err;
 }
 
-/* A full cache that is fed the same tokens, one step ahead. */
+/* A full cache that is fed the same tokens, part by part just before the session: for
+ * oracles, which look one query ahead, and for the comparison with the run. */
 static int create_twin(struct session *s)
 {
     struct session_options opt = {.kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk};
     struct kvf_diag unused;
-    if (!(method_evidence(s->method) & EVIDENCE_TWIN))
-        return KVF_OK;
-    int err = session_create(s->e, &opt, &s->twin, &unused);
-    if (!err)
-        s->twin->twin_of = s->method;
-    return err;
+    bool oracle = method_evidence(s->method) & EVIDENCE_TWIN;
+    bool compared = recorder_wants(s->recorder) & PROBE_SHADOW_MODEL;
+    int err = oracle || compared ? session_create(s->e, &opt, &s->twin, &unused) : KVF_OK;
+    if (!s->twin)
+        return err;
+    s->twin->no_logits = true;
+    s->twin->twin_of = oracle ? s->method : NULL;
+    return compared ? shadow_create(s) : KVF_OK;
 }
 
 static int alloc_parts(struct session *s, const struct session_options *opt)
@@ -120,6 +118,8 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
         err = KVF_E_NOMEM;
     if (!err)
         err = alloc_part_buffers(s);
+    if (!err && recorder_wants(s->recorder) & PROBE_SHADOW_ENTRIES)
+        err = ghosts_create(s);
     return err ? err : create_twin(s);
 }
 
@@ -129,6 +129,10 @@ int session_create(struct engine *e, const struct session_options *opt,
     if (opt->cap < 1 || opt->cap > e->config.n_ctx)
         return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
                         opt->cap, e->config.n_ctx);
+    if (opt->params && opt->params->positions == POSITIONS_CACHE
+        && recorder_wants(opt->recorder) & PROBE_SHADOW_ENTRIES)
+        return kvf_fail(d, KVF_E_ARG, "--shadow entries: with positions=cache an entry that has "
+                        "left has no position at which it could be scored");
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
         return KVF_E_NOMEM;
@@ -163,6 +167,8 @@ void session_destroy(struct session *s)
         mem_free(rows[i]);
     free_part_buffers(s);
     session_destroy(s->twin);
+    shadow_destroy(s->shadow);
+    ghosts_destroy(s->ghosts);
     mem_free(s->rows_done);
     mem_free(s->q.q);
     cache_destroy(s->cache);
@@ -183,6 +189,8 @@ void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin)
 static void on_evict(void *ctx, const struct eviction *e)
 {
     struct session *s = ctx;
+    if (s->ghosts)
+        ghosts_add(s, e);
     if (recorder_wants(s->recorder) & PROBE_EVICT)
         recorder_evict(s->recorder, e);
     if (s->on_evict)
@@ -194,7 +202,7 @@ int session_decide(struct session *s, enum phase phase)
     int64_t cut = 0;
     int err = method_decide(s->method, s->cache, s->n_past, phase, s->e->pool, on_evict, s, &cut);
     s->cuts += cut > 0;
-    return err;
+    return err ? err : ghosts_err(s->ghosts);
 }
 
 static void note_peak(struct session *s)
@@ -212,7 +220,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
 {
     const struct model_config *m = &s->e->config;
     size_t d = (size_t)m->d_model;
-    bool nll = recorder_wants(s->recorder) & PROBE_NLL;
+    bool nll = wants_nll(s);
     if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
         nll_rows(s, s->normed, ids, 1, s->n_past);
     for (int t = 0; t < T; t++)
@@ -223,11 +231,13 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
         int err = layer_forward(s, l, T, s->n_past);
         if (err)
             return err;
+        shadow_layer(s, l, T);
     }
     cache_account(s->cache);
     s->e->kernels.rmsnorm(s->normed, s->x, s->e->weights->out_norm, T, m->d_model, m->norm_eps);
     if (nll && n_next > 0)
         nll_rows(s, s->normed, next, n_next, s->n_past + 1);
+    shadow_tokens(s, T);
     memmove(s->normed, s->normed + (size_t)(T - 1) * d, d * sizeof *s->normed);
     s->has_logits = n_next < T; /* rows whose successor was known need no second look */
     s->n_past += T;
@@ -237,7 +247,8 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
 
 static void last_logits(struct session *s)
 {
-    linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
+    if (!s->no_logits)
+        linear(s, s->logits, s->ld_vocab, s->normed, 1, &s->e->weights->head);
 }
 
 /* Tokens of the prompt that run together: a chunk, which ends at the recorder's
@@ -268,6 +279,10 @@ static int run_prompt(struct session *s, const int32_t *ids, int n,
         if (!err && s->n_past % EXPIRE_EVERY == 0)
             err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
         if (!err)
+            err = ghosts_err(s->ghosts);
+        if (!err && s->twin)
+            err = forward(s->twin, ids + done, T, ids + done + 1, n_next);
+        if (!err)
             err = forward(s, ids + done, T, ids + done + 1, n_next);
         done += T;
         if (!err && done < n && s->n_past == next_cut)
@@ -284,8 +299,6 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
     int err = watch_prepare(s, s->cap, s->n_past + n);
-    if (!err && s->twin)
-        err = session_prompt(s->twin, ids, n, NULL, NULL);
     s->stepping = false;
     if (!err)
         err = run_prompt(s, ids, n, progress, ctx);

@@ -4,7 +4,9 @@
 
 #include <stdatomic.h>
 
+#include "engine/decode/ghosts.h"
 #include "engine/decode/session.h"
+#include "engine/decode/shadow.h"
 
 enum {
     CHUNK_DEFAULT = 256,
@@ -34,7 +36,11 @@ struct session {
     bool keep_pre;   /* queries and keys are needed unrotated, too */
     const struct gates *gates;
     struct session *twin;           /* full cache, fed the same tokens first; NULL: none */
-    struct method_state *twin_of;   /* whom the rows of this twin go to */
+    struct method_state *twin_of;   /* whom the rows of this twin go to; NULL: nobody */
+    struct session *twin_for;       /* of a twin: the session that it is compared with, or NULL */
+    bool no_logits;                 /* nobody asks for them (a twin) */
+    struct shadow *shadow;          /* comparison with the twin; NULL: none */
+    struct ghosts *ghosts;          /* what has left; NULL: it is not kept */
     int peak;
     int64_t cuts;
     int n_steps;   /* tokens fed after the prompt */
@@ -104,6 +110,14 @@ void free_part_buffers(struct session *s);
 /* Attention of all query heads over the cache (attention.c). */
 void attention(struct session *s, int layer, int T, int pos0);
 
+/* Whether query t sees the entry of a slot that is not newer: it has not left by then,
+ * and its page is read (page 0: all are). */
+static inline bool slot_seen(const struct cache_head *view, int page, const unsigned char *chosen,
+                             int slot, int32_t t)
+{
+    return view->until[slot] > t && (page == 0 || chosen[slot / page]);
+}
+
 /* All that comes before the token of a step runs, and after (session.c). */
 int session_begin_step(struct session *s);
 int session_end_step(struct session *s);
@@ -123,5 +137,15 @@ void watch_row(struct session *s, const struct attn_row *row);
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the
  * recorder as token t0 + i (nll.c). */
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0);
+bool wants_nll(const struct session *s);
+
+/* Its parts.  Buffers, once; KVF_OK or KVF_E_NOMEM.  Then rows x [n][d_model], and their
+ * logits of one of the segments [n][VOCAB_SEGMENT] in s->segment of the thread; returns
+ * how many logits the segment has. */
+int alloc_segments(struct session *s);
+int n_segments(const struct session *s);
+void segment_rows(struct session *s, const float *x, int n);
+int segment_logits(struct session *s, const float *x, int n, int segment, int thread,
+                   float **ret_logits);
 
 #endif

@@ -67,6 +67,11 @@ struct row_cut {
     int count; /* members */
 };
 
+static inline int row_cut_has(const struct row_cut *c, float p, int i)
+{
+    return p > c->threshold || (p == c->threshold && i >= c->first_tie);
+}
+
 /* Masses are counted in whole units of 2^-50: integer sums are exact, so they do
  * not depend on the order of summation and every variant decides alike. */
 #define MASS_UNIT 0x1p-50

@@ -16,8 +16,10 @@ enum {
     PROBE_EVICT = 1u << 1, /* evictions */
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
     PROBE_GATE = 1u << 3,  /* numbers of gates */
+    PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
+    PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
 };
-enum { PROBE_MAX_COLUMNS = 16 };
+enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
 
 struct probe_config {
     struct method_shape shape;
@@ -40,12 +42,29 @@ struct probe_row {
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 
+/* What a query did not see.  Order and threads as struct probe_row. */
+struct probe_missed {
+    int layer, head;    /* query head */
+    int32_t t;
+    float kept, oracle; /* mass of what it saw, and of as many largest weights */
+    float error;        /* of its output: |o_all - o| / |o_all| */
+    int n;              /* positions 0 .. n-1 there are; 0: it saw them all */
+    const float *p;     /* [n] weights over all of them */
+    const unsigned char *seen; /* [n] */
+    struct row_cut cut; /* as many largest weights as it saw entries */
+};
+
+/* Numbers that compare the run with its full-cache twin. */
+enum probe_twin { TWIN_NLL, TWIN_KL, TWIN_RESIDUAL };
+
 struct probe_sink; /* where write() puts data */
 
 struct probe {
     const char *name, *summary;
     unsigned wants;
     bool lean; /* part of --probes lean */
+    const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
+    int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
     int (*columns)(const struct probe_config *cfg, struct kvf_column *out);
     void *(*create)(const struct probe_config *cfg); /* NULL: no memory */
@@ -54,6 +73,9 @@ struct probe {
     void (*evict)(void *state, const struct eviction *e);
     void (*nll)(void *state, int32_t t, float nll);
     void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
+    void (*missed)(void *state, const struct probe_missed *m);
+    /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
+    void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);
     /* Columns without KVF_COL_SNAPSHOT: values of steps [t0, t1).  Called with
      * rising, adjoining ranges.  Snapshot columns: values of [0, t1), epoch
      * tells which call it is. */

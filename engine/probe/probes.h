@@ -11,6 +11,8 @@ extern const struct probe probe_steps;    /* probe_steps.c */
 extern const struct probe probe_nll;      /* probe_nll.c */
 extern const struct probe probe_gate;     /* probe_gate.c */
 extern const struct probe probe_read;     /* probe_read.c */
+extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
+extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
 
 static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)
 {

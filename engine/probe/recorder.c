@@ -57,8 +57,9 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
     char list[256] = "";
     size_t n = 0;
     for (int i = 0; probe_table[i] && n < sizeof list - 32; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
-                              probe_table[i]->name);
+        if (!probe_table[i]->shadow)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                                  probe_table[i]->name);
     return kvf_fail(d, KVF_E_ARG,
                     "--probes: no probe '%s'; say lean, paper, full or a list of %s", name, list);
 }
@@ -67,6 +68,8 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
     unsigned set = 0, all = 0, lean = 0;
     for (int i = 0; probe_table[i]; i++) {
+        if (probe_table[i]->shadow)
+            continue;
         all |= 1u << i;
         if (probe_table[i]->lean)
             lean |= 1u << i;
@@ -77,7 +80,7 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
         unsigned bit = strcmp(key, "lean") == 0 ? lean
                      : strcmp(key, "paper") == 0 || strcmp(key, "full") == 0 ? all : 0;
         for (int i = 0; probe_table[i]; i++)
-            if (strcmp(key, probe_table[i]->name) == 0)
+            if (!probe_table[i]->shadow && strcmp(key, probe_table[i]->name) == 0)
                 bit = 1u << i;
         if (!bit || value[0])
             return unknown_probe(key, d);
@@ -89,11 +92,56 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
     return KVF_OK;
 }
 
+int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
+{
+    char key[32], value[32];
+    unsigned set = 0;
+    int more;
+    while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
+        unsigned bit = 0;
+        for (int i = 0; probe_table[i]; i++)
+            if (probe_table[i]->shadow && strcmp(key, probe_table[i]->shadow) == 0)
+                bit = 1u << i;
+        if (!bit || value[0])
+            return kvf_fail(d, KVF_E_ARG, "--shadow: no shadow '%s'; say entries, model or both",
+                            key);
+        set |= bit;
+    }
+    if (more < 0 || !set)
+        return kvf_fail(d, KVF_E_ARG, "--shadow: say entries, model or both, with a comma");
+    *ret_set = set;
+    return KVF_OK;
+}
+
+void shadows_names(unsigned set, char *ret_text, size_t cap)
+{
+    size_t n = 0;
+    ret_text[0] = 0;
+    for (int i = 0; probe_table[i] && n < cap; i++)
+        if (probe_table[i]->shadow && set >> i & 1)
+            n += (size_t)snprintf(ret_text + n, cap - n, "%s%s", n ? "," : "",
+                                  probe_table[i]->shadow);
+}
+
+static int column_room(const struct probe *p, const struct probe_config *cfg)
+{
+    return p->n_columns ? p->n_columns(cfg) : PROBE_MAX_COLUMNS;
+}
+
+/* Room for the columns of a set. */
+static struct kvf_column *new_columns(unsigned set, const struct probe_config *cfg)
+{
+    size_t n = N_FIXED;
+    for (int i = 0; probe_table[i]; i++)
+        n += set >> i & 1 ? (size_t)column_room(probe_table[i], cfg) : 0;
+    return MEM_NEW(struct kvf_column, n);
+}
+
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
 {
-    struct kvf_column col[PROBE_MAX_COLUMNS];
+    struct kvf_column *col = new_columns(set, cfg);
     double bytes = 5; /* id and role */
-    for (int i = 0; probe_table[i]; i++) {
+    for (int i = 0; col && probe_table[i]; i++) {
         int n = set >> i & 1 ? probe_table[i]->columns(cfg, col) : 0;
         for (int c = 0; c < n; c++) {
             int heads = col[c].space == KVF_SPACE_RUN ? 1
@@ -102,6 +150,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
             bytes += (double)heads * (double)kvf_dtype_size(col[c].dtype);
         }
     }
+    mem_free(col);
     return bytes;
 }
 
@@ -145,11 +194,13 @@ int recorder_create(const char *path, const char *meta_json, unsigned set,
                     const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
                     struct kvf_diag *d)
 {
-    struct kvf_column col[N_FIXED + MAX_PROBES * PROBE_MAX_COLUMNS];
+    struct kvf_column *col = new_columns(set, cfg);
     int n_col = N_FIXED;
-    struct recorder *r = MEM_NEW(struct recorder, 1);
-    if (!r)
+    struct recorder *r = col ? MEM_NEW(struct recorder, 1) : NULL;
+    if (!r) {
+        mem_free(col);
         return KVF_E_NOMEM;
+    }
     r->cfg = *cfg;
     memcpy(col, fixed_columns, sizeof fixed_columns);
     int err = make_scratch(r, n_threads);
@@ -167,6 +218,7 @@ int recorder_create(const char *path, const char *meta_json, unsigned set,
         err = open_writer(r, path, meta_json, col, n_col, d);
     else
         kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
+    mem_free(col);
     if (err) {
         recorder_abandon(r);
         return err;
@@ -249,6 +301,20 @@ void recorder_nll(struct recorder *r, int32_t t, float nll)
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->nll)
             r->active[i].probe->nll(r->active[i].state, t, nll);
+}
+
+void recorder_missed(struct recorder *r, const struct probe_missed *m)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->missed)
+            r->active[i].probe->missed(r->active[i].state, m);
+}
+
+void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->twin)
+            r->active[i].probe->twin(r->active[i].state, what, layer, t, value);
 }
 
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text, size_t len)

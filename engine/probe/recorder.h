@@ -10,6 +10,11 @@ struct recorder;
  * probe_table.  KVF_E_ARG with a sentence. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
 
+/* The same for "entries", "model" or "entries,model" (--shadow). */
+int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
+/* Their names, in the order of the table: "entries,model".  cap: of ret_text. */
+void shadows_names(unsigned set, char *ret_text, size_t cap);
+
 /* Raw bytes that the columns of a set cost per token, before compression. */
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
 
@@ -28,6 +33,8 @@ void recorder_evict(struct recorder *r, const struct eviction *e);
 /* The number of an entry; heads in parallel. */
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
+void recorder_missed(struct recorder *r, const struct probe_missed *m);
+void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);
 
 /* Tokens were fed: call when all rows of steps < n_steps are in.  text: the
  * token's bytes.  Writes what is complete. */

@@ -33,6 +33,8 @@ PRIVATE = {
     'libtrace/reader.h': 'libtrace/',
     'libtrace/crc32c.h': 'libtrace/',
     'engine/decode/session_state.h': 'engine/decode/',
+    'engine/decode/ghosts.h': 'engine/decode/',
+    'engine/decode/shadow.h': 'engine/decode/',
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',
     'engine/gate/state.h': 'engine/gate/',

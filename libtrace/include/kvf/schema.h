@@ -26,6 +26,21 @@
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
  *
+ * --shadow entries: what has left is kept aside and scored by the method's own queries.
+ * Weights are over all entries 0 .. t, E is what query t saw; missed = evicted or unread.
+ * shadow.kept_mass    f32 query step   weight of E
+ * shadow.oracle_mass  f32 query step   weight of the |E| largest; >= kept_mass
+ * shadow.output_error f32 query step   |o_all - o| / |o_all| of the head's output
+ * shadow.ghost_hits   u32 query token  queries that missed the entry and had it among
+ *                                      their |E| largest (snapshot)
+ * shadow.first_hit    u32 query token  the first of them; KVF_NEVER (snapshot)
+ * shadow.ghost_mass   f32 query token  weight it would have had from all that missed it
+ *                                      (snapshot)
+ * --shadow model: a full-cache twin is fed the same tokens.
+ * shadow.nll          f32 run  token   nll under the twin                [nat]
+ * shadow.kl           f32 run  step    KL(full || run) of what comes after the step  [nat]
+ * shadow.residual_error.Ll f32 run step  |x - x_full| / |x_full| after layer l
+ *
  * Criteria: top64 top128 top256 top512 (the K largest weights) and mass.90
  * mass.95 mass.99 (the smallest set of largest weights whose sum reaches tau of
  * the row's sum).  Among equal weights the larger position comes first. */
@@ -33,6 +48,7 @@
 #define KVF_SCHEMA_H
 
 #define KVF_ALIVE 0xffffffffu
+#define KVF_NEVER 0xffffffffu /* no step */
 
 enum kvf_role { KVF_ROLE_PROMPT = 0, KVF_ROLE_ANSWER = 1, KVF_ROLE_THINK = 2 };
 
