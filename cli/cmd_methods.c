@@ -72,7 +72,8 @@ static void list_needs(const struct row *r, char *s, size_t cap)
         {e & EVIDENCE_VALUES, "values"},
         {e & EVIDENCE_MOMENTS || !r->m.read->all, "queries"},
         {e & EVIDENCE_TWIN, "twin"},
-        {r->m.admission->reason == KVF_REASON_PLAN && r->m.admission->until, "plan"},
+        {(r->m.admission->reason == KVF_REASON_PLAN && r->m.admission->until)
+             || (r->m.score && r->m.score->needs_mass), "plan"},
         {r->gates, "gates"},
     };
     size_t n = 0;
@@ -196,8 +197,9 @@ static int print_table(int budget)
                r.state, m->summary);
     }
     printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, "
-           "g query heads, w rows of the\nwindow, D channels, p entries in a page.  state: bytes "
-           "per entry beside its key and value (g = %d, D = %d, B = %d).\n"
+           "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
+           "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
+           "%d, B = %d).\n"
            "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n", GROUP,
            HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
     return KVF_OK;

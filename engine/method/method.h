@@ -192,7 +192,8 @@ struct read { /* which of the kept entries a query after the prompt reads */
     unsigned uses, evidence, gates;
     bool all;    /* every entry */
     bool shared; /* one choice for the query heads of a KV head */
-    const char *cost; /* as of a score, for one query of the KV head; p entries in a page */
+    const char *cost; /* as of a score, for one query of the KV head; p entries in a page,
+                         d numbers in the vector of a block gate */
     /* out[page], larger is read first.  scratch: read_scratch floats. */
     void (*eval)(const struct read_input *in, float *out, float *scratch);
 };

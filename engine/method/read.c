@@ -53,7 +53,7 @@ static void eval_seer(const struct read_input *in, float *out, float *scratch)
 }
 
 const struct read read_seer = {
-    .name = "seer", .cost = "D n / p",
+    .name = "seer", .cost = "d n / p",
     .summary = "blocks that the block gates choose", .shared = true,
     .uses = USES_PAGE, .evidence = EVIDENCE_BLOCKS, .gates = 1u << GATE_BLOCKS,
     .eval = eval_seer};
