@@ -1,3 +1,4 @@
+/* cmd_methods.c - the rows that --method knows: all of them as a table, or one in full. */
 #include <stdio.h>
 #include <string.h>
 
@@ -5,55 +6,282 @@
 #include "cli/cmds.h"
 #include "engine/method/method.h"
 
+/* Sizes that bytes per entry are given for: the default model's, and gates for blocks. */
+enum { GROUP = 3, HEAD_DIM = 64, GATE_DIM = 128, DEFAULT_BUDGET = 256 };
+
+struct row {
+    struct method m;
+    struct method_params p;
+    const char *gates; /* "write"; NULL: it needs none */
+    bool per_query_head;
+    double state;
+};
+
+static const char *gates_of(const struct method *m)
+{
+    unsigned need = method_gates(m);
+    for (int kind = GATE_RETENTION; kind <= GATE_BLOCKS; kind++)
+        if (need >> kind & 1)
+            return gates_kind_name((enum gate_kind)kind);
+    return NULL;
+}
+
+/* budget 0: none given; rows that need one get DEFAULT_BUDGET. */
+static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d)
+{
+    const struct method *m = method_presets;
+    size_t n = strcspn(text, ":");
+    while (m->name && (strlen(m->name) != n || memcmp(m->name, text, n) != 0))
+        m++;
+    if (budget == 0 && m->name && method_needs_budget(m))
+        budget = DEFAULT_BUDGET;
+    *r = (struct row){.state = 0};
+    int err = method_parse(text, budget, &r->m, &r->p, d);
+    if (err)
+        return err;
+    struct method_shape shape = {.n_layers = 1, .n_heads = GROUP, .n_kv_heads = 1,
+                                 .head_dim = HEAD_DIM};
+    r->per_query_head = method_per_query_head(&r->m, &r->p);
+    if (r->per_query_head)
+        shape.n_heads = 1;
+    r->gates = gates_of(&r->m);
+    r->state = method_state_bytes(&r->m, &r->p, &shape, GATE_DIM);
+    return KVF_OK;
+}
+
+/* Whose one set of entries, or of pages, it is. */
+static const char *scope_of(const struct row *r)
+{
+    bool alone = !r->m.score && r->m.read->uses & USES_GROUP && r->p.group == GROUP_NONE;
+    if (r->per_query_head || alone)
+        return "query head";
+    return r->m.scope == SCOPE_LAYER ? "layer" : "KV head";
+}
+
+/* What the row looks at, separated by commas; cap bytes in s. */
+static void list_needs(const struct row *r, char *s, size_t cap)
+{
+    unsigned e = method_row_evidence(&r->m);
+    const struct {
+        bool needed;
+        const char *name;
+    } part[] = {
+        {e & (EVIDENCE_SUM | EVIDENCE_WINDOW), "attention"},
+        {e & (EVIDENCE_KEYS | EVIDENCE_NORMS | EVIDENCE_PAGES | EVIDENCE_MOMENTS)
+             || (!r->m.read->all && !r->m.read->gates), "keys"},
+        {e & EVIDENCE_VALUES, "values"},
+        {e & EVIDENCE_MOMENTS || !r->m.read->all, "queries"},
+        {e & EVIDENCE_TWIN, "twin"},
+        {(r->m.admission->reason == KVF_REASON_PLAN && r->m.admission->until)
+             || (r->m.score && r->m.score->needs_mass), "plan"},
+        {r->gates, "gates"},
+    };
+    size_t n = 0;
+    s[0] = 0;
+    for (size_t i = 0; i < sizeof part / sizeof *part && n < cap; i++)
+        if (part[i].needed)
+            n += (size_t)snprintf(s + n, cap - n, "%s%s", n ? "," : "", part[i].name);
+    if (n == 0)
+        snprintf(s, cap, "nothing");
+}
+
 static void put(struct buf *b, const char *key, const char *value)
 {
     json_put_key(b, key);
-    json_put_str(b, value, strlen(value));
+    if (value)
+        json_put_str(b, value, strlen(value));
+    else
+        buf_str(b, "null");
 }
 
-static int print_json(void)
+static void put_num(struct buf *b, const char *key, double value)
+{
+    json_put_key(b, key);
+    json_put_num(b, value);
+}
+
+static void put_option(struct buf *b, const struct option_info *o)
+{
+    buf_char(b, '{');
+    put(b, "key", o->key);
+    if (o->word) {
+        put(b, "value", o->word);
+        json_put_key(b, "values");
+        for (int i = 0; o->words[i]; i++) {
+            buf_char(b, i ? ',' : '[');
+            json_put_str(b, o->words[i], strlen(o->words[i]));
+        }
+        buf_str(b, "]}");
+        return;
+    }
+    put_num(b, "value", o->number);
+    put_num(b, "min", o->min);
+    put_num(b, "max", o->max);
+    put(b, "type", o->whole ? "integer" : "real");
+    buf_char(b, '}');
+}
+
+static void put_row(struct buf *b, const struct row *r)
+{
+    const struct method *m = &r->m;
+    struct option_info o;
+    char needs[80];
+    list_needs(r, needs, sizeof needs);
+    buf_char(b, '{');
+    put(b, "name", m->name);
+    put(b, "admission", m->admission->name);
+    put(b, "score", m->score ? m->score->name : "none");
+    put(b, "allocation", m->allocation->name);
+    put(b, "trigger", m->trigger->name);
+    put(b, "selection", m->read->name);
+    put(b, "summary", m->summary);
+    put(b, "source", m->source);
+    put(b, "gates", r->gates);
+    put(b, "code", m->code);
+    put(b, "needs", needs);
+    put(b, "scope", scope_of(r));
+    put(b, "cost", method_cost(m, &r->p));
+    put_num(b, "state_bytes", r->state);
+    put_num(b, "budget", r->p.budget);
+    json_put_key(b, "options");
+    buf_char(b, '[');
+    for (int i = 0, n = 0; method_option_info(m, &r->p, i, &o); i++)
+        if (o.counts) {
+            if (n++)
+                buf_char(b, ',');
+            put_option(b, &o);
+        }
+    buf_str(b, "]}");
+}
+
+/* One row as an object, or all as an array. */
+static int print_json(const struct row *one, int budget)
 {
     struct buf b = {0};
-    buf_char(&b, '[');
-    for (const struct method *m = method_presets; m->name; m++) {
-        if (m != method_presets)
-            buf_char(&b, ',');
-        buf_char(&b, '{');
-        put(&b, "name", m->name);
-        put(&b, "admission", m->admission->name);
-        put(&b, "score", m->score ? m->score->name : "none");
-        put(&b, "allocation", m->allocation->name);
-        put(&b, "trigger", m->trigger->name);
-        put(&b, "selection", m->read->name);
-        put(&b, "summary", m->summary);
-        put(&b, "source", m->source);
-        buf_char(&b, '}');
+    struct kvf_diag d;
+    struct row r;
+    if (one) {
+        put_row(&b, one);
+    } else {
+        for (const struct method *m = method_presets; m->name; m++) {
+            buf_char(&b, m == method_presets ? '[' : ',');
+            if (!b.err && (b.err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d)) == KVF_OK)
+                put_row(&b, &r);
+        }
+        buf_char(&b, ']');
     }
-    buf_str(&b, "]\n");
+    buf_char(&b, '\n');
     int err = b.err;
     if (!err)
         fwrite(b.data, 1, b.len, stdout);
     buf_finish(&b);
-    return err ? EXIT_FAILED : EXIT_OK;
+    return err;
+}
+
+static int print_table(int budget)
+{
+    struct row r;
+    struct kvf_diag d;
+    char needs[80];
+    printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5s  %s\n", "name",
+           "admission", "score", "allocation", "trigger", "read", "scope", "needs", "cost",
+           "state", "summary");
+    for (const struct method *m = method_presets; m->name; m++) {
+        int err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d);
+        if (err)
+            return err;
+        list_needs(&r, needs, sizeof needs);
+        printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5.0f  %s\n", m->name,
+               m->admission->name, m->score ? m->score->name : "none", m->allocation->name,
+               m->trigger->name, m->read->name, scope_of(&r), needs, method_cost(m, &r.p),
+               r.state, m->summary);
+    }
+    printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, "
+           "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
+           "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
+           "%d, B = %d).\n"
+           "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n", GROUP,
+           HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
+    return KVF_OK;
+}
+
+static void print_option(const struct option_info *o)
+{
+    if (o->word) {
+        printf("  %-10s %-10s ", o->key, o->word);
+        for (int i = 0; o->words[i]; i++)
+            printf("%s%s", i ? " | " : "", o->words[i]);
+        printf("\n");
+        return;
+    }
+    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, o->number,
+           o->whole ? "integer" : "real", o->min, o->max);
+}
+
+static void print_part(const char *kind, const char *name, const char *summary)
+{
+    printf("%-11s %s%s%s\n", kind, name, summary ? ": " : "", summary ? summary : "");
+}
+
+static void print_row(const struct row *r)
+{
+    const struct method *m = &r->m;
+    struct option_info o;
+    char needs[80];
+    int n = 0;
+    list_needs(r, needs, sizeof needs);
+    printf("%s: %s\n", m->name, m->summary);
+    print_part("source", m->source, NULL);
+    print_part("admission", m->admission->name, m->admission->summary);
+    print_part("score", m->score ? m->score->name : "none", m->score ? m->score->summary : NULL);
+    print_part("allocation", m->allocation->name, m->allocation->summary);
+    print_part("trigger", m->trigger->name, m->trigger->summary);
+    print_part("read", m->read->name, m->read->summary);
+    print_part("scope", scope_of(r), NULL);
+    print_part("needs", needs, NULL);
+    print_part("gates", r->gates ? r->gates : "none", NULL);
+    print_part("code", m->code ? m->code : "variant=code changes nothing", NULL);
+    printf("%-11s O(%s) per %s of a KV head\n", "cost", method_cost(m, &r->p),
+           m->score || m->read->all ? "decision" : "query");
+    printf("%-11s %.0f bytes per entry of a KV head, with %d query heads of %d channels\n",
+           "state", r->state, GROUP, HEAD_DIM);
+    if (r->p.budget)
+        printf("\noptions, with their values at --budget %d\n", r->p.budget);
+    else
+        printf("\noptions, with their values%s\n",
+               method_needs_budget(m) || m->unbudgeted ? "" : " without a budget");
+    for (int i = 0; method_option_info(m, &r->p, i, &o); i++)
+        if (o.counts) {
+            print_option(&o);
+            n++;
+        }
+    if (n == 0)
+        printf("  none\n");
 }
 
 int cmd_methods(const struct command *self, int argc, char **argv)
 {
     bool json = false;
+    int64_t budget = 0;
     int operands, status;
+    struct row row;
+    struct kvf_diag d = {""};
     const struct opt list[] = {
-        {OPT_FLAG, 0, "json", &json, NULL, "a JSON array", 0, 0},
+        {OPT_INT, 'B', "budget", &budget, "N", "the budget that default values are for (256)", 1,
+         1 << 24},
+        {OPT_FLAG, 0, "json", &json, NULL, "JSON: an array, or one object", 0, 0},
         {.type = OPT_END},
     };
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
         return status;
-    if (json)
-        return print_json();
-    printf("%-13s %-9s %-18s %-16s %-8s %-4s %s\n", "name", "admission", "score", "allocation",
-           "trigger", "read", "summary");
-    for (const struct method *m = method_presets; m->name; m++)
-        printf("%-13s %-9s %-18s %-16s %-8s %-4s %s (%s)\n", m->name, m->admission->name,
-               m->score ? m->score->name : "none", m->allocation->name, m->trigger->name,
-               m->read->name, m->summary, m->source);
-    return EXIT_OK;
+    int err = operands ? parse(argv[1], (int)budget, &row, &d) : KVF_OK;
+    if (!err && json)
+        err = print_json(operands ? &row : NULL, (int)budget);
+    else if (!err && operands)
+        print_row(&row);
+    else if (!err)
+        err = print_table((int)budget);
+    if (err)
+        fprintf(stderr, "kvfate methods: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    return err == KVF_E_ARG ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }

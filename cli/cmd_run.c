@@ -269,6 +269,9 @@ static void print_json(struct run *u)
     put_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
     put_num(&b, "kv_entries_peak", (double)st.entries_peak);
     put_num(&b, "kv_entries_end", (double)st.entries);
+    put_num(&b, "kv_heads", (double)u->r.engine->config.n_layers * u->r.cache_heads);
+    put_num(&b, "triggers", (double)session_cuts(u->session));
+    put_num(&b, "entries_read", session_reads(u->session));
     put_num(&b, "trace_bytes", (double)u->trace_bytes);
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);

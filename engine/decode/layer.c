@@ -115,6 +115,8 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
         rotate_by_rank(s, layer);
     if (s->stepping && s->chosen)
         choose_pages(s, layer);
+    if (s->stepping)
+        count_reads(s, layer);
     attention(s, layer, T, pos0);
     return KVF_OK;
 }

@@ -59,3 +59,25 @@ void choose_pages(struct session *s, int layer)
     struct job j = {s, layer};
     par_run(s->e->pool, s->cache_heads, choose_task, &j);
 }
+
+/* Entries of the pages that a query head reads, of n that are held. */
+static int64_t read_of(const unsigned char *chosen, int page, int n)
+{
+    int64_t sum = 0;
+    for (int b = 0; (int64_t)b * page < n; b++) {
+        int left = n - b * page;
+        if (chosen[b])
+            sum += left < page ? left : page;
+    }
+    return sum;
+}
+
+void count_reads(struct session *s, int layer)
+{
+    int per = s->e->config.n_heads / s->cache_heads;
+    for (int h = 0; h < s->cache_heads; h++) {
+        int n = cache_view(s->cache, layer, h).n, page = s->chosen ? s->page_of_head[h] : 0;
+        for (int g = h * per; g < (h + 1) * per; g++)
+            s->reads += page ? read_of(s->chosen + (size_t)g * s->ld_chosen, page, n) : n;
+    }
+}

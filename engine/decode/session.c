@@ -321,6 +321,7 @@ int session_begin_step(struct session *s)
 int session_end_step(struct session *s)
 {
     note_peak(s);
+    s->n_steps++;
     return session_decide(s, PHASE_AFTER);
 }
 
@@ -341,6 +342,13 @@ int session_step(struct session *s, int32_t id)
 
 int session_peak(const struct session *s) { return s->peak; }
 int64_t session_cuts(const struct session *s) { return s->cuts; }
+
+double session_reads(const struct session *s)
+{
+    double queries = (double)s->n_steps * s->e->config.n_layers * s->e->config.n_heads;
+    return queries > 0 ? (double)s->reads / queries : NAN;
+}
+
 const float *session_logits(const struct session *s) { return s->logits; }
 int session_length(const struct session *s) { return s->n_past; }
 struct cache_stats session_cache_stats(const struct session *s) { return cache_stats(s->cache); }

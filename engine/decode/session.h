@@ -76,6 +76,9 @@ int session_cache_heads(const struct model_config *m, const struct method *row,
 int session_peak(const struct session *s);
 /* Decisions after which something left for the budget. */
 int64_t session_cuts(const struct session *s);
+/* Entries that the query of one query head read, mean over layers, query heads and the
+ * tokens fed after the prompt; NaN when there were none. */
+double session_reads(const struct session *s);
 
 /* Feeds one generated token.  KVF_OK, KVF_E_LIMIT (more than cap), KVF_E_NOMEM (the
  * token was not fed, and the call may be repeated, unless session_length has grown:

@@ -43,6 +43,8 @@ struct session {
     struct ghosts *ghosts;          /* what has left; NULL: it is not kept */
     int peak;
     int64_t cuts;
+    int n_steps;   /* tokens fed after the prompt */
+    int64_t reads; /* entries read by all queries after the prompt */
 
     /* Buffers of a chunk of C tokens. */
     float *x;        /* [C][d_model] residual stream */
@@ -97,6 +99,9 @@ void layer_finish(struct session *s, int layer, int T);
  * pages that queries after the prompt read. */
 void rotate_by_rank(struct session *s, int layer);
 void choose_pages(struct session *s, int layer);
+
+/* Counts what the queries of a step read in a layer, once pages are chosen. */
+void count_reads(struct session *s, int layer);
 
 /* Buffers of the parts above (session_parts.c). KVF_OK or KVF_E_NOMEM. */
 int alloc_part_buffers(struct session *s);

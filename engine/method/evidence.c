@@ -14,6 +14,27 @@ static size_t n_kv(const struct evidence *e)
     return (size_t)e->shape.n_layers * (size_t)e->shape.n_kv_heads;
 }
 
+double evidence_bytes(unsigned kinds, const struct method_params *p,
+                      const struct method_shape *shape, int gate_dim)
+{
+    double g = (double)shape->n_heads / shape->n_kv_heads, D = shape->head_dim, sum = 0;
+    const struct {
+        unsigned kind;
+        double bytes;
+    } part[] = {
+        {EVIDENCE_SUM, 8 * g},
+        {EVIDENCE_WINDOW, 4 * g * (p->window + 1) + 8 + 4}, /* rows; recent, born */
+        {EVIDENCE_KEYS, 4 * D}, {EVIDENCE_NORMS, 4}, {EVIDENCE_HISTORY, 4}, {EVIDENCE_GATE, 4},
+        {EVIDENCE_VALUES, 4}, {EVIDENCE_ANCHOR, 1}, {EVIDENCE_NOTE, 8},
+        {EVIDENCE_TWIN, (8 + 4) * g},
+        {EVIDENCE_PAGES, 2 * 4 * D / p->page}, {EVIDENCE_BLOCKS, 4.0 * gate_dim / p->page},
+    };
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (kinds & part[i].kind)
+            sum += part[i].bytes;
+    return sum;
+}
+
 int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,
                   const struct method_shape *shape, const struct gates *gates)
 {

@@ -38,6 +38,9 @@ struct evidence {
     float *twin_row;        /* [L * G][cap] by position */
 };
 
+/* method_state_bytes of these kinds. */
+double evidence_bytes(unsigned kinds, const struct method_params *p,
+                      const struct method_shape *shape, int gate_dim);
 int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,
                   const struct method_shape *shape, const struct gates *gates);
 void evidence_finish(struct evidence *e);

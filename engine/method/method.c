@@ -16,7 +16,7 @@ static const struct method *find_preset(const char *name)
 
 static int unknown_preset(const char *name, struct kvf_diag *d)
 {
-    char list[256] = "";
+    char list[400] = "";
     size_t n = 0;
     for (const struct method *m = method_presets; m->name && n < sizeof list - 32; m++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", m->name);
@@ -94,10 +94,26 @@ bool method_full_prompt(const struct method *m, const struct method_params *p)
            && !method_per_query_head(m, p);
 }
 
-static unsigned evidence_of(const struct method *m)
+unsigned method_row_evidence(const struct method *m)
 {
     unsigned need = m->read->evidence | (m->score ? m->score->evidence : 0);
     return m->admission->judge ? need | EVIDENCE_GATE : need;
+}
+
+const char *method_cost(const struct method *m, const struct method_params *p)
+{
+    const struct score *c = m->score;
+    bool by_row = c && c->uses & USES_ACROSS
+                  && (p->across == ACROSS_MAX || p->support == SUPPORT_CANDIDATES);
+    if (by_row && c->cost_rows)
+        return c->cost_rows;
+    return c ? c->cost : m->read->cost ? m->read->cost : "1";
+}
+
+double method_state_bytes(const struct method *m, const struct method_params *p,
+                          const struct method_shape *shape, int gate_dim)
+{
+    return evidence_bytes(method_row_evidence(m), p, shape, gate_dim);
 }
 
 static int create_arrays(struct method_state *s)
@@ -137,7 +153,7 @@ int method_state_create(const struct method *m, const struct method_params *p,
         s->kernels = *s->inputs.kernels;
     int err = create_arrays(s);
     if (!err)
-        err = evidence_init(&s->evidence, evidence_of(m), p, shape, s->inputs.gates);
+        err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
     if (!err && s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
         err = admission_alpha(s, &s->alpha_from);
     if (err) {

@@ -135,6 +135,9 @@ struct score {
     bool calibrated;   /* scores mean the same in all heads */
     bool needs_mass;   /* the attention of the whole run, from a plan */
     int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
+    const char *cost;  /* operations of eval, up to a constant: a decision about one KV head
+                          with n entries, g query heads, w rows and D channels */
+    const char *cost_rows; /* the same with across=max or support=candidates; NULL: as cost */
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
@@ -189,6 +192,8 @@ struct read { /* which of the kept entries a query after the prompt reads */
     unsigned uses, evidence, gates;
     bool all;    /* every entry */
     bool shared; /* one choice for the query heads of a KV head */
+    const char *cost; /* as of a score, for one query of the KV head; p entries in a page,
+                         d numbers in the vector of a block gate */
     /* out[page], larger is read first.  scratch: read_scratch floats. */
     void (*eval)(const struct read_input *in, float *out, float *scratch);
 };
@@ -253,9 +258,36 @@ bool method_full_prompt(const struct method *m, const struct method_params *p);
 const char *method_option(const struct method_params *p, int i, const char **ret_word,
                           double *ret_number);
 
+/* One option as a row has it: whether it counts there, and what it may be. */
+struct option_info {
+    const char *key;
+    bool counts;             /* else giving it is refused */
+    bool whole;              /* a whole number; words and reals are not */
+    const char *const *words; /* ends with NULL; NULL: a number from min to max */
+    double min, max;
+    const char *word;        /* the value: one of the words, or NULL and a number */
+    double number;
+};
+/* Option i; false after the last. */
+bool method_option_info(const struct method *m, const struct method_params *p, int i,
+                        struct option_info *ret);
+
+/* Whether the row can run without a budget. */
+bool method_needs_budget(const struct method *m);
+
 struct method_shape {
     int n_layers, n_heads, n_kv_heads, head_dim; /* n_heads: query heads */
 };
+
+/* EVIDENCE_* that the parts of a row take. */
+unsigned method_row_evidence(const struct method *m);
+/* Cost of one decision, or of one choice of pages (struct score, struct read); "1":
+ * nothing is looked at. */
+const char *method_cost(const struct method *m, const struct method_params *p);
+/* Bytes that a row remembers per entry of a KV head, beside keys and values: its
+ * evidence, without the scratch of decisions.  Gate vectors of blocks count gate_dim. */
+double method_state_bytes(const struct method *m, const struct method_params *p,
+                          const struct method_shape *shape, int gate_dim);
 
 /* One eviction, reported in the order of decision. */
 struct eviction {

@@ -89,8 +89,11 @@ const char *method_option(const struct method_params *p, int i, const char **ret
 
 static unsigned uses_of(const struct method *m)
 {
-    return (m->score ? m->score->uses : 0) | m->allocation->uses | m->admission->uses
-           | m->trigger->uses | m->read->uses;
+    unsigned shared = m->allocation->uses;
+    if (m->trigger->rounds) /* every head drops a fraction, whatever the others hold */
+        shared &= ~(unsigned)USES_FLOOR;
+    return (m->score ? m->score->uses : 0) | shared | m->admission->uses | m->trigger->uses
+           | m->read->uses;
 }
 
 static bool counts(const struct method *m, const struct option *o)
@@ -98,6 +101,23 @@ static bool counts(const struct method *m, const struct option *o)
     if (o->use)
         return o->use & uses_of(m);
     return m->score || o->also & uses_of(m);
+}
+
+bool method_option_info(const struct method *m, const struct method_params *p, int i,
+                        struct option_info *ret)
+{
+    struct option_info info = {0};
+    info.key = method_option(p, i, &info.word, &info.number);
+    if (!info.key)
+        return false;
+    const struct option *o = &options[i];
+    info.counts = counts(m, o);
+    info.words = o->names;
+    info.whole = !o->names && (!o->real || o->use == USES_SEED);
+    info.min = o->min;
+    info.max = o->max;
+    *ret = info;
+    return true;
 }
 
 /* "pool-kind" and "pool_kind" are the same key. */

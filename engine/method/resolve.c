@@ -108,16 +108,26 @@ static int check_parts(const struct method *m, const struct method_params *p, st
     return KVF_OK;
 }
 
+/* Whether a budget limits anything. */
+static bool is_limited(const struct method *m)
+{
+    return m->score || !m->read->all || m->recent == RECENT_REST;
+}
+
+bool method_needs_budget(const struct method *m)
+{
+    return is_limited(m) && !m->free && !m->unbudgeted;
+}
+
 int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     bool spans = m->admission->uses & USES_SPANS;
-    bool limited = m->score || !m->read->all || m->recent == RECENT_REST;
     if (m->unbudgeted && p->budget > 0)
         return refuse(m, "a budget would mean nothing; its options say how much is kept", d);
-    if (limited && !m->free && !m->unbudgeted && p->budget < 1)
+    if (method_needs_budget(m) && p->budget < 1)
         return kvf_fail(d, KVF_E_ARG, "--method %s needs --budget N with N >= 1: entries that each "
                         "KV head may %s", m->name, m->read->all ? "hold" : "read");
-    if (!limited)
+    if (!is_limited(m))
         p->budget = 0;
     int err = check_parts(m, p, d);
     if (err)

@@ -110,6 +110,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_expected = {
     .name = "expected-attention",
+    .cost = "g (n D^2 + D horizon)",
     .summary = "attention that Gaussian future queries would give, times the value's length",
     .evidence = EVIDENCE_MOMENTS | EVIDENCE_VALUES,
     .uses = USES_EXPECTED,

@@ -11,6 +11,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_knorm = {
     .name = "key-norm",
+    .cost = "n",
     .summary = "shortness of the key",
     .evidence = EVIDENCE_NORMS,
     .eval = eval,

@@ -10,6 +10,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_position = {
     .name = "position",
+    .cost = "n",
     .summary = "position of the token: newer is better",
     .eval = eval,
 };

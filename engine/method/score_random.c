@@ -23,6 +23,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_random = {
     .name = "random",
+    .cost = "n",
     .summary = "a fixed random number per entry",
     .evidence = EVIDENCE_NOTE,
     .uses = USES_SEED,

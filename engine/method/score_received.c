@@ -38,6 +38,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_received = {
     .name = "received",
+    .cost = "g n",
     .summary = "attention received from all queries so far",
     .evidence = EVIDENCE_SUM,
     .uses = USES_GROUP,

@@ -24,7 +24,8 @@ static void eval_remaining(const struct score_input *in, float *out, float *scra
 }
 
 const struct score score_remaining = {
-    .name = "remaining-mass", .summary = "attention that a full-cache twin will still give",
+    .name = "remaining-mass", .cost = "g n",
+    .summary = "attention that a full-cache twin will still give",
     .evidence = EVIDENCE_TWIN, .calibrated = true, .needs_mass = true,
     .eval = eval_remaining};
 
@@ -42,5 +43,6 @@ static void eval_next(const struct score_input *in, float *out, float *scratch)
 }
 
 const struct score score_next = {
-    .name = "next-attention", .summary = "attention that a full-cache twin's newest query gives",
+    .name = "next-attention", .cost = "g n",
+    .summary = "attention that a full-cache twin's newest query gives",
     .evidence = EVIDENCE_TWIN, .calibrated = true, .eval = eval_next};

@@ -51,6 +51,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_variance = {
     .name = "variance-attention",
+    .cost = "g w n",
     .summary = "mean plus gamma times the variance of the attention from the last w queries",
     .evidence = EVIDENCE_WINDOW,
     .uses = USES_WINDOW | USES_POOL | USES_GAMMA,

@@ -12,6 +12,8 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 
 const struct score score_window = {
     .name = "window-attention",
+    .cost = "g n",
+    .cost_rows = "g w n",
     .summary = "attention from the last w queries, pooled over neighbours",
     .evidence = EVIDENCE_WINDOW,
     .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS,
