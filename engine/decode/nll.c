@@ -110,18 +110,39 @@ static void report(struct session *s, int32_t t, float nll)
         recorder_nll(s->recorder, t, nll);
 }
 
+/* Joins the segments of a row, in order. */
+static float row_nll(const struct session *s, int row)
+{
+    double max = -INFINITY, sum = 0;
+    int n_seg = n_segments(s);
+    for (int g = 0; g < n_seg; g++)
+        max = fmax(max, (double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)row]);
+    for (int g = 0; g < n_seg; g++)
+        sum += exp((double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)row] - max);
+    return (float)(max + log(sum) - (double)s->target_logit[row]);
+}
+
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
 {
     struct job j = {s, normed, ids, n};
-    int n_seg = n_segments(s);
     segment_rows(s, normed, n);
-    par_run(s->e->pool, n_seg, segment_task, &j);
-    for (int t = 0; t < n; t++) {
-        double max = -INFINITY, sum = 0;
-        for (int g = 0; g < n_seg; g++)
-            max = fmax(max, (double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t]);
-        for (int g = 0; g < n_seg; g++)
-            sum += exp((double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)t] - max);
-        report(s, t0 + t, (float)(max + log(sum) - (double)s->target_logit[t]));
+    par_run(s->e->pool, n_segments(s), segment_task, &j);
+    for (int t = 0; t < n; t++)
+        report(s, t0 + t, row_nll(s, t));
+}
+
+void nll_next(struct session *s, int32_t id, int32_t t)
+{
+    int N = s->e->weights->head.N;
+    if (s->no_logits) {
+        nll_rows(s, s->normed, &id, 1, t);
+        return;
     }
+    for (int g = 0; g < n_segments(s); g++) { /* the logits are there: the same bits */
+        int first = g * VOCAB_SEGMENT, left = N - first;
+        s->seg_lse[(size_t)g * (size_t)s->chunk] = s->e->kernels.log_sum_exp(
+            s->logits + first, left < VOCAB_SEGMENT ? left : VOCAB_SEGMENT);
+    }
+    s->target_logit[0] = s->logits[id];
+    report(s, t, row_nll(s, 0));
 }

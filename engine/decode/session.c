@@ -222,7 +222,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     size_t d = (size_t)m->d_model;
     bool nll = wants_nll(s);
     if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
-        nll_rows(s, s->normed, ids, 1, s->n_past);
+        nll_next(s, ids[0], s->n_past);
     for (int t = 0; t < T; t++)
         weights_embed(s->e->weights, ids[t], s->x + (size_t)t * d);
     for (int t = 0; t < T; t++)

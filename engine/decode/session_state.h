@@ -137,6 +137,8 @@ void watch_row(struct session *s, const struct attn_row *row);
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the
  * recorder as token t0 + i (nll.c). */
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0);
+/* The same for the token after the last query, whose logits there are. */
+void nll_next(struct session *s, int32_t id, int32_t t);
 bool wants_nll(const struct session *s);
 
 /* Its parts.  Buffers, once; KVF_OK or KVF_E_NOMEM.  Then rows x [n][d_model], and their
