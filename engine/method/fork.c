@@ -122,5 +122,7 @@ bool method_shares_prompt(const struct method *m, const struct method_params *p)
                        | EVIDENCE_HISTORY | EVIDENCE_VALUES | EVIDENCE_PAGES
                        | EVIDENCE_ANCHOR | EVIDENCE_NOTE;
     unsigned evidence = m->read->evidence | (m->score ? m->score->evidence : 0);
-    return method_full_prompt(m, p) && !method_gates(m) && !(evidence & ~watched);
+    bool as_full = !m->admission->until && p->chunk == 0 && p->positions == POSITIONS_ORIGINAL
+                   && !method_per_query_head(m, p);
+    return as_full && !method_gates(m) && !(evidence & ~watched);
 }

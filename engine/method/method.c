@@ -88,12 +88,6 @@ bool method_per_query_head(const struct method *m, const struct method_params *p
     return (m->score || m->admission->reason == KVF_REASON_PLAN) && p->group == GROUP_NONE;
 }
 
-bool method_full_prompt(const struct method *m, const struct method_params *p)
-{
-    return !m->admission->until && p->chunk == 0 && p->positions == POSITIONS_ORIGINAL
-           && !method_per_query_head(m, p);
-}
-
 unsigned method_row_evidence(const struct method *m)
 {
     unsigned need = m->read->evidence | (m->score ? m->score->evidence : 0);

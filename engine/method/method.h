@@ -250,8 +250,6 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in,
                         struct kvf_diag *d);
 /* Whether a row keeps one cache per query head. */
 bool method_per_query_head(const struct method *m, const struct method_params *p);
-/* Whether the prompt runs as under `full`: its rows can be shared between rows. */
-bool method_full_prompt(const struct method *m, const struct method_params *p);
 
 /* Option i as it runs: its key, and its value as a word or a number.  NULL after
  * the last. */

@@ -88,6 +88,14 @@ extern const struct probe *const probe_table[]; /* ends with NULL */
 /* Writes rows [n_heads][n] found at data + (head * stride + t0) * size. */
 int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const void *data,
               size_t stride, size_t size, int32_t t0, int32_t n);
+/* Arrays [layers][heads][cap] of several columns, layer by layer; space: whose heads. */
+struct probe_array {
+    int column;
+    const void *data;
+    size_t size; /* bytes of an element */
+};
+int probe_put_layers(struct probe_sink *sink, enum kvf_space space, const struct probe_array *a,
+                     int n_arrays, int32_t t0, int32_t n);
 const struct probe_config *probe_sink_config(const struct probe_sink *sink);
 
 #endif

@@ -79,24 +79,10 @@ static void evict(void *state, const struct eviction *e)
 
 static int snapshot(void *state, struct probe_sink *sink, int32_t t1)
 {
-    struct state *s = state;
-    int H = s->cfg.shape.n_kv_heads, err = KVF_OK;
-    size_t cap = (size_t)s->cfg.cap;
-    for (int l = 0; !err && l < s->cfg.shape.n_layers; l++) {
-        size_t at = probe_kv_index(&s->cfg, l, 0) * cap;
-        err = probe_put(sink, 0, l, H, s->step + at, cap, 4, 0, t1);
-        if (!err)
-            err = probe_put(sink, 1, l, H, s->reason + at, cap, 1, 0, t1);
-        if (!err)
-            err = probe_put(sink, 2, l, H, s->score + at, cap, 4, 0, t1);
-        if (!err)
-            err = probe_put(sink, 3, l, H, s->margin + at, cap, 4, 0, t1);
-        if (!err)
-            err = probe_put(sink, 4, l, H, s->tie + at, cap, 1, 0, t1);
-        if (!err)
-            err = probe_put(sink, 5, l, H, s->rank + at, cap, 4, 0, t1);
-    }
-    return err;
+    const struct state *s = state;
+    const struct probe_array all[] = {{0, s->step, 4},   {1, s->reason, 1}, {2, s->score, 4},
+                                      {3, s->margin, 4}, {4, s->tie, 1},    {5, s->rank, 4}};
+    return probe_put_layers(sink, KVF_SPACE_KV, all, 6, 0, t1);
 }
 
 const struct probe probe_evict = {

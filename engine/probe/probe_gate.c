@@ -55,13 +55,9 @@ static void on_gate(void *state, int layer, int head, int32_t pos, float value)
 
 static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
 {
-    struct state *s = state;
-    int H = s->cfg.shape.n_kv_heads, err = KVF_OK;
-    for (int l = 0; s->value && !err && l < s->cfg.shape.n_layers; l++)
-        err = probe_put(sink, 0, l, H,
-                        s->value + probe_kv_index(&s->cfg, l, 0) * (size_t)s->cfg.cap,
-                        (size_t)s->cfg.cap, 4, t0, t1 - t0);
-    return err;
+    const struct state *s = state;
+    const struct probe_array all = {0, s->value, 4};
+    return probe_put_layers(sink, KVF_SPACE_KV, &all, s->value ? 1 : 0, t0, t1 - t0);
 }
 
 const struct probe probe_gate = {

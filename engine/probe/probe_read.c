@@ -55,13 +55,9 @@ static void on_row(void *state, const struct probe_row *row)
 
 static int snapshot(void *state, struct probe_sink *sink, int32_t t1)
 {
-    struct state *s = state;
-    int G = s->cfg.shape.n_heads, err = KVF_OK;
-    for (int l = 0; s->count && !err && l < s->cfg.shape.n_layers; l++)
-        err = probe_put(sink, 0, l, G,
-                        s->count + probe_query_index(&s->cfg, l, 0) * (size_t)s->cfg.cap,
-                        (size_t)s->cfg.cap, 4, 0, t1);
-    return err;
+    const struct state *s = state;
+    const struct probe_array all = {0, s->count, 4};
+    return probe_put_layers(sink, KVF_SPACE_QUERY, &all, s->count ? 1 : 0, 0, t1);
 }
 
 const struct probe probe_read = {

@@ -90,16 +90,9 @@ static void on_missed(void *state, const struct probe_missed *m)
 
 static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
 {
-    struct state *s = state;
-    int G = s->cfg.shape.n_heads, err = KVF_OK;
-    const float *const by_step[] = {s->kept, s->oracle, s->error};
-    size_t cap = (size_t)s->cfg.cap;
-    for (int l = 0; !err && l < s->cfg.shape.n_layers; l++) {
-        size_t at = probe_query_index(&s->cfg, l, 0) * cap;
-        for (int c = 0; !err && c < 3; c++)
-            err = probe_put(sink, c, l, G, by_step[c] + at, cap, 4, t0, t1 - t0);
-    }
-    return err;
+    const struct state *s = state;
+    const struct probe_array all[] = {{0, s->kept, 4}, {1, s->oracle, 4}, {2, s->error, 4}};
+    return probe_put_layers(sink, KVF_SPACE_QUERY, all, 3, t0, t1 - t0);
 }
 
 static int snapshot(void *state, struct probe_sink *sink, int32_t t1)

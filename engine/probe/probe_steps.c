@@ -58,16 +58,9 @@ static void on_row(void *state, const struct probe_row *row)
 
 static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
 {
-    struct state *s = state;
-    int G = s->cfg.shape.n_heads, err = KVF_OK;
-    size_t cap = (size_t)s->cfg.cap;
-    for (int l = 0; !err && l < s->cfg.shape.n_layers; l++) {
-        size_t at = probe_query_index(&s->cfg, l, 0) * cap;
-        err = probe_put(sink, 0, l, G, s->lse + at, cap, 4, t0, t1 - t0);
-        if (!err)
-            err = probe_put(sink, 1, l, G, s->entropy + at, cap, 4, t0, t1 - t0);
-    }
-    return err;
+    const struct state *s = state;
+    const struct probe_array all[] = {{0, s->lse, 4}, {1, s->entropy, 4}};
+    return probe_put_layers(sink, KVF_SPACE_QUERY, all, 2, t0, t1 - t0);
 }
 
 const struct probe probe_steps = {

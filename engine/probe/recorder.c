@@ -341,6 +341,21 @@ int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const
                            (uint32_t)t0, (uint32_t)n, sink->epoch, g->data);
 }
 
+int probe_put_layers(struct probe_sink *sink, enum kvf_space space, const struct probe_array *a,
+                     int n_arrays, int32_t t0, int32_t n)
+{
+    const struct method_shape *m = &sink->r->cfg.shape;
+    int heads = space == KVF_SPACE_KV ? m->n_kv_heads : m->n_heads, err = KVF_OK;
+    size_t cap = (size_t)sink->r->cfg.cap;
+    for (int l = 0; l < m->n_layers; l++)
+        for (int i = 0; !err && i < n_arrays; i++) {
+            size_t at = (size_t)l * (size_t)heads * cap * a[i].size;
+            err = probe_put(sink, a[i].column, l, heads, (const char *)a[i].data + at, cap,
+                            a[i].size, t0, n);
+        }
+    return err;
+}
+
 const struct probe_config *probe_sink_config(const struct probe_sink *sink)
 {
     return &sink->r->cfg;
