@@ -39,6 +39,9 @@ PRIVATE = {
     'engine/method/evidence.h': 'engine/method/',
     'engine/gate/state.h': 'engine/gate/',
     'engine/gate/safetensors.h': 'engine/gate/',
+    'engine/gate/tensor_file.h': 'engine/gate/',
+    'engine/gate/torch_file.h': 'engine/gate/',
+    'engine/gate/unpickle.h': 'engine/gate/',
     'engine/model/bpe.h': 'engine/model/',
     'engine/kernels/x86/': 'engine/kernels/',
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
@@ -47,10 +50,10 @@ PRIVATE = {
 # Third-party headers and the files that may include them.
 FENCES = [
     (r'cjson/|cJSON', ['base/json.c']),
-    (r'zip\.h', ['base/table_io.c']),
+    (r'zip\.h', ['base/table_io.c', 'engine/gate/torch_file.c']),
     (r'zstd', ['libtrace/codec.c']),
     (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c',
-                 'engine/gate/safetensors.c']),
+                 'engine/gate/tensor_file.c']),
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c']),
     (r'cairo|pango', ['render/canvas.c']),
     (r'png\.h', ['render/png_out.c']),
