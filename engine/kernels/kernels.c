@@ -15,6 +15,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .attn_qk = attn_qk_ref, .attn_av = attn_av_ref, .softmax = softmax_ref,
         .log_sum_exp = log_sum_exp_ref, .kv_store = kv_store_ref, .mass_add = mass_add_ref,
         .row_cuts = row_cuts_ref, .mark = mark_ref,
+        .swiglu_back = swiglu_back_ref, .rmsnorm_back = rmsnorm_back_ref,
     };
 #if HAVE_SIMD_X86
     kernels_init_x86(k, cpu_flags);

@@ -58,6 +58,12 @@ enum { PAGE_SLOTS = 64 };
     void name(void *kpage, void *vpage, enum kv_type type, int slot, \
               const float *k, const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
+#define DECL_SWIGLU_BACK(name)                                                         \
+    void name(float *d_gate, float *d_up, const float *gate, const float *up, \
+              const float *d_out, int n)
+#define DECL_RMSNORM_BACK(name)                                                         \
+    void name(float *dx, const float *x, const float *w, const float *dy, int T, int C, \
+              float eps)
 /* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
  * and i >= first_tie.  first_tie is 0 when all entries of that weight are in; the
  * whole row is {0, 0, n}. */
@@ -96,6 +102,8 @@ typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
+typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
+typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
 
 struct kernels {
     /* out[t,c] = x[t,c] * w[c] / sqrt(mean_c(x[t,:]^2) + eps); out may be x. */
@@ -161,6 +169,12 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
      * width 2, uint32_t for width 4. */
     mark_fn mark;
+
+    /* Derivatives of swiglu by its inputs, from that by its output (set). */
+    swiglu_back_fn swiglu_back;
+
+    /* dx += the derivative of rmsnorm by x, from dy, that by its output.  x, dy, dx: [T, C]. */
+    rmsnorm_back_fn rmsnorm_back;
 };
 
 size_t row_cuts_scratch(int n);

@@ -20,5 +20,7 @@ DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
+DECL_SWIGLU_BACK(swiglu_back_ref);
+DECL_RMSNORM_BACK(rmsnorm_back_ref);
 
 #endif

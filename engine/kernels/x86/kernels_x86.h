@@ -19,7 +19,9 @@
     DECL_KV_STORE(kv_store_##isa);     \
     DECL_MASS_ADD(mass_add_##isa);     \
     DECL_ROW_CUTS(row_cuts_##isa);     \
-    DECL_MARK(mark_##isa)
+    DECL_MARK(mark_##isa);             \
+    DECL_SWIGLU_BACK(swiglu_back_##isa); \
+    DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
 DECL_ALL(avx2);
 DECL_ALL(avx512);
@@ -31,7 +33,8 @@ DECL_ALL(avx512);
         .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
         .attn_av = attn_av_##isa, .softmax = softmax_##isa,                               \
         .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                     \
-        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa        \
+        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,       \
+        .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,             \
     }
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)
