@@ -170,7 +170,8 @@ struct kernels {
      * width 2, uint32_t for width 4. */
     mark_fn mark;
 
-    /* Derivatives of swiglu by its inputs, from that by its output (set). */
+    /* Derivatives of swiglu by its inputs, from that by its output (set); d_gate may be
+     * d_out. */
     swiglu_back_fn swiglu_back;
 
     /* dx += the derivative of rmsnorm by x, from dy, that by its output.  x, dy, dx: [T, C]. */
