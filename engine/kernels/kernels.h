@@ -15,6 +15,7 @@
 #ifndef KVF_ENGINE_KERNELS_H
 #define KVF_ENGINE_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,25 @@ enum { PAGE_SLOTS = 64 };
 #define DECL_ATTN_AV(name) \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D, \
               const void *vpage, enum kv_type type, int n_slots)
+/* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
+ * may be read transposed.  add: the sum starts with c instead of 0. */
+struct tile_product {
+    float *c;
+    size_t ld_c;
+    const float *a;
+    size_t a_row, a_col;
+    const float *b;
+    size_t ld_b;
+    int m, n, k;
+    bool add;
+};
+#define DECL_TILE_MUL(name) void name(const struct tile_product *p)
+#define DECL_ADD_AGED(name) void name(float *y, const float *x, int n, int age)
+#define DECL_EXP_AGED(name) void name(float *w, const float *g, int n, int age)
+#define DECL_EXP_ROW(name) float name(float *s, int n, float shift)
+#define DECL_MAX_ROW(name) float name(const float *s, int n)
+#define DECL_MUL(name) void name(float *x, const float *y, int n)
+#define DECL_SOFTMAX_GRAD(name) void name(float *d, const float *p, int n, float mean)
 #define DECL_SOFTMAX(name) float name(float *s, int n, float *entropy)
 #define DECL_LOG_SUM_EXP(name) float name(const float *s, int n)
 #define DECL_KV_STORE(name) \
@@ -96,6 +116,13 @@ typedef DECL_SWIGLU((*swiglu_fn));
 typedef DECL_ADD((*add_fn));
 typedef DECL_ATTN_QK((*attn_qk_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
+typedef DECL_TILE_MUL((*tile_mul_fn));
+typedef DECL_ADD_AGED((*add_aged_fn));
+typedef DECL_EXP_AGED((*exp_aged_fn));
+typedef DECL_EXP_ROW((*exp_row_fn));
+typedef DECL_MAX_ROW((*max_row_fn));
+typedef DECL_MUL((*mul_fn));
+typedef DECL_SOFTMAX_GRAD((*softmax_grad_fn));
 typedef DECL_SOFTMAX((*softmax_fn));
 typedef DECL_LOG_SUM_EXP((*log_sum_exp_fn));
 typedef DECL_KV_STORE((*kv_store_fn));
@@ -138,6 +165,21 @@ struct kernels {
     /* out[t*ld_out + d] += sum_{s < n_slots} p[t*ld_p + s] * V[s][d], slots in
      * rising order. */
     attn_av_fn attn_av;
+
+    /* Training.  The product of two small dense matrices, k in rising order, each step
+     * one fused multiply-add: the same bits in every variant.  c overlaps neither. */
+    tile_mul_fn tile_mul;
+
+    add_aged_fn add_aged; /* y[j] += (age - j) x[j], fused */
+    exp_aged_fn exp_aged; /* w[j] = exp((age - j) g[j]); g <= 0 and age >= n - 1 */
+
+    /* s = exp(s - shift), at most moderate; returns the sum.  n <= 64: no more may be
+     * added up in float. */
+    exp_row_fn exp_row;
+
+    max_row_fn max_row;           /* n >= 1 */
+    mul_fn mul;                   /* x *= y */
+    softmax_grad_fn softmax_grad; /* d = p (d - mean) */
 
     /* In place: s = p = exp(d) / sum, d = s - max; returns the log-sum-exp.  n >= 1.
      * entropy, unless NULL, becomes -sum p ln p, which is ln(sum) - sum exp(d) d / sum:
