@@ -20,5 +20,9 @@ DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
+DECL_CAPACITY_SUMS(capacity_sums_ref);
+DECL_CAPACITY_BACK(capacity_back_ref);
+DECL_KL_PART(kl_part_ref);
+DECL_KL_BACK(kl_back_ref);
 
 #endif
