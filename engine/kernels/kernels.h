@@ -107,6 +107,26 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
 #define DECL_MARK(name) \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 
+/* Sums over a stretch of one row of logits, the student's s and the teacher's t:
+ * top = max, ds = s - top_s, dt = t - top_t. */
+struct kl_part {
+    float top_s, top_t;
+    double sum_s, sum_t;     /* sum of exp(ds), of exp(dt) */
+    double cross_s, cross_t; /* sum of exp(ds) (ds - dt), of exp(dt) (dt - ds) */
+};
+
+/* ds and dt as above, with the maxima of the whole row. */
+struct kl_coef {
+    float top_s, top_t;
+    float self, reverse, shift, forward;
+};
+#define DECL_CAPACITY_SUMS(name) void name(float *sums, const float *lb, int n)
+#define DECL_CAPACITY_BACK(name) \
+    void name(float *d_lb, const float *lb, const float *d_sums, int n)
+#define DECL_KL_PART(name) void name(struct kl_part *out, const float *s, const float *t, int n)
+#define DECL_KL_BACK(name) \
+    void name(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
+
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
 typedef DECL_MATMUL_Q((*matmul_q_fn));
@@ -131,6 +151,10 @@ typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
 typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
 typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
+typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
+typedef DECL_CAPACITY_BACK((*capacity_back_fn));
+typedef DECL_KL_PART((*kl_part_fn));
+typedef DECL_KL_BACK((*kl_back_fn));
 
 struct kernels {
     /* out[t,c] = x[t,c] * w[c] / sqrt(mean_c(x[t,:]^2) + eps); out may be x. */
@@ -218,6 +242,18 @@ struct kernels {
 
     /* dx += the derivative of rmsnorm by x, from dy, that by its output.  x, dy, dx: [T, C]. */
     rmsnorm_back_fn rmsnorm_back;
+
+    /* sums[i] = sum over j <= i of exp((i - j) lb[j]), for the n tokens of one document;
+     * lb finite, <= 0.  Summed in double; terms below exp(-88) may count as 0. */
+    capacity_sums_fn capacity_sums;
+    /* d_lb[j] = sum over i >= j of d_sums[i] (i - j) exp((i - j) lb[j]).  d_lb may be d_sums. */
+    capacity_back_fn capacity_back;
+
+    /* t NULL: only top_s and sum_s are set, the rest is 0.  n >= 1. */
+    kl_part_fn kl_part;
+    /* out[i] = exp(ds) (self + reverse (ds - dt - shift)) - forward exp(dt); t is read when
+     * reverse or forward is not 0. */
+    kl_back_fn kl_back;
 };
 
 size_t row_cuts_scratch(int n);

@@ -29,5 +29,9 @@ DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
 DECL_SWIGLU_BACK(swiglu_back_ref);
 DECL_RMSNORM_BACK(rmsnorm_back_ref);
+DECL_CAPACITY_SUMS(capacity_sums_ref);
+DECL_CAPACITY_BACK(capacity_back_ref);
+DECL_KL_PART(kl_part_ref);
+DECL_KL_BACK(kl_back_ref);
 
 #endif

@@ -30,11 +30,23 @@
     DECL_SWIGLU_BACK(swiglu_back_##isa); \
     DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
+#define DECL_LOSS(isa)                       \
+    DECL_CAPACITY_SUMS(capacity_sums_##isa); \
+    DECL_CAPACITY_BACK(capacity_back_##isa); \
+    DECL_KL_PART(kl_part_##isa);             \
+    DECL_KL_BACK(kl_back_##isa)
+
+DECL_LOSS(avx2);
+DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
 
+#define USE_LOSS(isa)                                                                     \
+    .capacity_sums = capacity_sums_##isa, .capacity_back = capacity_back_##isa,           \
+    .kl_part = kl_part_##isa, .kl_back = kl_back_##isa
 #define USE_ALL(isa)                                                                      \
     {                                                                                     \
+        USE_LOSS(isa),                                                                    \
         .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa,                         \
         .matmul_q = matmul_q_##isa, .matmul_f = matmul_f_##isa, .rope = rope_##isa,       \
         .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
