@@ -185,8 +185,11 @@ static void gates_forward(const struct block_run *r, int layer, struct tape *t,
         struct net_input in = net_input_of(r, t);
         net_forward(r->net, r->c, layer, &in, t->net, t->value, s->net);
     }
-    for (size_t i = 0; i < n; i++)
-        t->number[i] = r->gating != GATING_WRITE ? t->value[i] : logf(fmaxf(t->value[i], LEAST_G));
+    for (size_t i = 0; i < n; i++) {
+        if (r->gating == GATING_WRITE)
+            t->value[i] = fmaxf(t->value[i], LEAST_G);
+        t->number[i] = r->gating == GATING_WRITE ? logf(t->value[i]) : t->value[i];
+    }
 }
 
 static void attend(const struct block_run *r, int layer, const float *x, struct tape *t,
@@ -264,10 +267,11 @@ static void value_back(const struct block_run *r, const struct tape *t, const fl
 {
     size_t n = (size_t)r->T * (size_t)r->f->config->n_kv_heads;
     for (size_t i = 0; i < n; i++) {
-        float d = s->d_number[i];
+        float d = s->d_number[i], g = t->value[i], own = more ? more[i] : 0.0f;
         if (r->gating == GATING_WRITE)
-            d = t->value[i] >= LEAST_G ? d / t->value[i] : 0.0f;
-        s->d_value[i] = d + (more ? more[i] : 0.0f);
+            s->d_value[i] = g > LEAST_G ? d / g + own : 0.0f; /* below, the clamp is flat */
+        else
+            s->d_value[i] = d + own;
     }
 }
 

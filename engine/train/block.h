@@ -31,8 +31,8 @@ struct tape {
     float *mid;     /* [T, d] the residual stream between attention and feed-forward */
     float *gate_up; /* [T, ld_ffn] */
     float *net;     /* net_tape */
-    float *value;   /* [T, H] log beta or g */
-    float *number;  /* [T, H] what attention uses: log beta or log max(g, least) */
+    float *value;   /* [T, H] log beta or max(g, least) */
+    float *number;  /* [T, H] what attention uses: log beta or log of value */
     size_t ld_qkv, ld_att, ld_ffn;
     float *memory;  /* owns all of the above */
 };
