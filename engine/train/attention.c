@@ -153,6 +153,8 @@ static struct range seen(const struct attention *a, const struct tile *t, int i)
 
 static void clear_unseen(float *s, struct range r, int n)
 {
+    if (r.lo == 0 && r.hi == n) /* most rows */
+        return;
     if (r.lo >= r.hi)
         r.lo = r.hi = n;
     memset(s, 0, (size_t)r.lo * sizeof *s);
@@ -260,16 +262,26 @@ void attention_forward(const struct attention *a, float *out, size_t ld_out, flo
     par_run(pool, a->n_heads * w.n_tiles, forward_task, &w);
 }
 
+/* Four sums side by side: an addition need not wait for the one before. */
+static float dot(const float *x, const float *y, int n)
+{
+    double sum[4] = {0};
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int s = 0; s < 4; s++)
+            sum[s] += (double)x[i + s] * (double)y[i + s];
+    for (; i < n; i++)
+        sum[0] += (double)x[i] * (double)y[i];
+    return (float)(sum[0] + sum[1] + (sum[2] + sum[3]));
+}
+
 /* delta = dO . O of every query of the tile. */
 static void mean_gradients(const struct work *w, const struct tile *t, float *delta)
 {
     const struct attention_grads *g = w->grads;
     for (int r = 0; r < t->n_q; r++) {
         size_t at = place(w->a, t->q0 + r, g->ld_out, t->g);
-        double sum = 0;
-        for (int d = 0; d < w->a->D; d++)
-            sum += (double)g->d_out[at + (size_t)d] * (double)g->out[at + (size_t)d];
-        delta[r] = (float)sum;
+        delta[r] = dot(g->d_out + at, g->out + at, w->a->D);
     }
 }
 
@@ -389,7 +401,8 @@ static void reduce_task(void *ctx, int task, int thread)
     size_t per_head = (size_t)(a->n_heads / a->n_kv_heads) * PARTS, D = (size_t)a->D;
     (void)thread;
     for (int t = t0; t < t0 + n; t++) {
-        float *dk = w->grads->d_k + place(a, t, a->ld, h), *dv = w->grads->d_v + (dk - w->grads->d_k);
+        float *dk = w->grads->d_k + place(a, t, a->ld, h);
+        float *dv = w->grads->d_v + place(a, t, a->ld, h);
         double dg = 0;
         memset(dk, 0, D * sizeof *dk);
         memset(dv, 0, D * sizeof *dv);
