@@ -25,6 +25,7 @@ ENGINE = {
     'method': ['kernels', 'cache', 'gate'],
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'model', 'gate', 'cache', 'method', 'probe'],
+    'train': ['kernels', 'model', 'gate', 'decode'],
     'experiment': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode'],
 }
 # Headers, or folders of headers, that only one folder may include.
