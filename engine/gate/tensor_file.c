@@ -19,10 +19,10 @@ static int map_file(struct tensor_file *f, struct kvf_diag *d)
     struct stat s;
     int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the gates: %s", f->path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", f->path, strerror(errno));
     int err = KVF_OK;
     if (fstat(fd, &s) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read the gates: %s", f->path, strerror(errno));
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
     else if (!S_ISREG(s.st_mode))
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors, .pth or .pt "
                        "file", f->path);
@@ -33,7 +33,7 @@ static int map_file(struct tensor_file *f, struct kvf_diag *d)
         f->size = (size_t)s.st_size;
         void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot map the gates: %s", f->path, strerror(errno));
+            err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", f->path, strerror(errno));
         else
             f->map = p;
     }

@@ -1,0 +1,56 @@
+/* quality.h - how far the student's predictions are from the teacher's.
+ *
+ * h_s, h_t: [T, d] hidden states after the final norm; logits = W h, W the output matrix
+ * [V, d].  Position i counts when its next token belongs to the same document: N of them.
+ *     fwkl = 1/N sum_i KL(p_t || p_s)       rvkl = 1/N sum_i KL(p_s || p_t)
+ *     ntp  = 1/N sum_i -ln p_s(token i + 1)
+ *     mse  = mean over all T positions and d channels of (h_s - h_t)^2
+ * N = 0: the first three are 0.
+ * Logits exist for QUALITY_ROWS positions at a time: memory O(rows * V + T * d). */
+#ifndef KVF_ENGINE_TRAIN_QUALITY_H
+#define KVF_ENGINE_TRAIN_QUALITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/par.h"
+#include "engine/kernels/kernels.h"
+
+enum { QUALITY_ROWS = 64 };
+
+enum quality_term { QUALITY_FWKL, QUALITY_RVKL, QUALITY_NTP, QUALITY_MSE, QUALITY_TERMS };
+
+/* The output matrix, packed for both directions. */
+struct output_matrix {
+    struct packed logits; /* [V, d] */
+    struct packed *back;  /* [n_back]: block b is [d, rows of the vocabulary]: W^T in slices,
+                             so that sums stay in registers and the slice in the cache */
+    int n_back, slice;    /* slice: tokens of the vocabulary per block (the last: fewer) */
+    int vocab, d;
+};
+/* w: [vocab, d] row-major.  KVF_OK or KVF_E_NOMEM. */
+int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret);
+void output_matrix_finish(struct output_matrix *m); /* accepts a zeroed struct */
+
+struct quality {
+    const struct kernels *kernels;
+    const struct output_matrix *out;
+    int T;
+    const float *student, *teacher; /* [T, d] */
+    const int32_t *ids;   /* [T] */
+    const int32_t *first; /* [T] the first token of the document of token t */
+    double weight[QUALITY_TERMS];
+};
+
+struct quality_result {
+    double term[QUALITY_TERMS]; /* unweighted; NaN for terms of weight 0 */
+    int64_t positions;          /* N */
+};
+
+/* d_student [T, d] becomes the derivative of sum weight * term (set).  scratch:
+ * quality_scratch bytes, 64-byte aligned.  The same bits for any number of threads. */
+size_t quality_scratch(const struct quality *q, int n_threads);
+void quality_loss(const struct quality *q, float *d_student, struct quality_result *ret,
+                  struct par *pool, void *scratch);
+
+#endif
