@@ -16,7 +16,11 @@ const char *gates_prefix(const struct tensor_file *f)
 
 int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    static const struct { const char *part; enum gate_kind kind; enum layout_id layout; } known[] = {
+    static const struct {
+        const char *part;
+        enum gate_kind kind;
+        enum layout_id layout;
+    } known[] = {
         {".self_attn.retention_gate.linear3.", GATE_RETENTION, LAYOUT_RG10}, /* before rg */
         {".self_attn.retention_gate.linear2.", GATE_RETENTION, LAYOUT_RG},
         {".self_attn.g_predictors.", GATE_WRITE, LAYOUT_WGKV}};

@@ -1,6 +1,7 @@
 /* unpickle.c - see unpickle.h.  Values lie in one pool and are named by their place
  * in it; containers are chains of cells, so nothing here walks into depth. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -275,7 +276,7 @@ static int op_add(struct machine *m, enum kind kind, bool marked)
         err = bad(m, "the stack is empty");
     ref to = err ? NIL : m->stack[m->n_stack - 1 - k - marks];
     if (!err && (to == MARK || m->value[to].kind != kind))
-        err = bad(m, kind == V_DICT ? "what gets members is no dict" : "what gets items is no list");
+        err = bad(m, kind == V_DICT ? "members go into no dict" : "items go into no list");
     if (!err)
         err = add_items(m, to, k);
     if (!err)
@@ -316,11 +317,11 @@ static bool is_text(struct pickled_text t, const char *s)
 
 static int push_name(struct machine *m, struct pickled_text module, struct pickled_text name)
 {
-    char a[64], b[64], what[160] = "the name ";
+    char a[64], b[64], what[160];
     for (int i = 0; i < N_NAMES; i++)
         if (is_text(module, names[i].module) && is_text(name, names[i].name))
             return push_int(m, V_NAME, i);
-    strcat(strcat(strcat(what, shown(a, module)), "."), shown(b, name));
+    snprintf(what, sizeof what, "the name %s.%s", shown(a, module), shown(b, name));
     return refuse(m, what);
 }
 
@@ -467,12 +468,12 @@ static int op_build(struct machine *m)
 static int op_other(struct machine *m, int op)
 {
     static const struct { int op; const char *name; } known[] = {
-        {'i', "INST"}, {'o', "OBJ"}, {0x81, "NEWOBJ"}, {0x92, "NEWOBJ_EX"}, {0x82, "EXT1"},
-        {0x83, "EXT2"}, {0x84, "EXT4"}, {'P', "PERSID"}};
-    char what[] = "the opcode NEWOBJ_EX";
+        {'i', "the opcode INST"}, {'o', "the opcode OBJ"}, {0x81, "the opcode NEWOBJ"},
+        {0x92, "the opcode NEWOBJ_EX"}, {0x82, "the opcode EXT1"}, {0x83, "the opcode EXT2"},
+        {0x84, "the opcode EXT4"}, {'P', "the opcode PERSID"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].op == op)
-            return refuse(m, strcat(strcpy(what, "the opcode "), known[i].name));
+            return refuse(m, known[i].name);
     return kvf_fail(m->d, KVF_E_FORMAT, "%s: data.pkl has the opcode 0x%02x at offset %zu, which "
                     "torch does not write for a dict of tensors; save the state_dict alone",
                     m->path, (unsigned)op, m->op);

@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
+#include "engine/gate/tensor_file.h"
 #include "engine/train/checkpoint.h"
 
 #define FORMAT "kvfate training 1"
