@@ -5,18 +5,19 @@
 #include "base/mem.h"
 #include "engine/cache/cache.h"
 
+/* One line of memory: a step looks at every head. */
 struct head {
     int n, cap;      /* entries; slots that pages hold */
-    enum cache_gap gap;
     int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
+    int32_t soonest; /* at most the least until */
+    int n_pages;
+    unsigned char gap; /* enum cache_gap */
+    bool moved;      /* some slot does not hold the position of its number */
     int32_t *pos;    /* [cap] */
     int32_t *until;  /* [cap] */
     int32_t *list;   /* [2 cap] order[] lies somewhere in it */
     int32_t *order;  /* [n] where it starts in list */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
-    int n_pages;
-    bool moved;      /* some slot does not hold the position of its number */
-    int32_t soonest; /* at most the least until */
 };
 
 struct cache {
@@ -28,6 +29,7 @@ struct cache {
     int64_t n_pages;      /* held by heads or free; never more than free_cap */
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
+    bool forked;      /* some page may be shared */
     struct cache_stats stats;
 };
 
@@ -189,7 +191,7 @@ static void return_page(struct cache *c, unsigned char *page)
 int cache_own(struct cache *c, int layer, int head, int from, int to)
 {
     struct head *h = head_at(c, layer, head);
-    for (int p = from / PAGE_SLOTS; from < to && p * PAGE_SLOTS < to; p++) {
+    for (int p = from / PAGE_SLOTS; c->forked && from < to && p * PAGE_SLOTS < to; p++) {
         unsigned char *copy;
         if (is_private(c, h->page[p]))
             continue;
@@ -322,7 +324,7 @@ static void copy_entry(const struct cache *c, const unsigned char *a, int from, 
 
 static void move_entry(struct cache *c, struct head *h, int from, int to)
 {
-    assert(is_private(c, h->page[to / PAGE_SLOTS]));
+    assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
     copy_entry(c, h->page[from / PAGE_SLOTS], from, h->page[to / PAGE_SLOTS], to);
     h->pos[to] = h->pos[from];
     h->until[to] = h->until[from];
@@ -344,18 +346,20 @@ static void find_soonest(struct head *h)
     h->soonest = least;
 }
 
-/* Where a slot stands in order[]. */
+/* Where a slot stands in order[]: looked for in blocks, which needs no other array. */
 static int place_of(const struct head *h, int slot)
 {
-    int lo = 0, hi = h->n - 1;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (h->pos[h->order[mid]] < h->pos[slot])
-            lo = mid + 1;
-        else
-            hi = mid;
+    enum { BLOCK = 16 };
+    int at = 0, any = 0;
+    for (; at + BLOCK <= h->n; at += BLOCK) {
+        for (int i = 0; i < BLOCK; i++)
+            any |= h->order[at + i] == slot;
+        if (any)
+            break;
     }
-    return lo;
+    while (h->order[at] != slot)
+        at++;
+    return at;
 }
 
 /* Takes one out of order[]; the fewer move. */
@@ -373,13 +377,15 @@ static void strike(struct head *h, int at)
 void cache_evict(struct cache *c, int layer, int head, int slot)
 {
     struct head *h = head_at(c, layer, head);
-    bool first_to_go = h->until[slot] == h->soonest && h->soonest != CACHE_STAYS;
+    bool some_go = h->soonest != CACHE_STAYS;
+    bool first_to_go = some_go && h->until[slot] == h->soonest;
     assert(h->gap == GAP_NONE);
     strike(h, place_of(h, slot));
     h->n--;
     h->gap = GAP_OPEN;
     h->hole = slot;
-    h->until[slot] = CACHE_STAYS;
+    if (some_go)
+        h->until[slot] = CACHE_STAYS;
     if (first_to_go)
         find_soonest(h);
     release_pages(c, h);
@@ -390,7 +396,7 @@ enum cache_gap cache_gap(const struct cache *c, int layer, int head, int *ret_sl
     const struct head *h = head_at(c, layer, head);
     if (ret_slot)
         *ret_slot = h->hole;
-    return h->gap;
+    return (enum cache_gap)h->gap;
 }
 
 bool cache_settle(struct cache *c, int layer, int head)
@@ -471,12 +477,13 @@ static int fork_head(const struct cache *c, const struct head *from, struct head
     return KVF_OK;
 }
 
-int cache_fork(const struct cache *from, struct cache **ret_cache)
+int cache_fork(struct cache *from, struct cache **ret_cache)
 {
     struct cache *c = NULL;
     int err = cache_create(&from->cfg, &c);
     if (err)
         return err;
+    c->forked = from->forked = true;
     c->stats = from->stats;
     c->n_pages = from->stats.pages;
     err = grow_free(c, c->n_pages);

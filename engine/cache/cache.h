@@ -68,7 +68,7 @@ void cache_destroy(struct cache *c); /* accepts NULL */
 /* A cache of its own with the same entries, open slots and statistics; neither sees what
  * the other does from now on.  KVF_OK or KVF_E_NOMEM.  The two may be used by
  * different threads, but not while the fork is made. */
-int cache_fork(const struct cache *from, struct cache **ret_cache);
+int cache_fork(struct cache *from, struct cache **ret_cache);
 int64_t cache_shared(const struct cache *c); /* pages in use that another cache holds too */
 
 /* Makes room for n more entries in a head: pages come from the pool.  With

@@ -55,16 +55,21 @@ static bool any_open(const float *score, const int32_t *pos, int n, int32_t from
     return any;
 }
 
-/* The first in order of time whose position is at least p. */
-static int first_from(const struct cache_head *view, int32_t p)
+/* The first in order of time whose position is at least p; from the front or from the
+ * back, in steps that double, since it is likely near. */
+static int first_from(const struct cache_head *view, int32_t p, bool front)
 {
-    int lo = 0, hi = view->n;
+    int lo = 0, hi = view->n, step = 1, mid = front ? 0 : hi - 1;
     while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (view->pos[view->order[mid]] < p)
+        bool before = view->pos[view->order[mid]] < p;
+        if (before)
             lo = mid + 1;
         else
             hi = mid;
+        step = before == front && step < view->n ? 2 * step : view->n; /* passed it: halve */
+        mid = front ? lo + step - 1 : hi - step;
+        if (mid < lo || mid >= hi)
+            mid = lo + (hi - lo) / 2;
     }
     return lo;
 }
@@ -100,7 +105,8 @@ void shortlist_fill(const struct round *r, int at, int k, float *score)
     int H = s->shape.n_kv_heads, n = 0;
     struct cache_head view = cache_view(r->cache, at / H, at % H);
     int32_t from = s->params.sinks, to = r->t + r->incoming - s->params.recent;
-    int first = first_from(&view, from), end = first_from(&view, to);
+    int first = first_from(&view, from, true);
+    int end = first_from(&view, to, 2 * s->params.recent > view.n);
     struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
     bool older = s->params.tie == TIE_OLDER, rising = s->method->score->rising;
     end = end > first ? end : first;
