@@ -10,7 +10,7 @@ enum { N = 2 * PAGE_SLOTS + 6, D = 8 };
 
 static float number_of(int pos, int d, int value)
 {
-    return (float)(pos * 10 + d) + (value ? 0.5f : 0.0f); /* exact in 16 bits up to 2047 */
+    return (float)(value ? -pos * 10 - d : pos * 10 + d); /* exact in 16 bits up to 2048 */
 }
 
 /* Stores position pos, of the sequence of that number; returns the slot. */
