@@ -162,6 +162,10 @@ Test(cache, fork_takes_the_open_slot_along)
         expect_slots(c, want, N);
         cache_key(f, 0, 0, slot, x);
         cr_expect(eq(flt, x[0], number_of(N, 0, 0) + 7000));
+        for (int s = 0; s < N; s++) {
+            cr_expect(eq(int, cache_view(f, 0, 0).pos[s], want[s]));
+            cr_expect(eq(int, cache_view(f, 0, 0).until[s], 1000 + want[s]));
+        }
         cr_expect(eq(i64, cache_shared(c), 2)); /* of three pages */
         cache_destroy(f);
         cache_destroy(c);
