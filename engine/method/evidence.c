@@ -326,8 +326,10 @@ static void move_entry(struct evidence *e, int layer, int head, int from, int to
         memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
                (size_t)e->shape.head_dim * sizeof(float));
     if (e->kinds & EVIDENCE_ANCHOR) { /* it moves: nothing to add */
+        int *n = &e->n_counted[layer * e->shape.n_kv_heads + head];
         e->counted[b] = e->counted[a];
         e->counted[a] = 0;
+        *n = to >= *n ? to + 1 : *n;
     }
     if (e->kinds & EVIDENCE_NORMS)
         e->norms[b] = e->norms[a];
