@@ -45,6 +45,7 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->row_n, rows, sizeof *e->row_n);
     err |= own(&e->born, kv, sizeof *e->born);
     err |= own(&e->recent, kv, sizeof *e->recent);
+    err |= own(&e->spread, 2 * Q * cap, sizeof *e->spread);
     err |= own(&e->recent_at, H, sizeof *e->recent_at);
     err |= own(&e->anchor, H * D, sizeof *e->anchor);
     err |= own(&e->counted, kv, sizeof *e->counted);

@@ -95,6 +95,7 @@ enum { /* what a score needs; bits */
     EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
     EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
     EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
+    EVIDENCE_SPREAD = 1u << 13, /* sums of weights and squares; needs EVIDENCE_WINDOW */
     EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
