@@ -13,8 +13,14 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .rmsnorm = rmsnorm_ref, .quant_rows = quant_rows_ref, .matmul_q = matmul_q_ref,
         .matmul_f = matmul_f_ref, .rope = rope_ref, .swiglu = swiglu_ref, .add = add_ref,
         .attn_qk = attn_qk_ref, .attn_av = attn_av_ref, .softmax = softmax_ref,
+        .tile_mul = tile_mul_ref, .add_aged = add_aged_ref, .exp_aged = exp_aged_ref,
+        .exp_row = exp_row_ref, .max_row = max_row_ref, .mul = mul_ref,
+        .softmax_grad = softmax_grad_ref,
         .log_sum_exp = log_sum_exp_ref, .kv_store = kv_store_ref, .mass_add = mass_add_ref,
         .row_cuts = row_cuts_ref, .mark = mark_ref,
+        .swiglu_back = swiglu_back_ref, .rmsnorm_back = rmsnorm_back_ref,
+        .capacity_sums = capacity_sums_ref, .capacity_back = capacity_back_ref,
+        .kl_part = kl_part_ref, .kl_back = kl_back_ref,
     };
 #if HAVE_SIMD_X86
     kernels_init_x86(k, cpu_flags);

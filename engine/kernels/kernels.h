@@ -15,6 +15,7 @@
 #ifndef KVF_ENGINE_KERNELS_H
 #define KVF_ENGINE_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,12 +53,37 @@ enum { PAGE_SLOTS = 64 };
 #define DECL_ATTN_AV(name) \
     void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D, \
               const void *vpage, enum kv_type type, int n_slots)
+/* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
+ * may be read transposed.  add: the sum starts with c instead of 0. */
+struct tile_product {
+    float *c;
+    size_t ld_c;
+    const float *a;
+    size_t a_row, a_col;
+    const float *b;
+    size_t ld_b;
+    int m, n, k;
+    bool add;
+};
+#define DECL_TILE_MUL(name) void name(const struct tile_product *p)
+#define DECL_ADD_AGED(name) void name(float *y, const float *x, int n, int age)
+#define DECL_EXP_AGED(name) void name(float *w, const float *g, int n, int age)
+#define DECL_EXP_ROW(name) float name(float *s, int n, float shift)
+#define DECL_MAX_ROW(name) float name(const float *s, int n)
+#define DECL_MUL(name) void name(float *x, const float *y, int n)
+#define DECL_SOFTMAX_GRAD(name) void name(float *d, const float *p, int n, float mean)
 #define DECL_SOFTMAX(name) float name(float *s, int n, float *entropy)
 #define DECL_LOG_SUM_EXP(name) float name(const float *s, int n)
 #define DECL_KV_STORE(name) \
     void name(void *kpage, void *vpage, enum kv_type type, int slot, \
               const float *k, const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
+#define DECL_SWIGLU_BACK(name)                                                         \
+    void name(float *d_gate, float *d_up, const float *gate, const float *up, \
+              const float *d_out, int n)
+#define DECL_RMSNORM_BACK(name)                                                         \
+    void name(float *dx, const float *x, const float *w, const float *dy, int T, int C, \
+              float eps)
 /* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
  * and i >= first_tie.  first_tie is 0 when all entries of that weight are in; the
  * whole row is {0, 0, n}. */
@@ -81,6 +107,26 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
 #define DECL_MARK(name) \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 
+/* Sums over a stretch of one row of logits, the student's s and the teacher's t:
+ * top = max, ds = s - top_s, dt = t - top_t. */
+struct kl_part {
+    float top_s, top_t;
+    double sum_s, sum_t;     /* sum of exp(ds), of exp(dt) */
+    double cross_s, cross_t; /* sum of exp(ds) (ds - dt), of exp(dt) (dt - ds) */
+};
+
+/* ds and dt as above, with the maxima of the whole row. */
+struct kl_coef {
+    float top_s, top_t;
+    float self, reverse, shift, forward;
+};
+#define DECL_CAPACITY_SUMS(name) void name(float *sums, const float *lb, int n)
+#define DECL_CAPACITY_BACK(name) \
+    void name(float *d_lb, const float *lb, const float *d_sums, int n)
+#define DECL_KL_PART(name) void name(struct kl_part *out, const float *s, const float *t, int n)
+#define DECL_KL_BACK(name) \
+    void name(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
+
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
 typedef DECL_MATMUL_Q((*matmul_q_fn));
@@ -90,12 +136,25 @@ typedef DECL_SWIGLU((*swiglu_fn));
 typedef DECL_ADD((*add_fn));
 typedef DECL_ATTN_QK((*attn_qk_fn));
 typedef DECL_ATTN_AV((*attn_av_fn));
+typedef DECL_TILE_MUL((*tile_mul_fn));
+typedef DECL_ADD_AGED((*add_aged_fn));
+typedef DECL_EXP_AGED((*exp_aged_fn));
+typedef DECL_EXP_ROW((*exp_row_fn));
+typedef DECL_MAX_ROW((*max_row_fn));
+typedef DECL_MUL((*mul_fn));
+typedef DECL_SOFTMAX_GRAD((*softmax_grad_fn));
 typedef DECL_SOFTMAX((*softmax_fn));
 typedef DECL_LOG_SUM_EXP((*log_sum_exp_fn));
 typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
+typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
+typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
+typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
+typedef DECL_CAPACITY_BACK((*capacity_back_fn));
+typedef DECL_KL_PART((*kl_part_fn));
+typedef DECL_KL_BACK((*kl_back_fn));
 
 struct kernels {
     /* out[t,c] = x[t,c] * w[c] / sqrt(mean_c(x[t,:]^2) + eps); out may be x. */
@@ -131,6 +190,21 @@ struct kernels {
      * rising order. */
     attn_av_fn attn_av;
 
+    /* Training.  The product of two small dense matrices, k in rising order, each step
+     * one fused multiply-add: the same bits in every variant.  c overlaps neither. */
+    tile_mul_fn tile_mul;
+
+    add_aged_fn add_aged; /* y[j] += (age - j) x[j], fused */
+    exp_aged_fn exp_aged; /* w[j] = exp((age - j) g[j]); g <= 0 and age >= n - 1 */
+
+    /* s = exp(s - shift), at most moderate; returns the sum.  n <= 64: no more may be
+     * added up in float. */
+    exp_row_fn exp_row;
+
+    max_row_fn max_row;           /* n >= 1 */
+    mul_fn mul;                   /* x *= y */
+    softmax_grad_fn softmax_grad; /* d = p (d - mean) */
+
     /* In place: s = p = exp(d) / sum, d = s - max; returns the log-sum-exp.  n >= 1.
      * entropy, unless NULL, becomes -sum p ln p, which is ln(sum) - sum exp(d) d / sum:
      * one more product per weight and no logarithm.  Both terms are >= 0, so nothing
@@ -161,6 +235,25 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
      * width 2, uint32_t for width 4. */
     mark_fn mark;
+
+    /* Derivatives of swiglu by its inputs, from that by its output (set); d_gate may be
+     * d_out. */
+    swiglu_back_fn swiglu_back;
+
+    /* dx += the derivative of rmsnorm by x, from dy, that by its output.  x, dy, dx: [T, C]. */
+    rmsnorm_back_fn rmsnorm_back;
+
+    /* sums[i] = sum over j <= i of exp((i - j) lb[j]), for the n tokens of one document;
+     * lb finite, <= 0.  Summed in double; terms below exp(-88) may count as 0. */
+    capacity_sums_fn capacity_sums;
+    /* d_lb[j] = sum over i >= j of d_sums[i] (i - j) exp((i - j) lb[j]).  d_lb may be d_sums. */
+    capacity_back_fn capacity_back;
+
+    /* t NULL: only top_s and sum_s are set, the rest is 0.  n >= 1. */
+    kl_part_fn kl_part;
+    /* out[i] = exp(ds) (self + reverse (ds - dt - shift)) - forward exp(dt); t is read when
+     * reverse or forward is not 0. */
+    kl_back_fn kl_back;
 };
 
 size_t row_cuts_scratch(int n);

@@ -14,11 +14,24 @@ DECL_SWIGLU(swiglu_ref);
 DECL_ADD(add_ref);
 DECL_ATTN_QK(attn_qk_ref);
 DECL_ATTN_AV(attn_av_ref);
+DECL_TILE_MUL(tile_mul_ref);
+DECL_ADD_AGED(add_aged_ref);
+DECL_EXP_AGED(exp_aged_ref);
+DECL_EXP_ROW(exp_row_ref);
+DECL_MAX_ROW(max_row_ref);
+DECL_MUL(mul_ref);
+DECL_SOFTMAX_GRAD(softmax_grad_ref);
 DECL_SOFTMAX(softmax_ref);
 DECL_LOG_SUM_EXP(log_sum_exp_ref);
 DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
+DECL_SWIGLU_BACK(swiglu_back_ref);
+DECL_RMSNORM_BACK(rmsnorm_back_ref);
+DECL_CAPACITY_SUMS(capacity_sums_ref);
+DECL_CAPACITY_BACK(capacity_back_ref);
+DECL_KL_PART(kl_part_ref);
+DECL_KL_BACK(kl_back_ref);
 
 #endif

@@ -14,24 +14,49 @@
     DECL_ADD(add_##isa);               \
     DECL_ATTN_QK(attn_qk_##isa);       \
     DECL_ATTN_AV(attn_av_##isa);       \
+    DECL_TILE_MUL(tile_mul_##isa);        \
+    DECL_ADD_AGED(add_aged_##isa);        \
+    DECL_EXP_AGED(exp_aged_##isa);        \
+    DECL_EXP_ROW(exp_row_##isa);          \
+    DECL_MAX_ROW(max_row_##isa);          \
+    DECL_MUL(mul_##isa);                  \
+    DECL_SOFTMAX_GRAD(softmax_grad_##isa); \
     DECL_SOFTMAX(softmax_##isa);       \
     DECL_LOG_SUM_EXP(log_sum_exp_##isa); \
     DECL_KV_STORE(kv_store_##isa);     \
     DECL_MASS_ADD(mass_add_##isa);     \
     DECL_ROW_CUTS(row_cuts_##isa);     \
-    DECL_MARK(mark_##isa)
+    DECL_MARK(mark_##isa);             \
+    DECL_SWIGLU_BACK(swiglu_back_##isa); \
+    DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
+#define DECL_LOSS(isa)                       \
+    DECL_CAPACITY_SUMS(capacity_sums_##isa); \
+    DECL_CAPACITY_BACK(capacity_back_##isa); \
+    DECL_KL_PART(kl_part_##isa);             \
+    DECL_KL_BACK(kl_back_##isa)
+
+DECL_LOSS(avx2);
+DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
 
+#define USE_LOSS(isa)                                                                     \
+    .capacity_sums = capacity_sums_##isa, .capacity_back = capacity_back_##isa,           \
+    .kl_part = kl_part_##isa, .kl_back = kl_back_##isa
 #define USE_ALL(isa)                                                                      \
     {                                                                                     \
+        USE_LOSS(isa),                                                                    \
         .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa,                         \
         .matmul_q = matmul_q_##isa, .matmul_f = matmul_f_##isa, .rope = rope_##isa,       \
         .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
         .attn_av = attn_av_##isa, .softmax = softmax_##isa,                               \
+        .tile_mul = tile_mul_##isa, .add_aged = add_aged_##isa,                           \
+        .exp_aged = exp_aged_##isa, .exp_row = exp_row_##isa, .max_row = max_row_##isa,   \
+        .mul = mul_##isa, .softmax_grad = softmax_grad_##isa,                             \
         .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                     \
-        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa        \
+        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,       \
+        .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,             \
     }
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)
