@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/cmds.h"
+#include "cli/info_gates.h"
 
 static const char *const space_names[] = {"run", "kv", "query"};
 static const char *const axis_names[] = {"token", "step"};
@@ -121,6 +122,8 @@ int cmd_info(const struct command *self, int argc, char **argv)
     };
     if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
         return status;
+    if (looks_like_gates(argv[1]))
+        return info_gates(self, argv[1], json);
     if (kvf_open(argv[1], KVF_OPEN_TAIL, &t, &d) != KVF_OK) {
         fprintf(stderr, "kvfate info: %s\n", d.text);
         return EXIT_FAILED;

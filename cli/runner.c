@@ -35,7 +35,7 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
         {OPT_LIST, 0, "override", &r->override_text, "SET=M",
          "another method for some KV heads, as L0-5K*=window:budget=64", 0, 0},
-        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors", 0, 0},
+        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors or torch", 0, 0},
         {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
         {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
         {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/gate/state.h"
 
@@ -25,10 +26,12 @@ static int index_of(const char *name, const char *const *list, int n)
     return -1;
 }
 
-static int read_kind(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    const char *kind = safetensors_meta(st, "kvfate.kind"),
-               *layout = safetensors_meta(st, "kvfate.layout");
+    if (f->container == CONTAINER_TORCH)
+        return gates_kind_by_names(g, f, d);
+    const char *kind = tensor_file_meta(f, "kvfate.kind"),
+               *layout = tensor_file_meta(f, "kvfate.layout");
     if (!kind || !layout)
         return kvf_fail(d, KVF_E_FORMAT, "%s: the metadata lack %s, so these are no gates that "
                         "can be read; docs/gates.md tells how to mark a file", g->path,
@@ -51,7 +54,7 @@ static int read_kind(struct gates *g, const struct safetensors *st, struct kvf_d
 }
 
 /* A key that says nothing about this layout is most likely a mistake. */
-static int check_keys(const struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+static int check_keys(const struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
     static const struct { const char *name; unsigned layouts; } known[] = {
         {"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
@@ -59,7 +62,7 @@ static int check_keys(const struct gates *g, const struct safetensors *st, struc
         {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
         {"kvfate.block", 1u << LAYOUT_SEER}};
     const char *key;
-    for (int i = 0; (key = safetensors_meta_key(st, i)) != NULL; i++) {
+    for (int i = 0; (key = tensor_file_meta_key(f, i)) != NULL; i++) {
         bool good = strncmp(key, "kvfate.", 7) != 0;
         for (size_t k = 0; !good && k < sizeof known / sizeof *known; k++)
             good = strcmp(key, known[k].name) == 0 && (known[k].layouts >> g->layout & 1);
@@ -71,9 +74,9 @@ static int check_keys(const struct gates *g, const struct safetensors *st, struc
     return KVF_OK;
 }
 
-static int read_block(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+static int read_block(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    const char *block = safetensors_meta(st, "kvfate.block");
+    const char *block = tensor_file_meta(f, "kvfate.block");
     char *end = NULL;
     long n = block ? strtol(block, &end, 10) : 0;
     if (block && (n < 1 || n > 65536 || *end))
@@ -83,11 +86,11 @@ static int read_block(struct gates *g, const struct safetensors *st, struct kvf_
     return KVF_OK;
 }
 
-static int read_options(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+static int read_options(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    const char *act = safetensors_meta(st, "kvfate.activation"),
-               *z = safetensors_meta(st, "kvfate.z"),
-               *order = safetensors_meta(st, "kvfate.key_order");
+    const char *act = tensor_file_meta(f, "kvfate.activation"),
+               *z = tensor_file_meta(f, "kvfate.z"),
+               *order = tensor_file_meta(f, "kvfate.key_order");
     int a = act ? index_of(act, activation_names, ACT_RELU + 1)
                 : (int)gate_layouts[g->layout].activation;
     if (a < 0)
@@ -101,47 +104,69 @@ static int read_options(struct gates *g, const struct safetensors *st, struct kv
                         "halves", g->path, order);
     g->activation = (enum activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
-    g->halves = order && strcmp(order, "halves") == 0;
+    /* without metadata: as PyTorch turns them, docs/gates.md */
+    g->halves = order ? strcmp(order, "halves") == 0
+                      : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)
         return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.key_order is halves, but heads have %d "
                         "channels; remove it", g->path, g->model.head_dim);
-    return read_block(g, st, d);
+    return read_block(g, f, d);
 }
 
-static int read_meta(struct gates *g, const struct safetensors *st, const char *model_hash,
+static int read_meta(struct gates *g, const struct tensor_file *f, const char *model_hash,
                      struct kvf_diag *d)
 {
-    int err = read_kind(g, st, d);
-    if (!err)
-        err = check_keys(g, st, d);
-    const char *hash = safetensors_meta(st, "kvfate.model_hash");
+    int err = check_keys(g, f, d);
+    const char *hash = tensor_file_meta(f, "kvfate.model_hash");
     if (!err && hash && model_hash && strcmp(hash, model_hash) != 0)
         err = kvf_fail(d, KVF_E_ARG, "%s: these gates were made for the model with hash %.40s, "
                        "this one has %.40s; give the gates of this model", g->path, hash,
                        model_hash);
-    return err ? err : read_options(g, st, d);
+    return err ? err : read_options(g, f, d);
 }
 
+/* What gates_meta gives. */
+static int keep_meta(struct gates *g, const struct tensor_file *f)
+{
+    struct buf b = {0};
+    if (f->meta)
+        json_put_node(&b, f->meta);
+    else
+        buf_str(&b, "{}");
+    g->meta = b.err ? NULL : mem_strdup(b.data);
+    buf_finish(&b);
+    return g->meta ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* model NULL: what the file itself tells. */
 static int open_into(struct gates *g, const char *path, const struct gates_model *model,
                      struct kvf_diag *d)
 {
-    struct safetensors *st = NULL;
-    g->model = *model;
+    struct tensor_file *f = NULL;
+    g->model = model ? *model : (struct gates_model){.rope_base = 1};
     g->model.hash = NULL;
     g->path = mem_strdup(path);
-    int err = g->path ? safetensors_open(path, &st, d) : KVF_E_NOMEM;
+    int err = g->path ? tensor_file_open(path, &f, d) : KVF_E_NOMEM;
+    if (!err) {
+        g->container = f->container;
+        g->prefix = gates_prefix(f);
+        tensor_file_hash(f, g->hash);
+        err = read_kind(g, f, d);
+    }
+    if (!err && !model)
+        err = gates_learn_sizes(g, f, d);
     if (!err)
-        err = read_meta(g, st, model->hash, d);
+        err = read_meta(g, f, model ? model->hash : NULL, d);
     if (!err)
-        err = gates_load(g, st, d);
+        err = gates_load(g, f, d);
     if (!err)
-        safetensors_hash(st, g->hash);
-    safetensors_close(st);
+        err = keep_meta(g, f);
+    tensor_file_close(f);
     return err;
 }
 
-int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
-               struct kvf_diag *d)
+static int open_new(const char *path, const struct gates_model *model, struct gates **ret_gates,
+                    struct kvf_diag *d)
 {
     struct gates *g = MEM_NEW(struct gates, 1);
     if (!g)
@@ -153,6 +178,20 @@ int gates_open(const char *path, const struct gates_model *model, struct gates *
     }
     *ret_gates = g;
     return KVF_OK;
+}
+
+int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
+               struct kvf_diag *d)
+{
+    return open_new(path, model, ret_gates, d);
+}
+
+int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d)
+{
+    int err = open_new(path, NULL, ret_gates, d);
+    if (!err && (*ret_gates)->layout == LAYOUT_LOCRET) /* only their product is told */
+        (*ret_gates)->model.n_heads = (*ret_gates)->model.head_dim = 0;
+    return err;
 }
 
 void gates_close(struct gates *g)
@@ -170,6 +209,7 @@ void gates_close(struct gates *g)
     mem_free(g->norm[1]);
     mem_free(g->given);
     mem_free(g->theta);
+    mem_free(g->meta);
     mem_free(g->path);
     mem_free(g);
 }
@@ -197,6 +237,21 @@ const char *gates_path(const struct gates *g)
 const char *gates_hash(const struct gates *g)
 {
     return g->hash;
+}
+
+const char *gates_container(const struct gates *g)
+{
+    return g->container == CONTAINER_TORCH ? "torch" : "safetensors";
+}
+
+const char *gates_meta(const struct gates *g)
+{
+    return g->meta;
+}
+
+const struct gates_model *gates_model_of(const struct gates *g)
+{
+    return &g->model;
 }
 
 size_t gates_bytes(const struct gates *g)

@@ -2,8 +2,8 @@
  * keeping, whether it is written at all, how important it is, which heads need
  * the whole cache, which blocks a query should read.
  *
- * A gate file is a safetensors file with metadata; docs/gates.md states layouts,
- * tensor names and equations.  The room computes numbers and decides nothing.
+ * A gate file is a safetensors file with metadata, or what torch.save wrote; docs/gates.md
+ * states layouts, tensor names and equations.  The room computes numbers and decides nothing.
  *
  * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.
  * Heads are KV heads unless said otherwise. */
@@ -51,12 +51,19 @@ int gates_open(const char *path, const struct gates_model *model, struct gates *
                struct kvf_diag *d);
 void gates_close(struct gates *g); /* accepts NULL */
 
+/* As gates_open without a model, for the facts alone: sizes are what the tensors tell
+ * (0 in gates_model_of where they do not), and no number may be asked for. */
+int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
+
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
 const char *gates_kind_name(enum gate_kind kind); /* "retention", ... as in the metadata */
 const char *gates_layout(const struct gates *g);  /* "rg", "values", ... as in the metadata */
 const char *gates_path(const struct gates *g);    /* as given to gates_open */
 const char *gates_hash(const struct gates *g);    /* XXH3-128 of the file in hex, as gguf_hash */
+const char *gates_container(const struct gates *g); /* "safetensors" or "torch" */
+const char *gates_meta(const struct gates *g);    /* metadata, a JSON object */
+const struct gates_model *gates_model_of(const struct gates *g); /* sizes; hash is NULL */
 size_t gates_bytes(const struct gates *g);        /* memory of weights or given numbers */
 int gates_hidden(const struct gates *g);          /* I of the hidden layer; 0: none */
 

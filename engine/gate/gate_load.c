@@ -7,15 +7,15 @@
 
 struct load {
     struct gates *g;
-    const struct safetensors *st;
+    const struct tensor_file *f;
     const char *path;
-    bool *used;         /* [safetensors_n] */
+    bool *used;         /* [f->n] */
     struct kvf_diag *d;
 };
 
-static void tensor_name(char out[128], int layer, const struct part *p)
+void gates_tensor_name(const struct gates *g, char out[128], int layer, const struct part *p)
 {
-    snprintf(out, 128, "model.layers.%d.self_attn.%s", layer, p->name);
+    snprintf(out, 128, "%s%d.self_attn.%s", g->prefix, layer, p->name);
 }
 
 /* "[4, 32]" */
@@ -32,19 +32,19 @@ static const char *shape_text(char out[96], const uint64_t *dim, int n)
 
 /* The tensor, when it has the dimensions; one more of size 1 at the end is no
  * difference. */
-static const struct safetensor *need(const struct load *l, const char *name, const uint64_t *dim,
+static const struct tensor *need(const struct load *l, const char *name, const uint64_t *dim,
                                      int n)
 {
     char have[96], want[96];
     size_t i;
-    const struct safetensor *t = safetensors_find(l->st, name, &i);
+    const struct tensor *t = tensor_file_find(l->f, name, &i);
     if (!t) {
         kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is missing; the layout %s needs it for a model "
                  "of %d layers", l->path, name, gates_layout(l->g), l->g->model.n_layers);
         return NULL;
     }
     bool fits = true;
-    for (int k = 0; k < SAFETENSORS_DIMS; k++)
+    for (int k = 0; k < TENSOR_DIMS; k++)
         fits = fits && t->dim[k] == (k < n ? dim[k] : 1);
     if (!fits) {
         kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is %s, expected %s; are these gates for "
@@ -57,7 +57,7 @@ static const struct safetensor *need(const struct load *l, const char *name, con
 }
 
 /* A copy in f32, all finite; free with mem_free. */
-static int take_floats(const struct load *l, const struct safetensor *t, float **ret)
+static int take_floats(const struct load *l, const struct tensor *t, float **ret)
 {
     float *v = t->n <= SIZE_MAX / sizeof *v ? MEM_NEW(float, (size_t)t->n) : NULL;
     if (!v)
@@ -156,8 +156,8 @@ static int load_part(const struct load *l, int layer, const struct part *p)
     int n = 0;
     for (; n < 3 && p->shape[n] != S_NONE; n++)
         dim[n] = (uint64_t)size_of(g, p->shape[n]);
-    tensor_name(name, layer, p);
-    const struct safetensor *t = need(l, name, dim, n);
+    gates_tensor_name(g, name, layer, p);
+    const struct tensor *t = need(l, name, dim, n);
     float *v = NULL;
     int err = t ? take_floats(l, t, &v) : KVF_E_FORMAT;
     if (!err)
@@ -176,8 +176,8 @@ static bool wanted(const struct load *l, const struct part *p)
     char name[128];
     if (!p->name || !p->optional)
         return p->name != NULL;
-    tensor_name(name, 0, p);
-    return safetensors_find(l->st, name, NULL) != NULL;
+    gates_tensor_name(l->g, name, 0, p);
+    return tensor_file_find(l->f, name, NULL) != NULL;
 }
 
 /* I (or gate_dim) is what the first tensor of layer 0 says. */
@@ -187,8 +187,8 @@ static int read_hidden(const struct load *l)
     const struct layout *y = &gate_layouts[g->layout];
     const struct part *p = &y->part[y->hidden_part];
     char name[128];
-    tensor_name(name, 0, p);
-    const struct safetensor *t = safetensors_find(l->st, name, NULL);
+    gates_tensor_name(l->g, name, 0, p);
+    const struct tensor *t = tensor_file_find(l->f, name, NULL);
     if (!t)
         return kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is missing; the layout %s needs it",
                         l->path, name, y->name);
@@ -250,7 +250,7 @@ static int load_given(const struct load *l)
     struct gates *g = l->g;
     bool heads = g->kind == GATE_HEADS;
     const char *name = heads ? "duo.alpha" : "values";
-    const struct safetensor *t = safetensors_find(l->st, name, NULL);
+    const struct tensor *t = tensor_file_find(l->f, name, NULL);
     uint64_t T = t && !heads ? t->dim[2] : 1;
     uint64_t dim[3] = {(uint64_t)g->model.n_layers, (uint64_t)g->model.n_kv_heads, T};
     if (T > INT32_MAX)
@@ -276,18 +276,18 @@ static int load_given(const struct load *l)
 
 static int check_unused(const struct load *l)
 {
-    for (size_t i = 0; i < safetensors_n(l->st); i++)
+    for (size_t i = 0; i < l->f->n; i++)
         if (!l->used[i])
             return kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is not of the layout %s for a model "
                             "of %d layers; the layout is wrong or these gates are for another "
-                            "model", l->path, safetensors_at(l->st, i)->name,
+                            "model", l->path, l->f->tensor[i].name,
                             gates_layout(l->g), l->g->model.n_layers);
     return KVF_OK;
 }
 
-int gates_load(struct gates *g, const struct safetensors *st, struct kvf_diag *d)
+int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    struct load l = {g, st, g->path, MEM_NEW(bool, safetensors_n(st)), d};
+    struct load l = {g, f, g->path, MEM_NEW(bool, f->n), d};
     if (!l.used)
         return KVF_E_NOMEM;
     bool network = g->layout != LAYOUT_DUO && g->layout != LAYOUT_VALUES;

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/replace.h"
-#include "engine/gate/safetensors.h"
+#include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
 
 /* As much as the reader's JSON may have, so that what is written can be read. */
@@ -13,7 +13,7 @@ enum { MAX_HEADER = 16 << 20, STRIPE = 4096 };
 static int count(const struct safetensors_item *x, uint64_t *ret)
 {
     uint64_t n = 1;
-    if (x->n_dims < 0 || x->n_dims > SAFETENSORS_DIMS
+    if (x->n_dims < 0 || x->n_dims > TENSOR_DIMS
         || (x->type != WEIGHT_F32 && x->type != WEIGHT_BF16))
         return KVF_E_ARG;
     for (int i = 0; i < x->n_dims; i++)

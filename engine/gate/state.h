@@ -3,7 +3,7 @@
 #define KVF_ENGINE_GATE_STATE_H
 
 #include "engine/gate/gate.h"
-#include "engine/gate/safetensors.h"
+#include "engine/gate/tensor_file.h"
 
 enum { STAGES = 3, PARTS = 8, MAX_HIDDEN = 16384 };
 
@@ -59,6 +59,9 @@ struct unit {
 struct gates {
     char *path;
     char hash[33];
+    enum tensor_container container;
+    const char *prefix; /* of names: "model.layers." */
+    char *meta;         /* metadata as a JSON object */
     enum gate_kind kind;
     enum layout_id layout;
     struct gates_model model; /* hash is NULL */
@@ -79,7 +82,20 @@ struct gates {
 
 int size_of(const struct gates *g, enum size s);
 
+/* "model.layers." or, for the text model within a larger one, "model.language_model.layers." */
+const char *gates_prefix(const struct tensor_file *f);
+
+/* Kind and layout of a file without metadata, from the names of its tensors. */
+int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
+
+/* Sizes of g->model from the tensors of g->layout; those that they do not tell are
+ * what gates_load needs to pass. */
+int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
+
+/* Name of a part of a layer. */
+void gates_tensor_name(const struct gates *g, char out[128], int layer, const struct part *p);
+
 /* Reads the tensors of g->layout into g, which has the facts of the metadata. */
-int gates_load(struct gates *g, const struct safetensors *st, struct kvf_diag *d);
+int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
 #endif

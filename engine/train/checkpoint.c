@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "engine/gate/safetensors.h"
 #include "engine/gate/safetensors_write.h"
+#include "engine/gate/tensor_file.h"
 #include "engine/train/checkpoint.h"
 
 #define FORMAT "kvfate training 1"
@@ -111,12 +111,12 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
 }
 
 /* The file's own tensors as items, and whether its hash is that of its bytes. */
-static int check_hash(const struct safetensors *st, struct kvf_diag *d)
+static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
 {
-    const char *path = safetensors_path(st), *format = safetensors_meta(st, "format");
-    const char *config = safetensors_meta(st, "config"), *step = safetensors_meta(st, "step");
-    const char *log = safetensors_meta(st, "log"), *hash = safetensors_meta(st, "hash");
-    size_t n = safetensors_n(st);
+    const char *path = f->path, *format = tensor_file_meta(f, "format");
+    const char *config = tensor_file_meta(f, "config"), *step = tensor_file_meta(f, "step");
+    const char *log = tensor_file_meta(f, "log"), *hash = tensor_file_meta(f, "hash");
+    size_t n = f->n;
     char found[33] = "";
     if (!format || strcmp(format, FORMAT) != 0 || !config || !step || !log || !hash)
         return kvf_fail(d, KVF_E_FORMAT, "%s: not a checkpoint of training; give another path or "
@@ -124,7 +124,7 @@ static int check_hash(const struct safetensors *st, struct kvf_diag *d)
     struct safetensors_item *item = MEM_NEW(struct safetensors_item, n);
     int err = item ? KVF_OK : KVF_E_NOMEM;
     for (size_t i = 0; i < n && !err; i++) {
-        const struct safetensor *t = safetensors_at(st, i);
+        const struct tensor *t = &f->tensor[i];
         item[i] = (struct safetensors_item){t->name, t->n_dims, {1, 1, 1, 1}, t->data, t->type};
         memcpy(item[i].dim, t->dim, sizeof t->dim);
         if (t->type != WEIGHT_F32)
@@ -168,52 +168,52 @@ static int check_config(const char *path, const char *theirs, const char *ours,
     return err;
 }
 
-static int check_tensors(const struct safetensors *st, const struct checkpoint *c,
+static int check_tensors(const struct tensor_file *f, const struct checkpoint *c,
                          struct kvf_diag *d)
 {
-    if (safetensors_n(st) != (size_t)c->n)
+    if (f->n != (size_t)c->n)
         return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %zu tensors, this training %d",
-                        safetensors_path(st), safetensors_n(st), c->n);
+                        f->path, f->n, c->n);
     for (int i = 0; i < c->n; i++) {
         const struct checkpoint_tensor *want = &c->tensor[i];
-        const struct safetensor *t = safetensors_find(st, want->name, NULL);
+        const struct tensor *t = tensor_file_find(f, want->name, NULL);
         if (!t || t->n_dims != want->n_dims
             || memcmp(t->dim, want->dim, sizeof *t->dim * (size_t)want->n_dims) != 0)
             return kvf_fail(d, KVF_E_ARG, "%s: tensor %s is %s; the checkpoint is of another "
-                            "training", safetensors_path(st), want->name,
+                            "training", f->path, want->name,
                             t ? "of another shape" : "missing");
     }
     return KVF_OK;
 }
 
-static int read_step(const struct safetensors *st, int64_t *ret, struct kvf_diag *d)
+static int read_step(const struct tensor_file *f, int64_t *ret, struct kvf_diag *d)
 {
-    const char *text = safetensors_meta(st, "step");
+    const char *text = tensor_file_meta(f, "step");
     char *end;
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (end == text || *end || errno || v < 0)
         return kvf_fail(d, KVF_E_FORMAT, "%s: the checkpoint's step \"%.30s\" is no number",
-                        safetensors_path(st), text);
+                        f->path, text);
     *ret = v;
     return KVF_OK;
 }
 
-static int take(const struct safetensors *st, struct checkpoint *c, struct kvf_diag *d)
+static int take(const struct tensor_file *f, struct checkpoint *c, struct kvf_diag *d)
 {
     int64_t step = 0;
-    int err = check_hash(st, d);
+    int err = check_hash(f, d);
     if (!err)
-        err = check_config(safetensors_path(st), safetensors_meta(st, "config"), c->config, d);
+        err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
     if (!err)
-        err = check_tensors(st, c, d);
+        err = check_tensors(f, c, d);
     if (!err)
-        err = read_step(st, &step, d);
-    char *log = err ? NULL : mem_strdup(safetensors_meta(st, "log"));
+        err = read_step(f, &step, d);
+    char *log = err ? NULL : mem_strdup(tensor_file_meta(f, "log"));
     if (err || !log)
         return err ? err : KVF_E_NOMEM;
     for (int i = 0; i < c->n; i++) { /* nothing can fail from here on */
-        const struct safetensor *t = safetensors_find(st, c->tensor[i].name, NULL);
+        const struct tensor *t = tensor_file_find(f, c->tensor[i].name, NULL);
         memcpy(c->tensor[i].data, t->data, (size_t)t->n * sizeof(float));
     }
     c->step = step;
@@ -224,13 +224,13 @@ static int take(const struct safetensors *st, struct checkpoint *c, struct kvf_d
 int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d)
 {
     struct stat s;
-    struct safetensors *st = NULL;
+    struct tensor_file *f = NULL;
     *ret_found = stat(path, &s) == 0 || errno != ENOENT;
     if (!*ret_found)
         return kvf_fail(d, KVF_E_IO, "%s: there is no checkpoint", path);
-    int err = safetensors_open(path, &st, d);
+    int err = tensor_file_open(path, &f, d);
     if (!err)
-        err = take(st, c, d);
-    safetensors_close(st);
+        err = take(f, c, d);
+    tensor_file_close(f);
     return err;
 }

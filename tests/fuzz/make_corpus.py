@@ -13,7 +13,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 sys.path.insert(0, os.path.join(HERE, "..", "data", "golden", "tools"))
 sys.path.insert(0, os.path.join(HERE, "..", "data"))
+sys.path.insert(0, os.path.join(HERE, "..", "gates"))
 import make_gates  # noqa: E402
+import test_torch_hostile as hostile  # noqa: E402
 from harness import Gguf  # noqa: E402
 
 
@@ -105,6 +107,23 @@ def gates():
         put("gates", f"bad{i}", struct.pack("<Q", len(text)) + text.encode() + data)
 
 
+def torch_files():
+    """What torch wrote, and pickles that it would not write."""
+    folder = os.path.join(HERE, "..", "data", "torch")
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".safetensors"):
+            with open(os.path.join(folder, name), "rb") as f:
+                data = f.read()
+            put("torch", name, data)
+            put("torch", name + "_cut", data[:-30])
+    for i, (_, pickled, _) in enumerate([*hostile.calls(), *hostile.machines()]):
+        if len(pickled) < 1000:
+            put("torch", f"pickle{i}", hostile.archive(pickled, {"0": bytes(32)}))
+    for i, (_, data, _) in enumerate([*hostile.tensors(), *hostile.archives()]):
+        if len(data) < 4000 and data[:4] == b"PK\3\4":
+            put("torch", f"file{i}", data)
+
+
 def training():
     """Token caches of T = 8 and 256 ids under a key of zeros; foreign and cut checkpoints."""
     def cache(n, ids, first, count=None, tokens=None):
@@ -134,6 +153,7 @@ random.seed(0)
 training()
 models()
 gates()
+torch_files()
 texts()
 chats()
 options()

@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "engine/gate/safetensors.h"
+#include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
 
 static char folder[64];
@@ -77,13 +77,13 @@ static int write_all(const char *path, struct kvf_diag *d)
 
 Test(safetensors_write, strict_reader_gives_it_back)
 {
-    struct safetensors *st;
+    struct tensor_file *f;
     struct kvf_diag d = {""};
     cr_assert(zero(int, write_all(at("x"), &d)), "%s", d.text);
-    cr_assert(zero(int, safetensors_open(at("x"), &st, &d)), "%s", d.text);
-    cr_assert(eq(sz, safetensors_n(st), 4));
+    cr_assert(zero(int, tensor_file_open(at("x"), &f, &d)), "%s", d.text);
+    cr_assert(eq(sz, f->n, 4));
     for (int i = 0; i < 4; i++) {
-        const struct safetensor *t = safetensors_find(st, items[i].name, NULL);
+        const struct tensor *t = tensor_file_find(f, items[i].name, NULL);
         cr_assert(t != NULL);
         cr_expect(t->n_dims == items[i].n_dims && t->type == items[i].type);
         for (int k = 0; k < t->n_dims; k++)
@@ -92,9 +92,9 @@ Test(safetensors_write, strict_reader_gives_it_back)
             cr_expect(zero(int, memcmp(t->data, values, t->n * 4)));
     }
     for (int i = 0; i < 3; i++)
-        cr_expect(zero(int, strcmp(safetensors_meta(st, notes[i].key), notes[i].value)));
-    cr_expect(safetensors_meta_key(st, 3) == NULL);
-    safetensors_close(st);
+        cr_expect(zero(int, strcmp(tensor_file_meta(f, notes[i].key), notes[i].value)));
+    cr_expect(tensor_file_meta_key(f, 3) == NULL);
+    tensor_file_close(f);
     cr_expect(gone("x.part"));
 }
 
@@ -148,7 +148,7 @@ Test(safetensors_write, bf16_is_the_nearest)
 {
     enum { N = 1 << 16 };
     float *x = MEM_NEW(float, N);
-    struct safetensors *st;
+    struct tensor_file *f;
     struct kvf_diag d = {""};
     for (uint32_t i = 0; i < N; i++) { /* each upper half once, with lower halves of all kinds */
         static const uint16_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0xabcd};
@@ -157,8 +157,8 @@ Test(safetensors_write, bf16_is_the_nearest)
     }
     struct safetensors_item item = {"x", 1, {N}, x, WEIGHT_BF16};
     cr_assert(zero(int, safetensors_write(at("x"), &item, 1, NULL, 0, &d)), "%s", d.text);
-    cr_assert(zero(int, safetensors_open(at("x"), &st, &d)), "%s", d.text);
-    const uint16_t *y = safetensors_at(st, 0)->data;
+    cr_assert(zero(int, tensor_file_open(at("x"), &f, &d)), "%s", d.text);
+    const uint16_t *y = f->tensor[0].data;
     for (uint32_t i = 0; i < N; i++) {
         float down, up, got;
         uint32_t bits = (uint32_t)y[i] << 16, lower = i << 16, upper = (i + 1) << 16;
@@ -174,7 +174,7 @@ Test(safetensors_write, bf16_is_the_nearest)
         uint32_t expect = left < right ? i : left > right ? i + 1 : i + (i & 1);
         cr_assert(eq(int, y[i], (int)(uint16_t)expect), "%x", i);
     }
-    safetensors_close(st);
+    tensor_file_close(f);
     mem_free(x);
 }
 

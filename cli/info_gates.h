@@ -1,0 +1,16 @@
+/* info_gates.h - `kvfate info` of a file of gates. */
+#ifndef KVF_CLI_INFO_GATES_H
+#define KVF_CLI_INFO_GATES_H
+
+#include <stdbool.h>
+
+struct command;
+
+/* Whether the file begins as a safetensors or torch file does; false for one that
+ * cannot be read. */
+bool looks_like_gates(const char *path);
+
+/* Prints kind, layout, sizes and metadata; an exit status. */
+int info_gates(const struct command *self, const char *path, bool json);
+
+#endif

@@ -1,0 +1,110 @@
+/* gate_sizes.c - what the tensors of a file tell of themselves. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/gate/state.h"
+
+static const char plain[] = "model.layers.", inner[] = "model.language_model.layers.";
+
+const char *gates_prefix(const struct tensor_file *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strncmp(f->tensor[i].name, inner, sizeof inner - 1) == 0)
+            return inner;
+    return plain;
+}
+
+int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
+{
+    static const struct {
+        const char *part;
+        enum gate_kind kind;
+        enum layout_id layout;
+    } known[] = {
+        {".self_attn.retention_gate.linear3.", GATE_RETENTION, LAYOUT_RG10}, /* before rg */
+        {".self_attn.retention_gate.linear2.", GATE_RETENTION, LAYOUT_RG},
+        {".self_attn.g_predictors.", GATE_WRITE, LAYOUT_WGKV}};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        for (size_t i = 0; i < f->n; i++)
+            if (strstr(f->tensor[i].name, known[k].part)) {
+                g->kind = known[k].kind;
+                g->layout = known[k].layout;
+                return KVF_OK;
+            }
+    return kvf_fail(d, KVF_E_FORMAT, "%s: none of its %zu tensors is called as the retention gates "
+                    "(self_attn.retention_gate.*) or the write gates (self_attn.g_predictors.*) "
+                    "of published torch files; make it a safetensors file with metadata "
+                    "(docs/gates.md)", f->path, f->n);
+}
+
+/* Layers that have the layout's first part. */
+static int count_layers(const struct gates *g, const struct tensor_file *f)
+{
+    const char *part = gate_layouts[g->layout].part[0].name;
+    int n = 0;
+    char name[128];
+    do
+        gates_tensor_name(g, name, n, &gate_layouts[g->layout].part[0]);
+    while (part && tensor_file_find(f, name, NULL) && ++n < TENSORS_MOST);
+    return n;
+}
+
+/* One dimension of a tensor; G and D together are settled at the end. */
+struct told {
+    struct gates_model *m;
+    int group, qkv;
+};
+
+static void learn(struct told *t, enum size s, int n)
+{
+    switch (s) {
+    case S_DM: t->m->d_model = n; break;
+    case S_D: t->m->head_dim = n; break;
+    case S_2D: t->m->head_dim = n / 2; break;
+    case S_3D: t->m->head_dim = n / 3; break;
+    case S_H: t->m->n_kv_heads = n; break;
+    case S_GROUP: t->group = n; break;
+    case S_QKV: t->qkv = n; break;
+    default: break;
+    }
+}
+
+static void learn_parts(const struct gates *g, const struct tensor_file *f, struct told *t)
+{
+    char name[128];
+    for (int p = 0; p < PARTS && gate_layouts[g->layout].part[p].name; p++) {
+        const struct part *part = &gate_layouts[g->layout].part[p];
+        gates_tensor_name(g, name, 0, part);
+        const struct tensor *x = tensor_file_find(f, name, NULL);
+        for (int k = 0; x && k < 3; k++)
+            if (x->dim[k] <= 1 << 24)
+                learn(t, part->shape[k], (int)x->dim[k]);
+    }
+}
+
+int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
+{
+    enum { MOST_HEADS = 1 << 16, MOST_UNITS = 1 << 20 };
+    struct gates_model *m = &g->model;
+    struct told t = {.m = m};
+    const struct tensor *given = tensor_file_find(f, g->kind == GATE_HEADS ? "duo.alpha" : "values",
+                                                  NULL);
+    m->n_layers = count_layers(g, f);
+    learn_parts(g, f, &t);
+    if (!gate_layouts[g->layout].part[0].name && given && given->dim[0] <= MOST_UNITS
+        && given->dim[1] <= MOST_HEADS) {
+        m->n_layers = (int)given->dim[0];
+        m->n_kv_heads = (int)given->dim[1];
+    }
+    if (t.qkv) { /* (G + 2 H) D: any G and D with this product do */
+        m->head_dim = t.qkv % 2 ? 1 : 2;
+        m->n_heads = t.qkv / m->head_dim - 2 * m->n_kv_heads;
+    } else if (t.group && m->head_dim) {
+        m->n_heads = t.group / m->head_dim * m->n_kv_heads;
+    }
+    if (m->n_layers < 1 || m->n_kv_heads < 1 || m->n_kv_heads > MOST_HEADS
+        || m->n_layers > MOST_UNITS / m->n_kv_heads || m->n_heads < 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the tensors of the layout %s are missing, or have no "
+                        "usable sizes, in layer 0", g->path, gates_layout(g));
+    return KVF_OK;
+}

@@ -1,0 +1,119 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "engine/gate/safetensors.h"
+#include "engine/gate/tensor_file.h"
+#include "engine/gate/torch_file.h"
+
+static int map_file(struct tensor_file *f, struct kvf_diag *d)
+{
+    struct stat s;
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", f->path, strerror(errno));
+    int err = KVF_OK;
+    if (fstat(fd, &s) != 0)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
+    else if (!S_ISREG(s.st_mode))
+        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors, .pth or .pt "
+                       "file", f->path);
+    else if (s.st_size < 10)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors or torch file: it has only %lld "
+                       "bytes", f->path, (long long)s.st_size);
+    if (!err) {
+        f->size = (size_t)s.st_size;
+        void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", f->path, strerror(errno));
+        else
+            f->map = p;
+    }
+    close(fd);
+    return err;
+}
+
+/* As the length of a safetensors header either beginning would be over its limit. */
+static int read_tensors(struct tensor_file *f, struct kvf_diag *d)
+{
+    static const unsigned char zip[] = {'P', 'K', 3, 4}, bare[] = {0x80, 2, 0x8a, 10};
+    if (memcmp(f->map, bare, sizeof bare) == 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: a torch file in the format of before 1.6 (no zip "
+                        "archive); load it with torch and save it again", f->path);
+    if (memcmp(f->map, zip, sizeof zip) == 0) {
+        f->container = CONTAINER_TORCH;
+        return torch_file_read(f, d);
+    }
+    return safetensors_read(f, d);
+}
+
+int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_diag *d)
+{
+    struct tensor_file *f = MEM_NEW(struct tensor_file, 1);
+    if (!f)
+        return KVF_E_NOMEM;
+    f->path = mem_strdup(path);
+    int err = f->path ? map_file(f, d) : KVF_E_NOMEM;
+    if (!err)
+        err = read_tensors(f, d);
+    if (err) {
+        tensor_file_close(f);
+        return err;
+    }
+    *ret_f = f;
+    return KVF_OK;
+}
+
+void tensor_file_close(struct tensor_file *f)
+{
+    if (!f)
+        return;
+    mem_free(f->tensor);
+    json_free(f->root);
+    torch_data_free(f->torch);
+    if (f->map)
+        munmap(f->map, f->size);
+    mem_free(f->path);
+    mem_free(f);
+}
+
+static int by_name(const void *key, const void *tensor)
+{
+    return strcmp(key, ((const struct tensor *)tensor)->name);
+}
+
+const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name,
+                                      size_t *ret_i)
+{
+    const struct tensor *t = bsearch(name, f->tensor, f->n, sizeof *t, by_name);
+    if (t && ret_i)
+        *ret_i = (size_t)(t - f->tensor);
+    return t;
+}
+
+const char *tensor_file_meta(const struct tensor_file *f, const char *key)
+{
+    return json_str(json_get(f->meta, key), NULL);
+}
+
+const char *tensor_file_meta_key(const struct tensor_file *f, int i)
+{
+    const struct json *x = json_first(f->meta);
+    for (; x && i > 0; i--)
+        x = json_next(x);
+    return json_key(x);
+}
+
+void tensor_file_hash(const struct tensor_file *f, char out[33])
+{
+    XXH128_hash_t h = XXH3_128bits(f->map, f->size);
+    snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+}

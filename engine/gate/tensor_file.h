@@ -1,0 +1,65 @@
+/* tensor_file.h - the named tensors of a file: one view of two containers.
+ *
+ * safetensors (docs/gates.md) and what torch.save writes (torch_file.h), told apart
+ * by their first bytes.  Everything is checked when the file is opened; getters
+ * cannot fail later.  Everything returned is borrowed until tensor_file_close. */
+#ifndef KVF_ENGINE_TENSOR_FILE_H
+#define KVF_ENGINE_TENSOR_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
+
+#include "engine/kernels/packed.h"
+
+enum {
+    TENSOR_DIMS = 4,
+    TENSOR_NAME = 256,   /* bytes of a name with its NUL */
+    TENSORS_MOST = 65536 /* in a file */
+};
+
+enum tensor_container { CONTAINER_SAFETENSORS, CONTAINER_TORCH };
+
+struct tensor {
+    const char *name;
+    int n_dims;                /* 0 .. TENSOR_DIMS */
+    uint64_t dim[TENSOR_DIMS]; /* dim[0] is the slowest; unused ones are 1 */
+    uint64_t n;                /* elements, at least 1 */
+    enum weight_type type;     /* WEIGHT_F32, WEIGHT_F16 or WEIGHT_BF16 */
+    const void *data;          /* row-major, little-endian, aligned to the element */
+};
+
+struct json;
+struct torch_data;
+
+/* What a reader is given and fills in; the rest of the room uses the functions. */
+struct tensor_file {
+    char *path;
+    unsigned char *map;       /* the whole file, read-only */
+    size_t size;
+    enum tensor_container container;
+    struct tensor *tensor;    /* owned, sorted by name, names unique */
+    size_t n;
+    struct json *root;        /* safetensors: the header; owns names and metadata */
+    const struct json *meta;  /* NULL: none */
+    struct torch_data *torch; /* torch: owns names and data */
+};
+
+/* KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT (with a sentence), KVF_E_NOMEM. */
+int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_diag *d);
+void tensor_file_close(struct tensor_file *f); /* accepts NULL */
+
+/* NULL when missing; *ret_i (may be NULL) is its place in f->tensor. */
+const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name,
+                                      size_t *ret_i);
+
+/* Text of the metadata by key; NULL when missing. */
+const char *tensor_file_meta(const struct tensor_file *f, const char *key);
+/* Key number i of the metadata, NULL after the last. */
+const char *tensor_file_meta_key(const struct tensor_file *f, int i);
+
+/* XXH3-128 of the whole file in hex. */
+void tensor_file_hash(const struct tensor_file *f, char out[33]);
+
+#endif

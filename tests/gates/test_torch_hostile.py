@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+"""Pickles and archives that torch would not write: each is refused with a sentence that says what is wrong, and nothing runs.
+
+usage: test_torch_hostile.py KVFATE DATA     (DATA: tests/data/torch)
+"""
+import io
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+
+P = "model.layers.0.self_attn.retention_gate."
+
+
+def archive(pickled, storages=None, prefix="a", more=(), method=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        for name, data in [(prefix + "/data.pkl", pickled), *((f"{prefix}/data/{k}", v) for k, v in (storages or {}).items()), *more]:
+            z.writestr(zipfile.ZipInfo(name), data, method)  # a fixed date: equal calls give equal bytes
+    return out.getvalue()
+
+
+def text(s):
+    return b"X" + struct.pack("<I", len(s)) + s.encode()
+
+
+def number(i):
+    n = (i.bit_length() + 8) // 8
+    return b"\x8a" + bytes([n]) + i.to_bytes(n, "little", signed=True)
+
+
+def tuple_(*items):
+    return b"(" + b"".join(items) + b"t"
+
+
+def storage(key="0", n=8, type_="torch\nFloatStorage"):
+    return tuple_(text("storage"), b"c" + type_.encode() + b"\n", text(key), text("cpu"), number(n)) + b"Q"
+
+
+def tensor(dims, strides, offset=0, of=None, tail=b"\x89}"):
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + (of or storage()) + number(offset) + tuple_(*map(number, dims)) + tuple_(*map(number, strides)) + tail + b"tR"
+
+
+def top(**members):
+    return b"\x80\x02}(" + b"".join(text(P + k.replace("_", ".")) + v for k, v in members.items()) + b"u."
+
+
+def gate(**changed):
+    """One layer of rg: d 2, I 2, H 2; what is not changed is right."""
+    part = {"linear1_weight": tensor([2, 2], [2, 1]), "linear1_bias": tensor([2], [1]), "linear2_weight": tensor([2, 2], [2, 1]), "bias": tensor([2], [1], 6)}
+    part.update(changed)
+    return archive(top(**part), {"0": struct.pack("<8f", *range(8))})
+
+
+# A case is its name, a pickle or a file, and a word of the refusal; None: read; False: either.
+def calls():
+    """Ways of running something, with the word that the refusal must have."""
+    touch = b"touch \"$KVFATE_CANARY\""
+    cmd = b"X" + struct.pack("<I", len(touch)) + touch
+    yield "system", b"\x80\x02cos\nsystem\n(" + cmd + b"tR.", "os.system at offset 2"
+    yield "posix", b"\x80\x02cposix\nsystem\n(" + cmd + b"tR.", "posix.system"
+    yield "eval", b"\x80\x02c__builtin__\neval\n(" + cmd + b"tR.", "__builtin__.eval"
+    yield "stack global", b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02ls\x85R.", "os.system at offset 14"
+    yield "dotted", b"\x80\x04\x8c\x0ctorch._utils\x8c\x1e_rebuild_tensor_v2.__globals__\x93.", "_rebuild_tensor_v2.__globals__ at"
+    yield "inst", b"(" + cmd + b"ios\nsystem\n.", "INST at offset"
+    yield "obj", b"(ccollections\nOrderedDict\no.", "OBJ at offset"
+    yield "newobj", b"\x80\x02ccollections\nOrderedDict\n)\x81.", "NEWOBJ at offset"
+    yield "newobj_ex", b"\x80\x04ccollections\nOrderedDict\n)}\x92.", "NEWOBJ_EX at offset"
+    for op in b"\x82\x83\x84":
+        yield f"ext{op}", b"\x80\x02" + bytes([op]) + b"\x01\0\0\0.", "EXT"
+    yield "persid", b"P0\n.", "PERSID"
+    yield "load v3", b"\x80\x02ctorch._utils\n_rebuild_tensor_v3\n.", "torch._utils._rebuild_tensor_v3"
+    yield "long storage", b"\x80\x02ctorch\nLongStorage\n.", "torch.LongStorage"
+    yield "callable text", b"\x80\x02X\1\0\0\0a)R.", "no name"
+    yield "call storage", b"\x80\x02ctorch\nFloatStorage\n)R.", "type of storages"
+    yield "build tensor", b"\x80\x02" + tensor([2], [1]) + b"}b.", "set the state"
+    yield "build name", b"\x80\x02ccollections\nOrderedDict\n}b.", "set the state"
+    yield "build slots", b"\x80\x02}N}\x86b.", "set the state"
+    yield "dict of a list", b"\x80\x02ccollections\nOrderedDict\n]\x85R.", "OrderedDict"
+    yield "persistent text", b"\x80\x02X\1\0\0\0aQ.", "persistent"
+    yield "persistent module", b"\x80\x02" + tuple_(text("module"), b"ctorch\nFloatStorage\n", text("0"), text("cpu"), number(8)) + b"Q.", "persistent"
+    yield "escape codes", b"\x80\x02c\x1b[2J\nsystem\n.", "?[2J.system"
+
+
+def machines():
+    """Pickles that strain the machine."""
+    yield "empty", b"", "no end"
+    yield "no stop", b"\x80\x02}", "no end"
+    yield "stop alone", b".", "stack is empty"
+    yield "marks", b"(" * 300000, "stack grows"
+    yield "deep lists", b"\x80\x02" + b"]" * 200000 + b"a" * 199999 + b".", "list, not a dict"
+    yield "deep tuples", b"\x80\x02N" + b"\x85" * 1000000 + b".", "tuple, not a dict"
+    yield "deep dicts", b"\x80\x02" + b"}X\1\0\0\0a" * 100000 + b"}" + b"s" * 100000 + b".", "not a tensor"
+    yield "own member", b"\x80\x02}q\0X\1\0\0\0ah\0s.", "member a is a dict"
+    yield "own state_dict", b"\x80\x02}q\0X\x0a\0\0\0state_dicth\0s.", "member state_dict is a dict"
+    yield "list in itself", b"\x80\x02]q\0h\0a.", "list, not a dict"
+    yield "memo gap", b"\x80\x02}q\5.", "leaves a gap"
+    yield "memo huge", b"\x80\x02}r\xff\xff\xff\xff.", "leaves a gap"
+    yield "memo unset", b"\x80\x02h\0.", "not set"
+    yield "memo far", b"\x80\x02}q\0j\xff\xff\xff\x7f.", "not set"
+    yield "memo of a mark", b"\x80\x02(q\0.", "stack is empty"
+    yield "text long", b"\x80\x02X\xff\xff\xff\xffabc.", "longer than the rest"
+    yield "text longer", b"\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xffabc.", "longer than the rest"
+    yield "long wide", b"\x80\x02\x8a\xff" + b"\1" * 255 + b".", "64 bits"
+    yield "long4", b"\x80\x02\x8b\xff\xff\xff\x7f.", "0x8b"
+    yield "cut int", b"\x80\x02J\0", "within an opcode"
+    yield "frame", b"\x80\x04\x95\0", "within an opcode"
+    yield "append to dict", b"\x80\x02}Na.", "no list"
+    yield "members of a list", b"\x80\x02](NNu.", "no dict"
+    yield "odd members", b"\x80\x02}(Nu.", "no value"
+    yield "members of a mark", b"\x80\x02((NNu.", "no dict"
+    yield "tuple without mark", b"\x80\x02Nt.", "mark is missing"
+    yield "two values", b"\x80\x02}}.", "only value"
+    yield "after the end", b"\x80\x02}.}", "only value"
+    yield "top tensor", b"\x80\x02" + tensor([2], [1]) + b".", "tensor, not a dict"
+    yield "int key", b"\x80\x02}K\1" + tensor([2], [1]) + b"s.", "an int is a tensor"
+    yield "values", b"\x80\x02" + b"N" * 100 + b"0" * 100, "0x30"
+    yield "many values", b"\x80\x02]" + b"]a" * (5 << 20) + b".", "limit"
+    yield "many tensors", b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nq\0(" + storage() + number(0) + b"))\x89}tq\1" + b"h\0h\1R" * 66000 + b".", "limit"
+    yield "many members", b"\x80\x02}q\0X\1\0\0\0aq\1" + tensor([2], [1]) + b"q\2s" + b"h\1h\2s" * 66000 + b".", "limit"
+    yield "long pickle", b"\x80\x02" + b"X" + struct.pack("<I", 17 << 20) + bytes(17 << 20) + b".", "limit"
+
+
+def tensors():
+    """Tensors of a file that is good without the change."""
+    def one(name, word, **changed):
+        return name, gate(**changed), word
+    yield one("good", None)
+    yield one("offset", "within its storage", linear1_weight=tensor([2, 2], [2, 1], 5))
+    yield one("last offset", None, linear1_weight=tensor([2, 2], [2, 1], 4))
+    yield one("negative offset", "offset", linear1_weight=tensor([2, 2], [2, 1], -1))
+    yield one("huge offset", "within its storage", linear1_weight=tensor([2, 2], [2, 1], 2**63 - 1))
+    yield one("negative size", "sizes", linear1_weight=tensor([-2, 2], [2, 1]))
+    yield one("empty size", "size of 0", linear1_weight=tensor([0, 2], [2, 1]))
+    yield one("huge sizes", "within its storage", linear1_weight=tensor([2**62, 2**62], [1, 1]))
+    yield one("huge size", "within its storage", linear1_weight=tensor([2**63 - 1], [2**63 - 1]))
+    yield one("huge stride", "within its storage", linear1_weight=tensor([2, 2], [2**62, 2**62]))
+    yield one("negative stride", "sizes", linear1_weight=tensor([2, 2], [2, -1], 1))
+    yield one("long stride", "within its storage", linear1_weight=tensor([2, 2], [7, 1]))
+    yield one("longest stride", None, linear1_weight=tensor([2, 2], [6, 1]))
+    yield one("columns", None, linear1_weight=tensor([2, 2], [1, 2]))
+    yield one("expanded", "expanded", linear1_weight=tensor([9, 2], [0, 1]))
+    yield one("few strides", "strides", linear1_weight=tensor([2, 2], [1]))
+    yield one("five sizes", "0 to 4", linear1_weight=tensor([1] * 5, [1] * 5))
+    yield one("storage of 2^62", "elements", linear1_weight=tensor([2, 2], [2, 1], of=storage(n=2**62)))
+    yield one("short storage", "elements", linear1_weight=tensor([2, 2], [2, 1], of=storage(n=7)))
+    yield one("other type", "type", linear1_weight=tensor([2, 2], [2, 1], of=storage(n=8, type_="torch\nHalfStorage")))
+    yield one("negative storage", "persistent", linear1_weight=tensor([2, 2], [2, 1], of=storage(n=-1)))
+    for key in ("1", "", "../../a", "x" * 100, "0\0", "0/", "%s%n"):
+        yield one(f"key {key[:9]!r}", "not in the archive", linear1_weight=tensor([2, 2], [2, 1], of=storage(key)))
+    yield one("no hooks", None, linear1_weight=tensor([2, 2], [2, 1], tail=b"\x89}}"))
+    yield one("few arguments", "storage", linear1_weight=tensor([2, 2], [2, 1], tail=b""))
+    yield one("text", "a str", linear1_weight=text("x"))
+    yield one("parameter", None, linear1_weight=b"ctorch.nn.parameter\nParameter\n" + tensor([2, 2], [2, 1]) + b"\x88\x86R")
+    yield one("parameter of text", "parameter", linear1_weight=b"ctorch._utils\n_rebuild_parameter\n" + text("x") + b"\x88}\x87R")
+    yield one("further", "not of the layout", other=tensor([2], [1]))
+    for name in ("", "a" * 300, "a\nb", "a\0b", "\u00e9"):
+        yield f"name {name[:3]!r}", archive(b"\x80\x02}" + b"X" + struct.pack("<I", len(name.encode())) + name.encode() + tensor([2], [1]) + b"s.", {"0": bytes(32)}), "name of tensor"
+    yield "same name", archive(b"\x80\x02}(" + (text("a") + tensor([2], [1])) * 2 + b"u.", {"0": bytes(32)}), "twice"
+    nan = archive(top(linear1_weight=tensor([2, 2], [2, 1]), linear1_bias=tensor([2], [1]), linear2_weight=tensor([2, 2], [2, 1]), bias=tensor([2], [1])),
+                  {"0": struct.pack("<8f", 0, float("nan"), *[0] * 6)})
+    yield "nan", nan, "not a finite"
+    big = 1 << 16
+    wide = b"\x80\x02}(" + b"".join(text(f"t{i}") + tensor([2, big // 2], [1, 2], of=storage(n=big)) for i in range(64)) + b"u."
+    yield "copies", archive(wide, {"0": bytes(4 * big)}), "not contiguous"
+
+
+def central(data, change):
+    """The archive with every central record passed through change(bytearray)."""
+    b = bytearray(data)
+    at = b.find(b"PK\1\2")
+    while at >= 0:
+        change(b, at)
+        at = b.find(b"PK\1\2", at + 4)
+    return bytes(b)
+
+
+def archives():
+    body = top(linear1_weight=tensor([2, 2], [2, 1]), linear1_bias=tensor([2], [1]), linear2_weight=tensor([2, 2], [2, 1]), bias=tensor([2], [1], 6))
+    eight = {"0": struct.pack("<8f", *range(8))}
+    good = archive(body, eight)
+    yield "plain", good, None
+    yield "order", archive(body, eight, more=[("a/byteorder", "little")]), None
+    yield "big-endian", archive(body, eight, more=[("a/byteorder", "big")]), "byteorder"
+    yield "folder of folders", archive(body, eight, prefix="a/b"), "no data.pkl"
+    yield "no folder", archive(body, eight, prefix=""), "no data.pkl"
+    yield "long folder", archive(body, eight, prefix="a" * 250), "no data.pkl"
+    yield "two pickles", archive(body, eight, more=[("b/data.pkl", body)]), "more than one"
+    yield "deflated", archive(body, eight, method=zipfile.ZIP_DEFLATED), "compressed"
+    bomb = archive(body, {"0": bytes(1 << 24)}, method=zipfile.ZIP_DEFLATED)
+    yield "bomb", bomb, "compressed"
+    yield "not pickle", archive(b"hello", eight), "data.pkl"
+    yield "docx", zip_of({"word/document.xml": b"<w/>"}), "no data.pkl"
+    yield "empty zip", zip_of({}), "not a kvfate trace"
+    yield "name twice", zip_twice(body, eight["0"]), "damaged"
+    for field, size in (("compressed size", 20), ("size", 24), ("offset", 42)):
+        for value in (0, 1, 0x7fffffff, 0xfffffffe, 0xffffffff):
+            yield f"{field} {value:#x}", central(good, lambda b, at, s=size, v=value: struct.pack_into("<I", b, at + s, v)), False
+    for field, size in (("method", 10), ("flags", 8), ("name", 28), ("extra", 30), ("comment", 32)):
+        for value in (1, 8, 99, 0xffff):
+            yield f"{field} {value}", central(good, lambda b, at, s=size, v=value: struct.pack_into("<H", b, at + s, v)), False
+    both = bytearray(good)  # sizes that lie in both headers alike
+    for mark, at in ((b"PK\1\2", 20), (b"PK\3\4", 18)):
+        i = both.find(mark)
+        while i >= 0:
+            struct.pack_into("<II", both, i + at, 0x40000000, 0x40000000)
+            i = both.find(mark, i + 4)
+    yield "sizes of 1 GiB", bytes(both), "damaged"
+    i = good.rfind(b"PK\5\6")
+    for value in (0, 1, 7, 0xffff):
+        yield f"{value} entries", good[:i + 8] + struct.pack("<HH", value, value) + good[i + 12:], False
+    at = good.find(eight["0"])
+    yield "wrong bit", good[:at] + b"\1" + good[at + 1:], "checksum"
+    yield "before 1.6", b"\x80\2\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\2M\xe9\3.", "before 1.6"
+    yield "cut zip", b"PK\3\4" + bytes(60), "cut off"
+
+
+def zip_of(entries):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        for name, data in entries.items():
+            z.writestr(name, data)
+    return out.getvalue()
+
+
+def zip_twice(body, data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return archive(body, {"0": data}, more=[("a/data/0", data)])
+
+
+def run(path):
+    r = subprocess.run([sys.argv[1], "info", path, "--json"], capture_output=True, timeout=60)
+    err = r.stderr.decode("utf-8", "replace")
+    assert r.returncode in (0, 1), (r.returncode, err)
+    assert (r.returncode == 0) == (not err) and err.count("\n") == (r.returncode == 1), err
+    return r.returncode, r.stdout.decode(), err
+
+
+def main():
+    counts = {True: 0, False: 0}
+    with tempfile.TemporaryDirectory(prefix="kvf-torch-") as work:
+        canary = os.path.join(work, "canary")
+        os.environ["KVFATE_CANARY"] = canary
+        path = os.path.join(work, "file.pth")
+        cases = [(n, archive(p, {"0": bytes(32)}), w) for make in (calls, machines) for n, p, w in make()] + [*tensors(), *archives()]
+        for name, data, word in cases:
+            with open(path, "wb") as f:
+                f.write(data)
+            code, out, err = run(path)
+            refused = word not in (None, False)
+            assert word is False or refused == (code == 1), (name, code, err, word)
+            assert not refused or word in err, (name, word, err)
+            counts[code == 0] += 1
+        assert not os.path.exists(canary)
+        # the same opcodes do run where Python's own pickle reads them: the canary can fail
+        evil = next(p for n, p, _ in calls() if n == "system")
+        pickle.loads(evil)
+        assert os.path.exists(canary)
+    facts = json.loads(run(os.path.join(sys.argv[2], "rg10_tied.pth"))[1])
+    assert (facts["kind"], facts["layout"], facts["container"], facts["tied"]) == ("retention", "rg10", "torch", True), facts
+    assert (facts["layers"], facts["kv_heads"], facts["d_model"], facts["hidden"], facts["head_dim"], facts["metadata"]) == (2, 2, 6, 4, None, {}), facts
+    print(f"{counts[False]} files refused, {counts[True]} read")
+
+
+if __name__ == "__main__":
+    main()
