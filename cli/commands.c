@@ -27,6 +27,10 @@ const struct command command_table[] = {
      "what the predictions lose with a head's memory, or with chosen entries",
      "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
      cmd_effect},
+    {"train", "running models", "-m MODEL --data FILE... -o GATES.safetensors [options]",
+     "train gates for a model whose weights stay as they are",
+     "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
+     "--check-every 0 -o gates.safetensors", cmd_train},
     {"methods", "running models", "[NAME[:key=value,...]] [-B N] [--json]",
      "list the cache methods and their parts",
      "kvfate methods snapkv -B 128", cmd_methods},

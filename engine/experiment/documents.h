@@ -30,6 +30,12 @@ struct documents {
 int documents_read(const struct tokenizer *t, const char *path, struct documents *ret,
                    struct kvf_diag *d);
 
+/* As documents_read, of a part of the file. */
+struct text_share;
+int documents_read_share(const struct tokenizer *t, const char *path,
+                         const struct text_share *share, struct documents *ret,
+                         struct kvf_diag *d);
+
 /* A random order of all documents that depends on the seed alone: the first n are a
  * random choice, and the first of a longer one. */
 void documents_shuffle(struct documents *docs, uint64_t seed);

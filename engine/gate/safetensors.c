@@ -35,10 +35,10 @@ static int map_file(struct safetensors *st, struct kvf_diag *d)
     struct stat s;
     int fd = open(st->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the gates: %s", st->path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", st->path, strerror(errno));
     int err = KVF_OK;
     if (fstat(fd, &s) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read the gates: %s", st->path, strerror(errno));
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", st->path, strerror(errno));
     else if (!S_ISREG(s.st_mode))
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors file", st->path);
     else if (s.st_size < 10)
@@ -48,7 +48,7 @@ static int map_file(struct safetensors *st, struct kvf_diag *d)
         st->size = (size_t)s.st_size;
         void *p = mmap(NULL, st->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot map the gates: %s", st->path,
+            err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", st->path,
                            strerror(errno));
         else
             st->map = p;

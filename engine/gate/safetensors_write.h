@@ -24,7 +24,9 @@ struct safetensors_note {
     const char *key, *value; /* of __metadata__ */
 };
 
-/* KVF_OK, KVF_E_NOMEM, or KVF_E_IO with a sentence (nothing at `path` has changed). */
+/* KVF_OK, KVF_E_NOMEM, or with a sentence (nothing at `path` has changed then) KVF_E_IO,
+ * KVF_E_ARG (a shape or an order that the reader would refuse: elements are aligned, so f32
+ * comes before bf16 of an odd count), KVF_E_LIMIT (a header of more than 16 MiB). */
 int safetensors_write(const char *path, const struct safetensors_item *item, int n,
                       const struct safetensors_note *note, int n_notes, struct kvf_diag *d);
 

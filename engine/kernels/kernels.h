@@ -78,6 +78,12 @@ struct tile_product {
     void name(void *kpage, void *vpage, enum kv_type type, int slot, \
               const float *k, const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
+#define DECL_SWIGLU_BACK(name)                                                         \
+    void name(float *d_gate, float *d_up, const float *gate, const float *up, \
+              const float *d_out, int n)
+#define DECL_RMSNORM_BACK(name)                                                         \
+    void name(float *dx, const float *x, const float *w, const float *dy, int T, int C, \
+              float eps)
 /* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
  * and i >= first_tie.  first_tie is 0 when all entries of that weight are in; the
  * whole row is {0, 0, n}. */
@@ -101,6 +107,52 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
 #define DECL_MARK(name) \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 
+/* Sums over a stretch of one row of logits, the student's s and the teacher's t:
+ * top = max, ds = s - top_s, dt = t - top_t. */
+struct kl_part {
+    float top_s, top_t;
+    double sum_s, sum_t;     /* sum of exp(ds), of exp(dt) */
+    double cross_s, cross_t; /* sum of exp(ds) (ds - dt), of exp(dt) (dt - ds) */
+};
+
+/* ds and dt as above, with the maxima of the whole row. */
+struct kl_coef {
+    float top_s, top_t;
+    float self, reverse, shift, forward;
+};
+#define DECL_CAPACITY_SUMS(name) void name(float *sums, const float *lb, int n)
+#define DECL_CAPACITY_BACK(name) \
+    void name(float *d_lb, const float *lb, const float *d_sums, int n)
+#define DECL_KL_PART(name) void name(struct kl_part *out, const float *s, const float *t, int n)
+#define DECL_KL_BACK(name) \
+    void name(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
+/* Rows of a window (engine/method/window.c), by slot.  The row of query t says nothing of
+ * entries with pos > t: it counts as 0 there, whatever it holds.  Every variant gives the
+ * same bits. */
+struct window_pair { /* a query that enters the window and one that leaves it */
+    const float *in, *out;
+    int32_t t_in, t_out; /* INT32_MIN: none; its row is any n readable floats */
+};
+
+enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
+
+#define SPREAD_UNIT 0x1p-51
+#define DECL_SLIDE(name) \
+    void name(double *restrict sum, const struct window_pair *restrict p, \
+              const int32_t *restrict pos, int n, double magic)
+#define DECL_SLIDE_SPREAD(name) \
+    void name(int64_t *restrict sum, int64_t *restrict square, \
+              const struct window_pair *restrict p, const int32_t *restrict pos, int n)
+#define DECL_SPREAD(name) \
+    void name(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square, \
+              int n, int rows, double gamma)
+#define DECL_SUM_BETWEEN(name) \
+    double name(const float *restrict a, const int32_t *restrict pos, int n, int32_t from, \
+                int32_t to)
+#define DECL_TAKE_SHARE(name) \
+    void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n, \
+              int32_t t, float scale, enum take how)
+
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
 typedef DECL_MATMUL_Q((*matmul_q_fn));
@@ -123,6 +175,17 @@ typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
+typedef DECL_SLIDE((*slide_fn));
+typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
+typedef DECL_SPREAD((*spread_fn));
+typedef DECL_SUM_BETWEEN((*sum_between_fn));
+typedef DECL_TAKE_SHARE((*take_share_fn));
+typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
+typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
+typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
+typedef DECL_CAPACITY_BACK((*capacity_back_fn));
+typedef DECL_KL_PART((*kl_part_fn));
+typedef DECL_KL_BACK((*kl_back_fn));
 
 struct kernels {
     /* out[t,c] = x[t,c] * w[c] / sqrt(mean_c(x[t,:]^2) + eps); out may be x. */
@@ -203,6 +266,40 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
      * width 2, uint32_t for width 4. */
     mark_fn mark;
+
+    /* sum[i] += the units of what enters - those of what leaves; units of 2^(k - 52) for
+     * magic = 1.5 * 2^k. */
+    slide_fn slide;
+    /* The same for the sum of weights 0 <= a < sqrt(2) and of their squares, in whole
+     * SPREAD_UNITs, rounded half to even. */
+    slide_spread_fn slide_spread;
+    /* v[i] += mean + gamma times the unbiased variance (0 for one row) of `rows` weights
+     * with these sums. */
+    spread_fn spread;
+    /* The sum of a[i] with from <= pos[i] < to: 16 partial sums of every 16th, then in
+     * pairs of halves. */
+    sum_between_fn sum_between;
+    /* row[i] = (or +=, or max=) a[i] * scale. */
+    take_share_fn take_share;
+
+    /* Derivatives of swiglu by its inputs, from that by its output (set); d_gate may be
+     * d_out. */
+    swiglu_back_fn swiglu_back;
+
+    /* dx += the derivative of rmsnorm by x, from dy, that by its output.  x, dy, dx: [T, C]. */
+    rmsnorm_back_fn rmsnorm_back;
+
+    /* sums[i] = sum over j <= i of exp((i - j) lb[j]), for the n tokens of one document;
+     * lb finite, <= 0.  Summed in double; terms below exp(-88) may count as 0. */
+    capacity_sums_fn capacity_sums;
+    /* d_lb[j] = sum over i >= j of d_sums[i] (i - j) exp((i - j) lb[j]).  d_lb may be d_sums. */
+    capacity_back_fn capacity_back;
+
+    /* t NULL: only top_s and sum_s are set, the rest is 0.  n >= 1. */
+    kl_part_fn kl_part;
+    /* out[i] = exp(ds) (self + reverse (ds - dt - shift)) - forward exp(dt); t is read when
+     * reverse or forward is not 0. */
+    kl_back_fn kl_back;
 };
 
 size_t row_cuts_scratch(int n);

@@ -27,5 +27,16 @@ DECL_KV_STORE(kv_store_ref);
 DECL_MASS_ADD(mass_add_ref);
 DECL_ROW_CUTS(row_cuts_ref);
 DECL_MARK(mark_ref);
+DECL_SLIDE(slide_ref);
+DECL_SLIDE_SPREAD(slide_spread_ref);
+DECL_SPREAD(spread_ref);
+DECL_SUM_BETWEEN(sum_between_ref);
+DECL_TAKE_SHARE(take_share_ref);
+DECL_SWIGLU_BACK(swiglu_back_ref);
+DECL_RMSNORM_BACK(rmsnorm_back_ref);
+DECL_CAPACITY_SUMS(capacity_sums_ref);
+DECL_CAPACITY_BACK(capacity_back_ref);
+DECL_KL_PART(kl_part_ref);
+DECL_KL_BACK(kl_back_ref);
 
 #endif

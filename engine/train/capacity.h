@@ -7,9 +7,10 @@
  * with M replaced by M * heads and n by n * heads.
  *     term_i = max(0, R_i - M) * w_i, and the loss is
  *     CAPACITY_CODE  w = 1 / max(1, p_i - M) (global: max(1, p_i heads - M heads)),
- *                    sum of terms / number of terms > 0 (0 if there are none)
+ *                    sum of terms / number of terms > 0, over heads and tokens (0: none)
  *     CAPACITY_T     w = 1 / n_i, mean over tokens (TRIM-KV v2, equation 5), then over heads
  *     CAPACITY_FLAT  w = 1 / max(1, T - M), mean over tokens (TRIM-KV v1), then over heads
+ *                    (global: T * heads - M * heads)
  *     CAPACITY_SUM   w = 1, sum over tokens (DBTrimKV, global), then mean over heads
  * with global: one "head". */
 #ifndef KVF_ENGINE_TRAIN_CAPACITY_H

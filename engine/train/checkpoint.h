@@ -24,12 +24,14 @@ struct checkpoint {
     char *log;          /* the loss record so far, JSON lines; owned after a read (mem_free) */
 };
 
-/* KVF_OK or KVF_E_IO (full disk, permission) with a sentence; the old file then stays. */
+/* KVF_OK or with a sentence KVF_E_IO (full disk, permission), KVF_E_LIMIT (config and log are
+ * over 16 MiB), KVF_E_ARG (a shape with a 0); the old file then stays.  KVF_E_NOMEM. */
 int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_diag *d);
 
 /* Fills data, step and log.  KVF_E_IO with *ret_found = 0 when there is none;
  * KVF_E_FORMAT: damaged or truncated; KVF_E_ARG: of another configuration, naming the first
- * setting that differs. */
+ * setting that differs (config has one a line).  Nothing is filled unless all is well: an
+ * XXH3-128 over the record and all tensors is checked first. */
 int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d);
 
 #endif

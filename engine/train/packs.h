@@ -32,8 +32,10 @@ struct packs_source {
 
 struct packs;
 
-/* KVF_OK; KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT (nothing left of the data), KVF_E_NOMEM with
- * a sentence that names file and line. */
+/* Documents of fewer than 2 tokens are left out.  A cache that is damaged is made again, one
+ * that cannot be written is done without.  KVF_OK; KVF_E_ARG, KVF_E_IO, KVF_E_FORMAT,
+ * KVF_E_LIMIT (nothing left of the data), KVF_E_NOMEM with a sentence that names file and
+ * line. */
 int packs_open(const struct tokenizer *t, const struct packs_source *from, struct packs **ret,
                struct kvf_diag *d);
 void packs_close(struct packs *p); /* accepts NULL */
@@ -41,7 +43,8 @@ int packs_count(const struct packs *p);
 int64_t packs_tokens(const struct packs *p);
 /* XXH3-64 of all ids and document starts: what a checkpoint remembers. */
 uint64_t packs_hash(const struct packs *p);
-/* Pack number i of epoch e in an order that depends on seed and e alone. */
-struct pack packs_get(const struct packs *p, uint64_t seed, int64_t epoch, int i);
+/* Pack number i (of packs_count) of epoch e, from 0, in an order that depends on seed and e
+ * alone; the order is kept in p, so that one thread at a time may ask. */
+struct pack packs_get(struct packs *p, uint64_t seed, int64_t epoch, int i);
 
 #endif

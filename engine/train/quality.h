@@ -5,6 +5,7 @@
  *     fwkl = 1/N sum_i KL(p_t || p_s)       rvkl = 1/N sum_i KL(p_s || p_t)
  *     ntp  = 1/N sum_i -ln p_s(token i + 1)
  *     mse  = mean over all T positions and d channels of (h_s - h_t)^2
+ * N = 0: the first three are 0.
  * Logits exist for QUALITY_ROWS positions at a time: memory O(rows * V + T * d). */
 #ifndef KVF_ENGINE_TRAIN_QUALITY_H
 #define KVF_ENGINE_TRAIN_QUALITY_H

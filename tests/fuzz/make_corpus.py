@@ -3,6 +3,7 @@
 
 usage: make_corpus.py     (writes below its own folder: corpus/NAME/* and vocabulary.gguf)
 """
+import json
 import os
 import random
 import struct
@@ -104,7 +105,33 @@ def gates():
         put("gates", f"bad{i}", struct.pack("<Q", len(text)) + text.encode() + data)
 
 
+def training():
+    """Token caches of T = 8 and 256 ids under a key of zeros; foreign and cut checkpoints."""
+    def cache(n, ids, first, count=None, tokens=None):
+        head = b"\x89KVFids\n" + struct.pack("<IIIIQQ", 1, 8, 256, 0, len(n) if count is None else count, len(ids) if tokens is None else tokens)
+        return head + bytes(32) + struct.pack(f"<{len(n) + 2 * len(ids)}i", *n, *ids, *first)
+    put("packs", "good", cache([5, 2], [1, 2, 3, 4, 255, 0, 9], [0, 0, 2, 2, 2, 0, 0]))
+    for name, argv in {"id": ([2], [1, 256], [0, 0]), "negative": ([2], [1, -1], [0, 0]), "start": ([3], [1, 2, 3], [0, 0, 2]), "ahead": ([3], [1, 2, 3], [0, 2, 2]),
+                       "long": ([9], [1] * 9, [0] * 9), "one": ([1, 2], [1, 1, 1], [0, 0, 0]), "sum": ([2], [1, 1, 1], [0, 0, 0]), "none": ([], [], []),
+                       "count": ([2], [1, 1], [0, 0], 1 << 62), "tokens": ([2], [1, 1], [0, 0], 1, (1 << 63) + 2), "wrap": ([2], [1, 1], [0, 0], 5, 1 << 61)}.items():
+        put("packs", name, cache(*argv))
+    put("packs", "cut", cache([2], [1, 1], [0, 0])[:-4])
+    put("packs", "short", cache([2], [1, 1], [0, 0])[:70])
+    def checkpoint(meta, size=28):
+        text = json.dumps({"__metadata__": meta, "v": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}, "w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [4, 28]}})
+        text += " " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text.encode() + bytes(size)
+    meta = {"format": "kvfate training 1", "step": "7", "hash": "0" * 32, "config": "lr=1\n", "log": "{}\n"}
+    put("checkpoint", "hash", checkpoint(meta))
+    put("checkpoint", "cut", checkpoint(meta, 20))
+    for key in meta:
+        put("checkpoint", "no_" + key, checkpoint({k: v for k, v in meta.items() if k != key}))
+    put("checkpoint", "foreign", checkpoint({"layout": "rg"}))
+    put("checkpoint", "empty", b"")  # "good" was written by checkpoint_write
+
+
 random.seed(0)
+training()
 models()
 gates()
 texts()

@@ -26,13 +26,32 @@
     DECL_KV_STORE(kv_store_##isa);     \
     DECL_MASS_ADD(mass_add_##isa);     \
     DECL_ROW_CUTS(row_cuts_##isa);     \
-    DECL_MARK(mark_##isa)
+    DECL_MARK(mark_##isa);             \
+    DECL_SLIDE(slide_##isa);           \
+    DECL_SLIDE_SPREAD(slide_spread_##isa); \
+    DECL_SPREAD(spread_##isa);         \
+    DECL_SUM_BETWEEN(sum_between_##isa); \
+    DECL_TAKE_SHARE(take_share_##isa); \
+    DECL_SWIGLU_BACK(swiglu_back_##isa); \
+    DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
+#define DECL_LOSS(isa)                       \
+    DECL_CAPACITY_SUMS(capacity_sums_##isa); \
+    DECL_CAPACITY_BACK(capacity_back_##isa); \
+    DECL_KL_PART(kl_part_##isa);             \
+    DECL_KL_BACK(kl_back_##isa)
+
+DECL_LOSS(avx2);
+DECL_LOSS(avx512);
 DECL_ALL(avx2);
 DECL_ALL(avx512);
 
+#define USE_LOSS(isa)                                                                     \
+    .capacity_sums = capacity_sums_##isa, .capacity_back = capacity_back_##isa,           \
+    .kl_part = kl_part_##isa, .kl_back = kl_back_##isa
 #define USE_ALL(isa)                                                                      \
     {                                                                                     \
+        USE_LOSS(isa),                                                                    \
         .rmsnorm = rmsnorm_##isa, .quant_rows = quant_rows_##isa,                         \
         .matmul_q = matmul_q_##isa, .matmul_f = matmul_f_##isa, .rope = rope_##isa,       \
         .swiglu = swiglu_##isa, .add = add_##isa, .attn_qk = attn_qk_##isa,               \
@@ -41,7 +60,11 @@ DECL_ALL(avx512);
         .exp_aged = exp_aged_##isa, .exp_row = exp_row_##isa, .max_row = max_row_##isa,   \
         .mul = mul_##isa, .softmax_grad = softmax_grad_##isa,                             \
         .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                     \
-        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa        \
+        .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,       \
+        .slide = slide_##isa, .slide_spread = slide_spread_##isa,                         \
+        .spread = spread_##isa, .sum_between = sum_between_##isa,                         \
+        .take_share = take_share_##isa,                                                   \
+        .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,             \
     }
 
 static inline void kernels_init_x86(struct kernels *k, unsigned flags)

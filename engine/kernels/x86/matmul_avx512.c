@@ -166,12 +166,15 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
                    size_t panel, const int R, const int P, const int kind)
 {
     size_t K = (size_t)w->K, at = panel * K * PANEL;
+    const float *first = out + panel * PANEL;
     __m512 acc[TILE_ROWS][TILE_PANELS];
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int p = 0; p < P; p++)
+        for (int p = 0; p < P; p++) { /* the lines to write arrive while the tile works */
             acc[r][p] = _mm512_setzero_ps();
+            _mm_prefetch((const char *)(first + (size_t)r * ld + p * PANEL), _MM_HINT_T0);
+        }
     for (size_t k = 0; k < K; k++) {
         __m512 v[TILE_PANELS];
         UNROLL

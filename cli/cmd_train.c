@@ -1,0 +1,409 @@
+/* cmd_train.c - gates for a frozen model, from text. */
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/replace.h"
+#include "cli/cmds.h"
+#include "cli/runner.h"
+#include "cli/train_check.h"
+#include "config.h"
+#include "engine/train/recipe.h"
+
+struct job {
+    /* options */
+    const char *model, *method, *out, *state_path, *packing, *budgets;
+    struct opt_list data;
+    int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
+    double share;
+    bool json, f32, recompute, fresh, settings;
+
+    struct recipe recipe;
+    struct engine *engine;
+    struct packs *packs;
+    struct trainer *trainer;
+    struct train_check *check; /* NULL: none */
+    char hash[33];
+    struct buf config, log, state_name, log_name;
+    struct progress bar;
+    double best;       /* least mean KL of a check */
+    int64_t best_step, stale; /* checks since */
+    int64_t tokens;    /* of this run */
+    double seconds;
+};
+
+/* Set by the first SIGINT or SIGTERM: the step is finished and saved. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+static int list_settings(void)
+{
+    const char *name, *help;
+    printf("%-12s %s\n", "variant", "paper or code: the published values of several settings");
+    for (int i = 0; recipe_key(i, &name, &help); i++)
+        printf("%-12s %s\n", name, help);
+    return EXIT_OK;
+}
+
+static int check_options(struct job *j, struct kvf_diag *d)
+{
+    if (j->data.n == 0)
+        return kvf_fail(d, KVF_E_ARG, "no --data FILE: text, or JSONL with \"text\" or "
+                        "\"question\" and \"answer\"");
+    if (!j->out)
+        return kvf_fail(d, KVF_E_ARG, "no -o GATES.safetensors");
+    for (int i = 0; i < j->data.n; i++)
+        if (runner_same_file(j->data.item[i], j->out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
+    if (strcmp(j->packing, "run") != 0 && strcmp(j->packing, "documents") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--packing is run or documents, not '%s'", j->packing);
+    int err = recipe_parse(j->method, &j->recipe, d);
+    if (err)
+        return err;
+    struct trainer_options *o = &j->recipe.opt;
+    o->optimizer.steps = j->steps;
+    o->optimizer.warmup = j->warmup >= 0 ? j->warmup : j->steps / 20;
+    o->length = (int)j->length;
+    o->seed = (uint64_t)j->seed;
+    o->pass.recompute = j->recompute;
+    buf_printf(&j->state_name, "%s", j->state_path ? j->state_path : j->out);
+    if (!j->state_path)
+        buf_str(&j->state_name, ".state");
+    buf_printf(&j->log_name, "%s.log.jsonl", j->out);
+    return j->state_name.err ? j->state_name.err : j->log_name.err;
+}
+
+static int open_data(struct job *j, double from, double to, struct packs **ret,
+                     struct kvf_diag *d)
+{
+    struct packs_source source = {
+        j->data.item, j->data.n, j->recipe.opt.length,
+        strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS, from, to, NULL};
+    return packs_open(j->engine->tokenizer, &source, ret, d);
+}
+
+/* All that the bytes of the result depend on. */
+static int put_config(struct job *j)
+{
+    struct buf *b = &j->config;
+    buf_printf(b, "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
+               "\"%s\", ", KVFATE_VERSION, j->recipe.name, j->engine->config.name, j->hash);
+    recipe_put(b, &j->recipe);
+    buf_printf(b, ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
+               ", \"seed\": %" PRId64 ", \"packing\": \"%s\", \"share\": ", j->steps,
+               j->recipe.opt.optimizer.warmup, j->length, j->seed, j->packing);
+    json_put_num(b, j->share);
+    buf_printf(b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016"
+               PRIx64 "\"}", packs_count(j->packs), packs_tokens(j->packs),
+               packs_hash(j->packs));
+    return b->err;
+}
+
+static int open_all(struct job *j, struct kvf_diag *d)
+{
+    int err = runner_engine(j->model, true, (int)j->threads, &j->engine, d);
+    if (!err && j->length > j->engine->config.n_ctx)
+        err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
+                       j->length, j->engine->config.n_ctx);
+    if (err)
+        return err;
+    gguf_hash(j->engine->gguf, j->hash);
+    err = open_data(j, 0, j->share, &j->packs, d);
+    if (!err)
+        err = put_config(j);
+    if (!err)
+        err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
+    if (!err && j->check_every > 0 && j->share < 1) {
+        struct train_check_options o = {j->model, &j->data, j->share, j->budgets, j->recipe.name,
+                                        (int)j->check_docs, (int)j->threads, (uint64_t)j->seed};
+        err = train_check_open(&o, &j->check, d);
+    }
+    return err;
+}
+
+/* ---- the record ---- */
+
+static void put_loss(struct job *j, const struct trainer_step *s)
+{
+    static const char *const name[] = {"fwkl", "rvkl", "ntp", "mse"};
+    struct buf *b = &j->log;
+    buf_printf(b, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"loss\": ", s->step,
+               s->tokens);
+    json_put_num(b, s->loss.total);
+    for (int i = 0; i < QUALITY_TERMS; i++)
+        if (j->recipe.opt.pass.quality[i] > 0) {
+            buf_printf(b, ", \"%s\": ", name[i]);
+            json_put_num(b, s->loss.term[i]);
+        }
+    buf_str(b, ", \"limit\": ");
+    json_put_num(b, s->loss.limit);
+    buf_str(b, ", \"value\": ");
+    json_put_num(b, s->loss.value);
+    buf_str(b, ", \"lr\": ");
+    json_put_num(b, s->rate);
+    buf_str(b, ", \"norm\": ");
+    json_put_num(b, s->norm);
+    buf_str(b, "}\n");
+}
+
+static int write_record(struct job *j, struct kvf_diag *d)
+{
+    struct replace r;
+    int err = replace_open(&r, j->log_name.data, d);
+    if (err)
+        return err;
+    replace_write(&r, j->log.data, j->log.len);
+    return replace_finish(&r, d);
+}
+
+/* The gates so far, with how they came about. */
+static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
+{
+    struct buf record = {0};
+    buf_printf(&record, "%.*s, \"steps_done\": %" PRId64 "}", (int)j->config.len - 1,
+               j->config.data, trainer_steps(j->trainer));
+    int err = record.err ? record.err
+              : trainer_write_gates(j->trainer, path, !j->f32, j->hash, record.data, d);
+    buf_finish(&record);
+    return err;
+}
+
+static int save(struct job *j, struct kvf_diag *d)
+{
+    int err = trainer_save(j->trainer, j->state_name.data, j->config.data,
+                           j->log.data ? j->log.data : "", d);
+    return err ? err : write_record(j, d);
+}
+
+/* ---- checks: the method's own KL at budgets, on text that is not trained on ---- */
+
+/* The best check of a record that is taken up again. */
+static void find_best(struct job *j)
+{
+    const char *line = j->log.data;
+    j->best = INFINITY;
+    while (line && *line) {
+        const char *end = strchr(line, '\n');
+        struct json *row;
+        struct kvf_diag unused;
+        if (!end)
+            break;
+        if (strncmp(line, "{\"check\"", 8) == 0
+            && json_parse(line, (size_t)(end - line), &row, &unused) == KVF_OK) {
+            double kl = json_num(json_get(row, "mean_kl"), INFINITY);
+            j->stale = kl < j->best ? 0 : j->stale + 1;
+            j->best_step = kl < j->best ? json_int(json_get(row, "check"), 0) : j->best_step;
+            j->best = fmin(kl, j->best);
+            json_free(row);
+        }
+        line = end + 1;
+    }
+}
+
+/* Gates are written when they are the best so far; without checks: always. */
+static int check(struct job *j, struct kvf_diag *d)
+{
+    struct train_check_result r;
+    struct buf probe = {0};
+    buf_printf(&probe, "%s.try", j->out);
+    int err = probe.err ? probe.err : write_gates(j, probe.data, d);
+    if (!err)
+        err = train_check_run(j->check, probe.data, &r, d);
+    if (probe.data)
+        remove(probe.data);
+    buf_finish(&probe);
+    if (err)
+        return err;
+    buf_printf(&j->log, "{\"check\": %" PRId64, trainer_steps(j->trainer));
+    for (int i = 0; i < r.n; i++) {
+        buf_printf(&j->log, ", \"kl_%d\": ", r.budget[i]);
+        json_put_num(&j->log, r.kl[i]);
+    }
+    buf_str(&j->log, ", \"mean_kl\": ");
+    json_put_num(&j->log, r.mean_kl);
+    buf_str(&j->log, "}\n");
+    if (r.mean_kl < j->best) {
+        j->best = r.mean_kl;
+        j->best_step = trainer_steps(j->trainer);
+        j->stale = 0;
+        return write_gates(j, j->out, d);
+    }
+    j->stale++;
+    return KVF_OK;
+}
+
+static int resume(struct job *j, struct kvf_diag *d)
+{
+    char *log = NULL;
+    int found = 0;
+    if (j->fresh)
+        return KVF_OK;
+    int err = trainer_resume(j->trainer, j->state_name.data, j->config.data, &log, &found, d);
+    if (!found && err == KVF_E_IO)
+        return KVF_OK;
+    if (!err && log)
+        buf_str(&j->log, log);
+    mem_free(log);
+    return err;
+}
+
+static bool done(const struct job *j)
+{
+    return interrupted || trainer_steps(j->trainer) >= j->steps
+           || (j->check && j->patience > 0 && j->stale >= j->patience);
+}
+
+/* One step and what is due after it. */
+static int advance(struct job *j, struct kvf_diag *d)
+{
+    struct trainer_step s;
+    double start = clock_seconds();
+    int err = trainer_step(j->trainer, &s, d);
+    if (err)
+        return err;
+    j->seconds += clock_seconds() - start;
+    j->tokens += s.tokens;
+    put_loss(j, &s);
+    bool last = s.step == j->steps;
+    if (j->check && (s.step % j->check_every == 0 || last))
+        err = check(j, d);
+    if (!err && (s.step % j->save_every == 0 || last || interrupted))
+        err = save(j, d);
+    if (!err && !j->check && (s.step % j->save_every == 0 || last))
+        err = write_gates(j, j->out, d);
+    progress_update(&j->bar, s.step);
+    return err ? err : j->log.err;
+}
+
+static void summary(const struct job *j)
+{
+    double rate = j->seconds > 0 ? (double)j->tokens / j->seconds : 0;
+    if (j->json) {
+        printf("{\"steps\": %" PRId64 ", \"tokens\": %" PRId64 ", \"seconds\": %.3f, "
+               "\"tokens_per_second\": %.1f, \"parameters\": %zu, \"activation_bytes\": %zu, "
+               "\"best_step\": %" PRId64 ", \"best_kl\": ", trainer_steps(j->trainer), j->tokens,
+               j->seconds, rate, trainer_parameters(j->trainer), trainer_bytes(j->trainer),
+               j->best_step);
+        if (isfinite(j->best))
+            printf("%.9g}\n", j->best);
+        else
+            printf("null}\n");
+        return;
+    }
+    printf("%s: step %" PRId64 " of %" PRId64 "; %" PRId64 " tokens at %.0f per second; %zu "
+           "parameters\n", j->out, trainer_steps(j->trainer), j->steps, j->tokens, rate,
+           trainer_parameters(j->trainer));
+    if (j->check && isfinite(j->best))
+        printf("least KL at the budgets checked: %.4f nats per token, step %" PRId64 "\n", j->best,
+               j->best_step);
+}
+
+static int run(struct job *j, struct kvf_diag *d)
+{
+    int err = check_options(j, d);
+    if (!err)
+        err = open_all(j, d);
+    if (!err)
+        err = resume(j, d);
+    if (err)
+        return err;
+    find_best(j);
+    catch_signals();
+    progress_start(&j->bar, "train", "steps", j->steps);
+    while (!err && !done(j))
+        err = advance(j, d);
+    progress_end(&j->bar, trainer_steps(j->trainer));
+    if (!err && interrupted)
+        fprintf(stderr, "kvfate train: interrupted after step %" PRId64 "; the same command goes "
+                "on\n", trainer_steps(j->trainer));
+    if (!err)
+        summary(j);
+    return err;
+}
+
+static void finish(struct job *j)
+{
+    train_check_close(j->check);
+    trainer_destroy(j->trainer);
+    packs_close(j->packs);
+    engine_close(j->engine);
+    buf_finish(&j->config);
+    buf_finish(&j->log);
+    buf_finish(&j->state_name);
+    buf_finish(&j->log_name);
+}
+
+int cmd_train(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.method = "trimkv", .packing = "run", .budgets = "64,128", .steps = 1000,
+                    .warmup = -1, .length = 512, .save_every = 20, .check_every = 100,
+                    .check_docs = 4, .share = 0.9, .best = INFINITY};
+    struct kvf_diag d = {""};
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'm', "model", &j.model, "FILE",
+         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_LIST, 0, "data", &j.data, "FILE", "text, or JSONL; several may follow", 0, 0},
+        {OPT_STR, 0, "method", &j.method, "M:k=v,...", "trimkv, dbtrimkv or wgkv (trimkv)", 0, 0},
+        {OPT_FLAG, 0, "settings", &j.settings, NULL, "list the keys of --method and stop", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "GATES", "the gate file, .safetensors", 0, 0},
+        {OPT_FLAG, 0, "f32", &j.f32, NULL, "gates in f32 instead of bf16", 0, 0},
+        {OPT_INT, 0, "steps", &j.steps, "N", "steps of the optimizer (1000)", 1, 1 << 30},
+        {OPT_INT, 0, "warmup", &j.warmup, "N", "steps to the full rate (a 20th)", 0, 1 << 30},
+        {OPT_INT, 0, "length", &j.length, "T", "tokens of a pack (512)", 2, 1 << 20},
+        {OPT_STR, 0, "packing", &j.packing, "P", "run: documents follow each other; documents: "
+         "they do not see each other (run)", 0, 0},
+        {OPT_REAL, 0, "share", &j.share, "S", "train on this share of each file, check on the "
+         "rest (0.9)", 0.01, 1},
+        {OPT_INT, 0, "check-every", &j.check_every, "N", "steps between checks; 0: none (100)", 0,
+         1 << 30},
+        {OPT_INT, 0, "check-docs", &j.check_docs, "N", "documents of a check (4)", 1, 1 << 20},
+        {OPT_STR, 0, "budgets", &j.budgets, "N,...", "budgets of a check (64,128)", 0, 0},
+        {OPT_INT, 0, "patience", &j.patience, "N", "stop after N checks without a better one; "
+         "0: never (0)", 0, 1 << 30},
+        {OPT_STR, 0, "state", &j.state_path, "FILE", "the checkpoint (GATES.state)", 0, 0},
+        {OPT_INT, 0, "save-every", &j.save_every, "N", "steps between checkpoints (20)", 1,
+         1 << 30},
+        {OPT_FLAG, 0, "fresh", &j.fresh, NULL, "start anew although there is a checkpoint", 0, 0},
+        {OPT_FLAG, 0, "recompute", &j.recompute, NULL, "less memory for a third more time", 0, 0},
+        {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
+        {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+        return status;
+    if (j.settings)
+        return list_settings();
+    int err = KVF_OK;
+    for (int i = 1; !err && i <= operands; i++) {
+        if (j.data.n == 0 || j.data.n == OPT_LIST_MAX)
+            err = kvf_fail(&d, KVF_E_ARG, j.data.n ? "more than %d files" : "--data comes before "
+                           "the files", OPT_LIST_MAX);
+        else
+            j.data.item[j.data.n++] = argv[i];
+    }
+    if (!err)
+        err = run(&j, &d);
+    if (err)
+        fprintf(stderr, "kvfate train: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    finish(&j);
+    return runner_status(err);
+}

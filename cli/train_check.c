@@ -1,0 +1,93 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/runner.h"
+#include "cli/train_check.h"
+#include "engine/experiment/eval.h"
+#include "engine/train/packs.h"
+
+struct train_check {
+    struct engine *engine;
+    struct packs *packs;
+    struct train_check_options opt;
+    struct train_check_result shape;
+};
+
+static int parse_budgets(const char *s, struct train_check_result *r, struct kvf_diag *d)
+{
+    for (r->n = 0;; s++) {
+        char part[16] = "";
+        size_t len = strcspn(s, ",");
+        int64_t v = 0;
+        if (len < sizeof part)
+            memcpy(part, s, len);
+        if (!opt_int(part, &v) || v < 1 || v > 1 << 24 || r->n == TRAIN_CHECK_BUDGETS)
+            return kvf_fail(d, KVF_E_ARG, "--budgets needs up to %d numbers from 1 on, separated "
+                            "by commas", TRAIN_CHECK_BUDGETS);
+        r->budget[r->n++] = (int)v;
+        s += len;
+        if (!*s)
+            return KVF_OK;
+    }
+}
+
+int train_check_open(const struct train_check_options *o, struct train_check **ret,
+                     struct kvf_diag *d)
+{
+    struct train_check *c = MEM_NEW(struct train_check, 1);
+    struct packs_source source = {o->data->item, o->data->n,
+                                  TRAIN_CHECK_PROMPT + TRAIN_CHECK_SCORE, PACK_RUN, o->from, 1,
+                                  NULL};
+    if (!c)
+        return KVF_E_NOMEM;
+    c->opt = *o;
+    int err = parse_budgets(o->budgets, &c->shape, d);
+    if (!err)
+        err = runner_engine(o->model, false, o->threads, &c->engine, d);
+    if (!err)
+        err = packs_open(c->engine->tokenizer, &source, &c->packs, d);
+    if (err) {
+        train_check_close(c);
+        return err;
+    }
+    if (packs_count(c->packs) < c->opt.docs)
+        c->opt.docs = packs_count(c->packs);
+    *ret = c;
+    return KVF_OK;
+}
+
+void train_check_close(struct train_check *c)
+{
+    if (!c)
+        return;
+    packs_close(c->packs);
+    engine_close(c->engine);
+    mem_free(c);
+}
+
+int train_check_run(struct train_check *c, const char *path, struct train_check_result *ret,
+                    struct kvf_diag *d)
+{
+    struct eval_cell cell[TRAIN_CHECK_BUDGETS] = {{0}};
+    struct eval_result result[TRAIN_CHECK_BUDGETS];
+    struct eval e = {.engine = c->engine, .kv_type = KV_F16, .prompt = TRAIN_CHECK_PROMPT,
+                     .score = TRAIN_CHECK_SCORE};
+    struct gates *gates = NULL;
+    *ret = c->shape;
+    int err = runner_gates(c->engine, path, &gates, d);
+    for (int i = 0; !err && i < ret->n; i++) {
+        err = method_parse(c->opt.method, ret->budget[i], &cell[i].row, &cell[i].params, d);
+        cell[i].label = c->opt.method;
+        cell[i].gates = gates;
+    }
+    for (int k = 0; !err && k < c->opt.docs; k++) {
+        struct pack doc = packs_get(c->packs, c->opt.seed, 0, k);
+        err = eval_document(&e, doc.ids, cell, ret->n, result, d);
+        for (int i = 0; !err && i < ret->n; i++)
+            ret->kl[i] += result[i].kl / c->opt.docs;
+    }
+    for (int i = 0; !err && i < ret->n; i++)
+        ret->mean_kl += ret->kl[i] / ret->n;
+    gates_close(gates);
+    return err;
+}

@@ -1,0 +1,38 @@
+/* train_check.h - what gates are worth while they are trained: KL(full || method) at
+ * budgets, as `eval` computes it, on the text that training leaves out. */
+#ifndef KVF_CLI_TRAIN_CHECK_H
+#define KVF_CLI_TRAIN_CHECK_H
+
+#include <stdint.h>
+
+#include "base/opt.h"
+
+enum { TRAIN_CHECK_BUDGETS = 16, TRAIN_CHECK_PROMPT = 512, TRAIN_CHECK_SCORE = 128 };
+
+struct train_check_options {
+    const char *model; /* NULL: the default one */
+    const struct opt_list *data;
+    double from;       /* share of each file that training uses */
+    const char *budgets;
+    const char *method;
+    int docs, threads;
+    uint64_t seed;
+};
+
+struct train_check_result {
+    int n, budget[TRAIN_CHECK_BUDGETS];
+    double kl[TRAIN_CHECK_BUDGETS], mean_kl; /* nats per token */
+};
+
+struct train_check;
+
+/* KVF_OK, KVF_E_ARG for budgets, or an error with a sentence. */
+int train_check_open(const struct train_check_options *o, struct train_check **ret,
+                     struct kvf_diag *d);
+void train_check_close(struct train_check *c); /* accepts NULL */
+
+/* Gates of a file on the documents. */
+int train_check_run(struct train_check *c, const char *gates, struct train_check_result *ret,
+                    struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,199 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/experiment/texts.h"
+
+static int add_unit(struct text *t, size_t at, size_t len, int64_t line)
+{
+    if (t->n == t->cap) {
+        int cap = t->cap ? 2 * t->cap : 64;
+        struct unit *u = t->n < 1 << 29 ? mem_grow(t->unit, (size_t)t->n, (size_t)cap, sizeof *u)
+                                        : NULL;
+        if (!u)
+            return KVF_E_NOMEM;
+        t->unit = u;
+        t->cap = cap;
+    }
+    t->unit[t->n++] = (struct unit){at, len, line};
+    return KVF_OK;
+}
+
+static int read_whole(const char *path, struct buf *out, struct kvf_diag *d)
+{
+    FILE *f = fopen(path, "rb");
+    char part[65536];
+    size_t n;
+    if (!f)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path, strerror(errno));
+    while (!out->err && (n = fread(part, 1, sizeof part, f)) > 0)
+        buf_add(out, part, n);
+    int bad = ferror(f) ? errno : 0;
+    fclose(f);
+    if (bad)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read the data: %s", path, strerror(bad));
+    return out->err ? kvf_fail(d, out->err, "%s: the data do not fit into memory", path) : KVF_OK;
+}
+
+/* " = Title = ", but not " = = Section = = "; or "# Title". */
+static bool is_heading(const char *s, size_t n)
+{
+    while (n && *s == ' ')
+        s++, n--;
+    while (n && (s[n - 1] == ' ' || s[n - 1] == '\r'))
+        n--;
+    if (n > 2 && memcmp(s, "# ", 2) == 0)
+        return true;
+    return n > 4 && memcmp(s, "= ", 2) == 0 && memcmp(s + n - 2, " =", 2) == 0 && s[2] != '=';
+}
+
+/* `line` lines came before. */
+static int split_text(struct text *t, int64_t line)
+{
+    const char *data = t->bytes.data ? t->bytes.data : "";
+    size_t len = t->bytes.len, start = 0;
+    int64_t first = line + 1;
+    int err = KVF_OK;
+    for (size_t at = 0, next; !err && at < len; at = next) {
+        const char *end = memchr(data + at, '\n', len - at);
+        next = end ? (size_t)(end - data) + 1 : len;
+        line++;
+        if (!is_heading(data + at, end ? next - 1 - at : len - at))
+            continue;
+        if (t->n)
+            t->unit[t->n - 1].len = at - start;
+        start = at;
+        err = add_unit(t, at, len - at, line);
+    }
+    return !err && t->n == 0 && len ? add_unit(t, 0, len, first) : err;
+}
+
+/* The text of one JSONL object to `out`. */
+static int append_object(const struct text *t, const struct json *o, int64_t line, struct buf *out,
+                         struct kvf_diag *d)
+{
+    const char *text = json_str(json_get(o, "text"), NULL);
+    const char *question = json_str(json_get(o, "question"), NULL);
+    const char *answer = json_str(json_get(o, "answer"), NULL);
+    if (text) {
+        buf_str(out, text);
+    } else if (question && answer) {
+        buf_str(out, question);
+        buf_char(out, '\n');
+        buf_str(out, answer);
+    } else {
+        return kvf_fail(d, KVF_E_FORMAT, "%s, line %lld: expected an object with \"text\", or with "
+                        "\"question\" and \"answer\"", t->path, (long long)line);
+    }
+    return out->err;
+}
+
+/* Replaces the lines of JSON by their texts; `line` of them came before. */
+static int split_jsonl(struct text *t, int64_t line, struct kvf_diag *d)
+{
+    struct buf out = {0};
+    int err = KVF_OK;
+    for (size_t at = 0, next; !err && at < t->bytes.len; at = next) {
+        const char *s = t->bytes.data + at, *end = memchr(s, '\n', t->bytes.len - at);
+        size_t n = end ? (size_t)(end - s) : t->bytes.len - at, begin = out.len;
+        struct json *o = NULL;
+        next = at + n + 1;
+        line++;
+        if (strspn(s, " \t\r") >= n)
+            continue;
+        err = json_parse(s, n, &o, d);
+        if (err)
+            kvf_diag_prefix(d, "%s, line %lld", t->path, (long long)line);
+        else
+            err = append_object(t, o, line, &out, d);
+        json_free(o);
+        if (!err)
+            err = add_unit(t, begin, out.len - begin, line);
+        buf_str(&out, "\n\n"); /* a blank line before what may follow */
+    }
+    if (!err)
+        err = out.err;
+    buf_finish(&t->bytes);
+    t->bytes = out;
+    return err;
+}
+
+/* Where the line starts that begins at or after this share of the bytes. */
+static size_t place(const struct buf *b, double share)
+{
+    if (share <= 0 || !b->len)
+        return 0;
+    size_t at = share < 1 ? (size_t)(share * (double)b->len) : b->len;
+    if (at == 0 || at >= b->len)
+        return at < b->len ? at : b->len;
+    const char *end = memchr(b->data + at - 1, '\n', b->len - at + 1);
+    return end ? (size_t)(end - b->data) + 1 : b->len;
+}
+
+static int64_t count_lines(const char *s, size_t n)
+{
+    int64_t lines = 0;
+    for (size_t i = 0; i < n; i++)
+        lines += s[i] == '\n';
+    return lines;
+}
+
+/* Leaves the share in t->bytes; *ret_line lines came before it. */
+static int take_share(struct text *t, const struct text_share *share, int64_t *ret_line)
+{
+    size_t begin = place(&t->bytes, share->from), end = place(&t->bytes, share->to);
+    end = end > begin ? end : begin;
+    *ret_line = begin ? count_lines(t->bytes.data, begin) : 0;
+    if (begin) {
+        struct buf part = {0};
+        buf_add(&part, t->bytes.data + begin, end - begin);
+        buf_finish(&t->bytes);
+        t->bytes = part;
+        return part.err;
+    }
+    t->bytes.len = end;
+    return KVF_OK;
+}
+
+static int check_text(const struct text *t, int64_t line, struct kvf_diag *d)
+{
+    const char *data = t->bytes.data;
+    for (size_t at = 0, k; at < t->bytes.len; at += k) {
+        uint32_t cp;
+        k = utf8_decode(data + at, t->bytes.len - at, &cp);
+        if (k && cp)
+            continue;
+        return kvf_fail(d, KVF_E_FORMAT, "%s, line %lld: %s; convert the file to UTF-8 text",
+                        t->path, (long long)(line + count_lines(data, at) + 1),
+                        k ? "there is a NUL byte" : "the text is not valid UTF-8");
+    }
+    return KVF_OK;
+}
+
+int text_read(const char *path, const struct text_share *share, struct text *ret,
+              struct kvf_diag *d)
+{
+    int64_t line = 0;
+    *ret = (struct text){.path = path};
+    int err = read_whole(path, &ret->bytes, d);
+    const char *data = ret->bytes.data ? ret->bytes.data : "";
+    bool jsonl = data[strspn(data, " \t\r\n")] == '{';
+    if (!err)
+        err = take_share(ret, share, &line);
+    if (err)
+        return err;
+    if (jsonl)
+        return split_jsonl(ret, line, d);
+    err = share->strict ? check_text(ret, line, d) : KVF_OK;
+    return err ? err : split_text(ret, line);
+}
+
+void text_finish(struct text *t)
+{
+    buf_finish(&t->bytes);
+    mem_free(t->unit);
+    *t = (struct text){.path = NULL};
+}

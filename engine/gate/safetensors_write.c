@@ -1,0 +1,120 @@
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/replace.h"
+#include "engine/gate/safetensors.h"
+#include "engine/gate/safetensors_write.h"
+
+/* As much as the reader's JSON may have, so that what is written can be read. */
+enum { MAX_HEADER = 16 << 20, STRIPE = 4096 };
+
+static int count(const struct safetensors_item *x, uint64_t *ret)
+{
+    uint64_t n = 1;
+    if (x->n_dims < 0 || x->n_dims > SAFETENSORS_DIMS
+        || (x->type != WEIGHT_F32 && x->type != WEIGHT_BF16))
+        return KVF_E_ARG;
+    for (int i = 0; i < x->n_dims; i++)
+        if (x->dim[i] == 0 || __builtin_mul_overflow(n, x->dim[i], &n) || n > (uint64_t)1 << 40)
+            return KVF_E_ARG;
+    *ret = n;
+    return KVF_OK;
+}
+
+static void put_item(struct buf *b, const struct safetensors_item *x, uint64_t begin, uint64_t end)
+{
+    json_put_key(b, x->name);
+    buf_printf(b, "{\"dtype\":\"%s\",\"shape\":[", x->type == WEIGHT_F32 ? "F32" : "BF16");
+    for (int i = 0; i < x->n_dims; i++)
+        buf_printf(b, "%s%llu", i ? "," : "", (unsigned long long)x->dim[i]);
+    buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
+               (unsigned long long)end);
+}
+
+/* The header with its length before it, padded so that the tensors are aligned. */
+static int make_header(const struct safetensors_item *item, int n,
+                       const struct safetensors_note *note, int n_notes, struct buf *out,
+                       struct kvf_diag *d)
+{
+    struct buf b = {.max = MAX_HEADER};
+    uint64_t at = 0, size;
+    buf_char(&b, '{');
+    if (n_notes) {
+        buf_str(&b, "\"__metadata__\":{");
+        for (int i = 0; i < n_notes; i++) {
+            json_put_key(&b, note[i].key);
+            json_put_str(&b, note[i].value, strlen(note[i].value));
+        }
+        buf_char(&b, '}');
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t one = item[i].type == WEIGHT_F32 ? 4 : 2;
+        if (count(&item[i], &size) || at % one) {
+            buf_finish(&b);
+            return kvf_fail(d, KVF_E_ARG, "tensor %s has a shape, type or place that cannot be "
+                            "written", item[i].name);
+        }
+        size *= one;
+        put_item(&b, &item[i], at, at + size);
+        at += size;
+    }
+    buf_char(&b, '}');
+    while (b.len % 8 && !b.err)
+        buf_char(&b, ' ');
+    buf_le64(out, b.len);
+    buf_add(out, b.data, b.len);
+    int err = b.err ? b.err : out->err;
+    buf_finish(&b);
+    return err == KVF_E_LIMIT ? kvf_fail(d, err, "the metadata do not fit into a header of %d "
+                                         "bytes", MAX_HEADER) : err;
+}
+
+/* bfloat16 is the upper half of an f32: nearest, ties to even; a NaN stays one. */
+static uint16_t to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    if ((u & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static void write_item(struct replace *r, const struct safetensors_item *x)
+{
+    uint64_t n = 0;
+    uint16_t part[STRIPE];
+    if (count(x, &n))
+        return;
+    if (x->type == WEIGHT_F32) {
+        replace_write(r, x->data, n * 4);
+        return;
+    }
+    for (uint64_t at = 0; at < n; at += STRIPE) {
+        size_t k = n - at < STRIPE ? (size_t)(n - at) : STRIPE;
+        for (size_t i = 0; i < k; i++)
+            part[i] = to_bf16(x->data[at + i]);
+        replace_write(r, part, k * sizeof *part);
+    }
+}
+
+int safetensors_write(const char *path, const struct safetensors_item *item, int n,
+                      const struct safetensors_note *note, int n_notes, struct kvf_diag *d)
+{
+    struct buf header = {0};
+    struct replace r;
+    int err = make_header(item, n, note, n_notes, &header, d);
+    if (err)
+        kvf_diag_prefix(d, "%s", path);
+    else
+        err = replace_open(&r, path, d);
+    if (!err) {
+        replace_write(&r, header.data, header.len);
+        for (int i = 0; i < n; i++)
+            write_item(&r, &item[i]);
+        err = replace_finish(&r, d);
+    }
+    buf_finish(&header);
+    return err;
+}

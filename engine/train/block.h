@@ -1,0 +1,74 @@
+/* block.h - one layer of the frozen model with gated attention, both directions.
+ *
+ * A tape holds what the backward pass needs of one layer; with recomputation one tape
+ * serves all layers and the forward pass of a layer runs again before its backward one. */
+#ifndef KVF_ENGINE_TRAIN_BLOCK_H
+#define KVF_ENGINE_TRAIN_BLOCK_H
+
+#include "engine/train/attention.h"
+#include "engine/train/compute.h"
+#include "engine/train/frozen.h"
+#include "engine/train/net.h"
+
+/* What T tokens share in all layers. */
+struct block_run {
+    const struct compute *c;
+    const struct frozen *f;
+    const struct net *net;    /* NULL: the teacher */
+    enum gating gating;       /* GATING_NONE: the teacher */
+    int window, T;
+    const int32_t *first;     /* [T] */
+    const float *turn, *turn_back; /* [T][rope_dim] cos, sin by position; turn_back: the
+                                      other way */
+};
+
+struct tape {
+    float *normed;  /* [T, d] after the attention norm */
+    float *qkv;     /* [T, ld_qkv] after RoPE */
+    float *k_pre;   /* [T, H * D] before RoPE */
+    float *att;     /* [T, ld_att] */
+    float *lse;     /* [G, T] */
+    float *mid;     /* [T, d] the residual stream between attention and feed-forward */
+    float *gate_up; /* [T, ld_ffn] */
+    float *net;     /* net_tape */
+    float *value;   /* [T, H] log beta or max(g, least) */
+    float *number;  /* [T, H] what attention uses: log beta or log of value */
+    size_t ld_qkv, ld_att, ld_ffn;
+    float *memory;  /* owns all of the above */
+};
+
+#define LEAST_G 1e-3f /* of write gates while training */
+
+/* most: tokens.  KVF_OK or KVF_E_NOMEM. */
+int tape_create(const struct frozen *f, const struct net *net, int most, struct tape *ret);
+void tape_finish(struct tape *t); /* accepts a zeroed struct */
+
+/* Scratch of both passes, for up to `most` tokens and the threads of c. */
+struct block_scratch {
+    float *wide;   /* [most, ld_ffn] */
+    float *narrow; /* [most, d padded or ld_qkv, whichever is larger] */
+    float *branch; /* [most, as narrow] */
+    float *d_att;  /* [most, ld_att] */
+    float *d_number, *d_value; /* [most, H] */
+    float *net;
+    void *attention;
+    size_t ld, ld_ffn;
+    float *memory;
+};
+int block_scratch_create(const struct frozen *f, const struct net *net, const struct compute *c,
+                         int most, struct block_scratch *ret);
+void block_scratch_finish(struct block_scratch *s);
+
+/* y [T, d] from x [T, d]; y may not be x. */
+void block_forward(const struct block_run *r, int layer, const float *x, float *y, struct tape *t,
+                   struct block_scratch *s);
+
+/* From dy = dx [T, d] the derivative by the output, to that by the input, in place.
+ * d_value_more [T, H]: derivatives by the gates' values from losses on them, or NULL.
+ * Parameters' derivatives are added to grad (NULL: they are not wanted).  d_number, when
+ * not NULL, gets the derivative by what attention uses, [T, H]. */
+void block_backward(const struct block_run *r, int layer, const float *x, float *dx,
+                    const struct tape *t, const float *d_value_more, float *grad,
+                    float *d_number, struct block_scratch *s);
+
+#endif

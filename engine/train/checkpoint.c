@@ -1,0 +1,236 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "engine/gate/safetensors.h"
+#include "engine/gate/safetensors_write.h"
+#include "engine/train/checkpoint.h"
+
+#define FORMAT "kvfate training 1"
+
+static void hash_bytes(XXH3_state_t *x, const void *p, size_t n)
+{
+    uint64_t length = n; /* so that no two lists of parts have the same bytes */
+    XXH3_128bits_update(x, &length, sizeof length);
+    XXH3_128bits_update(x, p, n);
+}
+
+/* As JSON keeps it: bytes that are no UTF-8 (of the name of a file) become U+FFFD. */
+static int clean(const char *s, struct buf *out)
+{
+    for (size_t n = strlen(s), k; n; s += k, n -= k) {
+        uint32_t cp;
+        k = utf8_decode(s, n, &cp);
+        if (k) {
+            buf_add(out, s, k);
+        } else {
+            buf_str(out, "\xef\xbf\xbd");
+            k = 1;
+        }
+    }
+    buf_add(out, "", 0);
+    return out->err;
+}
+
+static int hash_text(XXH3_state_t *x, const char *s)
+{
+    struct buf b = {0};
+    int err = clean(s, &b);
+    if (!err)
+        hash_bytes(x, b.data, b.len);
+    buf_finish(&b);
+    return err;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct safetensors_item *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Over the texts and all tensors by name: names, shapes, bytes. */
+static int hash_all(const char *config, const char *step, const char *log,
+                    const struct safetensors_item *item, int n, char out[33])
+{
+    XXH3_state_t *x = XXH3_createState();
+    if (!x)
+        return KVF_E_NOMEM;
+    XXH3_128bits_reset(x);
+    int err = hash_text(x, config);
+    if (!err)
+        err = hash_text(x, step);
+    if (!err)
+        err = hash_text(x, log);
+    for (int i = 0; i < n; i++) {
+        size_t size = sizeof(float);
+        for (int k = 0; k < item[i].n_dims; k++)
+            size *= (size_t)item[i].dim[k];
+        hash_bytes(x, item[i].name, strlen(item[i].name));
+        hash_bytes(x, item[i].dim, sizeof *item[i].dim * (size_t)item[i].n_dims);
+        hash_bytes(x, item[i].data, size);
+    }
+    XXH128_hash_t h = XXH3_128bits_digest(x);
+    snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+    XXH3_freeState(x);
+    return err;
+}
+
+int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_diag *d)
+{
+    char step[24], hash[33] = "";
+    const char *log = c->log ? c->log : "";
+    struct safetensors_item *item = MEM_NEW(struct safetensors_item, (size_t)c->n);
+    if (!item)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < c->n; i++) {
+        const struct checkpoint_tensor *t = &c->tensor[i];
+        if (t->n_dims < 0 || t->n_dims > 3) {
+            mem_free(item);
+            return kvf_fail(d, KVF_E_ARG, "%s: tensor %s has %d dimensions", path, t->name,
+                            t->n_dims);
+        }
+        item[i] = (struct safetensors_item){t->name, t->n_dims, {1, 1, 1, 1}, t->data, WEIGHT_F32};
+        for (int k = 0; k < t->n_dims; k++)
+            item[i].dim[k] = t->dim[k];
+    }
+    qsort(item, (size_t)c->n, sizeof *item, by_name);
+    snprintf(step, sizeof step, "%lld", (long long)c->step);
+    int err = hash_all(c->config, step, log, item, c->n, hash);
+    const struct safetensors_note note[] = {{"format", FORMAT}, {"step", step}, {"hash", hash},
+                                            {"config", c->config}, {"log", log}};
+    if (!err)
+        err = safetensors_write(path, item, c->n, note, sizeof note / sizeof *note, d);
+    mem_free(item);
+    return err;
+}
+
+/* The file's own tensors as items, and whether its hash is that of its bytes. */
+static int check_hash(const struct safetensors *st, struct kvf_diag *d)
+{
+    const char *path = safetensors_path(st), *format = safetensors_meta(st, "format");
+    const char *config = safetensors_meta(st, "config"), *step = safetensors_meta(st, "step");
+    const char *log = safetensors_meta(st, "log"), *hash = safetensors_meta(st, "hash");
+    size_t n = safetensors_n(st);
+    char found[33] = "";
+    if (!format || strcmp(format, FORMAT) != 0 || !config || !step || !log || !hash)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: not a checkpoint of training; give another path or "
+                        "remove it", path);
+    struct safetensors_item *item = MEM_NEW(struct safetensors_item, n);
+    int err = item ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; i < n && !err; i++) {
+        const struct safetensor *t = safetensors_at(st, i);
+        item[i] = (struct safetensors_item){t->name, t->n_dims, {1, 1, 1, 1}, t->data, t->type};
+        memcpy(item[i].dim, t->dim, sizeof t->dim);
+        if (t->type != WEIGHT_F32)
+            err = KVF_E_FORMAT;
+    }
+    if (!err)
+        err = hash_all(config, step, log, item, (int)n, found);
+    if (!err && strcmp(found, hash) != 0)
+        err = KVF_E_FORMAT;
+    if (err == KVF_E_FORMAT)
+        kvf_fail(d, err, "%s: the checkpoint is damaged (its bytes are not those of its hash); "
+                 "remove it and train again", path);
+    mem_free(item);
+    return err;
+}
+
+/* Lines are settings: the first that differs is named. */
+static int compare_lines(const char *path, const char *theirs, const char *ours,
+                         struct kvf_diag *d)
+{
+    while (strcmp(theirs, ours) != 0) {
+        size_t a = strcspn(theirs, "\n"), b = strcspn(ours, "\n");
+        if (a != b || memcmp(theirs, ours, a) != 0 || !theirs[a] || !ours[b])
+            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has \"%.*s\" where this training has "
+                            "\"%.*s\"; train with its settings, or into another file", path,
+                            (int)(a < 120 ? a : 120), theirs, (int)(b < 120 ? b : 120), ours);
+        theirs += a + 1;
+        ours += b + 1;
+    }
+    return KVF_OK;
+}
+
+static int check_config(const char *path, const char *theirs, const char *ours,
+                        struct kvf_diag *d)
+{
+    struct buf b = {0};
+    int err = clean(ours, &b);
+    if (!err)
+        err = compare_lines(path, theirs, b.data, d);
+    buf_finish(&b);
+    return err;
+}
+
+static int check_tensors(const struct safetensors *st, const struct checkpoint *c,
+                         struct kvf_diag *d)
+{
+    if (safetensors_n(st) != (size_t)c->n)
+        return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %zu tensors, this training %d",
+                        safetensors_path(st), safetensors_n(st), c->n);
+    for (int i = 0; i < c->n; i++) {
+        const struct checkpoint_tensor *want = &c->tensor[i];
+        const struct safetensor *t = safetensors_find(st, want->name, NULL);
+        if (!t || t->n_dims != want->n_dims
+            || memcmp(t->dim, want->dim, sizeof *t->dim * (size_t)want->n_dims) != 0)
+            return kvf_fail(d, KVF_E_ARG, "%s: tensor %s is %s; the checkpoint is of another "
+                            "training", safetensors_path(st), want->name,
+                            t ? "of another shape" : "missing");
+    }
+    return KVF_OK;
+}
+
+static int read_step(const struct safetensors *st, int64_t *ret, struct kvf_diag *d)
+{
+    const char *text = safetensors_meta(st, "step");
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno || v < 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: the checkpoint's step \"%.30s\" is no number",
+                        safetensors_path(st), text);
+    *ret = v;
+    return KVF_OK;
+}
+
+static int take(const struct safetensors *st, struct checkpoint *c, struct kvf_diag *d)
+{
+    int64_t step = 0;
+    int err = check_hash(st, d);
+    if (!err)
+        err = check_config(safetensors_path(st), safetensors_meta(st, "config"), c->config, d);
+    if (!err)
+        err = check_tensors(st, c, d);
+    if (!err)
+        err = read_step(st, &step, d);
+    char *log = err ? NULL : mem_strdup(safetensors_meta(st, "log"));
+    if (err || !log)
+        return err ? err : KVF_E_NOMEM;
+    for (int i = 0; i < c->n; i++) { /* nothing can fail from here on */
+        const struct safetensor *t = safetensors_find(st, c->tensor[i].name, NULL);
+        memcpy(c->tensor[i].data, t->data, (size_t)t->n * sizeof(float));
+    }
+    c->step = step;
+    c->log = log;
+    return KVF_OK;
+}
+
+int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d)
+{
+    struct stat s;
+    struct safetensors *st = NULL;
+    *ret_found = stat(path, &s) == 0 || errno != ENOENT;
+    if (!*ret_found)
+        return kvf_fail(d, KVF_E_IO, "%s: there is no checkpoint", path);
+    int err = safetensors_open(path, &st, d);
+    if (!err)
+        err = take(st, c, d);
+    safetensors_close(st);
+    return err;
+}

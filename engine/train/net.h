@@ -1,0 +1,83 @@
+/* net.h - gates that learn: parameters, their values for a sequence, and derivatives.
+ *
+ * The layouts rg, rg10 and wgkv of engine/gate, whose tensor names and shapes are used.
+ * Retention gates give log beta, write gates g, one number per token and KV head. */
+#ifndef KVF_ENGINE_TRAIN_NET_H
+#define KVF_ENGINE_TRAIN_NET_H
+
+#include "base/rng.h"
+#include "engine/gate/state.h"
+#include "engine/train/compute.h"
+
+/* A tensor of the parameters. */
+struct net_tensor {
+    char name[112];
+    const struct part *part;
+    int layer;
+    int n_dims;
+    uint64_t dim[3];
+    size_t at, n; /* floats [at, at + n); tied layers share those of layer 0 */
+};
+
+/* One linear layer of one network: w [out, in] at w_at, bias at b_at (n: none). */
+struct net_dense {
+    int in, out;
+    size_t w_at, b_at;
+    struct both_ways packs;
+};
+
+struct net {
+    struct gates facts;       /* layout, sizes and activation; owns nothing */
+    const struct layout *layout;
+    int L, H, D, n_units;     /* networks per layer: 1 or H */
+    bool tied;                /* the last stage is that of layer 0 in every layer */
+    struct net_tensor *tensor; /* [n_tensors] by layer, then as in the layout */
+    int n_tensors;
+    struct net_dense *dense;  /* [L][n_units][n_stages] */
+    size_t *norm_at;          /* [L][2], wgkv */
+    float *w;                 /* [n] all parameters */
+    size_t n;
+};
+
+struct net_options {
+    enum layout_id layout; /* RG, RG10 or WGKV */
+    int hidden;            /* I */
+    bool tied;
+    double bias;           /* of the readout: retention gates; wgkv: added to z at the start */
+    double deviation;      /* of random weights, retention gates */
+    uint64_t seed;
+};
+
+/* KVF_OK or KVF_E_NOMEM.  The parameters are initialised and packed. */
+int net_create(const struct gates_model *m, const struct net_options *opt, struct net **ret_net);
+void net_destroy(struct net *n); /* accepts NULL */
+/* After w changed. */
+void net_refresh(struct net *n, struct par *pool);
+
+/* What a layer gives its gates, T rows each. */
+struct net_input {
+    const float *x;                  /* [T, d_model] after the attention norm */
+    const float *k_pre, *k_post;     /* rows of [H, D]: keys before and after RoPE */
+    size_t ld_pre, ld_post;
+    int T;
+};
+
+/* Floats of one layer's record of a forward pass, and of scratch for both passes. */
+size_t net_tape(const struct net *n, int T);
+size_t net_scratch(const struct net *n, int T, int n_threads);
+
+/* value: [T, H] log beta or g. */
+void net_forward(const struct net *n, const struct compute *c, int layer,
+                 const struct net_input *in, float *tape, float *value, float *scratch);
+
+/* From d_value [T, H]: parameters' derivatives are added to grad [n->n]; derivatives by
+ * the inputs are added to dx [T, d_model] (NULL for wgkv) or to dk_pre and dk_post (rows of
+ * [H, D] at ld_pre and ld_post floats; NULL for rg and rg10). */
+struct net_grads {
+    float *grad, *dx, *dk_pre, *dk_post;
+};
+void net_backward(const struct net *n, const struct compute *c, int layer,
+                  const struct net_input *in, const float *tape, const float *d_value,
+                  const struct net_grads *to, float *scratch);
+
+#endif

@@ -1,0 +1,276 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/train/pass.h"
+
+struct pass {
+    struct compute c;
+    const struct frozen *f;
+    const struct net *net;
+    struct pass_options opt;
+    int most, n_tapes, L, H;
+    float *x;              /* [L + 1][most, d]: the student's inputs of layers */
+    struct tape *tape;     /* [n_tapes] */
+    struct block_scratch scratch;
+    float *teacher, *student, *dx; /* [most, d] */
+    float *other;          /* [most, d] the teacher's second stream */
+    float *values, *d_values, *sums; /* [L * H, T] */
+    float *d_more;         /* [T, H] of one layer */
+    float *turn, *turn_back;
+    void *quality;
+    size_t bytes;
+};
+
+static float *floats(struct pass *p, size_t n)
+{
+    p->bytes += n * sizeof(float);
+    return MEM_NEW(float, n);
+}
+
+static size_t width(const struct pass *p)
+{
+    return (size_t)p->most * (size_t)p->f->config->d_model;
+}
+
+/* cos and sin of every position, and of its opposite. */
+static void fill_turns(struct pass *p)
+{
+    const struct model_config *m = p->f->config;
+    for (int t = 0; t < p->most; t++)
+        for (int j = 0; j < m->rope_dim / 2; j++) {
+            double angle = (double)t * pow(m->rope_base, -2.0 * j / m->rope_dim);
+            size_t at = (size_t)t * (size_t)m->rope_dim + 2 * (size_t)j;
+            p->turn[at] = p->turn_back[at] = (float)cos(angle);
+            p->turn[at + 1] = (float)sin(angle);
+            p->turn_back[at + 1] = -(float)sin(angle);
+        }
+}
+
+static int allocate(struct pass *p)
+{
+    const struct model_config *m = p->f->config;
+    size_t values = (size_t)p->L * (size_t)p->H * (size_t)p->most;
+    size_t turns = (size_t)p->most * (size_t)m->rope_dim;
+    struct quality q = {.kernels = &p->c.k, .out = &p->f->output, .T = p->most};
+    p->x = floats(p, ((size_t)p->L + 1) * width(p));
+    float **const rows[] = {&p->teacher, &p->student, &p->dx, &p->other};
+    for (int i = 0; i < 4; i++)
+        *rows[i] = floats(p, width(p));
+    float **const heads[] = {&p->values, &p->d_values, &p->sums};
+    for (int i = 0; i < 3; i++)
+        *heads[i] = floats(p, values);
+    p->d_more = floats(p, (size_t)p->H * (size_t)p->most);
+    p->turn = floats(p, turns);
+    p->turn_back = floats(p, turns);
+    p->quality = mem_alloc(1, quality_scratch(&q, par_threads(p->c.pool)));
+    p->tape = MEM_NEW(struct tape, (size_t)p->n_tapes);
+    return p->x && p->teacher && p->student && p->dx && p->other && p->values && p->d_values
+           && p->sums && p->d_more && p->turn && p->turn_back && p->quality && p->tape
+           ? KVF_OK : KVF_E_NOMEM;
+}
+
+int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
+                const struct pass_options *opt, int most, struct pass **ret_pass)
+{
+    struct pass *p = MEM_NEW(struct pass, 1);
+    if (!p)
+        return KVF_E_NOMEM;
+    p->c = *c;
+    p->f = f;
+    p->net = net;
+    p->opt = *opt;
+    p->most = most;
+    p->L = f->config->n_layers;
+    p->H = f->config->n_kv_heads;
+    p->n_tapes = opt->recompute ? 1 : p->L;
+    int err = allocate(p);
+    for (int i = 0; !err && i < p->n_tapes; i++)
+        err = tape_create(f, net, most, &p->tape[i]);
+    if (!err)
+        err = block_scratch_create(f, net, c, most, &p->scratch);
+    if (err) {
+        pass_destroy(p);
+        return err;
+    }
+    fill_turns(p);
+    *ret_pass = p;
+    return KVF_OK;
+}
+
+void pass_destroy(struct pass *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; p->tape && i < p->n_tapes; i++)
+        tape_finish(&p->tape[i]);
+    block_scratch_finish(&p->scratch);
+    float *const rows[] = {p->x, p->teacher, p->student, p->dx, p->other, p->values, p->d_values,
+                           p->sums, p->d_more, p->turn, p->turn_back};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        mem_free(rows[i]);
+    mem_free(p->quality);
+    mem_free(p->tape);
+    mem_free(p);
+}
+
+size_t pass_bytes(const struct pass *p)
+{
+    const struct model_config *m = p->f->config;
+    size_t row = 2 * (size_t)m->d_model + (size_t)(m->n_heads + 3 * m->n_kv_heads) * (size_t)m->head_dim
+                 + (size_t)(m->n_heads * m->head_dim) + 2 * (size_t)m->d_ffn;
+    return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
+}
+
+static struct block_run run_of(const struct pass *p, const struct pack *pack, bool student)
+{
+    return (struct block_run){.c = &p->c, .f = p->f, .net = student ? p->net : NULL,
+                              .gating = student ? p->opt.gating : GATING_NONE,
+                              .window = p->opt.window, .T = pack->n, .first = pack->first,
+                              .turn = p->turn, .turn_back = p->turn_back};
+}
+
+static float *stream(const struct pass *p, int layer)
+{
+    return p->x + (size_t)layer * width(p);
+}
+
+static struct tape *tape_of(const struct pass *p, int layer)
+{
+    return &p->tape[p->n_tapes == 1 ? 0 : layer];
+}
+
+static void final_norm(const struct pass *p, float *out, const float *x, int T)
+{
+    const struct model_config *m = p->f->config;
+    p->c.k.rmsnorm(out, x, p->f->weights->out_norm, T, m->d_model, m->norm_eps);
+}
+
+/* Whether a loss compares with the teacher. */
+static bool needs_teacher(const struct pass *p)
+{
+    return p->opt.quality[QUALITY_FWKL] > 0 || p->opt.quality[QUALITY_RVKL] > 0
+           || p->opt.quality[QUALITY_MSE] > 0;
+}
+
+static void run_teacher(struct pass *p, const struct pack *pack)
+{
+    struct block_run r = run_of(p, pack, false);
+    float *a = p->other, *b = p->dx;
+    memcpy(a, stream(p, 0), (size_t)pack->n * (size_t)p->f->config->d_model * sizeof *a);
+    for (int l = 0; l < p->L; l++) {
+        block_forward(&r, l, a, b, tape_of(p, 0), &p->scratch);
+        float *t = a;
+        a = b;
+        b = t;
+    }
+    final_norm(p, p->teacher, a, pack->n);
+}
+
+/* The values of a layer's gates, head by head. */
+static void collect(struct pass *p, const struct tape *t, int layer, int T)
+{
+    for (int i = 0; i < T; i++)
+        for (int h = 0; h < p->H; h++)
+            p->values[(size_t)(layer * p->H + h) * (size_t)T + (size_t)i] =
+                t->value[(size_t)i * (size_t)p->H + (size_t)h];
+}
+
+static void open_gates(struct tape *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        t->value[i] = 1.0f;
+}
+
+static void run_student(struct pass *p, const struct pack *pack)
+{
+    struct block_run r = run_of(p, pack, true);
+    for (int l = 0; l < p->L; l++) {
+        struct tape *t = tape_of(p, l);
+        if (!p->net)
+            open_gates(t, (size_t)pack->n * (size_t)p->H);
+        block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
+        collect(p, t, l, pack->n);
+    }
+    final_norm(p, p->student, stream(p, p->L), pack->n);
+}
+
+/* Capacity or sparsity: the loss, and derivatives in d_values. */
+static double limit_loss(struct pass *p, const struct pack *pack, double weight)
+{
+    int heads = p->L * p->H;
+    if (p->opt.gating == GATING_WRITE) {
+        struct sparsity s = {pack->n, heads, p->values, pack->first, p->opt.offset, p->opt.window};
+        return sparsity_loss(&s, weight * p->opt.lambda, p->d_values, p->c.pool);
+    }
+    struct capacity c = {&p->c.k, pack->n, heads, p->values, pack->first, p->opt.M, p->opt.global,
+                         p->opt.norm};
+    return capacity_loss(&c, weight * p->opt.lambda, p->sums, p->d_values, p->c.pool);
+}
+
+static double mean_value(const struct pass *p, int T)
+{
+    size_t n = (size_t)(p->L * p->H) * (size_t)T;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += p->opt.gating == GATING_WRITE ? (double)p->values[i] : exp((double)p->values[i]);
+    return sum / (double)n;
+}
+
+static void run_backward(struct pass *p, const struct pack *pack, float *grad, float *d_entry)
+{
+    struct block_run r = run_of(p, pack, true);
+    size_t per = (size_t)pack->n * (size_t)p->H, T = (size_t)pack->n;
+    for (int l = p->L - 1; l >= 0; l--) {
+        struct tape *t = tape_of(p, l);
+        if (p->n_tapes == 1) {
+            if (!p->net)
+                open_gates(t, per);
+            block_forward(&r, l, stream(p, l), p->other, t, &p->scratch);
+        }
+        for (size_t i = 0; i < per; i++)
+            p->d_more[i] = p->d_values[((size_t)(l * p->H) + i % (size_t)p->H) * T
+                                       + i / (size_t)p->H];
+        block_backward(&r, l, stream(p, l), p->dx, t, p->d_more, p->net ? grad : NULL,
+                       d_entry ? d_entry + (size_t)l * per : NULL, &p->scratch);
+    }
+}
+
+/* Derivatives by the student's last hidden states, through the final norm, in p->dx. */
+static void quality_back(struct pass *p, const struct pack *pack, double weight,
+                         struct quality_result *ret)
+{
+    const struct model_config *m = p->f->config;
+    struct quality q = {&p->c.k, &p->f->output, pack->n, p->student, p->teacher, pack->ids,
+                        pack->first, {0}};
+    for (int i = 0; i < QUALITY_TERMS; i++)
+        q.weight[i] = weight * p->opt.quality[i];
+    quality_loss(&q, p->other, ret, p->c.pool, p->quality);
+    memset(p->dx, 0, (size_t)pack->n * (size_t)m->d_model * sizeof *p->dx);
+    p->c.k.rmsnorm_back(p->dx, stream(p, p->L), p->f->weights->out_norm, p->other, pack->n,
+                        m->d_model, m->norm_eps);
+}
+
+void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
+              struct pass_loss *ret)
+{
+    struct quality_result q;
+    int d = p->f->config->d_model;
+    for (int t = 0; t < pack->n; t++)
+        weights_embed(p->f->weights, pack->ids[t], stream(p, 0) + (size_t)t * (size_t)d);
+    if (needs_teacher(p))
+        run_teacher(p, pack);
+    run_student(p, pack);
+    *ret = (struct pass_loss){.limit = limit_loss(p, pack, weight),
+                              .value = mean_value(p, pack->n)};
+    quality_back(p, pack, weight, &q);
+    ret->positions = q.positions;
+    ret->total = p->opt.lambda * ret->limit;
+    for (int i = 0; i < QUALITY_TERMS; i++) {
+        ret->term[i] = q.term[i];
+        if (p->opt.quality[i] > 0)
+            ret->total += p->opt.quality[i] * q.term[i];
+    }
+    if (grad || d_entry)
+        run_backward(p, pack, grad, d_entry);
+}

@@ -1,0 +1,44 @@
+/* pass.h - the loss of a pack of tokens and its derivatives: teacher, student, backward.
+ *
+ * docs/training.md states the losses. */
+#ifndef KVF_ENGINE_TRAIN_PASS_H
+#define KVF_ENGINE_TRAIN_PASS_H
+
+#include "engine/train/block.h"
+#include "engine/train/capacity.h"
+#include "engine/train/packs.h"
+#include "engine/train/quality.h"
+
+struct pass_options {
+    enum gating gating;
+    int window;                     /* GATING_WRITE */
+    double quality[QUALITY_TERMS];  /* weights */
+    double lambda;                  /* of capacity or sparsity */
+    double M;                       /* retention gates: entries per head */
+    bool global;
+    enum capacity_norm norm;
+    bool offset;                    /* write gates: the sparsity loss's offset */
+    bool recompute;                 /* one tape: a third more time, a tenth of the memory */
+};
+
+struct pass_loss {
+    double total, term[QUALITY_TERMS], limit; /* limit: capacity or sparsity, unweighted */
+    double value;      /* mean over tokens, layers and heads of exp(log beta) or of g */
+    int64_t positions; /* predictions scored */
+};
+
+struct pass;
+
+/* most: tokens of the longest pack.  c, f and net are borrowed; net NULL: every gate is
+ * open (g = 1), for derivatives by entries.  KVF_OK or KVF_E_NOMEM. */
+int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
+                const struct pass_options *opt, int most, struct pass **ret_pass);
+void pass_destroy(struct pass *p); /* accepts NULL */
+size_t pass_bytes(const struct pass *p);
+
+/* Adds weight times the derivatives by the parameters to grad [net->n].  d_entry, when not
+ * NULL: [L, T, H] derivatives of the loss by what attention adds for each entry. */
+void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
+              struct pass_loss *ret);
+
+#endif

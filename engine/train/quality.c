@@ -1,0 +1,292 @@
+#include "engine/train/quality.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { SLICE = 1024, PAD = 16 }; /* PAD: no two rows of logits in one set of the cache */
+
+static int slice_rows(const struct output_matrix *m, int b)
+{
+    int left = m->vocab - b * m->slice;
+    return left < m->slice ? left : m->slice;
+}
+
+static int build_slice(const float *w, struct output_matrix *m, int b, float *turned)
+{
+    int n = slice_rows(m, b);
+    const float *from = w + (size_t)b * (size_t)m->slice * (size_t)m->d;
+    for (int v = 0; v < n; v++)
+        for (int c = 0; c < m->d; c++)
+            turned[(size_t)c * (size_t)n + (size_t)v] = from[(size_t)v * (size_t)m->d + (size_t)c];
+    struct pack_source src = {turned, WEIGHT_F32, m->d};
+    return packed_build(&src, 1, n, 1, &m->back[b]);
+}
+
+int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret)
+{
+    *ret = (struct output_matrix){.vocab = vocab, .d = d, .slice = SLICE};
+    ret->n_back = (vocab - 1) / SLICE + 1;
+    size_t cells;
+    float *turned = mem_mul(SLICE, (size_t)d, &cells) ? MEM_NEW(float, cells) : NULL;
+    ret->back = MEM_NEW(struct packed, (size_t)ret->n_back);
+    struct pack_source src = {w, WEIGHT_F32, vocab};
+    int err = turned && ret->back ? packed_build(&src, 1, d, 1, &ret->logits) : KVF_E_NOMEM;
+    for (int b = 0; b < ret->n_back && !err; b++)
+        err = build_slice(w, ret, b, turned);
+    mem_free(turned);
+    if (err)
+        output_matrix_finish(ret);
+    return err;
+}
+
+void output_matrix_finish(struct output_matrix *m)
+{
+    packed_finish(&m->logits);
+    for (int b = 0; b < m->n_back && m->back; b++)
+        packed_finish(&m->back[b]);
+    mem_free(m->back);
+    memset(m, 0, sizeof *m);
+}
+
+/* A row of the tile: a position that counts. */
+struct row {
+    int at;
+    struct kl_coef coef;
+    double term[QUALITY_MSE];
+};
+
+struct job {
+    const struct quality *q;
+    int64_t positions;
+    bool kl;
+    int n_rows;          /* of the tile */
+    struct row row[QUALITY_ROWS];
+    size_t ld, ld_back, ld_slice; /* floats between rows of logits, partial, slices */
+    float *hidden;       /* [2][ROWS][d] the student's, then the teacher's n_rows rows */
+    float *logits;       /* [2 * n_rows][ld] as hidden */
+    struct kl_part *part; /* [n_back][ROWS] */
+    float *partial;      /* [n_back][ROWS][ld_back] what each slice adds to d_student */
+    float *d_logits;     /* [threads][ROWS][ld_slice] */
+    float *d_student;
+    int first_row;       /* mse */
+    double mse[QUALITY_ROWS];
+};
+
+static void *take(size_t *used, size_t bytes, char *base)
+{
+    char *at = base ? base + *used : NULL;
+    *used += (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+    return at;
+}
+
+/* Returns the bytes; base may be NULL. */
+static size_t lay_out(struct job *b, const struct quality *q, int n_threads, void *base)
+{
+    const struct output_matrix *m = q->out;
+    size_t used = 0, slices = (size_t)m->n_back, rows = QUALITY_ROWS;
+    b->ld = (size_t)m->logits.n_panels * PANEL + PAD;
+    b->ld_back = (size_t)m->back[0].n_panels * PANEL;
+    b->ld_slice = (size_t)m->slice + PAD;
+    b->hidden = take(&used, 2 * rows * (size_t)m->d * sizeof(float), base);
+    b->logits = take(&used, 2 * rows * b->ld * sizeof(float), base);
+    b->part = take(&used, slices * rows * sizeof *b->part, base);
+    b->partial = take(&used, slices * rows * b->ld_back * sizeof(float), base);
+    b->d_logits = take(&used, (size_t)n_threads * rows * b->ld_slice * sizeof(float), base);
+    return used;
+}
+
+size_t quality_scratch(const struct quality *q, int n_threads)
+{
+    struct job b;
+    return lay_out(&b, q, n_threads, NULL);
+}
+
+/* Logits of one slice of the vocabulary, and its share of the sums while they are near. */
+static void slice_logits(void *ctx, int slice, int thread)
+{
+    struct job *b = ctx;
+    const struct output_matrix *m = b->q->out;
+    int n = slice_rows(m, slice), rows = b->kl ? 2 * b->n_rows : b->n_rows;
+    size_t from = (size_t)slice * (size_t)m->slice, teacher = (size_t)b->n_rows * b->ld;
+    (void)thread;
+    b->q->kernels->matmul_f(b->logits, b->ld, b->hidden, (size_t)m->d, rows, &m->logits,
+                            (int)(from / PANEL), (n - 1) / PANEL + 1);
+    for (int r = 0; r < b->n_rows; r++) {
+        const float *s = b->logits + (size_t)r * b->ld + from;
+        struct kl_part *part = &b->part[(size_t)slice * QUALITY_ROWS + (size_t)r];
+        b->q->kernels->kl_part(part, s, b->kl ? s + teacher : NULL, n);
+    }
+}
+
+/* The sums of a whole row, from those of its slices. */
+static struct kl_part join_parts(const struct job *b, int row)
+{
+    int n = b->q->out->n_back;
+    const struct kl_part *p = b->part + row;
+    struct kl_part all = {.top_s = p->top_s, .top_t = p->top_t};
+    for (int i = 1; i < n; i++) {
+        all.top_s = fmaxf(all.top_s, p[(size_t)i * QUALITY_ROWS].top_s);
+        all.top_t = fmaxf(all.top_t, p[(size_t)i * QUALITY_ROWS].top_t);
+    }
+    for (int i = 0; i < n; i++, p += QUALITY_ROWS) {
+        double ds = (double)p->top_s - (double)all.top_s, es = exp(ds);
+        all.sum_s += es * p->sum_s;
+        if (!b->kl)
+            continue;
+        double dt = (double)p->top_t - (double)all.top_t, et = exp(dt);
+        all.sum_t += et * p->sum_t;
+        all.cross_s += es * (p->cross_s + p->sum_s * (ds - dt));
+        all.cross_t += et * (p->cross_t + p->sum_t * (dt - ds));
+    }
+    return all;
+}
+
+/* The terms of a row and the factors of its derivatives by the student's logits:
+ *     fwkl: p_s - p_t     ntp: p_s - [token]     rvkl: p_s (ln p_s - ln p_t - rvkl)
+ * with ln p = d - ln sum, d = logit - maximum. */
+static void finish_row(void *ctx, int row, int thread)
+{
+    struct job *b = ctx;
+    const double *w = b->q->weight, N = (double)b->positions;
+    struct row *r = &b->row[row];
+    struct kl_part p = join_parts(b, row);
+    int next = b->q->ids[r->at + 1];
+    double lse = log(p.sum_s), shift = 0, self = w[QUALITY_FWKL] + w[QUALITY_NTP];
+    (void)thread;
+    float logit = b->logits[(size_t)row * b->ld + (size_t)next];
+    r->term[QUALITY_NTP] = lse + (double)p.top_s - (double)logit;
+    r->coef = (struct kl_coef){.top_s = p.top_s, .top_t = p.top_t};
+    if (b->kl) {
+        shift = lse - log(p.sum_t);
+        r->term[QUALITY_FWKL] = p.cross_t / p.sum_t + shift;
+        r->term[QUALITY_RVKL] = p.cross_s / p.sum_s - shift;
+        self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
+        r->coef.reverse = (float)(w[QUALITY_RVKL] / N / p.sum_s);
+        r->coef.forward = (float)(w[QUALITY_FWKL] / N / p.sum_t);
+        r->coef.shift = (float)shift;
+    }
+    r->coef.self = (float)(self / N / p.sum_s);
+}
+
+/* Derivatives by one slice of the logits, and what they add to those by the hidden states. */
+static void slice_back(void *ctx, int slice, int thread)
+{
+    struct job *b = ctx;
+    const struct output_matrix *m = b->q->out;
+    int n = slice_rows(m, slice), from = slice * m->slice;
+    float *d = b->d_logits + (size_t)thread * QUALITY_ROWS * b->ld_slice;
+    float one = (float)(b->q->weight[QUALITY_NTP] / (double)b->positions);
+    for (int r = 0; r < b->n_rows; r++) {
+        const float *s = b->logits + (size_t)r * b->ld + (size_t)from;
+        const float *t = s + (size_t)b->n_rows * b->ld;
+        float *row = d + (size_t)r * b->ld_slice;
+        int next = b->q->ids[b->row[r].at + 1] - from;
+        b->q->kernels->kl_back(row, s, b->kl ? t : NULL, n, &b->row[r].coef);
+        if (next >= 0 && next < n)
+            row[next] -= one;
+    }
+    float *to = b->partial + (size_t)slice * QUALITY_ROWS * b->ld_back;
+    b->q->kernels->matmul_f(to, b->ld_back, d, b->ld_slice, b->n_rows, &m->back[slice], 0,
+                            m->back[slice].n_panels);
+}
+
+static void add_partials(void *ctx, int row, int thread)
+{
+    struct job *b = ctx;
+    int d = b->q->out->d;
+    float *sum = b->partial + (size_t)row * b->ld_back;
+    (void)thread;
+    for (int i = 1; i < b->q->out->n_back; i++)
+        b->q->kernels->add(sum, sum + (size_t)i * QUALITY_ROWS * b->ld_back, d);
+    b->q->kernels->add(b->d_student + (size_t)b->row[row].at * (size_t)d, sum, d);
+}
+
+static bool counts(const struct quality *q, int i)
+{
+    return i + 1 < q->T && q->first[i + 1] == q->first[i];
+}
+
+/* Gathers the next positions that count from *at on. */
+static void gather(struct job *b, int *at)
+{
+    const struct quality *q = b->q;
+    size_t d = (size_t)q->out->d;
+    b->n_rows = 0;
+    for (; *at < q->T && b->n_rows < QUALITY_ROWS; ++*at)
+        if (counts(q, *at))
+            b->row[b->n_rows++].at = *at;
+    for (int r = 0; r < b->n_rows; r++) {
+        size_t from = (size_t)b->row[r].at * d;
+        memcpy(b->hidden + (size_t)r * d, q->student + from, d * sizeof(float));
+        if (b->kl)
+            memcpy(b->hidden + (size_t)(b->n_rows + r) * d, q->teacher + from, d * sizeof(float));
+    }
+}
+
+static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *pool)
+{
+    for (int at = 0; gather(b, &at), b->n_rows > 0;) {
+        par_run(pool, b->q->out->n_back, slice_logits, b);
+        par_run(pool, b->n_rows, finish_row, b);
+        par_run(pool, b->q->out->n_back, slice_back, b);
+        par_run(pool, b->n_rows, add_partials, b);
+        for (int r = 0; r < b->n_rows; r++)
+            for (int t = 0; t < QUALITY_MSE; t++)
+                term[t] += b->row[r].term[t] / (double)b->positions;
+    }
+}
+
+/* Sets the row of d_student. */
+static void mse_row(void *ctx, int task, int thread)
+{
+    struct job *b = ctx;
+    const struct quality *q = b->q;
+    int d = q->out->d;
+    size_t at = (size_t)(b->first_row + task) * (size_t)d;
+    double scale = 2 * q->weight[QUALITY_MSE] / ((double)q->T * d), sum = 0;
+    float *out = b->d_student + at;
+    (void)thread;
+    if (q->weight[QUALITY_MSE] == 0) {
+        memset(out, 0, (size_t)d * sizeof *out);
+        return;
+    }
+    for (int c = 0; c < d; c++) {
+        double diff = (double)q->student[at + (size_t)c] - (double)q->teacher[at + (size_t)c];
+        sum += diff * diff;
+        out[c] = (float)(scale * diff);
+    }
+    b->mse[task] = sum;
+}
+
+static double mse_term(struct job *b, struct par *pool)
+{
+    const struct quality *q = b->q;
+    double sum = 0;
+    for (b->first_row = 0; b->first_row < q->T; b->first_row += QUALITY_ROWS) {
+        int n = q->T - b->first_row < QUALITY_ROWS ? q->T - b->first_row : QUALITY_ROWS;
+        par_run(pool, n, mse_row, b);
+        for (int r = 0; r < n; r++)
+            sum += b->mse[r];
+    }
+    return sum / ((double)q->T * q->out->d);
+}
+
+void quality_loss(const struct quality *q, float *d_student, struct quality_result *ret,
+                  struct par *pool, void *scratch)
+{
+    struct job b = {.q = q, .d_student = d_student};
+    const double *w = q->weight;
+    double term[QUALITY_TERMS] = {0};
+    lay_out(&b, q, par_threads(pool), scratch);
+    b.kl = w[QUALITY_FWKL] != 0 || w[QUALITY_RVKL] != 0;
+    for (int i = 0; i < q->T; i++)
+        b.positions += counts(q, i);
+    term[QUALITY_MSE] = mse_term(&b, pool);
+    if (b.kl || w[QUALITY_NTP] != 0)
+        logit_terms(&b, term, pool);
+    for (int t = 0; t < QUALITY_TERMS; t++)
+        ret->term[t] = w[t] != 0 ? term[t] : (double)NAN;
+    ret->positions = b.positions;
+}

@@ -1,0 +1,189 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/gate/safetensors_write.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/trainer.h"
+
+struct trainer {
+    struct trainer_options opt;
+    struct engine *e;
+    struct packs *packs;
+    struct compute c;
+    struct frozen frozen;
+    struct net *net;
+    struct pass *pass;
+    float *grad, *m, *v; /* [net->n] */
+    int64_t step;
+};
+
+static int create_parts(struct trainer *t, struct kvf_diag *d)
+{
+    const struct model_config *m = &t->e->config;
+    struct gates_model gm = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
+                             m->norm_eps, m->rope_base, NULL, &t->c.k};
+    int err = net_create(&gm, &t->opt.net, &t->net);
+    if (!err)
+        err = frozen_build(m, t->e->weights, t->c.pool, &t->frozen, d);
+    if (!err)
+        err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);
+    if (err)
+        return err;
+    t->grad = MEM_NEW(float, t->net->n);
+    t->m = MEM_NEW(float, t->net->n);
+    t->v = MEM_NEW(float, t->net->n);
+    return t->grad && t->m && t->v ? KVF_OK : KVF_E_NOMEM;
+}
+
+int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
+                   struct trainer **ret_trainer, struct kvf_diag *d)
+{
+    struct trainer *t = MEM_NEW(struct trainer, 1);
+    if (!t)
+        return KVF_E_NOMEM;
+    t->opt = *opt;
+    t->e = e;
+    t->packs = packs;
+    t->c = (struct compute){e->kernels, e->pool};
+    int err = create_parts(t, d);
+    if (err) {
+        trainer_destroy(t);
+        return kvf_fail(d, err, "not enough memory to train on packs of %d tokens; try shorter "
+                        "ones or recomputation", opt->length);
+    }
+    *ret_trainer = t;
+    return KVF_OK;
+}
+
+void trainer_destroy(struct trainer *t)
+{
+    if (!t)
+        return;
+    pass_destroy(t->pass);
+    net_destroy(t->net);
+    frozen_finish(&t->frozen);
+    mem_free(t->grad);
+    mem_free(t->m);
+    mem_free(t->v);
+    mem_free(t);
+}
+
+int64_t trainer_steps(const struct trainer *t)
+{
+    return t->step;
+}
+
+size_t trainer_parameters(const struct trainer *t)
+{
+    return t->net->n;
+}
+
+size_t trainer_bytes(const struct trainer *t)
+{
+    return pass_bytes(t->pass);
+}
+
+static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double weight)
+{
+    sum->total += weight * l->total;
+    sum->limit += weight * l->limit;
+    sum->value += weight * l->value;
+    sum->positions += l->positions;
+    for (int i = 0; i < QUALITY_TERMS; i++)
+        sum->term[i] += weight * l->term[i];
+}
+
+int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
+{
+    int64_t n = packs_count(t->packs);
+    double weight = 1.0 / t->opt.accumulate;
+    memset(t->grad, 0, t->net->n * sizeof *t->grad);
+    *ret = (struct trainer_step){.step = t->step + 1};
+    for (int64_t i = t->step * t->opt.accumulate, a = 0; a < t->opt.accumulate; a++, i++) {
+        struct pack pack = packs_get(t->packs, t->opt.seed, i / n, (int)(i % n));
+        struct pass_loss l;
+        pass_run(t->pass, &pack, weight, t->grad, NULL, &l);
+        add_loss(&ret->loss, &l, weight);
+        ret->tokens += pack.n;
+    }
+    ret->norm = optimizer_norm(t->grad, t->net->n);
+    ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
+    if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
+        return kvf_fail(d, KVF_E_LIMIT, "step %lld: the %s is not a finite number; try a lower "
+                        "--lr or --clip, from the last checkpoint", (long long)ret->step,
+                        isfinite(ret->loss.total) ? "gradient" : "loss");
+    optimizer_step(&t->opt.optimizer, t->step + 1, ret->norm, t->grad, t->net->w, t->m, t->v,
+                   t->net->n);
+    net_refresh(t->net, t->c.pool);
+    t->step++;
+    return KVF_OK;
+}
+
+void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret)
+{
+    int n = packs_count(packs);
+    *ret = (struct pass_loss){0};
+    for (int i = 0; i < n; i++) {
+        struct pack pack = packs_get(packs, 0, 0, i);
+        struct pass_loss l;
+        pass_run(t->pass, &pack, 1.0, NULL, NULL, &l);
+        add_loss(ret, &l, 1.0 / n);
+    }
+}
+
+/* Parameters and both moments as three tensors: the layout is in the configuration. */
+static void describe(const struct trainer *t, struct checkpoint_tensor tensor[3])
+{
+    static const char *const name[] = {"parameters", "moment1", "moment2"};
+    float *const data[] = {t->net->w, t->m, t->v};
+    for (int i = 0; i < 3; i++)
+        tensor[i] = (struct checkpoint_tensor){name[i], 1, {t->net->n, 1, 1}, data[i]};
+}
+
+int trainer_save(const struct trainer *t, const char *path, const char *config, const char *log,
+                 struct kvf_diag *d)
+{
+    struct checkpoint_tensor tensor[3];
+    struct checkpoint c = {tensor, 3, config, t->step, (char *)(uintptr_t)log};
+    describe(t, tensor);
+    return checkpoint_write(path, &c, d);
+}
+
+int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
+                   int *ret_found, struct kvf_diag *d)
+{
+    struct checkpoint_tensor tensor[3];
+    struct checkpoint c = {tensor, 3, config, 0, NULL};
+    describe(t, tensor);
+    int err = checkpoint_read(path, &c, ret_found, d);
+    if (err)
+        return err;
+    t->step = c.step;
+    *ret_log = c.log;
+    net_refresh(t->net, t->c.pool);
+    return KVF_OK;
+}
+
+int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
+                        const char *record, struct kvf_diag *d)
+{
+    const struct net *n = t->net;
+    struct safetensors_item *item = MEM_NEW(struct safetensors_item, (size_t)n->n_tensors);
+    const struct safetensors_note note[] = {
+        {"kvfate.kind", n->facts.layout == LAYOUT_WGKV ? "write" : "retention"},
+        {"kvfate.layout", n->layout->name},
+        {"kvfate.model_hash", hash},
+        {"training", record}};
+    if (!item)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n->n_tensors; i++) {
+        const struct net_tensor *p = &n->tensor[i];
+        item[i] = (struct safetensors_item){p->name, p->n_dims,
+                                            {p->dim[0], p->dim[1], p->dim[2], 1}, n->w + p->at,
+                                            bf16 ? WEIGHT_BF16 : WEIGHT_F32};
+    }
+    int err = safetensors_write(path, item, n->n_tensors, note, 4, d);
+    mem_free(item);
+    return err;
+}

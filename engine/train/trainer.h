@@ -1,0 +1,60 @@
+/* trainer.h - steps of training: packs in, better gates out.
+ *
+ * Step s (from 0) sees packs s A .. s A + A - 1 of an endless sequence: epoch by epoch, each
+ * in an order of its own; the state is parameters, moments and the number of steps, so a run
+ * that goes on from a checkpoint gives the bytes of one that was never stopped. */
+#ifndef KVF_ENGINE_TRAIN_TRAINER_H
+#define KVF_ENGINE_TRAIN_TRAINER_H
+
+#include "base/buf.h"
+#include "engine/decode/session.h"
+#include "engine/train/optimizer.h"
+#include "engine/train/pass.h"
+
+struct trainer_options {
+    struct net_options net;
+    struct pass_options pass;
+    struct optimizer optimizer;
+    int length;       /* most tokens of a pack */
+    int accumulate;   /* packs per step, at least 1 */
+    uint64_t seed;    /* order of the data */
+};
+
+struct trainer_step {
+    int64_t step;          /* steps done, this one included */
+    struct pass_loss loss; /* means over the packs of the step */
+    double rate, norm;     /* of the gradient, before clipping */
+    int64_t tokens;        /* of the packs */
+};
+
+struct trainer;
+
+/* e: opened exact; e and packs are borrowed.  KVF_OK or KVF_E_NOMEM with a sentence. */
+int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
+                   struct trainer **ret_trainer, struct kvf_diag *d);
+void trainer_destroy(struct trainer *t); /* accepts NULL */
+
+/* One step.  KVF_OK, or KVF_E_LIMIT with a sentence when a loss or a gradient is not finite:
+ * parameters and moments are then as before. */
+int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
+
+/* Mean losses over other packs; nothing changes. */
+void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret);
+
+int64_t trainer_steps(const struct trainer *t);  /* done */
+size_t trainer_parameters(const struct trainer *t);
+size_t trainer_bytes(const struct trainer *t);   /* of activations */
+
+/* config: every setting, as text; log: the record so far.  As checkpoint_write and
+ * checkpoint_read; *ret_log is owned by the caller. */
+int trainer_save(const struct trainer *t, const char *path, const char *config, const char *log,
+                 struct kvf_diag *d);
+int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
+                   int *ret_found, struct kvf_diag *d);
+
+/* The gates as a gate file (docs/gates.md), bf16 or f32.  record: JSON, kept under
+ * "training".  As safetensors_write. */
+int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
+                        const char *record, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Make the models of train.json and check that they are the ones it was made from.
+
+usage: make_models.py GOLDEN_FOLDER OUT_FOLDER
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+
+def main():
+    golden, out = sys.argv[1:]
+    with open(os.path.join(golden, "train.json")) as f:
+        models = json.load(f)["models"]
+    for i, model in enumerate(models):
+        path = os.path.join(out, f"train{i}.gguf")
+        tool = os.path.join(golden, "tools", "gen_tiny.py")
+        subprocess.run([sys.executable, tool, *model["args"].split(), "-o", path], check=True)
+        with open(path, "rb") as f:
+            found = hashlib.sha256(f.read()).hexdigest()
+        if found != model["sha256"]:
+            sys.exit(f"{path}: sha256 is {found}, the golden file was made with {model['sha256']}")
+
+
+if __name__ == "__main__":
+    main()
