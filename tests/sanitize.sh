@@ -66,6 +66,7 @@ tsan() {
     build build-tsan -Db_sanitize=thread -Db_lundef=false
     export TSAN_OPTIONS=halt_on_error=1:exitcode=66
     build-tsan/tests/unit/race_par # Criterion itself does not start under this tool
+    build-tsan/tests/train/race_attention
     outputs="tsv json npz" # fontconfig, which Pango starts in a thread, races with itself
     runs build-tsan/cli/kvfate build-tsan/tests/engine env
     outputs="tsv json npz png svg pdf"

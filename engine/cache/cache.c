@@ -5,15 +5,19 @@
 #include "base/mem.h"
 #include "engine/cache/cache.h"
 
+/* One line of memory: a step looks at every head. */
 struct head {
     int n, cap;      /* entries; slots that pages hold */
+    int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
+    int32_t soonest; /* at most the least until */
+    int n_pages;
+    unsigned char gap; /* enum cache_gap */
+    bool moved;      /* some slot does not hold the position of its number */
     int32_t *pos;    /* [cap] */
     int32_t *until;  /* [cap] */
-    int32_t *order;  /* [cap] */
+    int32_t *list;   /* [2 cap] order[] lies somewhere in it */
+    int32_t *order;  /* [n] where it starts in list */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
-    int n_pages;
-    bool moved;      /* some slot does not hold the position of its number */
-    int32_t soonest; /* at most the least until */
 };
 
 struct cache {
@@ -25,13 +29,19 @@ struct cache {
     int64_t n_pages;      /* held by heads or free; never more than free_cap */
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
-    unsigned char *spare; /* a page without an owner: scratch of cache_to_end */
+    bool forked;      /* some page may be shared */
     struct cache_stats stats;
 };
 
 static struct head *head_at(const struct cache *c, int layer, int head)
 {
     return &c->head[layer * c->cfg.n_heads + head];
+}
+
+/* Slots up to the last entry, an open one included. */
+static int held(const struct head *h)
+{
+    return h->n + (h->gap == GAP_OPEN && h->hole < h->n);
 }
 
 static size_t element(enum kv_type t)
@@ -67,8 +77,7 @@ int cache_create(const struct cache_config *cfg, struct cache **ret_cache)
     c->half_bytes = (size_t)cfg->head_dim * PAGE_SLOTS * element(cfg->type);
     c->stats.page_bytes = (int64_t)(2 * c->half_bytes);
     c->head = MEM_NEW(struct head, (size_t)cfg->n_layers * (size_t)cfg->n_heads);
-    c->spare = mem_alloc(2, c->half_bytes);
-    if (!c->head || !c->spare) {
+    if (!c->head) {
         cache_destroy(c);
         return KVF_E_NOMEM;
     }
@@ -88,9 +97,8 @@ void cache_destroy(struct cache *c)
         mem_free(h->page);
         mem_free(h->pos);
         mem_free(h->until);
-        mem_free(h->order);
+        mem_free(h->list);
     }
-    mem_free(c->spare);
     for (int64_t i = 0; i < c->n_free; i++)
         mem_free(c->free[i]);
     mem_free(c->free);
@@ -112,18 +120,21 @@ static int grow_head(struct head *h, int slots)
         cap *= 2;
     if (cap == h->cap)
         return KVF_OK;
-    int32_t *pos = grow_ints(h->pos, h->n, cap);
+    int32_t *pos = grow_ints(h->pos, held(h), cap);
     if (!pos)
         return KVF_E_NOMEM;
     h->pos = pos;
-    int32_t *until = grow_ints(h->until, h->n, cap);
+    int32_t *until = grow_ints(h->until, held(h), cap);
     if (!until)
         return KVF_E_NOMEM;
     h->until = until;
-    int32_t *order = grow_ints(h->order, h->n, cap);
-    if (!order)
+    int32_t *list = mem_alloc(2, (size_t)cap * sizeof *list);
+    if (!list)
         return KVF_E_NOMEM;
-    h->order = order;
+    if (h->n > 0)
+        memcpy(list, h->order, (size_t)h->n * sizeof *list);
+    mem_free(h->list);
+    h->list = h->order = list;
     unsigned char **page = mem_grow(h->page, (size_t)h->n_pages, (size_t)(cap / PAGE_SLOTS),
                                     sizeof *page);
     if (!page)
@@ -180,7 +191,7 @@ static void return_page(struct cache *c, unsigned char *page)
 int cache_own(struct cache *c, int layer, int head, int from, int to)
 {
     struct head *h = head_at(c, layer, head);
-    for (int p = from / PAGE_SLOTS; from < to && p * PAGE_SLOTS < to; p++) {
+    for (int p = from / PAGE_SLOTS; c->forked && from < to && p * PAGE_SLOTS < to; p++) {
         unsigned char *copy;
         if (is_private(c, h->page[p]))
             continue;
@@ -199,7 +210,9 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     int err = grow_head(h, h->n + n);
     int room = h->n_pages * PAGE_SLOTS;
     if (!err) /* what appends go on in may be shared */
-        err = cache_own(c, layer, head, h->n, h->n + n < room ? h->n + n : room);
+        err = cache_own(c, layer, head, held(h), h->n + n < room ? h->n + n : room);
+    if (!err && h->gap == GAP_OPEN && h->hole < h->n)
+        err = cache_own(c, layer, head, h->hole, h->hole + 1);
     if (!err && h->cap > c->renamed_cap) {
         int32_t *r = grow_ints(c->renamed, 0, h->cap);
         if (!r)
@@ -223,16 +236,21 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e)
 {
     struct head *h = head_at(c, layer, head);
-    int slot = h->n++;
+    int n = h->n++, slot = h->gap == GAP_OPEN ? h->hole : n;
     unsigned char *page = h->page[slot / PAGE_SLOTS];
     k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
     h->pos[slot] = e->pos;
     h->until[slot] = e->until;
-    if (slot == 0 || e->until < h->soonest)
+    if (n == 0 || e->until < h->soonest)
         h->soonest = e->until;
     h->moved |= e->pos != slot;
-    h->order[slot] = slot; /* the newest position is the last in order */
+    h->gap = GAP_NONE;
+    if (h->order + n == h->list + 2 * h->cap) {
+        memcpy(h->list, h->order, (size_t)n * sizeof *h->list);
+        h->order = h->list;
+    }
+    h->order[n] = slot; /* the newest position is the last in order */
     return slot;
 }
 
@@ -249,6 +267,7 @@ void cache_account(struct cache *c)
 struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
     const struct head *h = head_at(c, layer, head);
+    assert(h->gap != GAP_OPEN);
     return (struct cache_head){h->n, h->pos, h->until, h->order, h->page, !h->moved,
                                h->n ? h->soonest : CACHE_STAYS};
 }
@@ -305,7 +324,7 @@ static void copy_entry(const struct cache *c, const unsigned char *a, int from, 
 
 static void move_entry(struct cache *c, struct head *h, int from, int to)
 {
-    assert(is_private(c, h->page[to / PAGE_SLOTS]));
+    assert(!c->forked || is_private(c, h->page[to / PAGE_SLOTS]));
     copy_entry(c, h->page[from / PAGE_SLOTS], from, h->page[to / PAGE_SLOTS], to);
     h->pos[to] = h->pos[from];
     h->until[to] = h->until[from];
@@ -313,7 +332,7 @@ static void move_entry(struct cache *c, struct head *h, int from, int to)
 
 static void release_pages(struct cache *c, struct head *h)
 {
-    while ((h->n_pages - 1) * PAGE_SLOTS >= h->n && h->n_pages > 0) {
+    while ((h->n_pages - 1) * PAGE_SLOTS >= held(h) && h->n_pages > 0) {
         return_page(c, h->page[--h->n_pages]);
         c->stats.pages--;
     }
@@ -322,39 +341,98 @@ static void release_pages(struct cache *c, struct head *h)
 static void find_soonest(struct head *h)
 {
     int32_t least = CACHE_STAYS;
-    for (int s = 0; s < h->n; s++)
+    for (int s = 0; s < held(h); s++) /* an open slot stays */
         least = h->until[s] < least ? h->until[s] : least;
     h->soonest = least;
+}
+
+/* Where a slot stands in order[]: looked for in blocks, which needs no other array. */
+static int place_of(const struct head *h, int slot)
+{
+    enum { BLOCK = 16 };
+    int at = 0, any = 0;
+    for (; at + BLOCK <= h->n; at += BLOCK) {
+        for (int i = 0; i < BLOCK; i++)
+            any |= h->order[at + i] == slot;
+        if (any)
+            break;
+    }
+    while (h->order[at] != slot)
+        at++;
+    return at;
+}
+
+/* Takes one out of order[]; the fewer move. */
+static void strike(struct head *h, int at)
+{
+    int behind = h->n - 1 - at;
+    if (at < behind) {
+        memmove(h->order + 1, h->order, (size_t)at * sizeof *h->order);
+        h->order++;
+    } else {
+        memmove(h->order + at, h->order + at + 1, (size_t)behind * sizeof *h->order);
+    }
 }
 
 void cache_evict(struct cache *c, int layer, int head, int slot)
 {
     struct head *h = head_at(c, layer, head);
-    int last = h->n - 1, at = 0;
-    bool first_to_go = h->until[slot] == h->soonest && h->soonest != CACHE_STAYS;
-    h->moved |= slot != last;
-    while (h->order[at] != slot)
-        at++;
-    memmove(h->order + at, h->order + at + 1, (size_t)(last - at) * sizeof *h->order);
-    if (slot != last) {
-        move_entry(c, h, last, slot);
-        for (int i = last - 1; i >= 0; i--) /* the moved entry is usually among the newest */
-            if (h->order[i] == last) {
-                h->order[i] = slot;
-                break;
-            }
-    }
+    bool some_go = h->soonest != CACHE_STAYS;
+    bool first_to_go = some_go && h->until[slot] == h->soonest;
+    assert(h->gap == GAP_NONE);
+    strike(h, place_of(h, slot));
     h->n--;
+    h->gap = GAP_OPEN;
+    h->hole = slot;
+    if (some_go)
+        h->until[slot] = CACHE_STAYS;
     if (first_to_go)
         find_soonest(h);
     release_pages(c, h);
+}
+
+enum cache_gap cache_gap(const struct cache *c, int layer, int head, int *ret_slot)
+{
+    const struct head *h = head_at(c, layer, head);
+    if (ret_slot)
+        *ret_slot = h->hole;
+    return (enum cache_gap)h->gap;
+}
+
+bool cache_settle(struct cache *c, int layer, int head)
+{
+    struct head *h = head_at(c, layer, head);
+    bool moves = h->gap == GAP_OPEN && h->hole < h->n;
+    if (moves) {
+        h->order[place_of(h, h->n)] = h->hole;
+        move_entry(c, h, h->n, h->hole);
+        h->moved = true;
+    }
+    if (h->gap == GAP_OPEN)
+        h->gap = GAP_FILLED;
+    release_pages(c, h);
+    return moves;
+}
+
+bool cache_reopen(struct cache *c, int layer, int head)
+{
+    struct head *h = head_at(c, layer, head);
+    bool moves = h->gap == GAP_FILLED && h->hole < h->n;
+    if (moves) {
+        h->order[place_of(h, h->hole)] = h->n;
+        move_entry(c, h, h->hole, h->n);
+        h->until[h->hole] = CACHE_STAYS;
+    }
+    if (h->gap == GAP_FILLED)
+        h->gap = GAP_OPEN;
+    return moves;
 }
 
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
 {
     struct head *h = head_at(c, layer, head);
     int n = 0, m = 0;
-    for (int s = 0; s < h->n; s++) {
+    for (int s = 0, end = held(h); s < end; s++) {
         if (!keep[s])
             continue;
         if (s != n) {
@@ -367,26 +445,9 @@ void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep)
         if (keep[h->order[i]])
             h->order[m++] = c->renamed[h->order[i]];
     h->n = n;
+    h->gap = GAP_CLOSED;
     find_soonest(h);
     release_pages(c, h);
-}
-
-void cache_to_end(struct cache *c, int layer, int head, int slot)
-{
-    struct head *h = head_at(c, layer, head);
-    int32_t pos = h->pos[slot], until = h->until[slot];
-    int last = h->n - 1;
-    copy_entry(c, h->page[slot / PAGE_SLOTS], slot, c->spare, 0);
-    for (int s = slot; s < last; s++)
-        move_entry(c, h, s + 1, s);
-    copy_entry(c, c->spare, 0, h->page[last / PAGE_SLOTS], last);
-    h->pos[last] = pos;
-    h->until[last] = until;
-    h->moved |= slot != last;
-    for (int i = 0; i <= last; i++) {
-        int s = h->order[i];
-        h->order[i] = s == slot ? last : s > slot ? s - 1 : s;
-    }
 }
 
 struct cache_stats cache_stats(const struct cache *c)
@@ -400,8 +461,8 @@ static int fork_head(const struct cache *c, const struct head *from, struct head
     int err = from->cap ? grow_head(to, from->cap) : KVF_OK;
     if (err || !from->cap)
         return err;
-    memcpy(to->pos, from->pos, (size_t)from->n * sizeof *to->pos);
-    memcpy(to->until, from->until, (size_t)from->n * sizeof *to->until);
+    memcpy(to->pos, from->pos, (size_t)held(from) * sizeof *to->pos);
+    memcpy(to->until, from->until, (size_t)held(from) * sizeof *to->until);
     memcpy(to->order, from->order, (size_t)from->n * sizeof *to->order);
     for (int p = 0; p < from->n_pages; p++) {
         to->page[p] = from->page[p];
@@ -409,17 +470,20 @@ static int fork_head(const struct cache *c, const struct head *from, struct head
     }
     to->n_pages = from->n_pages;
     to->n = from->n;
+    to->gap = from->gap;
+    to->hole = from->hole;
     to->moved = from->moved;
     to->soonest = from->soonest;
     return KVF_OK;
 }
 
-int cache_fork(const struct cache *from, struct cache **ret_cache)
+int cache_fork(struct cache *from, struct cache **ret_cache)
 {
     struct cache *c = NULL;
     int err = cache_create(&from->cfg, &c);
     if (err)
         return err;
+    c->forked = from->forked = true;
     c->stats = from->stats;
     c->n_pages = from->stats.pages;
     err = grow_free(c, c->n_pages);

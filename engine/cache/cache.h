@@ -3,9 +3,17 @@
  * One pool of pages; a page holds PAGE_SLOTS entries of one (layer, KV head).
  * Every head has its own length and its own list of pages, so a method may
  * keep 7 entries in one head and 4,000 in the next, and what is evicted really
- * frees memory.  Slots of a head are dense: 0 .. n-1.  Eviction of one entry
- * moves the last slot into the hole, so slot order is not time order: pos[] is
- * the truth, and order[] lists the slots by rising position.
+ * frees memory.  Slots of a head are dense: 0 .. n-1.  They are not in order of
+ * time: pos[] is the truth, and order[] lists the slots by rising position.
+ *
+ * An eviction of one entry moves nothing: it leaves the slot open, and the next append
+ * stores the newcomer there.  Nobody sees an open slot: who wants to look at the head
+ * before (cache_view, cache_key, cache_value) calls cache_settle, which fills the slot
+ * with the last entry, and who still wants the newcomer there cache_reopen, which puts
+ * that entry back.  When more than one entry leaves between two appends, the ranks are
+ * closed instead (cache_keep), once for all of them.  So the order of slots follows from
+ * which entries left between which appends, however the cuts were split and whoever
+ * looked on.
  *
  * A fork shares the pages of its origin, which are counted and copied when one
  * of the two first writes into them.  Copies are made where allocation may fail:
@@ -39,6 +47,14 @@ struct cache_head {
     int32_t soonest;        /* at most the least until */
 };
 
+/* What has left a head since its last append. */
+enum cache_gap {
+    GAP_NONE,   /* nothing */
+    GAP_OPEN,   /* one entry: its slot waits for the newcomer */
+    GAP_FILLED, /* one entry: the last one took its slot */
+    GAP_CLOSED, /* ranks were closed */
+};
+
 struct cache_stats {
     int64_t entries, entries_peak; /* over all heads */
     int64_t pages, pages_peak;     /* in use, shared ones included */
@@ -49,17 +65,17 @@ struct cache_stats {
 int cache_create(const struct cache_config *cfg, struct cache **ret_cache);
 void cache_destroy(struct cache *c); /* accepts NULL */
 
-/* A cache of its own with the same entries and statistics; neither sees what the
- * other does from now on.  KVF_OK or KVF_E_NOMEM.  The two may be used by
+/* A cache of its own with the same entries, open slots and statistics; neither sees what
+ * the other does from now on.  KVF_OK or KVF_E_NOMEM.  The two may be used by
  * different threads, but not while the fork is made. */
-int cache_fork(const struct cache *from, struct cache **ret_cache);
+int cache_fork(struct cache *from, struct cache **ret_cache);
 int64_t cache_shared(const struct cache *c); /* pages in use that another cache holds too */
 
 /* Makes room for n more entries in a head: pages come from the pool.  With
  * cache_own the only call that allocates; KVF_OK or KVF_E_NOMEM.  Not thread-safe. */
 int cache_reserve(struct cache *c, int layer, int head, int n);
 
-/* Lets slots from .. to-1 be written by cache_evict and cache_keep: copies the
+/* Lets slots from .. to-1 be written by cache_settle and cache_keep: copies the
  * pages that are shared with another cache.  Costs next to nothing without forks.
  * KVF_OK, or KVF_E_NOMEM (the entries are untouched).  Not thread-safe. */
 int cache_own(struct cache *c, int layer, int head, int from, int to);
@@ -71,8 +87,8 @@ struct cache_entry {
     const float *key, *value; /* [head_dim] */
 };
 
-/* Appends an entry into reserved room; returns its slot.  Threads may append to
- * different heads at once. */
+/* Appends an entry into reserved room, into the open slot if there is one, else behind
+ * the others; returns its slot.  Threads may append to different heads at once. */
 int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e);
 /* To be called once after a round of appends, from one thread. */
@@ -87,18 +103,27 @@ const void *cache_values(const struct cache *c, const struct cache_head *h, int 
 void cache_key(const struct cache *c, int layer, int head, int slot, float *ret_key);
 void cache_value(const struct cache *c, int layer, int head, int slot, float *ret_value);
 
-/* Removes one slot; the entry of the last slot moves into it (nothing moves
- * when it is the last).  Freed pages return to the pool.  A slot that is not the
- * last must be the cache's own. */
+/* Removes one entry; its slot stays open for the next append (the last slot is the next
+ * anyway).  Of a head without a gap: a second entry that leaves before the same append
+ * takes cache_keep. */
 void cache_evict(struct cache *c, int layer, int head, int slot);
 
-/* Keeps the slots with keep[slot] != 0 and closes ranks in slot order.  The slots
- * from the first that goes up to the number of those that stay must be the cache's
- * own.  Not thread-safe. */
+/* Keeps the slots with keep[slot] != 0 and closes ranks in slot order; of a head with an
+ * open slot, whose keep[] is 0, keep[] has one element more, since the entries lie around
+ * it.  The slots from the first that goes up to the number of those that stay must be the
+ * cache's own.  Not thread-safe. */
 void cache_keep(struct cache *c, int layer, int head, const unsigned char *keep);
 
-/* The entry of a slot becomes the last; those behind it close ranks. */
-void cache_to_end(struct cache *c, int layer, int head, int slot);
+/* The gap of a head; *ret_slot, for GAP_OPEN and GAP_FILLED (may be NULL): where. */
+enum cache_gap cache_gap(const struct cache *c, int layer, int head, int *ret_slot);
+
+/* Fills an open slot, which must be the cache's own: whether the entry of slot n, that is
+ * the last, moved into it.  Freed pages return to the pool.  Not thread-safe. */
+bool cache_settle(struct cache *c, int layer, int head);
+
+/* Opens a filled slot again: whether its entry moved back to slot n.  There must be room
+ * for one entry (cache_reserve). */
+bool cache_reopen(struct cache *c, int layer, int head);
 
 struct cache_stats cache_stats(const struct cache *c);
 

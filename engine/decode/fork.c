@@ -109,7 +109,7 @@ int session_remove(struct session *s, const unsigned char *heads, const unsigned
     int err = watch_prepare(s, s->cap, s->n_past);
     for (int i = 0; !err && i < n; i++)
         if (heads[i])
-            err = method_remove(s->method, s->cache, i / H, i % H, s->n_past, gone);
+            err = method_remove(s->method, s->cache, i / H, i % H, gone);
     cache_account(s->cache);
     return err;
 }

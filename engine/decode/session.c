@@ -315,7 +315,11 @@ int session_begin_step(struct session *s)
     if (!err)
         err = session_decide(s, PHASE_BEFORE);
     s->stepping = true;
-    return err ? err : session_reserve(s);
+    if (!err)
+        err = session_reserve(s);
+    if (err)
+        method_settle(s->method, s->cache); /* no newcomer takes the open slots */
+    return err;
 }
 
 int session_end_step(struct session *s)

@@ -126,6 +126,32 @@ struct kl_coef {
 #define DECL_KL_PART(name) void name(struct kl_part *out, const float *s, const float *t, int n)
 #define DECL_KL_BACK(name) \
     void name(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
+/* Rows of a window (engine/method/window.c), by slot.  The row of query t says nothing of
+ * entries with pos > t: it counts as 0 there, whatever it holds.  Every variant gives the
+ * same bits. */
+struct window_pair { /* a query that enters the window and one that leaves it */
+    const float *in, *out;
+    int32_t t_in, t_out; /* INT32_MIN: none; its row is any n readable floats */
+};
+
+enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
+
+#define SPREAD_UNIT 0x1p-51
+#define DECL_SLIDE(name) \
+    void name(double *restrict sum, const struct window_pair *restrict p, \
+              const int32_t *restrict pos, int n, double magic)
+#define DECL_SLIDE_SPREAD(name) \
+    void name(int64_t *restrict sum, int64_t *restrict square, \
+              const struct window_pair *restrict p, const int32_t *restrict pos, int n)
+#define DECL_SPREAD(name) \
+    void name(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square, \
+              int n, int rows, double gamma)
+#define DECL_SUM_BETWEEN(name) \
+    double name(const float *restrict a, const int32_t *restrict pos, int n, int32_t from, \
+                int32_t to)
+#define DECL_TAKE_SHARE(name) \
+    void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n, \
+              int32_t t, float scale, enum take how)
 
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
@@ -149,6 +175,11 @@ typedef DECL_KV_STORE((*kv_store_fn));
 typedef DECL_MASS_ADD((*mass_add_fn));
 typedef DECL_ROW_CUTS((*row_cuts_fn));
 typedef DECL_MARK((*mark_fn));
+typedef DECL_SLIDE((*slide_fn));
+typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
+typedef DECL_SPREAD((*spread_fn));
+typedef DECL_SUM_BETWEEN((*sum_between_fn));
+typedef DECL_TAKE_SHARE((*take_share_fn));
 typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
 typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
 typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
@@ -235,6 +266,21 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p.  last: uint16_t for
      * width 2, uint32_t for width 4. */
     mark_fn mark;
+
+    /* sum[i] += the units of what enters - those of what leaves; units of 2^(k - 52) for
+     * magic = 1.5 * 2^k. */
+    slide_fn slide;
+    /* The same for the sum of weights 0 <= a < sqrt(2) and of their squares, in whole
+     * SPREAD_UNITs, rounded half to even. */
+    slide_spread_fn slide_spread;
+    /* v[i] += mean + gamma times the unbiased variance (0 for one row) of `rows` weights
+     * with these sums. */
+    spread_fn spread;
+    /* The sum of a[i] with from <= pos[i] < to: 16 partial sums of every 16th, then in
+     * pairs of halves. */
+    sum_between_fn sum_between;
+    /* row[i] = (or +=, or max=) a[i] * scale. */
+    take_share_fn take_share;
 
     /* Derivatives of swiglu by its inputs, from that by its output (set); d_gate may be
      * d_out. */

@@ -95,12 +95,11 @@ bool choose_over(const struct round *r)
     return false;
 }
 
-static void list_all(const struct round *r, int at)
+static void list_all(const struct round *r, int at, float *score)
 {
     struct method_state *s = r->s;
     int H = s->shape.n_kv_heads, m = 0;
     struct cache_head view = cache_view(r->cache, at / H, at % H);
-    float *score = s->value + (size_t)at * (size_t)s->cap;
     struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
     for (int i = 0; i < view.n; i++) {
         if (isnan(score[i]))
@@ -112,7 +111,13 @@ static void list_all(const struct round *r, int at)
     s->n_listed[at] = 0;
 }
 
-/* Scores a head and lists its unprotected entries, or the worst of them. */
+static size_t score_row(const struct method_state *s)
+{
+    return ((size_t)s->cap + 15) / 16 * 16;
+}
+
+/* Scores a head and lists its unprotected entries, or the worst of them.  Where heads do
+ * not share their places the scores are forgotten: they stay in the nearest cache. */
 void choose_score(void *round, int at, int thread)
 {
     const struct round *r = round;
@@ -120,17 +125,19 @@ void choose_score(void *round, int at, int thread)
     if (!s->due[at])
         return;
     int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, first, end;
-    float *score = s->value + (size_t)at * (size_t)s->cap;
+    float *scratch = s->scratch + (size_t)thread * s->scratch_len;
+    float *score = s->value ? s->value + (size_t)at * (size_t)s->cap : scratch;
     struct score_input in = {s, r->cache, layer, head, cache_view(r->cache, layer, head),
                              recent_from(r), r->t, r->incoming};
-    s->method->score->eval(&in, score, s->scratch + (size_t)thread * s->scratch_len);
     int pool = pool_of(s, at);
     pool_heads(s, pool, &first, &end);
     int k = shortlist_length(r, pool, end - first);
+    if (k == 0 || !s->method->score->rising)
+        s->method->score->eval(&in, score, scratch + score_row(s));
     if (k > 0)
-        shortlist_fill(r, at, k);
+        shortlist_fill(r, at, k, score);
     else
-        list_all(r, at);
+        list_all(r, at, score);
 }
 
 /* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
@@ -246,7 +253,7 @@ size_t choose_scratch(const struct method_state *s)
 {
     int more = s->method->score->scratch_rows, D = s->shape.head_dim;
     size_t rows = 4 + (size_t)(more > 0 ? more : 0);
-    size_t len = rows * (size_t)s->cap + 4 * (size_t)D;
+    size_t len = rows * (size_t)s->cap + 4 * (size_t)D + score_row(s);
     if (more == KEYS_AS_PAGE)
         len += 2 * PAGE_SLOTS * ((size_t)D + PAGE_SLOTS);
     if (more == MOMENTS_AS_ROWS)

@@ -2,6 +2,7 @@
  * in parallel (choose.c); cutting and reporting run in order on the caller. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/par.h"
@@ -18,98 +19,108 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
                    void *ctx)
 {
     struct method_state *s = r->s;
-    const float *score = s->value + from * (size_t)s->cap;
+    const struct candidate *c = s->candidate + from * (size_t)s->cap;
     const int32_t *victim = s->victim + from * (size_t)s->cap;
     int n = s->n_cut[from];
-    int stays = n < s->cap ? victim[n] : -1;
     bool scored = s->method->reason != KVF_REASON_WINDOW;
+    bool stays = n < s->n_candidates[from]; /* c[n] is the worst of those */
     struct cache_head view = cache_view(r->cache, layer, head);
     for (int i = 0; i < n; i++) {
-        s->triple[3 * i] = view.pos[victim[i]];
-        s->triple[3 * i + 1] = victim[i];
-        s->triple[3 * i + 2] = i;
+        s->pair[2 * i] = view.pos[victim[i]];
+        s->pair[2 * i + 1] = i;
     }
-    qsort(s->triple, (size_t)n, 3 * sizeof *s->triple, by_value);
+    if (n > 1)
+        qsort(s->pair, (size_t)n, 2 * sizeof *s->pair, by_value);
     for (int i = 0; i < n; i++) {
-        const int32_t *at = s->triple + 3 * i;
-        float v = score[at[1]], margin = stays >= 0 ? score[stays] - v : NAN;
-        struct eviction e = {layer, head, at[0], r->t, s->method->reason, scored ? v : NAN,
-                             scored ? margin : NAN, scored && stays >= 0 && score[stays] == v,
-                             scored ? at[2] : -1};
+        int rank = s->pair[2 * i + 1];
+        float v = c[rank].score, margin = stays ? c[n].score - v : NAN;
+        struct eviction e = {layer, head, s->pair[2 * i], r->t, s->method->reason,
+                             scored ? v : NAN, scored ? margin : NAN,
+                             scored && stays && c[n].score == v, scored ? rank : -1};
         fn(ctx, &e);
     }
 }
 
-static void cut_one(struct method_state *s, struct cache *c, int layer, int head, int slot)
+/* The last entry of a head takes an open slot: whoever looks at the head finds none. */
+static void settle(struct method_state *s, struct cache *c, int layer, int head)
 {
-    int last = cache_view(c, layer, head).n - 1;
-    cache_evict(c, layer, head, slot);
-    if (slot != last)
-        evidence_move(&s->evidence, layer, head, last, slot);
+    int hole;
+    if (cache_gap(c, layer, head, &hole) == GAP_OPEN && cache_settle(c, layer, head))
+        evidence_move(&s->evidence, layer, head, cache_view(c, layer, head).n, hole);
 }
 
-/* Keeps the slots with s->keep; slots stay in order. */
-static void cut_many(struct method_state *s, struct cache *c, int layer, int head)
+void method_settle(struct method_state *s, struct cache *c)
 {
-    int n = cache_view(c, layer, head).n;
+    int H = s->shape.n_kv_heads;
+    for (; s; s = s->next)
+        for (int at = 0; at < s->shape.n_layers * H; at++)
+            if (method_owns(s, at / H, at % H))
+                settle(s, c, at / H, at % H);
+}
+
+/* Before a newcomer: what was cut since the one before it leaves its slot to it. */
+static int reopen_all(struct method_state *s, struct cache *c)
+{
+    int H = s->shape.n_kv_heads, err = KVF_OK, hole;
+    for (; s; s = s->next)
+        for (int at = 0; !err && at < s->shape.n_layers * H; at++) {
+            int l = at / H, h = at % H;
+            if (!method_owns(s, l, h) || cache_gap(c, l, h, &hole) != GAP_FILLED)
+                continue;
+            int n = cache_view(c, l, h).n;
+            err = cache_reserve(c, l, h, 1);
+            if (!err && hole < n)
+                err = cache_own(c, l, h, hole, hole + 1);
+            if (!err && cache_reopen(c, l, h))
+                evidence_move(&s->evidence, l, h, hole, n);
+        }
+    return err;
+}
+
+/* Removes slots of a settled head.  One hole stays open for the newcomer.  Pages that are
+ * read by choice stand in order of time, so their entries close ranks; and so they do
+ * elsewhere when more than one leaves before the same query: several cuts leave the head
+ * as one cut of them all would.  The order of slots, and with it the rounding of sums
+ * over them, follows from what was evicted when. */
+static void cut(struct method_state *s, struct cache *c, int layer, int head,
+                const int32_t *victim, int n_cut)
+{
+    int n = cache_view(c, layer, head).n, hole;
+    enum cache_gap gap = cache_gap(c, layer, head, &hole);
+    if (n_cut == 1 && gap == GAP_NONE && s->method->read->all) {
+        cache_evict(c, layer, head, victim[0]);
+        return;
+    }
+    memset(s->keep, 1, (size_t)n);
+    for (int i = 0; i < n_cut; i++)
+        s->keep[victim[i]] = 0;
+    if (gap == GAP_FILLED && cache_reopen(c, layer, head)) {
+        evidence_move(&s->evidence, layer, head, hole, n);
+        s->keep[n++] = s->keep[hole];
+        s->keep[hole] = 0;
+    }
     cache_keep(c, layer, head, s->keep);
     evidence_keep(&s->evidence, layer, head, s->keep, n);
 }
 
-/* The entry of a slot goes behind the others, which close ranks. */
-static void to_end(struct method_state *s, struct cache *c, int layer, int head, int slot)
-{
-    int n = cache_view(c, layer, head).n; /* slot n of the evidence is free after a cut */
-    cache_to_end(c, layer, head, slot);
-    evidence_move(&s->evidence, layer, head, slot, n);
-    for (int i = slot; i < n; i++)
-        evidence_move(&s->evidence, layer, head, i + 1, i);
-}
-
-/* Removes slots before query t.  Pages that are read by choice stand in order of time,
- * so their entries close ranks; elsewhere one hole is filled by the last entry.  Several
- * cuts before one query leave the head as one cut of them all would: the order of slots,
- * and with it the rounding of sums over them, follows from what was evicted when. */
-static void cut(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
-                const int32_t *victim, int n_cut)
-{
-    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
-    int n = cache_view(c, layer, head).n, moved = s->cut_at[at] == t ? s->filled[at] : -1, to = 0;
-    bool first = s->cut_at[at] != t;
-    s->cut_at[at] = t;
-    s->filled[at] = -1;
-    if (n_cut == 1 && first && s->method->read->all) {
-        s->filled[at] = victim[0] < n - 1 ? victim[0] : -1;
-        cut_one(s, c, layer, head, victim[0]);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        s->keep[i] = 1;
-    for (int i = 0; i < n_cut; i++)
-        s->keep[victim[i]] = 0;
-    for (int i = 0; i < moved; i++)
-        to += s->keep[i];
-    bool stays = moved >= 0 && s->keep[moved];
-    cut_many(s, c, layer, head);
-    if (stays)
-        to_end(s, c, layer, head, to);
-}
-
 /* Slots that cutting will write must not be shared with a forked cache: copied here,
  * where memory may be lacking and nothing was cut yet. */
-static int own_slots(const struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+static int own_slots(const struct method_state *s, struct cache *c, int layer, int head,
                      const int32_t *victim, int n_cut)
 {
-    size_t at = (size_t)layer * (size_t)s->shape.n_kv_heads + (size_t)head;
-    bool again = s->cut_at[at] == t;
-    int n = cache_view(c, layer, head).n, end = n - n_cut;
-    int first = again && s->filled[at] >= 0 ? s->filled[at] : n;
+    int hole, err = KVF_OK;
+    enum cache_gap gap = cache_gap(c, layer, head, &hole);
+    int n = cache_view(c, layer, head).n, end = n - n_cut, first = n;
+    if (gap == GAP_FILLED && n_cut > 0) {
+        err = cache_reserve(c, layer, head, 1); /* what filled the hole goes back */
+        first = hole;
+    }
     for (int i = 0; i < n_cut; i++)
         if (victim[i] < first)
             first = victim[i];
-    if (n_cut == 1 && !again && s->method->read->all && end > first + 1)
-        end = first + 1; /* cut_one */
-    return cache_own(c, layer, head, first, end);
+    if (n_cut == 1 && gap == GAP_NONE && s->method->read->all && end > first + 1)
+        end = first + 1;
+    return err ? err : cache_own(c, layer, head, first, end);
 }
 
 static int own_all(struct round *r)
@@ -119,7 +130,7 @@ static int own_all(struct round *r)
     for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
         int at = s->method->scope == SCOPE_LAYER ? i / H * H : i;
         if (s->n_cut[at] && method_owns(s, i / H, i % H))
-            err = own_slots(s, r->cache, i / H, i % H, r->t,
+            err = own_slots(s, r->cache, i / H, i % H,
                             s->victim + (size_t)at * (size_t)s->cap, s->n_cut[at]);
     }
     return err;
@@ -134,7 +145,7 @@ static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ct
         return;
     if (fn)
         report(r, layer, head, at, fn, ctx);
-    cut(s, r->cache, layer, head, r->t, s->victim + at * (size_t)s->cap, s->n_cut[at]);
+    cut(s, r->cache, layer, head, s->victim + at * (size_t)s->cap, s->n_cut[at]);
 }
 
 static int reserve_scratch(struct method_state *s, int n_threads)
@@ -192,7 +203,7 @@ static int expire_head(struct method_state *s, struct cache *c, int layer, int h
     for (int i = 0; i < view.n; i++)
         if (view.until[view.order[i]] <= t)
             victim[n++] = view.order[i];
-    int err = own_slots(s, c, layer, head, t, victim, n);
+    int err = own_slots(s, c, layer, head, victim, n);
     if (err || n == 0)
         return err;
     for (int i = 0; i < n; i++) {
@@ -204,11 +215,11 @@ static int expire_head(struct method_state *s, struct cache *c, int layer, int h
         if (fn)
             fn(ctx, &e);
     }
-    cut(s, c, layer, head, t, victim, n);
+    cut(s, c, layer, head, victim, n);
     return KVF_OK;
 }
 
-int method_remove(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+int method_remove(struct method_state *s, struct cache *c, int layer, int head,
                   const unsigned char *gone)
 {
     while (s->next && !method_owns(s, layer, head))
@@ -220,9 +231,11 @@ int method_remove(struct method_state *s, struct cache *c, int layer, int head, 
     for (int i = 0; i < view.n; i++)
         if (gone[view.pos[view.order[i]]])
             victim[n++] = view.order[i];
-    int err = n > 0 ? own_slots(s, c, layer, head, t, victim, n) : KVF_OK;
-    if (!err && n > 0)
-        cut(s, c, layer, head, t, victim, n);
+    int err = n > 0 ? own_slots(s, c, layer, head, victim, n) : KVF_OK;
+    if (!err && n > 0) {
+        cut(s, c, layer, head, victim, n);
+        settle(s, c, layer, head);
+    }
     return err;
 }
 
@@ -247,8 +260,9 @@ static int expire_row(struct method_state *s, struct cache *c, int32_t t, evicti
 int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
 {
     int err = KVF_OK;
-    for (; !err && s; s = s->next)
-        err = expire_row(s, c, t, fn, ctx);
+    for (struct method_state *row = s; !err && row; row = row->next)
+        err = expire_row(row, c, t, fn, ctx);
+    method_settle(s, c);
     return err;
 }
 
@@ -266,14 +280,21 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
 {
     int err = KVF_OK;
     int64_t cuts = 0;
+    method_settle(s, c); /* of a step that came to nothing */
     for (struct method_state *row = s; !err && row; row = row->next)
         if (phase != PHASE_AFTER || row->method->admission->reason == KVF_REASON_PLAN)
             err = expire_row(row, c, t, fn, ctx); /* a plan's run may cut after its last query */
-    for (; !err && s; s = s->next) {
-        struct round r = {s, c, t, phase == PHASE_BEFORE};
-        if (acts(s, phase))
-            err = decide_row(&r, pool, fn, ctx, &cuts);
+    for (struct method_state *row = s; !err && row; row = row->next) {
+        struct round r = {row, c, t, phase == PHASE_BEFORE};
+        if (!acts(row, phase))
+            continue;
+        method_settle(s, c);
+        err = decide_row(&r, pool, fn, ctx, &cuts);
     }
+    if (!err && phase == PHASE_BEFORE)
+        err = reopen_all(s, c);
+    if (err || phase != PHASE_BEFORE)
+        method_settle(s, c);
     cache_account(c);
     if (ret_cut)
         *ret_cut = cuts;

@@ -26,7 +26,7 @@ double evidence_bytes(unsigned kinds, const struct method_params *p,
         {EVIDENCE_WINDOW, 4 * g * (p->window + 1) + 8 + 4}, /* rows; recent, born */
         {EVIDENCE_KEYS, 4 * D}, {EVIDENCE_NORMS, 4}, {EVIDENCE_HISTORY, 4}, {EVIDENCE_GATE, 4},
         {EVIDENCE_VALUES, 4}, {EVIDENCE_ANCHOR, 1}, {EVIDENCE_NOTE, 8},
-        {EVIDENCE_TWIN, (8 + 4) * g},
+        {EVIDENCE_TWIN, (8 + 4) * g}, {EVIDENCE_SPREAD, 16 * g},
         {EVIDENCE_PAGES, 2 * 4 * D / p->page}, {EVIDENCE_BLOCKS, 4.0 * gate_dim / p->page},
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
@@ -70,6 +70,7 @@ void evidence_finish(struct evidence *e)
     mem_free(e->born);
     mem_free(e->recent);
     mem_free(e->recent_at);
+    mem_free(e->spread);
     mem_free(e->keys);
     mem_free(e->anchor);
     mem_free(e->counted);
@@ -147,7 +148,10 @@ int evidence_reserve(struct evidence *e, int slots)
         err = widen_floats(e, EVIDENCE_NORMS, &e->norms, n_kv(e), old, cap);
     if (!err)
         err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
-    void *counted = e->counted;
+    void *spread = e->spread, *counted = e->counted;
+    if (!err && e->kinds & EVIDENCE_SPREAD)
+        err = widen(&spread, 2 * n_query(e), old, cap, sizeof *e->spread);
+    e->spread = spread;
     if (!err && e->kinds & EVIDENCE_ANCHOR)
         err = widen(&counted, n_kv(e), old, cap, 1);
     e->counted = counted;
@@ -286,6 +290,10 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)slot] = 0;
+        if (e->kinds & EVIDENCE_SPREAD) {
+            int64_t *square, *sum = evidence_spread(e, layer, g, &square);
+            sum[slot] = square[slot] = 0;
+        }
     }
 }
 
@@ -317,6 +325,13 @@ double *evidence_recent(const struct evidence *e, int layer, int head, int **ret
     return e->recent + at * (size_t)e->cap;
 }
 
+int64_t *evidence_spread(const struct evidence *e, int layer, int g, int64_t **ret_square)
+{
+    int64_t *sum = e->spread + 2 * query_index(e, layer, g) * (size_t)e->cap;
+    *ret_square = sum + e->cap;
+    return sum;
+}
+
 /* All but what query heads have. */
 static void move_entry(struct evidence *e, int layer, int head, int from, int to)
 {
@@ -326,8 +341,10 @@ static void move_entry(struct evidence *e, int layer, int head, int from, int to
         memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
                (size_t)e->shape.head_dim * sizeof(float));
     if (e->kinds & EVIDENCE_ANCHOR) { /* it moves: nothing to add */
+        int *n = &e->n_counted[layer * e->shape.n_kv_heads + head];
         e->counted[b] = e->counted[a];
         e->counted[a] = 0;
+        *n = to >= *n ? to + 1 : *n;
     }
     if (e->kinds & EVIDENCE_NORMS)
         e->norms[b] = e->norms[a];
@@ -369,6 +386,11 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             e->sum[q * (size_t)e->cap + (size_t)to] = e->sum[q * (size_t)e->cap + (size_t)from];
+        if (e->kinds & EVIDENCE_SPREAD) {
+            int64_t *square, *sum = evidence_spread(e, layer, g, &square);
+            sum[to] = sum[from];
+            square[to] = square[from];
+        }
         if (e->kinds & EVIDENCE_WINDOW)
             move_rows(e, q, e->born[kv_at(e, layer, head, to)], from, to);
     }
@@ -402,6 +424,8 @@ void evidence_keep(struct evidence *e, int layer, int head, const unsigned char 
         size_t q = query_index(e, layer, g);
         if (e->kinds & EVIDENCE_SUM)
             keep_some(e->sum + q * (size_t)e->cap, sizeof *e->sum, keep, n);
+        for (int i = 0; e->kinds & EVIDENCE_SPREAD && i < 2; i++)
+            keep_some(e->spread + (2 * q + (size_t)i) * (size_t)e->cap, sizeof *e->spread, keep, n);
         for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->ring; w++)
             keep_some(ring_row(e, q, w), sizeof *e->rows, keep, n);
     }

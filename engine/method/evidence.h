@@ -20,6 +20,8 @@ struct evidence {
                          whatever was there before */
     double *recent;   /* [L * H][cap] sums over the window (window.c) */
     int *recent_at;   /* [L * H] rows taken when they were made; -1: never */
+    int64_t *spread;  /* [L * G][2][cap] in whole units: sums of the weights, of their
+                         squares; with recent_at    EVIDENCE_SPREAD */
     float *keys;      /* [L * H][cap][head_dim]  EVIDENCE_KEYS */
     double *anchor;   /* [L * H][head_dim]       EVIDENCE_ANCHOR */
     unsigned char *counted; /* [L * H][cap] the key of the slot is in the anchor */
@@ -55,6 +57,9 @@ const double *evidence_sync_anchor(const struct evidence *e, int layer, int head
 /* For the sums over the window of a KV head, by slot: they follow their entries, and a
  * newcomer's is 0.  *ret_at is whoever fills them to keep. */
 double *evidence_recent(const struct evidence *e, int layer, int head, int **ret_at);
+/* The same for the sums of a query head's weights and (*ret_square) of their squares. */
+int64_t *evidence_spread(const struct evidence *e, int layer, int query_head,
+                         int64_t **ret_square);
 /* The entry of slot `from` of a KV head now lies in slot `to`. */
 void evidence_move(struct evidence *e, int layer, int head, int from, int to);
 /* Of the n entries of a KV head those of the slots with keep != 0 stay and close ranks in

@@ -45,6 +45,7 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->row_n, rows, sizeof *e->row_n);
     err |= own(&e->born, kv, sizeof *e->born);
     err |= own(&e->recent, kv, sizeof *e->recent);
+    err |= own(&e->spread, 2 * Q * cap, sizeof *e->spread);
     err |= own(&e->recent_at, H, sizeof *e->recent_at);
     err |= own(&e->anchor, H * D, sizeof *e->anchor);
     err |= own(&e->counted, kv, sizeof *e->counted);
@@ -68,7 +69,7 @@ static int own_evidence(struct evidence *e)
 static void forget_scratch(struct method_state *s)
 {
     s->cap = s->n_threads = 0;
-    s->victim = s->triple = NULL;
+    s->victim = s->pair = NULL;
     s->candidate = s->pooled = NULL;
     s->value = s->scratch = NULL;
     s->keep = NULL;
@@ -94,8 +95,6 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     err |= own(&s->heap, n, sizeof *s->heap);
     err |= own(&s->n_candidates, n, sizeof *s->n_candidates);
     err |= own(&s->n_cut, n, sizeof *s->n_cut);
-    err |= own(&s->cut_at, n, sizeof *s->cut_at);
-    err |= own(&s->filled, n, sizeof *s->filled);
     err |= own_evidence(&s->evidence);
     *ret_state = s;
     return err ? KVF_E_NOMEM : KVF_OK;

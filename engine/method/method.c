@@ -122,13 +122,8 @@ static int create_arrays(struct method_state *s)
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
     s->share_scratch = MEM_NEW(double, L);
-    s->cut_at = MEM_NEW(int32_t, n);
-    s->filled = MEM_NEW(int32_t, n);
-    for (size_t i = 0; s->cut_at && i < n; i++)
-        s->cut_at[i] = -1;
-    return s->cut_at && s->filled && s->n_cut && s->n_candidates && s->n_listed && s->heap
-            && s->over && s->due && s->target && s->share
-           && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
+    return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due
+           && s->target && s->share && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
 }
 
 int method_state_create(const struct method *m, const struct method_params *p,
@@ -173,12 +168,10 @@ static void destroy_one(struct method_state *s)
     mem_free(s->candidate);
     mem_free(s->pooled);
     mem_free(s->n_cut);
-    mem_free(s->cut_at);
-    mem_free(s->filled);
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->triple);
+    mem_free(s->pair);
     mem_free(s->scratch);
     mem_free(s);
 }
@@ -207,18 +200,18 @@ static int grow_arrays(struct method_state *s, int slots)
     mem_free(s->victim);
     mem_free(s->value);
     mem_free(s->keep);
-    mem_free(s->triple);
+    mem_free(s->pair);
     mem_free(s->candidate);
     mem_free(s->pooled);
     s->cap = 0;
     s->victim = MEM_NEW(int32_t, n);
     s->keep = MEM_NEW(unsigned char, cap);
-    s->triple = MEM_NEW(int32_t, 3 * cap);
-    s->value = scored ? MEM_NEW(float, n) : NULL;
+    s->pair = MEM_NEW(int32_t, 2 * cap);
+    s->value = scored && shared ? MEM_NEW(float, n) : NULL;
     s->candidate = scored ? MEM_NEW(struct candidate, n) : NULL;
     s->pooled = scored && shared ? MEM_NEW(struct candidate, n) : NULL;
-    if (!s->victim || !s->keep || !s->triple || (scored && (!s->value || !s->candidate))
-        || (scored && shared && !s->pooled))
+    if (!s->victim || !s->keep || !s->pair || (scored && !s->candidate)
+        || (scored && shared && (!s->pooled || !s->value)))
         return KVF_E_NOMEM;
     s->cap = slots;
     return KVF_OK;

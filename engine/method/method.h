@@ -95,6 +95,7 @@ enum { /* what a score needs; bits */
     EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
     EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
     EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
+    EVIDENCE_SPREAD = 1u << 13, /* sums of weights and squares; needs EVIDENCE_WINDOW */
     EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
@@ -134,6 +135,7 @@ struct score {
     unsigned gates;    /* 1 << enum gate_kind that it needs */
     bool calibrated;   /* scores mean the same in all heads */
     bool needs_mass;   /* the attention of the whole run, from a plan */
+    bool rising;       /* it is the position */
     int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
     const char *cost;  /* operations of eval, up to a constant: a decision about one KV head
                           with n entries, g query heads, w rows and D channels */
@@ -368,9 +370,16 @@ enum phase { PHASE_PROMPT, PHASE_BEFORE, PHASE_AFTER }; /* a prompt, or part of 
  * will not see what is cut.  What expires until t leaves first (not PHASE_AFTER).
  * pool may be NULL.  fn gets every eviction, layers and heads rising, positions
  * rising within one cut.  *ret_cut (may be NULL): entries that left for the budget.
- * KVF_OK or KVF_E_NOMEM (the row that lacked it cut nothing for the budget). */
+ * KVF_OK or KVF_E_NOMEM (the row that lacked it cut nothing for the budget).
+ *
+ * After PHASE_BEFORE a head that lost one entry since its last append has an open slot
+ * (cache.h), into which the newcomer must be stored next, or method_settle comes first;
+ * after the other phases, and without success, no slot is open. */
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
+
+/* Fills the slots that are open: no newcomer will. */
+void method_settle(struct method_state *s, struct cache *c);
 
 /* Whether entries of any row leave at steps fixed at birth. */
 bool method_expires(const struct method_state *s);
@@ -379,10 +388,10 @@ bool method_expires(const struct method_state *s);
  * shared with a fork; some may have left). */
 int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx);
 
-/* Removes the entries of a KV head at the positions with gone[pos] != 0, before query t
- * and for no row's reason; the state is prepared (method_prepare).  KVF_OK, or
+/* Removes the entries of a KV head at the positions with gone[pos] != 0, before the next
+ * query and for no row's reason; the state is prepared (method_prepare).  KVF_OK, or
  * KVF_E_NOMEM (nothing was removed). */
-int method_remove(struct method_state *s, struct cache *c, int layer, int head, int32_t t,
+int method_remove(struct method_state *s, struct cache *c, int layer, int head,
                   const unsigned char *gone);
 
 /* Whether queries after the prompt read a choice of pages in this layer and head. */

@@ -12,5 +12,6 @@ const struct score score_position = {
     .name = "position",
     .cost = "n",
     .summary = "position of the token: newer is better",
+    .rising = true,
     .eval = eval,
 };

@@ -6,19 +6,33 @@
 #include "base/rng.h"
 #include "engine/method/scores.h"
 
-static void eval(const struct score_input *in, float *out, float *scratch)
+enum { BLOCK = 64 };
+
+/* Numbers of the newcomers, which are few, among n entries. */
+static void draw(const struct score_input *in, double *note, int i0, int n)
 {
-    (void)scratch;
     uint64_t seed = method_params_of(in->m)->seed;
-    double *note = evidence_note(in->m, in->layer, in->head);
-    for (int i = 0; i < in->view.n; i++)
+    int any = 0;
+    for (int i = i0; i < i0 + n; i++)
+        any |= note[i] != note[i];
+    for (int i = i0; any && i < i0 + n; i++)
         if (isnan(note[i])) {
             uint64_t r = rng_hash(seed, (uint64_t)in->layer, (uint64_t)in->head,
                                   (uint64_t)in->view.pos[i]);
             note[i] = (double)((float)(r >> 40) * 0x1p-24f);
         }
-    for (int i = 0; i < in->view.n; i++)
-        out[i] = (float)note[i];
+}
+
+static void eval(const struct score_input *in, float *out, float *scratch)
+{
+    double *note = evidence_note(in->m, in->layer, in->head);
+    (void)scratch;
+    for (int i0 = 0; i0 < in->view.n; i0 += BLOCK) {
+        int n = in->view.n - i0 < BLOCK ? in->view.n - i0 : BLOCK;
+        draw(in, note, i0, n);
+        for (int i = i0; i < i0 + n; i++)
+            out[i] = (float)note[i];
+    }
 }
 
 const struct score score_random = {

@@ -2,58 +2,64 @@
  * (CAKE, Qin et al. 2025): S_j = mean_g pool( mean_t a_tj + gamma Var_t a_tj ),
  * unbiased variance. */
 #include "engine/method/scores.h"
+#include "engine/method/state.h"
 #include "engine/method/window.h"
 
-enum { BLOCK = 256 }; /* slots whose sums stay in the nearest cache */
+enum { BLOCK = 512 }; /* slots whose sums stay in the nearest cache */
 
-/* v[slot] of one query head.  Sums in double: the variance is a difference, and what
- * cancels is far below the mean that it is added to. */
-static void one_head(const struct score_input *in, int g, float *v)
+/* v[slot] += the score of one query head.  The sums of the weights and of their squares
+ * are kept in whole units, so they are exact, do not depend on their order, and a query
+ * that leaves the window leaves nothing behind. */
+static void one_head(const struct score_input *in, int g, const struct window_turn *turn, float *v)
 {
-    double gamma = method_params_of(in->m)->gamma, sum[BLOCK], square[BLOCK];
-    float a[BLOCK];
+    const struct kernels *k = method_kernels(in->m);
     int rows = evidence_rows(in->m, in->layer, g), n = in->view.n;
+    int64_t *square, *sum = evidence_spread(&in->m->evidence, in->layer, g, &square);
     for (int i0 = 0; i0 < n; i0 += BLOCK) {
         int m = n - i0 < BLOCK ? n - i0 : BLOCK;
-        for (int i = 0; i < m; i++)
+        for (int i = i0; turn->afresh && i < i0 + m; i++)
             sum[i] = square[i] = 0;
-        for (int w = rows - 1; w >= 0; w--) {
-            window_row(in, g, w, i0, m, a);
-            for (int i = 0; i < m; i++) {
-                sum[i] += (double)a[i];
-                square[i] += (double)a[i] * (double)a[i];
-            }
+        for (int w = 0; w < turn->n_enter; w++) {
+            struct window_pair p = window_pair(in, g, w, turn->leaves);
+            p.in += i0;
+            p.out += i0;
+            k->slide_spread(sum + i0, square + i0, &p, in->view.pos + i0, m);
         }
-        for (int i = 0; i < m; i++) {
-            double mean = rows ? sum[i] / rows : 0;
-            double var = rows > 1 ? (square[i] - sum[i] * mean) / (rows - 1) : 0;
-            v[i0 + i] = (float)(mean + gamma * (var > 0 ? var : 0));
-        }
+        k->spread(v + i0, sum + i0, square + i0, m, rows, method_params_of(in->m)->gamma);
     }
 }
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
-    int g0, n_group, n = in->view.n;
-    float *v = scratch + 2 * n;
+    bool once = method_params_of(in->m)->pool_kind == POOL_AVG; /* linear: the group first */
+    int g0, n_group, n = in->view.n, *known;
+    float *v = once ? out : scratch + 2 * n;
     method_group(in->m, in->head, &g0, &n_group);
+    evidence_recent(&in->m->evidence, in->layer, in->head, &known);
+    const struct window_turn turn = window_turn(in, g0, *known);
     for (int i = 0; i < n; i++)
         out[i] = 0;
     for (int g = g0; g < g0 + n_group; g++) {
-        one_head(in, g, v);
-        window_pool_candidates(in, v, scratch);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; !once && i < n; i++)
+            v[i] = 0;
+        one_head(in, g, &turn, v);
+        if (!once)
+            window_pool_candidates(in, v, scratch);
+        for (int i = 0; !once && i < n; i++)
             out[i] += v[i];
     }
+    *known = turn.taken;
+    if (once)
+        window_pool_candidates(in, out, scratch);
     for (int i = 0; i < n; i++)
         out[i] /= (float)n_group;
 }
 
 const struct score score_variance = {
     .name = "variance-attention",
-    .cost = "g w n",
+    .cost = "g n",
     .summary = "mean plus gamma times the variance of the attention from the last w queries",
-    .evidence = EVIDENCE_WINDOW,
+    .evidence = EVIDENCE_WINDOW | EVIDENCE_SPREAD,
     .uses = USES_WINDOW | USES_POOL | USES_GAMMA,
     .eval = eval,
 };

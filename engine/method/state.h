@@ -38,11 +38,9 @@ struct method_state {
     struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
     int *n_cut;         /* [L * H] */
     int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
-    float *value;       /* [L * H][cap] scores by slot */
-    int32_t *cut_at;     /* [L * H] query before which entries left last; -1: none yet */
-    int32_t *filled;     /* [L * H] slot that the last entry took then; -1: none */
+    float *value;       /* [L * H][cap] scores by slot where heads share; else NULL */
     unsigned char *keep; /* [cap] scratch of applying */
-    int32_t *triple;     /* [3 * cap] scratch of reporting */
+    int32_t *pair;      /* [2 * cap] scratch of reporting */
     float *scratch;     /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
@@ -64,8 +62,10 @@ void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
 void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
 size_t choose_scratch(const struct method_state *s);
 
-/* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed). */
-void shortlist_fill(const struct round *r, int head, int k);
+/* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed).  score: by
+ * slot, of protected slots it may be overwritten; unused where scores rise with the
+ * position. */
+void shortlist_fill(const struct round *r, int head, int k, float *score);
 /* How many of each of the pool's heads are worth listing; 0: all. */
 int shortlist_length(const struct round *r, int pool, int heads);
 /* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */

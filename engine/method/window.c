@@ -39,63 +39,84 @@ static struct exact exact_sums(const struct score_input *in)
     return x;
 }
 
-/* sum[i] += (or -=) the units of a[i]. */
-static void add_units(double *sum, const float *a, int n, double magic, bool leaves)
+struct window_pair window_pair(const struct score_input *in, int g, int enters, int leaves)
 {
-    if (leaves)
-        for (int i = 0; i < n; i++)
-            sum[i] -= ((double)a[i] + magic) - magic;
-    else
-        for (int i = 0; i < n; i++)
-            sum[i] += ((double)a[i] + magic) - magic;
+    struct window_pair p = {.t_in = INT32_MIN, .t_out = INT32_MIN};
+    if (enters >= 0)
+        p.in = evidence_row(in->m, in->layer, g, enters, &p.t_in, NULL);
+    if (leaves >= 0)
+        p.out = evidence_row(in->m, in->layer, g, leaves, &p.t_out, NULL);
+    p.in = p.in ? p.in : p.out;
+    p.out = p.out ? p.out : p.in;
+    return p;
 }
 
-void window_row(const struct score_input *in, int g, int age, int i0, int n, float *row)
+/* The largest of the group, as rows of which everything counts. */
+static struct window_pair most_of(const struct exact *x, int enters, int leaves, int i0, int n,
+                                  float *most_in, float *most_out)
 {
-    int32_t t;
-    const float *a = evidence_row(in->m, in->layer, g, age, &t, NULL) + i0;
-    const int32_t *pos = in->view.pos + i0;
-    for (int i = 0; i < n; i++) {
-        float v = a[i]; /* read in any case: the loop has no branch */
-        row[i] = pos[i] <= t ? v : 0;
-    }
-}
-
-/* The row of the query of this age in slots [i0, i0 + n), reduced over the group. */
-static void add_query(const struct exact *x, int age, bool leaves, double *sum, int i0, int n)
-{
-    float most[BLOCK], row[BLOCK];
+    const struct kernels *k = method_kernels(x->in->m);
+    const int32_t *pos = x->in->view.pos + i0;
     for (int g = x->g0; g < x->g0 + x->n_group; g++) {
-        window_row(x->in, g, age, i0, n, row);
-        if (!x->max)
-            add_units(sum + i0, row, n, x->magic, leaves);
-        for (int i = 0; x->max && i < n; i++)
-            most[i] = g == x->g0 || row[i] > most[i] ? row[i] : most[i];
+        struct window_pair p = window_pair(x->in, g, enters, leaves);
+        enum take how = g == x->g0 ? TAKE_FIRST : TAKE_MAX;
+        k->take_share(most_in, p.in + i0, pos, n, p.t_in, 1, how);
+        k->take_share(most_out, p.out + i0, pos, n, p.t_out, 1, how);
     }
-    if (x->max)
-        add_units(sum + i0, most, n, x->magic, leaves);
+    return (struct window_pair){most_in, most_out, INT32_MAX, INT32_MAX};
 }
 
-/* Sums over the window, by slot.  Where they are known from the cut before and one
- * query has come since, it is added and the one that left is subtracted. */
+/* One query enters the sums of slots [i0, i0 + n), one leaves (ages; -1: none). */
+static void slide(const struct exact *x, double *sum, int enters, int leaves, int i0, int n)
+{
+    const struct kernels *k = method_kernels(x->in->m);
+    const int32_t *pos = x->in->view.pos + i0;
+    float most_in[BLOCK], most_out[BLOCK];
+    if (x->max) {
+        struct window_pair p = most_of(x, enters, leaves, i0, n, most_in, most_out);
+        k->slide(sum + i0, &p, pos, n, x->magic);
+        return;
+    }
+    for (int g = x->g0; g < x->g0 + x->n_group; g++) {
+        struct window_pair p = window_pair(x->in, g, enters, leaves);
+        p.in += i0;
+        p.out += i0;
+        k->slide(sum + i0, &p, pos, n, x->magic);
+    }
+}
+
+struct window_turn window_turn(const struct score_input *in, int g, int known)
+{
+    int window = method_params_of(in->m)->window;
+    int taken = evidence_taken(&in->m->evidence, in->layer, g);
+    struct window_turn t = {.taken = taken, .leaves = -1};
+    if (known == taken)
+        return t;
+    if (window > 2 && known >= 0 && known == taken - 1) {
+        t.n_enter = 1;
+        t.leaves = taken > window ? window : -1;
+    } else {
+        t.n_enter = evidence_rows(in->m, in->layer, g);
+        t.afresh = true;
+    }
+    return t;
+}
+
+/* Sums over the window, by slot. */
 static const double *sum_window(const struct score_input *in)
 {
     const struct exact x = exact_sums(in);
-    int window = method_params_of(in->m)->window, *known, n = in->view.n;
-    int held = evidence_rows(in->m, in->layer, x.g0);
+    int *known, n = in->view.n;
     double *sum = evidence_recent(&in->m->evidence, in->layer, in->head, &known);
-    int taken = evidence_taken(&in->m->evidence, in->layer, x.g0);
-    bool step = window > 2 && *known >= 0 && *known == taken - 1;
-    for (int i0 = 0; i0 < n && *known != taken; i0 += BLOCK) {
+    const struct window_turn t = window_turn(in, x.g0, *known);
+    for (int i0 = 0; i0 < n; i0 += BLOCK) {
         int m = n - i0 < BLOCK ? n - i0 : BLOCK;
-        for (int i = i0; !step && i < i0 + m; i++)
+        for (int i = i0; t.afresh && i < i0 + m; i++)
             sum[i] = 0;
-        for (int w = 0; w < (step ? 1 : held); w++)
-            add_query(&x, w, false, sum, i0, m);
-        if (step && taken > window)
-            add_query(&x, window, true, sum, i0, m);
+        for (int w = 0; w < t.n_enter; w++)
+            slide(&x, sum, w, t.leaves, i0, m);
     }
-    *known = taken;
+    *known = t.taken;
     return sum;
 }
 
@@ -113,57 +134,47 @@ static void reduce_exact(const struct score_input *in, float *out)
         out[i] = (float)(sum[i] * scale);
 }
 
-/* 1 / the sum of a over the candidates, 0 where there is nothing; wanted: 1 for their
- * slots. */
-static float candidates_scale(const float *a, const float *wanted, int n)
-{
-    double part[4] = {0}, sum = 0;
-    int i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int j = 0; j < 4; j++)
-            part[j] += (double)(a[i + j] * wanted[i + j]);
-    for (; i < n; i++)
-        sum += (double)(a[i] * wanted[i]);
-    sum += (part[0] + part[1]) + (part[2] + part[3]);
-    return sum > 0 ? (float)(1.0 / sum) : 0;
-}
-
-/* row += or max= scale * a. */
-static void take_row(float *row, const float *a, int n, float scale, bool max)
+/* row += or max= a. */
+static void take_row(float *row, const float *a, int n, bool max)
 {
     if (max)
         for (int i = 0; i < n; i++)
-            row[i] = a[i] * scale > row[i] ? a[i] * scale : row[i];
+            row[i] = a[i] > row[i] ? a[i] : row[i];
     else
         for (int i = 0; i < n; i++)
-            row[i] += a[i] * scale;
+            row[i] += a[i];
+}
+
+/* 1 over what the query gave to the candidates, 0 where that is nothing. */
+static float candidates_scale(const struct score_input *in, const struct window_pair *p)
+{
+    int32_t to = p->t_in < in->recent_from ? p->t_in + 1 : in->recent_from;
+    double sum = method_kernels(in->m)->sum_between(p->in, in->view.pos, in->view.n,
+                                                    method_params_of(in->m)->sinks, to);
+    return sum > 0 ? (float)(1.0 / sum) : 0;
 }
 
 /* The general case: rows scaled one by one, maximum over the window. */
-static void reduce_rows(const struct score_input *in, float *out, float *scratch)
+static void reduce_rows(const struct score_input *in, float *out, float *row)
 {
     const struct method_params *p = method_params_of(in->m);
-    float *row = scratch, *wanted = row + in->view.n, *a = wanted + in->view.n;
-    int g0, n_group, n = in->view.n, from, m;
+    int g0, n_group, n = in->view.n;
     method_group(in->m, in->head, &g0, &n_group);
-    window_candidates(in, &from, &m);
     int rows = evidence_rows(in->m, in->layer, g0);
     float scale = p->across == ACROSS_MAX ? 1 : 1.0f / (float)(rows ? rows : 1);
     if (p->group == GROUP_MEAN || p->group == GROUP_NONE) /* none: tova has a group still */
         scale /= (float)n_group;
+    enum take more = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
     for (int i = 0; i < n; i++)
-        out[i] = wanted[i] = 0;
-    for (int i = from; i < from + m; i++)
-        wanted[in->view.order[i]] = 1;
+        out[i] = 0;
     for (int w = rows - 1; w >= 0; w--) { /* oldest query first */
-        for (int i = 0; i < n; i++)
-            row[i] = 0;
         for (int g = g0; g < g0 + n_group; g++) {
-            bool all = p->support == SUPPORT_ALL;
-            window_row(in, g, w, 0, n, a);
-            take_row(row, a, n, all ? 1 : candidates_scale(a, wanted, n), p->group == GROUP_MAX);
+            struct window_pair a = window_pair(in, g, w, -1);
+            float s = p->support == SUPPORT_ALL ? 1 : candidates_scale(in, &a);
+            method_kernels(in->m)->take_share(row, a.in, in->view.pos, n, a.t_in, s,
+                                              g == g0 ? TAKE_FIRST : more);
         }
-        take_row(out, row, n, 1, p->across == ACROSS_MAX);
+        take_row(out, row, n, p->across == ACROSS_MAX);
     }
     for (int i = 0; i < n; i++)
         out[i] *= scale;

@@ -9,11 +9,21 @@
 /* Where the unprotected entries C lie in view.order: they are neighbours there. */
 void window_candidates(const struct score_input *in, int *ret_first, int *ret_n);
 
-/* What the query of this age gave to the slots [i0, i0 + n), 0 to those that came later. */
-void window_row(const struct score_input *in, int query_head, int age, int i0, int n, float *row);
+/* The rows of two queries of these ages (-1: none, not both), as kernels.h takes them. */
+struct window_pair window_pair(const struct score_input *in, int query_head, int enters,
+                               int leaves);
+
+/* How sums over the window, made when `known` rows had been taken (-1: never), become those
+ * of now: the newest n_enter queries enter, the one of age `leaves` (-1: none) leaves.
+ * Where one query has come since, no row but its own and that of the one that left is read. */
+struct window_turn {
+    int taken, n_enter, leaves;
+    bool afresh; /* from 0 */
+};
+struct window_turn window_turn(const struct score_input *in, int query_head, int known);
 
 /* out[slot] = the rows of the window reduced as the params say (group, across,
- * support).  scratch: 3 * n floats. */
+ * support).  scratch: n floats. */
 void window_reduce(const struct score_input *in, float *out, float *scratch);
 
 /* Pools v[0..n) in place; edges: missing neighbours count as -inf for the maximum

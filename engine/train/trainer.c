@@ -9,7 +9,7 @@
 struct trainer {
     struct trainer_options opt;
     struct engine *e;
-    const struct packs *packs;
+    struct packs *packs;
     struct compute c;
     struct frozen frozen;
     struct net *net;
@@ -36,7 +36,7 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     return t->grad && t->m && t->v ? KVF_OK : KVF_E_NOMEM;
 }
 
-int trainer_create(struct engine *e, const struct packs *packs, const struct trainer_options *opt,
+int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
                    struct trainer **ret_trainer, struct kvf_diag *d)
 {
     struct trainer *t = MEM_NEW(struct trainer, 1);
@@ -120,7 +120,7 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
     return KVF_OK;
 }
 
-void trainer_validate(struct trainer *t, const struct packs *packs, struct pass_loss *ret)
+void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret)
 {
     int n = packs_count(packs);
     *ret = (struct pass_loss){0};

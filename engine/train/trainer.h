@@ -30,7 +30,7 @@ struct trainer_step {
 struct trainer;
 
 /* e: opened exact; e and packs are borrowed.  KVF_OK or KVF_E_NOMEM with a sentence. */
-int trainer_create(struct engine *e, const struct packs *packs, const struct trainer_options *opt,
+int trainer_create(struct engine *e, struct packs *packs, const struct trainer_options *opt,
                    struct trainer **ret_trainer, struct kvf_diag *d);
 void trainer_destroy(struct trainer *t); /* accepts NULL */
 
@@ -39,7 +39,7 @@ void trainer_destroy(struct trainer *t); /* accepts NULL */
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
 
 /* Mean losses over other packs; nothing changes. */
-void trainer_validate(struct trainer *t, const struct packs *packs, struct pass_loss *ret);
+void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret);
 
 int64_t trainer_steps(const struct trainer *t);  /* done */
 size_t trainer_parameters(const struct trainer *t);

@@ -4,28 +4,37 @@
 
 #include "engine/cache/cache.h"
 
-enum { N = 70, D = 8 }; /* more than two pages */
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { N = 2 * PAGE_SLOTS + 6, D = 8 };
 
 static float number_of(int pos, int d, int value)
 {
-    return (float)(pos * 10 + d) + (value ? 0.5f : 0.0f); /* exact in 16 bits up to 2047 */
+    return (float)(value ? -pos * 10 - d : pos * 10 + d); /* exact in 16 bits up to 2048 */
 }
 
-static struct cache *filled(enum kv_type type, const struct kernels *k)
+/* Stores position pos, of the sequence of that number; returns the slot. */
+static int append(struct cache *c, int pos, int sequence)
+{
+    struct kernels k;
+    float key[D], value[D];
+    kernels_init(&k, 0);
+    for (int d = 0; d < D; d++) {
+        key[d] = number_of(pos, d, 0) + (float)sequence * 1000;
+        value[d] = number_of(pos, d, 1);
+    }
+    struct cache_entry e = {pos, 1000 + pos, key, value};
+    cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
+    return cache_append(c, &k, 0, 0, &e);
+}
+
+static struct cache *filled(enum kv_type type, int n)
 {
     struct cache_config cfg = {1, 1, D, type};
     struct cache *c = NULL;
-    float key[D], value[D];
     cr_assert(eq(int, cache_create(&cfg, &c), KVF_OK));
-    cr_assert(eq(int, cache_reserve(c, 0, 0, N), KVF_OK));
-    for (int i = 0; i < N; i++) {
-        for (int d = 0; d < D; d++) {
-            key[d] = number_of(i, d, 0);
-            value[d] = number_of(i, d, 1);
-        }
-        struct cache_entry e = {i, 1000 + i, key, value};
-        cr_assert(eq(int, cache_append(c, k, 0, 0, &e), i));
-    }
+    for (int i = 0; i < n; i++)
+        cr_assert(eq(int, append(c, i, 0), i));
     return c;
 }
 
@@ -34,6 +43,7 @@ static void expect_slots(const struct cache *c, const int *want, int n)
     struct cache_head view = cache_view(c, 0, 0);
     float x[D];
     cr_assert(eq(int, view.n, n));
+    cr_expect(eq(i64, cache_stats(c).pages, (n + PAGE_SLOTS - 1) / PAGE_SLOTS));
     for (int s = 0; s < n; s++) {
         cr_expect(eq(int, view.pos[s], want[s]));
         cr_expect(eq(int, view.until[s], 1000 + want[s]));
@@ -47,51 +57,163 @@ static void expect_slots(const struct cache *c, const int *want, int n)
     }
 }
 
-/* The entry goes behind the others, whatever its slot, also across pages. */
-Test(cache, to_end_closes_ranks)
+/* Slots whose holes lie in the first, a middle and the last page, and at their edges. */
+static const int holes[] = {0, 1, PAGE_SLOTS - 1, PAGE_SLOTS, PAGE_SLOTS + 9, 2 * PAGE_SLOTS,
+                            N - 2, N - 1};
+
+/* The slots of N entries of which one left; who: what then lies in its slot. */
+static int without(int slot, int who, int *ret_want)
 {
-    static const int slots[] = {0, 1, 31, 32, 33, 63, 64, N - 2, N - 1};
-    struct kernels k;
-    kernels_init(&k, 0);
-    for (size_t at = 0; at < 2 * sizeof slots / sizeof *slots; at++) {
-        int slot = slots[at / 2], want[N], n = 0;
-        struct cache *c = filled(at % 2 ? KV_F16 : KV_F32, &k);
-        for (int i = 0; i < N; i++)
-            if (i != slot)
-                want[n++] = i;
-        want[n] = slot;
-        cache_to_end(c, 0, 0, slot);
+    for (int i = 0; i < N; i++)
+        ret_want[i] = i == slot ? who : i;
+    return slot;
+}
+
+Test(cache, newcomer_takes_the_open_slot)
+{
+    int want[N];
+    for (size_t i = 0; i < 2 * COUNT(holes); i++) {
+        struct cache *c = filled(i % 2 ? KV_F16 : KV_F32, N);
+        int slot = without(holes[i / 2], N, want);
+        cache_evict(c, 0, 0, slot);
+        cr_expect(eq(int, append(c, N, 0), slot));
         expect_slots(c, want, N);
-        cr_expect(eq(int, cache_view(c, 0, 0).plain, slot == N - 1));
+        cr_expect(eq(int, append(c, N + 1, 0), N)); /* there is no hole any more */
         cache_destroy(c);
     }
 }
 
-/* A hole filled by the last entry, then another entry cut: with the one that moved put
- * back to the end, the same as cutting both at once. */
-Test(cache, two_cuts_are_as_one)
+/* Whoever looks on sees the last entry in the hole; the newcomer comes behind it. */
+Test(cache, settling_fills_the_slot)
 {
-    static const int pairs[][2] = {{0, 1}, {5, 3}, {3, 5}, {40, 68}, {68, 2}, {2, 69}, {10, 33}};
-    struct kernels k;
-    kernels_init(&k, 0);
-    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
-        unsigned char keep[N];
-        int a = pairs[p][0], b = pairs[p][1], want[N], n = 0, to = 0;
-        struct cache *c = filled(KV_F16, &k);
-        for (int i = 0; i < N; i++)
-            if (i != a && i != b)
-                want[n++] = i;
-        cache_evict(c, 0, 0, a);
-        struct cache_head view = cache_view(c, 0, 0);
-        for (int s = 0; s < view.n; s++)
-            keep[s] = view.pos[s] != b;
-        bool stays = keep[a]; /* slot a holds the entry that was last */
-        for (int s = 0; s < a; s++)
-            to += keep[s];
-        cache_keep(c, 0, 0, keep);
-        if (stays)
-            cache_to_end(c, 0, 0, to);
-        expect_slots(c, want, n);
+    int want[N];
+    for (size_t i = 0; i < COUNT(holes); i++) {
+        struct cache *c = filled(KV_F16, N);
+        int slot = without(holes[i], N - 1, want);
+        cache_evict(c, 0, 0, slot);
+        cr_expect(eq(int, cache_settle(c, 0, 0), slot != N - 1));
+        cr_expect(eq(int, cache_settle(c, 0, 0), 0));
+        expect_slots(c, want, N - 1);
+        cr_expect(eq(int, append(c, N, 0), N - 1));
+        want[N - 1] = N;
+        expect_slots(c, want, N);
         cache_destroy(c);
     }
+}
+
+Test(cache, reopening_undoes_settling)
+{
+    int want[N];
+    for (size_t i = 0; i < COUNT(holes); i++) {
+        struct cache *c = filled(KV_F16, N);
+        int slot = without(holes[i], N, want);
+        cache_evict(c, 0, 0, slot);
+        cache_settle(c, 0, 0);
+        cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
+        cr_expect(eq(int, cache_reopen(c, 0, 0), slot != N - 1));
+        cr_expect(eq(int, cache_reopen(c, 0, 0), 0));
+        cr_expect(eq(int, append(c, N, 0), slot));
+        expect_slots(c, want, N);
+        cache_destroy(c);
+    }
+}
+
+/* Two cuts before one append, at once or one by one, looked at in between or not, leave
+ * the same slots. */
+Test(cache, two_cuts_are_as_one)
+{
+    static const int pairs[][2] = {{0, 1}, {5, 3}, {3, 5}, {40, N - 2}, {N - 2, 2},
+                                   {2, N - 1}, {N - 1, 2}, {N - 1, N - 2}, {10, PAGE_SLOTS}};
+    for (size_t p = 0; p < 3 * COUNT(pairs); p++) {
+        unsigned char keep[N];
+        int a = pairs[p / 3][0], b = pairs[p / 3][1], want[N], n = 0, how = (int)(p % 3);
+        struct cache *c = filled(KV_F16, N);
+        for (int i = 0; i < N; i++) {
+            keep[i] = i != a && i != b;
+            if (keep[i])
+                want[n++] = i;
+        }
+        if (how > 0)
+            cache_evict(c, 0, 0, a);
+        if (how == 2) {
+            cache_settle(c, 0, 0);
+            cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
+            cache_reopen(c, 0, 0);
+        }
+        cache_keep(c, 0, 0, keep);
+        cr_expect(eq(int, cache_gap(c, 0, 0, NULL), GAP_CLOSED));
+        expect_slots(c, want, n);
+        cr_expect(eq(int, append(c, N, 0), n));
+        cache_destroy(c);
+    }
+}
+
+/* Both store a newcomer of their own into the slot that was open when they parted. */
+Test(cache, fork_takes_the_open_slot_along)
+{
+    for (size_t i = 0; i < COUNT(holes); i++) {
+        struct cache *c = filled(KV_F32, N), *f = NULL;
+        int want[N], slot = without(holes[i], N, want);
+        float x[D];
+        cache_evict(c, 0, 0, slot);
+        cr_assert(eq(int, cache_fork(c, &f), KVF_OK));
+        cr_expect(eq(int, append(f, N, 7), slot));
+        cr_expect(eq(int, append(c, N, 0), slot));
+        expect_slots(c, want, N);
+        cache_key(f, 0, 0, slot, x);
+        cr_expect(eq(flt, x[0], number_of(N, 0, 0) + 7000));
+        for (int s = 0; s < N; s++) {
+            cr_expect(eq(int, cache_view(f, 0, 0).pos[s], want[s]));
+            cr_expect(eq(int, cache_view(f, 0, 0).until[s], 1000 + want[s]));
+        }
+        cr_expect(eq(i64, cache_shared(c), 2)); /* of three pages */
+        cache_destroy(f);
+        cache_destroy(c);
+    }
+}
+
+/* A page is free when the last entry in it has left, and not while one is behind a hole. */
+Test(cache, pages_around_a_hole)
+{
+    static const struct {
+        int n, slot, open, settled;
+    } cases[] = {
+        {PAGE_SLOTS + 1, 5, 2, 1}, {PAGE_SLOTS + 1, PAGE_SLOTS, 1, 1},
+        {PAGE_SLOTS + 2, PAGE_SLOTS, 2, 2}, {PAGE_SLOTS + 2, PAGE_SLOTS + 1, 2, 2},
+        {PAGE_SLOTS, 0, 1, 1}, {1, 0, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct cache *c = filled(KV_F16, cases[i].n);
+        cache_evict(c, 0, 0, cases[i].slot);
+        cr_expect(eq(i64, cache_stats(c).pages, cases[i].open));
+        cache_settle(c, 0, 0);
+        cr_expect(eq(i64, cache_stats(c).pages, cases[i].settled));
+        cr_assert(eq(int, cache_reserve(c, 0, 0, 1), KVF_OK));
+        cache_reopen(c, 0, 0);
+        cr_expect(eq(int, append(c, cases[i].n, 0), cases[i].slot));
+        cr_expect(eq(i64, cache_stats(c).pages, (cases[i].n - 1) / PAGE_SLOTS + 1));
+        cache_destroy(c);
+    }
+}
+
+/* Many steps of one in, one out: the order of time moves through its list. */
+Test(cache, order_over_many_steps)
+{
+    struct cache *c = filled(KV_F16, 40);
+    for (int t = 40; t < 1000; t++) {
+        struct cache_head view = cache_view(c, 0, 0);
+        int rank = t % 3 == 0 ? 0 : t % 3 == 1 ? 4 : t * 7 % 40, slot = view.order[rank];
+        int32_t least = CACHE_STAYS;
+        cache_evict(c, 0, 0, slot);
+        cr_assert(eq(int, append(c, t, 0), slot));
+        view = cache_view(c, 0, 0);
+        cr_assert(eq(int, view.pos[slot], t));
+        cr_assert(eq(int, view.order[39], slot));
+        for (int i = 0; i < view.n; i++) {
+            cr_assert(i == 0 || view.pos[view.order[i - 1]] < view.pos[view.order[i]]);
+            least = view.until[i] < least ? view.until[i] : least;
+        }
+        cr_assert(eq(int, view.soonest, least));
+    }
+    cache_destroy(c);
 }

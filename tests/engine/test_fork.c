@@ -46,13 +46,59 @@ static void append(struct twin *t, const struct kernels *k, float mark)
     t->mark[t->n++] = mark;
 }
 
-static void evict(struct twin *t, int slot)
+/* The last entry takes the slot that is open. */
+static void settle(struct twin *t, int slot)
 {
     cr_assert(cache_own(t->c, 0, 0, slot, slot + 1) == KVF_OK);
-    cache_evict(t->c, 0, 0, slot);
+    cache_settle(t->c, 0, 0);
     t->n--;
     t->pos[slot] = t->pos[t->n];
     t->mark[slot] = t->mark[t->n];
+}
+
+/* The newcomer takes it. */
+static void replace(struct twin *t, const struct kernels *k, int slot, float mark)
+{
+    int last = --t->n;
+    int32_t pos = t->pos[last];
+    float old = t->mark[last];
+    append(t, k, mark);
+    t->pos[slot] = t->pos[last];
+    t->mark[slot] = mark;
+    if (slot < last) {
+        t->pos[last] = pos;
+        t->mark[last] = old;
+    }
+}
+
+/* One entry leaves; of a head that lost one before, by closing ranks. */
+static void evict(struct twin *t, struct twin *u, const struct kernels *k, int slot, float mark,
+                  uint64_t how)
+{
+    unsigned char keep[MOST];
+    if (cache_gap(t->c, 0, 0, NULL) == GAP_NONE) {
+        cache_evict(t->c, 0, 0, slot);
+        if (how == 1 && t != u) { /* forked while the slot is open */
+            cache_destroy(u->c);
+            *u = *t;
+            cr_assert(cache_fork(t->c, &u->c) == KVF_OK);
+            replace(u, k, slot, mark + 0.5f);
+        }
+        if (how < 3)
+            replace(t, k, slot, mark);
+        else
+            settle(t, slot);
+        return;
+    }
+    memset(keep, 1, sizeof keep);
+    keep[slot] = 0;
+    cr_assert(cache_own(t->c, 0, 0, slot, t->n - 1) == KVF_OK);
+    cache_keep(t->c, 0, 0, keep);
+    t->n--;
+    for (int i = slot; i < t->n; i++) {
+        t->pos[i] = t->pos[i + 1];
+        t->mark[i] = t->mark[i + 1];
+    }
 }
 
 static void keep_some(struct twin *t, struct rng *r)
@@ -120,7 +166,7 @@ Test(fork, caches_behave_as_copies, .timeout = 120)
         } else if (what < 9) {
             keep_some(t, &r);
         } else if (what < 42 && t->n) {
-            evict(t, (int)rng_below(&r, (uint64_t)t->n));
+            evict(t, u, &k, (int)rng_below(&r, (uint64_t)t->n), (float)step, rng_below(&r, 6));
         } else if (t->n < MOST) {
             append(t, &k, (float)step);
         }

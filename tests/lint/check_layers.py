@@ -25,7 +25,6 @@ ENGINE = {
     'method': ['kernels', 'cache', 'gate'],
     'probe': ['kernels', 'cache', 'method'],
     'decode': ['kernels', 'model', 'gate', 'cache', 'method', 'probe'],
-    'train': ['kernels', 'model', 'gate', 'decode'],
     'experiment': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode'],
     'train': ['kernels', 'model', 'gate', 'cache', 'method', 'probe', 'decode', 'experiment'],
 }

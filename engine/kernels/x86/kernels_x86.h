@@ -27,6 +27,11 @@
     DECL_MASS_ADD(mass_add_##isa);     \
     DECL_ROW_CUTS(row_cuts_##isa);     \
     DECL_MARK(mark_##isa);             \
+    DECL_SLIDE(slide_##isa);           \
+    DECL_SLIDE_SPREAD(slide_spread_##isa); \
+    DECL_SPREAD(spread_##isa);         \
+    DECL_SUM_BETWEEN(sum_between_##isa); \
+    DECL_TAKE_SHARE(take_share_##isa); \
     DECL_SWIGLU_BACK(swiglu_back_##isa); \
     DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
@@ -56,6 +61,9 @@ DECL_ALL(avx512);
         .mul = mul_##isa, .softmax_grad = softmax_grad_##isa,                             \
         .log_sum_exp = log_sum_exp_##isa, .kv_store = kv_store_##isa,                     \
         .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,       \
+        .slide = slide_##isa, .slide_spread = slide_spread_##isa,                         \
+        .spread = spread_##isa, .sum_between = sum_between_##isa,                         \
+        .take_share = take_share_##isa,                                                   \
         .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,             \
     }
 

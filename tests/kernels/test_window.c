@@ -1,0 +1,134 @@
+/* Rows of a window against counting in whole units by hand. */
+#include "variants.h"
+
+enum { MOST = 70, ROWS = 12 };
+
+/* ROWS rows of random weights, some of them tiny, over entries some of which are younger
+ * than some queries (query w has t = w). */
+static void fill(struct rng *r, float a[ROWS][MOST], int32_t *pos)
+{
+    for (int w = 0; w < ROWS; w++)
+        for (int j = 0; j < MOST; j++)
+            a[w][j] = (float)(rng_uniform(r) * pow(10, -9 * rng_uniform(r)));
+    for (int j = 0; j < MOST; j++)
+        pos[j] = (int32_t)(rng_uniform(r) * 2 * ROWS) - ROWS;
+    a[0][0] = a[5][0] = 1;
+    pos[0] = 0;
+}
+
+/* x in units of 2^-bits, half to even. */
+static int64_t units(double x, int bits)
+{
+    return (int64_t)nearbyint(ldexp(x, bits));
+}
+
+Test(window, slide_counts_whole_units_and_forgets_what_leaves)
+{
+    struct variant v[MAX_VARIANTS];
+    float a[ROWS][MOST];
+    int32_t pos[MOST];
+    struct rng r;
+    rng_init(&r, 5);
+    fill(&r, a, pos);
+    int n = variants(v), window = 4;
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++) {
+            struct guarded gs;
+            double *sum = guard(&gs, (size_t)len * sizeof *sum);
+            memset(sum, 0, (size_t)len * sizeof *sum);
+            for (int w = 0; w < ROWS; w++) {
+                struct window_pair p = {a[w], w >= window ? a[w - window] : a[w], w,
+                                        w >= window ? w - window : INT32_MIN};
+                v[i].k.slide(sum, &p, pos, len, 6); /* units of 2^-50 */
+            }
+            for (int j = 0; j < len; j++) {
+                int64_t want = 0;
+                for (int w = ROWS - window; w < ROWS; w++)
+                    want += pos[j] <= w ? units((double)a[w][j], 50) : 0;
+                cr_expect(eq(dbl, sum[j], ldexp((double)want, -50)), "%s", v[i].name);
+            }
+            cr_expect(intact(&gs), "%s wrote outside", v[i].name);
+        }
+}
+
+static void expect_spread(const char *name, float got, float a[ROWS][MOST], int32_t pos, int j,
+                          int first)
+{
+    long double mean = 0, var = 0;
+    int rows = ROWS - first;
+    for (int w = first; w < ROWS; w++)
+        mean += pos <= w ? (long double)a[w][j] / rows : 0;
+    for (int w = first; w < ROWS; w++) {
+        long double d = (pos <= w ? (long double)a[w][j] : 0) - mean;
+        var += d * d / (rows - 1);
+    }
+    double want = (double)(mean + 200 * var);
+    cr_expect(fabs((double)got - want) <= 3e-6 * want + 0x1p-50, "%s: %g, not %g", name,
+              (double)got, want);
+}
+
+Test(window, spread_is_the_mean_and_the_variance_of_the_rows_that_stay)
+{
+    struct variant v[MAX_VARIANTS];
+    float a[ROWS][MOST], out[MOST];
+    int32_t pos[MOST];
+    struct rng r;
+    rng_init(&r, 6);
+    fill(&r, a, pos);
+    int n = variants(v), window = 4;
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++) {
+            int64_t sum[MOST + 1] = {0}, square[MOST + 1] = {0};
+            for (int w = 0; w < ROWS; w++) {
+                struct window_pair p = {a[w], w >= window ? a[w - window] : a[w], w,
+                                        w >= window ? w - window : INT32_MIN};
+                v[i].k.slide_spread(sum, square, &p, pos, len);
+            }
+            memset(out, 0, sizeof out);
+            v[i].k.spread(out, sum, square, len, window, 200);
+            for (int j = 0; j < len; j++) {
+                int64_t s = 0, q = 0;
+                for (int w = ROWS - window; w < ROWS; w++) {
+                    double x = pos[j] <= w ? (double)a[w][j] : 0;
+                    s += units(x, 51);
+                    q += units(x * x, 51);
+                }
+                cr_expect(all(eq(i64, sum[j], s), eq(i64, square[j], q)), "%s", v[i].name);
+                expect_spread(v[i].name, out[j], a, pos[j], j, ROWS - window);
+            }
+            cr_expect(all(zero(i64, sum[len]), zero(i64, square[len])), "%s", v[i].name);
+        }
+}
+
+Test(window, sums_and_shares_count_those_that_were_seen)
+{
+    struct variant v[MAX_VARIANTS];
+    float a[ROWS][MOST];
+    int32_t pos[MOST];
+    struct rng r;
+    rng_init(&r, 7);
+    fill(&r, a, pos);
+    int n = variants(v);
+    for (int len = 1; len < MOST; len++) {
+        double first = 0;
+        for (int i = 0; i < n; i++) {
+            float row[MOST + 1] = {0}, most[MOST + 1] = {0};
+            double sum = v[i].k.sum_between(a[3], pos, len, -3, 6);
+            v[i].k.take_share(row, a[3], pos, len, 5, 0.5f, TAKE_FIRST);
+            v[i].k.take_share(row, a[4], pos, len, 6, 2, TAKE_SUM);
+            v[i].k.take_share(most, a[3], pos, len, 5, 0.5f, TAKE_FIRST);
+            v[i].k.take_share(most, a[4], pos, len, 6, 2, TAKE_MAX);
+            long double want = 0;
+            for (int j = 0; j < len; j++) {
+                float x = pos[j] <= 5 ? a[3][j] * 0.5f : 0, y = pos[j] <= 6 ? a[4][j] * 2 : 0;
+                want += pos[j] >= -3 && pos[j] < 6 ? (long double)a[3][j] : 0;
+                cr_expect(eq(flt, row[j], x + y), "%s", v[i].name);
+                cr_expect(eq(flt, most[j], x > y ? x : y), "%s", v[i].name);
+            }
+            first = i == 0 ? sum : first;
+            cr_expect(eq(dbl, sum, first), "%s: other bits than the reference", v[i].name);
+            cr_expect(fabs(sum - (double)want) <= 1e-14 * (double)want, "%s", v[i].name);
+            cr_expect(all(zero(flt, row[len]), zero(flt, most[len])), "%s", v[i].name);
+        }
+    }
+}
