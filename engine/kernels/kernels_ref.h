@@ -34,6 +34,7 @@ DECL_SUM_BETWEEN(sum_between_ref);
 DECL_TAKE_SHARE(take_share_ref);
 DECL_NEXT_LOW(next_low_ref);
 DECL_REDUCE_SUMS(reduce_sums_ref);
+DECL_SUM_ROWS(sum_rows_ref);
 DECL_SWIGLU_BACK(swiglu_back_ref);
 DECL_RMSNORM_BACK(rmsnorm_back_ref);
 DECL_CAPACITY_SUMS(capacity_sums_ref);

@@ -77,6 +77,8 @@ void ahead_score(const struct round *r, int at)
             __builtin_prefetch(view.pos + view.order[0]);
             __builtin_prefetch(view.pos + view.order[view.n - 1]);
             ask_evidence(s, to / H, to % H, (size_t)view.n);
+            __builtin_prefetch(s->candidate + (size_t)to * (size_t)s->cap, 1);
+            __builtin_prefetch(s->victim + (size_t)to * (size_t)s->cap, 1);
         }
     }
 }

@@ -28,6 +28,15 @@ static int32_t recent_from(const struct round *r)
     return r->t + r->incoming - r->s->params.recent;
 }
 
+/* Scores by slot; those of entries at positions from .. to-1 count.  pos NULL: those of all
+ * others are out of reach. */
+struct pick {
+    float *score;
+    const int32_t *pos;
+    int n;
+    int32_t from, to;
+};
+
 /* Puts x into the sorted list of at most k. */
 static int insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
 {
@@ -91,28 +100,43 @@ static int take_oldest(const struct cache_head *view, int first, int end, int k,
     return n;
 }
 
-/* Scores of entries at positions from .. to-1 count; if `marked`, those of all others are
- * out of reach. */
-static int take_worst(const struct round *r, const struct cache_head *view, int k, int at,
-                      bool marked, float *score)
+/* The k-th least score: what is above it cannot be among the k worst.  Positions, which
+ * may be far off in memory, are not looked at; -inf: NaN is the least. */
+static float kth_least(const struct method_state *s, const struct pick *t, int k)
 {
-    struct method_state *s = r->s;
-    int32_t from = s->params.sinks, to = recent_from(r);
-    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
-    const int32_t *pos = marked ? NULL : view->pos;
-    float bar = INFINITY;
+    float least[SHORT], bar = INFINITY;
     int n = 0;
     for (int i = -1;;) {
-        i = s->kernels.next_low(score, pos, i + 1, view->n, from, to, bar);
-        if (i == view->n)
+        i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
+        if (i == t->n)
+            return bar;
+        if (isnan(t->score[i]))
+            t->score[i] = -INFINITY;
+        float x = t->score[i];
+        int at = n < k ? n++ : k - 1;
+        for (; at > 0 && x < least[at - 1]; at--)
+            least[at] = least[at - 1];
+        least[at] = x;
+        bar = n == k ? least[k - 1] : INFINITY;
+    }
+}
+
+static int take_worst(struct method_state *s, const struct cache_head *view, const struct pick *t,
+                      int k, int at)
+{
+    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
+    float bar = k <= SHORT ? kth_least(s, t, k) : INFINITY;
+    int n = 0;
+    for (int i = -1;;) {
+        i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
+        if (i == t->n)
             return n;
-        if (view->pos[i] < from || view->pos[i] >= to)
-            continue;
-        if (isnan(score[i]))
-            score[i] = -INFINITY;
-        n = insert(list, n, k, &(struct candidate){score[i], view->pos[i], i, at},
+        if (view->pos[i] < t->from || view->pos[i] >= t->to)
+            continue; /* marked, where few scores are finite */
+        if (isnan(t->score[i]))
+            t->score[i] = -INFINITY;
+        n = insert(list, n, k, &(struct candidate){t->score[i], view->pos[i], i, at},
                    s->params.tie == TIE_OLDER);
-        bar = n == k ? list[k - 1].score : INFINITY;
     }
 }
 
@@ -125,11 +149,13 @@ void shortlist_fill(const struct round *r, int at, int k, float *score)
     int end = first_from(&view, recent_from(r), 2 * s->params.recent > view.n);
     end = end > first ? end : first;
     s->n_candidates[at] = end - first;
-    if (s->method->score->rising)
+    bool rising = s->method->score->rising, marked = !rising && mark(&view, score, first, end);
+    struct pick t = {score, marked ? NULL : view.pos, view.n, s->params.sinks, recent_from(r)};
+    if (rising)
         s->n_listed[at] = take_oldest(&view, first, end, k, at,
                                       s->candidate + (size_t)at * (size_t)s->cap);
     else
-        s->n_listed[at] = take_worst(r, &view, k, at, mark(&view, score, first, end), score);
+        s->n_listed[at] = take_worst(s, &view, &t, k, at);
 }
 
 /* The next entry that a head would lose; NULL: it loses no more. */
