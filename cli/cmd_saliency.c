@@ -32,8 +32,8 @@ struct job {
     struct saliency_text text;
     int n; /* tokens */
     struct saliency s;
-    struct saliency_rho *beta, *evict; /* [L * H]; NULL: not in the trace */
-    struct saliency_rho all_beta, all_evict;
+    struct saliency_rho *beta, *evict; /* [SALIENCY_SIDES][L * H]; NULL: not in the trace */
+    struct saliency_rho all_beta[SALIENCY_SIDES], all_evict[SALIENCY_SIDES];
     double seconds, cpu;
 };
 
@@ -140,10 +140,17 @@ static int open_all(struct job *j, struct kvf_diag *d)
 static int compare(struct job *j, const double *of, struct saliency_rho **ret,
                    struct saliency_rho *ret_all)
 {
+    size_t n = (size_t)(j->s.L * j->s.H);
+    int err = KVF_OK;
     if (!of)
         return KVF_OK;
-    *ret = MEM_NEW(struct saliency_rho, (size_t)(j->s.L * j->s.H));
-    return *ret ? saliency_rhos(&j->s, of, j->r.engine->pool, *ret, ret_all) : KVF_E_NOMEM;
+    *ret = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * n);
+    if (!*ret)
+        return KVF_E_NOMEM;
+    for (int side = 0; !err && side < SALIENCY_SIDES; side++)
+        err = saliency_rhos(&j->s, (enum saliency_side)side, of, j->r.engine->pool,
+                            *ret + (size_t)side * n, &ret_all[side]);
+    return err;
 }
 
 static int measure(struct job *j, struct kvf_diag *d)
@@ -154,20 +161,23 @@ static int measure(struct job *j, struct kvf_diag *d)
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     if (!err)
-        err = compare(j, j->of.log_beta, &j->beta, &j->all_beta);
-    return err ? err : compare(j, j->of.evict_step, &j->evict, &j->all_evict);
+        err = compare(j, j->of.log_beta, &j->beta, j->all_beta);
+    return err ? err : compare(j, j->of.evict_step, &j->evict, j->all_evict);
 }
 
 /* ---- what comes out */
 
-static void meta_rho(struct table *t, const char *name, const struct saliency_rho *r)
+static void meta_rhos(struct table *t, const char *name, const struct saliency_rho *r)
 {
+    static const char *const end[] = {"", "_low", "_high"};
     char key[64];
-    table_meta_num(t, name, r->rho);
-    snprintf(key, sizeof key, "%s_low", name);
-    table_meta_num(t, key, r->low);
-    snprintf(key, sizeof key, "%s_high", name);
-    table_meta_num(t, key, r->high);
+    for (int side = 0; side < SALIENCY_SIDES; side++)
+        for (int c = 0; c < 3; c++) {
+            const struct saliency_rho *x = &r[side];
+            snprintf(key, sizeof key, "%srho_%s%s", side == SALIENCY_SIZE ? "abs_" : "", name,
+                     end[c]);
+            table_meta_num(t, key, c == 0 ? x->rho : c == 1 ? x->low : x->high);
+        }
 }
 
 static void add_meta(const struct job *j, struct table *t)
@@ -187,18 +197,22 @@ static void add_meta(const struct job *j, struct table *t)
     if (j->of_path)
         table_meta_str(t, "method", j->of.tokens->method);
     if (j->beta)
-        meta_rho(t, "rho_log_beta", &j->all_beta);
+        meta_rhos(t, "log_beta", j->all_beta);
     if (j->evict)
-        meta_rho(t, "rho_evict_step", &j->all_evict);
+        meta_rhos(t, "evict_step", j->all_evict);
 }
 
 static void print_rho(const char *what, const struct saliency_rho *r)
 {
-    if (isnan(r->rho))
-        printf("rank correlation with %s: not defined (it does not vary)\n", what);
-    else
-        printf("rank correlation with %s: %+.3f, mean over heads (95 %% over heads %+.3f .. "
-               "%+.3f)\n", what, r->rho, r->low, r->high);
+    static const char *const side[] = {"saliency", "|saliency|"};
+    for (int i = 0; i < SALIENCY_SIDES; i++) {
+        if (isnan(r[i].rho))
+            printf("rank correlation of %s with %s: not defined, one does not vary\n", side[i],
+                   what);
+        else
+            printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over heads "
+                   "%+.3f .. %+.3f)\n", side[i], what, r[i].rho, r[i].low, r[i].high);
+    }
 }
 
 struct place {
@@ -291,9 +305,9 @@ static int summary(const struct job *j, const struct table *entries, const struc
     printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
            j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
     if (j->beta)
-        print_rho("log_beta", &j->all_beta);
+        print_rho("log_beta", j->all_beta);
     if (j->evict)
-        print_rho("evict_step", &j->all_evict);
+        print_rho("evict_step", j->all_evict);
     int err = print_heads(j, heads);
     return err ? err : print_entries(j, entries);
 }

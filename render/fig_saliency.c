@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "render/figures.h"
 
-enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 4 };
+enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
 
 struct map {
     const struct table *t;
@@ -66,29 +66,33 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
                                  char *label)
 {
     struct figure_style own = *s;
-    double end = m->linear ? most : DECADES;
+    char least[24];
     own.cmap = s->cmap ? s->cmap : "redblue";
+    m->least = most > 0 ? pow(10, floor(log10(most)) - DECADES) : 1;
+    double end = scaled(m, most);
     if (!(end > 0))
         end = 1;
-    m->least = most > 0 ? pow(10, ceil(log10(most)) - DECADES) : 1;
+    tick_text(m->least, least);
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
-        snprintf(label, 96, "decades of |saliency| over %.0e nats, with its sign", m->least);
+        snprintf(label, 96, "decades of |saliency| above %s nats, with its sign", least);
     return colours_make(&own, -end, end);
 }
 
+/* One image of all heads, so that no seams show between them.  pixels: [heads][w] */
 static void paint(struct canvas *c, const struct map *m, struct colours *k, double *v,
-                  uint32_t *row, const struct axis_box *box)
+                  uint32_t *pixels, const struct axis_box *box)
 {
-    double *px = v + m->tokens, high = box->h / (double)m->heads;
+    double *px = v + m->tokens;
     for (int64_t h = 0; h < m->heads; h++) {
+        uint32_t *row = pixels + h * m->w;
         table_get(m->t, table_find(m->t, "saliency"), h * m->tokens, m->tokens, v);
         squeeze(m, v, px);
         for (int x = 0; x < m->w; x++)
             row[x] = palette_argb(k->map, colours_at(k, scaled(m, px[x])));
-        canvas_image(c, box->x, box->y + (double)h * high, box->w, high, row, m->w, 1);
     }
+    canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -100,20 +104,20 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = style_scale("saliency", s->option, &m.linear, d), most = (int)(w / canvas_pixel(c));
     m.w = m.tokens < most ? (int)m.tokens : most > 0 ? most : 1;
     double *v = mem_alloc((size_t)(m.tokens + m.w), sizeof *v);
-    uint32_t *row = MEM_NEW(uint32_t, (size_t)m.w);
-    if (!err && (!v || !row))
+    uint32_t *pixels = mem_alloc((size_t)m.heads, (size_t)m.w * sizeof *pixels);
+    if (!err && (!v || !pixels))
         err = KVF_E_NOMEM;
     if (!err) {
         char label[96];
         struct axis_box box = {.x = LEFT, .y = TOP, .w = w, .h = h, .x1 = (double)m.tokens,
                                .y0 = (double)layers, .xlabel = "token", .ylabel = "layer"};
         struct colours k = colours_of(&m, s, largest(&m, v), label);
-        paint(c, &m, &k, v, row, &box);
+        paint(c, &m, &k, v, pixels, &box);
         axis_draw(c, &box);
         colours_bar(c, &k, LEFT + w + 2.5, TOP, h, label);
     }
     mem_free(v);
-    mem_free(row);
+    mem_free(pixels);
     return err;
 }
 

@@ -7,7 +7,8 @@
  * over predictions, in nats, of
  *     nll   -ln p(token i + 1 | tokens <= i)
  *     kl    KL(full || weakened): p with all weights 1 against p with those given
- * Entries that no query sees from behind the window (i >= T - W) have saliency 0. */
+ * The last query predicts nothing that is known: entries that no other query sees from behind
+ * the window (i >= T - 1 - W) have saliency 0. */
 #ifndef KVF_ENGINE_SALIENCY_H
 #define KVF_ENGINE_SALIENCY_H
 
@@ -47,20 +48,21 @@ struct saliency_run {
     const double *evict_step; /* [L * H][T]; INFINITY: alive */
 };
 
-/* How saliency goes together with another number, over the entries of a head that a query
- * sees from behind the window: Spearman's rho. */
+/* How saliency goes together with another number, over the entries of a head before
+ * T - 1 - W: Spearman's rho. */
 struct saliency_rho {
     double rho, low, high; /* 95 %; NaN where one side does not vary */
 };
+enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
 /* saliency_rho.c.  of: [L * H][T].  ret: [L * H], intervals by bootstrap over tokens; *ret_all: the mean over
  * heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
-int saliency_rhos(const struct saliency *s, const double *of, struct par *pool,
-                  struct saliency_rho *ret, struct saliency_rho *ret_all);
+int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
+                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
 
 /* A row per entry, head-major: "saliency".  NULL when memory is out. */
 struct table *saliency_table(const struct saliency *s, const struct saliency_run *run);
 
-/* A row per head: "saliency-heads".  beta, evict: [L * H] or NULL. */
+/* A row per head: "saliency-heads".  beta, evict: [SALIENCY_SIDES][L * H] or NULL. */
 struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
                                    const struct saliency_rho *evict);
 

@@ -142,6 +142,7 @@ static struct saliency_rho spearman(struct room *r, int n, uint64_t seed)
 
 struct job {
     const struct saliency *s;
+    enum saliency_side side;
     const double *of;
     struct saliency_rho *out;
     struct room *room; /* [threads] */
@@ -153,10 +154,11 @@ static void head_task(void *ctx, int head, int thread)
     struct room *r = &j->room[thread];
     size_t at = (size_t)head * (size_t)j->s->T;
     int n = 0;
-    for (int i = 0; i < j->s->T - j->s->window; i++) {
+    for (int i = 0; i < j->s->T - 1 - j->s->window; i++) {
         if (isnan(j->of[at + (size_t)i]))
             continue;
-        r->x[n] = (double)j->s->value[at + (size_t)i];
+        double v = (double)j->s->value[at + (size_t)i];
+        r->x[n] = j->side == SALIENCY_SIZE ? fabs(v) : v;
         r->y[n++] = j->of[at + (size_t)i];
     }
     j->out[head] = spearman(r, n, rng_hash(SEED, (uint64_t)head, 0, 0));
@@ -178,11 +180,11 @@ static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rh
     return err;
 }
 
-int saliency_rhos(const struct saliency *s, const double *of, struct par *pool,
-                  struct saliency_rho *ret, struct saliency_rho *ret_all)
+int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
+                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all)
 {
     int threads = par_threads(pool), heads = s->L * s->H, err = KVF_OK;
-    struct job j = {s, of, ret, MEM_NEW(struct room, (size_t)threads)};
+    struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
     if (!j.room)
         return KVF_E_NOMEM;
     for (int i = 0; !err && i < threads; i++)

@@ -63,9 +63,11 @@ static int rank_all(const struct saliency *s, int64_t *rank)
     return KVF_OK;
 }
 
+/* Those that see entry i from behind the window and predict something. */
 static int queries_of(const struct saliency *s, int i)
 {
-    return i < s->T - s->window ? s->T - s->window - i : 0;
+    int last = s->T - 1 - s->window;
+    return i < last ? last - i : 0;
 }
 
 /* v and each: [n], as doubles, and divided by the queries that the weight reaches. */
@@ -143,15 +145,15 @@ static struct head head_of(const struct saliency *s, int head)
     return (struct head){sum_get(&sum), all, all > 0 ? sum_get(&up) / all : NAN, top};
 }
 
-static void add_rhos(struct table *t, const char *name, const struct saliency_rho *r, int n,
-                     double *v)
+static void add_rhos(struct table *t, const char *pre, const char *name,
+                     const struct saliency_rho *r, int n, double *v)
 {
     char key[64];
     const char *const end[] = {"", "_low", "_high"};
     for (int c = 0; r && c < 3; c++) {
         for (int i = 0; i < n; i++)
             v[i] = c == 0 ? r[i].rho : c == 1 ? r[i].low : r[i].high;
-        snprintf(key, sizeof key, "%s%s", name, end[c]);
+        snprintf(key, sizeof key, "%s_%s%s", pre, name, end[c]);
         table_dense_real(t, key, "", v);
     }
 }
@@ -176,8 +178,11 @@ struct table *saliency_table_heads(const struct saliency *s, const struct salien
         table_dense_real(t, "abs_sum", "nat", v + n);
         table_dense_real(t, "positive", "", v + 2 * (size_t)n);
         table_dense_int(t, "top_token", "", top);
-        add_rhos(t, "rho_log_beta", beta, n, v);
-        add_rhos(t, "rho_evict_step", evict, n, v);
+        for (int side = 0; side < SALIENCY_SIDES; side++) {
+            const char *pre = side == SALIENCY_SIZE ? "abs_rho" : "rho";
+            add_rhos(t, pre, "log_beta", beta ? beta + side * n : NULL, n, v);
+            add_rhos(t, pre, "evict_step", evict ? evict + side * n : NULL, n, v);
+        }
     }
     mem_free(v);
     mem_free(top);
