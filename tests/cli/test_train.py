@@ -326,7 +326,7 @@ def shipped():
 
 def recipe():
     """The shipped recipe: refuses test sets, by name and through links; trains with the others."""
-    env = {**os.environ, "KVFATE": s.exe, "KVFATE_MODEL": MODEL}
+    env = {**os.environ, "KVFATE": "false", "KVFATE_MODEL": MODEL}  # nothing trains here
 
     def script(*args, **more):
         return subprocess.run(["sh", SCRIPT, *args], env={**env, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
