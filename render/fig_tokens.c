@@ -1,7 +1,7 @@
 /* fig_tokens.c - running text: each token from grey to blue by the share of heads
  * that kept it, bold from one half on (TRIM-KV, figures 17 to 26); emoji are
- * underlined so.  A text longer than the page is folded in the middle.  Options: by=kept|residency.
- */
+ * underlined so.  A text longer than the page is folded in the middle.  Options:
+ * by=kept|residency|beta|retention. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -91,35 +91,49 @@ static int lay_out(struct flow *f, const struct table *t, int col)
     return f->x > MARGIN || f->line == 0 ? f->line + 1 : f->line;
 }
 
-/* The column that colours: kept, or mean_residency; -1: an option unknown. */
-static int column_of(const struct table *t, const struct figure_style *s)
+static const struct colouring {
+    const char *by, *column, *label;
+} colourings[] = {
+    {"kept", "kept", "share of KV heads that hold the token at the end"},
+    {"residency", "mean_residency", "mean share of its life that the token was held"},
+    {"beta", "mean_beta", "mean over KV heads of \xce\xb2, the share retained from step to step"},
+    {"retention", "mean_retention", "mean over KV heads and steps of the retention"},
+};
+
+/* What colours the tokens; NULL: an option unknown. */
+static const struct colouring *colouring_of(const struct figure_style *s)
 {
     const char *rest = s->option ? s->option : "";
+    const struct colouring *found = &colourings[0];
     char key[32], value[32];
-    int more, residency = 0;
+    int more;
     while ((more = opt_pair(&rest, key, value, 32)) == 1) {
-        residency = strcmp(value, "residency") == 0;
-        if (strcmp(key, "by") != 0 || (!residency && strcmp(value, "kept") != 0))
-            return -1;
+        found = NULL;
+        for (size_t i = 0; i < sizeof colourings / sizeof *colourings; i++)
+            if (strcmp(key, "by") == 0 && strcmp(value, colourings[i].by) == 0)
+                found = &colourings[i];
+        if (!found)
+            return NULL;
     }
-    return more < 0 ? -1 : table_find(t, residency ? "mean_residency" : "kept");
+    return more < 0 ? NULL : found;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct canvas *ruler = NULL;
-    int col = column_of(t, s), lines = 1;
+    const struct colouring *by = colouring_of(s);
+    int lines = 1;
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
-    if (col >= 0 && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK) {
+    if (by && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK) {
         struct flow f = {.c = ruler, .measure = true, .right = *w - MARGIN};
-        lines = lay_out(&f, t, col);
+        lines = lay_out(&f, t, table_find(t, by->column));
     }
     canvas_destroy(ruler);
     *h = fmax(26, MARGIN + HEAD + (lines > MAX_LINES ? MAX_LINES + 1 : lines) * LINE + 1);
 }
 
 /* What the colours mean: a bar from 0 to 1. */
-static void legend(struct canvas *c, bool kept)
+static void legend(struct canvas *c, const char *label)
 {
     const struct rgb grey = {0.3, 0.3, 0.3};
     double w = canvas_width(c), x = w - MARGIN - 34;
@@ -128,18 +142,19 @@ static void legend(struct canvas *c, bool kept)
     canvas_frame(c, x, MARGIN - 1, 30, 2, 0.12, grey);
     canvas_text(c, x - 1, MARGIN, "0", PT_TICK, ALIGN_RIGHT, ink, 0);
     canvas_text(c, x + 31, MARGIN, "1", PT_TICK, ALIGN_LEFT, ink, 0);
-    canvas_text(c, x - 4, MARGIN, kept ? "share of KV heads that hold the token at the end"
-                : "mean share of its life that the token was held", PT_TICK, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, x - 4, MARGIN, label, PT_TICK, ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct flow f = {.c = c, .measure = true, .right = canvas_width(c) - MARGIN};
-    int col = column_of(t, s), room = (int)((canvas_height(c) - MARGIN - HEAD) / LINE);
+    const struct colouring *by = colouring_of(s);
+    int room = (int)((canvas_height(c) - MARGIN - HEAD) / LINE);
     char note[96];
-    if (col < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=kept and by=residency");
+    if (!by)
+        return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=kept, residency, beta, retention");
+    int col = table_find(t, by->column);
     int lines = lay_out(&f, t, col);
     f.measure = false;
     f.fold_from = lines > room ? room / 2 : lines;
@@ -151,11 +166,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0,
                     (struct rgb){0.8, 0.3, 0});
     }
-    legend(c, col == table_find(t, "kept"));
+    legend(c, by->label);
     return KVF_OK;
 }
 
-static const char *const needs[] = {"joined", "kept", "mean_residency", NULL};
+static const char *const needs[] = {"joined", "kept", "mean_residency", "mean_beta",
+                                    "mean_retention", NULL};
 
 const struct figure fig_tokens = {
     .name = "tokens",
