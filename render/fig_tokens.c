@@ -16,6 +16,7 @@ static const double PT = 7, LINE = 3.5;
 struct flow {
     struct canvas *c;
     bool measure;                  /* only count the lines */
+    double lo, hi;                 /* values at grey and at blue */
     double right, x;
     int line, fold_from, fold_to;  /* lines [from, to) are left out */
 };
@@ -41,8 +42,9 @@ static bool has_own_colours(const char *s)
     return *s != 0;
 }
 
-static void word(struct flow *f, const char *s, double value)
+static void word(struct flow *f, const char *s, double raw)
 {
+    double value = (raw - f->lo) / (f->hi - f->lo);
     int bold = value >= 0.5;
     double width = canvas_text_width(f->c, s, PT, bold);
     if (f->x + width > f->right && f->x > MARGIN) {
@@ -93,12 +95,35 @@ static int lay_out(struct flow *f, const struct table *t, int col)
 
 static const struct colouring {
     const char *by, *column, *label;
+    bool share; /* colours span 0 to 1, not the range of the table */
 } colourings[] = {
-    {"kept", "kept", "share of KV heads that hold the token at the end"},
-    {"residency", "mean_residency", "mean share of its life that the token was held"},
-    {"beta", "mean_beta", "mean over KV heads of \xce\xb2, the share retained from step to step"},
-    {"retention", "mean_retention", "mean over KV heads and steps of the retention"},
+    {"kept", "kept", "share of KV heads that hold the token at the end", true},
+    {"residency", "mean_residency", "mean share of its life that the token was held", true},
+    {"beta", "mean_beta", "mean over KV heads of \xce\xb2, the share retained from step to step",
+     false},
+    {"retention", "mean_retention", "mean over KV heads and steps of the retention", false},
 };
+
+/* Values at the two ends of the colours. */
+static void span(const struct table *t, const struct colouring *by, const struct figure_style *s,
+                 struct flow *f)
+{
+    int col = table_find(t, by->column);
+    double lo = INFINITY, hi = -INFINITY;
+    for (int64_t r = 0; !by->share && r < table_rows(t); r++) {
+        double v = table_real(t, col, r);
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+    }
+    f->lo = lo < hi ? lo : 0;
+    f->hi = lo < hi ? hi : 1;
+    if (!isnan(s->vmin))
+        f->lo = s->vmin;
+    if (!isnan(s->vmax))
+        f->hi = s->vmax;
+    if (!(f->hi > f->lo)) /* one end was given, beyond the other */
+        f->hi = f->lo + 1;
+}
 
 /* What colours the tokens; NULL: an option unknown. */
 static const struct colouring *colouring_of(const struct figure_style *s)
@@ -126,23 +151,28 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
     if (by && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK) {
         struct flow f = {.c = ruler, .measure = true, .right = *w - MARGIN};
+        span(t, by, s, &f);
         lines = lay_out(&f, t, table_find(t, by->column));
     }
     canvas_destroy(ruler);
     *h = fmax(26, MARGIN + HEAD + (lines > MAX_LINES ? MAX_LINES + 1 : lines) * LINE + 1);
 }
 
-/* What the colours mean: a bar from 0 to 1. */
-static void legend(struct canvas *c, const char *label)
+/* What the colours mean: a bar from grey to blue. */
+static void legend(struct canvas *c, const struct flow *f, const char *label)
 {
+    char lo[32], hi[32];
+    snprintf(lo, sizeof lo, "%.4g", f->lo);
+    snprintf(hi, sizeof hi, "%.4g", f->hi);
     const struct rgb grey = {0.3, 0.3, 0.3};
-    double w = canvas_width(c), x = w - MARGIN - 34;
+    double w = canvas_width(c), x = w - MARGIN - 32 - canvas_text_width(c, hi, PT_TICK, 0);
     for (int i = 0; i < 60; i++)
         canvas_cell(c, x + 0.5 * i, MARGIN - 1, 0.5, 2, shade((i + 0.5) / 60));
     canvas_frame(c, x, MARGIN - 1, 30, 2, 0.12, grey);
-    canvas_text(c, x - 1, MARGIN, "0", PT_TICK, ALIGN_RIGHT, ink, 0);
-    canvas_text(c, x + 31, MARGIN, "1", PT_TICK, ALIGN_LEFT, ink, 0);
-    canvas_text(c, x - 4, MARGIN, label, PT_TICK, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, x - 1, MARGIN, lo, PT_TICK, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, x + 31, MARGIN, hi, PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x - 3 - canvas_text_width(c, lo, PT_TICK, 0), MARGIN, label, PT_TICK,
+                ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -154,6 +184,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char note[96];
     if (!by)
         return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=kept, residency, beta, retention");
+    span(t, by, s, &f);
     int col = table_find(t, by->column);
     int lines = lay_out(&f, t, col);
     f.measure = false;
@@ -166,7 +197,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0,
                     (struct rgb){0.8, 0.3, 0});
     }
-    legend(c, by->label);
+    legend(c, &f, by->label);
     return KVF_OK;
 }
 

@@ -105,9 +105,9 @@ def check_trimkv(folder, variables):
         check("the budget holds", all(h.sum() <= BUDGET for h in held[prompt:]) and held[-1].sum() == BUDGET)
     for name, sign in (("highest", -1), ("lowest", 1)):
         rows = [x.split("\t") for x in open(path(name + ".tsv"), encoding="utf-8").read().split("\n") if x]
-        want = sorted(sign * real(t["mean_retention"]))[:10]
-        check(name, len(rows) == 10 and np.allclose([sign * float(x[3]) for x in rows], want)
-              and all(t["text"][int(x[0])] == x[1] and t["mean_beta"][int(x[0])] == x[2] for x in rows), rows[:2])
+        want = sorted(sign * real(t["mean_beta"]))[:10]
+        check(name, len(rows) == 10 and np.allclose([sign * float(x[2]) for x in rows], want)
+              and all(t["text"][int(x[0])] == x[1] and t["mean_retention"][int(x[0])] == x[3] for x in rows), rows[:2])
     s = table(path("sparsity.tsv"))
     check("sparsity", len(s["head"]) == 288 and set(s["kind"]) == {"beta"})
     i = s["head"].index("L15K2")
