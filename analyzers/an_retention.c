@@ -205,7 +205,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_retention = {
     .name = "retention",
-    .summary = "retention of gates, or how long each token stayed in use (last-use map)",
+    .summary = "what gates say tokens are worth, or how long they were used",
     .options = options,
     .max_traces = 1,
     .run = run,
