@@ -1,7 +1,7 @@
-/* an_sparsity.c - sparsity of a head: 1 - 2 / (T (T + 1)) * sum_{i <= t} alpha_ti
- * (TRIM-KV).  kind alpha: alpha_ti = [i <= t < evict_step_i].  kind last-use: the
- * same with evict_step := i + last_selected + 1, never selected = nothing.  Of
- * tokens [a, b) alone: the same share of their cells t >= i. */
+/* an_sparsity.c - sparsity of a head: 1 - 2 / (T (T + 1)) * sum_{i <= t} m_ti (TRIM-KV).
+ * kind alpha: m_ti = [i <= t < evict_step_i].  kind last-use: the same with
+ * evict_step := i + last_selected + 1, never selected = nothing.  kind beta: beta_i^(t - i)
+ * of retention gates.  Of tokens [a, b) alone: the same share of their cells t >= i. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +9,11 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "base/mem.h"
+#include "base/stats.h"
 
 enum { OPT_KIND, OPT_CRITERION, OPT_TRIANGLE };
 static const struct analyzer_option options[] = {
-    {"kind", "K", "alpha", "alpha (evictions) or last-use"},
+    {"kind", "K", "alpha", "alpha (evictions), beta (retention gates) or last-use"},
     {"criterion", "C", "top64", "selected set of kind last-use"},
     {"triangle", "T", "le", "sum over i <= t (le) or, as printed in the paper, i < t (lt)"},
     {NULL, NULL, NULL, NULL},
@@ -20,22 +21,34 @@ static const struct analyzer_option options[] = {
 
 extern const struct analyzer an_sparsity;
 
+enum kind { ALPHA, BETA, LAST_USE, N_KINDS };
+static const char *const kinds[N_KINDS] = {"alpha", "beta", "last-use"};
+
 struct plan {
+    enum kind kind;
     int column;
-    bool alpha, lt;
+    bool lt;
     int64_t T, a, b; /* steps; tokens [a, b) */
 };
 
-/* v: evict_step or last use of tokens a, a + 1, ... */
+/* The sum of m_ti over t >= i, with v: evict_step, log beta or last use of token i. */
+static double held(const struct plan *p, double i, double v)
+{
+    double T = (double)p->T;
+    if (p->kind == BETA)
+        return stats_geometric(v, T - i);
+    return (p->kind == ALPHA ? fmin(v, T) : v < 0 ? i : i + v + 1) - i;
+}
+
+/* v: of tokens a, a + 1, ... */
 static double sparsity_of(const double *v, const struct plan *p)
 {
     double kept = 0, cells = 0;
     for (int64_t k = 0; k < p->b - p->a; k++) {
-        double i = (double)(p->a + k), T = (double)p->T;
-        double end = p->alpha ? fmin(v[k], T) : v[k] < 0 ? i : i + v[k] + 1;
-        double n = end - i - (p->lt && end > i);
-        kept += n > 0 ? n : 0;
-        cells += T - i; /* in all T (T + 1) / 2 */
+        double i = (double)(p->a + k), n = held(p, i, v[k]);
+        n -= p->lt && n > 0; /* the diagonal */
+        kept += n < 0 ? 0 : n; /* NaN stays */
+        cells += (double)p->T - i; /* in all T (T + 1) / 2 */
     }
     return cells > 0 ? 1.0 - kept / cells : NAN;
 }
@@ -58,6 +71,18 @@ static int fill(struct kvf_trace *t, const struct head_list *heads, const struct
     return err;
 }
 
+static int find_column(const struct kvf_trace *t, const char *criterion, struct plan *p,
+                       struct kvf_diag *d)
+{
+    char name[KVF_NAME_MAX + 16];
+    if (p->kind == BETA)
+        return log_beta_need(t, &p->column, d);
+    if (p->kind == ALPHA)
+        return column_need(t, "evict_step", "evict", &p->column, d);
+    snprintf(name, sizeof name, "last_selected.%.40s", criterion);
+    return column_need(t, name, "survival", &p->column, d);
+}
+
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
@@ -65,22 +90,22 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     const char *kind = option_text(&an_sparsity, args, OPT_KIND);
     const char *criterion = option_text(&an_sparsity, args, OPT_CRITERION);
     const char *triangle = option_text(&an_sparsity, args, OPT_TRIANGLE);
-    struct plan p = {.alpha = strcmp(kind, "alpha") == 0, .lt = strcmp(triangle, "lt") == 0};
-    char name[KVF_NAME_MAX + 16] = "evict_step";
+    struct plan p = {.kind = N_KINDS, .lt = strcmp(triangle, "lt") == 0, .T = kvf_n_steps(t)};
     struct head_list heads;
     (void)n_traces;
-    p.T = kvf_n_steps(t);
-    if (!p.alpha && strcmp(kind, "last-use") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--kind is alpha or last-use, not '%s'", kind);
+    for (int k = 0; k < N_KINDS; k++)
+        if (strcmp(kind, kinds[k]) == 0)
+            p.kind = (enum kind)k;
+    if (p.kind == N_KINDS)
+        return kvf_fail(d, KVF_E_ARG, "--kind is alpha, beta or last-use, not '%s'", kind);
     if (!p.lt && strcmp(triangle, "le") != 0)
         return kvf_fail(d, KVF_E_ARG, "--triangle is le or lt, not '%s'", triangle);
-    if (!p.alpha)
-        snprintf(name, sizeof name, "last_selected.%.40s", criterion);
-    int err = column_need(t, name, p.alpha ? "evict" : "survival", &p.column, d);
+    int err = find_column(t, criterion, &p, d);
     if (!err)
         err = tokens_select(t, args, &p.a, &p.b, d);
     if (!err)
-        err = heads_select(t, p.alpha ? KVF_SPACE_KV : KVF_SPACE_QUERY, args->heads, &heads, d);
+        err = heads_select(t, p.kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads,
+                           &heads, d);
     if (err)
         return err;
     double *value = MEM_NEW(double, (size_t)heads.n);
@@ -89,13 +114,12 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (!err) {
         put_provenance(out, t);
         table_meta_str(out, "kind", kind);
-        if (!p.alpha)
+        if (p.kind == LAST_USE)
             table_meta_str(out, "criterion", criterion);
         put_tokens(out, p.a, p.b, p.T);
         table_meta_str(out, "triangle", p.lt ? "i < t" : "i <= t");
         put_heads(out, &heads);
-        const char *const kinds[1] = {p.alpha ? "alpha" : "last-use"};
-        table_cycle_str(out, "kind", "", kinds, 1);
+        table_cycle_str(out, "kind", "", &kinds[p.kind], 1);
         table_dense_real(out, "sparsity", "", value);
         err = table_err(out);
     }

@@ -1,7 +1,8 @@
 /* an_tokens.c - one row per token: its text, and how long the chosen KV heads
  * kept it.  mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i).
  * kept: share of the heads whose cache holds it at the end; one that was cut after
- * the last query (evict_step = T) was seen by all queries and yet is not kept. */
+ * the last query (evict_step = T) was seen by all queries and yet is not kept.
+ * mean_beta, mean_retention: means over heads of what retention gates gave. */
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 
 struct data {
     double *evict, *id, *nll, *role, *residency, *kept;
+    double *beta, *retention; /* NaN without gates */
 };
 
 static int alloc(struct data *x, size_t n)
@@ -24,12 +26,16 @@ static int alloc(struct data *x, size_t n)
     x->role = MEM_NEW(double, n);
     x->residency = MEM_NEW(double, n);
     x->kept = MEM_NEW(double, n);
-    return x->evict && x->id && x->nll && x->role && x->residency && x->kept ? KVF_OK : KVF_E_NOMEM;
+    x->beta = MEM_NEW(double, n);
+    x->retention = MEM_NEW(double, n);
+    return x->evict && x->id && x->nll && x->role && x->residency && x->kept && x->beta
+           && x->retention ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
 {
-    double *const all[] = {x->evict, x->id, x->nll, x->role, x->residency, x->kept};
+    double *const all[] = {x->evict, x->id, x->nll, x->role, x->residency, x->kept, x->beta,
+                           x->retention};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -46,6 +52,26 @@ static const char *class_of(const char *s, size_t n)
         space += c == ' ' || (c >= 9 && c <= 13);
     }
     return space == n ? "whitespace" : alpha ? "word" : digit ? "number" : "punctuation";
+}
+
+/* Uses x->evict for the column of a head. */
+static int read_gates(struct kvf_trace *t, const struct head_list *heads, uint32_t T,
+                      struct data *x, struct kvf_diag *d)
+{
+    int column = kvf_find(t, "log_beta"), err = KVF_OK;
+    for (int h = 0; !err && column >= 0 && h < heads->n; h++) {
+        const struct head *head = &heads->head[h];
+        err = kvf_read_f64(t, column, head->layer, head->index, 0, T, x->evict, d);
+        for (uint32_t i = 0; !err && i < T; i++) {
+            x->beta[i] += exp(x->evict[i]);
+            x->retention[i] += mean_retention(x->evict[i], i, T);
+        }
+    }
+    for (uint32_t i = 0; i < T; i++) {
+        x->beta[i] = column < 0 ? NAN : x->beta[i] / heads->n;
+        x->retention[i] = column < 0 ? NAN : x->retention[i] / heads->n;
+    }
+    return err;
 }
 
 static int read_all(struct kvf_trace *t, const struct head_list *heads, int evict, uint32_t T,
@@ -70,7 +96,7 @@ static int read_all(struct kvf_trace *t, const struct head_list *heads, int evic
         x->residency[i] /= heads->n;
         x->kept[i] /= heads->n;
     }
-    return err;
+    return err ? err : read_gates(t, heads, T, x, d);
 }
 
 struct texts {
@@ -161,7 +187,6 @@ static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, stru
 static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
                  int64_t a, int64_t n, struct table **ret)
 {
-    static const double nan_value[1] = {NAN};
     struct table *out = table_create("tokens", n);
     struct texts s = {0};
     int err = out ? alloc_texts(&s, n) : KVF_E_NOMEM;
@@ -176,11 +201,12 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
         table_dense_str(out, "text", "", s.text);
         table_dense_str(out, "class", "", s.cls);
         table_dense_str(out, "role", "", s.role);
-        table_cycle_real(out, "mean_beta", "", nan_value, n > 0);
+        table_dense_real(out, "mean_beta", "", x->beta + a);
         table_dense_real(out, "mean_residency", "", x->residency + a);
         table_dense_real(out, "kept", "", x->kept + a);
         table_dense_real(out, "nll", "nat", x->nll + a);
         table_dense_str(out, "joined", "", s.joined);
+        table_dense_real(out, "mean_retention", "", x->retention + a);
         err = table_err(out);
     }
     release_texts(&s);

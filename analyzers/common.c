@@ -10,6 +10,7 @@
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/stats.h"
 
 static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
                       unsigned char *wanted, int stride, struct kvf_diag *d)
@@ -196,6 +197,21 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
         if (out[i] == (double)KVF_ALIVE)
             out[i] = INFINITY;
     return err;
+}
+
+int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
+{
+    int c = kvf_find(t, "log_beta");
+    if (c < 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column log_beta; record it with "
+                        "'kvfate run --method trimkv --gates FILE' (retention gates)");
+    *ret_column = c;
+    return KVF_OK;
+}
+
+double mean_retention(double log_beta, int64_t i, int64_t T)
+{
+    return stats_geometric(log_beta, (double)(T - i)) / (double)(T - i);
 }
 
 const char *reason_name(double code)

@@ -47,6 +47,12 @@ const char *option_text(const struct analyzer *a, const struct analyzer_args *ar
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);
 
+/* The column log_beta that retention gates leave, or KVF_E_NOTFOUND with a sentence. */
+int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
+
+/* Mean over the steps t = i .. T - 1 of beta^(t - i), for the entry i of a run of T. */
+double mean_retention(double log_beta, int64_t i, int64_t T);
+
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);
 

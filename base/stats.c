@@ -64,3 +64,10 @@ int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t see
     mem_free(mean);
     return KVF_OK;
 }
+
+double stats_geometric(double x, double n)
+{
+    if (x == 0 || n <= 1) /* n = 0 with x = -INFINITY, too */
+        return isnan(x) ? x : n;
+    return expm1(n * x) / expm1(x);
+}

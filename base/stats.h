@@ -19,6 +19,10 @@ double sum_get(const struct sum *a);
 double stats_quantile(double *v, size_t n, double q);
 double stats_mean(const double *v, size_t n); /* NaN for n == 0 */
 
+/* The sum of exp(k x) for whole k from 0 to n - 1, x <= 0 (-INFINITY too), n >= 0:
+ * expm1(n x) / expm1(x), or n for x = 0.  Exact to a few ulp for every x and n. */
+double stats_geometric(double x, double n);
+
 /* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
  * the means of `replicates` samples of n values drawn with replacement.  Which are
  * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or

@@ -53,7 +53,7 @@ const struct command command_table[] = {
     {"diff", "traces", "A.kvf B.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
      "what differs between two traces, column by column", "kvfate diff a.kvf b.kvf", cmd_diff},
     ANALYSIS("eviction", "when each entry was evicted, and why"),
-    ANALYSIS("retention", "how long each token stayed in use (last-use map)"),
+    ANALYSIS("retention", "what gates say tokens are worth, or how long they were used"),
     ANALYSIS("sparsity", "share of the attention triangle that was not kept or not used"),
     ANALYSIS("survival", "share of tokens still selected at a horizon"),
     ANALYSIS("occupancy", "entries held by each head over time"),

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "render/figures.h"
+#include "render/heat.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
 {
@@ -21,7 +22,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct grid g = {t, "share still in the cache, \xce\xb1", end_of};
+    struct grid g = {t, "share still in the cache, \xce\xb1", end_of, heat_alpha};
     return grid_draw(c, &g, s, d);
 }
 

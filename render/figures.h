@@ -27,13 +27,15 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
 /* --style scale=log|linear of a figure; log when there is none. */
 int style_scale(const char *figure, const char *option, bool *ret_linear, struct kvf_diag *d);
 
-/* Small multiples of alpha maps, one square per head (grid.c).  end_of fills the
- * end of each of n tokens of a head whose rows start at row0, counted from the
- * first token shown. */
+/* Small multiples of maps over tokens and steps, one square per head (grid.c).  fill gives
+ * one number for each of n tokens of a head whose rows start at row0, raster (heat.h) makes
+ * the map of them: heat_alpha of ends, counted from the first token shown, or heat_decay. */
 struct grid {
     const struct table *t;
     const char *label;  /* of the colour bar */
-    void (*end_of)(const struct table *t, int64_t row0, int64_t n, double *end);
+    void (*fill)(const struct table *t, int64_t row0, int64_t n, double *number);
+    void (*raster)(const double *number, long T, int w, int h, double *out, double *cover,
+                   double *scratch);
 };
 void grid_size(const struct table *t, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,

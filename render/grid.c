@@ -1,4 +1,4 @@
-/* grid.c - small multiples: one alpha map per head.  Few heads: each with its name
+/* grid.c - small multiples: one map per head.  Few heads: each with its name
  * and ticks.  Many: layers down, heads across, folded into blocks side by side,
  * names at the margins only. */
 #include <math.h>
@@ -120,7 +120,7 @@ struct painter {
     struct layout l;
     struct colours k;
     int px;
-    double *end, *v, *cover, *scratch;
+    double *number, *v, *cover, *scratch;
     uint32_t *argb;
 };
 
@@ -128,11 +128,11 @@ static void map(struct painter *p, int64_t h)
 {
     double x, y;
     place(&p->l, h, &x, &y);
-    p->g->end_of(p->g->t, h * p->l.per_head, p->l.per_head, p->end);
-    heat_alpha(p->end, (long)p->l.per_head, p->px, p->px, p->v, p->cover, p->scratch);
+    p->g->fill(p->g->t, h * p->l.per_head, p->l.per_head, p->number);
+    p->g->raster(p->number, (long)p->l.per_head, p->px, p->px, p->v, p->cover, p->scratch);
     for (int i = 0; i < p->px * p->px; i++)
-        p->argb[i] = isnan(p->v[i]) ? 0 : palette_argb_at(p->k.map, colours_at(&p->k, p->v[i]),
-                                                          p->cover[i]);
+        p->argb[i] = !(p->cover[i] > HEAT_LEAST) ? 0
+                   : palette_argb_at(p->k.map, colours_at(&p->k, p->v[i]), p->cover[i]);
     canvas_image(p->c, x, y, p->l.side, p->l.side, p->argb, p->px, p->px);
     canvas_frame(p->c, x, y, p->l.side, p->l.side, 0.1, (struct rgb){0.45, 0.45, 0.45});
 }
@@ -196,12 +196,12 @@ static void axis_names(const struct painter *p)
 static int paint(struct painter *p)
 {
     size_t area = (size_t)p->px * (size_t)p->px;
-    p->end = MEM_NEW(double, (size_t)p->l.per_head);
+    p->number = MEM_NEW(double, (size_t)p->l.per_head);
     p->v = MEM_NEW(double, area);
     p->cover = MEM_NEW(double, area);
     p->scratch = MEM_NEW(double, (size_t)heat_scratch(p->px));
     p->argb = MEM_NEW(uint32_t, area);
-    int err = p->end && p->v && p->cover && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
+    int err = p->number && p->v && p->cover && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
     for (int64_t h = 0; !err && h < p->l.n; h++) {
         map(p, h);
         if (p->l.named)
@@ -211,7 +211,7 @@ static int paint(struct painter *p)
     }
     if (!err)
         axis_names(p);
-    mem_free(p->end);
+    mem_free(p->number);
     mem_free(p->v);
     mem_free(p->cover);
     mem_free(p->scratch);

@@ -14,4 +14,10 @@ void heat_alpha(const double *end, long T, int w, int h, double *out, double *co
                 double *scratch);
 long heat_scratch(int h);
 
+/* The same with exp((t - i) log_beta_i) in place of alpha_ti.  log_beta: [T], at most 0
+ * (-INFINITY too); NaN makes the boxes that it lies in NaN.  Time in proportion to tokens
+ * times rows, less where values vanish. */
+void heat_decay(const double *log_beta, long T, int w, int h, double *out, double *cover,
+                double *scratch);
+
 #endif

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Write the gate files of tests/data/torch with torch itself, and the same numbers as safetensors with NumPy.
 
-usage: make_torch_gates.py     (writes tests/data/torch beside itself)
+usage: make_torch_gates.py     (writes tests/data/torch and tests/data/recipes beside itself)
 
 Needs torch (any version since 1.6; the stored files were written by 2.15.0) and numpy.  The tests only read the files, so that
 neither is needed there.  Each NAME.pth or NAME.pt has the numbers of VALUES.safetensors that PAIRS in tests/gates/test_torch_files.c
 names.  The sizes: 2 layers, 4 query heads, 2 KV heads of 4 channels, d 6, hidden width 4.
+
+recipes/trimkv_weights.pth stands for the published gates of Qwen3-4B in the test of docs/recipes: as many layers and KV heads (36, 8),
+d 32, hidden width 6, bf16 as they are.
 """
 import collections
 import os
@@ -29,6 +32,14 @@ def numbers(name, layout, *options):
         f.write(make_gates.build(o))
     arrays = getattr(make_gates.Maker(o), layout)()
     return {k: torch.from_numpy(a.astype("float32")).to(TYPES[o.dtype]) for k, a in arrays.items()}
+
+
+def recipe():
+    """Random gates of 36 layers and 8 KV heads, without a safetensors twin."""
+    o = make_gates.options("--layout rg --layers 36 --heads 16 --kv-heads 8 --head-dim 4 --d-model 32 --hidden 6 --seed 7 -o -".split())
+    arrays = make_gates.Maker(o).rg()
+    tensors = {k: torch.from_numpy(a.astype("float32")).to(torch.bfloat16) for k, a in arrays.items()}
+    torch.save(tensors, os.path.join(HERE, "recipes", "trimkv_weights.pth"))
 
 
 def save(name, value, **options):
@@ -84,6 +95,8 @@ def main():
     wgkv = {k: torch.nn.Parameter(v) for k, v in numbers("wgkv", "wgkv", "--seed", "6", "--key-order", "halves").items()}
     save("wgkv.pt", wgkv)
     save("wgkv_nested.pt", {"epoch": 3, "rate": 1e-3, "names": ["a", None, True, -70000, 1 << 40], "state_dict": wgkv})
+    os.makedirs(os.path.join(HERE, "recipes"), exist_ok=True)
+    recipe()
 
 
 if __name__ == "__main__":

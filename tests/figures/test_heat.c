@@ -1,5 +1,5 @@
-/* The raster of alpha maps against an average over all T x T cells, and what the
- * figures are built from: ticks, tick texts, palettes. */
+/* The rasters of alpha maps and of retention against an average over all T x T cells, and
+ * what the figures are built from: ticks, tick texts, palettes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,6 +58,86 @@ static void compare(const double *end, long T, int w, int h)
     free(out);
     free(cover);
     free(scratch);
+}
+
+/* The same for exp((t - i) x_i), cell by cell. */
+static double box_decay(const double *x, long T, int w, int h, int r, int c)
+{
+    double x0 = (double)T * c / w, x1 = (double)T * (c + 1) / w;
+    double y0 = (double)T * r / h, y1 = (double)T * (r + 1) / h, sum = 0, all = 0;
+    for (long i = (long)x0 > 0 ? (long)x0 - 1 : 0; i < T && (double)i < x1; i++)
+        for (long t = i; t < T && (double)t < y1; t++) {
+            double area = overlap(x0, x1, (double)i, (double)(i + 1))
+                        * overlap(y0, y1, (double)t, (double)(t + 1));
+            all += area;
+            sum += area > 0 ? area * (t > i ? exp((double)(t - i) * x[i]) : 1) : 0;
+        }
+    return all > 1e-7 * (x1 - x0) * (y1 - y0) ? sum / all : NAN;
+}
+
+static void compare_decay(const double *x, long T, int w, int h)
+{
+    size_t n = (size_t)w * (size_t)h;
+    double *out = calloc(n, sizeof *out), *cover = calloc(n, sizeof *cover);
+    double *scratch = calloc((size_t)heat_scratch(h), sizeof *scratch);
+    heat_decay(x, T, w, h, out, cover, scratch);
+    for (int r = 0; r < h; r++)
+        for (int c = 0; c < w; c++) {
+            double want = box_decay(x, T, w, h, r, c), got = out[(long)r * w + c];
+            cr_assert(isnan(want) ? isnan(got) || cover[(long)r * w + c] > 0
+                                  : fabs(got - want) <= 1e-6,
+                      "T %ld, %d x %d, box %d %d: %.12g, want %.12g", T, w, h, r, c, got, want);
+        }
+    free(out);
+    free(cover);
+    free(scratch);
+}
+
+Test(heat, decay_is_the_area_average)
+{
+    static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
+    static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
+    static const double kinds[] = {0, -1e-12, -1.5e-8, -1e-3, -0.03, -0.4, -3, -90, -INFINITY};
+    unsigned seed = 5;
+    for (size_t a = 0; a < sizeof lengths / sizeof *lengths; a++) {
+        double x[97];
+        for (long i = 0; i < lengths[a]; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            x[i] = kinds[seed / 7 % 9];
+        }
+        for (size_t b = 0; b < sizeof sides / sizeof *sides; b++) {
+            compare_decay(x, lengths[a], sides[b], sides[b]);
+            compare_decay(x, lengths[a], sides[b], sides[(b + 4) % 11]);
+        }
+    }
+}
+
+/* Rounding does not grow along the rows: 20,000 tokens, the last row in closed form. */
+Test(heat, decay_of_many_rows_stays_exact)
+{
+    enum { T = 20000, H = 700 };
+    static double x[T], out[H], scratch[4 * (H + 2)];
+    for (int i = 0; i < T; i++)
+        x[i] = i == 0 ? -1e-4 : -INFINITY;
+    heat_decay(x, T, 1, H, out, NULL, scratch);
+    double from = (double)T * (H - 1) / H, want = 0, area = 0;
+    for (int t = (int)from; t < T; t++) {
+        double part = overlap(from, T, t, t + 1);
+        want += part * exp(-1e-4 * t);
+        area += part * (t + 1);
+    }
+    for (int t = (int)from; t < T; t++) /* the others count on the diagonal alone */
+        want += overlap(from, T, t, t + 1);
+    cr_assert_float_eq(out[H - 1] / (want / area), 1, 1e-9);
+}
+
+Test(heat, decay_without_a_number_is_none)
+{
+    const double x[] = {0, NAN, -INFINITY};
+    double v[9], scratch[24];
+    cr_assert_leq(heat_scratch(3), 24);
+    heat_decay(x, 3, 3, 3, v, NULL, scratch);
+    cr_assert(v[0] == 1 && v[3] == 1 && v[6] == 1 && isnan(v[4]) && isnan(v[7]) && v[8] == 1);
 }
 
 /* Ends of every kind: alive, cut at once after birth, at T, in between. */

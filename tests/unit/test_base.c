@@ -169,6 +169,23 @@ Test(rng, same_seed_same_sequence_and_unbiased_range)
 }
 
 /* Of n = 2 the means are 0, 1/2 and 1 with 1/4, 1/2, 1/4: both tails lie outside 2.5 %. */
+/* Kahan-free: added up from the smallest term on. */
+Test(stats, geometric_equals_the_sum)
+{
+    static const double x[] = {0, -1e-300, -1.5e-8, -1e-3, -0.7, -30, -1e3, -INFINITY};
+    static const int n[] = {0, 1, 2, 3, 70, 10000};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        for (size_t j = 0; j < sizeof n / sizeof *n; j++) {
+            double want = 0, got = stats_geometric(x[i], n[j]);
+            for (int k = n[j] - 1; k > 0; k--)
+                want += exp(k * x[i]);
+            want += n[j] > 0;
+            cr_expect(fabs(got - want) <= 1e-13 * want, "x %g, n %d: %.17g, want %.17g", x[i], n[j],
+                      got, want);
+        }
+    cr_expect(isnan(stats_geometric(NAN, 1)) && isnan(stats_geometric(NAN, 5)));
+}
+
 Test(stats, bootstrap_of_two_values_is_their_range)
 {
     double v[] = {0, 1}, low, high;
