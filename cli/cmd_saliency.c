@@ -13,8 +13,8 @@
 #include "cli/cmds.h"
 #include "cli/runner.h"
 #include "cli/saliency_of.h"
-#include "engine/experiment/saliency.h"
 #include "engine/model/gguf.h"
+#include "engine/train/saliency_pass.h"
 #include "render/figure.h"
 
 enum { TOP = 10 };
