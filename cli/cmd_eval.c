@@ -10,7 +10,7 @@
 #include "config.h"
 #include "engine/experiment/eval_state.h"
 
-enum { MOST_BUDGETS = 64, MOST_LABEL = 256 };
+enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
 
 struct job {
     /* options */
@@ -22,6 +22,8 @@ struct job {
     struct buf left_out; /* of all methods: what cannot run */
     struct eval eval;
     struct gates *gates[OPT_LIST_MAX]; /* of the files */
+    struct gates *shipped[MOST_SHIPPED];
+    int n_shipped;
     struct documents text;
     struct eval_cell *cell; /* [n] */
     char (*label)[MOST_LABEL]; /* of the methods */
@@ -172,6 +174,25 @@ static int check_options(struct job *j, struct kvf_diag *d)
     return parse_cells(j, d);
 }
 
+/* Gates shipped for the row, opened once for all its budgets. */
+static int give_shipped(struct job *j, struct eval_cell *c, struct kvf_diag *d)
+{
+    struct gates *g = NULL;
+    int n = j->n_shipped;
+    if (n == MOST_SHIPPED)
+        return KVF_OK;
+    int err = runner_shipped_gates(j->eval.engine, &c->row, &g, d);
+    for (int i = 0; g && i < n; i++)
+        if (strcmp(gates_path(g), gates_path(j->shipped[i])) == 0) {
+            gates_close(g);
+            c->gates = j->shipped[i];
+            return KVF_OK;
+        }
+    if (g)
+        c->gates = j->shipped[j->n_shipped++] = g;
+    return err;
+}
+
 /* What a cell needs beside its numbers. */
 static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
 {
@@ -180,6 +201,9 @@ static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
     for (int i = 0; i < j->gates_file.n; i++)
         if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
             c->gates = j->gates[i];
+    int err = method_gates(&c->row) && !c->gates ? give_shipped(j, c, d) : KVF_OK;
+    if (err)
+        return err;
     struct method_inputs in = {.gates = c->gates, .rope_base = m->rope_base,
                                .rope_dim = m->rope_dim};
     if (c->gates && gates_positions(c->gates) < length)
@@ -351,6 +375,8 @@ static void finish(struct job *j)
     buf_finish(&j->left_out);
     for (int i = 0; i < j->gates_file.n; i++)
         gates_close(j->gates[i]);
+    for (int i = 0; i < j->n_shipped; i++)
+        gates_close(j->shipped[i]);
     engine_close(j->eval.engine);
     mem_free(j->cell);
     mem_free(j->label);
@@ -393,7 +419,8 @@ int cmd_eval(const struct command *self, int argc, char **argv)
         {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
         {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
          0, 0},
-        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, one file of each kind",
+        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, one file of each kind, "
+         "or names of shipped ones",
          0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},
         {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens before the cut (512)", 1, 1 << 24},

@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/replace.h"
 #include "cli/cmds.h"
+#include "cli/folders.h"
 #include "cli/runner.h"
 #include "cli/train_check.h"
 #include "config.h"
@@ -30,9 +32,11 @@ struct job {
     struct train_check *check; /* NULL: none */
     char hash[33];
     struct buf config, log, state_name, log_name;
+    struct buf tokens_name; /* folder of the cache of token ids; empty: none */
     struct progress bar;
     double best;       /* least mean KL of a check */
     int64_t best_step, stale; /* checks since */
+    int64_t saved;     /* the step of the checkpoint, -1: none */
     int64_t tokens;    /* of this run */
     double seconds;
 };
@@ -62,6 +66,17 @@ static int list_settings(void)
     return EXIT_OK;
 }
 
+/* What is written must not be what is read. */
+static int check_outputs(const struct job *j, const char *input, struct kvf_diag *d)
+{
+    const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++)
+        if (runner_same_file(input, out[i]))
+            return kvf_fail(d, KVF_E_ARG, "%s %s would overwrite the input %s",
+                            i == 1 ? "--state" : "-o", out[i], input);
+    return KVF_OK;
+}
+
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
@@ -69,9 +84,6 @@ static int check_options(struct job *j, struct kvf_diag *d)
                         "\"question\" and \"answer\"");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o GATES.safetensors");
-    for (int i = 0; i < j->data.n; i++)
-        if (runner_same_file(j->data.item[i], j->out))
-            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
     if (strcmp(j->packing, "run") != 0 && strcmp(j->packing, "documents") != 0)
         return kvf_fail(d, KVF_E_ARG, "--packing is run or documents, not '%s'", j->packing);
     int err = recipe_parse(j->method, &j->recipe, d);
@@ -87,7 +99,12 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (!j->state_path)
         buf_str(&j->state_name, ".state");
     buf_printf(&j->log_name, "%s.log.jsonl", j->out);
-    return j->state_name.err ? j->state_name.err : j->log_name.err;
+    err = j->state_name.err ? j->state_name.err : j->log_name.err;
+    for (int i = 0; !err && i < j->data.n; i++)
+        err = check_outputs(j, j->data.item[i], d);
+    if (!err && strcmp(j->state_name.data, j->out) == 0)
+        err = kvf_fail(d, KVF_E_ARG, "--state %s: the gates go there", j->out);
+    return err;
 }
 
 static int open_data(struct job *j, double from, double to, struct packs **ret,
@@ -95,7 +112,7 @@ static int open_data(struct job *j, double from, double to, struct packs **ret,
 {
     struct packs_source source = {
         j->data.item, j->data.n, j->recipe.opt.length,
-        strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS, from, to, NULL};
+        strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS, from, to, j->tokens_name.data};
     return packs_open(j->engine->tokenizer, &source, ret, d);
 }
 
@@ -119,11 +136,15 @@ static int put_config(struct job *j)
 static int open_all(struct job *j, struct kvf_diag *d)
 {
     int err = runner_engine(j->model, true, (int)j->threads, &j->engine, d);
+    if (!err)
+        err = check_outputs(j, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
                        j->length, j->engine->config.n_ctx);
     if (err)
         return err;
+    if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
+        buf_finish(&j->tokens_name);
     gguf_hash(j->engine->gguf, j->hash);
     err = open_data(j, 0, j->share, &j->packs, d);
     if (!err)
@@ -132,7 +153,8 @@ static int open_all(struct job *j, struct kvf_diag *d)
         err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
     if (!err && j->check_every > 0 && j->share < 1) {
         struct train_check_options o = {j->model, &j->data, j->share, j->budgets, j->recipe.name,
-                                        (int)j->check_docs, (int)j->threads, (uint64_t)j->seed};
+                                        (int)j->check_docs, (int)j->threads, (uint64_t)j->seed,
+                                        j->tokens_name.data};
         err = train_check_open(&o, &j->check, d);
     }
     return err;
@@ -189,7 +211,12 @@ static int save(struct job *j, struct kvf_diag *d)
 {
     int err = trainer_save(j->trainer, j->state_name.data, j->config.data,
                            j->log.data ? j->log.data : "", d);
-    return err ? err : write_record(j, d);
+    if (!err)
+        err = write_record(j, d);
+    if (!err && !j->check)
+        err = write_gates(j, j->out, d);
+    j->saved = trainer_steps(j->trainer);
+    return err;
 }
 
 /* ---- checks: the method's own KL at budgets, on text that is not trained on ---- */
@@ -198,7 +225,6 @@ static int save(struct job *j, struct kvf_diag *d)
 static void find_best(struct job *j)
 {
     const char *line = j->log.data;
-    j->best = INFINITY;
     while (line && *line) {
         const char *end = strchr(line, '\n');
         struct json *row;
@@ -261,7 +287,15 @@ static int resume(struct job *j, struct kvf_diag *d)
     if (!err && log)
         buf_str(&j->log, log);
     mem_free(log);
-    return err;
+    if (err)
+        return err;
+    find_best(j);
+    j->saved = trainer_steps(j->trainer);
+    struct stat s;
+    if (j->check && j->best_step > 0 && stat(j->out, &s) != 0)
+        return kvf_fail(d, KVF_E_IO, "%s: the best gates so far (step %" PRId64 ") are not there; "
+                        "put them back, or --fresh", j->out, j->best_step);
+    return KVF_OK;
 }
 
 static bool done(const struct job *j)
@@ -284,10 +318,8 @@ static int advance(struct job *j, struct kvf_diag *d)
     bool last = s.step == j->steps;
     if (j->check && (s.step % j->check_every == 0 || last))
         err = check(j, d);
-    if (!err && (s.step % j->save_every == 0 || last || interrupted))
+    if (!err && s.step % j->save_every == 0)
         err = save(j, d);
-    if (!err && !j->check && (s.step % j->save_every == 0 || last))
-        err = write_gates(j, j->out, d);
     progress_update(&j->bar, s.step);
     return err ? err : j->log.err;
 }
@@ -324,11 +356,12 @@ static int run(struct job *j, struct kvf_diag *d)
         err = resume(j, d);
     if (err)
         return err;
-    find_best(j);
     catch_signals();
     progress_start(&j->bar, "train", "steps", j->steps);
     while (!err && !done(j))
         err = advance(j, d);
+    if (!err && j->saved != trainer_steps(j->trainer))
+        err = save(j, d);
     progress_end(&j->bar, trainer_steps(j->trainer));
     if (!err && interrupted)
         fprintf(stderr, "kvfate train: interrupted after step %" PRId64 "; the same command goes "
@@ -348,13 +381,14 @@ static void finish(struct job *j)
     buf_finish(&j->log);
     buf_finish(&j->state_name);
     buf_finish(&j->log_name);
+    buf_finish(&j->tokens_name);
 }
 
 int cmd_train(const struct command *self, int argc, char **argv)
 {
     struct job j = {.method = "trimkv", .packing = "run", .budgets = "64,128", .steps = 1000,
                     .warmup = -1, .length = 512, .save_every = 20, .check_every = 100,
-                    .check_docs = 4, .share = 0.9, .best = INFINITY};
+                    .check_docs = 4, .share = 0.9, .best = INFINITY, .saved = -1};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt list[] = {
@@ -405,5 +439,5 @@ int cmd_train(const struct command *self, int argc, char **argv)
     if (err)
         fprintf(stderr, "kvfate train: %s\n", d.text[0] ? d.text : kvf_strerror(err));
     finish(&j);
-    return runner_status(err);
+    return !err && interrupted ? 128 + interrupted : runner_status(err);
 }

@@ -35,6 +35,9 @@ const struct command command_table[] = {
      "train gates for a model whose weights stay as they are",
      "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
      "--check-every 0 -o gates.safetensors", cmd_train},
+    {"curves", "running models", "LOG.jsonl... [-o OUT.{tsv,json,csv,npz,png,svg,pdf}] [options]",
+     "the course of trainings: losses and what checks found",
+     "kvfate curves gates.safetensors.log.jsonl -o curves.png", cmd_curves},
     {"methods", "running models", "[NAME[:key=value,...]] [-B N] [--json]",
      "list the cache methods and their parts",
      "kvfate methods snapkv -B 128", cmd_methods},

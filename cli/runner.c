@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/folders.h"
 #include "cli/force.h"
 #include "cli/runner.h"
 #include "engine/model/chat.h"
@@ -35,7 +35,8 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
         {OPT_LIST, 0, "override", &r->override_text, "SET=M",
          "another method for some KV heads, as L0-5K*=window:budget=64", 0, 0},
-        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors or torch", 0, 0},
+        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors or torch, "
+         "or the name of shipped ones", 0, 0},
         {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
         {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
         {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
@@ -76,17 +77,6 @@ static int read_file(const char *path, struct buf *out, struct kvf_diag *d)
     if (out->err)
         return kvf_fail(d, out->err, "%s: the prompt is over %d MiB", path, MAX_PROMPT_BYTES >> 20);
     return KVF_OK;
-}
-
-/* "~/.cache/kvfate/NAME", or under KVFATE_CACHE. */
-static const char *default_model(char *path, size_t n)
-{
-    const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
-    if (dir && *dir)
-        snprintf(path, n, "%s/%s", dir, DEFAULT_MODEL);
-    else
-        snprintf(path, n, "%s/.cache/kvfate/%s", home ? home : "", DEFAULT_MODEL);
-    return path;
 }
 
 /* Whether the prompt is that of a file whose tokens are forced. */
@@ -261,7 +251,7 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     fed = fed < most ? fed : most;
     if (!err && r->gates && gates_positions(r->gates) < fed)
         err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the run may "
-                       "have %d; use a smaller -n", r->gates_file,
+                       "have %d; use a smaller -n", gates_path(r->gates),
                        (int)gates_positions(r->gates), (int)fed);
     return err;
 }
@@ -286,15 +276,15 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
                   struct kvf_diag *d)
 {
-    char path[4096];
-    bool fallback = !model;
+    struct buf path = {0};
     struct engine_options opt = {exact, threads, cpu_flags_detect()};
-    if (fallback)
-        model = default_model(path, sizeof path);
-    int err = engine_open(model, &opt, ret_engine, d);
-    if (err && fallback && err == KVF_E_IO)
-        return kvf_fail(
-            d, err, "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf", model);
+    int err = model ? KVF_OK : folder_cache(DEFAULT_MODEL, &path);
+    if (!err)
+        err = engine_open(model ? model : path.data, &opt, ret_engine, d);
+    if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
+        err = kvf_fail(d, KVF_E_IO, "the default model is not at %s; run ./setup.sh or give "
+                       "-m MODEL.gguf", path.data ? path.data : "$HOME/.cache/kvfate");
+    buf_finish(&path);
     return err;
 }
 

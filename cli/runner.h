@@ -76,8 +76,13 @@ int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
 int runner_parse_methods(struct runner *r, struct kvf_diag *d);
 int runner_open_methods(struct runner *r, struct kvf_diag *d);
 void runner_close_methods(struct runner *r);
-/* Gates for this model.  KVF_OK or an error with a sentence. */
+/* Gates for this model, of a file or of the name of shipped ones (folders.h).  KVF_OK or an
+ * error with a sentence. */
 int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d);
+/* Those shipped for a row and this model: *ret_gates is left alone when the row needs none.
+ * KVF_OK or an error with a sentence. */
+int runner_shipped_gates(struct engine *e, const struct method *m, struct gates **ret_gates,
+                         struct kvf_diag *d);
 /* "method", "gates" and "overrides" of the run header, each with a comma before it. */
 void runner_put_methods(struct buf *b, const struct runner *r);
 

@@ -6,6 +6,7 @@
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "cli/folders.h"
 #include "cli/runner.h"
 #include "engine/model/gguf.h"
 
@@ -100,12 +101,61 @@ int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, s
     gguf_hash(e->gguf, hash);
     struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
                                 m->norm_eps, (double)m->rope_base, hash, &e->kernels};
-    return gates_open(path, &model, ret_gates, d);
+    struct buf file = {0};
+    int err = folder_gates_path(path, &file, d);
+    if (!err)
+        err = gates_open(file.data, &model, ret_gates, d);
+    buf_finish(&file);
+    return err;
+}
+
+static const char *kind_of(unsigned kinds)
+{
+    int kind = 0;
+    while (!(kinds >> kind & 1))
+        kind++;
+    return gates_kind_name((enum gate_kind)kind);
+}
+
+int runner_shipped_gates(struct engine *e, const struct method *m, struct gates **ret_gates,
+                         struct kvf_diag *d)
+{
+    static const char *const trained[] = {"trimkv", "dbtrimkv", "wgkv"};
+    unsigned need = method_gates(m);
+    struct buf path = {0};
+    char hash[33] = "";
+    if (!need)
+        return KVF_OK;
+    gguf_hash(e->gguf, hash);
+    int err = folder_gates_for(m->name, need, hash, &path);
+    if (!err)
+        err = runner_gates(e, path.data, ret_gates, d);
+    for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)
+        if (strncmp(m->name, trained[i], strlen(trained[i])) == 0)
+            err = kvf_fail(d, KVF_E_ARG, "--method %s needs %s gates, and none are shipped for "
+                           "this model: give --gates FILE, or make one with kvfate train --method "
+                           "%s", m->name, kind_of(need), trained[i]);
+    buf_finish(&path);
+    return err == KVF_E_NOTFOUND ? KVF_OK : err; /* method_check_inputs says what it needs */
+}
+
+/* The gates given, or those shipped for the first row that needs some. */
+static int open_gates(struct runner *r, struct kvf_diag *d)
+{
+    if (r->gates_file)
+        return runner_gates(r->engine, r->gates_file, &r->gates, d);
+    int err = runner_shipped_gates(r->engine, &r->row, &r->gates, d);
+    for (int i = 0; !err && !r->gates && i < r->override_text.n; i++)
+        err = runner_shipped_gates(r->engine, &r->override[i].row, &r->gates, d);
+    if (!err && r->gates)
+        fprintf(stderr, "note: --gates %s, which are shipped for this model\n",
+                gates_path(r->gates));
+    return err;
 }
 
 int runner_open_methods(struct runner *r, struct kvf_diag *d)
 {
-    int err = r->gates_file ? runner_gates(r->engine, r->gates_file, &r->gates, d) : KVF_OK;
+    int err = open_gates(r, d);
     unsigned need = method_gates(&r->row);
     r->cache_heads = session_cache_heads(&r->engine->config, &r->row, &r->params);
     r->inputs.gates = r->gates;
@@ -125,12 +175,12 @@ int runner_open_methods(struct runner *r, struct kvf_diag *d)
     if (!err)
         err = check_layers(r, d);
     if (!err && r->gates && !need)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", r->gates_file,
+        err = kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", gates_path(r->gates),
                        r->row.name);
     if (!err && r->gates && r->row.allocation->pool == POOL_ALL && r->row.score
         && r->row.score->gates && !gates_tied(r->gates))
         fprintf(stderr, "note: %s: the layers' readouts are not tied; %s compares their scores all "
-                "the same\n", r->gates_file, r->row.name);
+                "the same\n", gates_path(r->gates), r->row.name);
     return err;
 }
 

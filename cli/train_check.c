@@ -37,15 +37,24 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
     struct train_check *c = MEM_NEW(struct train_check, 1);
     struct packs_source source = {o->data->item, o->data->n,
                                   TRAIN_CHECK_PROMPT + TRAIN_CHECK_SCORE, PACK_RUN, o->from, 1,
-                                  NULL};
+                                  o->cache};
     if (!c)
         return KVF_E_NOMEM;
     c->opt = *o;
     int err = parse_budgets(o->budgets, &c->shape, d);
     if (!err)
         err = runner_engine(o->model, false, o->threads, &c->engine, d);
-    if (!err)
+    if (!err && c->engine->config.n_ctx < source.length)
+        err = kvf_fail(d, KVF_E_ARG, "checks need documents of %d tokens, and the model's context "
+                       "has %d; --check-every 0 does without", source.length,
+                       c->engine->config.n_ctx);
+    if (!err) {
         err = packs_open(c->engine->tokenizer, &source, &c->packs, d);
+        if (err == KVF_E_LIMIT)
+            kvf_fail(d, err, "the share of the data that is checked on gives no document of %d "
+                     "tokens; give more text, a smaller --share, or --check-every 0",
+                     source.length);
+    }
     if (err) {
         train_check_close(c);
         return err;

@@ -17,6 +17,7 @@ struct train_check_options {
     const char *method;
     int docs, threads;
     uint64_t seed;
+    const char *cache; /* folder of token ids; NULL: none */
 };
 
 struct train_check_result {

@@ -1,6 +1,8 @@
-/* layer.c - one block of a Llama model, in the order of its equations:
+/* layer.c - one block of a model, in the order of its equations:
  *     x += W_O attention(rope(W_Q n), rope(W_K n), W_V n),   n = rmsnorm(x)
- *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x) */
+ *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x)
+ * Qwen2 adds biases to the three projections; Qwen3 has an RMSNorm over each head of
+ * W_Q n and W_K n before RoPE. */
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +12,25 @@ struct job {
     struct session *s;
     int layer, T, pos0;
 };
+
+/* What becomes of a token's queries, keys and values before anything else sees them. */
+static void project_task(void *ctx, int t, int thread)
+{
+    const struct job *j = ctx;
+    struct session *s = j->s;
+    const struct kernels *k = &s->e->kernels;
+    const struct model_config *m = &s->e->config;
+    const struct layer_weights *w = &s->e->weights->layer[j->layer];
+    int D = m->head_dim, G = m->n_heads, H = m->n_kv_heads;
+    float *q = s->qkv + (size_t)t * s->ld_qkv, *key = q + (size_t)G * (size_t)D;
+    (void)thread;
+    if (w->qkv_bias)
+        k->add(q, w->qkv_bias, (G + 2 * H) * D);
+    if (w->q_norm) {
+        k->rmsnorm(q, q, w->q_norm, G, D, m->norm_eps);
+        k->rmsnorm(key, key, w->k_norm, H, D, m->norm_eps);
+    }
+}
 
 static void rope_task(void *ctx, int t, int thread)
 {
@@ -96,6 +117,9 @@ void layer_project(struct session *s, int layer, int T)
     const struct layer_weights *w = &s->e->weights->layer[layer];
     s->e->kernels.rmsnorm(s->normed, s->x, w->attn_norm, T, m->d_model, m->norm_eps);
     linear(s, s->qkv, s->ld_qkv, s->normed, T, &w->qkv);
+    struct job j = {s, layer, T, 0};
+    if (w->qkv_bias || w->q_norm)
+        par_run(s->e->pool, T, project_task, &j);
 }
 
 int layer_attend(struct session *s, int layer, int T, int pos0)

@@ -1,6 +1,6 @@
 /* layouts.c - names and shapes of the tensors of each layout.  Those of rg, rg10,
  * wgkv and locret are the names of the published code. */
-#include "engine/gate/state.h"
+#include "engine/gate/layouts.h"
 
 const struct layout gate_layouts[N_LAYOUTS] = {
     /* z = W2 act(W1 x + b1) + bias */
@@ -46,9 +46,8 @@ const struct layout gate_layouts[N_LAYOUTS] = {
         .kinds = 1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE},
 };
 
-int size_of(const struct gates *g, enum size s)
+int layout_size(const struct gates_model *m, int hidden, enum size s)
 {
-    const struct gates_model *m = &g->model;
     switch (s) {
     case S_NONE: case S_1: return 1;
     case S_DM: return m->d_model;
@@ -56,8 +55,8 @@ int size_of(const struct gates *g, enum size s)
     case S_2D: return 2 * m->head_dim;
     case S_3D: return 3 * m->head_dim;
     case S_H: return m->n_kv_heads;
-    case S_I: return g->hidden;
-    case S_HI: return m->n_kv_heads * g->hidden;
+    case S_I: return hidden;
+    case S_HI: return m->n_kv_heads * hidden;
     case S_GROUP: return m->n_heads / m->n_kv_heads * m->head_dim;
     case S_QK: return (m->n_heads + m->n_kv_heads) * m->head_dim;
     case S_QKV: return (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;

@@ -10,9 +10,13 @@ struct model_config {
     int rope_dim;
     double rope_base;
     float norm_eps;
+    bool qk_norm;  /* an RMSNorm over each head of queries and keys, before RoPE */
+    bool qkv_bias; /* of the projections to queries, keys and values */
+    bool halves;   /* the file's RoPE turns channels j and j + rope_dim / 2 of a head; weights.c
+                      reorders them to pairs 2j, 2j + 1 */
 };
 
-/* Reads and checks; architecture "llama" without scaled positions.  KVF_OK,
+/* Reads and checks; architectures "llama", "qwen2", "qwen3" without scaled positions.  KVF_OK,
  * KVF_E_FORMAT or KVF_E_LIMIT with a sentence. */
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d);
 

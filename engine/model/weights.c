@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "engine/model/weights.h"
@@ -12,15 +13,17 @@ struct job {
     struct kvf_diag *diag; /* [n_layers + 1] */
 };
 
-/* A matrix of n_rows x K, or a vector when n_rows is 0. */
+/* A matrix of n_rows x K, or a vector when n_rows is 0.  what: with ".bias" or, by default,
+ * ".weight" behind it. */
 static const struct gguf_tensor *need(const struct job *j, int layer, const char *what, int n_rows,
                                       int K, struct kvf_diag *d)
 {
     char name[64];
+    const char *kind = strchr(what, '.') ? "" : ".weight";
     if (layer >= 0)
-        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, what);
+        snprintf(name, sizeof name, "blk.%d.%s%s", layer, what, kind);
     else
-        snprintf(name, sizeof name, "%s.weight", what);
+        snprintf(name, sizeof name, "%s%s", what, kind);
     const struct gguf_tensor *t = gguf_find(j->g, name);
     uint64_t rows = n_rows ? (uint64_t)n_rows : 1;
     if (!t)
@@ -46,22 +49,88 @@ static float *vector(const struct job *j, int layer, const char *what, int n, st
     return v;
 }
 
+/* Where channel c of a head of queries or keys lies in the file. */
+static int channel(const struct model_config *m, int c)
+{
+    return m->halves && c < m->rope_dim ? c / 2 + c % 2 * (m->rope_dim / 2) : c;
+}
+
+/* A copy of the n rows of a matrix, in the order of the kernels; mem_free. */
+static void *reordered(const struct model_config *m, const struct gguf_tensor *t, int n)
+{
+    size_t row = t->bytes / (size_t)n;
+    char *out = mem_alloc((size_t)n, row);
+    for (int r = 0; out && r < n; r++) {
+        int c = r % m->head_dim, from = r - c + channel(m, c);
+        memcpy(out + (size_t)r * row, (const char *)t->data + (size_t)from * row, row);
+    }
+    return out;
+}
+
 struct part {
     const char *what;
     int n_rows;
+    bool heads; /* of queries or keys: their rows are reordered */
 };
 
 static int matrix(const struct job *j, int layer, const struct part *part, int n, int K,
                   struct packed *out, struct kvf_diag *d)
 {
     struct pack_source src[3];
-    for (int i = 0; i < n; i++) {
+    void *own[3] = {NULL, NULL, NULL};
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++) {
         const struct gguf_tensor *t = need(j, layer, part[i].what, part[i].n_rows, K, d);
-        if (!t)
-            return KVF_E_FORMAT;
+        if (!t) {
+            err = KVF_E_FORMAT;
+            break;
+        }
         src[i] = (struct pack_source){t->data, (enum weight_type)t->type, part[i].n_rows};
+        if (part[i].heads && j->m->halves) {
+            src[i].data = own[i] = reordered(j->m, t, part[i].n_rows);
+            err = own[i] ? KVF_OK : KVF_E_NOMEM;
+        }
     }
-    return packed_build(src, n, K, j->exact, out);
+    if (!err)
+        err = packed_build(src, n, K, j->exact, out);
+    for (int i = 0; i < 3; i++)
+        mem_free(own[i]);
+    return err;
+}
+
+/* Biases of queries, keys and values, one below the other as the rows of qkv. */
+static int load_bias(const struct job *j, int l, struct kvf_diag *d)
+{
+    const struct model_config *m = j->m;
+    struct layer_weights *w = &j->w->layer[l];
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, at = 0;
+    const struct part parts[] = {{"attn_q.bias", q, true}, {"attn_k.bias", kv, true},
+                                 {"attn_v.bias", kv, false}};
+    w->qkv_bias = MEM_NEW(float, (size_t)(q + 2 * kv));
+    if (!w->qkv_bias)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < 3; at += parts[i++].n_rows) {
+        float *v = vector(j, l, parts[i].what, parts[i].n_rows, d);
+        if (!v)
+            return KVF_E_FORMAT;
+        for (int r = 0; r < parts[i].n_rows; r++) {
+            int c = r % m->head_dim;
+            w->qkv_bias[at + r] = v[parts[i].heads ? r - c + channel(m, c) : r];
+        }
+        mem_free(v);
+    }
+    return KVF_OK;
+}
+
+static float *head_norm(const struct job *j, int l, const char *what, struct kvf_diag *d)
+{
+    const struct model_config *m = j->m;
+    float *v = vector(j, l, what, m->head_dim, d);
+    float *w = v ? MEM_NEW(float, (size_t)m->head_dim) : NULL;
+    for (int c = 0; w && c < m->head_dim; c++)
+        w[c] = v[channel(m, c)];
+    mem_free(v);
+    return w;
 }
 
 static int load_layer(const struct job *j, int l, struct kvf_diag *d)
@@ -69,13 +138,23 @@ static int load_layer(const struct job *j, int l, struct kvf_diag *d)
     const struct model_config *m = j->m;
     struct layer_weights *w = &j->w->layer[l];
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, err;
-    const struct part qkv[] = {{"attn_q", q}, {"attn_k", kv}, {"attn_v", kv}};
-    const struct part gate_up[] = {{"ffn_gate", m->d_ffn}, {"ffn_up", m->d_ffn}};
-    const struct part out = {"attn_output", m->d_model}, down = {"ffn_down", m->d_model};
+    const struct part qkv[] = {{"attn_q", q, true}, {"attn_k", kv, true},
+                               {"attn_v", kv, false}};
+    const struct part gate_up[] = {{"ffn_gate", m->d_ffn, false}, {"ffn_up", m->d_ffn, false}};
+    const struct part out = {"attn_output", m->d_model, false};
+    const struct part down = {"ffn_down", m->d_model, false};
     w->attn_norm = vector(j, l, "attn_norm", m->d_model, d);
     w->ffn_norm = vector(j, l, "ffn_norm", m->d_model, d);
     if (!w->attn_norm || !w->ffn_norm)
         return KVF_E_FORMAT;
+    if (m->qk_norm) {
+        w->q_norm = head_norm(j, l, "attn_q_norm", d);
+        w->k_norm = w->q_norm ? head_norm(j, l, "attn_k_norm", d) : NULL;
+        if (!w->k_norm)
+            return KVF_E_FORMAT;
+    }
+    if (m->qkv_bias && (err = load_bias(j, l, d)) != KVF_OK)
+        return err;
     err = matrix(j, l, qkv, 3, m->d_model, &w->qkv, d);
     if (!err)
         err = matrix(j, l, &out, 1, q, &w->out, d);
@@ -89,7 +168,7 @@ static int load_ends(const struct job *j, struct kvf_diag *d)
     const struct model_config *m = j->m;
     struct weights *w = j->w;
     bool tied = !gguf_find(j->g, "output.weight");
-    const struct part head = {tied ? "token_embd" : "output", m->vocab};
+    const struct part head = {tied ? "token_embd" : "output", m->vocab, false};
     w->embedding = need(j, -1, "token_embd", m->vocab, m->d_model, d);
     w->out_norm = vector(j, -1, "output_norm", m->d_model, d);
     if (!w->embedding || !w->out_norm)
@@ -144,6 +223,9 @@ void weights_free(struct weights *w)
         struct layer_weights *a = &w->layer[l];
         mem_free(a->attn_norm);
         mem_free(a->ffn_norm);
+        mem_free(a->q_norm);
+        mem_free(a->k_norm);
+        mem_free(a->qkv_bias);
         packed_finish(&a->qkv);
         packed_finish(&a->out);
         packed_finish(&a->gate_up);

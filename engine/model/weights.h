@@ -1,4 +1,8 @@
-/* weights.h - a model's matrices, packed for the kernels. */
+/* weights.h - a model's matrices, packed for the kernels.
+ *
+ * Channels of queries and keys are in the order of the kernels, RoPE turning 2j and 2j + 1,
+ * whatever the order of the file: channel 2j of a head is its j, 2j + 1 its j + rope_dim / 2
+ * where the file has halves.  Products of queries and keys are the same in either order. */
 #ifndef KVF_ENGINE_WEIGHTS_H
 #define KVF_ENGINE_WEIGHTS_H
 
@@ -8,6 +12,8 @@
 
 struct layer_weights {
     float *attn_norm, *ffn_norm; /* [d_model] owned */
+    float *q_norm, *k_norm;      /* [head_dim] owned; NULL without qk_norm */
+    float *qkv_bias;             /* [rows of qkv] owned; NULL without qkv_bias */
     struct packed qkv;     /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
     struct packed out;     /* [d_model, n_heads head_dim] */
     struct packed gate_up; /* [2 d_ffn, d_model]: gate rows, then up rows */

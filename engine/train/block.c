@@ -10,6 +10,11 @@ static size_t at_least(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static size_t row_raw(const struct model_config *m)
+{
+    return m->qk_norm ? (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim) : 0;
+}
+
 static size_t row_qkv(const struct model_config *m)
 {
     return padded((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
@@ -49,7 +54,7 @@ int tape_create(const struct frozen *f, const struct net *net, int most, struct 
         {&t->normed, T * d}, {&t->qkv, T * t->ld_qkv}, {&t->k_pre, T * H * (size_t)m->head_dim},
         {&t->att, T * t->ld_att}, {&t->lse, T * (size_t)m->n_heads}, {&t->mid, T * d},
         {&t->gate_up, T * t->ld_ffn}, {&t->net, net ? net_tape(net, most) : 0},
-        {&t->value, T * H}, {&t->number, T * H}};
+        {&t->value, T * H}, {&t->number, T * H}, {&t->raw, T * row_raw(m)}};
     return divide(areas, sizeof areas / sizeof *areas, &t->memory);
 }
 
@@ -95,6 +100,7 @@ struct rows_job {
     struct block_scratch *s;
     const float *x, *w; /* [T, d], weights of a norm */
     float *y;
+    const struct layer_weights *layer;
 };
 
 static size_t model_row(const struct rows_job *j, int t0)
@@ -129,6 +135,22 @@ static void residual_rows(void *ctx, int t0, int n, int thread)
         j->r->c->k.add(j->y + model_row(j, t), j->s->branch + (size_t)t * j->s->ld, d);
 }
 
+/* Biases and norms of a token's queries and keys, where the model has them. */
+static void finish_projection(const struct rows_job *j, int t, float *row)
+{
+    const struct kernels *k = &j->r->c->k;
+    const struct model_config *m = j->r->f->config;
+    const struct layer_weights *w = j->layer;
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
+    if (w->qkv_bias)
+        k->add(row, w->qkv_bias, q + 2 * kv);
+    if (!w->q_norm)
+        return;
+    memcpy(j->t->raw + (size_t)t * row_raw(m), row, row_raw(m) * sizeof *row);
+    k->rmsnorm(row, row, w->q_norm, m->n_heads, m->head_dim, m->norm_eps);
+    k->rmsnorm(row + q, row + q, w->k_norm, m->n_kv_heads, m->head_dim, m->norm_eps);
+}
+
 /* Rotates queries and keys; the keys before it are kept when gates see them. */
 static void rope_rows(void *ctx, int t0, int n, int thread)
 {
@@ -138,6 +160,7 @@ static void rope_rows(void *ctx, int t0, int n, int thread)
     (void)thread;
     for (int t = t0; t < t0 + n; t++) {
         float *row = j->t->qkv + (size_t)t * j->t->ld_qkv;
+        finish_projection(j, t, row);
         memcpy(j->t->k_pre + (size_t)t * kv, row + k0, kv * sizeof *row);
         size_t pos = (size_t)(t - j->r->first[t]);
         j->r->c->k.rope(row, j->r->turn + pos * (size_t)m->rope_dim, m->n_heads + m->n_kv_heads,
@@ -197,7 +220,7 @@ static void attend(const struct block_run *r, int layer, const float *x, struct 
 {
     const struct layer_weights *w = &r->f->weights->layer[layer];
     size_t d = (size_t)r->f->config->d_model;
-    struct rows_job j = {.r = r, .t = t, .s = s, .x = x, .y = t->mid};
+    struct rows_job j = {.r = r, .t = t, .s = s, .x = x, .y = t->mid, .layer = w};
     norm(r, t->normed, x, w->attn_norm);
     product(r->c, t->qkv, t->ld_qkv, t->normed, d, r->T, &w->qkv);
     each_rows(r->c, r->T, rope_rows, &j);
@@ -254,7 +277,8 @@ static void feed_forward_back(const struct block_run *r, int layer, float *dx,
 {
     const struct frozen_layer *b = &r->f->back[layer];
     size_t d = (size_t)r->f->config->d_model;
-    struct rows_job j = {r, t, s, t->mid, r->f->weights->layer[layer].ffn_norm, dx};
+    const struct layer_weights *w = &r->f->weights->layer[layer];
+    struct rows_job j = {.r = r, .t = t, .s = s, .x = t->mid, .w = w->ffn_norm, .y = dx};
     product(r->c, s->wide, s->ld_ffn, dx, d, r->T, &b->down);
     each_rows(r->c, r->T, swiglu_back_rows, &j);
     product(r->c, s->branch, s->ld, s->wide, s->ld_ffn, r->T, &b->gate_up);
@@ -299,6 +323,27 @@ static void add_pre_rows(void *ctx, int t0, int n, int thread)
         j->r->c->k.add(j->y + (size_t)t * j->t->ld_qkv + k0, j->x + (size_t)t * (size_t)kv, kv);
 }
 
+/* Derivatives by queries and keys after their norms become those before; the branch holds
+ * the former meanwhile. */
+static void head_norm_back_rows(void *ctx, int t0, int n, int thread)
+{
+    const struct rows_job *j = ctx;
+    const struct kernels *k = &j->r->c->k;
+    const struct model_config *m = j->r->f->config;
+    const struct layer_weights *w = j->layer;
+    size_t q = (size_t)(m->n_heads * m->head_dim), all = row_raw(m);
+    (void)thread;
+    for (int t = t0; t < t0 + n; t++) {
+        const float *raw = j->t->raw + (size_t)t * all;
+        float *row = j->y + (size_t)t * j->t->ld_qkv, *dy = j->s->branch + (size_t)t * j->s->ld;
+        memcpy(dy, row, all * sizeof *row);
+        memset(row, 0, all * sizeof *row);
+        k->rmsnorm_back(row, raw, w->q_norm, dy, m->n_heads, m->head_dim, m->norm_eps);
+        k->rmsnorm_back(row + q, raw + q, w->k_norm, dy + q, m->n_kv_heads, m->head_dim,
+                        m->norm_eps);
+    }
+}
+
 /* Gates' parameters and what flows on through their inputs: into d_qkv's keys (post) and
  * d_pre for write gates, into d_normed for retention gates. */
 static void gates_back(const struct block_run *r, int layer, const struct tape *t, float *grad,
@@ -341,13 +386,16 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
         value_back(r, t, d_value_more, s);
         gates_back(r, layer, t, grad, d_normed, d_pre, d_qkv + m->n_heads * m->head_dim, s);
     }
-    struct rows_job j = {r, t, s, d_pre, NULL, d_qkv};
+    const struct layer_weights *w = &r->f->weights->layer[layer];
+    struct rows_job j = {.r = r, .t = t, .s = s, .x = d_pre, .y = d_qkv, .layer = w};
     each_rows(r->c, r->T, rope_back_rows, &j);
     if (keys)
         each_rows(r->c, r->T, add_pre_rows, &j);
+    if (w->q_norm)
+        each_rows(r->c, r->T, head_norm_back_rows, &j);
     product(r->c, s->branch, s->ld, d_qkv, t->ld_qkv, r->T, &r->f->back[layer].qkv);
     for (size_t i = 0; learn && !keys && i < T; i++)
         r->c->k.add(s->branch + i * s->ld, d_normed + i * d, (int)d);
-    struct rows_job n = {r, t, s, x, r->f->weights->layer[layer].attn_norm, dx};
+    struct rows_job n = {.r = r, .t = t, .s = s, .x = x, .w = w->attn_norm, .y = dx};
     each_rows(r->c, r->T, norm_back_rows, &n);
 }

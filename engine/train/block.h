@@ -26,6 +26,7 @@ struct tape {
     float *normed;  /* [T, d] after the attention norm */
     float *qkv;     /* [T, ld_qkv] after RoPE */
     float *k_pre;   /* [T, H * D] before RoPE */
+    float *raw;     /* [T, (G + H) D] queries and keys before their norms (qk_norm) */
     float *att;     /* [T, ld_att] */
     float *lse;     /* [G, T] */
     float *mid;     /* [T, d] the residual stream between attention and feed-forward */

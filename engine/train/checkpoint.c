@@ -141,16 +141,28 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
     return err;
 }
 
-/* Lines are settings: the first that differs is named. */
-static int compare_lines(const char *path, const char *theirs, const char *ours,
-                         struct kvf_diag *d)
+/* Bytes of the setting that s starts with: up to the end of the line or the next member of
+ * a JSON object. */
+static size_t setting(const char *s)
+{
+    size_t n = strcspn(s, "\n");
+    const char *next = strstr(s, ", \"");
+    return next && (size_t)(next - s) + 1 < n ? (size_t)(next - s) + 1 : n;
+}
+
+/* The first setting that differs is named. */
+static int compare_settings(const char *path, const char *theirs, const char *ours,
+                            struct kvf_diag *d)
 {
     while (strcmp(theirs, ours) != 0) {
-        size_t a = strcspn(theirs, "\n"), b = strcspn(ours, "\n");
-        if (a != b || memcmp(theirs, ours, a) != 0 || !theirs[a] || !ours[b])
-            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has \"%.*s\" where this training has "
-                            "\"%.*s\"; train with its settings, or into another file", path,
+        size_t a = setting(theirs), b = setting(ours);
+        if (a != b || memcmp(theirs, ours, a) != 0 || !theirs[a] || !ours[b]) {
+            a -= a > 0 && theirs[a - 1] == ',';
+            b -= b > 0 && ours[b - 1] == ',';
+            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %.*s where this training has "
+                            "%.*s; train with its settings, into another file, or --fresh", path,
                             (int)(a < 120 ? a : 120), theirs, (int)(b < 120 ? b : 120), ours);
+        }
         theirs += a + 1;
         ours += b + 1;
     }
@@ -163,7 +175,7 @@ static int check_config(const char *path, const char *theirs, const char *ours,
     struct buf b = {0};
     int err = clean(ours, &b);
     if (!err)
-        err = compare_lines(path, theirs, b.data, d);
+        err = compare_settings(path, theirs, b.data, d);
     buf_finish(&b);
     return err;
 }

@@ -6,11 +6,16 @@
 #include "base/mem.h"
 #include "engine/train/net.h"
 
+static int net_size(const struct net *n, enum size s)
+{
+    return layout_size(&n->facts.model, n->facts.hidden, s);
+}
+
 static size_t tensor_size(struct net *n, const struct part *p, struct net_tensor *t)
 {
     size_t size = 1;
     for (t->n_dims = 0; t->n_dims < 3 && p->shape[t->n_dims] != S_NONE; t->n_dims++) {
-        t->dim[t->n_dims] = (uint64_t)size_of(&n->facts, p->shape[t->n_dims]);
+        t->dim[t->n_dims] = (uint64_t)net_size(n, p->shape[t->n_dims]);
         size *= (size_t)t->dim[t->n_dims];
     }
     return size;
@@ -28,7 +33,7 @@ static void place_dense(struct net *n, const struct net_tensor *t)
             d->b_at = t->at + (size_t)u * per;
             continue;
         }
-        d->in = size_of(&n->facts, p->cols);
+        d->in = net_size(n, p->cols);
         d->out = (int)(per / (size_t)d->in);
         d->w_at = t->at + (size_t)u * per;
     }
@@ -95,7 +100,7 @@ static void initialise(struct net *n, const struct net_options *opt)
         bool last = p->stage == n->layout->n_stages - 1 && p->role == R_BIAS;
         if (n->tied && t->layer > 0 && p->stage == n->layout->n_stages - 1)
             continue;
-        int in = p->role == R_WEIGHT ? size_of(&n->facts, p->cols)
+        int in = p->role == R_WEIGHT ? net_size(n, p->cols)
                  : p->stage == 0     ? 2 * n->D : n->facts.hidden;
         double bound = 1.0 / sqrt((double)in);
         for (size_t k = t->at; k < t->at + t->n; k++)

@@ -6,7 +6,7 @@
 #define KVF_ENGINE_TRAIN_NET_H
 
 #include "base/rng.h"
-#include "engine/gate/state.h"
+#include "engine/gate/layouts.h"
 #include "engine/train/compute.h"
 
 /* A tensor of the parameters. */
@@ -27,7 +27,12 @@ struct net_dense {
 };
 
 struct net {
-    struct gates facts;       /* layout, sizes and activation; owns nothing */
+    struct net_facts {
+        struct gates_model model;
+        enum layout_id layout;
+        enum activation activation;
+        int hidden;
+    } facts;
     const struct layout *layout;
     int L, H, D, n_units;     /* networks per layer: 1 or H */
     bool tied;                /* the last stage is that of layer 0 in every layer */

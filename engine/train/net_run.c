@@ -114,7 +114,8 @@ static const float *input_rows(const struct job *j, int u, int t0, int T, size_t
         return j->in->x + (size_t)t0 * *ret_ld;
     }
     size_t D = (size_t)n->D;
-    const float *w_pre = n->w + n->norm_at[2 * j->layer], *w_post = n->w + n->norm_at[2 * j->layer + 1];
+    const size_t *norm = n->norm_at + 2 * j->layer;
+    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
     float *rows = j->a.input + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_in;
     for (int t = 0; t < T; t++) {
         size_t at = (size_t)(t0 + t);
@@ -217,7 +218,8 @@ static void keys_back(const struct job *j, int u, const float *d_in, int t0, int
 {
     const struct net *n = j->n;
     size_t D = (size_t)n->D;
-    const float *w_pre = n->w + n->norm_at[2 * j->layer], *w_post = n->w + n->norm_at[2 * j->layer + 1];
+    const size_t *norm = n->norm_at + 2 * j->layer;
+    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
     for (int t = 0; t < T; t++, d_in += j->a.ld_in) {
         size_t pre = (size_t)(t0 + t) * j->in->ld_pre + (size_t)u * D;
         size_t post = (size_t)(t0 + t) * j->in->ld_post + (size_t)u * D;

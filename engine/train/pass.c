@@ -118,8 +118,10 @@ void pass_destroy(struct pass *p)
 size_t pass_bytes(const struct pass *p)
 {
     const struct model_config *m = p->f->config;
-    size_t row = 2 * (size_t)m->d_model + (size_t)(m->n_heads + 3 * m->n_kv_heads) * (size_t)m->head_dim
-                 + (size_t)(m->n_heads * m->head_dim) + 2 * (size_t)m->d_ffn;
+    size_t D = (size_t)m->head_dim, heads = (size_t)m->n_heads, kv = (size_t)m->n_kv_heads;
+    size_t row = 2 * (size_t)m->d_model + (2 * heads + 3 * kv) * D + 2 * (size_t)m->d_ffn;
+    if (m->qk_norm)
+        row += (heads + kv) * D;
     return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
 }
 

@@ -85,7 +85,7 @@ class Gguf:
         import gen_tiny
         self.gen = gen_tiny
         args = dict(layers=2, heads=4, kv_heads=2, head_dim=16, dim=64, ffn=96, vocab=300, seed=1, type="f32",
-                    rope_base=10000.0, untied=False)
+                    rope_base=10000.0, untied=False, arch="llama", eps=1e-5)
         args.update(options)
         a = argparse.Namespace(**args)
         self.metadata = [list(m) for m in gen_tiny.metadata(a)]

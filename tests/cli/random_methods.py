@@ -309,13 +309,17 @@ class Campaign:
         env.setdefault("TSAN_OPTIONS", "halt_on_error=1:exitcode=66")
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, env=env)
 
+    def golden(self, family):
+        with open(os.path.join(DATA, "golden", family + "_golden.json")) as f:
+            return json.load(f)["cases"][::2]
+
     def tiny(self, folder):
-        """(file, its generator's options): grouped, one KV head, as many KV heads as query heads."""
-        with open(os.path.join(DATA, "golden", "tiny_golden.json")) as f:
-            cases = json.load(f)["cases"][::2]
+        """(file, its generator's options): grouped, one KV head, as many KV heads as query heads, norms of queries and keys."""
+        cases, qwen = self.golden("tiny"), self.golden("qwen")
         mha = self.path("mha.gguf")
         subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), *MHA.split(), "-o", mha], check=True)
-        return [(os.path.join(folder, f"tiny{i}.gguf"), cases[i]["args"]) for i in (0, 6, 7)] + [(mha, MHA)]
+        return [(os.path.join(folder, f"tiny{i}.gguf"), cases[i]["args"]) for i in (0, 6, 7)] + \
+            [(mha, MHA), (os.path.join(folder, "qwen0.gguf"), qwen[0]["args"])]
 
     def prepare(self, model, index):
         path, args = model

@@ -104,6 +104,16 @@ for name in ("blk.0.attn_q.weight", "blk.1.ffn_down.weight", "output_norm.weight
     t = g.tensor(name)
     t[1] = t[1][::-1] if len(t[1]) > 1 else [2, t[1][0] // 2]
     refused(f"{name} is turned", g, name, "expected") if t[1][0] != t[1][-1] else None
+for arch in ("qwen2", "qwen3"):
+    s.accepted(f"the plain {arch} works", generate(Gguf(arch=arch).write(s.path("good.gguf"))))
+for arch, part, n in (("qwen3", "attn_q_norm.weight", 16), ("qwen3", "attn_k_norm.weight", 16), ("qwen2", "attn_q.bias", 64),
+                      ("qwen2", "attn_k.bias", 32), ("qwen2", "attn_v.bias", 32)):
+    refused(f"{arch} without {part}", Gguf(arch=arch).without("blk.1." + part), "blk.1." + part, "missing")
+    g = Gguf(arch=arch)
+    g.tensor("blk.0." + part)[1] = [n // 2]
+    refused(f"{arch} with a short {part}", g, "blk.0." + part, f"expected {n}")
+refused("qwen3 with scaled positions", Gguf(arch="qwen3").set("qwen3.rope.scaling.type", "yarn", STRING), "rotary")
+refused("qwen3 of llama's keys", Gguf().set("general.architecture", "qwen3"), "qwen3.block_count", "missing")
 g = Gguf()
 g.tensors.append(list(g.tensors[3]))
 refused("a tensor twice", g, g.tensors[3][0], "twice")

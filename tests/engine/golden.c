@@ -56,6 +56,13 @@ const char *tiny_path(int i)
     return in_folder("KVF_TINY", name);
 }
 
+const char *qwen_path(int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "qwen%d.gguf", i);
+    return in_folder("KVF_TINY", name);
+}
+
 struct json *golden_json(const char *name)
 {
     struct kvf_diag d = {""};

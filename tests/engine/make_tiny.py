@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the tiny models of tiny_golden.json and check that they are the ones it was made from.
+"""Make the tiny models of tiny_golden.json and qwen_golden.json and check that they are those they were made from.
 
 usage: make_tiny.py GOLDEN_FOLDER OUT_FOLDER
 """
@@ -12,15 +12,16 @@ import sys
 
 def main():
     golden, out = sys.argv[1:]
-    with open(os.path.join(golden, "tiny_golden.json")) as f:
-        cases = json.load(f)["cases"]
-    for i, case in enumerate(cases[::2]):
-        path = os.path.join(out, f"tiny{i}.gguf")
-        subprocess.run([sys.executable, os.path.join(golden, "tools", "gen_tiny.py"), *case["args"].split(), "-o", path], check=True)
-        with open(path, "rb") as f:
-            found = hashlib.sha256(f.read()).hexdigest()
-        if found != case["sha256"]:
-            sys.exit(f"{path} ({case['args']}): sha256 is {found}, the golden file was made with {case['sha256']}")
+    for family in ("tiny", "qwen"):
+        with open(os.path.join(golden, family + "_golden.json")) as f:
+            cases = json.load(f)["cases"]
+        for i, case in enumerate(cases[::2]):
+            path = os.path.join(out, f"{family}{i}.gguf")
+            subprocess.run([sys.executable, os.path.join(golden, "tools", "gen_tiny.py"), *case["args"].split(), "-o", path], check=True)
+            with open(path, "rb") as f:
+                found = hashlib.sha256(f.read()).hexdigest()
+            if found != case["sha256"]:
+                sys.exit(f"{path} ({case['args']}): sha256 is {found}, the golden file was made with {case['sha256']}")
 
 
 if __name__ == "__main__":

@@ -54,11 +54,13 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     return rec;
 }
 
+/* model: of tiny_path, or 8 + i of qwen_path(i) */
 static struct outcome play(int model, bool exact, const char *method, int budget,
                            const struct setting *set)
 {
     char path[] = "/tmp/kvf-same-XXXXXX";
-    struct engine *e = open_model(tiny_path(model), exact, set->threads);
+    struct engine *e = open_model(model < 8 ? tiny_path(model) : qwen_path(model - 8), exact,
+                                  set->threads);
     struct choice c = choose(method, budget);
     struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;
@@ -115,7 +117,7 @@ static void compare_settings(int model, bool exact, const char *method, int budg
 
 Test(same, full_cache_in_every_weight_type, .timeout = 120)
 {
-    for (int model = 0; model < 8; model++)
+    for (int model = 0; model < 12; model++)
         compare_settings(model, false, "full", 0);
     compare_settings(6, true, "full", 0);
 }
@@ -136,6 +138,7 @@ Test(same, every_method, .timeout = 120)
             continue;
         compare_settings(0, true, m->name, 40);
         compare_settings(5, false, m->name, 40);
+        compare_settings(8, false, m->name, 40);
     }
 }
 

@@ -129,7 +129,8 @@ Test(capacity, small_derivatives_are_right_too)
         capacity_loss(&c, 1, sums, d_lb, NULL);
         brute_back(&c, sums, 1);
         for (int j = 0; j < s.T; j++)
-            off = worst(want[j] < 1e-30 ? (double)d_lb[j] : fabs((double)d_lb[j] / want[j] - 1), off);
+            off = worst(want[j] < 1e-30 ? (double)d_lb[j] : fabs((double)d_lb[j] / want[j] - 1),
+                        off);
         cr_expect(off <= 2e-5, "%s: %g", v[a].name, off);
     }
 }
@@ -186,7 +187,8 @@ Test(capacity, constant_rates_give_geometric_sums)
                 total += R;
             }
             cr_expect(off <= 1e-6, "%s, rate %g: %g", v[a].name, x, off);
-            cr_expect(fabs(loss / total - 1) <= 1e-6, "%s, rate %g: %g", v[a].name, x, loss / total);
+            cr_expect(fabs(loss / total - 1) <= 1e-6, "%s, rate %g: %g", v[a].name, x,
+                      loss / total);
         }
 }
 

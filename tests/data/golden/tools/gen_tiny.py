@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write a tiny random Llama model as GGUF v3 (standard library and numpy only).
+"""Write a tiny random Llama or Qwen model as GGUF v3 (standard library and numpy only).
 
 usage: gen_tiny.py [--layers 2] [--heads 4] [--kv-heads 2] [--head-dim 16] [--dim 64] [--ffn 96] [--vocab 300] [--seed 1]
-                   [--type f32|f16|bf16|q8_0|q4_0|q4_1] [--rope-base 10000] [--untied] -o FILE
+                   [--type f32|f16|bf16|q8_0|q4_0|q4_1] [--rope-base 10000] [--untied] [--arch llama|qwen2|qwen3] [--eps 1e-5] -o FILE
 
-Layout: the "llama" architecture of llama.cpp, so RoPE turns the pairs (2i, 2i+1) of each head, with the
-angle position * base^(-2i/head_dim).  Norms are f32; with q4 types the embedding (and the output matrix) is q8_0.
+Layout: the architectures of llama.cpp.  RoPE turns the pairs (2i, 2i+1) of each head in "llama", (i, i+head_dim/2) in
+"qwen2" and "qwen3", with the angle position * base^(-2i/head_dim).  qwen2 has biases of q, k and v, qwen3 a norm of q and k.  Norms are f32; with q4 types the embedding (and the output matrix) is q8_0.
 Tokenizer: byte-level BPE ("gpt2", pre "smollm"): 3 control tokens, 256 bytes, then one token for each merge.
 
 The same options give the same bytes on every platform: the numbers come from uniform draws of the frozen
@@ -181,6 +181,12 @@ def model(a):
             ("ffn_down", draw.matrix(a.dim, a.ffn, 1.0)),
         ):
             yield f"blk.{i}.{name}.weight", x
+        if a.arch == "qwen2":
+            for name, n in (("q", q), ("k", kv), ("v", kv)):
+                yield f"blk.{i}.attn_{name}.bias", draw.matrix(1, n, math.sqrt(n))[0]
+        if a.arch == "qwen3":
+            for name in "qk":
+                yield f"blk.{i}.attn_{name}_norm.weight", draw.norm(a.head_dim)
     yield "output_norm.weight", draw.norm(a.dim)
     if a.untied:
         yield "output.weight", draw.matrix(a.vocab, a.dim, 4.0)
@@ -189,23 +195,23 @@ def model(a):
 def metadata(a):
     tokens, types, merges = vocabulary(a.vocab)
     return [
-        ("general.architecture", STRING, "llama"),
-        ("general.name", STRING, "tiny random llama"),
+        ("general.architecture", STRING, a.arch),
+        ("general.name", STRING, "tiny random " + a.arch),
         ("general.alignment", U32, ALIGN),
         ("general.file_type", U32, TYPES[a.type][1]),
         ("general.quantization_version", U32, 2),
-        ("llama.block_count", U32, a.layers),
-        ("llama.context_length", U32, 512),
-        ("llama.embedding_length", U32, a.dim),
-        ("llama.feed_forward_length", U32, a.ffn),
-        ("llama.attention.head_count", U32, a.heads),
-        ("llama.attention.head_count_kv", U32, a.kv_heads),
-        ("llama.attention.key_length", U32, a.head_dim),
-        ("llama.attention.value_length", U32, a.head_dim),
-        ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
-        ("llama.rope.dimension_count", U32, a.head_dim),
-        ("llama.rope.freq_base", F32, a.rope_base),
-        ("llama.vocab_size", U32, a.vocab),
+        (a.arch + ".block_count", U32, a.layers),
+        (a.arch + ".context_length", U32, 512),
+        (a.arch + ".embedding_length", U32, a.dim),
+        (a.arch + ".feed_forward_length", U32, a.ffn),
+        (a.arch + ".attention.head_count", U32, a.heads),
+        (a.arch + ".attention.head_count_kv", U32, a.kv_heads),
+        (a.arch + ".attention.key_length", U32, a.head_dim),
+        (a.arch + ".attention.value_length", U32, a.head_dim),
+        (a.arch + ".attention.layer_norm_rms_epsilon", F32, a.eps),
+        (a.arch + ".rope.dimension_count", U32, a.head_dim),
+        (a.arch + ".rope.freq_base", F32, a.rope_base),
+        (a.arch + ".vocab_size", U32, a.vocab),
         ("tokenizer.ggml.model", STRING, "gpt2"),
         ("tokenizer.ggml.pre", STRING, "smollm"),
         ("tokenizer.ggml.tokens", STRING, tokens),
@@ -231,11 +237,13 @@ def tensor_type(name, x, kind):
 
 
 def main():
-    ap = argparse.ArgumentParser(description="write a tiny random Llama model as GGUF")
+    ap = argparse.ArgumentParser(description="write a tiny random model as GGUF")
     for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1)):
         ap.add_argument("--" + name, type=int, default=default)
     ap.add_argument("--type", choices=TYPES, default="f32")
     ap.add_argument("--rope-base", type=float, default=10000.0)
+    ap.add_argument("--arch", choices=["llama", "qwen2", "qwen3"], default="llama")
+    ap.add_argument("--eps", type=float, default=1e-5)
     ap.add_argument("--untied", action="store_true", help="an output matrix of its own")
     ap.add_argument("-o", required=True, metavar="FILE")
     a = ap.parse_args()

@@ -1,6 +1,7 @@
-"""A second Llama forward pass in numpy float64, straight from the GGUF weights.
+"""A second Llama, Qwen2 or Qwen3 forward pass in numpy float64, straight from the GGUF weights.
 
-Nothing is un-permuted here: the pairs (2i, 2i+1) of each head are turned, as llama.cpp does for arch "llama".
+Nothing is un-permuted here: the pairs (2i, 2i+1) of each head are turned, as llama.cpp does for arch "llama", the pairs
+(i, i + D/2) for the others.
 """
 import gguf
 import numpy as np
@@ -10,11 +11,13 @@ class Llama:
     def __init__(self, path):
         reader = gguf.GGUFReader(path)
         get = lambda key, default=None: reader.fields[key].contents() if key in reader.fields else default
-        self.layers = get("llama.block_count")
-        self.heads = get("llama.attention.head_count")
-        self.kv_heads = get("llama.attention.head_count_kv")
-        self.eps = get("llama.attention.layer_norm_rms_epsilon")
-        self.base = get("llama.rope.freq_base", 10000.0)
+        arch = get("general.architecture")
+        self.halves = arch != "llama"
+        self.layers = get(arch + ".block_count")
+        self.heads = get(arch + ".attention.head_count")
+        self.kv_heads = get(arch + ".attention.head_count_kv")
+        self.eps = get(arch + ".attention.layer_norm_rms_epsilon")
+        self.base = get(arch + ".rope.freq_base", 10000.0)
         self.w = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
 
     def norm(self, x, name):
@@ -23,15 +26,22 @@ class Llama:
     def rope(self, x):  # (tokens, heads, head_dim)
         n, _, d = x.shape
         angle = np.arange(n)[:, None] * self.base ** (-np.arange(0, d, 2) / d)
+        if self.halves:
+            z = (x[..., :d // 2] + 1j * x[..., d // 2:]) * np.exp(1j * angle)[:, None, :]
+            return np.concatenate([z.real, z.imag], -1)
         z = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)[:, None, :]
         return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
+    def project(self, x, i, what, heads):
+        name = f"blk.{i}.attn_{what}"
+        y = (x @ self.w[name + ".weight"].T + self.w.get(name + ".bias", 0)).reshape(len(x), heads, -1)
+        return self.norm(y, name + "_norm.weight") if name + "_norm.weight" in self.w else y
+
     def attention(self, x, i):
         n = len(x)
-        q, k, v = (x @ self.w[f"blk.{i}.attn_{c}.weight"].T for c in "qkv")
-        q = self.rope(q.reshape(n, self.heads, -1))
-        k = self.rope(k.reshape(n, self.kv_heads, -1))
-        v = v.reshape(n, self.kv_heads, -1)
+        q = self.rope(self.project(x, i, "q", self.heads))
+        k = self.rope(self.project(x, i, "k", self.kv_heads))
+        v = self.project(x, i, "v", self.kv_heads)
         mask = np.triu(np.full((n, n), -np.inf), 1)
         out = np.empty_like(q)
         for h in range(self.heads):

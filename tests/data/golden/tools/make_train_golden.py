@@ -23,7 +23,9 @@ from llama_numpy import Llama
 
 MODELS = ["--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 48 --ffn 96 --vocab 300 --seed 31",
           "--layers 3 --heads 6 --kv-heads 2 --head-dim 16 --dim 48 --ffn 80 --vocab 280 --seed 32 --untied",
-          "--layers 2 --heads 4 --kv-heads 1 --head-dim 16 --dim 64 --ffn 96 --vocab 290 --seed 33 --type q4_1"]
+          "--layers 2 --heads 4 --kv-heads 1 --head-dim 16 --dim 64 --ffn 96 --vocab 290 --seed 33 --type q4_1",
+          "--arch qwen3 --layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 48 --ffn 80 --vocab 280 --seed 34 --eps 0.01",
+          "--arch qwen2 --layers 2 --heads 4 --kv-heads 2 --head-dim 12 --dim 48 --ffn 64 --vocab 270 --seed 35"]
 S = tt.Setting
 # name, model, lengths of the documents of each pack, hidden width, bias, setting, how many steps
 CASES = [
@@ -35,6 +37,9 @@ CASES = [
     ("reverse_kl", 2, ((33, 40, 2),), 5, 3.5, S("rg", quality=("rvkl",), M=3, weight=0.25), False),
     ("write_mse_offset", 0, ((6, 44, 20), (66,)), 5, -1.0, S("wgkv", "write", ("mse",), weight=0.04, window=8), True),
     ("write_fwkl", 2, ((60, 10),), 7, -1.0, S("wgkv", "write", ("fwkl",), weight=0.3, window=5, offset=False), False),
+    ("qwen3_decay", 3, ((40, 26),), 5, 2.5, S("rg", M=4), False),
+    ("qwen3_write", 3, ((12, 48),), 5, -1.0, S("wgkv", "write", ("fwkl",), weight=0.05, window=6), False),
+    ("qwen2_write", 4, ((50, 9),), 4, -1.0, S("wgkv", "write", ("mse",), weight=0.05, window=4), False),
 ]
 
 

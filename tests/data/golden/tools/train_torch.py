@@ -117,14 +117,17 @@ class Gates:
 
 
 class Llama:
+    """or Qwen2 (biases of q, k and v) or Qwen3 (norms of the heads of q and k), which turn channels j and j + D/2"""
+
     def __init__(self, path, dtype=torch.float64):
         reader = gguf.GGUFReader(path)
 
         def get(key, default=None):
             return reader.fields[key].contents() if key in reader.fields else default
-        self.layers, self.dtype = get("llama.block_count"), dtype
-        self.heads, self.kv_heads = get("llama.attention.head_count"), get("llama.attention.head_count_kv")
-        self.eps, self.base = get("llama.attention.layer_norm_rms_epsilon"), get("llama.rope.freq_base", 10000.0)
+        arch = get("general.architecture")
+        self.layers, self.dtype, self.halves = get(arch + ".block_count"), dtype, arch != "llama"
+        self.heads, self.kv_heads = get(arch + ".attention.head_count"), get(arch + ".attention.head_count_kv")
+        self.eps, self.base = get(arch + ".attention.layer_norm_rms_epsilon"), get(arch + ".rope.freq_base", 10000.0)
         self.w = {t.name: torch.from_numpy(gguf.dequantize(t.data, t.tensor_type).copy()).to(dtype) for t in reader.tensors}
         self.out = self.w.get("output.weight", self.w["token_embd.weight"])
 
@@ -139,15 +142,32 @@ class Llama:
             x = x + F.linear(up, self.w[f"blk.{i}.ffn_down.weight"])
         return rmsnorm(x, self.w["output_norm.weight"], self.eps), values
 
+    def project(self, n, i, what, heads):
+        name = f"blk.{i}.attn_{what}"
+        x = F.linear(n, self.w[name + ".weight"], self.w.get(name + ".bias")).unflatten(-1, (heads, -1))
+        return rmsnorm(x, self.w[name + "_norm.weight"], self.eps) if name + "_norm.weight" in self.w else x
+
+    def turn(self, x, position):
+        if not self.halves:
+            return rotate(x, position, self.base)
+        half = x.shape[-1] // 2
+        angle = position[:, None] * self.base ** (-torch.arange(half, dtype=torch.float64) / half)
+        cos, sin = (f(angle).to(x.dtype)[:, None, :] for f in (torch.cos, torch.sin))
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def paired(self, k):
+        """channels in the order in which the gates of the program see them: 0, D/2, 1, D/2 + 1, ..."""
+        return k.unflatten(-1, (2, -1)).mT.flatten(-2) if self.halves else k
+
     def attend(self, n, p, i, gates, values):
-        q, before, v = (F.linear(n, self.w[f"blk.{i}.attn_{c}.weight"]) for c in "qkv")
-        q = rotate(q.unflatten(-1, (self.heads, -1)), p.position, self.base)
-        before, v = before.unflatten(-1, (self.kv_heads, -1)), v.unflatten(-1, (self.kv_heads, -1))
-        k = rotate(before, p.position, self.base)
+        q = self.turn(self.project(n, i, "q", self.heads), p.position)
+        before, v = self.project(n, i, "k", self.kv_heads), self.project(n, i, "v", self.kv_heads)
+        k = self.turn(before, p.position)
         if gates is None:
             return attention(q, k, v, p, "none", None, 0)
         if gates.s.layout == "wgkv":
-            values.append(gates.write(i, before, k))
+            values.append(gates.write(i, self.paired(before), self.paired(k)))
             return attention(q, k, v, p, gates.s.form, values[-1].log(), gates.s.window)
         values.append(gates.log_beta(i, n))
         return attention(q, k, v, p, gates.s.form, values[-1], 0)

@@ -1,0 +1,104 @@
+/* cmd_curves.c - what training recorded, as a table or a figure. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table_io.h"
+#include "cli/cmds.h"
+#include "cli/runner.h"
+#include "cli/training_table.h"
+#include "render/figure.h"
+
+struct job {
+    const char *out;
+    bool json;
+    int64_t dpi;
+    struct figure_style style;
+};
+
+static int check_output(const struct job *j, int n, char **path, struct kvf_diag *d)
+{
+    if (!j->out || strcmp(j->out, "-") == 0)
+        return KVF_OK;
+    if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf", j->out);
+    for (int i = 0; i < n; i++)
+        if (runner_same_file(path[i], j->out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the record", j->out);
+    return KVF_OK;
+}
+
+/* A line for each run: where it is and what its checks found. */
+static void summary(const struct table *t)
+{
+    int run = table_find(t, "run"), step = table_find(t, "step"), loss = table_find(t, "loss");
+    int kl = table_find(t, "mean_kl");
+    int64_t n = table_rows(t), best = -1;
+    double last = NAN;
+    for (int64_t r = 0; r < n; r++) {
+        double k = kl >= 0 ? table_real(t, kl, r) : NAN;
+        if (!isnan(k) && (best < 0 || k < table_real(t, kl, best)))
+            best = r;
+        if (loss >= 0 && !isnan(table_real(t, loss, r)))
+            last = table_real(t, loss, r);
+        if (r + 1 < n && strcmp(table_str(t, run, r), table_str(t, run, r + 1)) == 0
+            && table_int(t, step, r) < table_int(t, step, r + 1))
+            continue;
+        printf("%s: step %" PRId64 ", loss %.4f", table_str(t, run, r), table_int(t, step, r),
+               last);
+        if (best >= 0)
+            printf("; least KL of the checks %.4f at step %" PRId64, table_real(t, kl, best),
+                   table_int(t, step, best));
+        printf("\n");
+        best = -1;
+        last = NAN;
+    }
+}
+
+static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    if (j->json)
+        return table_write(t, TABLE_JSON, "-", d);
+    if (j->out && strcmp(j->out, "-") == 0)
+        return table_write(t, TABLE_TSV, "-", d);
+    if (j->out)
+        err = figure_can_write(j->out)
+              ? figure_write(figure_find("training"), t, &j->style, j->out, d)
+              : table_write(t, table_format_of(j->out), j->out, d);
+    if (!err)
+        summary(t);
+    return err;
+}
+
+int cmd_curves(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.style = {.vmin = NAN, .vmax = NAN}};
+    struct kvf_diag d = {""};
+    struct table *t = NULL;
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+        {OPT_INT, 0, "dpi", &j.dpi, "N", "resolution of rasters (300)", 20, 2400},
+        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "style", &j.style.option, "K=V,...",
+         "smooth=N: steps of the running mean; show=A+B: columns", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, 64, &operands, &status))
+        return status;
+    j.style.dpi = (int)j.dpi;
+    int err = check_output(&j, operands, argv + 1, &d);
+    if (!err)
+        err = training_table(argv + 1, operands, &t, &d);
+    if (!err)
+        err = deliver(&j, t, &d);
+    if (err)
+        fprintf(stderr, "kvfate curves: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    table_destroy(t);
+    return runner_status(err);
+}

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Make the shipped gates again: trimkv, dbtrimkv and wgkv for SmolLM2-135M-Instruct.
+#
+# usage: train.sh wikitext2-valid.txt gsm8k-train.jsonl [OUT_FOLDER [METHOD...]]
+#
+# Without METHOD all three, one after the other, into OUT_FOLDER (default: .).  A run that was
+# stopped goes on when the same command is given again.  KVFATE names the program, KVFATE_MODEL
+# the model (default: the one in the cache folder).  Test sets are refused: the share of each file
+# that trains is its first nine tenths, the rest checks, and what gates are judged on is in neither.
+set -eu
+
+# ---- settings: what follows the name of each method, and what all of them share
+trimkv='trimkv:variant=code,M=64'
+dbtrimkv='dbtrimkv:variant=code,M=64'
+wgkv='wgkv:variant=code'
+steps=1000
+length=512
+packing=run
+share=0.9
+seed=0
+check_every=50
+check_docs=8
+budgets=64,128
+patience=0
+save_every=20
+
+[ $# -ge 2 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
+out=${3:-.}
+kvfate=${KVFATE:-kvfate}
+
+# refuse FILE: whether its name, or that of what it links to, is one of a test set
+refuse() {
+    [ -f "$1" ] || { echo "train.sh: $1: no such file" >&2; exit 1; }
+    for name in "$1" "$(readlink -f -- "$1")"; do
+        case $(basename -- "$name" | tr '[:upper:]' '[:lower:]') in
+        *test*) echo "train.sh: $1: a test set; gates must not see what they are judged on" >&2
+                exit 2 ;;
+        esac
+    done
+}
+
+# train METHOD SETTINGS
+train() {
+    "$kvfate" train ${KVFATE_MODEL:+-m "$KVFATE_MODEL"} --data "$text" "$questions" --method "$2" \
+        --steps "$steps" --length "$length" --packing "$packing" --share "$share" --seed "$seed" \
+        --check-every "$check_every" --check-docs "$check_docs" --budgets "$budgets" \
+        --patience "$patience" --save-every "$save_every" \
+        -o "$out/smollm2-135m-$1.safetensors"
+}
+
+text=$1 questions=$2
+refuse "$text"
+refuse "$questions"
+mkdir -p "$out"
+if [ $# -gt 3 ]; then
+    shift 3
+else
+    set -- trimkv dbtrimkv wgkv
+fi
+for method; do
+    case $method in
+    trimkv) train trimkv "$trimkv" ;;
+    dbtrimkv) train dbtrimkv "$dbtrimkv" ;;
+    wgkv) train wgkv "$wgkv" ;;
+    *) echo "train.sh: '$method' is none of trimkv, dbtrimkv and wgkv" >&2; exit 2 ;;
+    esac
+done

@@ -1,0 +1,280 @@
+/* fig_training.c - curves of training, one panel above the other: what was measured as faint
+ * points, its running mean as a line; columns that only checks have as marked lines. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "render/figures.h"
+
+enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 36, GAP = 4, MAX_PANELS = 6,
+       MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4 };
+
+struct curves {
+    const struct table *t;
+    int col[MAX_PANELS], n_panels;
+    int64_t row0[MAX_RUNS + 1]; /* of each run */
+    int n_runs;
+    int smooth;   /* steps; 0: a 25th of the run */
+    double *line; /* [rows] the running mean of the panel */
+};
+
+static bool empty(const struct table *t, int col)
+{
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (!isnan(table_real(t, col, r)))
+            return false;
+    return true;
+}
+
+static int add_panel(struct curves *v, const char *name, bool asked, struct kvf_diag *d)
+{
+    int col = table_find(v->t, name);
+    bool number = col >= 0 && table_col_type(v->t, col) == TABLE_REAL;
+    if (number && v->n_panels < MAX_PANELS && !empty(v->t, col))
+        v->col[v->n_panels++] = col;
+    else if (asked)
+        return kvf_fail(d, KVF_E_ARG, "--style show=%s: no such numbers in this table, or more "
+                        "than %d panels", name, MAX_PANELS);
+    return KVF_OK;
+}
+
+static int add_shown(struct curves *v, char *list, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (char *s = list, *next; !err && s; s = next) {
+        if ((next = strchr(s, '+')) != NULL)
+            *next++ = 0;
+        err = add_panel(v, s, true, d);
+    }
+    return err;
+}
+
+static int parse(struct curves *v, const char *option, struct kvf_diag *d)
+{
+    static const char *const usual[] = {"loss", "limit", "mean_kl"};
+    char key[64], value[64];
+    int more = 0, err = KVF_OK;
+    v->smooth = 0;
+    v->n_panels = 0;
+    while (!err && option && (more = opt_pair(&option, key, value, sizeof key)) == 1) {
+        int64_t n = 0;
+        if (strcmp(key, "show") == 0)
+            err = add_shown(v, value, d);
+        else if (strcmp(key, "smooth") == 0 && opt_int(value, &n) && n >= 1 && n <= 1 << 20)
+            v->smooth = (int)n;
+        else
+            err = kvf_fail(d, KVF_E_ARG, "--style: training knows smooth=N (from 1) and "
+                           "show=A+B, not '%s=%s'", key, value);
+    }
+    if (!err && more)
+        err = kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
+    bool chosen = v->n_panels > 0;
+    for (int i = 0; !err && !chosen && i < 3; i++)
+        add_panel(v, usual[i], false, d);
+    if (!err && !v->n_panels)
+        err = kvf_fail(d, KVF_E_ARG, "the table has no numbers to draw");
+    return err;
+}
+
+/* Runs follow each other: another name, or steps that start again. */
+static void find_runs(struct curves *v)
+{
+    int run = table_find(v->t, "run"), step = table_find(v->t, "step");
+    int64_t n = table_rows(v->t);
+    v->n_runs = 0;
+    for (int64_t r = 0; r < n; r++)
+        if (v->n_runs < MAX_RUNS
+            && (r == 0 || strcmp(table_str(v->t, run, r), table_str(v->t, run, r - 1)) != 0
+                || table_int(v->t, step, r) <= table_int(v->t, step, r - 1)))
+            v->row0[v->n_runs++] = r;
+    v->row0[v->n_runs] = n;
+}
+
+static double panels_height(int n)
+{
+    return TOP + n * PANEL + (n - 1) * GAP + BOTTOM;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct curves v = {.t = t};
+    struct kvf_diag unused;
+    find_runs(&v);
+    *w = 120;
+    *h = panels_height(parse(&v, s->option, &unused) == KVF_OK ? v.n_panels : 1) + KEY * v.n_runs;
+}
+
+/* A column that fewer than half of the rows have: the results of checks. */
+static bool sparse(const struct curves *v, int col)
+{
+    int64_t some = 0, n = table_rows(v->t);
+    for (int64_t r = 0; r < n; r++)
+        some += !isnan(table_real(v->t, col, r));
+    return some * 2 < n;
+}
+
+/* Centred running mean over the rows of each run that have a value; NaN elsewhere. */
+static void smooth(struct curves *v, int col)
+{
+    for (int run = 0; run < v->n_runs; run++) {
+        int64_t a = v->row0[run], b = v->row0[run + 1], n = b - a;
+        int64_t width = v->smooth ? v->smooth : n / 25 < 1000 ? n / 25 : 1000, half = width / 2;
+        for (int64_t r = a; r < b; r++) {
+            int64_t lo = r - half < a ? a : r - half, hi = r + half >= b ? b - 1 : r + half;
+            double sum = 0, count = 0;
+            for (int64_t k = lo; k <= hi; k++) {
+                double x = table_real(v->t, col, k);
+                sum += isnan(x) ? 0 : x;
+                count += !isnan(x);
+            }
+            v->line[r] = isnan(table_real(v->t, col, r)) || count == 0 ? NAN : sum / count;
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The range of the lines and of 98 of 100 points, with a margin. */
+static int range(const struct curves *v, int col, double *lo, double *hi)
+{
+    int64_t rows = table_rows(v->t), n = 0;
+    double *x = MEM_NEW(double, (size_t)rows);
+    if (!x)
+        return KVF_E_NOMEM;
+    *lo = INFINITY;
+    *hi = -INFINITY;
+    for (int64_t r = 0; r < rows; r++) {
+        double value = table_real(v->t, col, r);
+        if (!isnan(value))
+            x[n++] = value;
+        if (!isnan(v->line[r])) {
+            *lo = fmin(*lo, v->line[r]);
+            *hi = fmax(*hi, v->line[r]);
+        }
+    }
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    *lo = fmin(*lo, x[n / 100]);
+    *hi = fmax(*hi, x[n - 1 - n / 100]);
+    mem_free(x);
+    double margin = *hi > *lo ? 0.06 * (*hi - *lo) : fmax(fabs(*hi) * 0.1, 1e-6);
+    *lo = *lo >= 0 && *lo < 2 * margin ? 0 : *lo - margin;
+    *hi += margin;
+    return KVF_OK;
+}
+
+static void dot(struct canvas *c, const struct axis_box *a, double step, double y, double side,
+                struct rgb colour)
+{
+    if (y >= a->y0 && y <= a->y1)
+        canvas_rect(c, axis_x(a, step) - side / 2, axis_y(a, y) - side / 2, side, side, colour);
+}
+
+static void draw_points(struct canvas *c, const struct curves *v, const struct axis_box *a,
+                        int col, bool marks)
+{
+    int step = table_find(v->t, "step");
+    for (int run = 0; run < v->n_runs; run++) {
+        struct rgb k = palette_line(run);
+        struct rgb faint = {1 - 0.3 * (1 - k.r), 1 - 0.3 * (1 - k.g), 1 - 0.3 * (1 - k.b)};
+        int64_t n = v->row0[run + 1] - v->row0[run];
+        int64_t every = marks ? 1 : (n + MAX_DOTS - 1) / MAX_DOTS;
+        for (int64_t r = v->row0[run]; r < v->row0[run + 1]; r += every) {
+            double y = table_real(v->t, col, r);
+            if (!isnan(y))
+                dot(c, a, table_real(v->t, step, r), y, marks ? 1.1 : 0.5, marks ? k : faint);
+        }
+    }
+}
+
+static int draw_lines(struct canvas *c, const struct curves *v, const struct axis_box *a)
+{
+    int step = table_find(v->t, "step");
+    double *xy = MEM_NEW(double, 2 * (size_t)table_rows(v->t));
+    if (!xy)
+        return KVF_E_NOMEM;
+    for (int run = 0; run < v->n_runs; run++) {
+        int n = 0;
+        for (int64_t r = v->row0[run]; r < v->row0[run + 1]; r++)
+            if (!isnan(v->line[r])) {
+                xy[2 * n] = axis_x(a, table_real(v->t, step, r));
+                xy[2 * n++ + 1] = axis_y(a, v->line[r]);
+            }
+        canvas_line(c, xy, n, 0.4, palette_line(run));
+    }
+    mem_free(xy);
+    return KVF_OK;
+}
+
+static int draw_panel(struct canvas *c, struct curves *v, int i, double height, double last_step)
+{
+    int col = v->col[i];
+    bool marks = sparse(v, col);
+    struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
+                         .w = canvas_width(c) - LEFT - RIGHT,
+                         .ylabel = table_col_name(v->t, col)};
+    int keep = v->smooth;
+    v->smooth = marks ? 1 : keep;
+    smooth(v, col);
+    v->smooth = keep;
+    int err = range(v, col, &a.y0, &a.y1);
+    if (err)
+        return err;
+    a.xlabel = i + 1 == v->n_panels ? "step" : NULL;
+    draw_points(c, v, &a, col, marks);
+    err = draw_lines(c, v, &a);
+    axis_draw(c, &a);
+    return err;
+}
+
+static void draw_key(struct canvas *c, const struct curves *v)
+{
+    int run = table_find(v->t, "run");
+    double y = canvas_height(c) - KEY * v->n_runs + KEY / 2.0 - 1;
+    for (int i = 0; i < v->n_runs; i++, y += KEY) {
+        double xy[] = {LEFT, y, LEFT + 6, y};
+        canvas_line(c, xy, 2, 0.5, palette_line(i));
+        canvas_text(c, LEFT + 8, y, table_str(v->t, run, v->row0[i]), PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct curves v = {.t = t};
+    double last = 1;
+    int step = table_find(t, "step"), err = parse(&v, s->option, d);
+    if (err)
+        return err;
+    find_runs(&v);
+    for (int64_t r = 0; r < table_rows(t); r++)
+        last = fmax(last, table_real(t, step, r));
+    v.line = MEM_NEW(double, (size_t)table_rows(t));
+    if (!v.line)
+        return KVF_E_NOMEM;
+    double room = canvas_height(c) - TOP - BOTTOM - KEY * v.n_runs - GAP * (v.n_panels - 1);
+    double height = fmax(room / v.n_panels, 5);
+    for (int i = 0; !err && i < v.n_panels; i++)
+        err = draw_panel(c, &v, i, height, last);
+    draw_key(c, &v);
+    mem_free(v.line);
+    return err;
+}
+
+static const char *const needs[] = {"run", "step", "tokens", NULL};
+
+const struct figure fig_training = {
+    .name = "training",
+    .table = "training",
+    .summary = "curves of training: losses, limit and what checks found",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};
