@@ -13,8 +13,8 @@
 #include "cli/cmds.h"
 #include "cli/runner.h"
 #include "cli/saliency_of.h"
-#include "engine/experiment/saliency.h"
 #include "engine/model/gguf.h"
+#include "engine/train/saliency_pass.h"
 #include "render/figure.h"
 
 enum { TOP = 10 };
@@ -300,8 +300,8 @@ static int print_heads(const struct job *j, const struct table *t)
 
 static int summary(const struct job *j, const struct table *entries, const struct table *heads)
 {
-    printf("%d tokens, %lld predictions, %s %.6f nats in all; saliency: nats per unit of ln weight, "
-           "positive = helps\n", j->n, (long long)j->s.positions, j->loss, j->s.loss);
+    printf("%d tokens, %lld predictions, %s %.6f nats in all; saliency: nats per unit of ln "
+           "weight, positive = helps\n", j->n, (long long)j->s.positions, j->loss, j->s.loss);
     printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
            j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
     if (j->beta)

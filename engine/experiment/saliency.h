@@ -24,6 +24,7 @@ struct saliency_options {
     const float *weights; /* [L, H, T] instead, borrowed; NULL: none */
 };
 
+/* Measured by engine/train/saliency_pass.h. */
 struct saliency {
     int L, H, T, window;
     float *value;      /* [L * H][T] owned */
@@ -32,12 +33,6 @@ struct saliency {
     size_t bytes;      /* of activations */
 };
 
-/* e: opened exact.  ids: [n], 2 <= n <= the model's context.  KVF_OK, or KVF_E_NOMEM,
- * KVF_E_LIMIT (a derivative that is not finite) with a sentence.  The same bits for any
- * number of threads. */
-int saliency_measure(struct engine *e, const int32_t *ids, int n,
-                     const struct saliency_options *opt, struct saliency *ret,
-                     struct kvf_diag *d);
 void saliency_finish(struct saliency *s); /* accepts a zeroed struct */
 
 /* ---- saliency_table.c */
@@ -54,8 +49,8 @@ struct saliency_rho {
     double rho, low, high; /* 95 %; NaN where one side does not vary */
 };
 enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
-/* saliency_rho.c.  of: [L * H][T].  ret: [L * H], intervals by bootstrap over tokens; *ret_all: the mean over
- * heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
+/* saliency_rho.c.  of: [L * H][T].  ret: [L * H], intervals by bootstrap over tokens;
+ * *ret_all: the mean over heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
                   struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
 

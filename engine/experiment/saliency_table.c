@@ -7,6 +7,12 @@
 #include "base/stats.h"
 #include "engine/experiment/saliency.h"
 
+void saliency_finish(struct saliency *s)
+{
+    mem_free(s->value);
+    s->value = NULL;
+}
+
 /* Names and numbers of the heads, a block of rows each. */
 static int add_heads(struct table *t, const struct saliency *s)
 {

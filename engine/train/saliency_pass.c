@@ -1,9 +1,9 @@
-/* saliency.c - one backward pass through attention whose gates are held. */
+/* saliency_pass.c - one backward pass through attention whose gates are held. */
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/experiment/saliency.h"
 #include "engine/train/pass.h"
+#include "engine/train/saliency_pass.h"
 
 /* Everything of one measurement. */
 struct job {
@@ -100,10 +100,4 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
         mem_free(value);
     close_job(&j);
     return err;
-}
-
-void saliency_finish(struct saliency *s)
-{
-    mem_free(s->value);
-    s->value = NULL;
 }
