@@ -159,9 +159,11 @@ static int compare_settings(const char *path, const char *theirs, const char *ou
         if (a != b || memcmp(theirs, ours, a) != 0 || !theirs[a] || !ours[b]) {
             a -= a > 0 && theirs[a - 1] == ',';
             b -= b > 0 && ours[b - 1] == ',';
-            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %.*s where this training has "
-                            "%.*s; train with its settings, into another file, or --fresh", path,
-                            (int)(a < 120 ? a : 120), theirs, (int)(b < 120 ? b : 120), ours);
+            const char *x = *theirs == '"' ? "" : "\"", *y = *ours == '"' ? "" : "\"";
+            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %s%.*s%s where this training "
+                            "has %s%.*s%s; train with its settings, into another file, or "
+                            "--fresh", path, x, (int)(a < 120 ? a : 120), theirs, x,
+                            y, (int)(b < 120 ? b : 120), ours, y);
         }
         theirs += a + 1;
         ours += b + 1;
