@@ -416,7 +416,7 @@ int cmd_train(const struct command *self, int argc, char **argv)
         {OPT_INT, 0, "save-every", &j.save_every, "N", "steps between checkpoints (20)", 1,
          1 << 30},
         {OPT_FLAG, 0, "fresh", &j.fresh, NULL, "start anew although there is a checkpoint", 0, 0},
-        {OPT_FLAG, 0, "recompute", &j.recompute, NULL, "less memory for a third more time", 0, 0},
+        {OPT_FLAG, 0, "recompute", &j.recompute, NULL, "an eighth of the memory for a fifth more time", 0, 0},
         {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
         {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
         {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},

@@ -27,6 +27,10 @@ const struct command command_table[] = {
      "what the predictions lose with a head's memory, or with chosen entries",
      "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
      cmd_effect},
+    {"saliency", "running models",
+     "-m MODEL (-p TEXT | -f FILE | --of X.kvf) [options] [-o OUT]",
+     "which entries help the predictions of a text, and which harm",
+     "kvfate saliency -p 'Why is the sky blue?' -o saliency.png", cmd_saliency},
     {"train", "running models", "-m MODEL --data FILE... -o GATES.safetensors [options]",
      "train gates for a model whose weights stay as they are",
      "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "

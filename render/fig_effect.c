@@ -1,9 +1,7 @@
 /* fig_effect.c - layer x head map of what the model loses with a head's memory.  KL spans
  * orders of magnitude, hence a logarithm; --style scale=linear for the number itself. */
 #include <math.h>
-#include <string.h>
 
-#include "base/opt.h"
 #include "render/figures.h"
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -18,22 +16,6 @@ static double logarithm(double v)
     return v > 0 ? log10(v) : NAN;
 }
 
-static int parse_scale(const char *option, bool *ret_linear, struct kvf_diag *d)
-{
-    char key[32], value[32];
-    int more;
-    *ret_linear = false;
-    if (!option)
-        return KVF_OK;
-    while ((more = opt_pair(&option, key, value, sizeof key)) == 1) {
-        *ret_linear = strcmp(value, "linear") == 0;
-        if (strcmp(key, "scale") != 0 || (!*ret_linear && strcmp(value, "log") != 0))
-            return kvf_fail(d, KVF_E_ARG, "--style: effect knows scale=log and scale=linear, not "
-                            "'%s'", key);
-    }
-    return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
-}
-
 /* Not the row of all heads together. */
 static int one_head(const struct table *t, int64_t row, const void *ctx)
 {
@@ -45,7 +27,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     bool linear;
-    int err = parse_scale(s->option, &linear, d);
+    int err = style_scale("effect", s->option, &linear, d);
     struct layermap m = {.t = t, .value = "kl", .chosen = one_head,
                          .scale = linear ? NULL : logarithm,
                          .label = linear ? "KL (nats per step)" : "log10 KL (nats per step)"};

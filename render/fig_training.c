@@ -10,7 +10,7 @@
 #include "base/opt.h"
 #include "render/figures.h"
 
-enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 36, GAP = 4, MAX_PANELS = 6,
+enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 34, GAP = 6, MAX_PANELS = 6,
        MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4 };
 
 struct curves {
@@ -217,9 +217,12 @@ static int draw_panel(struct canvas *c, struct curves *v, int i, double height, 
 {
     int col = v->col[i];
     bool marks = sparse(v, col);
+    const char *unit = table_col_unit(v->t, col);
+    char label[80];
+    snprintf(label, sizeof label, *unit ? "%.40s (%.20s)" : "%.40s", table_col_name(v->t, col),
+             unit);
     struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
-                         .w = canvas_width(c) - LEFT - RIGHT,
-                         .ylabel = table_col_name(v->t, col)};
+                         .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label};
     int keep = v->smooth;
     v->smooth = marks ? 1 : keep;
     smooth(v, col);

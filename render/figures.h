@@ -2,13 +2,15 @@
 #ifndef KVF_RENDER_FIGURES_H
 #define KVF_RENDER_FIGURES_H
 
+#include <stdbool.h>
+
 #include "render/axis.h"
 #include "render/canvas.h"
 #include "render/figure.h"
 #include "render/palette.h"
 
 extern const struct figure fig_effect, fig_eviction, fig_retention, fig_sparsity, fig_survival,
-    fig_survival_map, fig_occupancy, fig_tokens, fig_training;
+    fig_survival_map, fig_occupancy, fig_saliency, fig_tokens, fig_training;
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */
@@ -21,6 +23,9 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label);
+
+/* --style scale=log|linear of a figure; log when there is none. */
+int style_scale(const char *figure, const char *option, bool *ret_linear, struct kvf_diag *d);
 
 /* Small multiples of maps over tokens and steps, one square per head (grid.c).  fill gives
  * one number for each of n tokens of a head whose rows start at row0, raster (heat.h) makes

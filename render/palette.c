@@ -11,15 +11,28 @@ static const unsigned char viridis[9][3] = {
 static const unsigned char magma[9][3] = {
     {0, 0, 4}, {28, 16, 68}, {79, 18, 123}, {129, 37, 129}, {181, 54, 122}, {229, 80, 100},
     {251, 135, 97}, {254, 194, 135}, {252, 253, 191}};
+/* Red below the middle, blue above it, for numbers with a sign (RdBu of Brewer 2003). */
+static const unsigned char redblue[9][3] = {
+    {103, 0, 31}, {178, 24, 43}, {214, 96, 77}, {244, 165, 130}, {247, 247, 247}, {146, 197, 222},
+    {67, 147, 195}, {33, 102, 172}, {5, 48, 97}};
+
+typedef const unsigned char (*anchors)[3];
+
+static anchors map_of(const char *map)
+{
+    if (!map || strcmp(map, "viridis") == 0)
+        return viridis;
+    return strcmp(map, "magma") == 0 ? magma : strcmp(map, "redblue") == 0 ? redblue : NULL;
+}
 
 int palette_known(const char *map)
 {
-    return !map || strcmp(map, "viridis") == 0 || strcmp(map, "magma") == 0;
+    return map_of(map) != NULL;
 }
 
 struct rgb palette_at(const char *map, double v)
 {
-    const unsigned char(*m)[3] = map && strcmp(map, "magma") == 0 ? magma : viridis;
+    anchors m = palette_known(map) ? map_of(map) : viridis;
     if (isnan(v))
         return (struct rgb){0.85, 0.85, 0.85};
     v = v < 0 ? 0 : v > 1 ? 1 : v;

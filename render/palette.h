@@ -1,4 +1,5 @@
-/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers. */
+/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers; viridis,
+ * magma, and redblue around a middle. */
 #ifndef KVF_RENDER_PALETTE_H
 #define KVF_RENDER_PALETTE_H
 

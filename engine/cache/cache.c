@@ -349,11 +349,12 @@ static void find_soonest(struct head *h)
 /* Where a slot stands in order[]: looked for in blocks, which needs no other array. */
 static int place_of(const struct head *h, int slot)
 {
-    enum { BLOCK = 16 };
+    enum { BLOCK = 32 }; /* shorter ones are unrolled and not made vectors of */
+    const int32_t *order = h->order;
     int at = 0, any = 0;
     for (; at + BLOCK <= h->n; at += BLOCK) {
         for (int i = 0; i < BLOCK; i++)
-            any |= h->order[at + i] == slot;
+            any |= order[at + i] == slot;
         if (any)
             break;
     }

@@ -125,7 +125,7 @@ static int add_value(struct machine *m, const struct value *v, ref *ret)
 
 static int push_value(struct machine *m, const struct value *v)
 {
-    ref at;
+    ref at = 0;
     int err = add_value(m, v, &at);
     return err ? err : push(m, at);
 }
@@ -246,7 +246,7 @@ static int add_items(struct machine *m, ref to, size_t k)
 
 static int op_tuple(struct machine *m, size_t k)
 {
-    ref at;
+    ref at = 0;
     if (!has_items(m, k))
         return bad(m, "the stack is empty");
     int err = add_value(m, &(struct value){.kind = V_TUPLE}, &at);
@@ -346,7 +346,7 @@ static int op_name(struct machine *m)
 
 static int op_stack_name(struct machine *m)
 {
-    ref module, name;
+    ref module = 0, name = 0;
     int err = pop(m, &name);
     if (!err)
         err = pop(m, &module);
@@ -375,7 +375,7 @@ static bool is(const struct machine *m, ref v, enum kind kind)
 /* ("storage", type, key, device, elements) */
 static int op_storage(struct machine *m)
 {
-    ref id, a[5];
+    ref id = 0, a[5];
     int err = pop(m, &id);
     if (err)
         return err;
@@ -429,7 +429,7 @@ static int make_tensor(struct machine *m, const ref *a, int n)
 static int op_reduce(struct machine *m)
 {
     enum { MOST = 7 };
-    ref args, callee, a[MOST];
+    ref args = 0, callee = 0, a[MOST];
     int err = pop(m, &args);
     if (!err)
         err = pop(m, &callee);
@@ -456,7 +456,7 @@ static int op_reduce(struct machine *m)
 /* An OrderedDict of a module has its versions as an attribute: dropped. */
 static int op_build(struct machine *m)
 {
-    ref state;
+    ref state = 0;
     int err = pop(m, &state);
     if (err)
         return err;

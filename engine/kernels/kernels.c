@@ -20,6 +20,8 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
         .row_cuts = row_cuts_ref, .mark = mark_ref,
         .slide = slide_ref, .slide_spread = slide_spread_ref, .spread = spread_ref,
         .sum_between = sum_between_ref, .take_share = take_share_ref,
+        .next_low = next_low_ref, .reduce_sums = reduce_sums_ref,
+        .sum_rows = sum_rows_ref,
         .swiglu_back = swiglu_back_ref, .rmsnorm_back = rmsnorm_back_ref,
         .capacity_sums = capacity_sums_ref, .capacity_back = capacity_back_ref,
         .kl_part = kl_part_ref, .kl_back = kl_back_ref,

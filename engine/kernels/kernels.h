@@ -152,6 +152,15 @@ enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
 #define DECL_TAKE_SHARE(name) \
     void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n, \
               int32_t t, float scale, enum take how)
+#define DECL_NEXT_LOW(name) \
+    int name(const float *score, const int32_t *pos, int i, int n, int32_t from, int32_t to, \
+             float bar)
+#define DECL_REDUCE_SUMS(name) \
+    void name(float *restrict out, const double *restrict sum, size_t ld, int n_rows, int n, \
+              bool max, double divisor)
+#define DECL_SUM_ROWS(name) \
+    void name(float *restrict out, const float *restrict row, size_t ld, int n_rows, \
+              const int32_t *restrict pos, int32_t t, int n, double magic, double scale)
 
 typedef DECL_RMSNORM((*rmsnorm_fn));
 typedef DECL_QUANT_ROWS((*quant_rows_fn));
@@ -180,6 +189,9 @@ typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
 typedef DECL_SPREAD((*spread_fn));
 typedef DECL_SUM_BETWEEN((*sum_between_fn));
 typedef DECL_TAKE_SHARE((*take_share_fn));
+typedef DECL_NEXT_LOW((*next_low_fn));
+typedef DECL_REDUCE_SUMS((*reduce_sums_fn));
+typedef DECL_SUM_ROWS((*sum_rows_fn));
 typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
 typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
 typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
@@ -281,6 +293,16 @@ struct kernels {
     sum_between_fn sum_between;
     /* row[i] = (or +=, or max=) a[i] * scale. */
     take_share_fn take_share;
+
+    /* The first slot from i on, below n, with !(score > bar), as NaN is, and from <= pos < to
+     * unless pos is NULL; n: none. */
+    next_low_fn next_low;
+    /* out[i] = (the sum in order, or the largest, of n_rows >= 1 sums[g * ld + i]) / divisor;
+     * the same bits in every variant. */
+    reduce_sums_fn reduce_sums;
+    /* out[i] = scale times what `slide` makes, from 0, of the n_rows rows of query t, which
+     * lie ld floats apart. */
+    sum_rows_fn sum_rows;
 
     /* Derivatives of swiglu by its inputs, from that by its output (set); d_gate may be
      * d_out. */

@@ -412,9 +412,42 @@ static void keep_some(void *array, size_t size, const unsigned char *keep, int n
     }
 }
 
+enum { STRETCH = 512 }; /* slots whose numbers are worked out at once */
+
+/* The same of the first slots of `held` rows.  Where every other one goes runs are short:
+ * single weights move then, by numbers that all rows share. */
+static void keep_rows(struct evidence *e, size_t query, int held, const unsigned char *keep, int n)
+{
+    int16_t from[STRETCH];
+    int to = 0;
+    for (int i0 = 0; i0 < n; i0 += STRETCH) {
+        int end = n - i0 < STRETCH ? n - i0 : STRETCH, m = 0;
+        for (int i = 0; i < end; i++) {
+            from[m] = (int16_t)i;
+            m += keep[i0 + i] != 0;
+        }
+        for (int w = 0; w < held && !(to == i0 && m == end); w++) {
+            const float *row = ring_row(e, query, w) + i0;
+            float *out = ring_row(e, query, w) + to;
+            for (int i = 0; i < m; i++)
+                out[i] = row[from[i]];
+        }
+        to += m;
+    }
+}
+
+static bool scattered(const unsigned char *keep, int n)
+{
+    int edges = 0;
+    for (int i = 1; i < n; i++)
+        edges += (keep[i] != 0) != (keep[i - 1] != 0);
+    return edges > n / 16;
+}
+
 void evidence_keep(struct evidence *e, int layer, int head, const unsigned char *keep, int n)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads;
+    bool apart = scattered(keep, n);
     for (int i = 0, to = 0; i < n; i++) {
         if (keep[i] && to != i)
             move_entry(e, layer, head, i, to);
@@ -426,7 +459,11 @@ void evidence_keep(struct evidence *e, int layer, int head, const unsigned char 
             keep_some(e->sum + q * (size_t)e->cap, sizeof *e->sum, keep, n);
         for (int i = 0; e->kinds & EVIDENCE_SPREAD && i < 2; i++)
             keep_some(e->spread + (2 * q + (size_t)i) * (size_t)e->cap, sizeof *e->spread, keep, n);
-        for (int w = 0; e->kinds & EVIDENCE_WINDOW && w < e->ring; w++)
+        int held = e->kinds & EVIDENCE_WINDOW ? e->n_rows[q] : 0;
+        held = held < e->ring ? held : e->ring;
+        for (int w = 0; !apart && w < held; w++)
             keep_some(ring_row(e, q, w), sizeof *e->rows, keep, n);
+        if (apart)
+            keep_rows(e, q, held, keep, n);
     }
 }

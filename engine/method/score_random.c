@@ -9,29 +9,29 @@
 enum { BLOCK = 64 };
 
 /* Numbers of the newcomers, which are few, among n entries. */
-static void draw(const struct score_input *in, double *note, int i0, int n)
+static void draw(const struct score_input *in, float *drawn, int i0, int n)
 {
     uint64_t seed = method_params_of(in->m)->seed;
     int any = 0;
     for (int i = i0; i < i0 + n; i++)
-        any |= note[i] != note[i];
+        any |= drawn[i] != drawn[i];
     for (int i = i0; any && i < i0 + n; i++)
-        if (isnan(note[i])) {
+        if (isnan(drawn[i])) {
             uint64_t r = rng_hash(seed, (uint64_t)in->layer, (uint64_t)in->head,
                                   (uint64_t)in->view.pos[i]);
-            note[i] = (double)((float)(r >> 40) * 0x1p-24f);
+            drawn[i] = (float)(r >> 40) * 0x1p-24f;
         }
 }
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
-    double *note = evidence_note(in->m, in->layer, in->head);
+    float *drawn = evidence_history(in->m, in->layer, in->head);
     (void)scratch;
     for (int i0 = 0; i0 < in->view.n; i0 += BLOCK) {
         int n = in->view.n - i0 < BLOCK ? in->view.n - i0 : BLOCK;
-        draw(in, note, i0, n);
+        draw(in, drawn, i0, n);
         for (int i = i0; i < i0 + n; i++)
-            out[i] = (float)note[i];
+            out[i] = drawn[i];
     }
 }
 
@@ -39,7 +39,7 @@ const struct score score_random = {
     .name = "random",
     .cost = "n",
     .summary = "a fixed random number per entry",
-    .evidence = EVIDENCE_NOTE,
+    .evidence = EVIDENCE_HISTORY,
     .uses = USES_SEED,
     .eval = eval,
 };

@@ -8,7 +8,6 @@
 enum {
     SHORT = 16,    /* longest list that is worth it */
     PER_HEAD = 7,  /* cuts that a head of a pool is prepared for at first */
-    BLOCK = 32,    /* slots that are passed over together */
     FEW = 8,       /* the part of all entries that are marked at most: 1 / FEW */
 };
 
@@ -24,6 +23,20 @@ int shortlist_length(const struct round *r, int pool, int heads)
     return k <= SHORT ? (int)k : 0;
 }
 
+static int32_t recent_from(const struct round *r)
+{
+    return r->t + r->incoming - r->s->params.recent;
+}
+
+/* Scores by slot; those of entries at positions from .. to-1 count.  pos NULL: those of all
+ * others are out of reach. */
+struct pick {
+    float *score;
+    const int32_t *pos;
+    int n;
+    int32_t from, to;
+};
+
 /* Puts x into the sorted list of at most k. */
 static int insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
 {
@@ -36,40 +49,28 @@ static int insert(struct candidate *list, int n, int k, const struct candidate *
     return n < k ? n + 1 : n;
 }
 
-/* Whether any of a block could enter a list whose last score is `bar`; NaN could. */
-static bool any_below(const float *score, int n, float bar)
-{
-    int any = 0;
-    for (int i = 0; i < n; i++)
-        any |= !(score[i] > bar);
-    return any;
-}
-
-/* The same of those at positions from .. to-1. */
-static bool any_open(const float *score, const int32_t *pos, int n, int32_t from, int32_t to,
-                     float bar)
-{
-    int any = 0;
-    for (int i = 0; i < n; i++)
-        any |= (pos[i] >= from) & (pos[i] < to) & !(score[i] > bar);
-    return any;
-}
-
-/* The first in order of time whose position is at least p; from the front or from the
- * back, in steps that double, since it is likely near. */
+/* The first in order of time whose position is at least p.  Positions are whole and rise:
+ * seen from the oldest or from the newest it is no farther off than p is, and just there
+ * when none in between has left. */
 static int first_from(const struct cache_head *view, int32_t p, bool front)
 {
-    int lo = 0, hi = view->n, step = 1, mid = front ? 0 : hi - 1;
-    while (lo < hi) {
-        bool before = view->pos[view->order[mid]] < p;
-        if (before)
+    int lo = 0, hi = view->n;
+    if (hi == 0)
+        return 0;
+    int64_t oldest = view->pos[view->order[0]], newest = view->pos[view->order[hi - 1]];
+    if (p <= oldest || p > newest)
+        return p <= oldest ? 0 : hi;
+    if (p - oldest < hi)
+        hi = (int)(p - oldest);
+    if (hi < view->n - (newest - p + 1))
+        return hi; /* not with rising positions */
+    if (view->n - (newest - p + 1) > lo)
+        lo = (int)(view->n - (newest - p + 1));
+    for (int mid = front ? hi - 1 : lo; lo < hi; mid = lo + (hi - lo) / 2) {
+        if (view->pos[view->order[mid]] < p)
             lo = mid + 1;
         else
             hi = mid;
-        step = before == front && step < view->n ? 2 * step : view->n; /* passed it: halve */
-        mid = front ? lo + step - 1 : hi - step;
-        if (mid < lo || mid >= hi)
-            mid = lo + (hi - lo) / 2;
     }
     return lo;
 }
@@ -99,35 +100,62 @@ static int take_oldest(const struct cache_head *view, int first, int end, int k,
     return n;
 }
 
+/* The k-th least score: what is above it cannot be among the k worst.  Positions, which
+ * may be far off in memory, are not looked at; -inf: NaN is the least. */
+static float kth_least(const struct method_state *s, const struct pick *t, int k)
+{
+    float least[SHORT], bar = INFINITY;
+    int n = 0;
+    for (int i = -1;;) {
+        i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
+        if (i == t->n)
+            return bar;
+        if (isnan(t->score[i]))
+            t->score[i] = -INFINITY;
+        float x = t->score[i];
+        int at = n < k ? n++ : k - 1;
+        for (; at > 0 && x < least[at - 1]; at--)
+            least[at] = least[at - 1];
+        least[at] = x;
+        bar = n == k ? least[k - 1] : INFINITY;
+    }
+}
+
+static int take_worst(struct method_state *s, const struct cache_head *view, const struct pick *t,
+                      int k, int at)
+{
+    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
+    float bar = k <= SHORT ? kth_least(s, t, k) : INFINITY;
+    int n = 0;
+    for (int i = -1;;) {
+        i = s->kernels.next_low(t->score, t->pos, i + 1, t->n, t->from, t->to, bar);
+        if (i == t->n)
+            return n;
+        if (view->pos[i] < t->from || view->pos[i] >= t->to)
+            continue; /* marked, where few scores are finite */
+        if (isnan(t->score[i]))
+            t->score[i] = -INFINITY;
+        n = insert(list, n, k, &(struct candidate){t->score[i], view->pos[i], i, at},
+                   s->params.tie == TIE_OLDER);
+    }
+}
+
 void shortlist_fill(const struct round *r, int at, int k, float *score)
 {
     struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads, n = 0;
+    int H = s->shape.n_kv_heads;
     struct cache_head view = cache_view(r->cache, at / H, at % H);
-    int32_t from = s->params.sinks, to = r->t + r->incoming - s->params.recent;
-    int first = first_from(&view, from, true);
-    int end = first_from(&view, to, 2 * s->params.recent > view.n);
-    struct candidate *list = s->candidate + (size_t)at * (size_t)s->cap;
-    bool older = s->params.tie == TIE_OLDER, rising = s->method->score->rising;
+    int first = first_from(&view, s->params.sinks, true);
+    int end = first_from(&view, recent_from(r), 2 * s->params.recent > view.n);
     end = end > first ? end : first;
-    bool marked = !rising && mark(&view, score, first, end);
-    if (rising)
-        n = take_oldest(&view, first, end, k, at, list);
-    for (int i0 = 0; i0 < view.n && !rising; i0 += BLOCK) {
-        int stop = view.n - i0 < BLOCK ? view.n : i0 + BLOCK;
-        float bar = n == k ? list[k - 1].score : INFINITY;
-        bool any = marked ? any_below(score + i0, stop - i0, bar)
-                          : any_open(score + i0, view.pos + i0, stop - i0, from, to, bar);
-        for (int i = i0; any && i < stop; i++) {
-            if (score[i] > bar || view.pos[i] < from || view.pos[i] >= to)
-                continue;
-            if (isnan(score[i]))
-                score[i] = -INFINITY;
-            n = insert(list, n, k, &(struct candidate){score[i], view.pos[i], i, at}, older);
-        }
-    }
     s->n_candidates[at] = end - first;
-    s->n_listed[at] = n;
+    bool rising = s->method->score->rising, marked = !rising && mark(&view, score, first, end);
+    struct pick t = {score, marked ? NULL : view.pos, view.n, s->params.sinks, recent_from(r)};
+    if (rising)
+        s->n_listed[at] = take_oldest(&view, first, end, k, at,
+                                      s->candidate + (size_t)at * (size_t)s->cap);
+    else
+        s->n_listed[at] = take_worst(s, &view, &t, k, at);
 }
 
 /* The next entry that a head would lose; NULL: it loses no more. */

@@ -120,16 +120,42 @@ static const double *sum_window(const struct score_input *in)
     return sum;
 }
 
+/* Where the window is the newest query, nothing needs to be kept: whether its rows, which
+ * must be alike, are summed. */
+static bool sum_newest(const struct score_input *in, float *out, double scale)
+{
+    const struct exact x = exact_sums(in);
+    int *known;
+    int32_t t, same_t;
+    const float *row = evidence_row(in->m, in->layer, x.g0, 0, &t, NULL), *last = row;
+    size_t ld = 0;
+    for (int g = x.g0 + 1; g < x.g0 + x.n_group; g++) {
+        const float *p = evidence_row(in->m, in->layer, g, 0, &same_t, NULL);
+        ld = g == x.g0 + 1 ? (size_t)(p - last) : ld;
+        if (same_t != t || p <= last || (size_t)(p - last) != ld)
+            return false;
+        last = p;
+    }
+    evidence_recent(&in->m->evidence, in->layer, in->head, &known);
+    *known = -1;
+    method_kernels(in->m)->sum_rows(out, row, ld, x.n_group, in->view.pos, t, in->view.n, x.magic,
+                                    scale);
+    return true;
+}
+
 static void reduce_exact(const struct score_input *in, float *out)
 {
     int g0, n_group, n = in->view.n;
-    const double *sum = sum_window(in);
     method_group(in->m, in->head, &g0, &n_group);
     int rows = evidence_rows(in->m, in->layer, g0);
     double scale = 1.0 / (rows ? rows : 1);
     if (method_params_of(in->m)->group == GROUP_MEAN
         || method_params_of(in->m)->group == GROUP_NONE) /* none: tova has a group still */
         scale /= n_group;
+    if (rows == 1 && method_params_of(in->m)->window == 1
+        && method_params_of(in->m)->group != GROUP_MAX && sum_newest(in, out, scale))
+        return;
+    const double *sum = sum_window(in);
     for (int i = 0; i < n; i++)
         out[i] = (float)(sum[i] * scale);
 }

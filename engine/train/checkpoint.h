@@ -30,8 +30,8 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
 
 /* Fills data, step and log.  KVF_E_IO with *ret_found = 0 when there is none;
  * KVF_E_FORMAT: damaged or truncated; KVF_E_ARG: of another configuration, naming the first
- * setting that differs (config has one a line, or is a JSON object).  Nothing is filled unless all is well: an
- * XXH3-128 over the record and all tensors is checked first. */
+ * setting that differs (config has one a line, or is a JSON object).  Nothing is filled unless
+ * all is well: an XXH3-128 over the record and all tensors is checked first. */
 int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d);
 
 #endif

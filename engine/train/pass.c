@@ -8,6 +8,7 @@ struct pass {
     struct compute c;
     const struct frozen *f;
     const struct net *net;
+    const float *held;     /* [L, T, H] or NULL: pass_hold */
     struct pass_options opt;
     int most, n_tapes, L, H;
     float *x;              /* [L + 1][most, d]: the student's inputs of layers */
@@ -178,10 +179,16 @@ static void collect(struct pass *p, const struct tape *t, int layer, int T)
                 t->value[(size_t)i * (size_t)p->H + (size_t)h];
 }
 
-static void open_gates(struct tape *t, size_t n)
+void pass_hold(struct pass *p, const float *g)
+{
+    p->held = g;
+}
+
+/* The n numbers of a layer where no net gives them. */
+static void fixed_gates(const struct pass *p, int layer, size_t n, struct tape *t)
 {
     for (size_t i = 0; i < n; i++)
-        t->value[i] = 1.0f;
+        t->value[i] = p->held ? p->held[(size_t)layer * n + i] : 1.0f;
 }
 
 static void run_student(struct pass *p, const struct pack *pack)
@@ -190,7 +197,7 @@ static void run_student(struct pass *p, const struct pack *pack)
     for (int l = 0; l < p->L; l++) {
         struct tape *t = tape_of(p, l);
         if (!p->net)
-            open_gates(t, (size_t)pack->n * (size_t)p->H);
+            fixed_gates(p, l, (size_t)pack->n * (size_t)p->H, t);
         block_forward(&r, l, stream(p, l), stream(p, l + 1), t, &p->scratch);
         collect(p, t, l, pack->n);
     }
@@ -227,7 +234,7 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
         struct tape *t = tape_of(p, l);
         if (p->n_tapes == 1) {
             if (!p->net)
-                open_gates(t, per);
+                fixed_gates(p, l, per, t);
             block_forward(&r, l, stream(p, l), p->other, t, &p->scratch);
         }
         for (size_t i = 0; i < per; i++)

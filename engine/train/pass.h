@@ -36,6 +36,10 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
 void pass_destroy(struct pass *p); /* accepts NULL */
 size_t pass_bytes(const struct pass *p);
 
+/* Of a pass without net: weights [L, T, H] in place of g = 1, borrowed; those below LEAST_G
+ * count as LEAST_G.  NULL: 1 again. */
+void pass_hold(struct pass *p, const float *g);
+
 /* Adds weight times the derivatives by the parameters to grad [net->n].  d_entry, when not
  * NULL: [L, T, H] derivatives of the loss by what attention adds for each entry. */
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,

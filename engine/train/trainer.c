@@ -111,8 +111,8 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
         return kvf_fail(d, KVF_E_LIMIT, "step %lld: the %s is not a finite number; the last "
-                        "checkpoint is as it was; --fresh starts with a lower lr or clip", (long long)ret->step,
-                        isfinite(ret->loss.total) ? "gradient" : "loss");
+                        "checkpoint is as it was; --fresh starts with a lower lr or clip",
+                        (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
     optimizer_step(&t->opt.optimizer, t->step + 1, ret->norm, t->grad, t->net->w, t->m, t->v,
                    t->net->n);
     net_refresh(t->net, t->c.pool);

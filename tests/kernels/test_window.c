@@ -1,4 +1,4 @@
-/* Rows of a window against counting in whole units by hand. */
+/* Rows of a window and what choosing looks at, against counting by hand. */
 #include "variants.h"
 
 enum { MOST = 70, ROWS = 12 };
@@ -131,4 +131,66 @@ Test(window, sums_and_shares_count_those_that_were_seen)
             cr_expect(all(zero(flt, row[len]), zero(flt, most[len])), "%s", v[i].name);
         }
     }
+}
+
+/* Small whole scores with ties, some of them NaN. */
+Test(choice, next_low_finds_each_low_slot_in_turn)
+{
+    struct variant v[MAX_VARIANTS];
+    struct rng r;
+    rng_init(&r, 8);
+    int n = variants(v);
+    for (int len = 1; len < MOST; len++) {
+        float score[MOST];
+        int32_t pos[MOST];
+        for (int j = 0; j < len; j++) {
+            score[j] = rng_uniform(&r) < 0.1 ? NAN : (float)(int)(rng_uniform(&r) * 8);
+            pos[j] = (int32_t)(rng_uniform(&r) * 20);
+        }
+        for (int i = 0; i < n; i++)
+            for (int with = 0; with < 2; with++) {
+                int got = -1;
+                for (int j = 0; j <= len; j++) {
+                    bool open = j == len || !with || (pos[j] >= 3 && pos[j] <= 16);
+                    bool low = j == len || isnan(score[j]) || score[j] <= 2;
+                    if (!open || !low)
+                        continue;
+                    got = v[i].k.next_low(score, with ? pos : NULL, got + 1, len, 3, 17, 2);
+                    cr_expect(eq(int, got, j), "%s, %d slots", v[i].name, len);
+                }
+            }
+    }
+}
+
+Test(choice, sums_are_reduced_and_newest_rows_count_whole_units)
+{
+    struct variant v[MAX_VARIANTS];
+    float a[ROWS][MOST];
+    double sum[ROWS][MOST];
+    int32_t pos[MOST];
+    struct rng r;
+    rng_init(&r, 9);
+    fill(&r, a, pos);
+    for (int w = 0; w < ROWS; w++)
+        for (int j = 0; j < MOST; j++)
+            sum[w][j] = (double)a[w][j] * 3;
+    int n = variants(v);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++) {
+            float mean[MOST + 1] = {0}, most[MOST + 1] = {0}, rows[MOST + 1] = {0};
+            v[i].k.reduce_sums(mean, sum[0], MOST, 3, len, false, 3);
+            v[i].k.reduce_sums(most, sum[0], MOST, 3, len, true, 1);
+            v[i].k.sum_rows(rows, a[0], MOST, 3, pos, 5, len, 6, 0.25); /* units of 2^-50 */
+            for (int j = 0; j < len; j++) {
+                int64_t want = 0;
+                for (int w = 0; w < 3; w++)
+                    want += pos[j] <= 5 ? units((double)a[w][j], 50) : 0;
+                cr_expect(eq(flt, mean[j], (float)((sum[0][j] + sum[1][j] + sum[2][j]) / 3)));
+                cr_expect(eq(flt, most[j], (float)fmax(fmax(sum[0][j], sum[1][j]), sum[2][j])));
+                cr_expect(eq(flt, rows[j], (float)(ldexp((double)want, -50) * 0.25)), "%s",
+                          v[i].name);
+            }
+            cr_expect(all(zero(flt, mean[len]), zero(flt, most[len]), zero(flt, rows[len])), "%s",
+                      v[i].name);
+        }
 }

@@ -32,6 +32,9 @@
     DECL_SPREAD(spread_##isa);         \
     DECL_SUM_BETWEEN(sum_between_##isa); \
     DECL_TAKE_SHARE(take_share_##isa); \
+    DECL_NEXT_LOW(next_low_##isa);     \
+    DECL_REDUCE_SUMS(reduce_sums_##isa); \
+    DECL_SUM_ROWS(sum_rows_##isa);     \
     DECL_SWIGLU_BACK(swiglu_back_##isa); \
     DECL_RMSNORM_BACK(rmsnorm_back_##isa)
 
@@ -63,7 +66,8 @@ DECL_ALL(avx512);
         .mass_add = mass_add_##isa, .row_cuts = row_cuts_##isa, .mark = mark_##isa,       \
         .slide = slide_##isa, .slide_spread = slide_spread_##isa,                         \
         .spread = spread_##isa, .sum_between = sum_between_##isa,                         \
-        .take_share = take_share_##isa,                                                   \
+        .take_share = take_share_##isa, .next_low = next_low_##isa,                       \
+        .reduce_sums = reduce_sums_##isa, .sum_rows = sum_rows_##isa,                     \
         .swiglu_back = swiglu_back_##isa, .rmsnorm_back = rmsnorm_back_##isa,             \
     }
 

@@ -1,0 +1,407 @@
+/* cmd_saliency.c - which entries help the predictions of a text, by one backward pass. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/table_io.h"
+#include "base/utf8.h"
+#include "cli/cmds.h"
+#include "cli/runner.h"
+#include "cli/saliency_of.h"
+#include "engine/experiment/saliency.h"
+#include "engine/model/gguf.h"
+#include "render/figure.h"
+
+enum { TOP = 10 };
+
+struct job {
+    /* options */
+    struct runner r; /* model, prompt, threads */
+    const char *of_path, *loss, *weight, *out;
+    int64_t window;
+    bool by_head, json;
+    struct figure_style style;
+
+    struct saliency_options opt;
+    struct saliency_of of;
+    struct saliency_text text;
+    int n; /* tokens */
+    struct saliency s;
+    struct saliency_rho *beta, *evict; /* [SALIENCY_SIDES][L * H]; NULL: not in the trace */
+    struct saliency_rho all_beta[SALIENCY_SIDES], all_evict[SALIENCY_SIDES];
+    double seconds, cpu;
+};
+
+/* ---- before the model is opened */
+
+static bool writes_trace(const char *out)
+{
+    const char *dot = out ? strrchr(out, '.') : NULL;
+    return dot && strcasecmp(dot, ".kvf") == 0;
+}
+
+static int check_output_name(const struct job *j, struct kvf_diag *d)
+{
+    const char *out = j->out;
+    if (!out || strcmp(out, "-") == 0 || table_format_of(out) != TABLE_FORMAT_NONE
+        || writes_trace(out))
+        return KVF_OK;
+    if (!figure_can_write(out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .kvf, .tsv, .csv, .json, .npz, "
+                        ".png, .svg or .pdf", out);
+    if (j->by_head)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: --by-head has no figure; write it as .tsv, .csv, "
+                        ".json or .npz", out);
+    return KVF_OK;
+}
+
+/* "recorded", or the weight of every entry. */
+static int parse_weight(struct job *j, struct kvf_diag *d)
+{
+    const char *w = j->weight;
+    j->opt.weight = 1;
+    if (w && strcmp(w, "recorded") == 0)
+        return j->of_path ? KVF_OK
+                          : kvf_fail(d, KVF_E_ARG, "--weight recorded takes the write gates of a "
+                                     "run: give it with --of X.kvf");
+    if (w && (!opt_real(w, &j->opt.weight) || !(j->opt.weight >= .001 && j->opt.weight <= 1)))
+        return kvf_fail(d, KVF_E_ARG, "--weight is a number from 0.001 to 1, or 'recorded', not "
+                        "'%s'", w);
+    if (j->opt.kl && j->opt.weight == 1)
+        return kvf_fail(d, KVF_E_ARG, "--loss kl needs weights below 1 (--weight G, or --weight "
+                        "recorded with --of X.kvf): where nothing is weakened the KL to the full "
+                        "cache is at its least, and all its derivatives are 0");
+    return KVF_OK;
+}
+
+static int check_options(struct job *j, struct kvf_diag *d)
+{
+    const struct runner *r = &j->r;
+    if (strcmp(j->loss, "nll") != 0 && strcmp(j->loss, "kl") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--loss is nll or kl, not '%s'", j->loss);
+    if (j->of_path && (r->prompt || r->file || r->chat || r->ids_file || r->raw))
+        return kvf_fail(d, KVF_E_ARG, "--of gives the tokens; leave -p, -f, --chat, --ids and "
+                        "--raw out");
+    if (j->by_head && writes_trace(j->out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s holds every entry; leave --by-head out", j->out);
+    j->opt.kl = strcmp(j->loss, "kl") == 0;
+    j->opt.window = (int)j->window;
+    j->r.n_predict = 0;
+    j->r.exact = true;
+    int err = parse_weight(j, d);
+    return err ? err : check_output_name(j, d);
+}
+
+/* ---- what is looked at */
+
+static int open_trace(struct job *j, struct kvf_diag *d)
+{
+    int err = runner_engine(j->r.model, true, (int)j->r.threads, &j->r.engine, d);
+    if (!err)
+        err = saliency_of_open(&j->of, j->of_path, j->r.engine, d);
+    if (err)
+        return err;
+    const struct plan *p = j->of.tokens;
+    j->text = (struct saliency_text){p->ids, p->roles, p->n_prompt};
+    j->n = p->n_tokens;
+    if (!j->weight || strcmp(j->weight, "recorded") != 0)
+        return KVF_OK;
+    j->opt.weights = j->of.write_gate;
+    return j->opt.weights ? KVF_OK
+                          : kvf_fail(d, KVF_E_NOTFOUND, "%s holds no write gates of KV heads "
+                                     "(column write_gate); --weight G takes a number",
+                                     j->of_path);
+}
+
+static int open_all(struct job *j, struct kvf_diag *d)
+{
+    int err = j->of_path ? open_trace(j, d) : runner_open(&j->r, d);
+    if (err)
+        return err;
+    if (!j->of_path) {
+        j->text = (struct saliency_text){j->r.ids, NULL, j->r.n_ids};
+        j->n = j->r.n_ids;
+    }
+    if (j->n < 2)
+        return kvf_fail(d, KVF_E_LIMIT, "one token predicts nothing that is known; give at least "
+                        "2");
+    if (j->out && j->of_path && runner_same_file(j->of_path, j->out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", j->out, j->of_path);
+    return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
+}
+
+/* ---- measuring */
+
+static int compare(struct job *j, const double *of, struct saliency_rho **ret,
+                   struct saliency_rho *ret_all)
+{
+    size_t n = (size_t)(j->s.L * j->s.H);
+    int err = KVF_OK;
+    if (!of)
+        return KVF_OK;
+    *ret = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * n);
+    if (!*ret)
+        return KVF_E_NOMEM;
+    for (int side = 0; !err && side < SALIENCY_SIDES; side++)
+        err = saliency_rhos(&j->s, (enum saliency_side)side, of, j->r.engine->pool,
+                            *ret + (size_t)side * n, &ret_all[side]);
+    return err;
+}
+
+static int measure(struct job *j, struct kvf_diag *d)
+{
+    clock_t c0 = clock();
+    double t0 = clock_seconds();
+    int err = saliency_measure(j->r.engine, j->text.ids, j->n, &j->opt, &j->s, d);
+    j->seconds = clock_seconds() - t0;
+    j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
+    if (!err)
+        err = compare(j, j->of.log_beta, &j->beta, j->all_beta);
+    return err ? err : compare(j, j->of.evict_step, &j->evict, j->all_evict);
+}
+
+/* ---- what comes out */
+
+static void meta_rhos(struct table *t, const char *name, const struct saliency_rho *r)
+{
+    static const char *const end[] = {"", "_low", "_high"};
+    char key[64];
+    for (int side = 0; side < SALIENCY_SIDES; side++)
+        for (int c = 0; c < 3; c++) {
+            const struct saliency_rho *x = &r[side];
+            snprintf(key, sizeof key, "%srho_%s%s", side == SALIENCY_SIZE ? "abs_" : "", name,
+                     end[c]);
+            table_meta_num(t, key, c == 0 ? x->rho : c == 1 ? x->low : x->high);
+        }
+}
+
+static void add_meta(const struct job *j, struct table *t)
+{
+    char hash[33] = "";
+    gguf_hash(j->r.engine->gguf, hash);
+    table_meta_str(t, "model", j->r.engine->config.name);
+    table_meta_str(t, "model_hash", hash);
+    table_meta_num(t, "T", j->n);
+    table_meta_num(t, "prompt_tokens", j->text.n_prompt);
+    table_meta_str(t, "loss", j->loss);
+    table_meta_num(t, "loss_nats", j->s.loss);
+    table_meta_num(t, "predictions", (double)j->s.positions);
+    table_meta_num(t, "window", j->s.window);
+    table_meta_str(t, "weight", j->weight ? j->weight : "1");
+    table_meta_str(t, "precision", "f32");
+    if (j->of_path)
+        table_meta_str(t, "method", j->of.tokens->method);
+    if (j->beta)
+        meta_rhos(t, "log_beta", j->all_beta);
+    if (j->evict)
+        meta_rhos(t, "evict_step", j->all_evict);
+}
+
+static void print_rho(const char *what, const struct saliency_rho *r)
+{
+    static const char *const side[] = {"saliency", "|saliency|"};
+    for (int i = 0; i < SALIENCY_SIDES; i++) {
+        if (isnan(r[i].rho))
+            printf("rank correlation of %s with %s: not defined, one does not vary\n", side[i],
+                   what);
+        else
+            printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over heads "
+                   "%+.3f .. %+.3f)\n", side[i], what, r[i].rho, r[i].low, r[i].high);
+    }
+}
+
+struct place {
+    double size;
+    int64_t row;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
+                              : (x->row > y->row) - (x->row < y->row);
+}
+
+/* Rows of a table whose column is largest. */
+static struct place *largest(const struct table *t, const char *column)
+{
+    int64_t n = table_rows(t);
+    struct place *p = MEM_NEW(struct place, (size_t)n);
+    for (int64_t i = 0; p && i < n; i++)
+        p[i] = (struct place){fabs(table_real(t, table_find(t, column), i)), i};
+    if (p)
+        qsort(p, (size_t)n, sizeof *p, by_size);
+    return p;
+}
+
+static void print_entry(const struct job *j, const struct table *t, int64_t row)
+{
+    int64_t token = table_int(t, table_find(t, "token"), row);
+    struct buf text = {0};
+    size_t len;
+    const char *bytes = tokenizer_bytes(j->r.engine->tokenizer, j->text.ids[token], &len);
+    utf8_show(&text, bytes, len);
+    buf_char(&text, 0);
+    printf("%-8s %7lld  %+12.6f  %s\n", table_str(t, table_find(t, "head"), row),
+           (long long)token, table_real(t, table_find(t, "saliency"), row),
+           text.err ? "" : text.data);
+    buf_finish(&text);
+}
+
+static int print_entries(const struct job *j, const struct table *t)
+{
+    struct place *p = largest(t, "saliency");
+    if (!p)
+        return KVF_E_NOMEM;
+    printf("\n%-8s %7s  %12s  %s\n", "head", "token", "saliency", "text");
+    for (int i = 0; i < TOP && i < table_rows(t); i++)
+        print_entry(j, t, p[i].row);
+    mem_free(p);
+    return KVF_OK;
+}
+
+static void print_rhos(const struct table *t, const char *name, int64_t row)
+{
+    char low[32], high[32];
+    snprintf(low, sizeof low, "%s_low", name);
+    snprintf(high, sizeof high, "%s_high", name);
+    if (table_find(t, name) >= 0)
+        printf("  %+.3f (%+.3f .. %+.3f)", table_real(t, table_find(t, name), row),
+               table_real(t, table_find(t, low), row), table_real(t, table_find(t, high), row));
+}
+
+static int print_heads(const struct job *j, const struct table *t)
+{
+    struct place *p = largest(t, "abs_sum");
+    if (!p)
+        return KVF_E_NOMEM;
+    printf("\n%-8s %12s  %12s  %8s%s%s\n", "head", "sum |.|", "sum", "positive",
+           j->beta ? "  rho with log_beta       " : "", j->evict ? "  rho with evict_step" : "");
+    for (int i = 0; i < TOP && i < table_rows(t); i++) {
+        int64_t row = p[i].row;
+        printf("%-8s %12.6f  %+12.6f  %7.1f%%", table_str(t, table_find(t, "head"), row),
+               table_real(t, table_find(t, "abs_sum"), row),
+               table_real(t, table_find(t, "sum"), row),
+               100 * table_real(t, table_find(t, "positive"), row));
+        print_rhos(t, "rho_log_beta", row);
+        print_rhos(t, "rho_evict_step", row);
+        printf("\n");
+    }
+    if (table_rows(t) > TOP)
+        printf("... and %d more\n", (int)table_rows(t) - TOP);
+    mem_free(p);
+    return KVF_OK;
+}
+
+static int summary(const struct job *j, const struct table *entries, const struct table *heads)
+{
+    printf("%d tokens, %lld predictions, %s %.6f nats in all; saliency: nats per unit of ln weight, "
+           "positive = helps\n", j->n, (long long)j->s.positions, j->loss, j->s.loss);
+    printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
+           j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
+    if (j->beta)
+        print_rho("log_beta", j->all_beta);
+    if (j->evict)
+        print_rho("evict_step", j->all_evict);
+    int err = print_heads(j, heads);
+    return err ? err : print_entries(j, entries);
+}
+
+static int write_out(const struct job *j, const struct table *t, struct kvf_diag *d)
+{
+    if (strcmp(j->out, "-") == 0)
+        return table_write(t, TABLE_TSV, "-", d);
+    if (writes_trace(j->out))
+        return saliency_write(j->r.engine, &j->s, &j->opt, &j->text, j->out, d);
+    if (figure_can_write(j->out))
+        return figure_write(figure_find("saliency"), t, &j->style, j->out, d);
+    return table_write(t, table_format_of(j->out), j->out, d);
+}
+
+static int deliver(const struct job *j, struct kvf_diag *d)
+{
+    struct saliency_run run = {j->of.log_beta, j->of.evict_step};
+    struct table *entries = saliency_table(&j->s, &run);
+    struct table *heads = saliency_table_heads(&j->s, j->beta, j->evict);
+    struct table *t = j->by_head ? heads : entries;
+    int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        add_meta(j, t);
+        err = table_err(t);
+    }
+    if (!err && j->out)
+        err = write_out(j, t, d);
+    if (!err && j->json)
+        err = table_write(t, TABLE_JSON, "-", d);
+    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+        err = summary(j, entries, heads);
+    if (!err)
+        fprintf(stderr, "one pass, %.1f s, %.1f s of processor time, activations %.1f MiB\n",
+                j->seconds, j->cpu, (double)j->s.bytes / (1 << 20));
+    table_destroy(entries);
+    table_destroy(heads);
+    return err;
+}
+
+static void finish(struct job *j)
+{
+    saliency_finish(&j->s);
+    saliency_of_close(&j->of);
+    runner_close(&j->r);
+    mem_free(j->beta);
+    mem_free(j->evict);
+}
+
+int cmd_saliency(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.loss = "nll", .window = 1, .style = {.vmin = NAN, .vmax = NAN}};
+    struct kvf_diag d = {""};
+    int operands, status;
+    runner_init(&j.r);
+    const struct opt list[] = {
+        {OPT_STR, 'm', "model", &j.r.model, "FILE",
+         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_STR, 'p', "prompt", &j.r.prompt, "TEXT", "the text, as a user's message", 0, 0},
+        {OPT_STR, 'f', "file", &j.r.file, "FILE", "text from a file, as a user's message", 0, 0},
+        {OPT_STR, 0, "chat", &j.r.chat, "FILE",
+         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
+        {OPT_STR, 0, "ids", &j.r.ids_file, "FILE", "the text as token ids", 0, 0},
+        {OPT_FLAG, 0, "raw", &j.r.raw, NULL, "no chat template: the text as it stands", 0, 0},
+        {OPT_STR, 0, "of", &j.of_path, "X.kvf",
+         "the tokens of a trace, prompt and answer; its entries are compared", 0, 0},
+        {OPT_STR, 0, "loss", &j.loss, "LOSS", "nll, or kl to the full cache (nll)", 0, 0},
+        {OPT_STR, 0, "weight", &j.weight, "G",
+         "weight of entries at which to look, or 'recorded' write gates (1)", 0, 0},
+        {OPT_INT, 'w', "window", &j.window, "W", "newest entries that always weigh 1 (1)", 1,
+         1 << 24},
+        {OPT_FLAG, 0, "by-head", &j.by_head, NULL, "a row for every head", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+        {OPT_STR, 0, "cmap", &j.style.cmap, "NAME", "colour map: redblue, viridis or magma", 0, 0},
+        {OPT_REAL, 0, "vmin", &j.style.vmin, "X", "lower end of the colours", 0, 0},
+        {OPT_REAL, 0, "vmax", &j.style.vmax, "X", "upper end of the colours", 0, 0},
+        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "style", &j.style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+        return status;
+    int err = check_options(&j, &d);
+    if (!err)
+        err = open_all(&j, &d);
+    if (!err)
+        err = measure(&j, &d);
+    if (!err)
+        err = deliver(&j, &d);
+    if (err)
+        fprintf(stderr, "kvfate saliency: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    finish(&j);
+    return runner_status(err);
+}

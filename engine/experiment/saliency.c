@@ -1,0 +1,109 @@
+/* saliency.c - one backward pass through attention whose gates are held. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "engine/experiment/saliency.h"
+#include "engine/train/pass.h"
+
+/* Everything of one measurement. */
+struct job {
+    struct engine *e;
+    const struct saliency_options *opt;
+    struct compute c;
+    struct frozen frozen;
+    struct pass *pass;
+    int32_t *first; /* [T] zeros: one document */
+    float *held;    /* [L, T, H] */
+    float *d;       /* [L, T, H] */
+    int L, H, T;
+};
+
+static int open_job(struct job *j, struct kvf_diag *d)
+{
+    const struct model_config *m = &j->e->config;
+    struct pass_options opt = {.gating = GATING_WRITE, .window = j->opt->window,
+                               .recompute = true};
+    size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
+    opt.quality[j->opt->kl ? QUALITY_FWKL : QUALITY_NTP] = 1;
+    j->c = (struct compute){j->e->kernels, j->e->pool};
+    j->first = MEM_NEW(int32_t, (size_t)j->T);
+    j->held = MEM_NEW(float, n);
+    j->d = MEM_NEW(float, n);
+    int err = j->first && j->held && j->d ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        err = frozen_build(m, j->e->weights, j->e->pool, &j->frozen, d);
+    if (!err)
+        err = pass_create(&j->c, &j->frozen, NULL, &opt, j->T, &j->pass);
+    return err;
+}
+
+static void close_job(struct job *j)
+{
+    pass_destroy(j->pass);
+    frozen_finish(&j->frozen);
+    mem_free(j->first);
+    mem_free(j->held);
+    mem_free(j->d);
+}
+
+/* Where entry i of a head is in the order of the pass; k counts [L * H][T]. */
+static size_t place(const struct job *j, size_t k)
+{
+    size_t T = (size_t)j->T, H = (size_t)j->H, head = k / T, i = k % T;
+    return (head / H * T + i) * H + head % H;
+}
+
+static void hold(struct job *j)
+{
+    size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
+    for (size_t k = 0; k < n; k++)
+        j->held[place(j, k)] = j->opt->weights ? j->opt->weights[k] : (float)j->opt->weight;
+    pass_hold(j->pass, j->held);
+}
+
+static int collect(const struct job *j, float *value, struct kvf_diag *d)
+{
+    size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
+    for (size_t k = 0; k < n; k++) {
+        float v = -j->d[place(j, k)];
+        if (!isfinite(v))
+            return kvf_fail(d, KVF_E_LIMIT, "a derivative is not finite: the model's numbers "
+                            "leave the range of f32 on this text");
+        value[k] = v == 0 ? 0 : v; /* no -0 */
+    }
+    return KVF_OK;
+}
+
+int saliency_measure(struct engine *e, const int32_t *ids, int n,
+                     const struct saliency_options *opt, struct saliency *ret,
+                     struct kvf_diag *d)
+{
+    struct job j = {.e = e, .opt = opt, .L = e->config.n_layers, .H = e->config.n_kv_heads,
+                    .T = n};
+    float *value = MEM_NEW(float, (size_t)j.L * (size_t)j.H * (size_t)n);
+    struct pass_loss loss = {0};
+    int err = value ? open_job(&j, d) : KVF_E_NOMEM;
+    if (err)
+        kvf_fail(d, err, "not enough memory for the derivatives of %d tokens; try fewer", n);
+    if (!err) {
+        struct pack pack = {ids, j.first, n};
+        hold(&j);
+        /* the pass averages over the n - 1 predictions; here they are added */
+        pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
+        err = collect(&j, value, d);
+    }
+    if (!err)
+        *ret = (struct saliency){j.L, j.H, n, opt->window, value,
+                                 loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
+                                 loss.positions, pass_bytes(j.pass)};
+    else
+        mem_free(value);
+    close_job(&j);
+    return err;
+}
+
+void saliency_finish(struct saliency *s)
+{
+    mem_free(s->value);
+    s->value = NULL;
+}

@@ -1,0 +1,82 @@
+/* saliency.h - what every entry's weight is worth to the predictions of a text, from one
+ * backward pass (docs/saliency.md).
+ *
+ * Query t of KV head (l, h) sees entry i <= t with the logit s_ti + [t - i >= W] ln w_i.
+ * The saliency of the entry is -d loss / d ln w_i at w = the given weights: positive where the
+ * entry helps, that is, where a little more weight on it lowers the loss.  The loss is the sum
+ * over predictions, in nats, of
+ *     nll   -ln p(token i + 1 | tokens <= i)
+ *     kl    KL(full || weakened): p with all weights 1 against p with those given
+ * The last query predicts nothing that is known: entries that no other query sees from behind
+ * the window (i >= T - 1 - W) have saliency 0. */
+#ifndef KVF_ENGINE_SALIENCY_H
+#define KVF_ENGINE_SALIENCY_H
+
+#include <stdbool.h>
+
+#include "base/table.h"
+#include "engine/decode/session.h"
+
+struct saliency_options {
+    int window;          /* W >= 1: a query's own entry always has its full weight */
+    bool kl;             /* its derivative is 0 where all weights are 1 */
+    double weight;       /* of every entry, 0.001 to 1 */
+    const float *weights; /* [L, H, T] instead, borrowed; NULL: none */
+};
+
+struct saliency {
+    int L, H, T, window;
+    float *value;      /* [L * H][T] owned */
+    double loss;       /* nats, sum over predictions */
+    int64_t positions; /* predictions: T - 1 */
+    size_t bytes;      /* of activations */
+};
+
+/* e: opened exact.  ids: [n], 2 <= n <= the model's context.  KVF_OK, or KVF_E_NOMEM,
+ * KVF_E_LIMIT (a derivative that is not finite) with a sentence.  The same bits for any
+ * number of threads. */
+int saliency_measure(struct engine *e, const int32_t *ids, int n,
+                     const struct saliency_options *opt, struct saliency *ret,
+                     struct kvf_diag *d);
+void saliency_finish(struct saliency *s); /* accepts a zeroed struct */
+
+/* ---- saliency_table.c */
+
+/* What a run on the same tokens said of its entries; each may be NULL. */
+struct saliency_run {
+    const double *log_beta;   /* [L * H][T] */
+    const double *evict_step; /* [L * H][T]; INFINITY: alive */
+};
+
+/* How saliency goes together with another number, over the entries of a head before
+ * T - 1 - W: Spearman's rho. */
+struct saliency_rho {
+    double rho, low, high; /* 95 %; NaN where one side does not vary */
+};
+enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
+/* saliency_rho.c.  of: [L * H][T].  ret: [L * H], intervals by bootstrap over tokens; *ret_all: the mean over
+ * heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
+int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
+                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
+
+/* A row per entry, head-major: "saliency".  NULL when memory is out. */
+struct table *saliency_table(const struct saliency *s, const struct saliency_run *run);
+
+/* A row per head: "saliency-heads".  beta, evict: [SALIENCY_SIDES][L * H] or NULL. */
+struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
+                                   const struct saliency_rho *evict);
+
+/* ---- saliency_write.c */
+
+struct saliency_text {
+    const int32_t *ids;   /* [T] */
+    const uint8_t *roles; /* [T] enum kvf_role; NULL: all prompt */
+    int n_prompt;
+};
+/* A closed trace of the tokens and the column "saliency" (f32, KV heads, tokens), whole or
+ * not at all. */
+int saliency_write(const struct engine *e, const struct saliency *s,
+                   const struct saliency_options *opt, const struct saliency_text *text,
+                   const char *path, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,200 @@
+/* saliency_rho.c - Spearman's rank correlation and its interval. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "engine/experiment/saliency.h"
+
+enum { REPLICATES = 500, OVER_HEADS = 2000, SEED = 1 };
+
+struct pair {
+    double v;
+    int at;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : x->at - y->at;
+}
+
+/* The order of n values, and which of them equal the one before. */
+struct order {
+    int *at;
+    unsigned char *tied;
+};
+
+static void sort_values(const double *v, int n, struct pair *p, struct order *o)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = (struct pair){v[i], i};
+    qsort(p, (size_t)n, sizeof *p, by_value);
+    for (int k = 0; k < n; k++) {
+        o->at[k] = p[k].at;
+        o->tied[k] = k > 0 && p[k].v == p[k - 1].v;
+    }
+}
+
+/* Mean ranks of a sample that holds value i count[i] times. */
+static void ranks(const struct order *o, const int *count, int n, double *rank)
+{
+    double before = 0;
+    for (int k = 0, end; k < n; k = end) {
+        double here = 0;
+        for (end = k; end < n && (end == k || o->tied[end]); end++)
+            here += count[o->at[end]];
+        for (int i = k; i < end; i++)
+            rank[o->at[i]] = before + (here + 1) / 2;
+        before += here;
+    }
+}
+
+/* Pearson's correlation with weights; NaN where one side does not vary. */
+static double correlate(const double *x, const double *y, const int *count, int n)
+{
+    double w = 0, mx = 0, my = 0, xx = 0, yy = 0, xy = 0;
+    for (int i = 0; i < n; i++) {
+        w += count[i];
+        mx += count[i] * x[i];
+        my += count[i] * y[i];
+    }
+    for (int i = 0; i < n; i++) {
+        double a = x[i] - mx / w, b = y[i] - my / w;
+        xx += count[i] * a * a;
+        yy += count[i] * b * b;
+        xy += count[i] * a * b;
+    }
+    return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
+}
+
+/* Room for one head of up to n entries. */
+struct room {
+    double *x, *y, *rx, *ry, *sample;
+    struct pair *pair;
+    struct order ox, oy;
+    int *count;
+};
+
+static void room_finish(struct room *r)
+{
+    mem_free(r->x);
+    mem_free(r->pair);
+    mem_free(r->ox.at);
+    mem_free(r->ox.tied);
+}
+
+static int room_create(struct room *r, size_t n)
+{
+    r->x = MEM_NEW(double, 4 * n + REPLICATES);
+    r->pair = MEM_NEW(struct pair, n);
+    r->ox.at = MEM_NEW(int, 3 * n);
+    r->ox.tied = MEM_NEW(unsigned char, 2 * n);
+    if (!r->x || !r->pair || !r->ox.at || !r->ox.tied)
+        return KVF_E_NOMEM;
+    r->y = r->x + n;
+    r->rx = r->y + n;
+    r->ry = r->rx + n;
+    r->sample = r->ry + n;
+    r->oy.at = r->ox.at + n;
+    r->count = r->oy.at + n;
+    r->oy.tied = r->ox.tied + n;
+    return KVF_OK;
+}
+
+static double rho(struct room *r, int n)
+{
+    ranks(&r->ox, r->count, n, r->rx);
+    ranks(&r->oy, r->count, n, r->ry);
+    return correlate(r->rx, r->ry, r->count, n);
+}
+
+/* Of the n pairs in r->x and r->y. */
+static struct saliency_rho spearman(struct room *r, int n, uint64_t seed)
+{
+    struct rng rng;
+    struct saliency_rho out = {NAN, NAN, NAN};
+    int drawn = 0;
+    if (n < 3)
+        return out;
+    sort_values(r->x, n, r->pair, &r->ox);
+    sort_values(r->y, n, r->pair, &r->oy);
+    for (int i = 0; i < n; i++)
+        r->count[i] = 1;
+    out.rho = rho(r, n);
+    rng_init(&rng, seed);
+    for (int k = 0; k < REPLICATES && !isnan(out.rho); k++) {
+        for (int i = 0; i < n; i++)
+            r->count[i] = 0;
+        for (int i = 0; i < n; i++)
+            r->count[rng_below(&rng, (uint64_t)n)]++;
+        double v = rho(r, n);
+        if (!isnan(v))
+            r->sample[drawn++] = v;
+    }
+    if (drawn > 1) {
+        out.low = stats_quantile(r->sample, (size_t)drawn, .025);
+        out.high = stats_quantile(r->sample, (size_t)drawn, .975);
+    }
+    return out;
+}
+
+struct job {
+    const struct saliency *s;
+    enum saliency_side side;
+    const double *of;
+    struct saliency_rho *out;
+    struct room *room; /* [threads] */
+};
+
+static void head_task(void *ctx, int head, int thread)
+{
+    struct job *j = ctx;
+    struct room *r = &j->room[thread];
+    size_t at = (size_t)head * (size_t)j->s->T;
+    int n = 0;
+    for (int i = 0; i < j->s->T - 1 - j->s->window; i++) {
+        if (isnan(j->of[at + (size_t)i]))
+            continue;
+        double v = (double)j->s->value[at + (size_t)i];
+        r->x[n] = j->side == SALIENCY_SIZE ? fabs(v) : v;
+        r->y[n++] = j->of[at + (size_t)i];
+    }
+    j->out[head] = spearman(r, n, rng_hash(SEED, (uint64_t)head, 0, 0));
+}
+
+/* The mean over the heads that have one. */
+static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rho *ret)
+{
+    double *v = MEM_NEW(double, (size_t)n);
+    size_t known = 0;
+    if (!v)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < n; i++)
+        if (!isnan(each[i].rho))
+            v[known++] = each[i].rho;
+    ret->rho = stats_mean(v, known);
+    int err = stats_bootstrap_mean(v, known, OVER_HEADS, SEED, &ret->low, &ret->high);
+    mem_free(v);
+    return err;
+}
+
+int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
+                  struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all)
+{
+    int threads = par_threads(pool), heads = s->L * s->H, err = KVF_OK;
+    struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
+    if (!j.room)
+        return KVF_E_NOMEM;
+    for (int i = 0; !err && i < threads; i++)
+        err = room_create(&j.room[i], (size_t)s->T);
+    if (!err) {
+        par_run(pool, heads, head_task, &j);
+        err = pool_heads(ret, heads, ret_all);
+    }
+    for (int i = 0; i < threads; i++)
+        room_finish(&j.room[i]);
+    mem_free(j.room);
+    return err;
+}

@@ -1,0 +1,190 @@
+/* saliency_table.c - saliency as the tables that users see. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "engine/experiment/saliency.h"
+
+/* Names and numbers of the heads, a block of rows each. */
+static int add_heads(struct table *t, const struct saliency *s)
+{
+    int n = s->L * s->H;
+    char(*text)[32] = mem_alloc((size_t)n, sizeof *text);
+    const char **name = MEM_NEW(const char *, (size_t)n);
+    int64_t *layer = MEM_NEW(int64_t, (size_t)n), *index = MEM_NEW(int64_t, (size_t)n);
+    int err = text && name && layer && index ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < n; i++) {
+        layer[i] = i / s->H;
+        index[i] = i % s->H;
+        snprintf(text[i], sizeof text[i], "L%dK%d", i / s->H, i % s->H);
+        name[i] = text[i];
+    }
+    if (!err) {
+        table_block_str(t, "head", "", name, n);
+        table_block_int(t, "layer", "", layer, n);
+        table_block_int(t, "index", "", index, n);
+    }
+    mem_free(text);
+    mem_free(name);
+    mem_free(layer);
+    mem_free(index);
+    return err;
+}
+
+struct place {
+    float size; /* |saliency| */
+    int at;
+};
+
+/* The largest first; among equal ones the larger position, as everywhere. */
+static int by_size(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return x->size != y->size ? (x->size < y->size) - (x->size > y->size) : y->at - x->at;
+}
+
+/* rank: [L * H][T] of |saliency| within the head, 1 = largest. */
+static int rank_all(const struct saliency *s, int64_t *rank)
+{
+    struct place *p = MEM_NEW(struct place, (size_t)s->T);
+    if (!p)
+        return KVF_E_NOMEM;
+    for (int head = 0; head < s->L * s->H; head++) {
+        size_t at = (size_t)head * (size_t)s->T;
+        for (int i = 0; i < s->T; i++)
+            p[i] = (struct place){fabsf(s->value[at + (size_t)i]), i};
+        qsort(p, (size_t)s->T, sizeof *p, by_size);
+        for (int i = 0; i < s->T; i++)
+            rank[at + (size_t)p[i].at] = i + 1;
+    }
+    mem_free(p);
+    return KVF_OK;
+}
+
+/* Those that see entry i from behind the window and predict something. */
+static int queries_of(const struct saliency *s, int i)
+{
+    int last = s->T - 1 - s->window;
+    return i < last ? last - i : 0;
+}
+
+/* v and each: [n], as doubles, and divided by the queries that the weight reaches. */
+static void fill_values(const struct saliency *s, double *v, double *each)
+{
+    size_t n = (size_t)s->L * (size_t)s->H * (size_t)s->T;
+    for (size_t k = 0; k < n; k++) {
+        int queries = queries_of(s, (int)(k % (size_t)s->T));
+        v[k] = (double)s->value[k];
+        each[k] = queries ? v[k] / queries : NAN;
+    }
+}
+
+/* -1: alive, as in the table of evictions. */
+static void add_evictions(struct table *t, const double *step, size_t n, int64_t *whole)
+{
+    for (size_t k = 0; k < n; k++)
+        whole[k] = isfinite(step[k]) ? (int64_t)step[k] : -1;
+    table_dense_int(t, "evict_step", "step", whole);
+}
+
+static struct table *finish(struct table *t, int err)
+{
+    if (!err && t && table_err(t) == KVF_OK)
+        return t;
+    table_destroy(t);
+    return NULL;
+}
+
+struct table *saliency_table(const struct saliency *s, const struct saliency_run *run)
+{
+    size_t n = (size_t)s->L * (size_t)s->H * (size_t)s->T;
+    struct table *t = table_create("saliency", (int64_t)n);
+    double *real = mem_alloc(n, 2 * sizeof *real);
+    int64_t *whole = MEM_NEW(int64_t, n);
+    int err = t && real && whole ? rank_all(s, whole) : KVF_E_NOMEM;
+    if (!err)
+        err = add_heads(t, s);
+    if (!err) {
+        fill_values(s, real, real + n);
+        table_affine(t, "token", "", 0, 1, s->T);
+        table_affine(t, "birth", "step", 0, 1, s->T);
+        table_dense_real(t, "saliency", "nat", real);
+        table_dense_int(t, "abs_rank", "", whole);
+        table_dense_real(t, "per_query", "nat", real + n);
+        if (run->log_beta)
+            table_dense_real(t, "log_beta", "", run->log_beta);
+        if (run->evict_step)
+            add_evictions(t, run->evict_step, n, whole);
+    }
+    mem_free(real);
+    mem_free(whole);
+    return finish(t, err);
+}
+
+/* Of one head: sums, and its largest entry. */
+struct head {
+    double sum, size, positive; /* size: sum of |saliency|; positive: share of it that is > 0 */
+    int top;
+};
+
+static struct head head_of(const struct saliency *s, int head)
+{
+    const float *v = s->value + (size_t)head * (size_t)s->T;
+    struct sum sum = {0, 0}, size = {0, 0}, up = {0, 0};
+    int top = 0;
+    for (int i = 0; i < s->T; i++) {
+        double x = (double)v[i];
+        sum_add(&sum, x);
+        sum_add(&size, fabs(x));
+        sum_add(&up, x > 0 ? x : 0);
+        top = fabsf(v[i]) >= fabsf(v[top]) ? i : top;
+    }
+    double all = sum_get(&size);
+    return (struct head){sum_get(&sum), all, all > 0 ? sum_get(&up) / all : NAN, top};
+}
+
+static void add_rhos(struct table *t, const char *pre, const char *name,
+                     const struct saliency_rho *r, int n, double *v)
+{
+    char key[64];
+    const char *const end[] = {"", "_low", "_high"};
+    for (int c = 0; r && c < 3; c++) {
+        for (int i = 0; i < n; i++)
+            v[i] = c == 0 ? r[i].rho : c == 1 ? r[i].low : r[i].high;
+        snprintf(key, sizeof key, "%s_%s%s", pre, name, end[c]);
+        table_dense_real(t, key, "", v);
+    }
+}
+
+struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
+                                   const struct saliency_rho *evict)
+{
+    int n = s->L * s->H;
+    struct table *t = table_create("saliency-heads", n);
+    double *v = mem_alloc((size_t)n, 3 * sizeof *v);
+    int64_t *top = MEM_NEW(int64_t, (size_t)n);
+    int err = t && v && top ? add_heads(t, s) : KVF_E_NOMEM;
+    for (int i = 0; !err && i < n; i++) {
+        struct head h = head_of(s, i);
+        v[i] = h.sum;
+        v[n + i] = h.size;
+        v[2 * n + i] = h.positive;
+        top[i] = h.top;
+    }
+    if (!err) {
+        table_dense_real(t, "sum", "nat", v);
+        table_dense_real(t, "abs_sum", "nat", v + n);
+        table_dense_real(t, "positive", "", v + 2 * (size_t)n);
+        table_dense_int(t, "top_token", "", top);
+        for (int side = 0; side < SALIENCY_SIDES; side++) {
+            const char *pre = side == SALIENCY_SIZE ? "abs_rho" : "rho";
+            add_rhos(t, pre, "log_beta", beta ? beta + side * n : NULL, n, v);
+            add_rhos(t, pre, "evict_step", evict ? evict + side * n : NULL, n, v);
+        }
+    }
+    mem_free(v);
+    mem_free(top);
+    return finish(t, err);
+}

@@ -1,0 +1,168 @@
+/* saliency_write.c - saliency as a trace: tokens and one column. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvf/schema.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "engine/experiment/saliency.h"
+#include "engine/model/gguf.h"
+
+enum { COL_ID, COL_ROLE, COL_SALIENCY, N_COLUMNS };
+
+static const struct kvf_column columns[N_COLUMNS] = {
+    {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
+    {"tokens.role", KVF_U8, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
+    {"saliency", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, "nat"},
+};
+
+static void put_num(struct buf *b, const char *key, double v)
+{
+    json_put_key(b, key);
+    json_put_num(b, v);
+}
+
+static void put_str(struct buf *b, const char *key, const char *s)
+{
+    json_put_key(b, key);
+    json_put_str(b, s, strlen(s));
+}
+
+static void put_model(struct buf *b, const struct engine *e)
+{
+    const struct model_config *m = &e->config;
+    char hash[33] = "";
+    gguf_hash(e->gguf, hash);
+    put_str(b, "name", m->name);
+    put_str(b, "hash", hash);
+    put_str(b, "arch", m->arch);
+    put_num(b, "layers", m->n_layers);
+    put_num(b, "query_heads", m->n_heads);
+    put_num(b, "kv_heads", m->n_kv_heads);
+    put_num(b, "head_dim", m->head_dim);
+    put_num(b, "vocab", m->vocab);
+    put_num(b, "context", m->n_ctx);
+}
+
+static int put_header(struct buf *b, const struct engine *e, const struct saliency *s,
+                      const struct saliency_options *opt, const struct saliency_text *text)
+{
+    char hash[33] = "";
+    tokenizer_hash(e->tokenizer, hash);
+    buf_str(b, "{\"saliency\":{");
+    put_str(b, "loss", opt->kl ? "kl" : "nll");
+    put_num(b, "nats", s->loss);
+    put_num(b, "predictions", (double)s->positions);
+    put_num(b, "window", s->window);
+    if (opt->weights)
+        put_str(b, "weight", "recorded");
+    else
+        put_num(b, "weight", opt->weight);
+    buf_str(b, "},\"model\":{");
+    put_model(b, e);
+    buf_str(b, "},\"tokenizer\":{");
+    put_str(b, "hash", hash);
+    buf_str(b, "},\"run\":{");
+    put_num(b, "prompt_tokens", text->n_prompt);
+    put_str(b, "precision", "f32");
+    buf_str(b, "},\"method\":{");
+    put_str(b, "name", "full");
+    buf_str(b, "},\"entry_space\":\"kv\"}");
+    return b->err;
+}
+
+static int write_texts(const struct engine *e, const struct saliency_text *text, int T,
+                       struct kvf_writer *w)
+{
+    struct buf all = {0};
+    uint32_t *end = MEM_NEW(uint32_t, (size_t)T);
+    int err = end ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < T; i++) {
+        size_t len;
+        const char *s = tokenizer_bytes(e->tokenizer, text->ids[i], &len);
+        buf_add(&all, s, len);
+        end[i] = (uint32_t)all.len;
+        err = all.err;
+    }
+    if (!err)
+        err = kvf_write_token_bytes(w, 0, (uint32_t)T, end, all.data ? all.data : "");
+    mem_free(end);
+    buf_finish(&all);
+    return err;
+}
+
+static int write_columns(const struct saliency *s, const struct saliency_text *text,
+                         struct kvf_writer *w)
+{
+    uint32_t T = (uint32_t)s->T;
+    uint8_t *prompt = MEM_NEW(uint8_t, T); /* KVF_ROLE_PROMPT is 0 */
+    int err = prompt ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        err = kvf_write_chunk(w, COL_ID, 0, 0, 1, 0, T, 0, text->ids);
+    if (!err)
+        err = kvf_write_chunk(w, COL_ROLE, 0, 0, 1, 0, T, 0, text->roles ? text->roles : prompt);
+    for (int l = 0; !err && l < s->L; l++)
+        err = kvf_write_chunk(w, COL_SALIENCY, l, 0, s->H, 0, T, 0,
+                              s->value + (size_t)l * (size_t)s->H * T);
+    mem_free(prompt);
+    return err;
+}
+
+static int open_writer(const struct engine *e, const char *meta, const char *path,
+                       struct kvf_writer **ret, struct kvf_diag *d)
+{
+    int L = e->config.n_layers;
+    uint16_t *heads = MEM_NEW(uint16_t, 2 * (size_t)L);
+    if (!heads)
+        return KVF_E_NOMEM;
+    for (int l = 0; l < L; l++) {
+        heads[l] = (uint16_t)e->config.n_kv_heads;
+        heads[L + l] = (uint16_t)e->config.n_heads;
+    }
+    struct kvf_shape shape = {L, heads, heads + L};
+    int err = kvf_writer_open(path, meta, &shape, columns, N_COLUMNS, ret, d);
+    mem_free(heads);
+    return err;
+}
+
+static int write_all(const struct engine *e, const struct saliency *s, const char *meta,
+                     const struct saliency_text *text, const char *path, struct kvf_diag *d)
+{
+    struct kvf_writer *w = NULL;
+    int err = open_writer(e, meta, path, &w, d);
+    if (err)
+        return err;
+    err = write_texts(e, text, s->T, w);
+    if (!err)
+        err = write_columns(s, text, w);
+    if (!err)
+        err = kvf_writer_commit(w, 1, (uint32_t)s->T);
+    if (!err)
+        return kvf_writer_close(w, d);
+    kvf_writer_abandon(w);
+    return err;
+}
+
+int saliency_write(const struct engine *e, const struct saliency *s,
+                   const struct saliency_options *opt, const struct saliency_text *text,
+                   const char *path, struct kvf_diag *d)
+{
+    struct buf part = {0}, meta = {0};
+    buf_printf(&part, "%s.part", path);
+    int err = part.err ? part.err : put_header(&meta, e, s, opt, text);
+    if (!err) {
+        err = write_all(e, s, meta.data, text, part.data, d);
+        if (!err && rename(part.data, path) != 0)
+            err = kvf_fail(d, KVF_E_IO, "%s: cannot write the trace: %s", path, strerror(errno));
+        if (err)
+            unlink(part.data);
+        if (err == KVF_E_IO && !d->text[0])
+            kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
+    }
+    buf_finish(&part);
+    buf_finish(&meta);
+    return err;
+}

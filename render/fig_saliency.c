@@ -1,0 +1,133 @@
+/* fig_saliency.c - every entry's saliency: tokens across, heads down by layer.  Blue helps,
+ * red harms.  Sizes span orders of magnitude, hence decades on both sides of zero;
+ * --style scale=linear for the number itself. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+
+enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
+
+struct map {
+    const struct table *t;
+    int64_t tokens, heads; /* rows of the table: heads x tokens */
+    bool linear;
+    double least; /* white up to here, on the scale of decades */
+    int w;        /* pixels across */
+};
+
+static struct map map_of(const struct table *t)
+{
+    int64_t per = rows_per_head(t);
+    return (struct map){.t = t, .tokens = per, .heads = per ? table_rows(t) / per : 0};
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct map m = map_of(t);
+    (void)s;
+    *w = 180;
+    *h = TOP + BOTTOM + fmax(20, fmin(220, 1.2 * (double)m.heads));
+}
+
+/* Numbers closer to zero than the least have no colour. */
+static double scaled(const struct map *m, double v)
+{
+    if (m->linear || isnan(v))
+        return v;
+    return fabs(v) <= m->least ? 0 : copysign(log10(fabs(v) / m->least), v);
+}
+
+/* Of each pixel of a head the value that is farthest from zero; out: [w]. */
+static void squeeze(const struct map *m, const double *v, double *out)
+{
+    for (int x = 0; x < m->w; x++) {
+        int64_t a = m->tokens * x / m->w, b = m->tokens * (x + 1) / m->w;
+        out[x] = v[a];
+        for (int64_t i = a; i < b; i++)
+            out[x] = fabs(v[i]) > fabs(out[x]) ? v[i] : out[x];
+    }
+}
+
+static double largest(const struct map *m, double *v)
+{
+    double most = 0;
+    for (int64_t h = 0; h < m->heads; h++) {
+        table_get(m->t, table_find(m->t, "saliency"), h * m->tokens, m->tokens, v);
+        for (int64_t i = 0; i < m->tokens; i++)
+            most = fabs(v[i]) > most ? fabs(v[i]) : most;
+    }
+    return most;
+}
+
+/* Range and meaning of the colours; label: [96]. */
+static struct colours colours_of(struct map *m, const struct figure_style *s, double most,
+                                 char *label)
+{
+    struct figure_style own = *s;
+    char least[24];
+    own.cmap = s->cmap ? s->cmap : "redblue";
+    m->least = most > 0 ? pow(10, floor(log10(most)) - DECADES) : 1;
+    double end = scaled(m, most);
+    if (!(end > 0))
+        end = 1;
+    tick_text(m->least, least);
+    if (m->linear)
+        snprintf(label, 96, "saliency (nats)");
+    else
+        snprintf(label, 96, "decades of |saliency| above %s nats, with its sign", least);
+    return colours_make(&own, -end, end);
+}
+
+/* One image of all heads, so that no seams show between them.  pixels: [heads][w] */
+static void paint(struct canvas *c, const struct map *m, struct colours *k, double *v,
+                  uint32_t *pixels, const struct axis_box *box)
+{
+    double *px = v + m->tokens;
+    for (int64_t h = 0; h < m->heads; h++) {
+        uint32_t *row = pixels + h * m->w;
+        table_get(m->t, table_find(m->t, "saliency"), h * m->tokens, m->tokens, v);
+        squeeze(m, v, px);
+        for (int x = 0; x < m->w; x++)
+            row[x] = palette_argb(k->map, colours_at(k, scaled(m, px[x])));
+    }
+    canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct map m = map_of(t);
+    int64_t layers = table_int(t, table_find(t, "layer"), table_rows(t) - 1) + 1;
+    double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
+    int err = style_scale("saliency", s->option, &m.linear, d), most = (int)(w / canvas_pixel(c));
+    m.w = m.tokens < most ? (int)m.tokens : most > 0 ? most : 1;
+    double *v = mem_alloc((size_t)(m.tokens + m.w), sizeof *v);
+    uint32_t *pixels = mem_alloc((size_t)m.heads, (size_t)m.w * sizeof *pixels);
+    if (!err && (!v || !pixels))
+        err = KVF_E_NOMEM;
+    if (!err) {
+        char label[96];
+        struct axis_box box = {.x = LEFT, .y = TOP, .w = w, .h = h, .x1 = (double)m.tokens,
+                               .y0 = (double)layers, .xlabel = "token", .ylabel = "layer"};
+        struct colours k = colours_of(&m, s, largest(&m, v), label);
+        paint(c, &m, &k, v, pixels, &box);
+        axis_draw(c, &box);
+        colours_bar(c, &k, LEFT + w + 2.5, TOP, h, label);
+    }
+    mem_free(v);
+    mem_free(pixels);
+    return err;
+}
+
+static const char *const needs[] = {"head", "layer", "token", "saliency", NULL};
+
+const struct figure fig_saliency = {
+    .name = "saliency",
+    .table = "saliency",
+    .summary = "tokens across, heads down: which entries help the predictions and which harm",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

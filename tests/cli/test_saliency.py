@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""saliency: against finite differences of a float64 model, its identities, its trace, and bad input."""
+import json
+import os
+import sys
+
+import numpy as np
+
+from harness import Suite
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, "..", d) for d in ("data", "format", "oracle")]
+import make_gates  # noqa: E402
+import read_kvf  # noqa: E402
+import tiny_llama  # noqa: E402
+
+s = Suite()
+T, EPS = 14, 1e-4
+IDS = np.random.default_rng(3).integers(3, 290, T).tolist()
+IDS_FILE = s.file("ids.txt", " ".join(map(str, IDS)).encode())
+TINY = ["--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64"]
+
+
+# ---- by definition: entry i of a head gets ln w_i on its logit from every query t >= i + W
+
+class Shifted(tiny_llama.Session):
+    """shift[layer][head][entry] for entries older than the window, own[layer][head] for the query's own."""
+
+    def __init__(self, model, tokens, window, shift, own=None):
+        super().__init__(model, tokens)
+        self.window, self.shift, self.own = window, shift, own
+
+    def logits(self, layer, g, head):
+        seen = np.array(self.alive[layer][head])
+        z = super().logits(layer, g, head) + np.where(self.t - seen >= self.window, self.shift[layer, head, seen], 0)
+        return z if self.own is None else z + (seen == self.t) * self.own[layer, head]
+
+
+def log_p(model, ids, *how):
+    run = Shifted(model, len(ids), *how)
+    z = np.array([run.feed(i) for i in ids])[:-1]
+    z -= z.max(1, keepdims=True)
+    return z - np.log(np.exp(z).sum(1, keepdims=True))
+
+
+def loss(kind, model, ids, full, *how):
+    q = log_p(model, ids, *how)
+    if kind == "nll":
+        return -q[np.arange(len(ids) - 1), ids[1:]].sum()
+    return (np.exp(full) * (full - q)).sum()
+
+
+def differences(kind, model, ids, window, shift):
+    """-d loss / d ln w of every entry, and the loss."""
+    full = log_p(model, ids, window, np.zeros_like(shift))
+    out = np.zeros_like(shift)
+    for at in np.ndindex(shift.shape):
+        if at[2] < len(ids) - window:
+            ends = []
+            for step in (EPS, -EPS):
+                moved = shift.copy()
+                moved[at] += step
+                ends.append(loss(kind, model, ids, full, window, moved))
+            out[at] = (ends[1] - ends[0]) / (2 * EPS)
+    return out, loss(kind, model, ids, full, window, shift)
+
+
+# ---- what the program says
+
+def read(path):
+    with open(path) as f:
+        lines = f.read().splitlines()
+    meta = dict(x[2:].split(": ", 1) for x in lines if x.startswith("# ") and ": " in x)
+    rows = [x.split("\t") for x in lines if not x.startswith("#")]
+    return {name: [r[c] for r in rows[1:]] for c, name in enumerate(rows[0])}, meta
+
+
+def saliency(*argv, model=0, name="out.tsv"):
+    r = s.accepted("saliency " + " ".join(argv), ["saliency", "-m", s.model(model), *argv, "-o", s.path(name)])
+    return (*read(s.path(name)), r.stdout.decode())
+
+
+def cube(values, model):
+    return np.array(values, float).reshape(model.layers, model.kv_heads, -1)
+
+
+def near(what, found, wanted):
+    bound = 1e-4 * np.abs(wanted).max()  # f32 against f64: 3e-6 was seen
+    worst = np.abs(found - wanted).max() if found.shape == wanted.shape else np.inf
+    s.check(what, worst <= bound and np.abs(wanted).max() > 1e-5, f"off by {worst:.3g}, allowed {bound:.3g}", found, wanted)
+
+
+def against_differences(what, kind, argv, ids, window, shift, model=0, oracle=None):
+    oracle = oracle or tiny_llama.Llama(s.model(model))
+    table, meta, _ = saliency("--loss", kind, "--window", str(window), *argv, model=model)
+    wanted, total = differences(kind, oracle, ids, window, shift)
+    near(what, cube(table["saliency"], oracle), wanted)
+    s.check(what + ": the loss", abs(float(meta["loss_nats"]) - total) <= 1e-4 * max(1, abs(total)), meta["loss_nats"], total)
+    return table, oracle
+
+
+def open_points():
+    zero = None
+    for i, window in ((0, 1), (0, 3), (4, 1)):
+        oracle = tiny_llama.Llama(s.model(i))
+        zero = np.zeros((oracle.layers, oracle.kv_heads, T))
+        argv = ["--ids", IDS_FILE]
+        table, _ = against_differences(f"nll, model {i}, W = {window}", "nll", argv, IDS, window, zero, i, oracle)
+        v = cube(table["saliency"], oracle)
+        s.check("what no predicting query sees from behind the window is 0", not v[:, :, T - 1 - window:].any() and v[:, :, : T - 1 - window].all(), v)
+        check_columns(table, v, window)
+
+
+def check_columns(table, v, window):
+    L, H, n = v.shape
+    s.check("names", table["head"] == [f"L{l}K{h}" for l in range(L) for h in range(H) for _ in range(n)])
+    s.check("layer, index, token", [table[c] for c in ("layer", "index", "token")]
+            == [[str(x) for x in c] for c in zip(*np.ndindex(v.shape))])
+    s.check("birth is the token's place", table["birth"] == table["token"])
+    order = [sorted(range(n), key=lambda i: (-abs(h[i]), -i)) for h in v.reshape(-1, n)]
+    rank = [str(o.index(i) + 1) for o in order for i in range(n)]
+    s.check("ranks by size", table["abs_rank"] == rank, table["abs_rank"], rank)
+    queries = np.maximum(n - 1 - window - np.arange(n), 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(queries > 0, v / queries, np.nan)
+    found = np.array([float(x) for x in table["per_query"]]).reshape(v.shape)
+    s.check("per query", np.allclose(found, each, rtol=1e-12, atol=0, equal_nan=True))
+
+
+def weakened_points():
+    oracle = tiny_llama.Llama(s.model(0))
+    half = np.full((oracle.layers, oracle.kv_heads, T), np.log(.5))
+    for kind in ("nll", "kl"):
+        against_differences(f"{kind} at weight 0.5", kind, ["--ids", IDS_FILE, "--weight", "0.5"], IDS, 2, half)
+
+
+def recorded_gates():
+    path = s.path("gates.safetensors")
+    s.file("gates.safetensors", make_gates.build(make_gates.options(["--layout", "wgkv", *TINY, "-o", path])))
+    trace = s.path("wgkv.kvf")
+    s.accepted("a run with write gates", ["run", "-m", s.model(0), "--raw", "-p", "he ran in and out", "-n", "6", "-q",
+                                          "--method", "wgkv", "--budget", "8", "--gates", path, "-o", trace])
+    t = read_kvf.Trace(trace)
+    g = np.array([t.column("write_gate", l) for l in range(len(t.heads))]).astype(float)
+    ids = t.column("tokens.id").reshape(-1).tolist()
+    s.check("gates differ", g.std() > 1e-3, g)
+    against_differences("kl at the gates of a run", "kl", ["--of", trace, "--weight", "recorded"], ids, 2,
+                        np.log(np.maximum(g, 1e-3)))
+
+
+# ---- identities
+
+def one_head_together():
+    """A softmax does not change when all its logits move: moving all older entries of a head by c is moving the
+    query's own entry by -c.  So the sum over a head's entries at W = 1 is d loss / d (own logit)."""
+    oracle = tiny_llama.Llama(s.model(0))
+    zero = np.zeros((oracle.layers, oracle.kv_heads, T))
+    table, meta, _ = saliency("--ids", IDS_FILE)
+    heads, _, _ = saliency("--ids", IDS_FILE, "--by-head", name="heads.tsv")
+    v = cube(table["saliency"], oracle)
+    wanted = np.zeros(v.shape[:2])
+    for at in np.ndindex(wanted.shape):
+        own = np.zeros_like(wanted)
+        own[at] = EPS
+        wanted[at] = (loss("nll", oracle, IDS, None, 1, zero, own) - loss("nll", oracle, IDS, None, 1, zero, -own)) / (2 * EPS)
+    near("sums of heads are those of their own entries", v.sum(2), wanted)
+    near("the column sum", np.array(heads["sum"], float).reshape(wanted.shape), wanted)
+    s.check("abs_sum, positive, top_token", np.allclose(np.array(heads["abs_sum"], float), np.abs(v).sum(2).ravel())
+            and np.allclose(np.array(heads["positive"], float), (np.maximum(v, 0).sum(2) / np.abs(v).sum(2)).ravel())
+            and [int(x) for x in heads["top_token"]] == np.abs(v).argmax(2).ravel().tolist(), heads)
+    none, _, _ = saliency("--ids", IDS_FILE, "--window", str(T))
+    s.check("no entry is old enough: all 0", not cube(none["saliency"], oracle).any())
+
+
+# ---- a run's own numbers beside it
+
+def ranks(x):
+    x = np.asarray(x)
+    return np.array([(x < v).sum() + ((x == v).sum() + 1) / 2 for v in x])
+
+
+def spearman(x, y):
+    return np.corrcoef(ranks(x), ranks(y))[0, 1] if np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
+
+
+def beside_a_run():
+    path, trace = s.path("rg.safetensors"), s.path("trim.kvf")
+    s.file("rg.safetensors", make_gates.build(make_gates.options(["--layout", "rg", *TINY, "-o", path])))
+    s.accepted("a run with retention gates", ["run", "-m", s.model(0), "--raw", "-p", "the thing in there and other ones",
+                                              "-n", "20", "--ignore-eos", "-q", "--method", "trimkv", "--budget", "8", "--gates", path,
+                                              "-o", trace])
+    t = read_kvf.Trace(trace)
+    oracle = tiny_llama.Llama(s.model(0))
+    table, meta, text = saliency("--of", trace)
+    heads, _, _ = saliency("--of", trace, "--by-head", name="heads.tsv")
+    v = cube(table["saliency"], oracle)
+    n = v.shape[2]
+    evict = np.array([t.column("evict_step", l) for l in range(len(t.heads))]).astype(float)
+    alive = evict == 0xFFFFFFFF
+    beta = np.array([t.column("log_beta", l) for l in range(len(t.heads))]).astype(float)
+    s.check("evict_step, -1 = alive", np.array_equal(cube(table["evict_step"], oracle), np.where(alive, -1, evict)) and alive.any() and not alive.all())
+    s.check("log_beta", np.allclose(cube(table["log_beta"], oracle), beta, rtol=1e-6))
+    for name, other in (("evict_step", np.where(alive, np.inf, evict)), ("log_beta", beta)):
+        for pre, side in (("rho_", v), ("abs_rho_", np.abs(v))):
+            with np.errstate(invalid="ignore"):
+                wanted = np.array([[spearman(side[l, h, : n - 2], ranks(other[l, h, : n - 2])) for h in range(v.shape[1])] for l in range(v.shape[0])])
+            got = {c: np.array(heads[pre + name + c], float).reshape(wanted.shape) for c in ("", "_low", "_high")}
+            s.check(pre + name, np.allclose(got[""], wanted, atol=1e-9), got[""], wanted)
+            s.check(pre + name + ": its interval", (got["_low"] <= wanted).all() and (wanted <= got["_high"]).all(), got)
+            s.check(pre + name + ": the mean over heads", abs(float(meta[pre + name]) - wanted.mean()) < 1e-6, meta)
+    s.check("the summary says both", "with evict_step" in text and "with log_beta" in text, text)
+
+
+# ---- forms of the result
+
+def forms():
+    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    answers = {}
+    for threads in "1", "2", "7":
+        for name in "x.tsv", "x.kvf", "x.png":
+            s.accepted(f"-t {threads} {name}", [*argv, "-t", threads, "-o", s.path(name)])
+            with open(s.path(name), "rb") as f:
+                answers.setdefault(name, set()).add(f.read())
+    s.check("equal bytes for any number of threads", all(len(a) == 1 for a in answers.values()), {k: len(a) for k, a in answers.items()})
+    table, _ = read(s.path("x.tsv"))
+    t = read_kvf.Trace(s.path("x.kvf"))
+    v = np.array([t.column("saliency", l) for l in range(len(t.heads))])
+    s.check("the trace holds the same numbers", np.array_equal(v.ravel(), np.array(table["saliency"], float).astype("f4")), v)
+    s.check("and the tokens", t.column("tokens.id").reshape(-1).tolist() == IDS, t.meta)
+    s.check("and says what they are", t.meta["saliency"]["loss"] == "nll" and t.meta["saliency"]["window"] == 1, t.meta)
+    s.accepted("verify", ["verify", "--full", s.path("x.kvf")])
+    r = s.accepted("info", ["info", s.path("x.kvf")])
+    s.check("info names the column", b"saliency" in r.stdout and b"KV head x token" in r.stdout, r.stdout)
+    s.accepted("its tokens again", ["saliency", "-m", s.model(0), "--of", s.path("x.kvf"), "-o", s.path("y.tsv")])
+    s.check("saliency of its own trace", read(s.path("y.tsv"))[0]["saliency"] == table["saliency"])
+    r = s.accepted("--json", [*argv, "--json"])
+    data = json.loads(r.stdout)
+    s.check("json", data["name"] == "saliency" and [f"{x}" for x in data["data"]["token"]] == table["token"])
+    r = s.accepted("a summary", argv)
+    s.check("of heads and entries", b"L0K0" in r.stdout and b"13 predictions" in r.stdout, r.stdout)
+
+
+def refusals():
+    here = ["saliency", "-m", s.model(0)]
+    ids = [*here, "--ids", IDS_FILE]
+    trace = s.path("x.kvf")
+    s.refused("kl where nothing is weakened", [*ids, "--loss", "kl"], 2, "--weight", "derivatives are 0")
+    s.refused("kl at weight 1", [*ids, "--loss", "kl", "--weight", "1"], 2, "--weight")
+    s.refused("another loss", [*ids, "--loss", "ntp"], 2, "nll or kl")
+    for bad in ("0", "-1", "1.5", "nan", "x", ""):
+        s.refused(f"weight {bad!r}", [*ids, "--weight", bad], 2, "--weight")
+    s.refused("recorded of what", [*ids, "--weight", "recorded"], 2, "--of")
+    s.refused("no gates recorded", [*here, "--of", trace, "--weight", "recorded"], 1, "write_gate")
+    s.refused("window 0", [*ids, "--window", "0"], 2, "window")
+    s.refused("a trace and a prompt", [*here, "--of", trace, "-p", "red"], 2, "--of")
+    s.refused("nothing to look at", here, 2, "-p")
+    s.refused("one token", [*here, "--ids", s.file("one.txt", b"7")], 1, "at least 2")
+    s.refused("another model", ["saliency", "-m", s.model(1), "--of", trace], 1, "another model")
+    s.refused("no trace", [*here, "--of", IDS_FILE], 1)
+    s.refused("onto its input", [*here, "--of", trace, "-o", trace], 2, "overwrite")
+    s.refused("onto the ids", [*here, "--ids", s.file("i.tsv", b"5 6 7"), "-o", s.path("i.tsv")], 2, "overwrite")
+    s.refused("unknown form", [*ids, "-o", s.path("x.txt")], 2, ".kvf")
+    s.refused("heads as a figure", [*ids, "--by-head", "-o", s.path("h.png")], 2, "--by-head")
+    s.refused("heads as a trace", [*ids, "--by-head", "-o", s.path("h.kvf")], 2, "--by-head")
+    s.refused("no such folder", [*ids, "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
+
+
+open_points()
+weakened_points()
+recorded_gates()
+one_head_together()
+beside_a_run()
+forms()
+refusals()
+s.finish()
