@@ -7,19 +7,23 @@ static const char *find(const char *hay, size_t n, const char *needle)
     return memmem(hay, n, needle, strlen(needle));
 }
 
-/* The literal system message of the template: the text between the first
- * "<|im_start|>system\n" and "<|im_end|>" that holds no code. "\n" is spelled
- * with a backslash inside the template's strings. */
+/* The literal system message of the template: the first text between
+ * "<|im_start|>system\n" and "<|im_end|>" that holds no code (those of Qwen2.5 have
+ * branches with code before it). "\n" is spelled with a backslash inside the template's
+ * strings. */
 static bool default_system(const char *t, size_t n, struct buf *out)
 {
     static const char open[] = "<|im_start|>system\\n", close[] = "<|im_end|>";
-    const char *a = find(t, n, open);
-    const char *b = a ? find(a, n - (size_t)(a - t), close) : NULL;
-    if (!b)
-        return false;
-    a += strlen(open);
-    if (b <= a || memchr(a, '{', (size_t)(b - a)) || memchr(a, '\'', (size_t)(b - a)))
-        return false;
+    const char *end = t + n, *a = t, *b;
+    for (;;) {
+        a = find(a, (size_t)(end - a), open);
+        b = a ? find(a, (size_t)(end - a), close) : NULL;
+        if (!b)
+            return false;
+        a += strlen(open);
+        if (b > a && !memchr(a, '{', (size_t)(b - a)) && !memchr(a, '\'', (size_t)(b - a)))
+            break;
+    }
     while (a < b) {
         if (a + 1 < b && a[0] == '\\' && a[1] == 'n') {
             buf_char(out, '\n');

@@ -39,6 +39,7 @@ static const struct {
     {"default", GPT2, false},
     {"llama-bpe", LLAMA3("\\p{N}{1,3}"), false},
     {"qwen2", LLAMA3("\\p{N}"), false},
+    {"deepseek-r1-qwen", LLAMA3("\\p{N}"), false},
 };
 
 static int compile_words(struct tokenizer *t, const struct gguf *g, struct kvf_diag *d)

@@ -126,6 +126,7 @@ refused("no merges", Gguf().drop("tokenizer.ggml.merges"), "merges")
 refused("vocabulary is text", Gguf().set("tokenizer.ggml.tokens", "a b c", STRING), "vocabulary")
 refused("another tokenizer", Gguf().set("tokenizer.ggml.model", "llama"), "'llama'", "gpt2")
 refused("no tokenizer model", Gguf().drop("tokenizer.ggml.model"), "tokenizer")
+s.accepted("DeepSeek's name of Qwen's pre-tokenizer", generate(Gguf().set("tokenizer.ggml.pre", "deepseek-r1-qwen").write(s.path("good.gguf"))))
 refused("another pre-tokenizer", Gguf().set("tokenizer.ggml.pre", "deepseek"), "'deepseek'", "smollm")
 for merge in ("", " ", "he", "h e l", "q zzz", "\u0120", " he", "he ", "x" * 3000 + " y"):
     g = Gguf()
@@ -174,4 +175,12 @@ for i in range(60):  # single wrong bytes in the part before the tensors
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(4, len(good) - 60000)] = rng.randrange(256)
     s.survives(f"wrong bytes {i}", generate(s.file("wrong.gguf", bytes(data))))
+# the default system message stands behind branches that have code in its place (Qwen2.5), or nowhere (Qwen3)
+BRANCHES = ("{%- if tools %}{{- '<|im_start|>system\\n' }}{{- messages[0]['content'] }}{{- '<|im_end|>\\n' }}{%- elif messages[0]['role'] == "
+            "'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}MORE{%- endif %}")
+for more, system in (("{{- '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}", "<|im_start|>system\nBe brief.<|im_end|>\n"), ("", "")):
+    path = Gguf().set("tokenizer.chat_template", BRANCHES.replace("MORE", more)).write(s.path("m.gguf"))
+    said = [s.accepted(f"template {len(more)}", ["generate", "-m", path, *prompt, "-n", "12", "--ignore-eos", "-q", "-t", "1"]).stdout
+            for prompt in (["-p", "hello"], ["--raw", "-p", system + "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"])]
+    s.check(f"default system message '{system[:20]}'", said[0] == said[1] and said[0], said)
 s.finish()
