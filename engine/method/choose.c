@@ -124,7 +124,6 @@ void choose_score(void *round, int at, int thread)
     struct method_state *s = r->s;
     if (!s->due[at])
         return;
-    ahead_score(r, at);
     int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, first, end;
     float *scratch = s->scratch + (size_t)thread * s->scratch_len;
     float *score = s->value ? s->value + (size_t)at * (size_t)s->cap : scratch;

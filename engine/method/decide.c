@@ -186,7 +186,6 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
     for (int l = 0; l < L; l++)
         for (int h = 0; h < H; h++) {
             *cuts += s->n_cut[l * H + (s->method->scope == SCOPE_LAYER ? 0 : h)];
-            ahead_cut(r, l * H + h);
             apply(r, l, h, fn, ctx);
         }
     return KVF_OK;

@@ -71,11 +71,6 @@ int shortlist_length(const struct round *r, int pool, int heads);
 /* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
 void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even);
 
-/* ahead.c: asks for the memory of the head that this thread scores next, or that is cut
- * after this one.  Changes nothing. */
-void ahead_score(const struct round *r, int head);
-void ahead_cut(const struct round *r, int head);
-
 /* select.c: whether x is cut before y; never both ways: (position, head) is unique. */
 bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older);
 /* c[0..k) are the k worst of n, c[k] the worst of the rest. */
