@@ -449,17 +449,6 @@ static void finish(struct job *j)
     mem_free(j->step);
 }
 
-static int take_files(struct job *j, int operands, char **argv, struct kvf_diag *d)
-{
-    for (int i = 1; i <= operands; i++) {
-        if (j->data.n == 0 || j->data.n == OPT_LIST_MAX)
-            return kvf_fail(d, KVF_E_ARG, j->data.n ? "more than %d files" : "--data comes before "
-                            "the files", OPT_LIST_MAX);
-        j->data.item[j->data.n++] = argv[i];
-    }
-    return KVF_OK;
-}
-
 int cmd_effect(const struct command *self, int argc, char **argv)
 {
     struct job j = {.docs = 0, .score = 64, .recent = -1, .sinks = -1,
@@ -508,7 +497,7 @@ int cmd_effect(const struct command *self, int argc, char **argv)
     };
     if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
-    int err = take_files(&j, operands, argv, &d);
+    int err = runner_data(&j.data, argv, operands, &d);
     if (!err)
         err = run(&j, &d);
     if (err)

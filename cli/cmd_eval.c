@@ -438,14 +438,7 @@ int cmd_eval(const struct command *self, int argc, char **argv)
     };
     if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
-    int err = KVF_OK;
-    for (int i = 1; !err && i <= operands; i++) {
-        if (j.data.n == 0 || j.data.n == OPT_LIST_MAX)
-            err = kvf_fail(&d, KVF_E_ARG, j.data.n ? "more than %d files" : "--data comes before "
-                           "the files", OPT_LIST_MAX);
-        else
-            j.data.item[j.data.n++] = argv[i];
-    }
+    int err = runner_data(&j.data, argv, operands, &d);
     if (!err)
         err = run(&j, &d);
     if (err)

@@ -1,7 +1,6 @@
 /* cmd_run.c - run a model under a cache method and record what became of every
  * entry; cmd_generate: the same decoder without a recording. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "cli/cmds.h"
 #include "cli/force.h"
 #include "cli/runner.h"
+#include "cli/signals.h"
 #include "config.h"
 #include "engine/model/gguf.h"
 
@@ -30,23 +30,6 @@ struct run {
     int n_generated;
     uint64_t trace_bytes;
 };
-
-/* Set by the first SIGINT or SIGTERM: the run stops after the current token and
- * closes its trace.  The second one ends the process. */
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    interrupted = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-}
 
 static void put_num(struct buf *b, const char *key, double v)
 {
@@ -154,7 +137,7 @@ static int open_recording(struct run *u, struct kvf_diag *d)
 static int on_progress(void *ctx, int done)
 {
     progress_update(ctx, done);
-    return interrupted;
+    return signals_caught();
 }
 
 static int record_token(struct run *u, int32_t id, enum kvf_role role)
@@ -208,7 +191,7 @@ static int decode(struct run *u)
     progress_start(&u->bar, "decode", "tok", r->n_predict);
     if (u->quiet || !u->out)
         u->bar.on = false;
-    for (int n = 0; !err && !interrupted && n < r->n_predict; n++) {
+    for (int n = 0; !err && !signals_caught() && n < r->n_predict; n++) {
         bool forced = n < u->force.n_ids;
         int32_t id = forced ? u->force.ids[n] : sampler_next(&sampler, session_logits(u->session));
         if (!forced && !r->ignore_eos && tokenizer_is_eog(r->engine->tokenizer, id))
@@ -307,7 +290,7 @@ static int execute(struct run *u, struct kvf_diag *d)
     int err = runner_open(&u->r, d);
     if (!err && u->out)
         err = runner_output(&u->r, u->out, d);
-    catch_signals(); /* from here on there may be a trace to close */
+    signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);
     if (!err)
@@ -342,7 +325,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
         if (!u->quiet)
             print_summary(u);
     }
-    if (!err && interrupted)
+    if (!err && signals_caught())
         fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
                 session_length(u->session), u->out ? "; they are all in " : "",
                 u->out ? u->out : "");
@@ -351,7 +334,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     runner_close(&u->r);
     force_close(&u->force);
     buf_finish(&u->answer);
-    return !err && interrupted ? 128 + interrupted : runner_status(err);
+    return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
 }
 
 int cmd_run(const struct command *self, int argc, char **argv)

@@ -1,7 +1,6 @@
 /* cmd_train.c - gates for a frozen model, from text. */
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "cli/cmds.h"
 #include "cli/folders.h"
 #include "cli/runner.h"
+#include "cli/signals.h"
 #include "cli/train_check.h"
 #include "config.h"
 #include "engine/train/recipe.h"
@@ -40,22 +40,6 @@ struct job {
     int64_t tokens;    /* of this run */
     double seconds;
 };
-
-/* Set by the first SIGINT or SIGTERM: the step is finished and saved. */
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    interrupted = number;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-}
 
 static int list_settings(void)
 {
@@ -300,7 +284,7 @@ static int resume(struct job *j, struct kvf_diag *d)
 
 static bool done(const struct job *j)
 {
-    return interrupted || trainer_steps(j->trainer) >= j->steps
+    return signals_caught() || trainer_steps(j->trainer) >= j->steps
            || (j->check && j->patience > 0 && j->stale >= j->patience);
 }
 
@@ -356,14 +340,14 @@ static int run(struct job *j, struct kvf_diag *d)
         err = resume(j, d);
     if (err)
         return err;
-    catch_signals();
+    signals_catch();
     progress_start(&j->bar, "train", "steps", j->steps);
     while (!err && !done(j))
         err = advance(j, d);
     if (!err && j->saved != trainer_steps(j->trainer))
         err = save(j, d);
     progress_end(&j->bar, trainer_steps(j->trainer));
-    if (!err && interrupted)
+    if (!err && signals_caught())
         fprintf(stderr, "kvfate train: interrupted after step %" PRId64 "; the same command goes "
                 "on\n", trainer_steps(j->trainer));
     if (!err)
@@ -427,18 +411,11 @@ int cmd_train(const struct command *self, int argc, char **argv)
         return status;
     if (j.settings)
         return list_settings();
-    int err = KVF_OK;
-    for (int i = 1; !err && i <= operands; i++) {
-        if (j.data.n == 0 || j.data.n == OPT_LIST_MAX)
-            err = kvf_fail(&d, KVF_E_ARG, j.data.n ? "more than %d files" : "--data comes before "
-                           "the files", OPT_LIST_MAX);
-        else
-            j.data.item[j.data.n++] = argv[i];
-    }
+    int err = runner_data(&j.data, argv, operands, &d);
     if (!err)
         err = run(&j, &d);
     if (err)
         fprintf(stderr, "kvfate train: %s\n", d.text[0] ? d.text : kvf_strerror(err));
     finish(&j);
-    return !err && interrupted ? 128 + interrupted : runner_status(err);
+    return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
 }

@@ -54,6 +54,17 @@ int runner_options(struct runner *r, struct opt *list)
     return (int)(sizeof shared / sizeof *shared);
 }
 
+int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d)
+{
+    for (int i = 1; i <= n; i++) {
+        if (data->n == 0 || data->n == OPT_LIST_MAX)
+            return kvf_fail(d, KVF_E_ARG, data->n ? "more than %d files" : "--data comes before "
+                            "the files", OPT_LIST_MAX);
+        data->item[data->n++] = argv[i];
+    }
+    return KVF_OK;
+}
+
 int runner_status(int err)
 {
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

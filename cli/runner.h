@@ -91,6 +91,9 @@ void runner_put_methods(struct buf *b, const struct runner *r);
 const char *runner_gate_column(const struct runner *r);
 bool runner_reads_pages(const struct runner *r); /* whether any row does */
 
+/* Operands argv[1 .. n] are further files of --data.  KVF_OK or KVF_E_ARG. */
+int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d);
+
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);
 
