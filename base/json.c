@@ -243,3 +243,15 @@ void json_put_node(struct buf *b, const struct json *n)
         b->err = KVF_E_NOMEM;
     cJSON_free(text);
 }
+
+void json_put_member_num(struct buf *b, const char *key, double v)
+{
+    json_put_key(b, key);
+    json_put_num(b, v);
+}
+
+void json_put_member_str(struct buf *b, const char *key, const char *s)
+{
+    json_put_key(b, key);
+    json_put_str(b, s, strlen(s));
+}

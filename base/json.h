@@ -39,5 +39,8 @@ void json_put_num(struct buf *b, double v);
 void json_put_node(struct buf *b, const struct json *node);
 /* "key": for the next member; puts the comma when b does not end in '{'. */
 void json_put_key(struct buf *b, const char *key);
+/* A whole member. */
+void json_put_member_num(struct buf *b, const char *key, double v);
+void json_put_member_str(struct buf *b, const char *key, const char *s);
 
 #endif

@@ -94,12 +94,6 @@ static void put(struct buf *b, const char *key, const char *value)
         buf_str(b, "null");
 }
 
-static void put_num(struct buf *b, const char *key, double value)
-{
-    json_put_key(b, key);
-    json_put_num(b, value);
-}
-
 static void put_option(struct buf *b, const struct option_info *o)
 {
     buf_char(b, '{');
@@ -114,9 +108,9 @@ static void put_option(struct buf *b, const struct option_info *o)
         buf_str(b, "]}");
         return;
     }
-    put_num(b, "value", o->number);
-    put_num(b, "min", o->min);
-    put_num(b, "max", o->max);
+    json_put_member_num(b, "value", o->number);
+    json_put_member_num(b, "min", o->min);
+    json_put_member_num(b, "max", o->max);
     put(b, "type", o->whole ? "integer" : "real");
     buf_char(b, '}');
 }
@@ -141,8 +135,8 @@ static void put_row(struct buf *b, const struct row *r)
     put(b, "needs", needs);
     put(b, "scope", scope_of(r));
     put(b, "cost", method_cost(m, &r->p));
-    put_num(b, "state_bytes", r->state);
-    put_num(b, "budget", r->p.budget);
+    json_put_member_num(b, "state_bytes", r->state);
+    json_put_member_num(b, "budget", r->p.budget);
     json_put_key(b, "options");
     buf_char(b, '[');
     for (int i = 0, n = 0; method_option_info(m, &r->p, i, &o); i++)

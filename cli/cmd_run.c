@@ -31,33 +31,21 @@ struct run {
     uint64_t trace_bytes;
 };
 
-static void put_num(struct buf *b, const char *key, double v)
-{
-    json_put_key(b, key);
-    json_put_num(b, v);
-}
-
-static void put_str(struct buf *b, const char *key, const char *s)
-{
-    json_put_key(b, key);
-    json_put_str(b, s, strlen(s));
-}
-
 static void put_model(struct buf *b, struct engine *e)
 {
     const struct model_config *m = &e->config;
     char hash[33] = "";
     gguf_hash(e->gguf, hash);
     buf_char(b, '{');
-    put_str(b, "name", m->name);
-    put_str(b, "hash", hash);
-    put_str(b, "arch", m->arch);
-    put_num(b, "layers", m->n_layers);
-    put_num(b, "query_heads", m->n_heads);
-    put_num(b, "kv_heads", m->n_kv_heads);
-    put_num(b, "head_dim", m->head_dim);
-    put_num(b, "vocab", m->vocab);
-    put_num(b, "context", m->n_ctx);
+    json_put_member_str(b, "name", m->name);
+    json_put_member_str(b, "hash", hash);
+    json_put_member_str(b, "arch", m->arch);
+    json_put_member_num(b, "layers", m->n_layers);
+    json_put_member_num(b, "query_heads", m->n_heads);
+    json_put_member_num(b, "kv_heads", m->n_kv_heads);
+    json_put_member_num(b, "head_dim", m->head_dim);
+    json_put_member_num(b, "vocab", m->vocab);
+    json_put_member_num(b, "context", m->n_ctx);
     buf_char(b, '}');
 }
 
@@ -69,9 +57,9 @@ static void put_replay(struct run *u, struct buf *b)
         return;
     json_put_key(b, "replay");
     buf_char(b, '{');
-    put_num(b, "forced_tokens", fmin(u->force.n_ids, (double)u->r.n_predict));
+    json_put_member_num(b, "forced_tokens", fmin(u->force.n_ids, (double)u->r.n_predict));
     if (p)
-        put_str(b, "method", p->method);
+        json_put_member_str(b, "method", p->method);
     buf_char(b, '}');
 }
 
@@ -83,25 +71,25 @@ static void build_header(struct run *u, struct buf *b)
     char hash[33];
     tokenizer_hash(r->engine->tokenizer, hash);
     buf_str(b, "{\"kvf\":{");
-    put_str(b, "version", KVFATE_VERSION);
+    json_put_member_str(b, "version", KVFATE_VERSION);
     buf_str(b, "},\"model\":");
     put_model(b, r->engine);
     buf_str(b, ",\"tokenizer\":{");
-    put_str(b, "hash", hash);
+    json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
-    put_num(b, "prompt_tokens", r->n_ids);
-    put_num(b, "seed", (double)r->seed);
-    put_num(b, "temperature", r->temperature);
-    put_num(b, "top_p", r->top_p);
-    put_str(b, "probes", u->probes);
+    json_put_member_num(b, "prompt_tokens", r->n_ids);
+    json_put_member_num(b, "seed", (double)r->seed);
+    json_put_member_num(b, "temperature", r->temperature);
+    json_put_member_num(b, "top_p", r->top_p);
+    json_put_member_str(b, "probes", u->probes);
     if (u->shadows) {
         char names[64];
         shadows_names(u->shadows, names, sizeof names);
-        put_str(b, "shadow", names);
+        json_put_member_str(b, "shadow", names);
     }
-    put_str(b, "precision",
+    json_put_member_str(b, "precision",
             r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
-    put_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
+    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_char(b, '}');
     runner_put_methods(b, r);
     put_replay(u, b);
@@ -240,22 +228,23 @@ static void print_json(struct run *u)
     const struct cache_stats st = session_cache_stats(u->session);
     struct buf b = {0};
     buf_char(&b, '{');
-    put_str(&b, "model", u->r.engine->config.name);
-    put_str(&b, "method", u->r.row.name);
-    put_num(&b, "budget", u->r.params.budget);
-    put_num(&b, "prompt_tokens", u->r.n_ids);
-    put_num(&b, "generated_tokens", u->n_generated);
-    put_num(&b, "prefill_seconds", u->prefill_seconds);
-    put_num(&b, "decode_seconds", u->decode_seconds);
-    put_num(&b, "prefill_tokens_per_second", rate(u->r.n_ids, u->prefill_seconds));
-    put_num(&b, "decode_tokens_per_second", rate(u->n_generated - 1, u->decode_seconds));
-    put_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
-    put_num(&b, "kv_entries_peak", (double)st.entries_peak);
-    put_num(&b, "kv_entries_end", (double)st.entries);
-    put_num(&b, "kv_heads", (double)u->r.engine->config.n_layers * u->r.cache_heads);
-    put_num(&b, "triggers", (double)session_cuts(u->session));
-    put_num(&b, "entries_read", session_reads(u->session));
-    put_num(&b, "trace_bytes", (double)u->trace_bytes);
+    json_put_member_str(&b, "model", u->r.engine->config.name);
+    json_put_member_str(&b, "method", u->r.row.name);
+    json_put_member_num(&b, "budget", u->r.params.budget);
+    json_put_member_num(&b, "prompt_tokens", u->r.n_ids);
+    json_put_member_num(&b, "generated_tokens", u->n_generated);
+    json_put_member_num(&b, "prefill_seconds", u->prefill_seconds);
+    json_put_member_num(&b, "decode_seconds", u->decode_seconds);
+    json_put_member_num(&b, "prefill_tokens_per_second", rate(u->r.n_ids, u->prefill_seconds));
+    json_put_member_num(&b, "decode_tokens_per_second",
+                        rate(u->n_generated - 1, u->decode_seconds));
+    json_put_member_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
+    json_put_member_num(&b, "kv_entries_peak", (double)st.entries_peak);
+    json_put_member_num(&b, "kv_entries_end", (double)st.entries);
+    json_put_member_num(&b, "kv_heads", (double)u->r.engine->config.n_layers * u->r.cache_heads);
+    json_put_member_num(&b, "triggers", (double)session_cuts(u->session));
+    json_put_member_num(&b, "entries_read", session_reads(u->session));
+    json_put_member_num(&b, "trace_bytes", (double)u->trace_bytes);
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_str(&b, "}\n");
@@ -269,7 +258,7 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
 {
     struct buf b = {0};
     buf_char(&b, '{');
-    put_num(&b, "generated_tokens", u->n_generated);
+    json_put_member_num(&b, "generated_tokens", u->n_generated);
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_char(&b, '}');

@@ -210,27 +210,21 @@ void runner_close_methods(struct runner *r)
     r->gates = NULL;
 }
 
-static void put_str(struct buf *b, const char *key, const char *s)
-{
-    json_put_key(b, key);
-    json_put_str(b, s, strlen(s));
-}
-
 static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
 {
     const char *key, *word;
     double number;
-    put_str(b, "name", m->name);
+    json_put_member_str(b, "name", m->name);
     json_put_key(b, "budget");
     json_put_num(b, p->budget);
-    put_str(b, "admission", m->admission->name);
-    put_str(b, "score", m->score ? m->score->name : "none");
-    put_str(b, "allocation", m->allocation->name);
-    put_str(b, "trigger", m->trigger->name);
-    put_str(b, "read", m->read->name);
+    json_put_member_str(b, "admission", m->admission->name);
+    json_put_member_str(b, "score", m->score ? m->score->name : "none");
+    json_put_member_str(b, "allocation", m->allocation->name);
+    json_put_member_str(b, "trigger", m->trigger->name);
+    json_put_member_str(b, "read", m->read->name);
     for (int i = 0; (key = method_option(p, i, &word, &number)) != NULL; i++) {
         if (word) {
-            put_str(b, key, word);
+            json_put_member_str(b, key, word);
         } else {
             json_put_key(b, key);
             json_put_num(b, number);
@@ -247,9 +241,9 @@ void runner_put_methods(struct buf *b, const struct runner *r)
         buf_str(b, ",\"entry_space\":\"query\"");
     if (r->gates) {
         buf_str(b, ",\"gates\":{");
-        put_str(b, "kind", gates_kind_name(gates_kind(r->gates)));
-        put_str(b, "layout", gates_layout(r->gates));
-        put_str(b, "hash", gates_hash(r->gates));
+        json_put_member_str(b, "kind", gates_kind_name(gates_kind(r->gates)));
+        json_put_member_str(b, "layout", gates_layout(r->gates));
+        json_put_member_str(b, "hash", gates_hash(r->gates));
         buf_char(b, '}');
     }
     if (r->override_text.n == 0)

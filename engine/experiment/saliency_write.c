@@ -19,32 +19,20 @@ static const struct kvf_column columns[N_COLUMNS] = {
     {"saliency", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, "nat"},
 };
 
-static void put_num(struct buf *b, const char *key, double v)
-{
-    json_put_key(b, key);
-    json_put_num(b, v);
-}
-
-static void put_str(struct buf *b, const char *key, const char *s)
-{
-    json_put_key(b, key);
-    json_put_str(b, s, strlen(s));
-}
-
 static void put_model(struct buf *b, const struct engine *e)
 {
     const struct model_config *m = &e->config;
     char hash[33] = "";
     gguf_hash(e->gguf, hash);
-    put_str(b, "name", m->name);
-    put_str(b, "hash", hash);
-    put_str(b, "arch", m->arch);
-    put_num(b, "layers", m->n_layers);
-    put_num(b, "query_heads", m->n_heads);
-    put_num(b, "kv_heads", m->n_kv_heads);
-    put_num(b, "head_dim", m->head_dim);
-    put_num(b, "vocab", m->vocab);
-    put_num(b, "context", m->n_ctx);
+    json_put_member_str(b, "name", m->name);
+    json_put_member_str(b, "hash", hash);
+    json_put_member_str(b, "arch", m->arch);
+    json_put_member_num(b, "layers", m->n_layers);
+    json_put_member_num(b, "query_heads", m->n_heads);
+    json_put_member_num(b, "kv_heads", m->n_kv_heads);
+    json_put_member_num(b, "head_dim", m->head_dim);
+    json_put_member_num(b, "vocab", m->vocab);
+    json_put_member_num(b, "context", m->n_ctx);
 }
 
 static int put_header(struct buf *b, const struct engine *e, const struct saliency *s,
@@ -53,23 +41,23 @@ static int put_header(struct buf *b, const struct engine *e, const struct salien
     char hash[33] = "";
     tokenizer_hash(e->tokenizer, hash);
     buf_str(b, "{\"saliency\":{");
-    put_str(b, "loss", opt->kl ? "kl" : "nll");
-    put_num(b, "nats", s->loss);
-    put_num(b, "predictions", (double)s->positions);
-    put_num(b, "window", s->window);
+    json_put_member_str(b, "loss", opt->kl ? "kl" : "nll");
+    json_put_member_num(b, "nats", s->loss);
+    json_put_member_num(b, "predictions", (double)s->positions);
+    json_put_member_num(b, "window", s->window);
     if (opt->weights)
-        put_str(b, "weight", "recorded");
+        json_put_member_str(b, "weight", "recorded");
     else
-        put_num(b, "weight", opt->weight);
+        json_put_member_num(b, "weight", opt->weight);
     buf_str(b, "},\"model\":{");
     put_model(b, e);
     buf_str(b, "},\"tokenizer\":{");
-    put_str(b, "hash", hash);
+    json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
-    put_num(b, "prompt_tokens", text->n_prompt);
-    put_str(b, "precision", "f32");
+    json_put_member_num(b, "prompt_tokens", text->n_prompt);
+    json_put_member_str(b, "precision", "f32");
     buf_str(b, "},\"method\":{");
-    put_str(b, "name", "full");
+    json_put_member_str(b, "name", "full");
     buf_str(b, "},\"entry_space\":\"kv\"}");
     return b->err;
 }

@@ -18,7 +18,7 @@ struct pass_options {
     bool global;
     enum capacity_norm norm;
     bool offset;                    /* write gates: the sparsity loss's offset */
-    bool recompute;                 /* one tape: a third more time, a tenth of the memory */
+    bool recompute;                 /* one tape: a fifth more time, an eighth of the memory */
 };
 
 struct pass_loss {
