@@ -74,7 +74,7 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
     int threads = par_threads(c->pool);
     memset(s, 0, sizeof *s);
     s->ld = at_least(padded(m->d_model), row_qkv(m));
-    s->ld_ffn = padded(2 * m->d_ffn);
+    s->ld_ffn = padded(2 * m->d_ffn) + PANEL; /* rows apart by a power of two share cache sets */
     float *attention = NULL;
     const struct area areas[] = {
         {&s->wide, T * s->ld_ffn}, {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},

@@ -20,7 +20,7 @@ struct product_job {
     const struct packed *w;
 };
 
-enum { MIN_ROWS = 128, PANELS_PER_TASK = 12 };
+enum { MIN_ROWS = 256, PANELS_PER_TASK = 12 };
 
 static int at_most(int a, int b)
 {

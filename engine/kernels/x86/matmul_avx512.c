@@ -8,7 +8,8 @@
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/unroll.h"
 
-enum { TILE_ROWS = 12, TILE_PANELS = 4 };
+/* Floats: 8 rows by 3 panels read fewer lines for each product than 12 by 2. */
+enum { TILE_ROWS = 12, TILE_PANELS = 4, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
 
 INLINE __m512 load_half(const uint16_t *p)
 {
@@ -200,8 +201,8 @@ INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t 
                      const struct packed *w, size_t panel, const int P, const int kind)
 {
     size_t t = 0;
-    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, TILE_ROWS, P, kind);
+    for (; t + FLOAT_ROWS <= rows; t += FLOAT_ROWS)
+        tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, FLOAT_ROWS, P, kind);
     for (; t + 4 <= rows; t += 4)
         tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, panel, 4, P, kind);
     for (; t < rows; t++)
@@ -217,8 +218,8 @@ INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
         for (size_t t = 0; t < rows; t++)
             for (p = (size_t)panel0; p + TILE_PANELS <= end; p += TILE_PANELS)
                 tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, p, 1, TILE_PANELS, kind);
-    for (; p + 2 <= end; p += 2)
-        panels_f(out, ld, x, ld_x, rows, w, p, 2, kind);
+    for (; p + FLOAT_PANELS <= end; p += FLOAT_PANELS)
+        panels_f(out, ld, x, ld_x, rows, w, p, FLOAT_PANELS, kind);
     for (; p < end; p++)
         panels_f(out, ld, x, ld_x, rows, w, p, 1, kind);
 }
