@@ -6,6 +6,7 @@
 #ifndef KVF_ENGINE_PROBE_H
 #define KVF_ENGINE_PROBE_H
 
+#include <kvf/schema.h>
 #include <kvf/trace.h>
 
 #include "engine/kernels/kernels.h"
@@ -40,6 +41,13 @@ struct probe_row {
     float lse, entropy;
     bool stepping;      /* of a token after the prompt */
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
+    struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
+};
+
+/* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
+struct probe_cuts {
+    bool known;
+    struct row_cut cut[KVF_N_CRITERIA];
 };
 
 /* What a query did not see.  Order and threads as struct probe_row. */
@@ -63,6 +71,7 @@ struct probe {
     const char *name, *summary;
     unsigned wants;
     bool lean; /* part of --probes lean */
+    bool only_full; /* part of full, but not of paper */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */

@@ -7,10 +7,11 @@
 #include "base/mem.h"
 #include "engine/probe/probes.h"
 
-enum { N_TOP = 4, N_TAU = 3, N_CRITERIA = N_TOP + N_TAU };
+enum { N_TOP = 4, N_TAU = 3, N_CRITERIA = KVF_N_CRITERIA };
 
 static const int top_k[N_TOP] = {64, 128, 256, 512};
 static const double tau[N_TAU] = {.90, .95, .99};
+_Static_assert(N_TOP + N_TAU == KVF_N_CRITERIA, "one cut for each criterion");
 
 struct state {
     struct probe_config cfg;
@@ -20,14 +21,9 @@ struct state {
     void *ages; /* [G][cap] scratch of writing */
 };
 
-static bool narrow(const struct probe_config *cfg)
-{
-    return cfg->cap < 65535;
-}
-
 static size_t width(const struct probe_config *cfg)
 {
-    return narrow(cfg) ? sizeof(uint16_t) : sizeof(uint32_t);
+    return probe_narrow_ages(cfg) ? sizeof(uint16_t) : sizeof(uint32_t);
 }
 
 static int columns(const struct probe_config *cfg, struct kvf_column *out)
@@ -36,7 +32,7 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
     static const char *const names[] = {KVF_CRITERIA_MAP(X)};
 #undef X
     for (int c = 0; c < N_CRITERIA; c++) {
-        out[c] = (struct kvf_column){.dtype = narrow(cfg) ? KVF_U16 : KVF_U32,
+        out[c] = (struct kvf_column){.dtype = probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
                                      .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_TOKEN,
                                      .flags = KVF_COL_SNAPSHOT | KVF_COL_AGE, .unit = "step"};
         snprintf(out[c].name, sizeof out[c].name, "%s", names[c]);
@@ -91,16 +87,24 @@ static unsigned char *last_of(const struct state *s, int layer, int head, int cr
     return s->last + at * (size_t)s->cfg.cap * width(&s->cfg);
 }
 
+const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k)
+{
+    struct probe_cuts *c = row->cuts;
+    if (!c->known)
+        k->row_cuts(row->p, row->n, top_k, N_TOP, tau, N_TAU, c->cut, row->scratch);
+    c->known = true;
+    return c->cut;
+}
+
 static void on_row(void *state, const struct probe_row *row)
 {
     struct state *s = state;
-    struct row_cut cut[N_CRITERIA];
     const struct kernels *k = s->cfg.kernels;
-    k->row_cuts(row->p, row->n, top_k, N_TOP, tau, N_TAU, cut, row->scratch);
+    const struct row_cut *cut = probe_row_cuts(row, k);
     for (int c = 0; c < N_CRITERIA; c++) {
         void *last = last_of(s, row->layer, row->head, c);
         if (row->pos)
-            scatter(last, narrow(&s->cfg), row, &cut[c]);
+            scatter(last, probe_narrow_ages(&s->cfg), row, &cut[c]);
         else
             k->mark(last, (int)width(&s->cfg), row->p, row->n, &cut[c], (uint32_t)row->t);
     }
@@ -113,7 +117,7 @@ static void to_ages(struct state *s, int layer, int criterion, int32_t t1)
     for (int g = 0; g < s->cfg.shape.n_heads; g++) {
         const void *last = last_of(s, layer, g, criterion);
         for (size_t i = 0; i < (size_t)t1; i++) {
-            if (narrow(&s->cfg)) {
+            if (probe_narrow_ages(&s->cfg)) {
                 uint16_t t = ((const uint16_t *)last)[i];
                 ((uint16_t *)s->ages)[(size_t)g * cap + i] =
                     t == UINT16_MAX ? t : (uint16_t)(t - i);

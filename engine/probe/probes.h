@@ -11,8 +11,19 @@ extern const struct probe probe_steps;    /* probe_steps.c */
 extern const struct probe probe_nll;      /* probe_nll.c */
 extern const struct probe probe_gate;     /* probe_gate.c */
 extern const struct probe probe_read;     /* probe_read.c */
+extern const struct probe probe_calibration; /* probe_calibration.c */
 extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
 extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
+
+/* The selected sets of a row: cut[c] is that of criterion c, computed once for all
+ * probes that ask (probe_survival.c). */
+const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);
+
+/* Ages are u16 columns where all steps fit, all ones apart. */
+static inline bool probe_narrow_ages(const struct probe_config *c)
+{
+    return c->cap < 65535;
+}
 
 static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)
 {

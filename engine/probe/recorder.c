@@ -25,6 +25,7 @@ struct thread_scratch {
     float *p;
     int32_t *pos;
     void *cuts;
+    struct probe_cuts known;
 };
 
 struct recorder {
@@ -66,11 +67,13 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
 
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
-    unsigned set = 0, all = 0, lean = 0;
+    unsigned set = 0, all = 0, paper = 0, lean = 0;
     for (int i = 0; probe_table[i]; i++) {
         if (probe_table[i]->shadow)
             continue;
         all |= 1u << i;
+        if (!probe_table[i]->only_full)
+            paper |= 1u << i;
         if (probe_table[i]->lean)
             lean |= 1u << i;
     }
@@ -78,7 +81,8 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
     int more;
     while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
         unsigned bit = strcmp(key, "lean") == 0 ? lean
-                     : strcmp(key, "paper") == 0 || strcmp(key, "full") == 0 ? all : 0;
+                     : strcmp(key, "paper") == 0 ? paper
+                     : strcmp(key, "full") == 0 ? all : 0;
         for (int i = 0; probe_table[i]; i++)
             if (!probe_table[i]->shadow && strcmp(key, probe_table[i]->name) == 0)
                 bit = 1u << i;
@@ -264,7 +268,8 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
     struct thread_scratch *s = &r->scratch[thread];
     struct probe_row out = {.layer = row->layer, .head = row->head, .t = row->t, .n = row->seen,
                             .p = row->p, .lse = lse, .entropy = entropy,
-                            .stepping = row->stepping, .scratch = s->cuts};
+                            .stepping = row->stepping, .scratch = s->cuts, .cuts = &s->known};
+    s->known.known = false;
     if (!view->plain || row->visible) {
         /* order[] has later queries' entries too, behind those of this row */
         for (int i = 0, n = 0; n < row->seen; i++) {

@@ -189,6 +189,23 @@ class Dense:
             return -np.where(self.p > 0, self.p * np.log(self.p), 0).sum(-1)
 
 
+def selected_at(S):
+    """[..., i]: bit k is set iff query i + 2^k selected i; S [..., t, i]."""
+    T, out = S.shape[-1], np.zeros(S.shape[:-2] + (S.shape[-1],), np.int64)
+    for k in range(32):
+        if 2**k < T:
+            out[..., :T - 2**k] |= np.diagonal(S, -2**k, -2, -1).astype(np.int64) << k
+    return out
+
+
+def first_unselected(S):
+    """[..., i]: least n with query i + n not selecting i; -1 = there is none before T."""
+    T, out = S.shape[-1], np.full(S.shape[:-2] + (S.shape[-1],), -1)
+    for n in reversed(range(T)):
+        out[..., :T - n] = np.where(np.diagonal(S, -n, -2, -1), out[..., :T - n], n)
+    return out
+
+
 def until_last(S):
     """R_ti = 1 iff i is selected by some query t' >= t; [..., t, i]."""
     return np.flip(np.logical_or.accumulate(np.flip(S, -2), axis=-2), -2)

@@ -135,6 +135,20 @@ class Check:
             self.ties += differ
             self.open += open_
             self.ages += seen.size
+            self.calibration(c)
+
+    def calibration(self, c):
+        """selected_at and first_unselected lie between those of the sets that rounding leaves."""
+        (_, sure, possible), col, wide = self.d.sets[c], self.run.column, dense.first_unselected(self.d.sets[c][2])
+        mask, first = col["selected_at." + c].astype(np.int64), col["first_unselected." + c].astype(int)
+        low, high = dense.selected_at(sure), dense.selected_at(possible)
+        self.equal(f"selected_at.{c} beyond rounding", ((low & ~mask) | (mask & ~high)).any(), False)
+        least = dense.first_unselected(sure)
+        never = lambda x: np.where(x < 0, self.T + 1, x)
+        wrong = (never(first) < never(least)) | (never(first) > never(wide))
+        self.equal(f"first_unselected.{c} beyond rounding", wrong.sum(), 0)
+        self.open_masks = getattr(self, "open_masks", 0) + (low != high).sum() + (least != wide).sum()
+        self.masks = getattr(self, "masks", 0) + 2 * mask.size
 
     def budget(self):
         """After the prompt no query of a head sees more than B entries."""
@@ -278,6 +292,9 @@ def main():
             failed += check.wrong
             print(f"{case[0]:12} T={check.T:<4} {check.done} comparisons, {check.wrong} wrong; of {check.ages} "
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
+            if check.open_masks > 3 * MOST_OPEN * check.masks:  # several ages count in each
+                print(f"  {case[0]}: too many masks left to rounding: {check.open_masks} of {check.masks}")
+                failed += 1
             if check.open > MOST_OPEN * check.ages:
                 print(f"  {case[0]}: too many ages left to rounding, the test says too little")
                 failed += 1

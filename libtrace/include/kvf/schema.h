@@ -21,6 +21,9 @@
  * read.count       u32 query token  queries after the prompt that read it (snapshot)
  * last_selected.C  u16|u32 query token  largest age at which the token was in the
  *                                   selected set of criterion C (snapshot, age)
+ * selected_at.C    u32 query token  bit k: the query of age 2^k selected the token (snapshot)
+ * first_unselected.C u16|u32 query token  smallest age at which the token was not in the
+ *                                   selected set; NEVER = in all of them (snapshot, age)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
  * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
