@@ -23,6 +23,10 @@ double stats_mean(const double *v, size_t n); /* NaN for n == 0 */
  * expm1(n x) / expm1(x), or n for x = 0.  Exact to a few ulp for every x and n. */
 double stats_geometric(double x, double n);
 
+/* 95 % interval of a share of yes in n > 0 (Wilson 1927): exactly 0 below for none, 1 above
+ * for all. */
+void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
+
 /* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
  * the means of `replicates` samples of n values drawn with replacement.  Which are
  * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or

@@ -58,6 +58,7 @@ const struct command command_table[] = {
     ANALYSIS("survival", "share of tokens still selected at a horizon"),
     ANALYSIS("occupancy", "entries held by each head over time"),
     ANALYSIS("tokens", "tokens with how long they were kept"),
+    ANALYSIS("calibration", "retention of gates against what became of the tokens"),
     {"regret", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
      "attention mass given away against the best entries of that number",
      "kvfate regret run.kvf -o regret.tsv", cmd_analyze},

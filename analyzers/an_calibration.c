@@ -1,0 +1,586 @@
+/* an_calibration.c - do retention gates mean what they say?  The probability beta^n
+ * that a gate gave an entry at birth against what became of it at age n, and how well
+ * the gates rank the entries of a head whenever one has to go (rank_quality.h). */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvf/schema.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/common.h"
+#include "analyzers/rank_quality.h"
+#include "base/mem.h"
+
+enum { OPT_CRITERION, OPT_GROUP, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
+enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS, MAX_HORIZONS = 16, MOST_BINS = 1000 };
+static const char *const event_names[N_EVENTS] = {"ever-again", "at-age", "no-exit"};
+
+static const struct analyzer_option options[] = {
+    {"criterion", "C", "top64", "top64 ... top512, mass.90 ... mass.99"},
+    {"group", "G", "any", "any: a KV head's event is that of any of its query heads; each"},
+    {"event", "LIST", "all", "ever-again, at-age, no-exit, a list, or all"},
+    {"horizon", "LIST", NULL, "ages in steps, at most 16 (default: 1, 4, 16, ... below T)"},
+    {"bins", "N", "10", "bins of the predicted probability, of equal width"},
+    {"budget", "B", "64", "entries held where the ranking is judged, 1 to 4096"},
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_calibration;
+
+enum { COL_BETA, COL_EVICT, COL_LAST, COL_AT, COL_FIRST, N_COLUMNS };
+
+struct plan {
+    int column[N_COLUMNS];
+    bool each, event[N_EVENTS];
+    int64_t horizon[MAX_HORIZONS];
+    int n_horizons, n_pairs; /* pairs: of an event and a horizon at which it is defined */
+    int bins, budget;
+    int64_t T, a, b; /* steps; tokens [a, b) */
+};
+
+/* Columns of all chosen heads, [heads][T]. */
+struct data {
+    float *log_beta;
+    int32_t *last, *first; /* ages; last -1: never; first INT32_MAX: selected by all queries */
+    uint32_t *at;          /* bit k: selected at age 2^k */
+    double *scratch;       /* [T] */
+    struct item *item, *pool; /* [heads][b - a] sorted within each head; the same, sorted */
+};
+
+struct item {
+    float log_beta;
+    uint32_t at; /* head * T + token */
+};
+
+struct row {
+    const char *head, *kind, *event, *score;
+    int64_t layer, index, horizon, bin, n, n_auroc, n_tau;
+    double lo, hi, predicted, observed, low, high, brier, brier_base, auroc, ece, tau;
+};
+
+/* ---- what is asked for */
+
+static bool power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+static int choose_events(const char *list, struct plan *p, struct kvf_diag *d)
+{
+    bool all = strcmp(list, "all") == 0;
+    for (int e = 0; e < N_EVENTS; e++)
+        p->event[e] = all;
+    for (const char *s = list; !all && *s;) {
+        size_t n = strcspn(s, ",");
+        int e = 0;
+        while (e < N_EVENTS && (strlen(event_names[e]) != n || memcmp(s, event_names[e], n) != 0))
+            e++;
+        if (e == N_EVENTS)
+            return kvf_fail(d, KVF_E_ARG, "--event is ever-again, at-age, no-exit, a list of them, "
+                            "or all, not '%s'", list);
+        p->event[e] = true;
+        s += n + (s[n] == ',');
+    }
+    if (!*list)
+        return kvf_fail(d, KVF_E_ARG, "--event: name an event");
+    for (int k = 0; k < p->n_horizons; k++) {
+        bool defined = power_of_two(p->horizon[k]);
+        if (p->event[AT_AGE] && !all && !defined)
+            return kvf_fail(d, KVF_E_ARG, "--event at-age is recorded at ages that are powers of "
+                            "two, not at %lld", (long long)p->horizon[k]);
+        p->n_pairs += p->event[EVER_AGAIN] + (p->event[AT_AGE] && defined) + p->event[NO_EXIT];
+    }
+    return KVF_OK;
+}
+
+static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
+{
+    for (int64_t n = 1; !list && (n == 1 || n < p->T) && p->n_horizons < MAX_HORIZONS; n *= 4)
+        p->horizon[p->n_horizons++] = n;
+    for (const char *s = list ? list : ""; *s;) {
+        char *end;
+        long long n = strtoll(s, &end, 10);
+        if (end == s || (*end && *end != ',') || n < 0 || n > INT32_MAX
+            || p->n_horizons == MAX_HORIZONS)
+            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages", list,
+                            MAX_HORIZONS);
+        p->horizon[p->n_horizons++] = n;
+        s = end + (*end == ',');
+    }
+    return p->n_horizons ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--horizon: name an age");
+}
+
+static int whole(const char *name, const char *text, int most, int *ret, struct kvf_diag *d)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > most)
+        return kvf_fail(d, KVF_E_ARG, "--%s is a whole number from 1 to %d, not '%s'", name, most,
+                        text);
+    *ret = (int)n;
+    return KVF_OK;
+}
+
+static int choose_columns(const struct kvf_trace *t, const char *criterion, struct plan *p,
+                          struct kvf_diag *d)
+{
+#define X(name) #name,
+    static const char *const names[] = {KVF_CRITERIA_MAP(X)};
+#undef X
+    static const char *const family[] = {"last_selected", "selected_at", "first_unselected"};
+    static const char *const probe[] = {"survival", "survival,calibration", "calibration"};
+    int c = 0, err = log_beta_need(t, &p->column[COL_BETA], d);
+    while (c < KVF_N_CRITERIA && strcmp(names[c], criterion) != 0)
+        c++;
+    if (c == KVF_N_CRITERIA)
+        return kvf_fail(d, KVF_E_ARG, "--criterion is one of top64 ... top512, mass.90 ... mass.99,"
+                        " not '%s'", criterion);
+    if (!err)
+        err = column_need(t, "evict_step", "evict", &p->column[COL_EVICT], d);
+    for (int k = 0; !err && k < 3; k++) {
+        char name[KVF_NAME_MAX];
+        snprintf(name, sizeof name, "%s.%s", family[k], criterion);
+        p->column[COL_LAST + k] = kvf_find(t, name);
+        if (p->column[COL_LAST + k] < 0)
+            err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
+                           "'kvfate run --probes full' (or evict,gate,%s)", name, probe[k]);
+    }
+    return err;
+}
+
+static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                 struct kvf_diag *d)
+{
+    const struct analyzer *me = &an_calibration;
+    const char *group = option_text(me, args, OPT_GROUP);
+    p->T = kvf_n_steps(t);
+    p->each = strcmp(group, "each") == 0;
+    if (!p->each && strcmp(group, "any") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--group is any or each, not '%s'", group);
+    int err = tokens_select(t, args, &p->a, &p->b, d);
+    if (!err)
+        err = choose_horizons(option_text(me, args, OPT_HORIZON), p, d);
+    if (!err)
+        err = choose_events(option_text(me, args, OPT_EVENT), p, d);
+    if (!err)
+        err = whole("bins", option_text(me, args, OPT_BINS), MOST_BINS, &p->bins, d);
+    if (!err)
+        err = whole("budget", option_text(me, args, OPT_BUDGET), RANK_MOST_BUDGET, &p->budget, d);
+    return err ? err : choose_columns(t, option_text(me, args, OPT_CRITERION), p, d);
+}
+
+/* ---- the columns */
+
+static int alloc_data(struct data *x, const struct plan *p, int n_heads)
+{
+    size_t n = (size_t)n_heads * (size_t)p->T, m = (size_t)n_heads * (size_t)(p->b - p->a);
+    x->log_beta = MEM_NEW(float, n);
+    x->last = MEM_NEW(int32_t, n);
+    x->first = MEM_NEW(int32_t, n);
+    x->at = MEM_NEW(uint32_t, n);
+    x->scratch = MEM_NEW(double, (size_t)p->T);
+    x->item = MEM_NEW(struct item, m);
+    x->pool = MEM_NEW(struct item, m);
+    return x->log_beta && x->last && x->first && x->at && x->scratch && x->item && x->pool
+               ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_data(struct data *x)
+{
+    void *const all[] = {x->log_beta, x->last, x->first, x->at, x->scratch, x->item, x->pool};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+/* Gates of one KV head, of which nothing may be missing or evicted. */
+static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int kv, float *out,
+                      double *v, struct kvf_diag *d)
+{
+    const struct head h = {layer, kv, ""};
+    int err = read_evict(t, p->column[COL_EVICT], &h, (uint32_t)p->T, v, d);
+    for (int64_t i = 0; !err && i < p->T; i++)
+        if (!(v[i] >= (double)p->T)) /* cut after the last query: all queries saw it */
+            return kvf_fail(d, KVF_E_NOTFOUND, "entry %lld of L%dK%d was evicted at step %.0f; "
+                            "calibration needs a run that keeps all: --method trimkv with a "
+                            "--budget of all tokens", (long long)i, layer, kv, v[i]);
+    if (!err)
+        err = kvf_read_f64(t, p->column[COL_BETA], layer, kv, 0, (uint32_t)p->T, v, d);
+    for (int64_t i = 0; !err && i < p->T; i++) {
+        if (!(v[i] <= 0)) /* true for NaN */
+            return kvf_fail(d, KVF_E_FORMAT, "log_beta of entry %lld of L%dK%d is %g, which is not "
+                            "the logarithm of a retention", (long long)i, layer, kv, v[i]);
+        out[i] = (float)v[i] + 0.0f;
+    }
+    return err;
+}
+
+/* Adds a query head: the event of its KV head is that of any of its group. */
+static int read_query(struct kvf_trace *t, const struct plan *p, struct data *x, int layer, int g,
+                      int64_t base, struct kvf_diag *d)
+{
+    double *v = x->scratch;
+    int err = KVF_OK;
+    for (int c = COL_LAST; !err && c < N_COLUMNS; c++) {
+        err = kvf_read_f64(t, p->column[c], layer, g, 0, (uint32_t)p->T, v, d);
+        for (int64_t i = 0; !err && i < p->T; i++) {
+            int64_t k = base + i;
+            int32_t never = c == COL_FIRST ? INT32_MAX : -1; /* later than any age, or earlier */
+            int32_t age = v[i] >= 0 && v[i] < INT32_MAX ? (int32_t)v[i] : never;
+            int32_t *most = c == COL_FIRST ? &x->first[k] : &x->last[k];
+            if (!(v[i] >= -1 && v[i] <= UINT32_MAX))
+                return kvf_fail(d, KVF_E_FORMAT, "L%dH%d has no %s of entry %lld", layer, g,
+                                kvf_column(t, p->column[c])->name, (long long)i);
+            if (c == COL_AT)
+                x->at[k] |= (uint32_t)(int64_t)v[i];
+            else
+                *most = age > *most ? age : *most;
+        }
+    }
+    return err;
+}
+
+static int by_beta(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->log_beta != y->log_beta)
+        return x->log_beta < y->log_beta ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static int load_head(struct kvf_trace *t, const struct plan *p, struct data *x,
+                     const struct head *head, int h, struct kvf_diag *d)
+{
+    int l = head->layer, H = kvf_n_heads(t, l, KVF_SPACE_KV);
+    int share = H ? kvf_n_heads(t, l, KVF_SPACE_QUERY) / H : 0;
+    int kv = p->each && share ? head->index / share : head->index;
+    int64_t base = h * p->T, m = p->b - p->a;
+    if (share < 1 || kv >= H)
+        return kvf_fail(d, KVF_E_FORMAT, "layer %d has fewer query heads than KV heads", l);
+    int err = read_gates(t, p, l, kv, x->log_beta + base, x->scratch, d);
+    for (int64_t i = 0; i < p->T; i++)
+        x->last[base + i] = x->first[base + i] = -1;
+    for (int g = 0; !err && g < (p->each ? 1 : share); g++)
+        err = read_query(t, p, x, l, p->each ? head->index : kv * share + g, base, d);
+    for (int64_t i = 0; !err && i < m; i++)
+        x->item[h * m + i] = (struct item){x->log_beta[base + p->a + i],
+                                           (uint32_t)(base + p->a + i)};
+    if (!err && m)
+        qsort(x->item + h * m, (size_t)m, sizeof *x->item, by_beta);
+    return err;
+}
+
+static int load(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
+                struct data *x, struct kvf_diag *d)
+{
+    size_t n = (size_t)heads->n * (size_t)(p->b - p->a);
+    if ((uint64_t)heads->n * (uint64_t)p->T > UINT32_MAX)
+        return kvf_fail(d, KVF_E_LIMIT, "too many entries for one table; choose heads with --head");
+    int err = alloc_data(x, p, heads->n);
+    for (int h = 0; !err && h < heads->n; h++)
+        err = load_head(t, p, x, &heads->head[h], h, d);
+    if (err || !n)
+        return err;
+    memcpy(x->pool, x->item, n * sizeof *x->pool);
+    qsort(x->pool, n, sizeof *x->pool, by_beta);
+    return KVF_OK;
+}
+
+/* ---- predictions against events */
+
+static bool happened(const struct data *x, int event, int64_t n, uint32_t at)
+{
+    if (event == AT_AGE) {
+        for (int k = 0; k < 32; k++)
+            if ((int64_t)1 << k == n)
+                return x->at[at] >> k & 1;
+        return false;
+    }
+    return event == EVER_AGAIN ? x->last[at] >= n : x->first[at] > n;
+}
+
+struct tally {
+    int64_t n, yes;
+    struct sum predicted, error; /* error: squared */
+};
+
+static void add(struct tally *y, double predicted, bool yes)
+{
+    double e = predicted - yes;
+    y->n++;
+    y->yes += yes;
+    sum_add(&y->predicted, predicted);
+    sum_add(&y->error, e * e);
+}
+
+static void put_tally(struct row *r, const struct tally *y)
+{
+    r->n = y->n;
+    if (!y->n)
+        return;
+    r->predicted = sum_get(&y->predicted) / (double)y->n;
+    r->observed = (double)y->yes / (double)y->n;
+    r->brier = sum_get(&y->error) / (double)y->n;
+    stats_wilson(y->yes, y->n, &r->low, &r->high);
+}
+
+static void put_summary(struct row *r, const struct tally *total, const struct row *bin,
+                        int n_bins, int64_t wins)
+{
+    struct sum ece = {0, 0};
+    int64_t no = total->n - total->yes;
+    put_tally(r, total);
+    if (!total->n)
+        return;
+    for (int k = 0; k < n_bins; k++)
+        if (bin[k].n)
+            sum_add(&ece, (double)bin[k].n * fabs(bin[k].observed - bin[k].predicted));
+    r->ece = sum_get(&ece) / (double)total->n;
+    r->brier_base = r->observed * (1 - r->observed);
+    r->auroc = no && total->yes ? (double)wins / 2 / (double)no / (double)total->yes : NAN;
+}
+
+/* Bins and summary of n items in rising log beta, of one head or all, into rows
+ * r[0] .. r[bins].  wins: twice the pairs of an event and none in which the event has
+ * the larger beta, ties once. */
+static void judge(const struct plan *p, const struct data *x, const struct item *item, int64_t n,
+                  int event, int64_t horizon, struct tally *bin, struct row *r)
+{
+    struct tally total = {0};
+    int64_t wins = 0, no_below = 0, yes_tied = 0, no_tied = 0;
+    float key = 1;
+    memset(bin, 0, (size_t)p->bins * sizeof *bin);
+    for (int64_t k = 0; k < n; k++) {
+        float lb = horizon ? item[k].log_beta : 0;
+        if (item[k].at % (uint64_t)p->T + (uint64_t)horizon >= (uint64_t)p->T)
+            continue; /* no query asks it at that age */
+        bool yes = happened(x, event, horizon, item[k].at);
+        double predicted = horizon ? exp((double)horizon * (double)lb) : 1;
+        int at = (int)(predicted * p->bins);
+        if (lb != key) {
+            wins += yes_tied * (2 * no_below + no_tied);
+            no_below += no_tied;
+            yes_tied = no_tied = 0;
+            key = lb;
+        }
+        yes_tied += yes;
+        no_tied += !yes;
+        add(&bin[at < p->bins ? at : p->bins - 1], predicted, yes);
+        add(&total, predicted, yes);
+    }
+    wins += yes_tied * (2 * no_below + no_tied);
+    for (int k = 0; k < p->bins; k++)
+        put_tally(&r[k], &bin[k]);
+    put_summary(&r[p->bins], &total, r, p->bins, wins);
+}
+
+/* ---- the table */
+
+static const char *const score_names[N_RANK_SCORES] = {"beta", "age", "random"};
+
+static int64_t rows_of_head(const struct plan *p)
+{
+    return (int64_t)p->n_pairs * (p->bins + 1) + N_RANK_SCORES;
+}
+
+static void put_rank(struct row *r, const struct rank_quality *q)
+{
+    for (int k = 0; k < N_RANK_SCORES; k++) {
+        const struct rank_mean *m = &q->of[k];
+        r[k].kind = "rank";
+        r[k].event = "selected-again";
+        r[k].score = score_names[k];
+        r[k].n = q->evictions;
+        r[k].n_auroc = m->n_auroc;
+        r[k].n_tau = m->n_tau;
+        r[k].auroc = m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN;
+        r[k].tau = m->n_tau ? sum_get(&m->tau) / (double)m->n_tau : NAN;
+    }
+}
+
+/* Rows of a head, or of all with head NULL. */
+static void put_head(const struct plan *p, const struct data *x, const struct head *head,
+                     const struct item *item, int64_t n, const struct rank_quality *q,
+                     struct tally *bin, struct row *r)
+{
+    int64_t rows = rows_of_head(p);
+    for (int64_t k = 0; k < rows; k++)
+        r[k] = (struct row){head ? head->name : "all", "bin", "", "beta", head ? head->layer : -1,
+                            head ? head->index : -1, -1, -1, 0, -1, -1,
+                            NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    put_rank(r + rows - N_RANK_SCORES, q);
+    for (int e = 0; e < N_EVENTS; e++)
+        for (int k = 0; p->event[e] && k < p->n_horizons; k++) {
+            if (e == AT_AGE && !power_of_two(p->horizon[k]))
+                continue;
+            judge(p, x, item, n, e, p->horizon[k], bin, r);
+            r[p->bins].kind = "summary";
+            for (int j = 0; j <= p->bins; j++, r++) {
+                r->event = event_names[e];
+                r->horizon = p->horizon[k];
+                r->bin = j < p->bins ? j : -1;
+                r->lo = j < p->bins ? (double)j / p->bins : 0;
+                r->hi = j < p->bins ? (double)(j + 1) / p->bins : 1;
+            }
+        }
+}
+
+static int fill(const struct head_list *heads, const struct plan *p, const struct data *x,
+                struct row *rows)
+{
+    struct rank_quality all = {0};
+    struct tally *bin = MEM_NEW(struct tally, (size_t)p->bins);
+    int64_t m = p->b - p->a, each = rows_of_head(p);
+    int err = bin ? KVF_OK : KVF_E_NOMEM;
+    for (int h = 0; !err && h < heads->n; h++) {
+        const struct head *y = &heads->head[h];
+        struct rank_quality mine = {0};
+        struct rank_head in = {x->log_beta + h * p->T, x->last + h * p->T, p->T, y->layer,
+                               y->index};
+        err = rank_quality_add(&in, p->budget, p->a, p->b, &mine, &all);
+        if (!err)
+            put_head(p, x, y, x->item + h * m, m, &mine, bin, rows + h * each);
+    }
+    if (!err)
+        put_head(p, x, NULL, x->pool, m * heads->n, &all, bin, rows + heads->n * each);
+    mem_free(bin);
+    return err;
+}
+
+#define AT(member) offsetof(struct row, member)
+static const struct {
+    const char *name, *unit;
+    enum table_type type;
+    size_t offset;
+} members[] = {
+    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)}, {"kind", "", TABLE_STR, AT(kind)},
+    {"event", "", TABLE_STR, AT(event)}, {"score", "", TABLE_STR, AT(score)},
+    {"horizon", "step", TABLE_INT, AT(horizon)}, {"bin", "", TABLE_INT, AT(bin)},
+    {"lo", "", TABLE_REAL, AT(lo)}, {"hi", "", TABLE_REAL, AT(hi)}, {"n", "", TABLE_INT, AT(n)},
+    {"predicted", "", TABLE_REAL, AT(predicted)}, {"observed", "", TABLE_REAL, AT(observed)},
+    {"low", "", TABLE_REAL, AT(low)}, {"high", "", TABLE_REAL, AT(high)},
+    {"brier", "", TABLE_REAL, AT(brier)}, {"brier_base", "", TABLE_REAL, AT(brier_base)},
+    {"auroc", "", TABLE_REAL, AT(auroc)}, {"ece", "", TABLE_REAL, AT(ece)},
+    {"tau", "", TABLE_REAL, AT(tau)}, {"n_auroc", "", TABLE_INT, AT(n_auroc)},
+    {"n_tau", "", TABLE_INT, AT(n_tau)},
+};
+
+static int put_columns(struct table *out, const struct row *rows)
+{
+    static const size_t sizes[] = {[TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double),
+                                   [TABLE_STR] = sizeof(char *)};
+    int64_t n = table_rows(out);
+    void *v = mem_alloc((size_t)n, sizeof(union { int64_t i; double x; const char *s; }));
+    if (!v)
+        return KVF_E_NOMEM;
+    for (size_t c = 0; c < sizeof members / sizeof *members; c++) {
+        size_t size = sizes[members[c].type];
+        for (int64_t r = 0; r < n; r++)
+            memcpy((char *)v + (size_t)r * size, (const char *)&rows[r] + members[c].offset, size);
+        if (members[c].type == TABLE_INT)
+            table_dense_int(out, members[c].name, members[c].unit, v);
+        else if (members[c].type == TABLE_REAL)
+            table_dense_real(out, members[c].name, members[c].unit, v);
+        else
+            table_dense_str(out, members[c].name, members[c].unit, v);
+    }
+    mem_free(v);
+    return table_err(out);
+}
+
+static int build(const struct kvf_trace *t, const struct analyzer_args *args,
+                 const struct head_list *heads, const struct plan *p, const struct data *x,
+                 struct table **ret)
+{
+    int64_t n = p->T ? (heads->n + 1) * rows_of_head(p) : 0;
+    struct row *rows = MEM_NEW(struct row, (size_t)n);
+    struct table *out = table_create("calibration", n);
+    int err = rows && out ? KVF_OK : KVF_E_NOMEM;
+    if (!err && n)
+        err = fill(heads, p, x, rows);
+    if (!err) {
+        put_provenance(out, t);
+        put_tokens(out, p->a, p->b, p->T);
+        table_meta_str(out, "criterion", option_text(&an_calibration, args, OPT_CRITERION));
+        table_meta_str(out, "group", p->each ? "each query head" : "any query head of the group");
+        table_meta_num(out, "rank_budget", p->budget);
+        err = put_columns(out, rows);
+    }
+    mem_free(rows);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    struct kvf_trace *t = traces[0];
+    struct plan p = {.each = false};
+    struct head_list heads;
+    struct data x = {0};
+    (void)n_traces;
+    int err = parse(t, args, &p, d);
+    if (!err)
+        err = heads_select(t, p.each ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads, &heads, d);
+    if (err)
+        return err;
+    err = load(t, &heads, &p, &x, d);
+    if (!err)
+        err = build(t, args, &heads, &p, &x, ret_table);
+    free_data(&x);
+    heads_free(&heads);
+    return err;
+}
+
+static void describe_rank(const struct table *t, int64_t r, struct buf *out)
+{
+    double auroc = table_real(t, table_find(t, "auroc"), r);
+    double tau = table_real(t, table_find(t, "tau"), r);
+    int64_t n = table_int(t, table_find(t, "n"), r);
+    const char *score = table_str(t, table_find(t, "score"), r);
+    if (strcmp(score, "beta") == 0)
+        buf_printf(out, "ranking at %lld evictions of a budget of %s entries per head:\n",
+                   (long long)n, table_meta(t, "rank_budget"));
+    if (n)
+        buf_printf(out, "  %-7s AUROC of selected again %.3f, tau-b of the use left %+.3f\n", score,
+                   auroc, tau);
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int head = table_find(t, "head"), kind = table_find(t, "kind");
+    buf_printf(out, "beta^n against selection by %s, of %s:\n", table_meta(t, "criterion"),
+               table_meta(t, "group"));
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(table_str(t, kind, r), "bin") == 0)
+            continue;
+        if (strcmp(table_str(t, kind, r), "rank") == 0) {
+            describe_rank(t, r, out);
+            continue;
+        }
+        buf_printf(out, "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
+                   "%.3f)  AUROC %.3f  ECE %.3f\n", table_str(t, table_find(t, "event"), r),
+                   (long long)table_int(t, table_find(t, "horizon"), r),
+                   table_real(t, table_find(t, "predicted"), r),
+                   table_real(t, table_find(t, "observed"), r),
+                   table_real(t, table_find(t, "brier"), r),
+                   table_real(t, table_find(t, "brier_base"), r),
+                   table_real(t, table_find(t, "auroc"), r),
+                   table_real(t, table_find(t, "ece"), r));
+    }
+}
+
+const struct analyzer an_calibration = {
+    .name = "calibration",
+    .summary = "retention of gates against what became of the tokens",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+};
