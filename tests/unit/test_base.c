@@ -186,6 +186,22 @@ Test(stats, geometric_equals_the_sum)
     cr_expect(isnan(stats_geometric(NAN, 1)) && isnan(stats_geometric(NAN, 5)));
 }
 
+/* The bounds are the roots of (share - p)^2 = z^2 p (1 - p) / n. */
+Test(stats, wilson_bounds_are_where_the_share_is_z_deviations_away)
+{
+    const double z2 = 1.959963984540054 * 1.959963984540054;
+    for (int64_t n = 1; n < 40; n++)
+        for (int64_t yes = 0; yes <= n; yes++) {
+            double low, high, p = (double)yes / (double)n;
+            stats_wilson(yes, n, &low, &high);
+            cr_assert(low >= 0 && low <= p && p <= high && high <= 1);
+            double below = (p - low) * (p - low) - z2 * low * (1 - low) / (double)n;
+            double above = (p - high) * (p - high) - z2 * high * (1 - high) / (double)n;
+            cr_assert(yes > 0 ? fabs(below) < 1e-14 : low == 0);
+            cr_assert(yes < n ? fabs(above) < 1e-14 : high == 1);
+        }
+}
+
 Test(stats, bootstrap_of_two_values_is_their_range)
 {
     double v[] = {0, 1}, low, high;

@@ -1,0 +1,199 @@
+/* fig_calibration.c - reliability of retention gates, pooled over heads: predicted
+ * probability across, observed share up, the diagonal where gates mean what they say;
+ * one panel per event, one colour per horizon, dots with 95 % intervals whose size
+ * tells how many tokens are in the bin. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+
+enum { MAX_SERIES = 8, MAX_PANELS = 8, LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
+static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
+
+struct layout {
+    const struct table *t;
+    int head, kind, event, horizon, predicted, observed, low, high, n;
+    const char *panel[MAX_PANELS];
+    int64_t series[MAX_SERIES];
+    int n_panels, n_series;
+    bool more; /* horizons than colours */
+    double most; /* largest n of a bin */
+};
+
+/* Rows that are drawn: bins of all heads together. */
+static bool drawn(const struct layout *l, int64_t r)
+{
+    return strcmp(table_str(l->t, l->head, r), "all") == 0
+        && strcmp(table_str(l->t, l->kind, r), "bin") == 0;
+}
+
+static int panel_of(const struct layout *l, const char *event)
+{
+    int k = 0;
+    while (k < l->n_panels && strcmp(l->panel[k], event) != 0)
+        k++;
+    return k;
+}
+
+static int series_of(const struct layout *l, int64_t horizon)
+{
+    int k = 0;
+    while (k < l->n_series && l->series[k] != horizon)
+        k++;
+    return k;
+}
+
+static struct layout layout_of(const struct table *t)
+{
+    struct layout l = {.t = t, .head = table_find(t, "head"), .kind = table_find(t, "kind"),
+                       .event = table_find(t, "event"), .horizon = table_find(t, "horizon"),
+                       .predicted = table_find(t, "predicted"), .low = table_find(t, "low"),
+                       .observed = table_find(t, "observed"), .high = table_find(t, "high"),
+                       .n = table_find(t, "n")};
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (!drawn(&l, r))
+            continue;
+        if (panel_of(&l, table_str(t, l.event, r)) == l.n_panels && l.n_panels < MAX_PANELS)
+            l.panel[l.n_panels++] = table_str(t, l.event, r);
+        if (series_of(&l, table_int(t, l.horizon, r)) == l.n_series) {
+            l.more |= l.n_series == MAX_SERIES;
+            if (l.n_series < MAX_SERIES)
+                l.series[l.n_series++] = table_int(t, l.horizon, r);
+        }
+        l.most = fmax(l.most, table_real(t, l.n, r));
+    }
+    return l;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct layout l = layout_of(t);
+    int n = l.n_panels ? l.n_panels : 1;
+    (void)s;
+    *w = LEFT + n * PANEL + (n - 1) * GAP + KEY;
+    *h = TOP + PANEL + BOTTOM;
+}
+
+static double dot_size(const struct layout *l, double n)
+{
+    return l->most > 0 ? fmax(DOT_LEAST, DOT_MOST * sqrt(n / l->most)) : DOT_LEAST;
+}
+
+static void square(struct canvas *c, double x, double y, double d, struct rgb colour)
+{
+    canvas_rect(c, x - d / 2, y - d / 2, d, d, colour);
+}
+
+/* A dot with its interval; a white rim keeps overlapping ones apart. */
+static void point(struct canvas *c, const struct layout *l, const struct axis_box *a, int64_t r,
+                  struct rgb colour)
+{
+    double x = axis_x(a, table_real(l->t, l->predicted, r));
+    double y = axis_y(a, table_real(l->t, l->observed, r));
+    double bar[] = {x, axis_y(a, table_real(l->t, l->low, r)), x,
+                    axis_y(a, table_real(l->t, l->high, r))};
+    double d = dot_size(l, table_real(l->t, l->n, r));
+    canvas_line(c, bar, 2, 0.25, colour);
+    square(c, x, y, d + 0.25, (struct rgb){1, 1, 1});
+    square(c, x, y, d, colour);
+}
+
+static void points(struct canvas *c, const struct layout *l, const struct axis_box *a, int panel)
+{
+    double last[2] = {NAN, NAN};
+    int previous = -1;
+    for (int pass = 0; pass < 2; pass++) /* lines below the dots */
+        for (int64_t r = 0; r < table_rows(l->t); r++) {
+            int k = drawn(l, r) ? series_of(l, table_int(l->t, l->horizon, r)) : l->n_series;
+            if (k == l->n_series || panel_of(l, table_str(l->t, l->event, r)) != panel
+                || isnan(table_real(l->t, l->observed, r)))
+                continue;
+            double x = axis_x(a, table_real(l->t, l->predicted, r));
+            double y = axis_y(a, table_real(l->t, l->observed, r)), xy[] = {last[0], last[1], x, y};
+            if (pass == 1)
+                point(c, l, a, r, palette_line(k));
+            else if (k == previous)
+                canvas_line(c, xy, 2, 0.25, palette_line(k));
+            previous = k;
+            last[0] = x;
+            last[1] = y;
+        }
+}
+
+static void panel(struct canvas *c, const struct layout *l, int k, double width, double height)
+{
+    struct axis_box a = {LEFT + k * (width + GAP), TOP, width, height, 0, 1, 0, 1, 0,
+                         "predicted \xce\xb2\xe2\x81\xbf", k ? NULL : "observed share"};
+    double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
+    canvas_dash(c, 1, 0.8);
+    canvas_line(c, diagonal, 2, 0.2, (struct rgb){0.55, 0.55, 0.55});
+    canvas_dash(c, 0, 0);
+    axis_ticks_x(c, &a);
+    if (k == 0)
+        axis_ticks_y(c, &a);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    if (a.ylabel)
+        canvas_text(c, a.x - 9.5, a.y + a.h / 2, a.ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
+    canvas_text(c, a.x + a.w / 2, a.y - 3, l->panel[k], PT_LABEL, ALIGN_CENTER, ink, 0);
+    points(c, l, &a, k);
+}
+
+/* Colours of the horizons; sizes of two counts. */
+static void key(struct canvas *c, const struct layout *l, double x)
+{
+    char text[48];
+    double y = TOP + 1.5;
+    canvas_text(c, x, y, "horizon n", PT_TICK, ALIGN_LEFT, ink, 0);
+    for (int k = 0; k < l->n_series; k++) {
+        tick_text((double)l->series[k], text);
+        square(c, x + 1.2, y += 3.4, 1.6, palette_line(k));
+        canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+    if (l->more)
+        canvas_text(c, x, y += 3.4, "more not shown", PT_SMALL, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x, y += 5, "tokens in bin", PT_TICK, ALIGN_LEFT, ink, 0);
+    for (int k = 0; k < 2 && l->most > 0; k++) {
+        double n = k ? l->most / 10 : l->most, d = dot_size(l, n);
+        tick_text(floor(n), text);
+        square(c, x + 1.2, y += 3.4, d, (struct rgb){0.4, 0.4, 0.4});
+        canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct layout l = layout_of(t);
+    int n = l.n_panels ? l.n_panels : 1;
+    double width = (canvas_width(c) - LEFT - KEY - (n - 1) * GAP) / n;
+    double height = canvas_height(c) - TOP - BOTTOM;
+    char note[128];
+    (void)s, (void)d;
+    for (int k = 0; k < l.n_panels; k++)
+        panel(c, &l, k, width, height);
+    if (l.most == 0)
+        canvas_text(c, canvas_width(c) / 2, TOP + height / 2, "no token at risk", PT_LABEL,
+                    ALIGN_CENTER, (struct rgb){0.5, 0.5, 0.5}, 0);
+    if (l.n_panels)
+        key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
+    const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
+    snprintf(note, sizeof note, "selected by %.20s, %.60s", criterion ? criterion : "?",
+             group ? group : "?");
+    canvas_text(c, LEFT + (n * width + (n - 1) * GAP) / 2, TOP + height + 9.8, note, PT_SMALL,
+                ALIGN_CENTER, (struct rgb){0.35, 0.35, 0.35}, 0);
+    return KVF_OK;
+}
+
+static const char *const needs[] = {"head", "kind", "event", "horizon", "n", "predicted",
+                                    "observed", "low", "high", NULL};
+
+const struct figure fig_calibration = {
+    .name = "calibration",
+    .table = "calibration",
+    .summary = "predicted against observed retention, pooled over heads, a panel per event",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};
