@@ -2,5 +2,5 @@
 
 const struct probe *const probe_table[] = {
     &probe_evict, &probe_survival, &probe_mass, &probe_steps, &probe_nll,
-    &probe_gate, &probe_read, &probe_shadow_entries, &probe_shadow_model, NULL,
+    &probe_gate, &probe_read, &probe_shadow_entries, &probe_shadow_model, &probe_keys, NULL,
 };
