@@ -29,7 +29,7 @@ enum scale { SCALE_RATE, SCALE_LOG_BETA, SCALE_RANK, N_SCALES };
 static const char *const scale_names[N_SCALES] = {"rate", "log-beta", "rank"};
 
 /* The factors in the order of rows; those from TOKEN on also within a head. */
-enum { LAYER, HEAD, TOKEN, CLASS, ROLE, POSITION, KEY_NORM, N_FACTORS };
+enum { LAYER, HEAD, TOKEN, CLASS, ROLE, POSITION, KEY_NORM, N_FACTORS, N_JOINT = 2 };
 static const char *const factor_names[N_FACTORS] = {"layer", "head", "token", "class", "role",
                                                     "position", "key_norm"};
 
@@ -270,12 +270,28 @@ static int take_effects(struct data *x, int head)
         if (x->level[f])
             err = factor_effect(y, n, &factor, add_row(x, head, factor.name));
     }
-    if (!err && head < 0) {
-        struct factor of_head = factor_of(x, HEAD, -1), of_token = factor_of(x, TOKEN, -1);
-        struct effect *e = add_row(x, -1, "head+token");
-        err = factor_additive(y, n, &of_head, &of_token, e);
-        x->diverged = !e->converged;
-    }
+    return err;
+}
+
+/* Rows of heads and token ids together: the sum of two terms, and one for each pair. */
+static int take_joint(struct data *x, struct kvf_diag *d)
+{
+    size_t n = (size_t)x->heads.n * (size_t)x->n;
+    struct factor head = factor_of(x, HEAD, -1), token = factor_of(x, TOKEN, -1);
+    struct effect *e = add_row(x, -1, "head+token");
+    int err = factor_additive(x->y, n, &head, &token, e);
+    x->diverged = !e->converged;
+    if (err)
+        return err;
+    if (token.n_levels > INT32_MAX / head.n_levels)
+        return kvf_fail(d, KVF_E_LIMIT, "%d heads and %d token ids are too many; choose some with "
+                        "--head", head.n_levels, token.n_levels);
+    int32_t *pair = MEM_NEW(int32_t, n);
+    for (size_t c = 0; pair && c < n; c++)
+        pair[c] = head.level[c / head.block] * token.n_levels + token.level[c % token.count];
+    const struct factor each = {"head*token", pair, 1, n, head.n_levels * token.n_levels};
+    err = pair ? factor_effect(x->y, n, &each, add_row(x, -1, each.name)) : KVF_E_NOMEM;
+    mem_free(pair);
     return err;
 }
 
@@ -405,7 +421,9 @@ static int compute(struct data *x, struct kvf_diag *d)
         err = read_levels(x, d);
     for (int h = 0; !err && h < x->heads.n; h++)
         err = take_effects(x, h);
-    return err ? err : take_effects(x, -1);
+    if (!err)
+        err = take_effects(x, -1);
+    return err ? err : take_joint(x, d);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
@@ -417,7 +435,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     int err = prepare(&x, args, d);
     if (err)
         return err;
-    x.rows = ((int64_t)x.heads.n + 1) * (N_FACTORS + 1); /* room */
+    x.rows = ((int64_t)x.heads.n + 1) * (N_FACTORS + N_JOINT); /* room */
     err = compute(&x, d);
     if (!err)
         err = (out = table_create("variance", x.rows)) ? build(&x, out) : KVF_E_NOMEM;

@@ -75,6 +75,8 @@ static struct total total_of(const double *y, size_t n, const struct factor *f,
 static void conclude(const struct total *t, double within, struct effect *e)
 {
     double free = (double)(e->n - e->levels);
+    if (e->levels < 2) /* exactly nothing */
+        within = t->squares;
     e->eta2 = t->constant ? NAN : 1 - within / t->squares;
     e->epsilon2 = t->constant || free < 1
                       ? NAN

@@ -101,7 +101,8 @@ class Check:
     def __init__(self, run):
         self.run, self.wrong, self.ties, self.open, self.ages, self.done = run, 0, 0, 0, 0, 0
         eps = 0 if run.name == "ties" else EPS
-        self.d = dense.Dense(dense.Llama(run.gguf), run.ids, run.role, run.evict, eps)
+        self.model = dense.Llama(run.gguf)
+        self.d = dense.Dense(self.model, run.ids, run.role, run.evict, eps)
         self.T = self.d.T
 
     def equal(self, what, got, want, tolerance=0.0):
@@ -125,6 +126,7 @@ class Check:
         self.equal("lse", col["lse"], d.lse, TOLERANCE)
         self.equal("entropy", col["entropy"], d.entropy(), TOLERANCE)
         self.equal("nll", col["nll"][0, 0], d.nll, TOLERANCE)
+        self.equal("key_norm", col["key_norm"], self.model.key_norm, 1e-4 * self.model.key_norm.max())
         self.S, self.R = {}, {}
         for c in dense.CRITERIA:
             seen = col["last_selected." + c].astype(int)
