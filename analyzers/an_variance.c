@@ -317,17 +317,33 @@ static void put_notes(const struct data *x, struct table *out)
         table_meta_str(out, "unsettled", "the means of head+token did not settle");
 }
 
+/* Of the rows of all heads: mean over the heads of the same factor's epsilon2. */
+static double mean_within(const struct data *x, size_t row)
+{
+    struct sum s = {0};
+    int64_t n = 0;
+    for (int64_t r = 0; x->layer[row] < 0 && r < x->rows; r++) {
+        double v = x->effect[r].epsilon2;
+        if (x->layer[r] < 0 || isnan(v) || strcmp(x->factor[r], x->factor[row]) != 0)
+            continue;
+        sum_add(&s, v);
+        n++;
+    }
+    return n ? sum_get(&s) / (double)n : NAN;
+}
+
 static int build(const struct data *x, struct table *out)
 {
     size_t rows = (size_t)x->rows;
     int64_t *count = MEM_NEW(int64_t, 2 * rows);
-    double *share = MEM_NEW(double, 2 * rows);
+    double *share = MEM_NEW(double, 3 * rows);
     int err = count && share ? KVF_OK : KVF_E_NOMEM;
     for (size_t r = 0; !err && r < rows; r++) {
         count[r] = x->effect[r].levels;
         count[rows + r] = x->effect[r].n;
         share[r] = x->effect[r].eta2;
         share[rows + r] = x->effect[r].epsilon2;
+        share[2 * rows + r] = mean_within(x, r);
     }
     if (!err) {
         put_provenance(out, x->t);
@@ -341,6 +357,7 @@ static int build(const struct data *x, struct table *out)
         table_dense_int(out, "n", "", count + rows);
         table_dense_real(out, "eta2", "", share);
         table_dense_real(out, "epsilon2", "", share + rows);
+        table_dense_real(out, "within", "", share + 2 * rows);
         err = table_err(out);
     }
     mem_free(count);
@@ -449,22 +466,6 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 
 /* ---- for people */
 
-/* Mean over the heads of epsilon2 of a factor within a head; NaN: none. */
-static double mean_within(const struct table *t, const char *factor)
-{
-    int name = table_find(t, "factor"), layer = table_find(t, "layer");
-    struct sum s = {0};
-    int64_t n = 0;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double v = table_real(t, table_find(t, "epsilon2"), r);
-        if (table_int(t, layer, r) < 0 || isnan(v) || strcmp(table_str(t, name, r), factor) != 0)
-            continue;
-        sum_add(&s, v);
-        n++;
-    }
-    return n ? sum_get(&s) / (double)n : NAN;
-}
-
 static void describe_notes(const struct table *t, struct buf *out)
 {
     long long clamped = (long long)table_meta_real(t, "clamped", 0);
@@ -502,7 +503,7 @@ static void describe(const struct table *t, struct buf *out)
         if (table_int(t, layer, r) >= 0)
             continue;
         const char *factor = table_str(t, name, r);
-        double within = mean_within(t, factor);
+        double within = table_real(t, table_find(t, "within"), r);
         buf_printf(out, "  %-11s %7lld %9.4f %9.4f", factor,
                    (long long)table_int(t, table_find(t, "levels"), r),
                    table_real(t, table_find(t, "eta2"), r),

@@ -67,9 +67,7 @@ const struct command command_table[] = {
     {"agreement", "analyses", "A.kvf B.kvf... [options] [-o OUT.{tsv,csv,json,npz}]",
      "whether different gates say the same of the same tokens",
      "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv", cmd_analyze},
-    {"variance", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
-     "what the numbers of gates follow: heads, tokens, positions or keys",
-     "kvfate variance run.kvf -o variance.tsv", cmd_analyze},
+    ANALYSIS("variance", "what the numbers of gates follow: heads, tokens, positions or keys"),
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

@@ -8,7 +8,9 @@ import tempfile
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
 from maker import Column, make, table
+from test_formats import png, read
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
 failures = 0
@@ -135,7 +137,17 @@ def compare(name, path, want, *more, tolerance=1e-10):
         got, right = real(data[key]), np.array([r[i] for r in want], float)
         close = np.isclose(got, right, rtol=0, atol=tolerance, equal_nan=True)
         check(f"{name}: {key}", close.all(), [(want[k][:2], got[k], right[k]) for k in np.flatnonzero(~close)][:5])
+    each = [(r[1], r[5]) for r in want if r[0] != "all" and not np.isnan(r[5])]
+    means = [np.mean(v) if h == "all" and (v := [e for f, e in each if f == factor]) else np.nan for h, factor, *_ in want]
+    check(f"{name}: within", np.allclose(real(data["within"]), means, rtol=0, atol=tolerance, equal_nan=True), data["within"], means)
     return data, meta
+
+
+def bars(pixels, colour):
+    """lengths of the rectangles of a colour, from the top down"""
+    rows = (pixels.reshape(len(pixels), -1, 3) == colour).all(2).sum(1)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], rows > 0, [0]])))
+    return [int(np.median(rows[a:b])) for a, b in zip(edges[::2], edges[1::2])]
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
@@ -150,6 +162,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
             columns.append(Column("key_norm", "f32", "kv", norm))
         columns = [c for c in columns if c.name not in drop]
         return make(write_kvf, os.path.join(folder, f"{next(count)}.kvf"), columns, (L, H, 2 * H, T),
+                    {"method": {"name": "made-up"}},
                     texts=[TEXTS[c] for c in ("word",) * T] if classes is None else [TEXTS[CLASSES[c]] for c in classes])
 
     def row(data, head, factor):
@@ -247,6 +260,23 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     data, _ = table(kvfate, "variance", both)
     # log(-log_beta) is read back from floats: one part in 2^24
     check("planted sum", row(data, "all", "head+token")[2] > 1 - 1e-12 and row(data, "all", "layer")[2] < row(data, "all", "head")[2] < .9, data["eta2"][-8:])
+
+    # the figure: bars as long as the shares, on an axis of 59 mm that ends at the next tenth
+    out = os.path.join(folder, "f.png")
+    for name, x, more in (("clean", clean, ()), ("holes", holed, ("--norm-bins", "3")), ("a sum", both, ()), ("--vmax", clean, ("--vmax", "2"))):
+        r = subprocess.run([kvfate, "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
+        check(f"figure of {name}", r.returncode == 0, r)
+        pixels = png(read(out))[3]
+        data, _ = table(kvfate, "variance", x, *more)
+        shown = [i for i, h in enumerate(data["head"]) if h == "all"]
+        for colour, key in (((0, 114, 178), "epsilon2"), ((213, 94, 0), "within")):
+            shares = [max(0, data[key][i]) for i in shown if data[key][i] is not None]
+            end = 2 if name == "--vmax" else max(.1, np.ceil(10 * max(v for k in ("epsilon2", "within") for i in shown if (v := data[k][i]))) / 10)
+            # 5 pixels to the millimetre; the axis hides the first; the last rectangle is the key to the colours
+            want = [v for v in (295 * v / end - 1 for v in shares) if v > 3]
+            got = [v for v in bars(pixels, colour)[:-1] if v > 2]
+            check(f"bars of {name}: {key}", len(got) == len(want) and np.allclose(got, want, rtol=0, atol=1), got, want)
+    refused("no room", 2, ["variance", clean, "--vmax", "0", "-o", out], "--vmax")
 
     # the least there can be
     for n in (0, 1, 2):
