@@ -288,8 +288,8 @@ static int same_tokens(const struct data *x, const struct analyzer_args *args, i
         int64_t other = kvf_n_steps(x->t[k]);
         err = same_ids(x, k, (uint32_t)(other < end ? other : end), ids, ids + end, d);
         if (!err && (other < end || (args->token1 < 0 && other != T)))
-            err = kvf_fail(d, KVF_E_ARG, "trace 1 has %lld tokens and trace %d has %lld: token %lld "
-                           "is in one alone; '--tokens 0:%lld' are in both", (long long)T, k + 1,
+            err = kvf_fail(d, KVF_E_ARG, "trace 1 has %lld tokens and trace %d has %lld: token "
+                           "%lld is in one alone; '--tokens 0:%lld' are in both", (long long)T, k + 1,
                            (long long)other, (long long)(other < T ? other : T),
                            (long long)(other < T ? other : T));
     }
@@ -387,7 +387,8 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int64_t rows = table_rows(t), pairs = 0, undefined = (int64_t)table_meta_real(t, "undefined", 0);
+    int64_t undefined = (int64_t)table_meta_real(t, "undefined", 0);
+    int64_t rows = table_rows(t), pairs = 0;
     double *v = MEM_NEW(double, (size_t)rows);
     for (int k = 1; k <= MOST_TRACES; k++) {
         char key[24];
