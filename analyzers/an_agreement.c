@@ -289,8 +289,8 @@ static int same_tokens(const struct data *x, const struct analyzer_args *args, i
         err = same_ids(x, k, (uint32_t)(other < end ? other : end), ids, ids + end, d);
         if (!err && (other < end || (args->token1 < 0 && other != T)))
             err = kvf_fail(d, KVF_E_ARG, "trace 1 has %lld tokens and trace %d has %lld: token "
-                           "%lld is in one alone; '--tokens 0:%lld' are in both", (long long)T, k + 1,
-                           (long long)other, (long long)(other < T ? other : T),
+                           "%lld is in one alone; '--tokens 0:%lld' are in both", (long long)T,
+                           k + 1, (long long)other, (long long)(other < T ? other : T),
                            (long long)(other < T ? other : T));
     }
     mem_free(ids);
