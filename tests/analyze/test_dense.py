@@ -269,6 +269,17 @@ class Check:
         self.survival(Q, 60, self.T, "--tokens", "60:")
 
 
+def sets_of_probes(run):
+    """The lengths of keys are in full and under their own name, not in lean and paper."""
+    failed = 0
+    for probes, want in (("lean", False), ("paper", False), ("keys", True), ("lean,keys", True), ("full", True)):
+        run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
+        if (b"key_norm" in run.call(run.kvfate, "info", run.path("p.kvf"))) != want:
+            print(f"  --probes {probes}: key_norm should {'' if want else 'not '}be there")
+            failed += 1
+    return failed
+
+
 def main():
     tools, failed = sys.argv[1:4], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -277,7 +288,7 @@ def main():
             run.method = case[4]
             check = Check(run)
             check.all()
-            failed += check.wrong
+            failed += check.wrong + (sets_of_probes(run) if run.name == "one" else 0)
             print(f"{case[0]:12} T={check.T:<4} {check.done} comparisons, {check.wrong} wrong; of {check.ages} "
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
             if check.open > MOST_OPEN * check.ages:
