@@ -77,7 +77,8 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
     s->ld_ffn = padded(2 * m->d_ffn) + PANEL; /* rows apart by a power of two share cache sets */
     float *attention = NULL;
     const struct area areas[] = {
-        {&s->wide, T * s->ld_ffn}, {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},
+        {&s->wide, T * at_least(s->ld_ffn, s->ld)},
+        {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},
         {&s->d_att, T * padded(m->n_heads * m->head_dim)}, {&s->d_number, T * H},
         {&s->d_value, T * H}, {&s->net, net ? net_scratch(net, most, threads) : 0},
         {&attention, attention_scratch(&a, threads) / sizeof(float) + PANEL}};
