@@ -69,7 +69,8 @@ def equal(what, a, b):
 
 def any_threads():
     """Three threads, two, one; and with less memory."""
-    for method in (METHOD, "dbtrimkv:hidden=8,bias=3,M=8", "wgkv:hidden=4,window=8"):
+    for method in (METHOD, "dbtrimkv:hidden=8,bias=3,M=8", "wgkv:hidden=4,window=8", "trimkv:net=rgkv,hidden=8,bias=3,M=8",
+                   "dbtrimkv:net=linear,bias=3,M=8"):
         one = train("one.st", method=method, steps=4, length=64)
         for what, more in (("2 threads", ["-t", "2"]), ("3 threads", ["-t", "3"]), ("recompute", ["--recompute"]),
                            ("recompute on 2 threads", ["--recompute", "-t", "2"])):
@@ -197,6 +198,30 @@ def every_method():
     s.check("bf16 has half the bytes", 1.5 < len(read("wide.st")) / len(read("narrow.st")) < 2, len(read("wide.st")), len(read("narrow.st")))
 
 
+def every_net():
+    """Gates of each layout are trained, shown and used; the record names the layout where it is not the method's own."""
+    shapes = {"rg": 1, "rg10": 1, "linear": 0, "rgkv": 1}  # has a hidden layer
+    for method, net, more in (("trimkv", "rg", ",hidden=8"), ("trimkv", "linear", ""), ("trimkv", "linear", ",tied=1"), ("trimkv", "rgkv", ",hidden=8"), ("dbtrimkv", "rg10", ",hidden=8"),
+                              ("dbtrimkv", "rg", ",hidden=8"), ("dbtrimkv", "linear", ""), ("dbtrimkv", "rgkv", ",hidden=8")):
+        own, tied = net == {"trimkv": "rg", "dbtrimkv": "rg10"}[method], method == "dbtrimkv" or "tied" in more
+        out = f"{method}-{net}{len(more)}.st"
+        train(out, method=f"{method}:net={net},bias=3{more}", steps=2)
+        facts = json.loads(s.accepted("info", ["info", "--json", s.path(out)]).stdout)
+        kept = json.loads(facts["metadata"]["training"])
+        s.check(f"{out}: layout", (facts["kind"], facts["layout"], facts["hidden"], facts["tied"]) == ("retention", net, 8 if shapes[net] else None, tied), facts)
+        s.check(f"{out}: sizes", facts["kv_heads"] == 2 and (facts["d_model"], facts["head_dim"]) == ((None, 16) if net == "rgkv" else (64, None)), facts)
+        s.check(f"{out}: the record", kept.get("net", net) == net and ("net" in kept) != own and kept["hidden"] == 8 * shapes[net], kept)
+        text = s.accepted("info", ["info", s.path(out)]).stdout
+        s.check(f"{out}: info", f"layout {net},".encode() in text and (b"readout equal in all layers" if tied else b"readout of each layer its own") in text
+                and (b"hidden 8" in text) == bool(shapes[net]), text)
+        r = s.accepted(f"{out} runs", ["run", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"), "--json",
+                                       "--gates", s.path(out), "--method", "trimkv", "-B", "16"])
+        s.check(f"{out}: evicts", json.loads(r.stdout)["triggers"] > 0, r.stdout)
+    equal("net=rg is trimkv's own", train("same.st", method="trimkv:net=rg,hidden=8,bias=3", steps=2), train("same2.st", method="trimkv:hidden=8,bias=3", steps=2))
+    other = Gguf(layers=2, seed=9, heads=2, kv_heads=1).write(s.path("narrow.gguf"))
+    s.refused("gates of keys for other heads", ["generate", "-m", other, "-q", "--raw", "-p", "x", "--method", "trimkv", "-B", "8", "--gates", s.path("trimkv-rgkv9.st")], 2, "model")
+
+
 def options():
     whole = train("docs.st", "--packing", "documents", data=(LINES, TEXT), steps=3, length=64)
     s.check("documents differ from runs", read("docs.st.log.jsonl") != train("runs.st", data=(LINES, TEXT), steps=3, length=64)[2], whole[2])
@@ -232,6 +257,8 @@ def bad_settings():
     for method, word in (("trimkv:frob=1", "frob"), ("trimkv:lr=11", "lr"), ("trimkv:lr=x", "lr"), ("trimkv:lr=nan", "lr"), ("trimkv:hidden=0", "hidden"),
                          ("trimkv:hidden=1.5", "hidden"), ("trimkv:tied=2", "tied"), ("trimkv:norm=max", "norm"), ("trimkv:lr", "lr"), ("trimkv:variant=both", "variant"),
                          ("trimkv:fwkl=0,ntp=0", "fwkl"), ("trimkv:form=write", "form"), ("wgkv:form=decay", "form"), ("wgkv:window=0", "window"),
+                         ("trimkv:net=deep", "net"), ("trimkv:net=rg10", "rg, linear or rgkv"), ("dbtrimkv:net=wgkv", "rg10, rg, linear or rgkv"),
+                         ("wgkv:net=rg", "wgkv"), ("trimkv:net=linear,hidden=8", "hidden"), ("dbtrimkv:hidden=128,net=linear", "hidden"),
                          ("h2o", "h2o"), ("", "gates to train"), ("trimkv:accumulate=0", "accumulate"), ("trimkv:beta1=1.5", "beta1")):
         s.refused(f"method {method}", argv("bad.st", method=method), 2, word)
     s.refused("--length over the context", argv("bad.st", length=4096), 2, "--length", "2048")
@@ -271,7 +298,8 @@ def bad_checkpoints():
         s.check(f"checkpoint: bit of byte {at}", r.returncode in (1, 2) and r.stderr.count(b"\n") == 1 and b"good.st.state" in r.stderr, r.returncode, r.stderr)
     s.file("good.st.state", state)
     for word, how in (("steps", dict(steps=4)), ("lr", dict(steps=3, method=METHOD.replace("0.02", "0.03"))), ("length", dict(steps=3, length=64)),
-                      ("method", dict(steps=3, method="dbtrimkv:hidden=8,bias=3,M=8,lr=0.02")), ("data_packs", dict(steps=3, data=(LINES,)))):
+                      ("method", dict(steps=3, method="dbtrimkv:hidden=8,bias=3,M=8,lr=0.02")),
+                      ("net", dict(steps=3, method=METHOD.replace(":", ":net=rgkv,"))), ("data_packs", dict(steps=3, data=(LINES,)))):
         r = s.refused(f"checkpoint of another {word}", argv("good.st", **how), 2, "good.st.state", f'"{word}": ', "--fresh")
         s.check("the setting alone is named", len(r.stderr) < 420 + 2 * len(good), r.stderr)
     r = s.refused("checkpoint of another seed", argv("good.st", "--seed", "4", steps=3), 2, '"seed": 0', '"seed": 4')
@@ -416,7 +444,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (any_threads, any_stop, kept_ids, kept_teacher, learns, every_method, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
+for part in (any_threads, any_stop, kept_ids, kept_teacher, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
