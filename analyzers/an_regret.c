@@ -104,28 +104,6 @@ static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan 
     return err;
 }
 
-static int put_names(struct table *out, const struct head_list *heads)
-{
-    int n = heads->n;
-    const char **name = MEM_NEW(const char *, (size_t)n + 1);
-    int64_t *layer = MEM_NEW(int64_t, (size_t)n + 1), *index = MEM_NEW(int64_t, (size_t)n + 1);
-    int err = name && layer && index ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h <= n; h++) {
-        name[h] = h < n ? heads->name[h] : "all";
-        layer[h] = h < n ? heads->layer[h] : -1;
-        index[h] = h < n ? heads->index[h] : -1;
-    }
-    if (!err) {
-        table_block_str(out, "head", "", name, n + 1);
-        table_block_int(out, "layer", "", layer, n + 1);
-        table_block_int(out, "index", "", index, n + 1);
-    }
-    mem_free((void *)name);
-    mem_free(layer);
-    mem_free(index);
-    return err;
-}
-
 static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
 {
     static const char *const keys[N_VALUES] = {"mean_kept_mass", "mean_oracle_mass",
@@ -145,7 +123,7 @@ static void put_summary(struct table *out, const struct head_list *heads, const 
 static int build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
                  struct table *out)
 {
-    int err = put_names(out, heads);
+    int err = put_heads_all(out, heads);
     put_provenance(out, t);
     put_tokens(out, p->a, p->b, kvf_n_steps(t));
     if (!p->mean)

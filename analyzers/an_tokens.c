@@ -40,20 +40,6 @@ static void release(struct data *x)
         mem_free(all[i]);
 }
 
-static const char *class_of(const char *s, size_t n)
-{
-    size_t alpha = 0, digit = 0, space = 0;
-    if (n > 2 && s[0] == '<' && s[1] == '|')
-        return "special";
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        alpha += c >= 128 || ((c | 32) >= 'a' && (c | 32) <= 'z');
-        digit += c >= '0' && c <= '9';
-        space += c == ' ' || (c >= 9 && c <= 13);
-    }
-    return space == n ? "whitespace" : alpha ? "word" : digit ? "number" : "punctuation";
-}
-
 /* Uses x->evict for the column of a head. */
 static int read_gates(struct kvf_trace *t, const struct head_list *heads, uint32_t T,
                       struct data *x, struct kvf_diag *d)
@@ -177,7 +163,7 @@ static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, stru
         const char *s = kvf_token(t, (uint32_t)(a + i), &len);
         double role = x->role[a + i];
         err = show(s ? s : "", s ? len : 0, &out->text[i]);
-        out->cls[i] = class_of(s ? s : "", s ? len : 0);
+        out->cls[i] = token_class_name(token_class(s ? s : "", s ? len : 0));
         out->role[i] = role >= 0 && role < 3 ? roles[(int)role] : "?";
         out->id[i] = (int64_t)x->id[a + i];
     }

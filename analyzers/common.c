@@ -183,6 +183,28 @@ void put_heads(struct table *t, const struct head_list *l)
     table_block_int(t, "index", "", l->index, l->n);
 }
 
+int put_heads_all(struct table *out, const struct head_list *heads)
+{
+    int n = heads->n;
+    const char **name = MEM_NEW(const char *, (size_t)n + 1);
+    int64_t *layer = MEM_NEW(int64_t, (size_t)n + 1), *index = MEM_NEW(int64_t, (size_t)n + 1);
+    int err = name && layer && index ? KVF_OK : KVF_E_NOMEM;
+    for (int h = 0; !err && h <= n; h++) {
+        name[h] = h < n ? heads->name[h] : "all";
+        layer[h] = h < n ? heads->layer[h] : -1;
+        index[h] = h < n ? heads->index[h] : -1;
+    }
+    if (!err) {
+        table_block_str(out, "head", "", name, n + 1);
+        table_block_int(out, "layer", "", layer, n + 1);
+        table_block_int(out, "index", "", index, n + 1);
+    }
+    mem_free((void *)name);
+    mem_free(layer);
+    mem_free(index);
+    return err;
+}
+
 const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i)
 {
     const char *v = args->option ? args->option[i] : NULL;
@@ -207,6 +229,46 @@ int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d
                         "'kvfate run --method trimkv --gates FILE' (retention gates)");
     *ret_column = c;
     return KVF_OK;
+}
+
+int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
+{
+    static const char *const names[] = {"log_beta", "write_gate", "importance"};
+    int c = -1;
+    for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
+        c = kvf_find(t, names[i]);
+    if (c < 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no numbers of gates (log_beta, "
+                        "write_gate or importance); record them with 'kvfate run --method trimkv "
+                        "--gates FILE'");
+    const struct kvf_column *k = kvf_column(t, c);
+    if (k->space != KVF_SPACE_KV || k->axis != KVF_AXIS_TOKEN)
+        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each KV head and "
+                        "token", k->name);
+    *ret_column = c;
+    return KVF_OK;
+}
+
+enum token_class token_class(const char *s, size_t n)
+{
+    size_t alpha = 0, digit = 0, space = 0;
+    if (n > 2 && s[0] == '<' && s[1] == '|')
+        return CLASS_SPECIAL;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        alpha += c >= 128 || ((c | 32) >= 'a' && (c | 32) <= 'z');
+        digit += c >= '0' && c <= '9';
+        space += c == ' ' || (c >= 9 && c <= 13);
+    }
+    return space == n ? CLASS_SPACE : alpha ? CLASS_WORD : digit ? CLASS_NUMBER
+                                                                 : CLASS_PUNCTUATION;
+}
+
+const char *token_class_name(enum token_class c)
+{
+    static const char *const names[N_TOKEN_CLASSES] = {"special", "whitespace", "word", "number",
+                                                       "punctuation"};
+    return names[c];
 }
 
 double mean_retention(double log_beta, int64_t i, int64_t T)

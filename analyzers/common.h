@@ -40,6 +40,10 @@ void put_provenance(struct table *t, const struct kvf_trace *trace);
 /* Head, layer and index columns, one value per block of rows. */
 void put_heads(struct table *t, const struct head_list *l);
 
+/* The same with a block more, for a head `all` of layer and index -1.  KVF_OK or
+ * KVF_E_NOMEM. */
+int put_heads_all(struct table *t, const struct head_list *l);
+
 /* Value of option i, or its default. */
 const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i);
 
@@ -52,6 +56,16 @@ int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d
 
 /* Mean over the steps t = i .. T - 1 of beta^(t - i), for the entry i of a run of T. */
 double mean_retention(double log_beta, int64_t i, int64_t T);
+
+/* The column that the run's gates left, whatever their kind: log_beta, write_gate or
+ * importance; or KVF_E_NOTFOUND with a sentence. */
+int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
+
+/* What the text of a token is: special, whitespace, word, number, punctuation. */
+enum token_class { CLASS_SPECIAL, CLASS_SPACE, CLASS_WORD, CLASS_NUMBER, CLASS_PUNCTUATION };
+enum { N_TOKEN_CLASSES = CLASS_PUNCTUATION + 1 };
+enum token_class token_class(const char *s, size_t n);
+const char *token_class_name(enum token_class c);
 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);

@@ -11,7 +11,7 @@
 #include "cli/cmds.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 32 };
+enum { MAX_OWN = 16, MAX_OPTIONS = 32, MAX_TRACES = 16 };
 
 struct request {
     const struct analyzer *a;
@@ -128,31 +128,39 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     return err ? err : describe(q, t);
 }
 
+static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,
+                      struct kvf_diag *d)
+{
+    int err = kvf_open(path, KVF_OPEN_TAIL, ret, d);
+    if (!err && !kvf_is_clean(*ret))
+        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
+                self->name, path, kvf_n_steps(*ret));
+    return err;
+}
+
 int cmd_analyze(const struct command *self, int argc, char **argv)
 {
     struct request q = {.a = analyzer_find(self->name), .style = {.vmin = NAN, .vmax = NAN}};
     struct opt list[MAX_OPTIONS + 1];
     struct kvf_diag d = {""};
-    struct kvf_trace *trace = NULL;
+    struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
-    int operands, status;
+    int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
     build_options(&q, list);
-    if (!command_options(self, list, argc, argv, 1, q.a->max_traces, &operands, &status))
+    if (!command_options(self, list, argc, argv, least, q.a->max_traces, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
+    for (int i = 0; !err && i < operands; i++)
+        err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)
-        err = kvf_open(argv[1], KVF_OPEN_TAIL, &trace, &d);
-    if (!err && !kvf_is_clean(trace))
-        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
-                self->name, argv[1], kvf_n_steps(trace));
-    if (!err)
-        err = q.a->run(&trace, 1, &q.args, &t, &d);
+        err = q.a->run(trace, operands, &q.args, &t, &d);
     if (!err)
         err = deliver(&q, t, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
-    kvf_close(trace);
+    for (int i = 0; i < operands; i++)
+        kvf_close(trace[i]);
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
 }
 

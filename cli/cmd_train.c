@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -23,7 +24,7 @@ struct job {
     struct opt_list data;
     int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
     double share;
-    bool json, f32, recompute, fresh, settings;
+    bool json, f32, recompute, fresh, settings, keep_teacher;
 
     struct recipe recipe;
     struct engine *engine;
@@ -33,6 +34,7 @@ struct job {
     char hash[33];
     struct buf config, log, state_name, log_name;
     struct buf tokens_name; /* folder of the cache of token ids; empty: none */
+    struct buf teacher_name, teacher_of; /* folder of the teacher's states; what they depend on */
     struct progress bar;
     double best;       /* least mean KL of a check */
     int64_t best_step, stale; /* checks since */
@@ -117,6 +119,17 @@ static int put_config(struct job *j)
     return b->err;
 }
 
+/* The states' bits are those of one instruction set. */
+static int keep_teacher(struct job *j, struct kvf_diag *d)
+{
+    if (folder_cache_make("teacher", &j->teacher_name) != KVF_OK
+        || access(j->teacher_name.data, W_OK | X_OK) != 0)
+        return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
+    buf_printf(&j->teacher_of, "%s %x", j->hash, cpu_flags_detect());
+    j->recipe.opt.pass.kept = (struct teacher_states){j->teacher_name.data, j->teacher_of.data};
+    return j->teacher_of.err;
+}
+
 static int open_all(struct job *j, struct kvf_diag *d)
 {
     int err = runner_engine(j->model, true, (int)j->threads, &j->engine, d);
@@ -130,7 +143,10 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (folder_cache_make("tokens", &j->tokens_name) != KVF_OK)
         buf_finish(&j->tokens_name);
     gguf_hash(j->engine->gguf, j->hash);
-    err = open_data(j, 0, j->share, &j->packs, d);
+    if (j->keep_teacher)
+        err = keep_teacher(j, d);
+    if (!err)
+        err = open_data(j, 0, j->share, &j->packs, d);
     if (!err)
         err = put_config(j);
     if (!err)
@@ -366,6 +382,8 @@ static void finish(struct job *j)
     buf_finish(&j->state_name);
     buf_finish(&j->log_name);
     buf_finish(&j->tokens_name);
+    buf_finish(&j->teacher_name);
+    buf_finish(&j->teacher_of);
 }
 
 int cmd_train(const struct command *self, int argc, char **argv)
@@ -402,6 +420,8 @@ int cmd_train(const struct command *self, int argc, char **argv)
         {OPT_FLAG, 0, "fresh", &j.fresh, NULL, "start anew although there is a checkpoint", 0, 0},
         {OPT_FLAG, 0, "recompute", &j.recompute, NULL, "an eighth of the memory for a fifth "
          "more time", 0, 0},
+        {OPT_FLAG, 0, "keep-teacher", &j.keep_teacher, NULL, "keep the teacher's states in the "
+         "cache folder, for other trainings on the same packs", 0, 0},
         {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
         {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
         {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},

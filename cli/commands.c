@@ -65,6 +65,10 @@ const struct command command_table[] = {
     {"ghosts", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
      "evicted entries that later queries would have used",
      "kvfate ghosts run.kvf -o ghosts.tsv", cmd_analyze},
+    {"agreement", "analyses", "A.kvf B.kvf... [options] [-o OUT.{tsv,csv,json,npz}]",
+     "whether different gates say the same of the same tokens",
+     "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv", cmd_analyze},
+    ANALYSIS("variance", "what the numbers of gates follow: heads, tokens, positions or keys"),
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

@@ -98,7 +98,7 @@ static int print_text(const struct gates *g)
     print_size("gate dim", gates_gate_dim(g));
     print_size("block", gates_block_size(g));
     print_size("positions", gates_positions(g) < INT32_MAX ? gates_positions(g) : 0);
-    if (gates_kind(g) == GATE_RETENTION && gates_hidden(g))
+    if (gates_kind(g) == GATE_RETENTION && gates_positions(g) == INT32_MAX) /* a network */
         printf(", readout %s", gates_tied(g) ? "equal in all layers" : "of each layer its own");
     printf("\n%-10s%s\n", "hash", gates_hash(g));
     print_meta(g);

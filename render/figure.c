@@ -11,7 +11,7 @@ enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
     &fig_eviction, &fig_retention, &fig_sparsity, &fig_survival, &fig_survival_map,
-    &fig_occupancy, &fig_tokens, &fig_effect, &fig_saliency, &fig_training,
+    &fig_occupancy, &fig_tokens, &fig_effect, &fig_saliency, &fig_training, &fig_variance,
     &fig_calibration, NULL,
 };
 

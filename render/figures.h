@@ -10,7 +10,8 @@
 #include "render/palette.h"
 
 extern const struct figure fig_effect, fig_eviction, fig_retention, fig_sparsity, fig_survival,
-    fig_survival_map, fig_occupancy, fig_saliency, fig_tokens, fig_training, fig_calibration;
+    fig_survival_map, fig_occupancy, fig_saliency, fig_tokens, fig_training, fig_variance,
+    fig_calibration;
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */

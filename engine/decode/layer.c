@@ -71,6 +71,14 @@ static void gate_task(void *ctx, int t, int thread)
                s->part_scratch + (size_t)thread * s->ld_scratch);
 }
 
+static void record_key(struct session *s, const struct job *j, int head, int slot, int32_t pos,
+                       int thread)
+{
+    float *key = s->part_scratch + (size_t)thread * s->ld_scratch;
+    cache_key(s->cache, j->layer, head, slot, key);
+    recorder_key(s->recorder, j->layer, head, pos, key);
+}
+
 /* Stores the entries of one head of the cache; query heads may have one each. */
 static void store_task(void *ctx, int h, int thread)
 {
@@ -79,7 +87,6 @@ static void store_task(void *ctx, int h, int thread)
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, kv = (size_t)(h * m->n_kv_heads / s->cache_heads);
     size_t k0 = (size_t)m->n_heads * D + kv * D, v0 = k0 + (size_t)m->n_kv_heads * D;
-    (void)thread;
     for (int t = 0; t < j->T; t++) {
         const float *row = s->qkv + (size_t)t * s->ld_qkv;
         const float *pre = s->qk_pre ? s->qk_pre + (size_t)t * s->ld_pre + k0 : NULL;
@@ -89,6 +96,8 @@ static void store_task(void *ctx, int h, int thread)
             recorder_gate(s->recorder, j->layer, h, e.pos, gate);
         e.until = method_until(s->method, j->layer, h, e.pos, gate);
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
+        if (recorder_wants(s->recorder) & PROBE_KEY)
+            record_key(s, j, h, slot, e.pos, thread);
         watch_appended(s, j->layer, h, slot, gate, pre);
     }
 }

@@ -12,9 +12,10 @@ static const char *const activation_names[] = {
     [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
 
 enum {
-    RETENTION_NETS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10,
-    MLPS = RETENTION_NETS | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET,
-    ROTATED = 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
+    RETENTION_MLPS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10 | 1u << LAYOUT_RGKV,
+    RETENTION_NETS = RETENTION_MLPS | 1u << LAYOUT_LINEAR,
+    MLPS = RETENTION_MLPS | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET,
+    ROTATED = 1u << LAYOUT_RGKV | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
     ALL_LAYOUTS = (1u << N_LAYOUTS) - 1
 };
 
@@ -43,8 +44,8 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
     while (l < N_LAYOUTS && strcmp(gate_layouts[l].name, layout) != 0)
         l++;
     if (l == N_LAYOUTS)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.layout is '%.40s'; expected rg, rg10, wgkv, "
-                        "locret, duo, seer or values", g->path, layout);
+        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.layout is '%.40s'; expected rg, rg10, "
+                        "linear, rgkv, wgkv, locret, duo, seer or values", g->path, layout);
     if (!(gate_layouts[l].kinds >> k & 1))
         return kvf_fail(d, KVF_E_FORMAT, "%s: gates of kind %s do not come in the layout %s; one "
                         "of the two is wrong", g->path, kind, layout);
@@ -276,12 +277,7 @@ int32_t gates_positions(const struct gates *g)
 
 unsigned gates_inputs(const struct gates *g)
 {
-    switch (g->layout) {
-    case LAYOUT_RG: case LAYOUT_RG10: return GATE_IN_X;
-    case LAYOUT_WGKV: return GATE_IN_K_PRE | GATE_IN_K_POST;
-    case LAYOUT_LOCRET: return GATE_IN_Q | GATE_IN_K_PRE | GATE_IN_V;
-    default: return 0;
-    }
+    return gate_layouts[g->layout].inputs;
 }
 
 float gates_alpha(const struct gates *g, int layer, int head)

@@ -17,6 +17,7 @@ static size_t padded(int n)
 static int n_gathered(const struct gates *g)
 {
     switch (g->layout) {
+    case LAYOUT_RGKV: return size_of(g, S_2HD);
     case LAYOUT_WGKV: return size_of(g, S_2D);
     case LAYOUT_LOCRET: return size_of(g, S_QKV);
     case LAYOUT_SEER: return size_of(g, S_3D);
@@ -106,6 +107,21 @@ static void eval_write(const struct gates *g, int layer, const struct gate_input
     }
 }
 
+/* What the network of all heads sees: x, or queries, keys and values gathered in scratch. */
+static const float *gather(const struct gates *g, const struct gate_input *in, float *scratch)
+{
+    size_t D = (size_t)g->model.head_dim, q = 0, kv = (size_t)g->model.n_kv_heads * D;
+    if (g->layout != LAYOUT_LOCRET && g->layout != LAYOUT_RGKV)
+        return in->x;
+    if (g->layout == LAYOUT_LOCRET) {
+        q = (size_t)g->model.n_heads * D;
+        memcpy(scratch, in->q_pre, q * sizeof(float));
+    }
+    memcpy(scratch + q, in->k_pre, kv * sizeof(float));
+    memcpy(scratch + q + kv, in->v, kv * sizeof(float));
+    return scratch;
+}
+
 static void eval_given(const struct gates *g, int layer, int32_t pos, float *out)
 {
     size_t H = (size_t)g->model.n_kv_heads, T = (size_t)g->n_given;
@@ -127,17 +143,8 @@ void gates_eval(const struct gates *g, int layer, const struct gate_input *in, f
         return;
     }
     int H = g->model.n_kv_heads;
-    const float *x = in->x;
     float *hidden = scratch + padded(n_gathered(g)), *z = hidden + 2 * padded(g->hidden);
-    if (g->layout == LAYOUT_LOCRET) {
-        size_t q = (size_t)g->model.n_heads * (size_t)g->model.head_dim;
-        size_t kv = (size_t)H * (size_t)g->model.head_dim;
-        memcpy(scratch, in->q_pre, q * sizeof(float));
-        memcpy(scratch + q, in->k_pre, kv * sizeof(float));
-        memcpy(scratch + q + kv, in->v, kv * sizeof(float));
-        x = scratch;
-    }
-    run(g, &g->unit[layer], x, hidden, z);
+    run(g, &g->unit[layer], gather(g, in, scratch), hidden, z);
     for (int h = 0; h < H; h++)
         out[h] = g->kind == GATE_RETENTION ? log_sigmoid(z[h]) : z[h];
 }

@@ -180,13 +180,15 @@ static bool wanted(const struct load *l, const struct part *p)
     return tensor_file_find(l->f, name, NULL) != NULL;
 }
 
-/* I (or gate_dim) is what the first tensor of layer 0 says. */
+/* I (or gate_dim) is what a tensor of layer 0 says; 0 without a hidden layer. */
 static int read_hidden(const struct load *l)
 {
     struct gates *g = l->g;
     const struct layout *y = &gate_layouts[g->layout];
-    const struct part *p = &y->part[y->hidden_part];
     char name[128];
+    if (y->hidden_part < 0)
+        return KVF_OK;
+    const struct part *p = &y->part[y->hidden_part];
     gates_tensor_name(l->g, name, 0, p);
     const struct tensor *t = tensor_file_find(l->f, name, NULL);
     if (!t)

@@ -14,6 +14,17 @@ const char *gates_prefix(const struct tensor_file *f)
     return plain;
 }
 
+/* rg and rgkv have the same names: whether the first layer's inputs fit the model's keys and
+ * values and not its width.  Without a model nobody can tell; rg is what is published. */
+static bool sees_keys(const struct gates *g, const struct tensor_file *f)
+{
+    char name[128];
+    gates_tensor_name(g, name, 0, &gate_layouts[LAYOUT_RGKV].part[0]);
+    const struct tensor *t = tensor_file_find(f, name, NULL);
+    return t && g->model.d_model > 0 && t->dim[1] != (uint64_t)g->model.d_model
+           && t->dim[1] == (uint64_t)size_of(g, S_2HD);
+}
+
 int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
     static const struct {
@@ -23,12 +34,15 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
     } known[] = {
         {".self_attn.retention_gate.linear3.", GATE_RETENTION, LAYOUT_RG10}, /* before rg */
         {".self_attn.retention_gate.linear2.", GATE_RETENTION, LAYOUT_RG},
+        {".self_attn.retention_gate.linear1.", GATE_RETENTION, LAYOUT_LINEAR},
         {".self_attn.g_predictors.", GATE_WRITE, LAYOUT_WGKV}};
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         for (size_t i = 0; i < f->n; i++)
             if (strstr(f->tensor[i].name, known[k].part)) {
                 g->kind = known[k].kind;
                 g->layout = known[k].layout;
+                if (g->layout == LAYOUT_RG && sees_keys(g, f))
+                    g->layout = LAYOUT_RGKV;
                 return KVF_OK;
             }
     return kvf_fail(d, KVF_E_FORMAT, "%s: none of its %zu tensors is called as the retention gates "
@@ -49,10 +63,10 @@ static int count_layers(const struct gates *g, const struct tensor_file *f)
     return n;
 }
 
-/* One dimension of a tensor; G and D together are settled at the end. */
+/* One dimension of a tensor; G and D are settled at the end. */
 struct told {
     struct gates_model *m;
-    int group, qkv;
+    int group, kv, qkv;
 };
 
 static void learn(struct told *t, enum size s, int n)
@@ -64,6 +78,7 @@ static void learn(struct told *t, enum size s, int n)
     case S_3D: t->m->head_dim = n / 3; break;
     case S_H: t->m->n_kv_heads = n; break;
     case S_GROUP: t->group = n; break;
+    case S_2HD: t->kv = n; break;
     case S_QKV: t->qkv = n; break;
     default: break;
     }
@@ -96,6 +111,8 @@ int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_d
         m->n_layers = (int)given->dim[0];
         m->n_kv_heads = (int)given->dim[1];
     }
+    if (t.kv && m->n_kv_heads > 0)
+        m->head_dim = t.kv / 2 / m->n_kv_heads;
     if (t.qkv) { /* (G + 2 H) D: any G and D with this product do */
         m->head_dim = t.qkv % 2 ? 1 : 2;
         m->n_heads = t.qkv / m->head_dim - 2 * m->n_kv_heads;

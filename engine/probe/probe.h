@@ -17,6 +17,7 @@ enum {
     PROBE_EVICT = 1u << 1, /* evictions */
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
     PROBE_GATE = 1u << 3,  /* numbers of gates */
+    PROBE_KEY = 1u << 4,   /* keys */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
 };
@@ -71,7 +72,7 @@ struct probe {
     const char *name, *summary;
     unsigned wants;
     bool lean; /* part of --probes lean */
-    bool only_full; /* part of full, but not of paper */
+    bool full_only; /* part of --probes full, not of paper */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
@@ -82,6 +83,8 @@ struct probe {
     void (*evict)(void *state, const struct eviction *e);
     void (*nll)(void *state, int32_t t, float nll);
     void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
+    /* key: [head_dim], as the cache holds it; any thread */
+    void (*key)(void *state, int layer, int head, int32_t pos, const float *key);
     void (*missed)(void *state, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);

@@ -67,15 +67,15 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
 
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
-    unsigned set = 0, all = 0, paper = 0, lean = 0;
+    unsigned set = 0, all = 0, lean = 0, paper = 0;
     for (int i = 0; probe_table[i]; i++) {
         if (probe_table[i]->shadow)
             continue;
         all |= 1u << i;
-        if (!probe_table[i]->only_full)
-            paper |= 1u << i;
         if (probe_table[i]->lean)
             lean |= 1u << i;
+        if (!probe_table[i]->full_only)
+            paper |= 1u << i;
     }
     char key[32], value[32];
     int more;
@@ -299,6 +299,13 @@ void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float v
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->gate)
             r->active[i].probe->gate(r->active[i].state, layer, head, pos, value);
+}
+
+void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const float *key)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->key)
+            r->active[i].probe->key(r->active[i].state, layer, head, pos, key);
 }
 
 void recorder_nll(struct recorder *r, int32_t t, float nll)

@@ -77,7 +77,8 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
     s->ld_ffn = padded(2 * m->d_ffn) + PANEL; /* rows apart by a power of two share cache sets */
     float *attention = NULL;
     const struct area areas[] = {
-        {&s->wide, T * s->ld_ffn}, {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},
+        {&s->wide, T * at_least(s->ld_ffn, s->ld)},
+        {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},
         {&s->d_att, T * padded(m->n_heads * m->head_dim)}, {&s->d_number, T * H},
         {&s->d_value, T * H}, {&s->net, net ? net_scratch(net, most, threads) : 0},
         {&attention, attention_scratch(&a, threads) / sizeof(float) + PANEL}};
@@ -181,10 +182,21 @@ static void swiglu_rows(void *ctx, int t0, int n, int thread)
 
 /* ---- forward ---- */
 
+/* Where keys and values begin in a row of qkv. */
+static size_t k_at(const struct model_config *m)
+{
+    return (size_t)(m->n_heads * m->head_dim);
+}
+
+static size_t v_at(const struct model_config *m)
+{
+    return (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim);
+}
+
 static struct attention attention_of(const struct block_run *r, const struct tape *t)
 {
     const struct model_config *m = r->f->config;
-    size_t k0 = (size_t)(m->n_heads * m->head_dim), kv = (size_t)(m->n_kv_heads * m->head_dim);
+    size_t k0 = k_at(m), kv = (size_t)(m->n_kv_heads * m->head_dim);
     return (struct attention){
         .kernels = &r->c->k, .T = r->T, .n_heads = m->n_heads, .n_kv_heads = m->n_kv_heads,
         .D = m->head_dim, .scale = 1.0f / sqrtf((float)m->head_dim), .gating = r->gating,
@@ -196,8 +208,9 @@ static struct net_input net_input_of(const struct block_run *r, const struct tap
 {
     const struct model_config *m = r->f->config;
     return (struct net_input){
-        .x = t->normed, .k_pre = t->k_pre, .k_post = t->qkv + m->n_heads * m->head_dim,
-        .ld_pre = (size_t)(m->n_kv_heads * m->head_dim), .ld_post = t->ld_qkv, .T = r->T};
+        .x = t->normed, .k_pre = t->k_pre, .k_post = t->qkv + k_at(m), .v = t->qkv + v_at(m),
+        .ld_pre = (size_t)(m->n_kv_heads * m->head_dim), .ld_post = t->ld_qkv,
+        .ld_v = t->ld_qkv, .T = r->T};
 }
 
 static void gates_forward(const struct block_run *r, int layer, struct tape *t,
@@ -344,13 +357,15 @@ static void head_norm_back_rows(void *ctx, int t0, int n, int thread)
     }
 }
 
-/* Gates' parameters and what flows on through their inputs: into d_qkv's keys (post) and
- * d_pre for write gates, into d_normed for retention gates. */
+/* Gates' parameters and what flows on through their inputs: into wide [T, d] of x or [T, H * D]
+ * of keys before RoPE, and into d_qkv's keys after it and values. */
 static void gates_back(const struct block_run *r, int layer, const struct tape *t, float *grad,
-                       float *d_normed, float *d_pre, float *d_post, struct block_scratch *s)
+                       float *wide, float *d_qkv, struct block_scratch *s)
 {
+    const struct model_config *m = r->f->config;
     struct net_input in = net_input_of(r, t);
-    struct net_grads to = {.grad = grad, .dx = d_normed, .dk_pre = d_pre, .dk_post = d_post};
+    struct net_grads to = {.grad = grad, .dx = wide, .dk_pre = wide, .dk_post = d_qkv + k_at(m),
+                           .dv = d_qkv + v_at(m)};
     net_backward(r->net, r->c, layer, &in, t->net, s->d_value, &to, s->net);
 }
 
@@ -376,7 +391,7 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     const struct model_config *m = r->f->config;
     size_t d = (size_t)m->d_model, T = (size_t)r->T, kv = (size_t)(m->n_kv_heads * m->head_dim);
     float *d_qkv = s->narrow, *d_pre = s->wide, *d_normed = s->wide;
-    bool learn = grad && r->net, keys = learn && r->net->layout->per_head;
+    bool learn = grad && r->net, keys = learn && r->net->layout->inputs & GATE_IN_K_PRE;
     feed_forward_back(r, layer, dx, t, s);
     attention_back(r, dx, layer, t, s, d_qkv);
     if (d_number && r->gating)
@@ -384,7 +399,7 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     if (learn) {
         memset(s->wide, 0, T * (keys ? kv : d) * sizeof *s->wide);
         value_back(r, t, d_value_more, s);
-        gates_back(r, layer, t, grad, d_normed, d_pre, d_qkv + m->n_heads * m->head_dim, s);
+        gates_back(r, layer, t, grad, s->wide, d_qkv, s);
     }
     const struct layer_weights *w = &r->f->weights->layer[layer];
     struct rows_job j = {.r = r, .t = t, .s = s, .x = d_pre, .y = d_qkv, .layer = w};

@@ -46,7 +46,7 @@ void tape_finish(struct tape *t); /* accepts a zeroed struct */
 
 /* Scratch of both passes, for up to `most` tokens and the threads of c. */
 struct block_scratch {
-    float *wide;   /* [most, ld_ffn] */
+    float *wide;   /* [most, ld_ffn], and no less than [most, ld] */
     float *narrow; /* [most, d padded or ld_qkv, whichever is larger] */
     float *branch; /* [most, as narrow] */
     float *d_att;  /* [most, ld_att] */

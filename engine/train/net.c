@@ -123,7 +123,7 @@ int net_create(const struct gates_model *m, const struct net_options *opt, struc
     n->layout = &gate_layouts[opt->layout];
     n->facts.model = *m;
     n->facts.layout = opt->layout;
-    n->facts.hidden = opt->hidden;
+    n->facts.hidden = n->layout->hidden_part < 0 ? 0 : opt->hidden;
     n->facts.activation = n->layout->activation;
     n->L = m->n_layers;
     n->H = m->n_kv_heads;

@@ -1,7 +1,7 @@
 /* net.h - gates that learn: parameters, their values for a sequence, and derivatives.
  *
- * The layouts rg, rg10 and wgkv of engine/gate, whose tensor names and shapes are used.
- * Retention gates give log beta, write gates g, one number per token and KV head. */
+ * The layouts rg, rg10, linear, rgkv and wgkv of engine/gate, whose tensor names and shapes
+ * are used.  Retention gates give log beta, write gates g, one number per token and KV head. */
 #ifndef KVF_ENGINE_TRAIN_NET_H
 #define KVF_ENGINE_TRAIN_NET_H
 
@@ -45,9 +45,9 @@ struct net {
 };
 
 struct net_options {
-    enum layout_id layout; /* RG, RG10 or WGKV */
-    int hidden;            /* I */
-    bool tied;
+    enum layout_id layout; /* RG, RG10, LINEAR, RGKV or WGKV */
+    int hidden;            /* I; of no meaning for LINEAR */
+    bool tied;             /* the last stage: of LINEAR that is the whole network */
     double bias;           /* of the readout: retention gates; wgkv: added to z at the start */
     double deviation;      /* of random weights, retention gates */
     uint64_t seed;
@@ -59,11 +59,13 @@ void net_destroy(struct net *n); /* accepts NULL */
 /* After w changed. */
 void net_refresh(struct net *n, struct par *pool);
 
-/* What a layer gives its gates, T rows each. */
+/* What a layer gives its gates, T rows each.  A layout's inputs (gate_layouts[].inputs) are
+ * read, others may be NULL.  Keys before RoPE are those that RoPE turns: after the norm that
+ * Qwen3 has on each head's keys and after the bias of Qwen2, channels in pairs. */
 struct net_input {
-    const float *x;                  /* [T, d_model] after the attention norm */
-    const float *k_pre, *k_post;     /* rows of [H, D]: keys before and after RoPE */
-    size_t ld_pre, ld_post;
+    const float *x;                   /* [T, d_model] after the attention norm */
+    const float *k_pre, *k_post, *v;  /* rows of [H, D]: keys before and after RoPE; values */
+    size_t ld_pre, ld_post, ld_v;
     int T;
 };
 
@@ -76,10 +78,10 @@ void net_forward(const struct net *n, const struct compute *c, int layer,
                  const struct net_input *in, float *tape, float *value, float *scratch);
 
 /* From d_value [T, H]: parameters' derivatives are added to grad [n->n]; derivatives by
- * the inputs are added to dx [T, d_model] (NULL for wgkv) or to dk_pre and dk_post (rows of
- * [H, D] at ld_pre and ld_post floats; NULL for rg and rg10). */
+ * the layout's inputs are added to dx [T, d_model], dk_pre, dk_post and dv (rows of [H, D]
+ * at ld_pre, ld_post and ld_v floats); others may be NULL. */
 struct net_grads {
-    float *grad, *dx, *dk_pre, *dk_post;
+    float *grad, *dx, *dk_pre, *dk_post, *dv;
 };
 void net_backward(const struct net *n, const struct compute *c, int layer,
                   const struct net_input *in, const float *tape, const float *d_value,

@@ -37,13 +37,19 @@ static bool per_head(const struct net *n)
     return n->layout->per_head;
 }
 
+/* Whether rows of input are put together from keys and values; otherwise they are those of x. */
+static bool gathers(const struct net *n)
+{
+    return n->layout->inputs != GATE_IN_X;
+}
+
 static struct areas lay_out(const struct net *n, int T, int threads, float *at)
 {
     size_t t = (size_t)T, u = (size_t)n->n_units, hidden = (size_t)n->layout->n_stages - 1;
     struct areas a = {.ld = padded(n->facts.hidden), .ld_z = padded(n->H)};
-    a.ld_in = per_head(n) ? padded(2 * n->D) : padded(n->facts.model.d_model);
+    a.ld_in = padded(n->dense[0].in);
     a.out = a.ld > a.ld_z ? a.ld : a.ld_z;
-    const size_t size[] = {per_head(n) ? u * t * a.ld_in : 0, u * t * a.ld_in,
+    const size_t size[] = {gathers(n) ? u * t * a.ld_in : 0, u * t * a.ld_in,
                            u * hidden * t * a.ld, u * hidden * t * a.ld, u * t * a.ld_z,
                            u * (hidden + 1) * a.out * t,
                            (size_t)threads * PANEL * (t + a.out)};
@@ -105,25 +111,42 @@ static float slope(enum activation act, float x)
     return x > 0 ? 1.0f : 0.0f;
 }
 
+/* [norm(k_pre); norm(k_post)] of a head and token. */
+static void normed_keys(const struct job *j, int u, size_t t, float *to)
+{
+    const struct net *n = j->n;
+    size_t D = (size_t)n->D;
+    const size_t *norm = n->norm_at + 2 * j->layer;
+    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
+    j->c->k.rmsnorm(to, j->in->k_pre + t * j->in->ld_pre + (size_t)u * D, w_pre, 1, n->D,
+                    WGKV_EPS);
+    j->c->k.rmsnorm(to + D, j->in->k_post + t * j->in->ld_post + (size_t)u * D, w_post, 1, n->D,
+                    WGKV_EPS);
+}
+
+/* [k_pre; v] of all heads. */
+static void keys_and_values(const struct job *j, size_t t, float *to)
+{
+    size_t kv = (size_t)(j->n->H * j->n->D);
+    memcpy(to, j->in->k_pre + t * j->in->ld_pre, kv * sizeof *to);
+    memcpy(to + kv, j->in->v + t * j->in->ld_v, kv * sizeof *to);
+}
+
 /* Rows [t0, t0 + T) of what a unit sees. */
 static const float *input_rows(const struct job *j, int u, int t0, int T, size_t *ret_ld)
 {
     const struct net *n = j->n;
-    if (!per_head(n)) {
+    if (!gathers(n)) {
         *ret_ld = (size_t)n->facts.model.d_model;
         return j->in->x + (size_t)t0 * *ret_ld;
     }
-    size_t D = (size_t)n->D;
-    const size_t *norm = n->norm_at + 2 * j->layer;
-    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
     float *rows = j->a.input + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_in;
     for (int t = 0; t < T; t++) {
-        size_t at = (size_t)(t0 + t);
         float *to = rows + (size_t)t * j->a.ld_in;
-        j->c->k.rmsnorm(to, j->in->k_pre + at * j->in->ld_pre + (size_t)u * D, w_pre, 1, n->D,
-                        WGKV_EPS);
-        j->c->k.rmsnorm(to + D, j->in->k_post + at * j->in->ld_post + (size_t)u * D, w_post, 1,
-                        n->D, WGKV_EPS);
+        if (per_head(n))
+            normed_keys(j, u, (size_t)(t0 + t), to);
+        else
+            keys_and_values(j, (size_t)(t0 + t), to);
     }
     *ret_ld = j->a.ld_in;
     return rows;
@@ -232,13 +255,19 @@ static void keys_back(const struct job *j, int u, const float *d_in, int t0, int
 
 static void inputs_back(const struct job *j, int u, const float *d_in, int t0, int T)
 {
-    int d = j->n->facts.model.d_model;
+    int d = j->n->facts.model.d_model, kv = j->n->H * j->n->D;
     if (per_head(j->n)) {
         keys_back(j, u, d_in, t0, T);
         return;
     }
-    for (int t = 0; t < T; t++)
-        j->c->k.add(j->to->dx + (size_t)(t0 + t) * (size_t)d, d_in + (size_t)t * j->a.ld_in, d);
+    for (int t = t0; t < t0 + T; t++, d_in += j->a.ld_in) {
+        if (!gathers(j->n)) {
+            j->c->k.add(j->to->dx + (size_t)t * (size_t)d, d_in, d);
+            continue;
+        }
+        j->c->k.add(j->to->dk_pre + (size_t)t * j->in->ld_pre, d_in, kv);
+        j->c->k.add(j->to->dv + (size_t)t * j->in->ld_v, d_in + kv, kv);
+    }
 }
 
 static void backward_rows(void *ctx, int t0, int T, int thread)
@@ -278,8 +307,8 @@ static const float *stage_input(const struct job *j, int u, int s, size_t *ret_l
         *ret_ld = j->a.ld;
         return hidden_at(j, j->a.act, u, s - 1, 0);
     }
-    *ret_ld = per_head(j->n) ? j->a.ld_in : (size_t)j->n->facts.model.d_model;
-    return per_head(j->n) ? j->a.input + (size_t)u * (size_t)j->in->T * j->a.ld_in : j->in->x;
+    *ret_ld = gathers(j->n) ? j->a.ld_in : (size_t)j->n->facts.model.d_model;
+    return gathers(j->n) ? j->a.input + (size_t)u * (size_t)j->in->T * j->a.ld_in : j->in->x;
 }
 
 static float *turned_at(const struct job *j, int u, int s)

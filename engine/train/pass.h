@@ -8,6 +8,7 @@
 #include "engine/train/capacity.h"
 #include "engine/train/packs.h"
 #include "engine/train/quality.h"
+#include "engine/train/teacher_states.h"
 
 struct pass_options {
     enum gating gating;
@@ -19,6 +20,7 @@ struct pass_options {
     enum capacity_norm norm;
     bool offset;                    /* write gates: the sparsity loss's offset */
     bool recompute;                 /* one tape: a fifth more time, an eighth of the memory */
+    struct teacher_states kept;     /* where the teacher's states are kept, if anywhere */
 };
 
 struct pass_loss {

@@ -17,6 +17,7 @@ struct key {
     const char *help;
 };
 
+static const char *const nets[] = {"rg", "rg10", "linear", "rgkv", "wgkv", NULL};
 static const char *const forms[] = {"none", "decay", "logit", "write", NULL};
 static const char *const norms[] = {"code", "t", "flat", "sum", NULL};
 static const char *const schedules[] = {"constant", "cosine", "wsd", NULL};
@@ -25,6 +26,7 @@ static const char *const schedules[] = {"constant", "cosine", "wsd", NULL};
 
 /* The C types: WHOLE int, REAL double, FLAG bool, CHOICE an enum (int), SEED uint64_t. */
 static const struct key keys[] = {
+    {"net", CHOICE, AT(net.layout), 0, 0, nets, "layout of the gates: rg, rg10, linear or rgkv"},
     {"hidden", WHOLE, AT(net.hidden), 1, 4096, NULL, "width of the gates' hidden layers"},
     {"bias", REAL, AT(net.bias), -50, 50, NULL, "initial bias of the readout"},
     {"deviation", REAL, AT(net.deviation), 0, 10, NULL, "of initial weights (retention gates)"},
@@ -54,6 +56,10 @@ static const struct key keys[] = {
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
+/* The choices are numbers of enums. */
+_Static_assert(LAYOUT_RG == 0 && LAYOUT_RG10 == 1 && LAYOUT_LINEAR == 2 && LAYOUT_RGKV == 3
+               && LAYOUT_WGKV == 4, "as in nets");
+
 static const struct trainer_options common = {
     .net = {.layout = LAYOUT_RG, .hidden = 128, .bias = 18, .deviation = 0.02},
     .pass = {.gating = GATING_DECAY, .window = 32, .lambda = 1, .M = 64},
@@ -77,6 +83,13 @@ static void set_method(struct trainer_options *o, const char *name)
         o->optimizer.lr = 1e-3;
         o->optimizer.decay = 0.01;
     }
+}
+
+static enum layout_id own_net(const char *name)
+{
+    struct trainer_options o;
+    set_method(&o, name);
+    return o.net.layout;
 }
 
 /* Where papers and code differ: /docs/training.md has the table. */
@@ -148,11 +161,37 @@ static int set_pair(const char *key, const char *value, const char *name,
                     "them", name, key);
 }
 
+/* Forms of retention gates for the retention methods; rg10 is that of dbtrimkv alone. */
+static int check_net(const struct recipe *r, struct kvf_diag *d)
+{
+    enum layout_id net = r->opt.net.layout, own = own_net(r->name);
+    bool write = own == LAYOUT_WGKV, deep = own == LAYOUT_RG10;
+    if (net == own || (!write && net != LAYOUT_WGKV && (deep || net != LAYOUT_RG10)))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--method %s: net=%s is not a layout of its gates; it is %s",
+                    r->name, nets[net], write ? "wgkv" : deep ? "rg10, rg, linear or rgkv"
+                                                              : "rg, linear or rgkv");
+}
+
+/* Without the key hidden is 0: then it is the method's own, except for a single linear layer. */
+static int settle_hidden(struct recipe *r, int own, struct kvf_diag *d)
+{
+    struct net_options *net = &r->opt.net;
+    if (net->layout == LAYOUT_LINEAR && net->hidden)
+        return kvf_fail(d, KVF_E_ARG, "--method %s: net=linear has no hidden layer; leave out "
+                        "hidden=%d", r->name, net->hidden);
+    if (net->layout != LAYOUT_LINEAR && !net->hidden)
+        net->hidden = own;
+    return KVF_OK;
+}
+
 static int check(const struct recipe *r, struct kvf_diag *d)
 {
     const struct trainer_options *o = &r->opt;
     bool write = o->net.layout == LAYOUT_WGKV;
     double sum = 0;
+    if (check_net(r, d) != KVF_OK)
+        return KVF_E_ARG;
     for (int i = 0; i < QUALITY_TERMS; i++)
         sum += o->pass.quality[i];
     if (write != (o->pass.gating == GATING_WRITE) || o->pass.gating == GATING_NONE)
@@ -179,19 +218,26 @@ int recipe_parse(const char *text, struct recipe *ret, struct kvf_diag *d)
     set_method(&ret->opt, ret->name);
     set_variant(&ret->opt, ret->name, true);
     const char *s = text[len] ? text + len + 1 : text + len;
-    int more, err = KVF_OK;
+    int more, err = KVF_OK, hidden = ret->opt.net.hidden;
+    ret->opt.net.hidden = 0;
     while (!err && (more = opt_pair(&s, key, value, sizeof key)) != 0)
         err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--method %s: '%.40s' is not key=value", ret->name,
                                   s)
                        : set_pair(key, value, ret->name, &ret->opt, d);
+    if (!err)
+        err = settle_hidden(ret, hidden, d);
     return err ? err : check(ret, d);
 }
 
 void recipe_put(struct buf *b, const struct recipe *r)
 {
+    const char *sep = "";
     for (int i = 0; i < N_KEYS; i++) {
         const void *from = (const char *)&r->opt + keys[i].at;
-        buf_printf(b, "%s\"%s\": ", i ? ", " : "", keys[i].name);
+        if (keys[i].at == AT(net.layout) && r->opt.net.layout == own_net(r->name))
+            continue;
+        buf_printf(b, "%s\"%s\": ", sep, keys[i].name);
+        sep = ", ";
         switch (keys[i].kind) {
         case WHOLE: buf_printf(b, "%d", *(const int *)from); break;
         case REAL: json_put_num(b, *(const double *)from); break;

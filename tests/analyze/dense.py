@@ -79,15 +79,17 @@ class Llama:
 
     def run(self, ids, alpha):
         """ids [T]; alpha [L,H,T,T] booleans: query t sees entry i.
-        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]."""
+        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]."""
         T, w = len(ids), self.w
         p, lse = np.zeros((self.L, self.G, T, T)), np.zeros((self.L, self.G, T))
+        self.key_norm = np.zeros((self.L, self.H, T))
         x = w["token_embd.weight"][ids]
         for l in range(self.L):
             blk = f"blk.{l}."
             y = self.norm(x, blk + "attn_norm.weight")
             q, k, v = (y @ w[f"{blk}attn_{c}.weight"].T for c in "qkv")
             q, k = self.rope(q.reshape(T, self.G, -1)), self.rope(k.reshape(T, self.H, -1))
+            self.key_norm[l] = np.sqrt((k * k).sum(-1)).T
             v, out = v.reshape(T, self.H, -1), np.empty_like(q)
             for g in range(self.G):
                 h = g // (self.G // self.H)

@@ -101,7 +101,8 @@ class Check:
     def __init__(self, run):
         self.run, self.wrong, self.ties, self.open, self.ages, self.done = run, 0, 0, 0, 0, 0
         eps = 0 if run.name == "ties" else EPS
-        self.d = dense.Dense(dense.Llama(run.gguf), run.ids, run.role, run.evict, eps)
+        self.model = dense.Llama(run.gguf)
+        self.d = dense.Dense(self.model, run.ids, run.role, run.evict, eps)
         self.T = self.d.T
 
     def equal(self, what, got, want, tolerance=0.0):
@@ -125,6 +126,7 @@ class Check:
         self.equal("lse", col["lse"], d.lse, TOLERANCE)
         self.equal("entropy", col["entropy"], d.entropy(), TOLERANCE)
         self.equal("nll", col["nll"][0, 0], d.nll, TOLERANCE)
+        self.equal("key_norm", col["key_norm"], self.model.key_norm, 1e-4 * self.model.key_norm.max())
         self.S, self.R = {}, {}
         for c in dense.CRITERIA:
             seen = col["last_selected." + c].astype(int)
@@ -281,6 +283,17 @@ class Check:
         self.survival(Q, 60, self.T, "--tokens", "60:")
 
 
+def sets_of_probes(run):
+    """The lengths of keys are in full and under their own name, not in lean and paper."""
+    failed = 0
+    for probes, want in (("lean", False), ("paper", False), ("keys", True), ("lean,keys", True), ("full", True)):
+        run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
+        if (b"key_norm" in run.call(run.kvfate, "info", run.path("p.kvf"))) != want:
+            print(f"  --probes {probes}: key_norm should {'' if want else 'not '}be there")
+            failed += 1
+    return failed
+
+
 def main():
     tools, failed = sys.argv[1:4], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -289,7 +302,7 @@ def main():
             run.method = case[4]
             check = Check(run)
             check.all()
-            failed += check.wrong
+            failed += check.wrong + (sets_of_probes(run) if run.name == "one" else 0)
             print(f"{case[0]:12} T={check.T:<4} {check.done} comparisons, {check.wrong} wrong; of {check.ages} "
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
             if check.open_masks > 3 * MOST_OPEN * check.masks:  # several ages count in each

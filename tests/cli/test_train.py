@@ -69,7 +69,8 @@ def equal(what, a, b):
 
 def any_threads():
     """Three threads, two, one; and with less memory."""
-    for method in (METHOD, "dbtrimkv:hidden=8,bias=3,M=8", "wgkv:hidden=4,window=8"):
+    for method in (METHOD, "dbtrimkv:hidden=8,bias=3,M=8", "wgkv:hidden=4,window=8", "trimkv:net=rgkv,hidden=8,bias=3,M=8",
+                   "dbtrimkv:net=linear,bias=3,M=8"):
         one = train("one.st", method=method, steps=4, length=64)
         for what, more in (("2 threads", ["-t", "2"]), ("3 threads", ["-t", "3"]), ("recompute", ["--recompute"]),
                            ("recompute on 2 threads", ["--recompute", "-t", "2"])):
@@ -138,6 +139,31 @@ def kept_ids():
     os.remove(s.path("cache"))
 
 
+def kept_teacher():
+    """The teacher's states change nothing but time, whoever wrote them; damaged or foreign ones are made again."""
+    folder = s.path("cache/teacher")
+    shutil.rmtree(folder, ignore_errors=True)
+    first, other = train("warm.st", length=64), train("warm.st", "--fresh", length=48)
+    equal("states are written", train("warm.st", "--fresh", "--keep-teacher", length=64), first)
+    files = sorted(os.path.join(folder, x) for x in os.listdir(folder))
+    s.check("a file for each pack", len(files) >= 2 and all(x.endswith(".f32") for x in files), files)
+    before = [os.stat(x).st_mtime_ns for x in files]
+    equal("from kept states", train("warm.st", "--fresh", "--keep-teacher", length=64), first)
+    s.check("they were not written again", [os.stat(x).st_mtime_ns for x in files] == before)
+    equal("packs of other lengths are others", train("warm.st", "--fresh", "--keep-teacher", length=48), other)
+    swap = [open(x, "rb").read() for x in files]
+    for i, x in enumerate(files):  # of another pack, short, with one bit flipped
+        data = swap[(i + 1) % len(swap)] if i % 3 == 0 else swap[i][:-1] if i % 3 == 1 else bytes([swap[i][0] ^ 1]) + swap[i][1:]
+        with open(x, "wb") as f:
+            f.write(data)
+    equal("from damaged states", train("warm.st", "--fresh", "--keep-teacher", length=64), first)
+    s.check("damaged ones were written again", [open(x, "rb").read() for x in files] == swap)
+    shutil.rmtree(s.path("cache"))
+    s.file("cache", b"not a folder")
+    s.refused("no folder for them", argv("warm.st", "--fresh", "--keep-teacher"), 1, "--keep-teacher", "KVFATE_CACHE")
+    os.remove(s.path("cache"))
+
+
 # ---- what is learned, and what it is for
 
 def learns():
@@ -170,6 +196,30 @@ def every_method():
     train("wide.st", "--f32", method="trimkv:hidden=8", steps=1)
     train("narrow.st", method="trimkv:hidden=8", steps=1)
     s.check("bf16 has half the bytes", 1.5 < len(read("wide.st")) / len(read("narrow.st")) < 2, len(read("wide.st")), len(read("narrow.st")))
+
+
+def every_net():
+    """Gates of each layout are trained, shown and used; the record names the layout where it is not the method's own."""
+    shapes = {"rg": 1, "rg10": 1, "linear": 0, "rgkv": 1}  # has a hidden layer
+    for method, net, more in (("trimkv", "rg", ",hidden=8"), ("trimkv", "linear", ""), ("trimkv", "linear", ",tied=1"), ("trimkv", "rgkv", ",hidden=8"), ("dbtrimkv", "rg10", ",hidden=8"),
+                              ("dbtrimkv", "rg", ",hidden=8"), ("dbtrimkv", "linear", ""), ("dbtrimkv", "rgkv", ",hidden=8")):
+        own, tied = net == {"trimkv": "rg", "dbtrimkv": "rg10"}[method], method == "dbtrimkv" or "tied" in more
+        out = f"{method}-{net}{len(more)}.st"
+        train(out, method=f"{method}:net={net},bias=3{more}", steps=2)
+        facts = json.loads(s.accepted("info", ["info", "--json", s.path(out)]).stdout)
+        kept = json.loads(facts["metadata"]["training"])
+        s.check(f"{out}: layout", (facts["kind"], facts["layout"], facts["hidden"], facts["tied"]) == ("retention", net, 8 if shapes[net] else None, tied), facts)
+        s.check(f"{out}: sizes", facts["kv_heads"] == 2 and (facts["d_model"], facts["head_dim"]) == ((None, 16) if net == "rgkv" else (64, None)), facts)
+        s.check(f"{out}: the record", kept.get("net", net) == net and ("net" in kept) != own and kept["hidden"] == 8 * shapes[net], kept)
+        text = s.accepted("info", ["info", s.path(out)]).stdout
+        s.check(f"{out}: info", f"layout {net},".encode() in text and (b"readout equal in all layers" if tied else b"readout of each layer its own") in text
+                and (b"hidden 8" in text) == bool(shapes[net]), text)
+        r = s.accepted(f"{out} runs", ["run", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"), "--json",
+                                       "--gates", s.path(out), "--method", "trimkv", "-B", "16"])
+        s.check(f"{out}: evicts", json.loads(r.stdout)["triggers"] > 0, r.stdout)
+    equal("net=rg is trimkv's own", train("same.st", method="trimkv:net=rg,hidden=8,bias=3", steps=2), train("same2.st", method="trimkv:hidden=8,bias=3", steps=2))
+    other = Gguf(layers=2, seed=9, heads=2, kv_heads=1).write(s.path("narrow.gguf"))
+    s.refused("gates of keys for other heads", ["generate", "-m", other, "-q", "--raw", "-p", "x", "--method", "trimkv", "-B", "8", "--gates", s.path("trimkv-rgkv9.st")], 2, "model")
 
 
 def options():
@@ -207,6 +257,8 @@ def bad_settings():
     for method, word in (("trimkv:frob=1", "frob"), ("trimkv:lr=11", "lr"), ("trimkv:lr=x", "lr"), ("trimkv:lr=nan", "lr"), ("trimkv:hidden=0", "hidden"),
                          ("trimkv:hidden=1.5", "hidden"), ("trimkv:tied=2", "tied"), ("trimkv:norm=max", "norm"), ("trimkv:lr", "lr"), ("trimkv:variant=both", "variant"),
                          ("trimkv:fwkl=0,ntp=0", "fwkl"), ("trimkv:form=write", "form"), ("wgkv:form=decay", "form"), ("wgkv:window=0", "window"),
+                         ("trimkv:net=deep", "net"), ("trimkv:net=rg10", "rg, linear or rgkv"), ("dbtrimkv:net=wgkv", "rg10, rg, linear or rgkv"),
+                         ("wgkv:net=rg", "wgkv"), ("trimkv:net=linear,hidden=8", "hidden"), ("dbtrimkv:hidden=128,net=linear", "hidden"),
                          ("h2o", "h2o"), ("", "gates to train"), ("trimkv:accumulate=0", "accumulate"), ("trimkv:beta1=1.5", "beta1")):
         s.refused(f"method {method}", argv("bad.st", method=method), 2, word)
     s.refused("--length over the context", argv("bad.st", length=4096), 2, "--length", "2048")
@@ -246,7 +298,8 @@ def bad_checkpoints():
         s.check(f"checkpoint: bit of byte {at}", r.returncode in (1, 2) and r.stderr.count(b"\n") == 1 and b"good.st.state" in r.stderr, r.returncode, r.stderr)
     s.file("good.st.state", state)
     for word, how in (("steps", dict(steps=4)), ("lr", dict(steps=3, method=METHOD.replace("0.02", "0.03"))), ("length", dict(steps=3, length=64)),
-                      ("method", dict(steps=3, method="dbtrimkv:hidden=8,bias=3,M=8,lr=0.02")), ("data_packs", dict(steps=3, data=(LINES,)))):
+                      ("method", dict(steps=3, method="dbtrimkv:hidden=8,bias=3,M=8,lr=0.02")),
+                      ("net", dict(steps=3, method=METHOD.replace(":", ":net=rgkv,"))), ("data_packs", dict(steps=3, data=(LINES,)))):
         r = s.refused(f"checkpoint of another {word}", argv("good.st", **how), 2, "good.st.state", f'"{word}": ', "--fresh")
         s.check("the setting alone is named", len(r.stderr) < 420 + 2 * len(good), r.stderr)
     r = s.refused("checkpoint of another seed", argv("good.st", "--seed", "4", steps=3), 2, '"seed": 0', '"seed": 4')
@@ -349,7 +402,7 @@ def recipe():
     s.check("three trainings", r.returncode == 0 and [c.split(" --method ")[1].split(":")[0] for c in calls] == ["trimkv", "dbtrimkv", "wgkv"], r.stderr, calls)
     for call in calls:
         data = call.split(" --data ")[1].split(" --method ")[0]
-        s.check("these files alone, in nine tenths", data == f"{valid} {questions}" and " --share 0.9 " in call, call)
+        s.check("these files alone, in nine tenths", set(data.split()) == {valid, questions} and " --share 0.9 " in call, call)
         words = call.split()
         i = words.index("--steps")
         words[i + 1] = "1"
@@ -391,7 +444,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (any_threads, any_stop, kept_ids, learns, every_method, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
+for part in (any_threads, any_stop, kept_ids, kept_teacher, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -14,8 +14,8 @@ import struct
 
 import numpy as np
 
-LAYOUTS = ["rg", "rg10", "wgkv", "locret", "duo", "seer", "values"]
-KIND = {"rg": "retention", "rg10": "retention", "wgkv": "write", "locret": "importance", "duo": "heads", "seer": "blocks"}
+LAYOUTS = ["rg", "rg10", "linear", "rgkv", "wgkv", "locret", "duo", "seer", "values"]
+KIND = {"rg": "retention", "rg10": "retention", "linear": "retention", "rgkv": "retention", "wgkv": "write", "locret": "importance", "duo": "heads", "seer": "blocks"}
 THRESHOLD = math.log(0.1 / 0.9)  # logit of the usual threshold of g
 
 
@@ -46,7 +46,7 @@ class Maker:
     def __init__(self, o):
         self.o, self.rng = o, np.random.default_rng(o.seed)
 
-    def linear(self, rows, cols, gain=1.0):
+    def normal(self, rows, cols, gain=1.0):
         return self.rng.normal(0, gain / math.sqrt(cols), (rows, cols))
 
     def readout(self, rows, cols, spread, moment):
@@ -54,28 +54,43 @@ class Maker:
         w = self.rng.normal(0, spread / math.sqrt(moment * cols), (rows, cols))
         return w - w.mean(1, keepdims=True) if cols > 1 else w
 
-    def retention(self, deep):
+    def bias(self):
+        """beta^100 = 0.01 at z = 3.1 and 0.99 at z = 9.2"""
+        return self.rng.uniform(4.5, 7.5, self.o.kv_heads)
+
+    def retention(self, deep, inputs):
         o, out = self.o, {}
         for i in range(o.layers):
             p = f"model.layers.{i}.self_attn.retention_gate."
-            out[p + "linear1.weight"] = self.linear(o.hidden, o.d_model)
+            out[p + "linear1.weight"] = self.normal(o.hidden, inputs)
             out[p + "linear1.bias"] = self.rng.normal(0, 0.1, o.hidden)
             if deep:
-                out[p + "linear2.weight"] = self.linear(o.hidden, o.hidden, 1.6)
+                out[p + "linear2.weight"] = self.normal(o.hidden, o.hidden, 1.6)
                 out[p + "linear2.bias"] = self.rng.normal(0, 0.1, o.hidden)
             last = "linear3.weight" if deep else "linear2.weight"
             tied = i > 0 and o.tie
             first = "model.layers.0.self_attn.retention_gate."
             out[p + last] = out[first + last] if tied else self.readout(o.kv_heads, o.hidden, 0.8, 0.36)
-            # beta^100 = 0.01 at z = 3.1 and 0.99 at z = 9.2
-            out[p + "bias"] = out[first + "bias"] if tied else self.rng.uniform(4.5, 7.5, o.kv_heads)
+            out[p + "bias"] = out[first + "bias"] if tied else self.bias()
         return out
 
     def rg(self):
-        return self.retention(False)
+        return self.retention(False, self.o.d_model)
 
     def rg10(self):
-        return self.retention(True)
+        return self.retention(True, self.o.d_model)
+
+    def rgkv(self):
+        return self.retention(False, 2 * self.o.kv_heads * self.o.head_dim)
+
+    def linear(self):
+        o, out = self.o, {}
+        for i in range(o.layers):
+            p, first = (f"model.layers.{k}.self_attn.retention_gate." for k in (i, 0))
+            tied = i > 0 and o.tie
+            out[p + "linear1.weight"] = out[first + "linear1.weight"] if tied else self.normal(o.kv_heads, o.d_model, 0.8)
+            out[p + "bias"] = out[first + "bias"] if tied else self.bias()
+        return out
 
     def wgkv(self):
         o, out = self.o, {}
@@ -83,7 +98,7 @@ class Maker:
             p = f"model.layers.{i}.self_attn.g_predictors."
             out[p + "pre_key_norm.weight"] = self.rng.normal(1, 0.1, o.head_dim)
             out[p + "post_key_norm.weight"] = self.rng.normal(1, 0.1, o.head_dim)
-            out[p + "conv1.weight"] = self.linear(o.kv_heads * o.hidden, 2 * o.head_dim)[:, :, None]
+            out[p + "conv1.weight"] = self.normal(o.kv_heads * o.hidden, 2 * o.head_dim)[:, :, None]
             out[p + "conv1.bias"] = self.rng.normal(0, 0.1, o.kv_heads * o.hidden)
             out[p + "conv2.weight"] = self.readout(o.kv_heads, o.hidden, 1.5, 0.425)[:, :, None]
             out[p + "conv2.bias"] = self.rng.normal(THRESHOLD, 0.3, o.kv_heads)
@@ -93,8 +108,8 @@ class Maker:
         o, out = self.o, {}
         for i in range(o.layers):
             p = f"model.layers.{i}.self_attn."
-            out[p + "fc1.weight"] = self.linear(o.hidden, (o.heads + 2 * o.kv_heads) * o.head_dim)
-            out[p + "fc2.weight"] = self.linear(o.kv_heads, o.hidden)
+            out[p + "fc1.weight"] = self.normal(o.hidden, (o.heads + 2 * o.kv_heads) * o.head_dim)
+            out[p + "fc2.weight"] = self.normal(o.kv_heads, o.hidden)
         return out
 
     def duo(self):
@@ -105,8 +120,8 @@ class Maker:
         n, h, d = o.gate_dim, o.kv_heads, o.head_dim
         for i in range(o.layers):
             p = f"model.layers.{i}.self_attn.block_gate."
-            out[p + "k_proj.weight"] = self.linear(h * n, 3 * d).reshape(h, n, 3 * d)
-            out[p + "q_proj.weight"] = self.linear(h * n, o.heads // h * d).reshape(h, n, o.heads // h * d)
+            out[p + "k_proj.weight"] = self.normal(h * n, 3 * d).reshape(h, n, 3 * d)
+            out[p + "q_proj.weight"] = self.normal(h * n, o.heads // h * d).reshape(h, n, o.heads // h * d)
             if o.norms:
                 out[p + "k_norm.weight"] = self.rng.normal(1, 0.1, n)
                 out[p + "q_norm.weight"] = self.rng.normal(1, 0.1, n)
@@ -138,7 +153,7 @@ def options(argv=None):
                         ("tokens", 100), ("seed", 1)):
         p.add_argument("--" + name, type=int, default=value, metavar="N", help=f"default {value}")
     p.add_argument("--dtype", choices=["F32", "F16", "BF16"], default="F32")
-    p.add_argument("--tie", action="store_true", help="rg, rg10: one readout for all layers")
+    p.add_argument("--tie", action="store_true", help="rg, rg10, linear, rgkv: one readout for all layers")
     p.add_argument("--norms", action="store_true", help="seer: with the optional norms")
     p.add_argument("--model-hash")
     p.add_argument("--activation")

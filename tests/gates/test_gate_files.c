@@ -4,7 +4,8 @@
 
 #include "file.h"
 
-static const char *const layouts[] = {"rg", "rg10", "wgkv", "locret", "duo", "seer", "values"};
+static const char *const layouts[] = {"rg", "rg10", "linear", "rgkv", "wgkv", "locret", "duo",
+                                      "seer", "values"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static struct gates_model small_model(void)
@@ -222,7 +223,9 @@ Test(gate_files, gates_of_another_model)
 {
     static const struct { const char *layout; int field, by; } cases[] = {
         {"rg", 0, 1}, {"rg", 0, -1}, {"rg", 1, 1}, {"rg", 3, 1}, {"rg10", 0, 1}, {"rg10", 0, -1},
-        {"rg10", 1, -1}, {"rg10", 3, -1}, {"wgkv", 0, 1}, {"wgkv", 0, -1}, {"wgkv", 3, 1},
+        {"rg10", 1, -1}, {"rg10", 3, -1}, {"linear", 0, 1}, {"linear", 0, -1}, {"linear", 1, 1},
+        {"linear", 3, 1}, {"rgkv", 0, 1}, {"rgkv", 0, -1}, {"rgkv", 3, 1}, {"rgkv", 4, 1},
+        {"wgkv", 0, 1}, {"wgkv", 0, -1}, {"wgkv", 3, 1},
         {"wgkv", 4, 1}, {"locret", 0, 1}, {"locret", 2, 1}, {"locret", 3, -1}, {"locret", 4, 2},
         {"duo", 0, 1}, {"duo", 0, -1}, {"duo", 3, 1}, {"seer", 0, 1}, {"seer", 0, -1},
         {"seer", 2, 2}, {"seer", 3, 2}, {"seer", 4, -1}, {"values", 0, 1}, {"values", 0, -1},
@@ -257,6 +260,12 @@ Test(gate_files, metadata_that_cannot_be_meant)
         {"rg", "\"rg\"", "\"rg3\"", "'rg3'"},
         {"rg", "\"rg\"", "\"rg10\"", "missing"},
         {"rg10", "\"rg10\"", "\"rg\"", "tensor"},
+        {"rg", "\"rg\"", "\"linear\"", "tensor"},
+        {"rg", "\"rg\"", "\"rgkv\"", "tensor"},
+        {"rgkv", "\"rgkv\"", "\"rg\"", "tensor"},
+        {"linear", "\"linear\"", "\"rg\"", "missing"},
+        {"linear", "\"linear\"", "\"linear\", \"kvfate.activation\": \"silu\"", "means nothing"},
+        {"linear", "\"linear\"", "\"linear\", \"kvfate.key_order\": \"pairs\"", "means nothing"},
         {"values", "\"retention\"", "\"heads\"", "do not come in"},
         {"values", "\"retention\"", "\"write\"", "from 0 to 1"},
         {"duo", "\"heads\"", "\"blocks\"", "do not come in"},

@@ -22,7 +22,8 @@ FLAGS = (0, 1, 3)  # plain C, AVX2, AVX-512; what the CPU lacks falls back
 # layers, query heads, KV heads, head_dim, d_model, hidden, gate_dim
 SHAPES = [(2, 4, 2, 8, 32, 24, 16), (1, 1, 1, 2, 1, 1, 2), (3, 3, 3, 6, 19, 17, 10), (2, 9, 3, 64, 576, 128, 32),
           (2, 6, 2, 10, 33, 31, 6), (1, 2, 2, 16, 48, 192, 128), (1, 34, 17, 4, 40, 16, 8)]
-INPUT_BITS = {"rg": 1, "rg10": 1, "wgkv": 4 | 16, "locret": 2 | 4 | 8, "duo": 0, "seer": 0, "values": 0}
+RETENTION = ("rg", "rg10", "linear", "rgkv")
+INPUT_BITS = {"rg": 1, "rg10": 1, "linear": 1, "rgkv": 4 | 8, "wgkv": 4 | 16, "locret": 2 | 4 | 8, "duo": 0, "seer": 0, "values": 0}
 
 
 class Case:
@@ -66,10 +67,11 @@ class Case:
 
     def facts(self, f):
         o, layout = self.o, self.g.layout
-        hidden = o.hidden if layout in ("rg", "rg10", "wgkv", "locret") else 0
+        hidden = o.hidden if layout in ("rg", "rg10", "rgkv", "wgkv", "locret") else 0
         seer = layout == "seer"
-        last = [k for k in self.g.t if k.endswith(("linear3.weight" if layout == "rg10" else "linear2.weight", "retention_gate.bias"))]
-        tied = layout in ("rg", "rg10") and all(np.array_equal(self.g.t[k], self.g.t["model.layers.0" + k[k.index(".self_attn"):]]) for k in last)
+        readout = {"rg10": "linear3.weight", "linear": "linear1.weight"}.get(layout, "linear2.weight")
+        last = [k for k in self.g.t if k.endswith((readout, "retention_gate.bias"))]
+        tied = layout in RETENTION and all(np.array_equal(self.g.t[k], self.g.t["model.layers.0" + k[k.index(".self_attn"):]]) for k in last)
         want = dict(kind=self.g.kind, layout=layout, hidden=hidden, positions=o.tokens if layout == "values" else 2 ** 31 - 1, tied=int(tied),
                     inputs=INPUT_BITS[layout], gate_dim=o.gate_dim if seer else 0, block=o.block or 0)
         for key, value in want.items():
@@ -111,7 +113,7 @@ class Case:
         """z may be rounded the other way where its exact value is within 2e-6 of a tie: counted as equal."""
         best = np.full(have.shape, np.inf)
         for i in range(self.s["layers"]):
-            z, bias = gates_np.retention_z(self.g, i, self.a["x"])
+            z, bias = gates_np.retention_z(self.g, i, self.a)
             for e in (-2e-6, 0, 2e-6):
                 want = gates_np.log_sigmoid(gates_np.bf16(gates_np.bf16(z + e) + bias))
                 best[i] = np.minimum(best[i], np.abs(have[i] - want) / np.abs(want))
@@ -132,8 +134,7 @@ def spread(case):
     """The generator keeps its promise."""
     x = np.random.default_rng(3)
     s, kind = case.s, case.g.kind
-    a = {"x": x.normal(size=(200, s["d_model"])), "k_pre": x.normal(size=(200, s["kv_heads"], s["head_dim"])),
-         "k_post": x.normal(size=(200, s["kv_heads"], s["head_dim"]))}
+    a = {"x": x.normal(size=(200, s["d_model"]))} | {k: x.normal(size=(200, s["kv_heads"], s["head_dim"])) for k in ("k_pre", "k_post", "v")}
     v = np.stack([gates_np.evaluate(case.g, i, a) for i in range(s["layers"])])
     if kind == "retention":
         inside = np.mean((np.exp(100 * v) > 0.01) & (np.exp(100 * v) < 0.99))
@@ -154,25 +155,27 @@ def main():
             worst[layout] = max(worst.get(layout, 0.0), case.check())
             return case
         for shape in SHAPES:
-            for layout in ("rg", "rg10", "wgkv", "locret", "duo", "seer"):
+            for layout in (*RETENTION, "wgkv", "locret", "duo", "seer"):
                 run(shape, layout)
             for kind in ("retention", "write", "importance"):
                 run(shape, "values", "--kind", kind)
-            for layout in ("wgkv", "locret", "seer"):
+            for layout in ("rgkv", "wgkv", "locret", "seer"):
                 run(shape, layout, "--key-order", "halves")
             run(shape, "seer", "--norms", "--block", "64")
             run(shape, "seer", "--norms", "--key-order", "halves")
             run(shape, "rg10", "--tie", "--dtype", "BF16")
             run(shape, "rg", "--z", "bf16", "--dtype", "BF16")
             run(shape, "rg10", "--z", "bf16", "--tie")
-        for layout in ("rg", "rg10", "wgkv", "locret"):
+            run(shape, "linear", "--z", "bf16", "--tie")
+            run(shape, "rgkv", "--z", "bf16", "--key-order", "halves", "--dtype", "F16")
+        for layout in ("rg", "rg10", "rgkv", "wgkv", "locret"):
             for act in ("silu", "gelu", "relu"):
                 run(SHAPES[0], layout, "--activation", act, "--dtype", "F16")
         run(SHAPES[0], "rg", "--model-hash", "abc", hash_="abc")
         run(SHAPES[0], "rg", "--model-hash", "abc")
-        shares = [spread(run(SHAPES[3], layout)) for layout in ("rg", "rg10", "wgkv")]
+        shares = [spread(run(SHAPES[3], layout)) for layout in (*RETENTION, "wgkv")]
     print(f"{n} files, largest errors:", ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
-    print("beta^100 in [0.01, 0.99]: %.2f (rg) %.2f (rg10); g above 0.1: %.2f" % tuple(shares))
+    print("beta^100 in [0.01, 0.99]: %.2f (rg) %.2f (rg10) %.2f (linear) %.2f (rgkv); g above 0.1: %.2f" % tuple(shares))
     assert all(math.isfinite(v) for v in worst.values())
 
 

@@ -96,10 +96,16 @@ class Gates:
         return to_halves(x) if self.halves else x
 
 
-def retention_z(g, layer, x):
+def retention_z(g, layer, a):
     """(z without the last bias, bias)"""
     def get(name):
         return g.get(layer, "retention_gate." + name)
+    x = a["x"]
+    if g.layout == "linear":
+        return x @ get("linear1.weight").T, get("bias")
+    if g.layout == "rgkv":
+        n = len(a["k_pre"])
+        x = np.concatenate([g.head_order(a["k_pre"]).reshape(n, -1), a["v"].reshape(n, -1)], -1)
     h = g.act(x @ get("linear1.weight").T + get("linear1.bias"))
     if g.layout == "rg10":
         h = g.act(h @ get("linear2.weight").T + get("linear2.bias"))
@@ -134,7 +140,7 @@ def evaluate(g, layer, a):
     if g.layout == "values":
         return g.t["values"][layer][:, a["pos"]].T
     if g.kind == "retention":
-        z, bias = retention_z(g, layer, a["x"])
+        z, bias = retention_z(g, layer, a)
         if g.meta.get("kvfate.z") == "bf16":
             return log_sigmoid(bf16(bf16(z) + bias))
         return log_sigmoid(z + bias)

@@ -29,7 +29,7 @@ static int index_of(const char *const *names, const char *name)
     return -1;
 }
 
-static const char *const layouts[] = {"rg", "rg10", "wgkv", NULL};
+static const char *const layouts[] = {"rg", "rg10", "linear", "rgkv", "wgkv", NULL};
 static const char *const forms[] = {"none", "decay", "logit", "write", NULL};
 static const char *const norms[] = {"code", "t", "flat", "sum", NULL};
 static const char *const terms[] = {"fwkl", "rvkl", "ntp", "mse", NULL};
@@ -85,7 +85,8 @@ static void open_world(struct world *w, const struct json *c, unsigned flags, in
     cr_assert(eq(int, frozen_build(m, w->e->weights, w->e->pool, &w->f, &d), KVF_OK));
     struct gates_model gm = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
                              m->norm_eps, m->rope_base, NULL, &w->c.k};
-    static const enum layout_id ids[] = {LAYOUT_RG, LAYOUT_RG10, LAYOUT_WGKV};
+    static const enum layout_id ids[] = {LAYOUT_RG, LAYOUT_RG10, LAYOUT_LINEAR, LAYOUT_RGKV,
+                                         LAYOUT_WGKV};
     struct net_options no = {.layout = ids[index_of(layouts, text(c, "layout"))],
                              .hidden = (int)json_int(json_get(c, "hidden"), 0),
                              .tied = json_bool(json_get(c, "tied"), false), .deviation = 0.02};

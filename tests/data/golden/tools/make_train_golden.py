@@ -40,6 +40,11 @@ CASES = [
     ("qwen3_decay", 3, ((40, 26),), 5, 2.5, S("rg", M=4), False),
     ("qwen3_write", 3, ((12, 48),), 5, -1.0, S("wgkv", "write", ("fwkl",), weight=0.05, window=6), False),
     ("qwen2_write", 4, ((50, 9),), 4, -1.0, S("wgkv", "write", ("mse",), weight=0.05, window=4), False),
+    ("linear_t_sum", 0, ((44, 25),), 0, 2.5, S("linear", combine="sum", norm="t", M=5, weight=2), False),
+    ("linear_tied_global", 1, ((38, 30),), 0, 3.0, S("linear", everywhere=True, M=6, tied=True, weight=0.5), False),
+    ("rgkv_code", 1, ((31, 40),), 4, 2.5, S("rgkv", M=4), False),
+    ("qwen3_rgkv", 3, ((46, 18),), 4, 2.5, S("rgkv", M=4.3), False),
+    ("qwen2_rgkv_tied", 4, ((28, 35),), 4, 2.5, S("rgkv", "logit", norm="flat", M=5.5, tied=True), False),
 ]
 
 
@@ -74,16 +79,21 @@ class Draw:
 
 def retention(draw, s, model, hidden, bias):
     out, d, H = {}, model.out.shape[1], model.kv_heads
+    if s.layout == "rgkv":
+        d = 2 * len(model.w["blk.0.attn_k.weight"])
     for i in range(model.layers):
         p = f"model.layers.{i}.self_attn.retention_gate."
+        if s.layout == "linear":
+            if i == 0 or not s.tied:
+                out[p + "linear1.weight"], out[p + "bias"] = draw.of(0, 2.5 / math.sqrt(d), H, d), draw.of(bias, 0.3, H)
+            continue
         out[p + "linear1.weight"] = draw.of(0, 1.5 / math.sqrt(d), hidden, d)
         out[p + "linear1.bias"] = draw.of(0, 0.2, hidden)
         if s.layout == "rg10":
             out[p + "linear2.weight"] = draw.of(0, 2 / math.sqrt(hidden), hidden, hidden)
             out[p + "linear2.bias"] = draw.of(0, 0.2, hidden)
         if i == 0 or not s.tied:
-            last = "linear2.weight" if s.layout == "rg" else "linear3.weight"
-            out[p + last] = draw.of(0, 2.5 / math.sqrt(hidden), H, hidden)
+            out[p + tt.READOUT[s.layout] + ".weight"] = draw.of(0, 2.5 / math.sqrt(hidden), H, hidden)
             out[p + "bias"] = draw.of(bias, 0.3, H)
     return out
 

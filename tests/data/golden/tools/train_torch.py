@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 
 WRITE_LEAST = 1e-3  # the write gate in training is never less
+READOUT = {"rg": "linear2", "rgkv": "linear2", "rg10": "linear3", "linear": "linear1"}
 KEY_EPS = 1e-6      # of the norms of the write gate, whatever the model's norms use
 
 
 @dataclass
 class Setting:
-    layout: str                 # rg, rg10, wgkv
+    layout: str                 # rg, rg10, linear, rgkv, wgkv
     form: str = "decay"         # decay, logit, write
     quality: tuple = ("fwkl", "ntp")
     combine: str = "mean"       # of the quality terms: mean (code) or sum (paper)
@@ -24,7 +25,7 @@ class Setting:
     norm: str = "code"          # code, t, flat, sum
     everywhere: bool = False    # capacity over all layers and heads together
     M: float = 8.0
-    tied: bool = False          # rg10: one readout and bias for all layers, under the names of layer 0
+    tied: bool = False          # one readout and bias for all layers, under the names of layer 0
     window: int = 8             # wgkv
     offset: bool = True         # wgkv: the sparsity loss knows the window
 
@@ -91,15 +92,17 @@ class Gates:
         self.s, self.t = setting, tensors
 
     def get(self, layer, name):
-        if self.s.tied and name in ("retention_gate.linear3.weight", "retention_gate.bias"):
+        if self.s.tied and name in (f"retention_gate.{READOUT[self.s.layout]}.weight", "retention_gate.bias"):
             layer = 0
         return self.t[f"model.layers.{layer}.self_attn.{name}"]
 
     def log_beta(self, layer, x):
         def get(name):
             return self.get(layer, "retention_gate." + name)
+        if self.s.layout == "linear":
+            return F.logsigmoid(F.linear(x, get("linear1.weight"), get("bias")))
         h = F.silu(F.linear(x, get("linear1.weight"), get("linear1.bias")))
-        if self.s.layout == "rg":
+        if self.s.layout in ("rg", "rgkv"):
             z = F.linear(h, get("linear2.weight"))
         else:
             h = F.silu(F.linear(h, get("linear2.weight"), get("linear2.bias")))
@@ -169,7 +172,8 @@ class Llama:
         if gates.s.layout == "wgkv":
             values.append(gates.write(i, self.paired(before), self.paired(k)))
             return attention(q, k, v, p, gates.s.form, values[-1].log(), gates.s.window)
-        values.append(gates.log_beta(i, n))
+        x = torch.cat([self.paired(before).flatten(1), v.flatten(1)], -1) if gates.s.layout == "rgkv" else n
+        values.append(gates.log_beta(i, x))
         return attention(q, k, v, p, gates.s.form, values[-1], 0)
 
 

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Questions with the model's own answers in place of the given ones, as JSONL for `kvfate eval`.
+
+usage: bench/own_answers.py QUESTIONS.jsonl N OUT.jsonl     the first N questions, greedy answers of at most 256 tokens
+
+Lines that OUT already has are kept, so a stopped run goes on.  KVFATE names the program (kvfate).
+"""
+import json
+import os
+import subprocess
+import sys
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    source, n, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    with open(source, encoding="utf-8") as f:
+        questions = [json.loads(line)["question"] for _, line in zip(range(n), f)]
+    done = 0
+    if os.path.exists(out):
+        with open(out, encoding="utf-8") as f:
+            done = sum(1 for _ in f)
+    with open(out, "a", encoding="utf-8") as f:
+        for q in questions[done:]:
+            run = subprocess.run([os.environ.get("KVFATE", "kvfate"), "generate", "-q", "-p", q, "-n", "256"], check=True,
+                                 stdout=subprocess.PIPE)
+            answer = run.stdout.decode("utf-8", "replace").strip()
+            f.write(json.dumps({"question": q, "answer": answer}, ensure_ascii=False) + "\n")
+            f.flush()
+
+
+if __name__ == "__main__":
+    main()

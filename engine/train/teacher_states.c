@@ -1,0 +1,110 @@
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/buf.h"
+#include "base/replace.h"
+#include "engine/train/teacher_states.h"
+
+enum { HASH = 16 };
+
+static void digest(XXH128_hash_t h, unsigned char out[HASH])
+{
+    XXH128_canonical_t c;
+    XXH128_canonicalFromHash(&c, h);
+    memcpy(out, c.digest, HASH);
+}
+
+/* Of all that the states depend on; false without memory. */
+static bool make_key(const struct teacher_states *s, const struct pack *pack, int d,
+                     unsigned char out[HASH])
+{
+    XXH3_state_t *x = XXH3_createState();
+    const int32_t shape[2] = {(int32_t)pack->n, (int32_t)d};
+    if (!x)
+        return false;
+    XXH3_128bits_reset(x);
+    XXH3_128bits_update(x, s->model, strlen(s->model) + 1);
+    XXH3_128bits_update(x, shape, sizeof shape);
+    XXH3_128bits_update(x, pack->ids, (size_t)pack->n * sizeof *pack->ids);
+    XXH3_128bits_update(x, pack->first, (size_t)pack->n * sizeof *pack->first);
+    digest(XXH3_128bits_digest(x), out);
+    XXH3_freeState(x);
+    return true;
+}
+
+static int path_of(const struct teacher_states *s, const unsigned char key[HASH], struct buf *path)
+{
+    buf_printf(path, "%s/", s->folder);
+    for (int i = 0; i < HASH; i++)
+        buf_printf(path, "%02x", key[i]);
+    buf_str(path, ".f32");
+    return path->err;
+}
+
+/* The bytes' hash together with the key: a renamed file is not taken for another. */
+static void seal(const float *x, size_t n, const unsigned char key[HASH], unsigned char out[HASH])
+{
+    XXH128_hash_t h = XXH3_128bits(x, n);
+    digest(h, out);
+    for (int i = 0; i < HASH; i++)
+        out[i] ^= key[i];
+}
+
+static bool read_all(int fd, void *to, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = read(fd, (char *)to + done, n - done);
+        if (got <= 0)
+            return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static bool read_file(const char *path, const unsigned char key[HASH], float *out, size_t n)
+{
+    unsigned char want[HASH], got[HASH];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (off_t)(n + HASH)
+              && read_all(fd, out, n) && read_all(fd, got, HASH);
+    close(fd);
+    if (ok)
+        seal(out, n, key, want);
+    return ok && memcmp(got, want, HASH) == 0;
+}
+
+bool teacher_states_read(const struct teacher_states *s, const struct pack *pack, int d, float *out)
+{
+    unsigned char key[HASH];
+    struct buf path = {0};
+    if (!s->folder || !make_key(s, pack, d, key))
+        return false;
+    bool ok = path_of(s, key, &path) == KVF_OK
+              && read_file(path.data, key, out, (size_t)pack->n * (size_t)d * sizeof *out);
+    buf_finish(&path);
+    return ok;
+}
+
+void teacher_states_write(const struct teacher_states *s, const struct pack *pack, int d,
+                          const float *x)
+{
+    unsigned char key[HASH], sum[HASH];
+    size_t n = (size_t)pack->n * (size_t)d * sizeof *x;
+    struct buf path = {0};
+    struct replace r;
+    if (!s->folder || !make_key(s, pack, d, key))
+        return;
+    if (path_of(s, key, &path) == KVF_OK && replace_open(&r, path.data, NULL) == KVF_OK) {
+        seal(x, n, key, sum);
+        replace_write(&r, x, n);
+        replace_write(&r, sum, HASH);
+        replace_finish(&r, NULL);
+    }
+    buf_finish(&path);
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The papers' small claims on the default model: short trainings that differ in one setting each.
+
+usage: gates/ablate.py wikitext2-valid.txt gsm8k-train.jsonl FOLDER [NAME...]     trains and judges what FOLDER lacks
+       gates/ablate.py --table FOLDER                                             prints the tables as Markdown
+
+Every training sees the same packs in the same order: the first nine tenths of the questions and of the text, which is given
+three times so that prose and mathematics weigh the same.  What is trained is judged on the last tenths by `kvfate eval`; test
+sets enter neither.  A stopped run goes on when the same command is given again.  KVFATE names the program (kvfate), THREADS the
+threads (1).  The tables give the mean KL(full || method) in nats per token over the documents, and the paired difference from
+the first row of the table with the p of a sign-flip permutation test.  numpy for the tables.
+"""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+
+STEPS, LENGTH, DOCS, BUDGETS = 40, 512, 6, "32,64,128"
+TRIMKV = "trimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0"
+DBTRIMKV = "dbtrimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0"
+WGKV = "wgkv:variant=code,lr=3e-3,lambda=0.04,window=16"
+KINDS = ("prose", "mathematics")
+BOTH = ("text", "text", "text", "questions")
+
+# name: what is trained, on what; settings given again come last and count
+RUNS = {
+    "trimkv": (TRIMKV, BOTH),
+    "no-capacity": (TRIMKV + ",lambda=0", BOTH),
+    "linear": (TRIMKV + ",net=linear", BOTH),
+    "keys-values": (TRIMKV + ",net=rgkv", BOTH),
+    "bias-18": (TRIMKV + ",bias=18", BOTH),
+    "bias-6": (TRIMKV + ",bias=6", BOTH),
+    "reverse-kl": (TRIMKV + ",fwkl=0,rvkl=1", BOTH),
+    "next-token": (TRIMKV + ",fwkl=0,ntp=1", BOTH),
+    "prose": (TRIMKV, ("text", "text", "text")),
+    "mathematics": (TRIMKV, ("questions",)),
+    "M-16": (TRIMKV + ",M=16", BOTH),
+    "M-128": (TRIMKV + ",M=128", BOTH),
+    "logit": (TRIMKV + ",form=logit", BOTH),
+    "trimkv-seed-1": (TRIMKV + ",net-seed=1", BOTH),
+    "trimkv-seed-2": (TRIMKV + ",net-seed=2", BOTH),
+    "dbtrimkv": (DBTRIMKV, BOTH),
+    "untied": (DBTRIMKV + ",tied=0", BOTH),
+    "dbtrimkv-seed-1": (DBTRIMKV + ",net-seed=1", BOTH),
+    "dbtrimkv-seed-2": (DBTRIMKV + ",net-seed=2", BOTH),
+    "wgkv": (WGKV, BOTH),
+    "no-window": (WGKV + ",window=1", BOTH),
+    "lambda-0.01": (WGKV + ",lambda=0.01", BOTH),
+    "lambda-0.16": (WGKV + ",lambda=0.16", BOTH),
+    "wgkv-seed-1": (WGKV + ",net-seed=1", BOTH),
+    "wgkv-seed-2": (WGKV + ",net-seed=2", BOTH),
+}
+
+# Tables: heading, method that is judged, rows (the first is what the others are compared with)
+TABLES = [
+    ("Capacity loss removed", ["trimkv", "no-capacity"]),
+    ("Capacity M in training", ["trimkv", "M-16", "M-128", "no-capacity"]),
+    ("Initial bias", ["trimkv", "bias-6", "bias-18"]),
+    ("The gate's form and input", ["trimkv", "linear", "keys-values"]),
+    ("Quality loss", ["trimkv", "reverse-kl", "next-token"]),
+    ("Gated attention", ["trimkv", "logit"]),
+    ("Training text", ["trimkv", "prose", "mathematics"]),
+    ("Tied readout", ["dbtrimkv", "untied"]),
+    ("Seeds", ["trimkv", "trimkv-seed-1", "trimkv-seed-2"]),
+    ("Seeds, DBTrimKV", ["dbtrimkv", "dbtrimkv-seed-1", "dbtrimkv-seed-2"]),
+    ("Window removed", ["wgkv", "no-window"]),
+    ("Lambda", ["wgkv", "lambda-0.01", "lambda-0.16"]),
+    ("Seeds, WG-KV", ["wgkv", "wgkv-seed-1", "wgkv-seed-2"]),
+]
+
+
+def settings(text):
+    """One value per key: the last one given, in the place of the first (variant stays in front)."""
+    name, _, pairs = text.partition(":")
+    return name + ":" + ",".join(f"{k}={v}" for k, v in dict(x.split("=", 1) for x in pairs.split(",")).items())
+
+
+def last_tenth(source, to):
+    """What `kvfate train --share 0.9` leaves out, as a file of its own."""
+    if not os.path.exists(to):
+        with open(source, "rb") as f:
+            data = f.read()
+        with open(to + ".part", "wb") as f:
+            f.write(data[data.index(b"\n", int(len(data) * 0.9)) + 1:])
+        os.rename(to + ".part", to)
+    return to
+
+
+def kvfate(*argv):
+    threads = ["--threads", os.environ.get("THREADS", "1")]
+    subprocess.run([os.environ.get("KVFATE", "kvfate"), *argv, *threads], check=True, stdout=subprocess.DEVNULL)
+
+
+def train_and_judge(name, sources, folder, held_out):
+    method, data = RUNS[name]
+    gates = os.path.join(folder, name + ".safetensors")
+    kvfate("train", "--data", *[sources[x] for x in data], "--method", settings(method), "--steps", str(STEPS), "--length",
+           str(LENGTH), "--check-every", "0", "--save-every", "10", "--keep-teacher", "-o", gates)
+    row = method.partition(":")[0]
+    budgets = BUDGETS if row != "wgkv" else "256"
+    for kind, path in held_out.items():
+        kvfate("eval", "--data", path, "--docs", str(DOCS), "--budgets", budgets, "--gates", gates, "--methods", row,
+               "--state", os.path.join(folder, f"{name}.{kind}.state"), "-o", os.path.join(folder, f"{name}.{kind}.tsv"))
+
+
+def results(path):
+    """{budget: (KLs by document, mean entries held)} of a state file."""
+    with open(path, encoding="utf-8") as f:
+        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
+    rows = {}
+    for line in lines[1:]:
+        r = dict(zip(lines[0], line))
+        kl, held = rows.setdefault(int(r["budget"]), ({}, []))
+        kl[r["doc"]] = float(r["kl"])
+        held.append(float(r["kv_mean"]))
+    return rows
+
+
+def cell(mine, base, first):
+    """Mean KL; for all rows but the first the paired difference and its p."""
+    import numpy as np
+    from paired import permutation_p
+    kl, held = mine
+    text = f"{np.mean(list(kl.values())):.3f}"
+    if not first:
+        x = np.array([kl[d] - base[0][d] for d in base[0]])
+        text += f" ({x.mean():+.3f}, p {permutation_p(x, np.random.default_rng(0)):.3f})"
+    return text, np.mean(held)
+
+
+def print_table(folder, heading, names):
+    path = os.path.join(folder, "{}.{}.state")
+    names = [x for x in names if all(os.path.exists(path.format(x, k)) for k in KINDS)]
+    if len(names) < 2:
+        return
+    base = {k: results(path.format(names[0], k)) for k in KINDS}
+    columns = [(k, b) for k in KINDS for b in sorted(base[k])]
+    print(f"\n**{heading}**\n\n| | " + " | ".join(f"{k}, B = {b}" for k, b in columns) + " | entries held |")
+    print("|---" * (len(columns) + 2) + "|")
+    for name in names:
+        mine = {k: results(path.format(name, k)) for k in KINDS}
+        cells = [cell(mine[k][b], base[k][b], name == names[0]) for k, b in columns]
+        print(f"| `{name}` | " + " | ".join(c for c, _ in cells) + f" | {sum(h for _, h in cells) / len(cells):.0f} |")
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--table":
+        for heading, names in TABLES:
+            print_table(sys.argv[2], heading, names)
+        return
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    text, questions, folder = sys.argv[1:4]
+    unknown = [x for x in sys.argv[4:] if x not in RUNS]
+    if unknown:
+        sys.exit(f"ablate.py: no run '{unknown[0]}'; there are: {' '.join(RUNS)}")
+    os.makedirs(folder, exist_ok=True)
+    held_out = {"prose": last_tenth(text, os.path.join(folder, "held-out.txt")),
+                "mathematics": last_tenth(questions, os.path.join(folder, "held-out.jsonl"))}
+    for name in sys.argv[4:] or RUNS:
+        print(name, flush=True)
+        train_and_judge(name, {"text": text, "questions": questions}, folder, held_out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+/* fig_variance.c - share of the variance that each factor explains, as bars: of the values
+ * of all heads, and, thin, the mean over the heads of the share within one. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+
+enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
+static const double ROW = 5.2, THICK = 1.9, THIN = 1.3, KEY = 3.5;
+
+struct bars {
+    int n;
+    const char *name[MAX_BARS];
+    double all[MAX_BARS], within[MAX_BARS];
+    double most; /* longest */
+};
+
+static struct bars read_bars(const struct table *t)
+{
+    struct bars b = {.n = 0, .most = 0};
+    int head = table_find(t, "head"), name = table_find(t, "factor");
+    int all = table_find(t, "epsilon2"), within = table_find(t, "within");
+    for (int64_t r = 0; r < table_rows(t) && b.n < MAX_BARS; r++) {
+        if (strcmp(table_str(t, head, r), "all") != 0)
+            continue;
+        b.name[b.n] = table_str(t, name, r);
+        b.all[b.n] = table_real(t, all, r);
+        b.within[b.n] = table_real(t, within, r);
+        b.most = fmax(b.most, fmax(b.all[b.n], b.within[b.n])); /* NaN is no number to fmax */
+        b.n++;
+    }
+    return b;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    (void)s;
+    *w = 88;
+    *h = TOP + BOTTOM + ROW * read_bars(t).n;
+}
+
+/* One bar with its number behind it; shares below 0 have no length.  Bars that go beyond
+ * the axis end there, their number tells. */
+static void bar(struct canvas *c, const struct axis_box *a, double y, double thick, double v,
+                struct rgb colour)
+{
+    char text[24] = "undefined";
+    double end = isnan(v) || v < 0 ? 0 : fmin(v, a->x1);
+    if (!isnan(v))
+        snprintf(text, sizeof text, "%.3f", v);
+    canvas_rect(c, a->x, y - thick / 2, axis_x(a, end) - a->x, thick, colour);
+    canvas_text(c, axis_x(a, end) + 0.8, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+}
+
+/* What the two kinds of bars are, below the axis. */
+static void legend(struct canvas *c, const struct axis_box *a)
+{
+    double y = a->y + a->h + 10.5, x = a->x;
+    canvas_rect(c, x, y - THICK / 2, KEY, THICK, palette_line(0));
+    canvas_text(c, x + KEY + 1, y, "all values", PT_SMALL, ALIGN_LEFT, ink, 0);
+    x += KEY + 4 + canvas_text_width(c, "all values", PT_SMALL, 0);
+    canvas_rect(c, x, y - THIN / 2, KEY, THIN, palette_line(1));
+    canvas_text(c, x + KEY + 1, y, "within a head, mean over heads", PT_SMALL, ALIGN_LEFT, ink, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct bars b = read_bars(t);
+    double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
+    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT,
+                         canvas_height(c) - TOP - BOTTOM, 0, top, 0, 1, 0,
+                         "share of the variance explained (\xce\xb5\xc2\xb2)", NULL};
+    double row = a.h / (b.n ? b.n : 1);
+    if (!(top > 0))
+        return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
+    for (int i = 0; i < b.n; i++) {
+        bool two = !isnan(b.within[i]);
+        double y = a.y + row * (i + .5);
+        canvas_text(c, a.x - 1.5, y, b.name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
+        bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], palette_line(0));
+        if (two)
+            bar(c, &a, y + row * .24, THIN, b.within[i], palette_line(1));
+    }
+    axis_ticks_x(c, &a);
+    const double lines[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
+    canvas_line(c, lines, 3, 0.18, ink);
+    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    legend(c, &a);
+    return KVF_OK;
+}
+
+static const char *const needs[] = {"head", "factor", "epsilon2", "within", NULL};
+
+const struct figure fig_variance = {
+    .name = "variance",
+    .table = "variance",
+    .summary = "share of the variance that each factor explains, over all heads and within one",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};
