@@ -106,8 +106,8 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
         long long n = strtoll(s, &end, 10);
         if (end == s || (*end && *end != ',') || n < 0 || n > INT32_MAX
             || p->n_horizons == MAX_HORIZONS)
-            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages from 0 to "
-                            "%d", list, MAX_HORIZONS, INT32_MAX);
+            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages from 0 "
+                            "to %d", list, MAX_HORIZONS, INT32_MAX);
         p->horizon[p->n_horizons++] = n;
         s = end + (*end == ',');
     }
