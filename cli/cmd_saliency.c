@@ -363,15 +363,7 @@ int cmd_saliency(const struct command *self, int argc, char **argv)
     struct kvf_diag d = {""};
     int operands, status;
     runner_init(&j.r);
-    const struct opt list[] = {
-        {OPT_STR, 'm', "model", &j.r.model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_STR, 'p', "prompt", &j.r.prompt, "TEXT", "the text, as a user's message", 0, 0},
-        {OPT_STR, 'f', "file", &j.r.file, "FILE", "text from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &j.r.chat, "FILE",
-         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
-        {OPT_STR, 0, "ids", &j.r.ids_file, "FILE", "the text as token ids", 0, 0},
-        {OPT_FLAG, 0, "raw", &j.r.raw, NULL, "no chat template: the text as it stands", 0, 0},
+    const struct opt own[] = {
         {OPT_STR, 0, "of", &j.of_path, "X.kvf",
          "the tokens of a trace, prompt and answer; its entries are compared", 0, 0},
         {OPT_STR, 0, "loss", &j.loss, "LOSS", "nll, or kl to the full cache (nll)", 0, 0},
@@ -391,6 +383,8 @@ int cmd_saliency(const struct command *self, int argc, char **argv)
         {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
         {.type = OPT_END},
     };
+    struct opt list[RUNNER_PROMPT_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + runner_prompt_options(&j.r, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;
     int err = check_options(&j, &d);
