@@ -16,9 +16,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 
-STEPS, LENGTH, DOCS, BUDGETS = 32, 512, 5, "64,128"
-TRIMKV = "trimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0"
-DBTRIMKV = "dbtrimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0"
+STEPS, LENGTH, DOCS, BUDGETS = 48, 512, 5, "64,128"
+TRIMKV = "trimkv:variant=code,bias=10,M=32,lr=1e-2,fwkl=1,ntp=0"
+DBTRIMKV = "dbtrimkv:variant=code,bias=10,M=32,lr=1e-2,fwkl=1,ntp=0"
 WGKV = "wgkv:variant=code,lr=3e-3,lambda=0.04,window=16"
 KINDS = ("prose", "mathematics")
 BOTH = ("text", "text", "text", "questions")
