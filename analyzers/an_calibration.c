@@ -13,6 +13,7 @@
 #include "analyzers/common.h"
 #include "analyzers/rank_quality.h"
 #include "base/mem.h"
+#include "base/opt.h"
 
 enum { OPT_CRITERION, OPT_GROUP, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
 enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS, MAX_HORIZONS = 16, MOST_BINS = 1000 };
@@ -105,8 +106,8 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
         long long n = strtoll(s, &end, 10);
         if (end == s || (*end && *end != ',') || n < 0 || n > INT32_MAX
             || p->n_horizons == MAX_HORIZONS)
-            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages", list,
-                            MAX_HORIZONS);
+            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages from 0 to "
+                            "%d", list, MAX_HORIZONS, INT32_MAX);
         p->horizon[p->n_horizons++] = n;
         s = end + (*end == ',');
     }
@@ -115,9 +116,8 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
 
 static int whole(const char *name, const char *text, int most, int *ret, struct kvf_diag *d)
 {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > most)
+    int64_t n;
+    if (!opt_int(text, &n) || n < 1 || n > most)
         return kvf_fail(d, KVF_E_ARG, "--%s is a whole number from 1 to %d, not '%s'", name, most,
                         text);
     *ret = (int)n;
@@ -140,6 +140,8 @@ static int choose_columns(const struct kvf_trace *t, const char *criterion, stru
                         " not '%s'", criterion);
     if (!err)
         err = column_need(t, "evict_step", "evict", &p->column[COL_EVICT], d);
+    for (int k = COL_BETA; !err && k <= COL_EVICT; k++)
+        err = column_of_heads(t, p->column[k], KVF_SPACE_KV, d);
     for (int k = 0; !err && k < 3; k++) {
         char name[KVF_NAME_MAX];
         snprintf(name, sizeof name, "%s.%s", family[k], criterion);
@@ -147,6 +149,8 @@ static int choose_columns(const struct kvf_trace *t, const char *criterion, stru
         if (p->column[COL_LAST + k] < 0)
             err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
                            "'kvfate run --probes full' (or evict,gate,%s)", name, probe[k]);
+        else
+            err = column_of_heads(t, p->column[COL_LAST + k], KVF_SPACE_QUERY, d);
     }
     return err;
 }
@@ -230,7 +234,7 @@ static int read_query(struct kvf_trace *t, const struct plan *p, struct data *x,
             int32_t never = c == COL_FIRST ? INT32_MAX : -1; /* later than any age, or earlier */
             int32_t age = v[i] >= 0 && v[i] < INT32_MAX ? (int32_t)v[i] : never;
             int32_t *most = c == COL_FIRST ? &x->first[k] : &x->last[k];
-            if (!(v[i] >= -1 && v[i] <= UINT32_MAX))
+            if (!(v[i] >= (c == COL_AT ? 0 : -1) && v[i] <= UINT32_MAX))
                 return kvf_fail(d, KVF_E_FORMAT, "L%dH%d has no %s of entry %lld", layer, g,
                                 kvf_column(t, p->column[c])->name, (long long)i);
             if (c == COL_AT)
@@ -555,6 +559,8 @@ static void describe_rank(const struct table *t, int64_t r, struct buf *out)
 static void describe(const struct table *t, struct buf *out)
 {
     int head = table_find(t, "head"), kind = table_find(t, "kind");
+    if (table_rows(t) == 0)
+        buf_str(out, "no tokens\n");
     buf_printf(out, "beta^n against selection by %s, of %s:\n", table_meta(t, "criterion"),
                table_meta(t, "group"));
     for (int64_t r = 0; r < table_rows(t); r++) {

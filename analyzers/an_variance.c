@@ -152,21 +152,25 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Level of a number: its place among the different ones, as a sorted list has them. */
+/* Level of a number: its place among the different ones, as a sorted list has them; NaN, which
+ * only a damaged column has, has none. */
 static int level_distinct(struct data *x, int f)
 {
-    size_t n = (size_t)x->n, m = 0;
+    size_t n = (size_t)x->n, known = 0, m = 0;
     double *sorted = MEM_NEW(double, n);
     if (!sorted)
         return KVF_E_NOMEM;
-    memcpy(sorted, x->row, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
     for (size_t i = 0; i < n; i++)
+        if (!isnan(x->row[i]))
+            sorted[known++] = x->row[i];
+    qsort(sorted, known, sizeof *sorted, by_value);
+    for (size_t i = 0; i < known; i++)
         if (m == 0 || sorted[i] != sorted[m - 1])
             sorted[m++] = sorted[i];
     for (size_t i = 0; i < n; i++) {
-        const double *at = bsearch(&x->row[i], sorted, m, sizeof *sorted, by_value);
-        x->level[f][i] = (int32_t)(at - sorted);
+        const double *at = isnan(x->row[i]) ? NULL
+                               : bsearch(&x->row[i], sorted, m, sizeof *sorted, by_value);
+        x->level[f][i] = at ? (int32_t)(at - sorted) : -1;
     }
     x->n_levels[f] = (int32_t)m;
     mem_free(sorted);
@@ -287,8 +291,10 @@ static int take_joint(struct data *x, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT, "%d heads and %d token ids are too many; choose some with "
                         "--head", head.n_levels, token.n_levels);
     int32_t *pair = MEM_NEW(int32_t, n);
-    for (size_t c = 0; pair && c < n; c++)
-        pair[c] = head.level[c / head.block] * token.n_levels + token.level[c % token.count];
+    for (size_t c = 0; pair && c < n; c++) {
+        int32_t id = token.level[c % token.count];
+        pair[c] = id < 0 ? -1 : head.level[c / head.block] * token.n_levels + id;
+    }
     const struct factor each = {"head*token", pair, 1, n, head.n_levels * token.n_levels};
     err = pair ? factor_effect(x->y, n, &each, add_row(x, -1, each.name)) : KVF_E_NOMEM;
     mem_free(pair);
@@ -406,10 +412,8 @@ static int find_columns(struct data *x, struct kvf_diag *d)
         err = column_need(x->t, "tokens.id", "lean", &x->ids, d);
     if (!err)
         err = column_need(x->t, "tokens.role", "lean", &x->roles, d);
-    if (!err && x->norms >= 0 && (kvf_column(x->t, x->norms)->space != KVF_SPACE_KV
-                                  || kvf_column(x->t, x->norms)->axis != KVF_AXIS_TOKEN))
-        err = kvf_fail(d, KVF_E_FORMAT, "the column key_norm must hold a value for each KV head "
-                       "and token");
+    if (!err && x->norms >= 0)
+        err = column_of_heads(x->t, x->norms, KVF_SPACE_KV, d);
     return err;
 }
 
@@ -476,7 +480,8 @@ static void describe_notes(const struct table *t, struct buf *out)
         buf_printf(out, "%lld values of log_beta are 0 or nearly: they stand at log(%.3g) and may "
                    "outweigh the others, compare --scale rank\n", clamped, (double)FLT_MIN);
     if (left_out)
-        buf_printf(out, "%lld values left out: not finite\n", left_out);
+        buf_printf(out, "%lld values left out: not finite%s\n", left_out,
+                   strcmp(table_meta(t, "scale"), "rate") == 0 ? ", or a log_beta above 0" : "");
     if (undefined)
         buf_printf(out, "undefined in %lld rows: all values are equal, fewer than two, or no level "
                    "has two\n", undefined);

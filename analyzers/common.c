@@ -221,6 +221,15 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
     return err;
 }
 
+int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space, struct kvf_diag *d)
+{
+    const struct kvf_column *c = kvf_column(t, column);
+    if (c->space == space && c->axis == KVF_AXIS_TOKEN)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s head and token",
+                    c->name, space == KVF_SPACE_KV ? "KV" : "query");
+}
+
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d)
 {
     int c = kvf_find(t, "log_beta");
@@ -241,12 +250,8 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
         return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no numbers of gates (log_beta, "
                         "write_gate or importance); record them with 'kvfate run --method trimkv "
                         "--gates FILE'");
-    const struct kvf_column *k = kvf_column(t, c);
-    if (k->space != KVF_SPACE_KV || k->axis != KVF_AXIS_TOKEN)
-        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each KV head and "
-                        "token", k->name);
     *ret_column = c;
-    return KVF_OK;
+    return column_of_heads(t, c, KVF_SPACE_KV, d);
 }
 
 enum token_class token_class(const char *s, size_t n)

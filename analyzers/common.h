@@ -57,6 +57,11 @@ int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d
 /* Mean over the steps t = i .. T - 1 of beta^(t - i), for the entry i of a run of T. */
 double mean_retention(double log_beta, int64_t i, int64_t T);
 
+/* KVF_E_FORMAT with a sentence unless the column has a value for each head of the space and
+ * token. */
+int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
+                    struct kvf_diag *d);
+
 /* The column that the run's gates left, whatever their kind: log_beta, write_gate or
  * importance; or KVF_E_NOTFOUND with a sentence. */
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);

@@ -14,7 +14,7 @@ void sum_add(struct sum *a, double x)
 
 double sum_get(const struct sum *a)
 {
-    return a->s + a->c;
+    return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */
 }
 
 static int by_value(const void *a, const void *b)

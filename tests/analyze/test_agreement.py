@@ -168,6 +168,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     compare("skip", files, [v[:, 4:] for v in flat], .1, "--skip", "4")
     compare("skip within a range", files, [v[:, 9:30] for v in flat], .1, "--skip", "9", "--tokens", "2:30")
     compare("skip before a range", files, [v[:, 9:30] for v in flat], .1, "--skip", "3", "--tokens", "9:30")
+    never = many[0].copy()
+    never[1, 0, 3] = -np.inf  # a retention of 0: the head's mean is the least of all
+    compare("no retention", [trace(never), files[1]], [never.reshape(-1, T), flat[1]], .1)
     compare("some heads", files, [v.reshape(L, H, T)[1:, 1] for v in flat], .1, "--head", "L1-2K1")
     data, meta = table(kvfate, "agreement", *files)
     missing = sum(x is None for h, x in zip(data["head"], data["rho"]) if h != "all")

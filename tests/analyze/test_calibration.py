@@ -330,6 +330,12 @@ def refusals(x, path):
     for missing in ("evict_step", "log_beta", "selected_at.top64", "first_unselected.top64"):
         y = make(write_kvf, path("bad.kvf"), [c for c in columns(S, lb) if c.name != missing], (1, 1, 2, 6))
         refused("without " + missing, 1, ["calibration", y], missing, "kvfate run")
+    for wrong, word in ((Column("log_beta", "f32", "query", -np.ones((1, 2, 6))), "KV head and token"),
+                        (Column("evict_step", "u32", "kv", np.full((1, 1, 6), float(ALIVE)), axis="step"), "KV head and token"),
+                        (Column("last_selected.top64", "i32", "kv", np.zeros((1, 1, 6))), "query head and token"),
+                        (Column("selected_at.top64", "i32", "query", -np.ones((1, 2, 6))), "L0H0 has no selected_at.top64")):
+        y = make(write_kvf, path("bad.kvf"), [wrong if c.name == wrong.name else c for c in columns(S, lb)], (1, 1, 2, 6))
+        refused("another kind of " + wrong.name, 1, ["calibration", y], word)
     evict = np.full(lb.shape, float(ALIVE))
     evict[0, 0, 2] = 5
     y = make(write_kvf, path("bad.kvf"), columns(S, lb, evict), (1, 1, 2, 6))

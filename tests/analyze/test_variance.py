@@ -290,6 +290,15 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     text = said(trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
     check("constant is said", f"undefined in {4 * 4 + 8} rows: all values are equal" in text and "unsettled" not in text and "settle" not in text, text)
 
+    # numbers that are none: a damaged column's tokens have no level of this factor, and are not counted in it
+    lb, nan = -np.exp(np.random.default_rng(11).normal(size=(1, 2, 12))), np.array([5, np.nan, 3, 5, np.nan, 1, 3, 2, np.nan, 1, 5, 2])
+    damaged = make(write_kvf, os.path.join(folder, "damaged.kvf"), [Column("tokens.id", "f64", "run", nan), Column("tokens.role", "f64", "run", nan),
+                   Column("log_beta", "f32", "kv", lb)], (1, 2, 4, 12))
+    data, _ = table(kvfate, "variance", damaged)
+    for factor in ("token", "role"):
+        check("no number: " + factor, row(data, "all", factor)[:2] == (4, 18) and row(data, "L0K0", factor)[:2] == (4, 9), row(data, "all", factor))
+    check("no number: pairs", row(data, "all", "head*token")[:2] == (8, 18), row(data, "all", "head*token"))
+
     # refusals
     for more, word in ((["--scale", "x"], "--scale"), (["--position-bins", "0"], "--position-bins"), (["--norm-bins", "x"], "--norm-bins"),
                        (["--norm-bins", "9999999"], "--norm-bins"), (["--head", "L0H0"], "KV"), (["--tokens", "0:5x"], "A:B")):

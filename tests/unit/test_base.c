@@ -125,6 +125,17 @@ Test(utf8, well_formed_only)
         cr_expect(not(utf8_valid(bad[i], strlen(bad[i]))));
 }
 
+Test(stats, infinite_sums_stay_infinite)
+{
+    struct sum s = {0};
+    sum_add(&s, 1);
+    sum_add(&s, -INFINITY);
+    sum_add(&s, 1);
+    cr_expect(eq(dbl, sum_get(&s), -INFINITY));
+    sum_add(&s, INFINITY);
+    cr_expect(isnan(sum_get(&s)));
+}
+
 Test(stats, compensated_sum_keeps_small_terms)
 {
     struct sum s = {0};
