@@ -1,55 +1,115 @@
 #!/usr/bin/env python3
-"""Differences of KL between two rows of `kvfate eval`, document by document, from its state file.
+"""Differences of KL between two rows of `kvfate eval`, document by document, from its state files.
 
-usage: bench/paired.py STATE A-B...        e.g.  bench/paired.py wiki.state cake-snapkv gkv-rkv
+usage: bench/paired.py STATE A-B...             e.g.  bench/paired.py wiki.state cake-snapkv gkv-rkv
+       bench/paired.py STATE STATE2 A-B...      A of the first file, B of the second, on the documents that both have
+       bench/paired.py STATE...                 what the rows are called
 
 Mean over the documents, a 95 % percentile bootstrap interval (5,000 replicates, fixed seed; * = it leaves out 0) and the
 two-sided p of a permutation test: the share of all sign patterns (of 100,000 random ones for over 16 documents) whose mean is
 at least as far from 0.
-Rows are named by their method alone.  numpy.
+Rows are called as they were typed (`trimkv:sinks=4`).  Where a file has several that were typed alike, what they differ in follows:
+`trimkv[gates=...]`.  Documents are the same when their tokens are.  numpy.
 """
+import os
 import sys
 
 import numpy as np
 
+REPLICATES, ALL_SIGNS = 5000, 16
 
-def load(path):
-    """{(method, budget): {document: kl}}"""
-    with open(path, encoding="utf-8") as f:
-        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
-    rows = {}
-    for line in lines[1:]:
-        r = dict(zip(lines[0], line))
-        rows.setdefault((r["method"], int(r["budget"])), {})[r["doc"]] = float(r["kl"])
-    return rows
+
+class State:
+    """rows: {name: {budget: {hash of the document: kl}}}; meta: the file's header."""
+
+    def __init__(self, path):
+        self.path, self.meta, self.rows = path, {}, {}
+        with open(path, encoding="utf-8") as f:
+            lines = f.read().split("\n")[:-1]  # what follows the last newline is no complete row
+        for line in lines:
+            if line.startswith("# "):
+                key, _, value = line[2:].partition(": ")
+                self.meta[key] = value
+        lines = [line.split("\t") for line in lines if not line.startswith("#")]
+        if "kvfate eval results" not in self.meta or not lines:
+            sys.exit(f"paired.py: {path} is no state file of kvfate eval")
+        found = [dict(zip(lines[0], line)) for line in lines[1:]]
+        names = self.names({(r["method"], int(r["budget"]), r["options"]) for r in found})
+        for r in found:
+            name = names[r["method"], int(r["budget"]), r["options"]]
+            self.rows.setdefault(name, {}).setdefault(int(r["budget"]), {})[r["doc_hash"]] = float(r["kl"])
+
+    @staticmethod
+    def names(rows):
+        """{(method, budget, options): name}"""
+        names = {}
+        for method, budget, options in rows:
+            alike = [set(o.split(",")) for m, b, o in rows if (m, b) == (method, budget)]
+            shared = set.intersection(*alike)
+            own = [o for o in options.split(",") if o not in shared]
+            names[method, budget, options] = method + (f"[{','.join(own)}]" if len(alike) > 1 else "")
+        return names
+
+
+def split(pair, one, other):
+    """The two names of "A-B", which may hold hyphens themselves."""
+    for i, c in enumerate(pair):
+        if c == "-" and pair[:i] in one.rows and pair[i + 1:] in other.rows:
+            return pair[:i], pair[i + 1:]
+    sys.exit(f"paired.py: '{pair}' is not A-B with A of {one.path} ({' '.join(sorted(one.rows))}) and B of {other.path} "
+             f"({' '.join(sorted(other.rows))})")
+
+
+def check_settings(one, other):
+    for key in ("prompt_tokens", "score_tokens"):
+        if one.meta.get(key) != other.meta.get(key):
+            sys.exit(f"paired.py: {one.path} and {other.path} differ in {key}: {one.meta.get(key)} and {other.meta.get(key)}")
+    for key in ("model_hash", "precision", "kv_type"):
+        if one.meta.get(key) != other.meta.get(key):
+            print(f"note: the files differ in {key}: {one.meta.get(key)} and {other.meta.get(key)}", file=sys.stderr)
 
 
 def permutation_p(x, rng):
     n = len(x)
-    if n <= 16:
+    if n <= ALL_SIGNS:
         signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
     else:
         signs = np.vstack([np.ones(n, int), rng.choice([-1, 1], (100000, n))])
     return np.mean(np.abs(signs @ x) >= abs(x.sum()) * (1 - 1e-12))
 
 
+def compare(name, budget, one, other, rng):
+    """name: of the difference; one, other: {document: kl}"""
+    both = [d for d in one if d in other]
+    if not both:
+        sys.exit(f"paired.py: {name}, B = {budget}: the two rows share no document")
+    x = np.array([one[d] - other[d] for d in both])
+    means = x[rng.integers(0, len(x), (REPLICATES, len(x)))].mean(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    some = "" if len(one) == len(other) == len(both) else f", {len(both)} documents of {len(one)} and {len(other)}"
+    print(f"{name}, B = {budget}{some}: {x.mean():+.3f} ({low:+.3f}..{high:+.3f}){'' if low < 0 < high else ' *'}"
+          f" p = {permutation_p(x, rng):.4f}")
+
+
 def main():
-    if len(sys.argv) < 3:
+    files = sys.argv[1:3] if len(sys.argv) > 2 and os.path.isfile(sys.argv[2]) else sys.argv[1:2]
+    pairs = sys.argv[1 + len(files):]
+    if not files:
         sys.exit(__doc__)
-    rows, rng = load(sys.argv[1]), np.random.default_rng(0)
-    for pair in sys.argv[2:]:
-        names = {m for m, _ in rows}
-        a, b = next(((pair[:i], pair[i + 1:]) for i, c in enumerate(pair) if c == "-" and pair[:i] in names
-                     and pair[i + 1:] in names), (None, None))
-        if a is None:
-            sys.exit(f"paired.py: '{pair}' is not A-B of two methods in {sys.argv[1]}")
-        for budget in sorted({n for m, n in rows if m == a}):
-            one, other = rows[a, budget], rows[b, budget]
-            x = np.array([one[d] - other[d] for d in one])
-            means = x[rng.integers(0, len(x), (5000, len(x)))].mean(1)
-            low, high = np.percentile(means, [2.5, 97.5])
-            print(f"{a} - {b}, B = {budget}: {x.mean():+.3f} ({low:+.3f}..{high:+.3f}){'' if low < 0 < high else ' *'}"
-                  f" p = {permutation_p(x, rng):.4f}")
+    states = [State(path) for path in files]
+    if not pairs:
+        for state in states:
+            print(*(f"{state.path}\t{name}\t{' '.join(map(str, sorted(budgets)))}" for name, budgets in sorted(state.rows.items())), sep="\n")
+    one, other = states[0], states[-1]
+    check_settings(one, other)
+    rng = np.random.default_rng(0)
+    for pair in pairs:
+        a, b = split(pair, one, other)
+        budgets = sorted(set(one.rows[a]) & set(other.rows[b]))
+        if not budgets:
+            sys.exit(f"paired.py: {a} and {b} have no budget in common")
+        for budget in budgets:
+            compare(f"{a} - {b}", budget, one.rows[a][budget], other.rows[b][budget], rng)
 
 
 if __name__ == "__main__":

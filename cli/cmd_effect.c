@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/headset.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/table_io.h"
@@ -165,24 +164,6 @@ static int open_all(struct job *j, struct kvf_diag *d)
 }
 
 /* ---- what is taken away */
-
-static int choose_heads(struct job *j, struct kvf_diag *d)
-{
-    const struct model_config *m = &j->r.engine->config;
-    size_t n = (size_t)m->n_layers * (size_t)m->n_kv_heads;
-    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
-    j->take = MEM_NEW(unsigned char, n);
-    if (!j->take)
-        return KVF_E_NOMEM;
-    int marked = headset_mark(j->heads ? j->heads : "L*K*", wrong, m->n_layers, m->n_kv_heads,
-                              j->take);
-    if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
-                        "or 3.1", j->heads);
-    if (marked == 0)
-        return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", j->heads);
-    return KVF_OK;
-}
 
 static int alloc_cells(struct job *j)
 {
@@ -427,7 +408,7 @@ static int run(struct job *j, struct kvf_diag *d)
     if (!err)
         err = open_all(j, d);
     if (!err)
-        err = choose_heads(j, d);
+        err = runner_heads(&j->r.engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
     if (!err)
         err = j->entries ? entry_cells(j, d) : head_cells(j);
     if (!err)
@@ -456,15 +437,7 @@ int cmd_effect(const struct command *self, int argc, char **argv)
     struct kvf_diag d = {""};
     int operands, status;
     runner_init(&j.r);
-    const struct opt list[] = {
-        {OPT_STR, 'm', "model", &j.r.model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_STR, 'p', "prompt", &j.r.prompt, "TEXT", "prompt, as a user's message", 0, 0},
-        {OPT_STR, 'f', "file", &j.r.file, "FILE", "prompt from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &j.r.chat, "FILE",
-         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
-        {OPT_STR, 0, "ids", &j.r.ids_file, "FILE", "prompt as token ids", 0, 0},
-        {OPT_FLAG, 0, "raw", &j.r.raw, NULL, "no chat template: the prompt as it stands", 0, 0},
+    const struct opt own[] = {
         {OPT_LIST, 0, "data", &j.data, "FILE",
          "documents instead of a prompt; several may follow", 0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (4)", 1, 1 << 20},
@@ -495,6 +468,8 @@ int cmd_effect(const struct command *self, int argc, char **argv)
         {OPT_FLAG, 0, "exact", &j.r.exact, NULL, "f32 weights, activations and cache", 0, 0},
         {.type = OPT_END},
     };
+    struct opt list[RUNNER_PROMPT_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + runner_prompt_options(&j.r, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     int err = runner_data(&j.data, argv, operands, &d);

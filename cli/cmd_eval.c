@@ -193,6 +193,18 @@ static int give_shipped(struct job *j, struct eval_cell *c, struct kvf_diag *d)
     return err;
 }
 
+/* Which of two files of a kind a row should take is nobody's to guess. */
+static int check_kinds(const struct job *j, struct kvf_diag *d)
+{
+    for (int i = 0; i < j->gates_file.n; i++)
+        for (int k = 0; k < i; k++)
+            if (gates_kind(j->gates[i]) == gates_kind(j->gates[k]))
+                return kvf_fail(d, KVF_E_ARG, "--gates %s and %s both hold %s gates; give one file "
+                                "of each kind", gates_path(j->gates[k]), gates_path(j->gates[i]),
+                                gates_kind_name(gates_kind(j->gates[i])));
+    return KVF_OK;
+}
+
 /* What a cell needs beside its numbers. */
 static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
 {
@@ -220,6 +232,8 @@ static int open_gates(struct job *j, struct kvf_diag *d)
     int err = KVF_OK, n = 0;
     for (int i = 0; !err && i < j->gates_file.n; i++)
         err = runner_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
+    if (!err)
+        err = check_kinds(j, d);
     for (int i = 0; !err && i < j->n; i++) {
         struct eval_cell c = j->cell[i];
         err = give_gates(j, &c, d);
@@ -331,7 +345,7 @@ static int run_all(struct job *j, struct kvf_diag *d)
 static void summary(const struct job *j, const struct table *t)
 {
     static const char *const name[] = {"nll", "nll_low", "nll_high", "kl", "kl_low", "kl_high",
-                                       "top1_agree", "kv_end"};
+                                       "top1_agree", "kv_mean", "kv_end"};
     enum { COLUMNS = sizeof name / sizeof *name };
     int wide = 6;
     for (int i = 0; i < j->n; i++)
@@ -339,15 +353,15 @@ static void summary(const struct job *j, const struct table *t)
             wide = (int)strlen(j->cell[i].label);
     printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
            (long long)j->docs, (long long)j->prompt, (long long)j->score);
-    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s\n", wide, "method", "budget", "NLL", "", "KL", "",
-           "top-1", "entries");
+    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s\n", wide, "method", "budget", "NLL", "", "KL",
+           "", "top-1", "entries", "at end");
     for (int i = 0; i < j->n; i++) {
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
-        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f\n", wide,
-               j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4], v[5],
-               100 * v[6], v[7]);
+        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f\n",
+               wide, j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4],
+               v[5], 100 * v[6], v[7], v[8]);
     }
 }
 
@@ -397,6 +411,9 @@ static int run(struct job *j, struct kvf_diag *d)
         err = read_data(j, d);
     j->eval.progress = on_progress;
     j->eval.ctx = j;
+    for (int i = 0; !err && i < j->n_shipped; i++)
+        fprintf(stderr, "note: --gates %s, which are shipped for this model\n",
+                gates_path(j->shipped[i]));
     if (!err && j->left_out.len)
         fprintf(stderr, "left out of all methods, for lack of a plan, of gates or of budget:%s\n",
                 j->left_out.data);

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "cli/cmds.h"
 #include "cli/runner.h"
+#include "cli/saliency_beta.h"
 #include "cli/saliency_of.h"
 #include "engine/model/gguf.h"
 #include "engine/train/saliency_pass.h"
@@ -19,10 +20,17 @@
 
 enum { TOP = 10 };
 
+/* Rank correlations with something else that is known of the entries. */
+struct compared {
+    struct saliency_rho *head; /* [SALIENCY_SIDES][heads]; NULL: it is not known */
+    struct saliency_rho all[SALIENCY_SIDES];
+    double pooled[SALIENCY_SIDES];
+};
+
 struct job {
     /* options */
     struct runner r; /* model, prompt, threads */
-    const char *of_path, *loss, *weight, *out;
+    const char *of_path, *gates_file, *method, *heads, *loss, *weight, *out;
     int64_t window;
     bool by_head, json;
     struct figure_style style;
@@ -32,8 +40,8 @@ struct job {
     struct saliency_text text;
     int n; /* tokens */
     struct saliency s;
-    struct saliency_rho *beta, *evict; /* [SALIENCY_SIDES][L * H]; NULL: not in the trace */
-    struct saliency_rho all_beta[SALIENCY_SIDES], all_evict[SALIENCY_SIDES];
+    char gates_hash[33]; /* "": none were evaluated */
+    struct compared beta, evict;
     double seconds, cpu;
 };
 
@@ -87,6 +95,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (j->of_path && (r->prompt || r->file || r->chat || r->ids_file || r->raw))
         return kvf_fail(d, KVF_E_ARG, "--of gives the tokens; leave -p, -f, --chat, --ids and "
                         "--raw out");
+    if (j->heads && writes_trace(j->out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s holds every head; leave --head out", j->out);
     if (j->by_head && writes_trace(j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s holds every entry; leave --by-head out", j->out);
     j->opt.kl = strcmp(j->loss, "kl") == 0;
@@ -137,47 +147,93 @@ static int open_all(struct job *j, struct kvf_diag *d)
 
 /* ---- measuring */
 
-static int compare(struct job *j, const double *of, struct saliency_rho **ret,
-                   struct saliency_rho *ret_all)
+static int compare(const struct job *j, const double *of, struct compared *ret)
 {
-    size_t n = (size_t)(j->s.L * j->s.H);
     int err = KVF_OK;
     if (!of)
         return KVF_OK;
-    *ret = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * n);
-    if (!*ret)
+    ret->head = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * (size_t)j->s.n);
+    if (!ret->head)
         return KVF_E_NOMEM;
-    for (int side = 0; !err && side < SALIENCY_SIDES; side++)
-        err = saliency_rhos(&j->s, (enum saliency_side)side, of, j->r.engine->pool,
-                            *ret + (size_t)side * n, &ret_all[side]);
+    for (int i = 0; !err && i < SALIENCY_SIDES; i++) {
+        enum saliency_side side = (enum saliency_side)i;
+        err = saliency_rhos(&j->s, side, of, j->r.engine->pool, ret->head + i * j->s.n,
+                            &ret->all[i]);
+        if (!err)
+            err = saliency_rho_pooled(&j->s, side, of, &ret->pooled[i]);
+    }
     return err;
+}
+
+/* What the gates say, in place of what a run recorded of its own. */
+static int ask_gates(struct job *j, struct kvf_diag *d)
+{
+    double *beta = NULL;
+    if (!j->gates_file && !j->method)
+        return KVF_OK;
+    int err = saliency_beta(j->r.engine, j->gates_file, j->method, j->text.ids, j->n, &beta,
+                            j->gates_hash, d);
+    if (err)
+        return err;
+    mem_free(j->of.log_beta);
+    j->of.log_beta = beta;
+    return KVF_OK;
+}
+
+static void select_rows(double *v, const unsigned char *take, int heads, size_t T)
+{
+    size_t n = 0;
+    for (int k = 0; v && k < heads; k++)
+        if (take[k])
+            memmove(v + n++ * T, v + (size_t)k * T, T * sizeof *v);
+}
+
+/* Leaves the heads of --head alone. */
+static int select_heads(struct job *j, const unsigned char *take)
+{
+    if (take) {
+        saliency_select(&j->s, take);
+        select_rows(j->of.log_beta, take, j->s.L * j->s.H, (size_t)j->n);
+        select_rows(j->of.evict_step, take, j->s.L * j->s.H, (size_t)j->n);
+    }
+    int err = compare(j, j->of.log_beta, &j->beta);
+    return err ? err : compare(j, j->of.evict_step, &j->evict);
 }
 
 static int measure(struct job *j, struct kvf_diag *d)
 {
+    const struct model_config *m = &j->r.engine->config;
+    unsigned char *take = NULL;
+    int err = j->heads ? runner_heads(m, j->heads, &take, d) : KVF_OK;
+    if (!err)
+        err = ask_gates(j, d);
     clock_t c0 = clock();
     double t0 = clock_seconds();
-    int err = saliency_measure(j->r.engine, j->text.ids, j->n, &j->opt, &j->s, d);
+    if (!err)
+        err = saliency_measure(j->r.engine, j->text.ids, j->n, &j->opt, &j->s, d);
     j->seconds = clock_seconds() - t0;
     j->cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     if (!err)
-        err = compare(j, j->of.log_beta, &j->beta, j->all_beta);
-    return err ? err : compare(j, j->of.evict_step, &j->evict, j->all_evict);
+        err = select_heads(j, take);
+    mem_free(take);
+    return err;
 }
 
 /* ---- what comes out */
 
-static void meta_rhos(struct table *t, const char *name, const struct saliency_rho *r)
+static void meta_rhos(struct table *t, const char *name, const struct compared *of)
 {
-    static const char *const end[] = {"", "_low", "_high"};
+    static const char *const end[] = {"", "_low", "_high", "_pooled"};
     char key[64];
-    for (int side = 0; side < SALIENCY_SIDES; side++)
-        for (int c = 0; c < 3; c++) {
-            const struct saliency_rho *x = &r[side];
+    for (int side = 0; of->head && side < SALIENCY_SIDES; side++) {
+        const struct saliency_rho *x = &of->all[side];
+        const double v[] = {x->rho, x->low, x->high, of->pooled[side]};
+        for (int c = 0; c < 4; c++) {
             snprintf(key, sizeof key, "%srho_%s%s", side == SALIENCY_SIZE ? "abs_" : "", name,
                      end[c]);
-            table_meta_num(t, key, c == 0 ? x->rho : c == 1 ? x->low : x->high);
+            table_meta_num(t, key, v[c]);
         }
+    }
 }
 
 static void add_meta(const struct job *j, struct table *t)
@@ -196,22 +252,26 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_str(t, "precision", "f32");
     if (j->of_path)
         table_meta_str(t, "method", j->of.tokens->method);
-    if (j->beta)
-        meta_rhos(t, "log_beta", j->all_beta);
-    if (j->evict)
-        meta_rhos(t, "evict_step", j->all_evict);
+    if (j->heads)
+        table_meta_str(t, "heads", j->heads);
+    if (j->gates_hash[0])
+        table_meta_str(t, "gates", j->gates_hash);
+    meta_rhos(t, "log_beta", &j->beta);
+    meta_rhos(t, "evict_step", &j->evict);
 }
 
-static void print_rho(const char *what, const struct saliency_rho *r)
+static void print_rho(const char *what, const struct compared *of)
 {
     static const char *const side[] = {"saliency", "|saliency|"};
-    for (int i = 0; i < SALIENCY_SIDES; i++) {
-        if (isnan(r[i].rho))
+    for (int i = 0; of->head && i < SALIENCY_SIDES; i++) {
+        const struct saliency_rho *r = &of->all[i];
+        if (isnan(r->rho))
             printf("rank correlation of %s with %s: not defined, one does not vary\n", side[i],
                    what);
         else
             printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over heads "
-                   "%+.3f .. %+.3f)\n", side[i], what, r[i].rho, r[i].low, r[i].high);
+                   "%+.3f .. %+.3f); %+.3f of all entries as one\n", side[i], what, r->rho,
+                   r->low, r->high, of->pooled[i]);
     }
 }
 
@@ -281,7 +341,8 @@ static int print_heads(const struct job *j, const struct table *t)
     if (!p)
         return KVF_E_NOMEM;
     printf("\n%-8s %12s  %12s  %8s%s%s\n", "head", "sum |.|", "sum", "positive",
-           j->beta ? "  rho with log_beta       " : "", j->evict ? "  rho with evict_step" : "");
+           j->beta.head ? "  rho with log_beta       " : "",
+           j->evict.head ? "  rho with evict_step" : "");
     for (int i = 0; i < TOP && i < table_rows(t); i++) {
         int64_t row = p[i].row;
         printf("%-8s %12.6f  %+12.6f  %7.1f%%", table_str(t, table_find(t, "head"), row),
@@ -304,10 +365,8 @@ static int summary(const struct job *j, const struct table *entries, const struc
            "weight, positive = helps\n", j->n, (long long)j->s.positions, j->loss, j->s.loss);
     printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
            j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
-    if (j->beta)
-        print_rho("log_beta", j->all_beta);
-    if (j->evict)
-        print_rho("evict_step", j->all_evict);
+    print_rho("log_beta", &j->beta);
+    print_rho("evict_step", &j->evict);
     int err = print_heads(j, heads);
     return err ? err : print_entries(j, entries);
 }
@@ -327,7 +386,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct saliency_run run = {j->of.log_beta, j->of.evict_step};
     struct table *entries = saliency_table(&j->s, &run);
-    struct table *heads = saliency_table_heads(&j->s, j->beta, j->evict);
+    struct table *heads = saliency_table_heads(&j->s, j->beta.head, j->evict.head);
     struct table *t = j->by_head ? heads : entries;
     int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
@@ -353,8 +412,8 @@ static void finish(struct job *j)
     saliency_finish(&j->s);
     saliency_of_close(&j->of);
     runner_close(&j->r);
-    mem_free(j->beta);
-    mem_free(j->evict);
+    mem_free(j->beta.head);
+    mem_free(j->evict.head);
 }
 
 int cmd_saliency(const struct command *self, int argc, char **argv)
@@ -363,17 +422,14 @@ int cmd_saliency(const struct command *self, int argc, char **argv)
     struct kvf_diag d = {""};
     int operands, status;
     runner_init(&j.r);
-    const struct opt list[] = {
-        {OPT_STR, 'm', "model", &j.r.model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_STR, 'p', "prompt", &j.r.prompt, "TEXT", "the text, as a user's message", 0, 0},
-        {OPT_STR, 'f', "file", &j.r.file, "FILE", "text from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &j.r.chat, "FILE",
-         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
-        {OPT_STR, 0, "ids", &j.r.ids_file, "FILE", "the text as token ids", 0, 0},
-        {OPT_FLAG, 0, "raw", &j.r.raw, NULL, "no chat template: the text as it stands", 0, 0},
+    const struct opt own[] = {
         {OPT_STR, 0, "of", &j.of_path, "X.kvf",
          "the tokens of a trace, prompt and answer; its entries are compared", 0, 0},
+        {OPT_STR, 0, "gates", &j.gates_file, "FILE",
+         "retention gates to compare with, or the name of shipped ones", 0, 0},
+        {OPT_STR, 0, "method", &j.method, "M",
+         "compare with the gates shipped for trimkv or dbtrimkv", 0, 0},
+        {OPT_STR, 0, "head", &j.heads, "SET", "KV heads: L0-5K*, L3K1, 3.1 (all)", 0, 0},
         {OPT_STR, 0, "loss", &j.loss, "LOSS", "nll, or kl to the full cache (nll)", 0, 0},
         {OPT_STR, 0, "weight", &j.weight, "G",
          "weight of entries at which to look, or 'recorded' write gates (1)", 0, 0},
@@ -391,6 +447,8 @@ int cmd_saliency(const struct command *self, int argc, char **argv)
         {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
         {.type = OPT_END},
     };
+    struct opt list[RUNNER_PROMPT_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + runner_prompt_options(&j.r, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;
     int err = check_options(&j, &d);

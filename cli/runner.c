@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/commands.h"
@@ -19,9 +20,9 @@ void runner_init(struct runner *r)
     *r = (struct runner){.n_predict = -1, .top_p = 1.0, .kv_type = NULL};
 }
 
-int runner_options(struct runner *r, struct opt *list)
+int runner_prompt_options(struct runner *r, struct opt *list)
 {
-    const struct opt shared[] = {
+    const struct opt shared[RUNNER_PROMPT_OPTIONS] = {
         {OPT_STR, 'm', "model", &r->model, "FILE",
          "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
         {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
@@ -31,6 +32,14 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 0, "ids", &r->ids_file, "FILE",
          "prompt as token ids, separated by white space", 0, 0},
         {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
+    };
+    memcpy(list, shared, sizeof shared);
+    return RUNNER_PROMPT_OPTIONS;
+}
+
+int runner_options(struct runner *r, struct opt *list)
+{
+    const struct opt shared[] = {
         {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
         {OPT_LIST, 0, "override", &r->override_text, "SET=M",
@@ -50,8 +59,25 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 0, "kv-type", &r->kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
         {OPT_FLAG, 0, "exact", &r->exact, NULL, "f32 weights, activations and cache", 0, 0},
     };
-    memcpy(list, shared, sizeof shared);
-    return (int)(sizeof shared / sizeof *shared);
+    int n = runner_prompt_options(r, list);
+    memcpy(list + n, shared, sizeof shared);
+    return n + (int)(sizeof shared / sizeof *shared);
+}
+
+int runner_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
+                 struct kvf_diag *d)
+{
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
+    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers * (size_t)m->n_kv_heads);
+    if (!*ret_take)
+        return KVF_E_NOMEM;
+    int marked = headset_mark(set, wrong, m->n_layers, m->n_kv_heads, *ret_take);
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
+                        "or 3.1", set);
+    if (marked == 0)
+        return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", set);
+    return KVF_OK;
 }
 
 int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d)

@@ -1,4 +1,4 @@
-/* runner.h - what `run`, `generate` and `logits` share: options, model, prompt. */
+/* runner.h - what commands that decode a prompt share: options, model, prompt. */
 #ifndef KVF_CLI_RUNNER_H
 #define KVF_CLI_RUNNER_H
 
@@ -41,7 +41,11 @@ struct runner {
 
 void runner_init(struct runner *r);
 
-/* Appends the shared options to list (room for RUNNER_OPTIONS); returns how many. */
+/* Appends the options that name the model and the prompt, -m to --raw; returns how many. */
+enum { RUNNER_PROMPT_OPTIONS = 6 };
+int runner_prompt_options(struct runner *r, struct opt *list);
+
+/* Appends those and the options of a run (room for RUNNER_OPTIONS); returns how many. */
 enum { RUNNER_OPTIONS = 28 };
 int runner_options(struct runner *r, struct opt *list);
 
@@ -90,6 +94,11 @@ void runner_put_methods(struct buf *b, const struct runner *r);
  * there are none. */
 const char *runner_gate_column(const struct runner *r);
 bool runner_reads_pages(const struct runner *r); /* whether any row does */
+
+/* --head SET of a model's KV heads: *ret_take [L * KV heads], to be freed with mem_free, on
+ * failure too.  KVF_E_ARG with a sentence for a set that is malformed or names none. */
+int runner_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
+                 struct kvf_diag *d);
 
 /* Operands argv[1 .. n] are further files of --data.  KVF_OK or KVF_E_ARG. */
 int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d);

@@ -19,7 +19,7 @@ packing=run
 share=0.9
 seed=0
 check_every=50
-budgets=32,64,128
+budgets=64,128
 patience=0
 save_every=10
 

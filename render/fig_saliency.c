@@ -95,11 +95,26 @@ static void paint(struct canvas *c, const struct map *m, struct colours *k, doub
     canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
 }
 
+/* The axis of the heads: layers from the first to the last, where the rows are as many of
+ * each; else heads as they stand. */
+static void label_heads(const struct map *m, struct axis_box *box)
+{
+    int column = table_find(m->t, "layer");
+    int64_t first = table_int(m->t, column, 0);
+    int64_t layers = table_int(m->t, column, table_rows(m->t) - 1) + 1 - first;
+    int64_t each = m->heads / layers;
+    bool even = each * layers == m->heads;
+    for (int64_t h = 0; even && h < m->heads; h++)
+        even = table_int(m->t, column, h * m->tokens) == first + h / each;
+    box->y0 = (double)(even ? first + layers : m->heads);
+    box->y1 = (double)(even ? first : 0);
+    box->ylabel = even ? "layer" : "head of the set";
+}
+
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct map m = map_of(t);
-    int64_t layers = table_int(t, table_find(t, "layer"), table_rows(t) - 1) + 1;
     double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
     int err = style_scale("saliency", s->option, &m.linear, d), most = (int)(w / canvas_pixel(c));
     m.w = m.tokens < most ? (int)m.tokens : most > 0 ? most : 1;
@@ -110,7 +125,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (!err) {
         char label[96];
         struct axis_box box = {.x = LEFT, .y = TOP, .w = w, .h = h, .x1 = (double)m.tokens,
-                               .y0 = (double)layers, .xlabel = "token", .ylabel = "layer"};
+                               .xlabel = "token"};
+        label_heads(&m, &box);
         struct colours k = colours_of(&m, s, largest(&m, v), label);
         paint(c, &m, &k, v, pixels, &box);
         axis_draw(c, &box);

@@ -95,6 +95,9 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
         add_names(t, e, cell, n, docs, label, number);
         for (int c = 0; c < N_COLUMNS; c++)
             table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
+        for (int i = 0; i < n; i++)
+            label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";
+        table_dense_str(t, "gates", "", label);
     }
     mem_free(v);
     mem_free(out);

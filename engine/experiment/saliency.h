@@ -27,20 +27,26 @@ struct saliency_options {
 /* Measured by engine/train/saliency_pass.h. */
 struct saliency {
     int L, H, T, window;
-    float *value;      /* [L * H][T] owned */
+    float *value;      /* [n][T] owned */
     double loss;       /* nats, sum over predictions */
     int64_t positions; /* predictions: T - 1 */
     size_t bytes;      /* of activations */
+    int n;             /* heads: L * H, or those that were selected */
+    int *head;         /* [n] their numbers, layer * H + KV head; owned */
 };
 
 void saliency_finish(struct saliency *s); /* accepts a zeroed struct */
+
+/* Forgets all heads but those with take[layer * H + KV head] != 0.  Numbers of a run that
+ * are compared with it are then to lose the same rows. */
+void saliency_select(struct saliency *s, const unsigned char *take);
 
 /* ---- saliency_table.c */
 
 /* What a run on the same tokens said of its entries; each may be NULL. */
 struct saliency_run {
-    const double *log_beta;   /* [L * H][T] */
-    const double *evict_step; /* [L * H][T]; INFINITY: alive */
+    const double *log_beta;   /* [n][T] */
+    const double *evict_step; /* [n][T]; INFINITY: alive */
 };
 
 /* How saliency goes together with another number, over the entries of a head before
@@ -49,15 +55,18 @@ struct saliency_rho {
     double rho, low, high; /* 95 %; NaN where one side does not vary */
 };
 enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself, |.| */
-/* saliency_rho.c.  of: [L * H][T].  ret: [L * H], intervals by bootstrap over tokens;
+/* saliency_rho.c.  of: [n][T].  ret: [n], intervals by bootstrap over tokens;
  * *ret_all: the mean over heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
                   struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
+/* The same of the entries of all heads together, ranked as one.  KVF_OK or KVF_E_NOMEM. */
+int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const double *of,
+                        double *ret_rho);
 
 /* A row per entry, head-major: "saliency".  NULL when memory is out. */
 struct table *saliency_table(const struct saliency *s, const struct saliency_run *run);
 
-/* A row per head: "saliency-heads".  beta, evict: [SALIENCY_SIDES][L * H] or NULL. */
+/* A row per head: "saliency-heads".  beta, evict: [SALIENCY_SIDES][n] or NULL. */
 struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
                                    const struct saliency_rho *evict);
 
@@ -69,7 +78,7 @@ struct saliency_text {
     int n_prompt;
 };
 /* A closed trace of the tokens and the column "saliency" (f32, KV heads, tokens), whole or
- * not at all. */
+ * not at all.  s: of all heads. */
 int saliency_write(const struct engine *e, const struct saliency *s,
                    const struct saliency_options *opt, const struct saliency_text *text,
                    const char *path, struct kvf_diag *d);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/ranks.h"
 #include "base/rng.h"
 #include "base/stats.h"
 #include "engine/experiment/saliency.h"
@@ -148,20 +149,28 @@ struct job {
     struct room *room; /* [threads] */
 };
 
-static void head_task(void *ctx, int head, int thread)
+/* The entries of row k that reach a prediction and have a number of the run: n pairs. */
+static int pairs_of(const struct saliency *s, enum saliency_side side, const double *of, int k,
+                    double *x, double *y)
+{
+    size_t at = (size_t)k * (size_t)s->T;
+    int n = 0;
+    for (int i = 0; i < s->T - 1 - s->window; i++) {
+        if (isnan(of[at + (size_t)i]))
+            continue;
+        double v = (double)s->value[at + (size_t)i];
+        x[n] = side == SALIENCY_SIZE ? fabs(v) : v;
+        y[n++] = of[at + (size_t)i];
+    }
+    return n;
+}
+
+static void head_task(void *ctx, int k, int thread)
 {
     struct job *j = ctx;
     struct room *r = &j->room[thread];
-    size_t at = (size_t)head * (size_t)j->s->T;
-    int n = 0;
-    for (int i = 0; i < j->s->T - 1 - j->s->window; i++) {
-        if (isnan(j->of[at + (size_t)i]))
-            continue;
-        double v = (double)j->s->value[at + (size_t)i];
-        r->x[n] = j->side == SALIENCY_SIZE ? fabs(v) : v;
-        r->y[n++] = j->of[at + (size_t)i];
-    }
-    j->out[head] = spearman(r, n, rng_hash(SEED, (uint64_t)head, 0, 0));
+    int n = pairs_of(j->s, j->side, j->of, k, r->x, r->y);
+    j->out[k] = spearman(r, n, rng_hash(SEED, (uint64_t)j->s->head[k], 0, 0));
 }
 
 /* The mean over the heads that have one. */
@@ -183,7 +192,7 @@ static int pool_heads(const struct saliency_rho *each, int n, struct saliency_rh
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
                   struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all)
 {
-    int threads = par_threads(pool), heads = s->L * s->H, err = KVF_OK;
+    int threads = par_threads(pool), heads = s->n, err = KVF_OK;
     struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
     if (!j.room)
         return KVF_E_NOMEM;
@@ -196,5 +205,24 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
     for (int i = 0; i < threads; i++)
         room_finish(&j.room[i]);
     mem_free(j.room);
+    return err;
+}
+
+int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const double *of,
+                        double *ret_rho)
+{
+    size_t n = 0, most = (size_t)s->n * (size_t)s->T;
+    double *x = MEM_NEW(double, most), *y = MEM_NEW(double, most);
+    int err = x && y ? KVF_OK : KVF_E_NOMEM;
+    for (int k = 0; !err && k < s->n; k++)
+        n += (size_t)pairs_of(s, side, of, k, x + n, y + n);
+    if (!err)
+        err = ranks_average(x, n, x);
+    if (!err)
+        err = ranks_average(y, n, y);
+    if (!err)
+        *ret_rho = ranks_correlation(x, y, n);
+    mem_free(x);
+    mem_free(y);
     return err;
 }

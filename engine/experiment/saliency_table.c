@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/stats.h"
@@ -10,21 +11,36 @@
 void saliency_finish(struct saliency *s)
 {
     mem_free(s->value);
+    mem_free(s->head);
     s->value = NULL;
+    s->head = NULL;
+}
+
+void saliency_select(struct saliency *s, const unsigned char *take)
+{
+    size_t T = (size_t)s->T;
+    int n = 0;
+    for (int k = 0; k < s->n; k++) {
+        if (!take[s->head[k]])
+            continue;
+        memmove(s->value + (size_t)n * T, s->value + (size_t)k * T, T * sizeof *s->value);
+        s->head[n++] = s->head[k];
+    }
+    s->n = n;
 }
 
 /* Names and numbers of the heads, a block of rows each. */
 static int add_heads(struct table *t, const struct saliency *s)
 {
-    int n = s->L * s->H;
+    int n = s->n;
     char(*text)[32] = mem_alloc((size_t)n, sizeof *text);
     const char **name = MEM_NEW(const char *, (size_t)n);
     int64_t *layer = MEM_NEW(int64_t, (size_t)n), *index = MEM_NEW(int64_t, (size_t)n);
     int err = text && name && layer && index ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < n; i++) {
-        layer[i] = i / s->H;
-        index[i] = i % s->H;
-        snprintf(text[i], sizeof text[i], "L%dK%d", i / s->H, i % s->H);
+        layer[i] = s->head[i] / s->H;
+        index[i] = s->head[i] % s->H;
+        snprintf(text[i], sizeof text[i], "L%dK%d", (int)layer[i], (int)index[i]);
         name[i] = text[i];
     }
     if (!err) {
@@ -51,13 +67,13 @@ static int by_size(const void *a, const void *b)
     return x->size != y->size ? (x->size < y->size) - (x->size > y->size) : y->at - x->at;
 }
 
-/* rank: [L * H][T] of |saliency| within the head, 1 = largest. */
+/* rank: [n][T] of |saliency| within the head, 1 = largest. */
 static int rank_all(const struct saliency *s, int64_t *rank)
 {
     struct place *p = MEM_NEW(struct place, (size_t)s->T);
     if (!p)
         return KVF_E_NOMEM;
-    for (int head = 0; head < s->L * s->H; head++) {
+    for (int head = 0; head < s->n; head++) {
         size_t at = (size_t)head * (size_t)s->T;
         for (int i = 0; i < s->T; i++)
             p[i] = (struct place){fabsf(s->value[at + (size_t)i]), i};
@@ -79,7 +95,7 @@ static int queries_of(const struct saliency *s, int i)
 /* v and each: [n], as doubles, and divided by the queries that the weight reaches. */
 static void fill_values(const struct saliency *s, double *v, double *each)
 {
-    size_t n = (size_t)s->L * (size_t)s->H * (size_t)s->T;
+    size_t n = (size_t)s->n * (size_t)s->T;
     for (size_t k = 0; k < n; k++) {
         int queries = queries_of(s, (int)(k % (size_t)s->T));
         v[k] = (double)s->value[k];
@@ -105,7 +121,7 @@ static struct table *finish(struct table *t, int err)
 
 struct table *saliency_table(const struct saliency *s, const struct saliency_run *run)
 {
-    size_t n = (size_t)s->L * (size_t)s->H * (size_t)s->T;
+    size_t n = (size_t)s->n * (size_t)s->T;
     struct table *t = table_create("saliency", (int64_t)n);
     double *real = mem_alloc(n, 2 * sizeof *real);
     int64_t *whole = MEM_NEW(int64_t, n);
@@ -167,7 +183,7 @@ static void add_rhos(struct table *t, const char *pre, const char *name,
 struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
                                    const struct saliency_rho *evict)
 {
-    int n = s->L * s->H;
+    int n = s->n;
     struct table *t = table_create("saliency-heads", n);
     double *v = mem_alloc((size_t)n, 3 * sizeof *v);
     int64_t *top = MEM_NEW(int64_t, (size_t)n);

@@ -80,9 +80,10 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
 {
     struct job j = {.e = e, .opt = opt, .L = e->config.n_layers, .H = e->config.n_kv_heads,
                     .T = n};
-    float *value = MEM_NEW(float, (size_t)j.L * (size_t)j.H * (size_t)n);
+    int heads = j.L * j.H, *head = MEM_NEW(int, (size_t)heads);
+    float *value = MEM_NEW(float, (size_t)heads * (size_t)n);
     struct pass_loss loss = {0};
-    int err = value ? open_job(&j, d) : KVF_E_NOMEM;
+    int err = value && head ? open_job(&j, d) : KVF_E_NOMEM;
     if (err)
         kvf_fail(d, err, "not enough memory for the derivatives of %d tokens; try fewer", n);
     if (!err) {
@@ -92,12 +93,16 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
         pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
         err = collect(&j, value, d);
     }
-    if (!err)
+    for (int i = 0; !err && i < heads; i++)
+        head[i] = i;
+    if (!err) {
         *ret = (struct saliency){j.L, j.H, n, opt->window, value,
                                  loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
-                                 loss.positions, pass_bytes(j.pass)};
-    else
+                                 loss.positions, pass_bytes(j.pass), heads, head};
+    } else {
         mem_free(value);
+        mem_free(head);
+    }
     close_job(&j);
     return err;
 }

@@ -14,6 +14,16 @@ for m in h2o snapkv keydiff; do
 done
 draw eviction-h2o-all.png "h2o: all heads." eviction h2o.kvf
 
+section "What trained gates say" "TRIM-KV's gates, trained for this model, say at birth how long an entry is worth \
+keeping: beta to the power of its age is what is left of it. The budget makes evictions of that."
+draw retention-trimkv.png "trimkv: what the gates say, twelve heads. Heads have their own windows, and their own \
+tokens that last." retention trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
+draw eviction-trimkv.png "trimkv, 256 entries for each KV head: what the same heads still hold." \
+    eviction trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
+draw tokens-trimkv.png "trimkv: bold blue is kept by every head, grey by none." tokens trimkv.kvf
+draw tokens-beta-trimkv.png "One head of it, L11K1, coloured by beta: it keeps the ends of sentences." \
+    tokens trimkv.kvf --head L11K1 --style by=beta --vmin 0.98 --vmax 1
+
 section "How long tokens stay useful" "From the run with a full cache: nothing was evicted, so attention shows which \
 entries were needed, and for how long."
 draw retention-full.png "Last-use map: a token is bright until the last query that had it among its 64 largest \

@@ -47,7 +47,7 @@ def figure(png, caption, command):
 
 
 INTRO = """<p>One small model, SmolLM2-135M-Instruct, reads a problem of about a thousand tokens and answers it:
-once with a full KV cache, and once with each of three cache methods that may hold 256 entries for each KV head.
+once with a full KV cache, and once with each of four cache methods that may hold 256 entries for each KV head.
 Every run recorded what became of every entry. A model of this size does not solve the problem; what counts here is
 what it keeps, what it drops, and what it would have needed.</p>"""
 

@@ -213,6 +213,68 @@ def gated():
     s.refused("gates of another model", ["eval", "-m", s.model(7), "--data", TEXT, *SHAPE, *files[:2]], 2, "rg.safetensors")
 
 
+def shipped():
+    """Without --gates, each row takes the file of its own name and model; the record names which."""
+    maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
+    meta = json.loads(s.run(["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "1", "--methods", "full", "--json"]).stdout)["meta"]
+    os.mkdir(s.path("shipped"))
+    env, path, digest = {**os.environ, "KVFATE_GATES": s.path("shipped")}, {}, {}
+    for i, (name, layout) in enumerate((("trimkv", "rg"), ("dbtrimkv", "rg10"), ("wgkv", "wgkv"))):
+        path[name] = s.path(f"shipped/tiny-{name}.safetensors")
+        subprocess.run([sys.executable, maker, "--layout", layout, "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16",
+                        "--d-model", "64", "--seed", str(i), "--model-hash", meta["model_hash"], "-o", path[name]], check=True)
+        digest[name] = json.loads(s.run(["info", "--json", path[name]]).stdout)["hash"]
+    s.check("three files", len(set(digest.values())) == 3, digest)
+    served = {"trimkv": "trimkv", "dbtrimkv": "dbtrimkv", "wgkv": "wgkv", "wgkv-snapkv": "wgkv", "wgkv-quest": "wgkv", "h2o": None}
+    argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--budgets", "12", "--docs", "2"]
+
+    def play(name, *more):
+        r = s.accepted("shipped: " + name, [*argv, *more, "--state", s.path(name + ".state"), "-o", s.path(name + ".tsv")], env=env)
+        return table(s.path(name + ".tsv")), state_rows(s.path(name + ".state")), r.stderr.decode()
+
+    rows, state, err = play("by-default", "--methods", ",".join(served))
+    for r in rows:
+        s.check(f"{r['method']}: the table names its gates", r["gates"] == digest.get(served[r["method"]], ""), r)
+    for r in state:
+        gates = dict(o.split("=", 1) for o in r["options"].split(",")).get("gates")
+        s.check(f"{r['method']}: the state names its gates", gates == digest.get(served[r["method"]]), r)
+    s.check("all rows, and a note for each file", len(rows) == 6 and len(state) == 12 and [p in err for p in path.values()] == [True] * 3 and err.count("note:") == 3, err)
+    every, _, _ = play("all", "--methods", "all")
+    s.check("all takes them, too", [r for r in every if r["method"] in served] and all(r["gates"] == digest.get(served.get(r["method"]), "") for r in every), every)
+    # one row at a time with its file given is the same row
+    for name in ("trimkv", "dbtrimkv", "wgkv-snapkv"):
+        alone, _, err = play(name, "--methods", name, "--gates", path[served[name]])
+        s.check(f"{name}: as with --gates", alone == [r for r in rows if r["method"] == name] and "note" not in err, alone, err)
+    # a file of each kind; what is not given is shipped
+    both, _, err = play("both", "--methods", "dbtrimkv,wgkv,trimkv", "--gates", path["trimkv"], "--gates", "tiny-wgkv")
+    s.check("a file of each kind", [r["gates"] for r in both] == [digest["trimkv"], digest["wgkv"], digest["trimkv"]] and "note" not in err, both)
+    one, _, err = play("one", "--methods", "dbtrimkv,wgkv", "--gates", path["trimkv"])
+    s.check("and shipped ones of another", [r["gates"] for r in one] == [digest["trimkv"], digest["wgkv"]] and err.count("note:") == 1, one, err)
+    s.refused("two of a kind", [*argv, "--methods", "trimkv", "--gates", path["trimkv"], "--gates", path["dbtrimkv"]], 2, "tiny-trimkv", "tiny-dbtrimkv", "one file of each kind")
+    # a state keeps rows of other gates apart
+    again, state, _ = play("both", "--methods", "trimkv", "--gates", path["dbtrimkv"])
+    s.check("other gates are another row", again[0]["gates"] == digest["dbtrimkv"] and again[0]["kl"] != both[2]["kl"] and len(state) == 8, again, state)
+
+
+def loss_against_size():
+    """Rows of one method with other options: told apart, and with the entries that they held."""
+    argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "2", "--gates", s.path("wgkv.safetensors"),
+            "--methods", "wgkv:tau=0.05,wgkv:tau=0.5,wgkv:local=4,tau=0.95,h2o", "--budgets", "12"]
+    labels = ["wgkv:tau=0.05", "wgkv:tau=0.5", "wgkv:local=4,tau=0.95", "h2o"]
+    r = s.accepted("printed", [*argv, "--state", s.path("tau.state")])
+    s.accepted("written", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.tsv")])
+    rows = table(s.path("tau.tsv"))
+    s.check("as typed in the table", [x["method"] for x in rows] == labels, rows)
+    s.check("higher thresholds hold less", [float(x["kv_mean"]) for x in rows[:3]] == sorted((float(x["kv_mean"]) for x in rows[:3]), reverse=True)
+            and len({x["kv_mean"] for x in rows[:3]}) == 3, rows)
+    lines = [x.split() for x in r.stdout.decode().splitlines()]
+    s.check("as typed in print", [x[0] for x in lines[2:]] == labels, lines)
+    s.check("the entries held on average, and at the end", lines[1][-3:] == ["entries", "at", "end"]
+            and all(x[-2:] == [f"{float(y['kv_mean']):.1f}", f"{float(y['kv_end']):.1f}"] for x, y in zip(lines[2:], rows)), lines)
+    state = {(x["method"], x["options"]) for x in state_rows(s.path("tau.state"))}
+    s.check("and in the state", sorted(m for m, _ in state) == sorted(labels) and len(state) == 4, state)
+
+
 # ---- documents
 
 def jsonl():
@@ -303,6 +365,8 @@ brute_force(0)
 brute_force(6)
 invariants()
 gated()
+shipped()
+loss_against_size()
 jsonl()
 resuming()
 bad_input()

@@ -211,7 +211,119 @@ def beside_a_run():
     s.check("the summary says both", "with evict_step" in text and "with log_beta" in text, text)
 
 
+def gates_file(name, seed=1, *more):
+    path = s.path(name)
+    o = make_gates.options(["--layout", "rg", *TINY, "--seed", str(seed), *more, "-o", path])
+    s.file(name, make_gates.build(o))
+    return path
+
+
+def wanted_rhos(v, beta, last):
+    """Per head, and of all entries as one: of saliency and of its size."""
+    for pre, side in (("rho_", v), ("abs_rho_", np.abs(v))):
+        each = np.array([[spearman(side[l, h, :last], beta[l, h, :last]) for h in range(v.shape[1])] for l in range(v.shape[0])])
+        yield pre, each, spearman(side[:, :, :last].ravel(), beta[:, :, :last].ravel())
+
+
+def beside_gates():
+    """log beta of gates, without a run: that of the hidden states of a float64 model's f32 twin, which a run records."""
+    path = gates_file("other.safetensors", 9)
+    other = s.path("full.kvf")
+    s.accepted("a run that evicts nothing", ["run", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
+                                             "--budget", "64", "--gates", path, "-o", other])
+    t = read_kvf.Trace(other)
+    beta = np.array([t.column("log_beta", l) for l in range(len(t.heads))]).astype(float)[:, :, :T]
+    s.check("log beta varies", beta.std() > 1e-3, beta)
+    table, meta, text = saliency("--ids", IDS_FILE, "--gates", path)
+    heads, _, _ = saliency("--ids", IDS_FILE, "--gates", path, "--by-head", name="heads.tsv")
+    oracle = tiny_llama.Llama(s.model(0))
+    v = cube(table["saliency"], oracle)
+    s.check("the column log_beta", np.allclose(cube(table["log_beta"], oracle), beta, rtol=1e-6, atol=0), table["log_beta"], beta)
+    s.check("the metadata name the gates", len(meta["gates"]) == 32 and "heads" not in meta, meta)
+    for pre, each, pooled in wanted_rhos(v, beta, T - 2):
+        got = np.array(heads[pre + "log_beta"], float).reshape(each.shape)
+        s.check(pre + "log_beta of gates", np.allclose(got, each, atol=1e-9), got, each)
+        s.check(pre + "log_beta: mean", abs(float(meta[pre + "log_beta"]) - each.mean()) < 1e-6, meta, each.mean())
+        s.check(pre + "log_beta: all entries as one", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
+        s.check(pre + ": these are different numbers", abs(pooled - each.mean()) > 1e-4, pooled, each)
+    s.check("the summary says it", "with log_beta" in text and "as one" in text and "evict_step" not in text, text)
+    # gates that are given stand in for those of the run, whose evictions stay
+    table, _, _ = saliency("--of", s.path("trim.kvf"), "--gates", path)
+    t = read_kvf.Trace(s.path("trim.kvf"))
+    own = np.array([t.column("log_beta", l) for l in range(len(t.heads))]).astype(float)
+    s.check("given gates replace recorded ones", "evict_step" in table and not np.allclose(cube(table["log_beta"], oracle), own))
+
+
+def shipped_gates():
+    """--method takes the file of its own name and model."""
+    model_hash = saliency("--ids", IDS_FILE)[1]["model_hash"]
+    folder = s.path("shipped")
+    os.mkdir(folder)
+    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    env = {**os.environ, "KVFATE_GATES": folder}
+    for i, name in enumerate(("trimkv", "dbtrimkv")):
+        path = gates_file(f"shipped/tiny-{name}.safetensors", 20 + i, "--model-hash", model_hash)
+        s.accepted(name, [*argv, "--method", name, "-o", s.path("a.tsv")], env=env)
+        s.accepted(name + " by file", [*argv, "--gates", path, "-o", s.path("b.tsv")], env=env)
+        s.check(f"--method {name} takes its own gates", open(s.path("a.tsv")).read() == open(s.path("b.tsv")).read())
+    s.accepted("the other one", [*argv, "--gates", "tiny-trimkv", "-o", s.path("c.tsv")], env=env)
+    s.check("which differ", read(s.path("c.tsv"))[1]["gates"] != read(s.path("b.tsv"))[1]["gates"])
+    s.refused("a method without gates", [*argv, "--method", "h2o"], 2, "h2o", "retention")
+    s.refused("write gates", [*argv, "--method", "wgkv"], 2, "wgkv", "retention")
+    s.refused("none shipped for a model", ["saliency", "-m", s.model(1), *argv[3:], "--method", "trimkv"], 2, "shipped", env=env)
+    s.refused("gates of another kind", [*argv, "--gates", s.path("gates.safetensors")], 2, "write gates")
+    s.refused("no such gates", [*argv, "--gates", s.path("none.safetensors")], 1, "none.safetensors")
+    few = s.path("few.safetensors")
+    s.file("few.safetensors", make_gates.build(make_gates.options(
+        ["--layout", "values", "--kind", "retention", "--tokens", "5", *TINY, "-o", few])))
+    s.refused("numbers of too few positions", [*argv, "--gates", few], 2, "5 positions")
+
+
+def chosen_heads():
+    """--head leaves rows out and changes none of the others; means are over what is left."""
+    path, last = s.path("other.safetensors"), T - 2
+    base = ["--ids", IDS_FILE, "--gates", path]
+    whole, _, _ = saliency(*base)
+    by_head, _, _ = saliency(*base, "--by-head")
+    oracle = tiny_llama.Llama(s.model(0))
+    v, beta = cube(whole["saliency"], oracle), cube(whole["log_beta"], oracle)
+    for text, want in (("L1K0", [2]), ("L0K1,1.0", [1, 2]), ("L*K1", [1, 3]), ("L*K*", [0, 1, 2, 3])):
+        for table, rows, more in ((whole, T, []), (by_head, 1, ["--by-head"])):
+            some, meta, _ = saliency(*base, *more, "--head", text, name="some.tsv")
+            keep = [k * rows + i for k in want for i in range(rows)]
+            s.check(f"--head {text} {more}", some == {c: [x[i] for i in keep] for c, x in table.items()}, some)
+        s.check("says so", meta["heads"] == text, meta)
+        for pre, each, _ in wanted_rhos(v, beta, last):
+            s.check(f"{pre} over {text}", abs(float(meta[pre + "log_beta"]) - each.ravel()[want].mean()) < 1e-6, meta, each)
+        side = {"rho_": v, "abs_rho_": np.abs(v)}
+        for pre, x in side.items():
+            pooled = spearman(x.reshape(-1, T)[want, :last].ravel(), beta.reshape(-1, T)[want, :last].ravel())
+            s.check(f"{pre} pooled over {text}", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
+    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    s.accepted("as a figure", [*argv, "--head", "L1K0", "-o", s.path("one.png")])
+    s.accepted("evictions of some heads", ["saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
+    t = read_kvf.Trace(s.path("trim.kvf"))
+    s.check("are theirs", [int(x) % 2**32 for x in read(s.path("e.tsv"))[0]["evict_step"]] == t.column("evict_step", 1)[0].tolist())
+    for bad in ("", "L9K0", "L0H1", "x"):
+        s.refused(f"heads {bad!r}", [*argv, "--head", bad], 2, "--head")
+    s.refused("a trace of some heads", [*argv, "--head", "L0K0", "-o", s.path("h.kvf")], 2, "--head")
+
+
 # ---- forms of the result
+
+def one_list():
+    """The options of the prompt are the same in every command that takes a prompt."""
+    want = {"--model", "--prompt", "--file", "--chat", "--ids", "--raw"}
+
+    def lines(command):
+        text = s.accepted(command + " -h", [command, "-h"]).stdout.decode()
+        return [x for x in text.splitlines() if any(w in x.split() or w + "," in x.split() for w in want) and x.lstrip().startswith("-")]
+
+    s.check("all six", len(lines("run")) == 6, lines("run"))
+    for command in ("generate", "logits", "effect", "saliency"):
+        s.check(f"{command}: those of run", lines(command)[:6] == lines("run"), lines(command))
+
+
 
 def forms():
     argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
@@ -270,6 +382,10 @@ weakened_points()
 recorded_gates()
 one_head_together()
 beside_a_run()
+beside_gates()
+shipped_gates()
+chosen_heads()
+one_list()
 forms()
 refusals()
 s.finish()

@@ -136,6 +136,8 @@ def kept_ids():
     shutil.rmtree(s.path("cache"))
     s.file("cache", b"not a folder")
     equal("without a folder for them", train("cold.st", "--fresh"), first)
+    os.remove(s.path("cold.st"))
+    equal("gates of a finished run that were lost", train("cold.st"), first)
     os.remove(s.path("cache"))
 
 
