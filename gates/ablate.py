@@ -7,8 +7,8 @@ usage: gates/ablate.py wikitext2-valid.txt gsm8k-train.jsonl FOLDER [NAME...]   
 Every training sees the same packs in the same order: the first nine tenths of the questions and of the text, which is given
 three times so that prose and mathematics weigh the same.  What is trained is judged on the last tenths by `kvfate eval`; test
 sets enter neither.  A stopped run goes on when the same command is given again.  KVFATE names the program (kvfate), THREADS the
-threads (1).  The tables give the mean KL(full || method) in nats per token over the documents, and the paired difference from
-the first row of the table with the p of a sign-flip permutation test.  numpy for the tables.
+threads (1).  The tables give the mean KL(full || method) in nats per token over the documents, and the mean difference from the
+first row over all documents and budgets with the p of a permutation test over documents.  numpy for the tables.
 """
 import os
 import subprocess
@@ -124,16 +124,16 @@ def results(path):
     return rows
 
 
-def cell(mine, base, first):
-    """Mean KL; for all rows but the first the paired difference and its p."""
+def by_document(mine):
+    """KL of every document of both kinds, the mean over the budgets."""
+    return [sum(mine[k][b][0][d] for b in mine[k]) / len(mine[k]) for k in KINDS for d in next(iter(mine[k].values()))[0]]
+
+
+def difference(mine, base):
     import numpy as np
     from paired import permutation_p
-    kl, held = mine
-    text = f"{np.mean(list(kl.values())):.3f}"
-    if not first:
-        x = np.array([kl[d] - base[0][d] for d in base[0]])
-        text += f" ({x.mean():+.3f}, p {permutation_p(x, np.random.default_rng(0)):.3f})"
-    return text, np.mean(held)
+    x = np.array(by_document(mine)) - np.array(by_document(base))
+    return f"{x.mean():+.3f}, p {permutation_p(x, np.random.default_rng(0)):.3f}"
 
 
 def print_table(folder, heading, names):
@@ -141,14 +141,17 @@ def print_table(folder, heading, names):
     names = [x for x in names if all(os.path.exists(path.format(x, k)) for k in KINDS)]
     if len(names) < 2:
         return
-    base = {k: results(path.format(names[0], k)) for k in KINDS}
+    rows = {x: {k: results(path.format(x, k)) for k in KINDS} for x in names}
+    base = rows[names[0]]
     columns = [(k, b) for k in KINDS for b in sorted(base[k])]
-    print(f"\n**{heading}**\n\n| | " + " | ".join(f"{k}, B = {b}" for k, b in columns) + " | entries held |")
-    print("|---" * (len(columns) + 2) + "|")
-    for name in names:
-        mine = {k: results(path.format(name, k)) for k in KINDS}
-        cells = [cell(mine[k][b], base[k][b], name == names[0]) for k, b in columns]
-        print(f"| `{name}` | " + " | ".join(c for c, _ in cells) + f" | {sum(h for _, h in cells) / len(cells):.0f} |")
+    print(f"\n**{heading}**\n\n| | " + " | ".join(f"{k}, B = {b}" for k, b in columns) + " | entries held | difference |")
+    print("|---" * (len(columns) + 3) + "|")
+    for name, mine in rows.items():
+        cells = [mine[k][b] for k, b in columns]
+        means = [sum(kl.values()) / len(kl) for kl, _ in cells]
+        held = sum(sum(h) / len(h) for _, h in cells) / len(cells)
+        print(f"| `{name}` | " + " | ".join(f"{m:.3f}" for m in means) + f" | {held:.0f} | "
+              + ("" if mine is base else difference(mine, base)) + " |")
 
 
 def main():
