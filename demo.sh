@@ -23,13 +23,13 @@ cd $out
 
 # run METHOD [options]: decode the problem, keep the trace and the summary
 run() {
-    method=$1
+    method=$1 name=${1%%:*}
     shift
     printf '\n== %s %s\n' "$method" "$*" >&2
     set -- kvfate run -f problem.txt -n 256 --temp 0.6 --top-p 0.9 --seed 1 --method "$method" "$@" \
-        -o "$method.kvf"
+        -o "$name.kvf"
     printf 'run\t%s\t%s\t\n' "$method" "$*" >>figures.tsv
-    "$@" --json >"$method.json"
+    "$@" --json >"$name.json"
 }
 
 section() { printf 'section\t%s\t%s\t\n' "$1" "$2" >>figures.tsv; }
@@ -48,7 +48,7 @@ run full
 run h2o --budget 256
 run snapkv --budget 256
 run keydiff --budget 256
-run trimkv --budget 256          # with the gates that are shipped for this model
+run trimkv:chunk=64 --budget 256 # with shipped gates; it cuts the prompt while it reads
 
 printf '\ndrawing ' >&2
 . ../../examples/demo/figures.sh

@@ -18,7 +18,7 @@ section "What trained gates say" "TRIM-KV's gates, trained for this model, say a
 keeping: beta to the power of its age is what is left of it. The budget makes evictions of that."
 draw retention-trimkv.png "trimkv: what the gates say, twelve heads. Heads have their own windows, and their own \
 tokens that last." retention trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
-draw eviction-trimkv.png "trimkv, 256 entries for each KV head: what the same heads still hold." \
+draw eviction-trimkv.png "trimkv, 256 entries for each KV head, cut after every 64 tokens of the prompt: what the same heads still hold." \
     eviction trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
 draw tokens-trimkv.png "trimkv: bold blue is kept by every head, grey by none." tokens trimkv.kvf
 draw tokens-beta-trimkv.png "One head of it, L11K1, coloured by beta: it keeps the ends of sentences." \

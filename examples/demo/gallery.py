@@ -24,7 +24,7 @@ def read_text(path):
 def table_of_runs(runs):
     rows = []
     for method, command in runs:
-        with open(method + ".json", encoding="utf-8") as f:
+        with open(method.partition(":")[0] + ".json", encoding="utf-8") as f:
             r = json.load(f)
         cells = [method, r["budget"] or "-", r["prompt_tokens"], r["generated_tokens"],
                  f"{r['prefill_tokens_per_second']:.0f}", f"{r['decode_tokens_per_second']:.0f}",
