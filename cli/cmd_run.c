@@ -31,24 +31,6 @@ struct run {
     uint64_t trace_bytes;
 };
 
-static void put_model(struct buf *b, struct engine *e)
-{
-    const struct model_config *m = &e->config;
-    char hash[33] = "";
-    gguf_hash(e->gguf, hash);
-    buf_char(b, '{');
-    json_put_member_str(b, "name", m->name);
-    json_put_member_str(b, "hash", hash);
-    json_put_member_str(b, "arch", m->arch);
-    json_put_member_num(b, "layers", m->n_layers);
-    json_put_member_num(b, "query_heads", m->n_heads);
-    json_put_member_num(b, "kv_heads", m->n_kv_heads);
-    json_put_member_num(b, "head_dim", m->head_dim);
-    json_put_member_num(b, "vocab", m->vocab);
-    json_put_member_num(b, "context", m->n_ctx);
-    buf_char(b, '}');
-}
-
 /* What came from another run, so that the trace tells what was decided here. */
 static void put_replay(struct run *u, struct buf *b)
 {
@@ -72,9 +54,9 @@ static void build_header(struct run *u, struct buf *b)
     tokenizer_hash(r->engine->tokenizer, hash);
     buf_str(b, "{\"kvf\":{");
     json_put_member_str(b, "version", KVFATE_VERSION);
-    buf_str(b, "},\"model\":");
-    put_model(b, r->engine);
-    buf_str(b, ",\"tokenizer\":{");
+    buf_str(b, "},\"model\":{");
+    engine_put_model(r->engine, b);
+    buf_str(b, "},\"tokenizer\":{");
     json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
     json_put_member_num(b, "prompt_tokens", r->n_ids);

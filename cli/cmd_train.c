@@ -119,13 +119,13 @@ static int put_config(struct job *j)
     return b->err;
 }
 
-/* The states' bits are those of one instruction set. */
+/* The states' bits are those of one instruction set and one version of the program. */
 static int keep_teacher(struct job *j, struct kvf_diag *d)
 {
     if (folder_cache_make("teacher", &j->teacher_name) != KVF_OK
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
-    buf_printf(&j->teacher_of, "%s %x", j->hash, cpu_flags_detect());
+    buf_printf(&j->teacher_of, "%s %s %x", KVFATE_VERSION, j->hash, cpu_flags_detect());
     j->recipe.opt.pass.kept = (struct teacher_states){j->teacher_name.data, j->teacher_of.data};
     return j->teacher_of.err;
 }

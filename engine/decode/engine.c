@@ -1,3 +1,4 @@
+#include "base/json.h"
 #include "base/mem.h"
 #include "engine/decode/session.h"
 #include "engine/model/gguf.h"
@@ -36,4 +37,20 @@ void engine_close(struct engine *e)
     tokenizer_destroy(e->tokenizer);
     gguf_close(e->gguf);
     mem_free(e);
+}
+
+void engine_put_model(const struct engine *e, struct buf *b)
+{
+    const struct model_config *m = &e->config;
+    char hash[33] = "";
+    gguf_hash(e->gguf, hash);
+    json_put_member_str(b, "name", m->name);
+    json_put_member_str(b, "hash", hash);
+    json_put_member_str(b, "arch", m->arch);
+    json_put_member_num(b, "layers", m->n_layers);
+    json_put_member_num(b, "query_heads", m->n_heads);
+    json_put_member_num(b, "kv_heads", m->n_kv_heads);
+    json_put_member_num(b, "head_dim", m->head_dim);
+    json_put_member_num(b, "vocab", m->vocab);
+    json_put_member_num(b, "context", m->n_ctx);
 }

@@ -5,6 +5,7 @@
 #ifndef KVF_ENGINE_SESSION_H
 #define KVF_ENGINE_SESSION_H
 
+#include "base/buf.h"
 #include "base/par.h"
 #include "engine/cache/cache.h"
 #include "engine/method/method.h"
@@ -33,6 +34,8 @@ struct engine_options {
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
                 struct kvf_diag *d);
 void engine_close(struct engine *e); /* accepts NULL */
+/* The members of "model" in a trace's header: name, hash, architecture and sizes. */
+void engine_put_model(const struct engine *e, struct buf *b);
 
 struct session;
 

@@ -19,22 +19,6 @@ static const struct kvf_column columns[N_COLUMNS] = {
     {"saliency", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, "nat"},
 };
 
-static void put_model(struct buf *b, const struct engine *e)
-{
-    const struct model_config *m = &e->config;
-    char hash[33] = "";
-    gguf_hash(e->gguf, hash);
-    json_put_member_str(b, "name", m->name);
-    json_put_member_str(b, "hash", hash);
-    json_put_member_str(b, "arch", m->arch);
-    json_put_member_num(b, "layers", m->n_layers);
-    json_put_member_num(b, "query_heads", m->n_heads);
-    json_put_member_num(b, "kv_heads", m->n_kv_heads);
-    json_put_member_num(b, "head_dim", m->head_dim);
-    json_put_member_num(b, "vocab", m->vocab);
-    json_put_member_num(b, "context", m->n_ctx);
-}
-
 static int put_header(struct buf *b, const struct engine *e, const struct saliency *s,
                       const struct saliency_options *opt, const struct saliency_text *text)
 {
@@ -50,7 +34,7 @@ static int put_header(struct buf *b, const struct engine *e, const struct salien
     else
         json_put_member_num(b, "weight", opt->weight);
     buf_str(b, "},\"model\":{");
-    put_model(b, e);
+    engine_put_model(e, b);
     buf_str(b, "},\"tokenizer\":{");
     json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
