@@ -28,6 +28,20 @@ struct analyzer_option {
     const char *help;      /* one line */
 };
 
+/* How the tables of several documents become one (analyzers/corpus.h): rows with equal keys
+ * are added up.  Integer counts add exactly; a real column is added as fixed point, so that
+ * sums do not depend on order and shards merge to the same bits. */
+struct analyzer_measure {
+    const char *value; /* the column of the result */
+    /* Integer columns of the same table: the value is their quotient of sums.  NULL: the
+     * value is the mean over the documents in which it is defined, each counting once. */
+    const char *numerator, *denominator;
+};
+struct analyzer_pool {
+    const char *const *keys; /* columns that name a row across documents; ends with NULL */
+    const struct analyzer_measure *measures; /* ends with .value == NULL */
+};
+
 struct analyzer {
     const char *name;    /* the subcommand; also the table's and the figure's name */
     const char *summary; /* one line */
@@ -43,6 +57,8 @@ struct analyzer {
 
     /* A few lines for people, from the table alone. */
     void (*describe)(const struct table *t, struct buf *out);
+
+    const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
 
 extern const struct analyzer *const analyzer_table[]; /* ends with NULL */
