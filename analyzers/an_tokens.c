@@ -170,15 +170,13 @@ static int join(struct kvf_trace *t, int64_t a, struct texts *x)
 
 static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, struct texts *out)
 {
-    static const char *const roles[] = {"prompt", "answer", "think"};
     int err = KVF_OK;
     for (int64_t i = 0; !err && i < out->n; i++) {
         size_t len = 0;
         const char *s = kvf_token(t, (uint32_t)(a + i), &len);
-        double role = x->role[a + i];
         err = show(s ? s : "", s ? len : 0, &out->text[i]);
         out->cls[i] = classes_name(x->classes, x->class[a + i]);
-        out->role[i] = role >= 0 && role < 3 ? roles[(int)role] : "?";
+        out->role[i] = role_name(x->role[a + i]);
         out->id[i] = (int64_t)x->id[a + i];
     }
     return err ? err : join(t, a, out);

@@ -43,8 +43,8 @@ static const struct {
     const char *regex;
 } built_in[] = {
     {CLASS_VISION, false,
-     "\\A<[|/]?(?:vision|image|img|video|audio|fake_token_around_image|global-img|row_\\d+_col_\\d+)"
-     "(?:[_-][\\w-]*)?\\|?>\\z"},
+     "\\A<[|/]?(?:vision|image|img|video|audio|fake_token_around_image|global-img|"
+     "row_\\d+_col_\\d+)(?:[_-][\\w-]*)?\\|?>\\z"},
     {CLASS_THINK, true, "<[|/]{0,2}(?:think|thinking|begin_of_thought|end_of_thought)\\|?>"},
     {CLASS_SPECIAL, false,
      "\\A(?:<[|\\x{FF5C}].*[|\\x{FF5C}]>|</?s>|<(?:pad|unk|bos|eos|mask|reponame|filename)>|"

@@ -10,6 +10,7 @@
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "base/stats.h"
 
 static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
@@ -257,6 +258,22 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
 double mean_retention(double log_beta, int64_t i, int64_t T)
 {
     return stats_geometric(log_beta, (double)(T - i)) / (double)(T - i);
+}
+
+const char *role_name(double code)
+{
+    static const char *const names[] = {"prompt", "answer", "think"};
+    return code >= 0 && code < 3 ? names[(int)code] : "?";
+}
+
+int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d)
+{
+    int64_t step = T;
+    if (strcmp(text, "end") != 0 && (!opt_int(text, &step) || step < 0 || step >= T))
+        return kvf_fail(d, KVF_E_ARG, "--step is 'end' or one of this trace's %lld steps from 0, "
+                        "not '%s'", (long long)T, text);
+    *ret_step = step;
+    return KVF_OK;
 }
 
 const char *reason_name(double code)

@@ -67,17 +67,21 @@ static void expect(const char *tokens, const char *want)
 
 Test(classes, tokens_by_hand)
 {
-    expect("Wait|,| the| camel| has| 12| humps|.|\n\n", "wait punctuation function word function number"
+    expect("Wait|,| the| camel| has| 12| humps|.|\n\n", "wait punctuation function word "
+           "function number"
            " word punctuation whitespace");
     expect(" hmm|Actually|HOWEVER| let|letter", "wait wait wait wait word");
     expect("it|'s| don|'t| you|\xe2\x80\x99ll|of|off|offer", "function function word function "
            "function function function function word");
-    expect("7| +| 2| =| 9|*|**|->|%|/|^|<|\xe2\x88\x91|\xe2\x86\x92", "number operator number operator"
+    expect("7| +| 2| =| 9|*|**|->|%|/|^|<|\xe2\x88\x91|\xe2\x86\x92", "number operator number "
+           "operator"
            " number operator punctuation operator operator operator operator operator operator "
            "operator");
-    expect("$|\xe2\x82\xac|\xf0\x9f\x99\x82|`|#|(|\xe3\x80\x82|\xc2\xbf", "symbol symbol symbol punctuation "
+    expect("$|\xe2\x82\xac|\xf0\x9f\x99\x82|`|#|(|\xe3\x80\x82|\xc2\xbf", "symbol symbol symbol "
+           "punctuation "
            "punctuation punctuation punctuation punctuation");
-    expect("\xd9\xa3|\xc2\xbd|x2|3rd|3.|(4|\xe4\xb8\xad|\xd0\xb6", "number number word word number number"
+    expect("\xd9\xa3|\xc2\xbd|x2|3rd|3.|(4|\xe4\xb8\xad|\xd0\xb6", "number number word word "
+           "number number"
            " word word");
     expect("| |\t|\xc2\xa0|\xe3\x80\x80", "whitespace whitespace whitespace whitespace whitespace");
 }
@@ -131,7 +135,8 @@ Test(classes, special_tokens_and_roles)
 /* Each byte of a character has the class of the whole. */
 Test(classes, characters_in_pieces)
 {
-    static const char text[] = "\xe4\xb8\xad\xf0\x9f\x99\x82\xe3\x80\x82\xc2\xbd\xe3\x80\x80\xe2\x88\x91";
+    static const char text[] = "\xe4\xb8\xad\xf0\x9f\x99\x82\xe3\x80\x82\xc2\xbd\xe3\x80\x80"
+           "\xe2\x88\x91";
     static const uint8_t want[] = {CLASS_WORD, CLASS_SYMBOL, CLASS_PUNCTUATION, CLASS_NUMBER,
                                    CLASS_SPACE, CLASS_OPERATOR};
     static const size_t length[] = {3, 4, 3, 2, 3, 3};
@@ -211,7 +216,8 @@ Test(classes, files_that_are_none)
     struct kvf_diag d = {""};
     static const char *const wrong[] = {"", "7", "\"x\"", "{\"a\": 1}", "{\"a\": \"(\"}",
         "[\"a\", \"b\"]", "[[\"a\"]]", "[[\"a\", \"b\", \"c\"]]", "[[1, \"b\"]]", "{\"\": \"x\"}",
-        "{\"all\": \"x\"}", "{\"a\\nb\": \"x\"}", "{\"a\": \"\\\\C\"}", "{\"a\": \"x\", \"a\": \"y\"}",
+        "{\"all\": \"x\"}", "{\"a\\nb\": \"x\"}", "{\"a\": \"\\\\C\"}", "{\"a\": \"x\", \"a\": "
+           "\"y\"}",
         "{\"a23456789012345678901234567890123\": \"x\"}", "{\"a\": \"[[:nonsense:]]\"}"};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         d.text[0] = 0;
