@@ -292,6 +292,15 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
             check(f"eviction {key}", abs(float(meta[key]) - v) < 1e-9 * max(1, abs(v)), meta[key], v)
         check("eviction is told", "reasons: budget" in said("eviction", r.path))
 
+    # characters cut between tokens: U+4E2D, U+3000, U+6587; the space ends a word, and is of neither.  Words: tokens 0 1, 2 3
+    pieces = [p.decode(errors="surrogateescape") for p in (b"a\xe4\xb8", b"\xad\xe3\x80", b"\x80\xe6", b"\x96\x87", b"\xff")]
+    cut = Run(folder, count, rng, L=1, H=1, T=5, P=1, evict=[[[ALIVE, 1, 4, ALIVE, 4]]], texts=pieces)
+    data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--step", 3)
+    # at query 3 are seen 0, 2, 3; the byte that is none joins the word before it, by token 4, which has not come
+    check("cut characters", data["word"] == ["a\u4e2d", "\u6587\\xFF"] and data["count"] == [1, 1] and data["scored"] == [2, 2], data)
+    data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--match", "all")
+    check("cut characters: none whole", data["count"] == [0, 0] and data["scored"] == [2, 3], data)
+
     # nobody is evicted, everybody is; one token, none; and no gates
     full = Run(folder, count, rng, T=30, evict=ALIVE, lb=None)
     empty = Run(folder, count, rng, T=30, evict=np.arange(30) + 1, lb=None)
