@@ -330,8 +330,8 @@ static int read_list(struct data *x, const struct analyzer_args *args, struct kv
     uint32_t T = kvf_n_steps(x->t);
     uint8_t *class = MEM_NEW(uint8_t, T);
     double *role = MEM_NEW(double, T);
-    int err = class && role ? classes_open(option_text(&an_words, args, OPT_CLASSES), &x->classes, d)
-                            : KVF_E_NOMEM;
+    const char *own = option_text(&an_words, args, OPT_CLASSES);
+    int err = class && role ? classes_open(own, &x->classes, d) : KVF_E_NOMEM;
     if (!err)
         err = classes_of_trace(x->classes, x->t, class, d);
     if (!err && T)
