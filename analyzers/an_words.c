@@ -225,7 +225,8 @@ static void put_notes(const struct data *x, struct table *out)
         classes_note(x->classes, out);
 }
 
-enum { COUNT, PLACES, BASE, SCORED, N_COUNTS, SHARE = 0, BASE_SHARE, LIFT, KEPT, LOG_BETA, N_REALS };
+enum { COUNT, PLACES, BASE, SCORED, N_COUNTS };
+enum { SHARE, BASE_SHARE, LIFT, KEPT, LOG_BETA, N_REALS };
 
 static int build(const struct data *x, struct table *out)
 {
