@@ -12,26 +12,13 @@ import tempfile
 import numpy as np
 
 import dense
+from checks import check, finish, kvfate, refused
 from maker import ALIVE, AGE, SNAPSHOT, Column, make, table
 
-kvfate, write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:6])
+write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[2:6])
 EVENTS = ["ever-again", "at-age", "no-exit"]
 RANKS = ["beta", "age", "random"]
 NUMBERS = ["predicted", "observed", "low", "high", "brier", "brier_base", "auroc", "ece", "tau"]
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 # ---- definitions, from dense sets S [L,G,T,T]: query t selected token i
@@ -355,5 +342,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-calibration-") as folder:
     real_run(inside)
     pictures(x, short, inside)
 
-print(f"{failures} failures")
-sys.exit(1 if failures else 0)
+finish()
