@@ -288,11 +288,26 @@ def pictures(x, short, path):
         check(f"figure {ext} again", raw[0] == raw[1] and len(raw[0]) > 500)
     width = {}
     for events in ("all", "at-age"):
-        subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,2,1,64,128", "-o", path("f.svg")],
+        subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,64,128,256,512", "-o", path("f.svg")],
                        stdout=subprocess.DEVNULL)
         with open(path("f.svg"), encoding="utf-8") as f:
             width[events] = float(re.search(r'width="([0-9.]+)', f.read()).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
+
+
+def large(path):
+    """Bins times horizons times heads: some 25 bytes a row, or a refusal."""
+    every = ["--horizon", ",".join(str(1 << k) for k in range(16)), "--bins"]
+    for L, H in ((30, 3), (40, 16)):
+        S, lb = np.zeros((L, H, 6, 6), bool), -np.ones((L, H, 6))
+        x = make(write_kvf, path("l.kvf"), columns(S, lb), (L, H, H, 6))
+        if L == 40:  # 641 blocks of 48 (1000 + 1) + 3 rows
+            refused("too many rows", 2, ["calibration", x, *every, "1000"], "30800691 rows", "640 heads", "--head")
+            continue
+        with open(path("l.txt"), "wb") as out:  # 91 (48 * 301 + 3) rows
+            p = subprocess.Popen([kvfate, "calibration", x, *every, "300"], stdout=out)
+            used = os.wait4(p.pid, 0)
+        check("memory of 1.3 million rows", used[1] == 0 and used[2].ru_maxrss < 250 << 10, used[1], used[2].ru_maxrss)
 
 
 def refusals(x, path):
@@ -302,8 +317,10 @@ def refusals(x, path):
     refused("event", 2, ["calibration", x, "--event", "never"], "never")
     refused("no event", 2, ["calibration", x, "--event", ""], "--event")
     refused("at-age at 3", 2, ["calibration", x, "--event", "at-age", "--horizon", "3"], "powers of two")
-    for bad in ("-1", "a", "1,,2", "", ",".join(["1"] * 17)):
+    for bad in ("-1", "a", "1,,2", "", ",".join(map(str, range(17)))):
         refused(f"horizon '{bad}'", 2, ["calibration", x, "--horizon", bad], "--horizon")
+    for bad in ("4,4", "1,16,2,16"):
+        refused("the same horizon again", 2, ["calibration", x, "--horizon", bad], "--horizon", "twice", bad[-2:].strip(","))
     for bad in ("0", "4097", "x"):
         refused("budget " + bad, 2, ["calibration", x, "--budget", bad], "--budget")
         refused("bins " + bad, 2, ["calibration", x, "--bins", bad], "--bins")
@@ -339,6 +356,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-calibration-") as folder:
     by_hand(inside("h.kvf"))
     x, short = brute_force(inside)
     refusals(x, inside)
+    large(inside)
     real_run(inside)
     pictures(x, short, inside)
 
