@@ -11,9 +11,11 @@ import tempfile
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
 import dense
 from checks import check, finish, kvfate, refused
 from maker import ALIVE, AGE, SNAPSHOT, Column, make, table
+from test_formats import png, read
 
 write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[2:6])
 EVENTS = ["ever-again", "at-age", "no-exit"]
@@ -293,6 +295,16 @@ def pictures(x, short, path):
         with open(path("f.svg"), encoding="utf-8") as f:
             width[events] = float(re.search(r'width="([0-9.]+)', f.read()).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
+    # 13 + 3 * 22 + 2 * 5 + 20 mm across, 8 + 19 + 12 mm down; with the key of 8 horizons and "more" 9.5 + 11 * 3.4 + 5 + 1.7
+    many = ["--horizon", "1,2,4,8,16,32,3,5,6"]
+    for more, w, h in (([], 109, 39), (["--event", "at-age"], 55, 39), (many, 109, 54), (many + ["--event", "no-exit"], 55, 54)):
+        argv = ["calibration", x, *more, "-o", path("f.png"), "--dpi", "100", "--size"]
+        for a, b in ((w - 1, h), (w, h - 1)):
+            refused(f"no room in {a} x {b}", 2, [*argv, f"{a}x{b}"], "--size", f"{w} x {h} mm")
+        r = subprocess.run([kvfate, *argv, f"{w}x{h}"], capture_output=True)
+        pixels = png(read(path("f.png")))[3]
+        check(f"nothing of {w} x {h} is cut off", r.returncode == 0 and all((v == 255).all() for v in (
+            pixels[[0, -1]], pixels[:, :3], pixels[:, -3:])), r)
 
 
 def large(path):
