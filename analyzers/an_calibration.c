@@ -22,7 +22,7 @@ static const struct analyzer_option options[] = {
     {"criterion", "C", "top64", "top64 ... top512, mass.90 ... mass.99"},
     {"group", "G", "any", "any: a KV head's event is that of any of its query heads; each"},
     {"event", "LIST", "all", "ever-again, at-age, no-exit, a list, or all"},
-    {"horizon", "LIST", NULL, "ages in steps, each once, at most 16 (default: 1, 4, 16, ... below T)"},
+    {"horizon", "LIST", NULL, "at most 16 ages, each once (default: 1, 4, 16, ... below T)"},
     {"bins", "N", "10", "bins of the predicted probability, of equal width"},
     {"budget", "B", "64", "entries held where the ranking is judged, 1 to 4096"},
     {NULL, NULL, NULL, NULL},
