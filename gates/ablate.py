@@ -81,8 +81,12 @@ def last_tenth(source, to):
     if not os.path.exists(to):
         with open(source, "rb") as f:
             data = f.read()
+        end = data.find(b"\n", int(len(data) * 0.9)) + 1
+        if end in (0, len(data)):
+            sys.exit(f"ablate.py: {source}: no line begins in the last tenth, so that nothing is left to judge on; "
+                     "give a file of shorter lines")
         with open(to + ".part", "wb") as f:
-            f.write(data[data.index(b"\n", int(len(data) * 0.9)) + 1:])
+            f.write(data[end:])
         os.rename(to + ".part", to)
     return to
 
