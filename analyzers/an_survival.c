@@ -26,8 +26,7 @@ static const struct analyzer_option options[] = {
     {"skip-trivial", NULL, NULL, "leave out queries that saw no more than K entries"},
     {"follow-up", "F", NULL, "only tokens with F later queries or more (default: 0)"},
     {"gap", "A,B", NULL, "rows B-A too: how much more of B survives; more pairs may follow"},
-    {"by", "class", NULL, "rows for each class of tokens too"},
-    {"classes", "FILE", NULL, "JSON of names and regular expressions that come first"},
+    GROUPS_OPTIONS,
     {NULL, NULL, NULL, NULL},
 };
 

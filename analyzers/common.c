@@ -254,28 +254,6 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
     return column_of_heads(t, c, KVF_SPACE_KV, d);
 }
 
-enum token_class token_class(const char *s, size_t n)
-{
-    size_t alpha = 0, digit = 0, space = 0;
-    if (n > 2 && s[0] == '<' && s[1] == '|')
-        return CLASS_SPECIAL;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        alpha += c >= 128 || ((c | 32) >= 'a' && (c | 32) <= 'z');
-        digit += c >= '0' && c <= '9';
-        space += c == ' ' || (c >= 9 && c <= 13);
-    }
-    return space == n ? CLASS_SPACE : alpha ? CLASS_WORD : digit ? CLASS_NUMBER
-                                                                 : CLASS_PUNCTUATION;
-}
-
-const char *token_class_name(enum token_class c)
-{
-    static const char *const names[N_TOKEN_CLASSES] = {"special", "whitespace", "word", "number",
-                                                       "punctuation"};
-    return names[c];
-}
-
 double mean_retention(double log_beta, int64_t i, int64_t T)
 {
     return stats_geometric(log_beta, (double)(T - i)) / (double)(T - i);

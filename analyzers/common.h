@@ -66,12 +66,6 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
  * importance; or KVF_E_NOTFOUND with a sentence. */
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 
-/* What the text of a token is: special, whitespace, word, number, punctuation. */
-enum token_class { CLASS_SPECIAL, CLASS_SPACE, CLASS_WORD, CLASS_NUMBER, CLASS_PUNCTUATION };
-enum { N_TOKEN_CLASSES = CLASS_PUNCTUATION + 1 };
-enum token_class token_class(const char *s, size_t n);
-const char *token_class_name(enum token_class c);
-
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);
 

@@ -119,6 +119,34 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
     return KVF_OK;
 }
 
+int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
+                const struct ages_of *x, struct kvf_diag *d)
+{
+    int64_t n = x->b - x->a;
+    int err = KVF_OK;
+    for (int h = 0; !err && h < u->heads; h++) {
+        int32_t *to = h ? x->other : x->age;
+        err = ages_read(t, column, u, u->first + m * u->heads + h, x->a, n, x->raw, to, d);
+        for (int64_t k = 0; !err && h && k < n; k++)
+            x->age[k] = to[k] > x->age[k] ? to[k] : x->age[k];
+    }
+    return err;
+}
+
+int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T)
+{
+    *x = (struct ages_of){a, b, MEM_NEW(int32_t, (size_t)T), MEM_NEW(int32_t, (size_t)T),
+                          MEM_NEW(double, (size_t)T)};
+    return x->age && x->other && x->raw ? KVF_OK : KVF_E_NOMEM;
+}
+
+void ages_free(struct ages_of *x)
+{
+    mem_free(x->age);
+    mem_free(x->other);
+    mem_free(x->raw);
+}
+
 int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
                   int *ret_n, struct kvf_diag *d)
 {
@@ -145,26 +173,61 @@ int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_
     return KVF_OK;
 }
 
+/* Members of a group are numbered in the order of classes.h; those that do not occur have
+ * none. */
+static int number_groups(struct token_groups *g, int64_t T)
+{
+    int n = classes_count(g->classes), group[CLASSES_MOST] = {0};
+    g->name = MEM_NEW(const char *, (size_t)n + 1);
+    if (!g->name)
+        return KVF_E_NOMEM;
+    for (int64_t i = 0; i < T; i++)
+        group[g->of[i]] = 1;
+    g->n = 1;
+    g->name[0] = "all";
+    for (int c = 0; c < n; c++)
+        if (group[c]) {
+            g->name[g->n] = classes_name(g->classes, c);
+            group[c] = g->n++;
+        }
+    for (int64_t i = 0; i < T; i++)
+        g->of[i] = (uint8_t)group[g->of[i]];
+    return KVF_OK;
+}
+
 int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
                 struct kvf_diag *d)
 {
+    int64_t T = kvf_n_steps(t);
     *ret = (struct token_groups){.n = 1};
-    (void)t, (void)by, (void)rules, (void)d;
-    ret->name = MEM_NEW(const char *, 1);
-    if (!ret->name)
-        return KVF_E_NOMEM;
-    ret->name[0] = "all";
-    return KVF_OK;
+    if (by && strcmp(by, "class") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--by is class, not '%s'", by);
+    if (rules && !by)
+        return kvf_fail(d, KVF_E_ARG, "--classes: rows of classes are asked for by --by class");
+    if (!by) {
+        ret->name = MEM_NEW(const char *, 1);
+        if (ret->name)
+            ret->name[0] = "all";
+        return ret->name ? KVF_OK : KVF_E_NOMEM;
+    }
+    int err = classes_open(rules, &ret->classes, d);
+    if (err)
+        return err;
+    ret->of = MEM_NEW(uint8_t, (size_t)T);
+    err = ret->of ? classes_of_trace(ret->classes, t, ret->of, d) : KVF_E_NOMEM;
+    return err ? err : number_groups(ret, T);
 }
 
 void groups_note(const struct token_groups *g, struct table *out)
 {
-    (void)g, (void)out;
+    if (g->classes)
+        classes_note(g->classes, out);
 }
 
 void groups_free(struct token_groups *g)
 {
     mem_free((void *)g->name);
     mem_free(g->of);
+    classes_close(g->classes);
     *g = (struct token_groups){0};
 }

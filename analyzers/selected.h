@@ -7,6 +7,7 @@
 
 #include <kvf/schema.h>
 
+#include "analyzers/classes.h"
 #include "analyzers/common.h"
 
 struct criterion {
@@ -46,18 +47,32 @@ int unit_of(const struct kvf_trace *t, enum selected_space space, const struct h
 int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
               int64_t n, void *raw, int32_t *out, struct kvf_diag *d);
 
+/* Room for the ages of tokens [a, b) in one member, and for reading them. */
+struct ages_of {
+    int64_t a, b;
+    int32_t *age, *other; /* [T] */
+    void *raw;
+};
+int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T);
+void ages_free(struct ages_of *x); /* accepts a zeroed one */
+/* x->age: the largest age of a token in the query heads of member m. */
+int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
+                const struct ages_of *x, struct kvf_diag *d);
+
 /* "1,2,5": whole numbers from 0 to INT32_MAX, at most `most`; rising ones only, if asked. */
 int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
                   int *ret_n, struct kvf_diag *d);
 /* A whole number from 0 to INT32_MAX; NULL is 0. */
 int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_diag *d);
 
-/* Tokens in groups: 0 is all of them, the others are the classes that occur, if asked for. */
+/* Tokens in groups: 0 is all of them, the others are the classes that occur in the trace, if
+ * asked for.  by: the value of --by, NULL or "class"; rules: that of --classes. */
+#define GROUPS_OPTIONS {"by", "class", NULL, "rows for each class of tokens too"}, CLASSES_OPTION
 struct token_groups {
     int n;
     const char **name; /* [n] */
     uint8_t *of;       /* [T] group of a token; NULL: there is only one */
-    void *classes;     /* owned */
+    struct classes *classes; /* owned; NULL: none */
 };
 int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
                 struct kvf_diag *d);

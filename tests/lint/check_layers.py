@@ -55,7 +55,7 @@ FENCES = [
     (r'zstd', ['libtrace/codec.c']),
     (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c',
                  'engine/gate/tensor_file.c', 'engine/train/']),
-    (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c']),
+    (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c']),
     (r'cairo|pango', ['render/canvas.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
