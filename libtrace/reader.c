@@ -42,6 +42,20 @@ int kvf_find(const struct kvf_trace *t, const char *name)
     return -1;
 }
 
+/* n bytes at *p, whose contents are lost; *p is untouched when there is no memory. */
+static int room_for(size_t n, unsigned char **p, size_t *cap)
+{
+    if (*p && n <= *cap)
+        return KVF_OK;
+    unsigned char *more = mem_alloc(n, 1);
+    if (!more)
+        return KVF_E_NOMEM;
+    mem_free(*p);
+    *p = more;
+    *cap = n;
+    return KVF_OK;
+}
+
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
 {
     const struct record *r = &t->rec[entry];
@@ -56,26 +70,27 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
         if (c->used < slot->used)
             slot = c;
     }
-    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1);
-    unsigned char *scratch = mem_alloc(r->raw_len, 1);
-    int err = raw && scratch ? trace_payload(t, r, &stored, d) : KVF_E_NOMEM;
+    unsigned char *stored = NULL;
+    int err = room_for(r->raw_len, &slot->data, &slot->cap);
+    if (!err)
+        err = room_for(r->raw_len, &t->scratch, &t->scratch_cap);
+    slot->entry = SIZE_MAX; /* until it is whole again */
+    if (!err)
+        err = trace_payload(t, r, &stored, d);
     if (!err) {
         err = codec_decode(stored, r->stored_len, r->codec,
-                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len,
-                           scratch);
+                           (int)kvf_dtype_size(t->column[r->column].dtype), slot->data, r->raw_len,
+                           t->scratch);
         if (err)
             kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
                      (unsigned long long)r->offset);
     }
     mem_free(stored);
-    mem_free(scratch);
-    if (err) {
-        mem_free(raw);
+    if (err)
         return err;
-    }
-    mem_free(slot->data);
-    *slot = (struct cached){entry, ++t->clock, raw};
-    *ret = raw;
+    slot->entry = entry;
+    slot->used = ++t->clock;
+    *ret = slot->data;
     return KVF_OK;
 }
 

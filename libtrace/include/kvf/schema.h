@@ -25,6 +25,12 @@
  * selected_at.C    u32 query token  bit k: the query of age 2^k selected the token (snapshot)
  * first_unselected.C u16|u32 query token  smallest age at which the token was not in the
  *                                   selected set; NEVER = in all of them (snapshot, age)
+ * n_selected.C     u16|u32 query token  queries that selected the token; this and the next two
+ *                                   are there of C = top64 and mass.95 only (snapshot)
+ * n_returns.C      u16|u32 query token  selections after at least one query that did not
+ *                                   select it, its first selection apart (snapshot)
+ * longest_gap.C    u16|u32 query token  most queries in a row between two selections that
+ *                                   did not select it; 0 = none (snapshot)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
  * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
