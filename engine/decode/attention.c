@@ -15,7 +15,7 @@
 
 #include "engine/decode/session_state.h"
 
-_Static_assert(QUERY_BLOCK <= PROBE_GROUP_ROWS, "what probes hold rows for");
+_Static_assert(QUERY_BLOCK <= (int)PROBE_GROUP_ROWS, "what probes hold rows for");
 
 struct job {
     struct session *s;

@@ -20,7 +20,7 @@ enum {
     RING = KVF_WINDOWS * PER_WINDOW + 1, /* blocks kept */
     LANES = 16,
 };
-_Static_assert(PROBE_GROUP_ROWS <= BLOCK, "rows that wait for their group have a place each");
+_Static_assert((int)PROBE_GROUP_ROWS <= BLOCK, "rows that wait for their group have a place each");
 
 struct state {
     struct probe_config cfg;
