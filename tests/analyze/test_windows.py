@@ -13,7 +13,7 @@ import numpy as np
 import dense
 
 kvfate, dump, gen_tiny = map(os.path.abspath, sys.argv[1:4])
-LENGTH, BLOCK, N = 128, 16, 4
+LENGTH, BLOCK, N = dense.LENGTH, dense.BLOCK, dense.WINDOWS
 SHARES = {"0.0001": 1e-4, "0.001": 1e-3, "0.01": 1e-2, "0.1": 1e-1}
 CLOSE = 1e-4  # relative rounding of a weight of the run, which computes in float32
 failures = 0
@@ -74,20 +74,6 @@ def columns(trace, folder):
     return found
 
 
-def windows(p, H):
-    """{column: [L,H,T]} from weights p [L,G,T,T]: the definition"""
-    L, G, T, _ = p.shape
-    most = p.reshape(L, H, G // H, T, T).max(2)  # of the group, for each query and entry
-    end, out = T - T % BLOCK, {}
-    for w in range(N):
-        b = end - (N - 1 - w) * LENGTH
-        for name, a in ((f"window.{w}", b - LENGTH), (f"window16.{w}", b - BLOCK)):
-            out[name] = np.full((L, H, T), np.nan)
-            if a >= 0:
-                out[name][:, :, :b] = most[:, :, a:b, :b].mean(2)
-    return out
-
-
 def under(p, alpha, H):
     """{P: counts at least, at most}, and entries seen"""
     L, G, T, _ = p.shape
@@ -107,7 +93,7 @@ def verify(name, options, prompt, T, method, folder):
     check(f"{name}: evicts", np.isfinite(evict).any() == ("full" not in method))
     alpha = dense.alpha_of(evict, T)
     p, _, _ = net.run(ids, alpha)
-    want = windows(p, net.H)
+    want = dense.windows(p, net.H)
     for column, v in want.items():
         got = col[column]
         check(f"{name}: {column}", np.allclose(got, v, rtol=CLOSE, atol=2e-7, equal_nan=True), np.nanmax(np.abs(got - v), initial=0))
