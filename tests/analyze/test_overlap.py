@@ -13,36 +13,13 @@ import tempfile
 import numpy as np
 
 import dense
+from checks import check, finish, kvfate, real, refused, said
 from maker import ALIVE, SNAPSHOT, Column, make, table
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
+write_kvf = os.path.abspath(sys.argv[2])
 GRID = [1, *range(5, 101, 5)]
 COARSE = [.0001, .001, .01, .02, .05, .1]
 SHARES = {"0.0001": 1e-4, "0.001": 1e-3, "0.01": 1e-2, "0.1": 1e-1}
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def said(*argv):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    check("describes " + " ".join(argv), r.returncode == 0 and not r.stderr, r)
-    return r.stdout
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 # ---- traces
@@ -393,5 +370,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
             out = inside("t." + ext)
             check(ext, subprocess.run([kvfate, command, x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

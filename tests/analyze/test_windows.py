@@ -11,12 +11,12 @@ import tempfile
 import numpy as np
 
 import dense
+from checks import check, finish, kvfate
 
-kvfate, dump, gen_tiny = map(os.path.abspath, sys.argv[1:4])
+dump, gen_tiny = map(os.path.abspath, sys.argv[2:4])
 LENGTH, BLOCK, N = dense.LENGTH, dense.BLOCK, dense.WINDOWS
 SHARES = {"0.0001": 1e-4, "0.001": 1e-3, "0.01": 1e-2, "0.1": 1e-1}
 CLOSE = 1e-4  # relative rounding of a weight of the run, which computes in float32
-failures = 0
 
 # name, gen_tiny options, prompt, T, run options
 CASES = [
@@ -29,13 +29,6 @@ CASES = [
     ("window, 700", "--heads 2 --kv-heads 1 --dim 32 --seed 6", 690, 700, "--method window --budget 48"),
     ("keydiff, 512", "--heads 3 --kv-heads 3 --dim 96 --seed 7", 400, 512, "--method keydiff --budget 99"),
 ]
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def call(*argv):
@@ -141,5 +134,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-windows-") as top:
         verify(*case, top)
     same_bytes(top)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()
