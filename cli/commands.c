@@ -86,6 +86,12 @@ const struct command command_table[] = {
      "words that caches hold, against those of the text",
      "kvfate words run.kvf -o words.tsv", cmd_analyze},
     ANALYSIS("variance", "what the numbers of gates follow: heads, tokens, positions or keys"),
+    {"overlap", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
+     "whether observation windows agree about the tokens that matter",
+     "kvfate overlap run.kvf -o overlap.tsv", cmd_analyze},
+    {"attention-sparsity", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
+     "share of tokens with less than p times the largest score",
+     "kvfate attention-sparsity run.kvf -o sparsity.tsv", cmd_analyze},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

@@ -20,7 +20,12 @@ enum {
     PROBE_KEY = 1u << 4,   /* keys */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
+    /* The rows of all query heads that share a KV head come together: for up to
+     * PROBE_GROUP_ROWS queries those of its first head, then those of the next, all from one
+     * thread, before later queries of any of them. */
+    PROBE_GROUPS = 1u << 10,
 };
+enum { PROBE_GROUP_ROWS = 16 };
 enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
 
 struct probe_config {

@@ -6,7 +6,7 @@
 #include "base/opt.h"
 #include "engine/probe/recorder.h"
 
-enum { MAX_PROBES = 16, BLOCK = 1024 };
+enum { MAX_PROBES = 32, BLOCK = 1024 };
 
 /* Columns that every trace has, before those of the probes. */
 enum { COL_ID, COL_ROLE, N_FIXED };

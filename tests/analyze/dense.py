@@ -191,6 +191,23 @@ class Dense:
             return -np.where(self.p > 0, self.p * np.log(self.p), 0).sum(-1)
 
 
+WINDOWS, LENGTH, BLOCK = 4, 128, 16
+
+
+def windows(p, H):
+    """{column: [L,H,T]} from weights p [L,G,T,T]: the definition"""
+    L, G, T, _ = p.shape
+    most = p.reshape(L, H, G // H, T, T).max(2)  # of the group, for each query and entry
+    end, out = T - T % BLOCK, {}
+    for w in range(WINDOWS):
+        b = end - (WINDOWS - 1 - w) * LENGTH
+        for name, a in ((f"window.{w}", b - LENGTH), (f"window16.{w}", b - BLOCK)):
+            out[name] = np.full((L, H, T), np.nan)
+            if a >= 0:
+                out[name][:, :, :b] = most[:, :, a:b, :b].mean(2)
+    return out
+
+
 def selected_at(S):
     """[..., i]: bit k is set iff query i + 2^k selected i; S [..., t, i]."""
     T, out = S.shape[-1], np.zeros(S.shape[:-2] + (S.shape[-1],), np.int64)

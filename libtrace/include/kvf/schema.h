@@ -34,6 +34,14 @@
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
  * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
+ * window.W         f32 kv   token   what an observation window gave the entry: the largest
+ *                                   weight of the group's query heads, mean over the window's
+ *                                   queries (snapshot).  W = 0 .. 3: the last 4 * 128 queries
+ *                                   before E = T rounded down to a multiple of 16; NaN: no
+ *                                   query of it came after the entry, or it began before the run
+ * window16.W       f32 kv   token   the same over the last 16 queries of that window (snapshot)
+ * under.P          u16|u32 query step   weights of the query that are under P times its largest
+ * under.seen       u16|u32 query step   entries that the query saw
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
  *
@@ -75,5 +83,12 @@ enum kvf_reason {
 #define KVF_CRITERIA_MAP(X) \
     X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
 #define KVF_N_CRITERIA 7
+
+/* Observation windows: their number, queries of each, and what they are rounded to. */
+enum { KVF_WINDOWS = 4, KVF_WINDOW_QUERIES = 128, KVF_WINDOW_BLOCK = 16 };
+
+/* The p of under.P, as named and as a number. */
+#define KVF_UNDER_MAP(X) X(0.0001, 1e-4) X(0.001, 1e-3) X(0.01, 1e-2) X(0.1, 1e-1)
+#define KVF_N_UNDER 4
 
 #endif
