@@ -13,6 +13,8 @@ extern const struct probe probe_gate;     /* probe_gate.c */
 extern const struct probe probe_read;     /* probe_read.c */
 extern const struct probe probe_keys;     /* probe_keys.c */
 extern const struct probe probe_calibration; /* probe_calibration.c */
+extern const struct probe probe_received; /* probe_received.c */
+extern const struct probe probe_queries;  /* probe_queries.c */
 extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
 extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
 
