@@ -5,7 +5,7 @@
 const struct analyzer *const analyzer_table[] = {
     &an_eviction, &an_retention, &an_sparsity, &an_survival, &an_occupancy, &an_tokens, &an_regret,
     &an_ghosts, &an_agreement, &an_variance, &an_calibration,
-    &an_received, NULL,
+    &an_received, &an_dynamics, NULL,
 };
 
 const struct analyzer *analyzer_find(const char *name)
