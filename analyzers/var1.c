@@ -8,6 +8,7 @@
 #include <kvf/err.h>
 
 static const double SINGULAR = 1e-12; /* of the largest eigenvalue of the regressors */
+static const double EXACT = 1e-12;    /* unexplained: what is left is rounding */
 
 /* Transitions [*k0, *k1) of a piece. */
 static void range_of(const struct var1_piece *p, bool held_out, int64_t *k0, int64_t *k1)
@@ -183,7 +184,8 @@ int var1_fit(const struct var1_piece *piece, int n_pieces, int m, struct var1 *r
     for (int i = 0; i < m * m; i++)
         q[i] /= (double)(v->n_train - m - 1);
     memcpy(v->factor, q, sizeof q);
-    v->white = lapack_cholesky(v->factor, m) == 0;
+    v->white = v->r2_train < 1 - EXACT && v->n_train > 2 * m /* as many as residuals span */
+               && lapack_cholesky(v->factor, m) == 0;
     return stationary(v, q);
 }
 

@@ -24,7 +24,7 @@ struct var1 {
     double r2_train, r2_test;      /* 1 - sum |e|^2 / sum |x - mean of the targets|^2 */
     double mean[VAR1_MOST];        /* (I - A)^-1 b */
     double sigma[VAR1_MOST];       /* of the stationary law, S = A S A' + Q; NaN: radius >= 1 */
-    bool white;                    /* Q is positive definite */
+    bool white;                    /* n_train > 2 m, Q is positive definite and not rounding */
     double factor[VAR1_MOST * VAR1_MOST]; /* L of Q = L L', Q = sum e e' / (n_train - m - 1) */
 };
 
