@@ -221,6 +221,7 @@ void dynamics_close(struct dynamics *x)
 
 static int find_columns(struct dynamics *x, const struct head *head, struct kvf_diag *d)
 {
+    const char *when = stage(x->opt.post);
     for (x->dim = 0; x->dim < MOST_DIM; x->dim++)
         if (column_of(x->run[0].t, x->opt.post, head->layer, head->index, x->dim) < 0)
             break;
@@ -229,8 +230,8 @@ static int find_columns(struct dynamics *x, const struct head *head, struct kvf_
             int c = column_of(x->run[i].t, x->opt.post, head->layer, head->index, j);
             if (c < 0)
                 return kvf_fail(d, KVF_E_NOTFOUND, "trace %d lacks query.%s.%s.d%02d; record it "
-                                "with 'kvfate run --watch-queries %s@%s'", i + 1, stage(x->opt.post),
-                                head->name, j, head->name, stage(x->opt.post));
+                                "with 'kvfate run --watch-queries %s@%s'", i + 1, when,
+                                head->name, j, head->name, when);
             x->run[i].column[j] = c;
         }
     }

@@ -30,7 +30,7 @@ struct rollout {
 struct dynamics {
     struct dynamics_options opt;
     struct rollout *run; /* [n] */
-    struct var1_piece *piece; /* [n] vectors of the runs in components, in the order of the prompts */
+    struct var1_piece *piece; /* [n] the runs' vectors in components, prompt by prompt */
     int *order;          /* [n] order[k]: the run that piece[k] is of */
     int *begin;          /* [n_prompts + 1] pieces of a prompt */
     int n, n_prompts;

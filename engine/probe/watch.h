@@ -33,7 +33,8 @@ struct watch {
 int watch_add_tokens(struct watch *w, const char *text, const struct probe_config *cfg,
                      struct kvf_diag *d);
 
-/* Sets the heads of query vectors: "HEADS", "HEADS@pre" or "HEADS@post" (RoPE).  The same errors. */
+/* Sets the heads of query vectors: "HEADS", "HEADS@pre" or "HEADS@post" (RoPE).  Errors as
+ * above. */
 int watch_set_queries(struct watch *w, const char *text, const struct probe_config *cfg,
                       struct kvf_diag *d);
 
