@@ -18,6 +18,7 @@ enum {
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
     PROBE_GATE = 1u << 3,  /* numbers of gates */
     PROBE_KEY = 1u << 4,   /* keys */
+    PROBE_QUERY = 1u << 5, /* query vectors */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
     /* The rows of all query heads that share a KV head come together: for up to
@@ -34,6 +35,7 @@ struct probe_config {
     const struct kernels *kernels;
     const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
     bool reads;              /* queries after the prompt read a choice of pages */
+    const struct watch *watch; /* heads and tokens of raw blocks (watch.h); NULL: none */
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -54,6 +56,16 @@ struct probe_row {
 struct probe_cuts {
     bool known;
     struct row_cut cut[KVF_N_CRITERIA];
+};
+
+/* Queries of all heads of a layer at steps t0 .. t0 + n - 1, before RoPE and then after it. */
+struct probe_block {
+    int layer;
+    bool turned; /* after RoPE */
+    int32_t t0;
+    int n;
+    const float *q; /* [n] rows, ld apart, of [n_heads][head_dim] */
+    size_t ld;
 };
 
 /* What a query did not see.  Order and threads as struct probe_row. */
@@ -78,6 +90,7 @@ struct probe {
     unsigned wants;
     bool lean; /* part of --probes lean */
     bool full_only; /* part of --probes full, not of paper */
+    bool by_name;   /* part of no set: needs a choice of heads (watch.h) */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
@@ -90,6 +103,7 @@ struct probe {
     void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
     /* key: [head_dim], as the cache holds it; any thread */
     void (*key)(void *state, int layer, int head, int32_t pos, const float *key);
+    void (*queries)(void *state, const struct probe_block *b); /* one thread */
     void (*missed)(void *state, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);

@@ -16,6 +16,8 @@ extern const struct probe probe_calibration; /* probe_calibration.c */
 extern const struct probe probe_returns;  /* probe_returns.c */
 extern const struct probe probe_window; /* probe_window.c */
 extern const struct probe probe_under;  /* probe_under.c */
+extern const struct probe probe_received; /* probe_received.c */
+extern const struct probe probe_queries;  /* probe_queries.c */
 extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
 extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
 

@@ -45,6 +45,12 @@
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
  *
+ * Raw blocks of chosen heads and tokens: a column of the run for each.
+ * received.LxHy.i      f32 run  step  attention of query t of head y of layer x to token i;
+ *                                     NaN for t < i; -1: query t does not see the entry
+ * query.pre.LxHy.dnn   f32 run  step  number nn of query t before RoPE (after bias and norm)
+ * query.post.LxHy.dnn  f32 run  step  the same after RoPE
+ *
  * --shadow entries: what has left is kept aside and scored by the method's own queries.
  * Weights are over all entries 0 .. t, E is what query t saw; missed = evicted or unread.
  * shadow.kept_mass    f32 query step   weight of E
