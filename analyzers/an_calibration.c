@@ -11,6 +11,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "analyzers/rank_quality.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -58,7 +59,7 @@ struct item {
 
 struct row {
     const char *head, *kind, *event, *score;
-    int64_t layer, index, horizon, bin, n, n_auroc, n_tau;
+    int64_t layer, index, horizon, bin, n, yes, n_auroc, n_tau;
     double lo, hi, predicted, observed, low, high, brier, brier_base, auroc, ece, tau;
 };
 
@@ -322,6 +323,7 @@ static void add(struct tally *y, double predicted, bool yes)
 static void put_tally(struct row *r, const struct tally *y)
 {
     r->n = y->n;
+    r->yes = y->yes;
     if (!y->n)
         return;
     r->predicted = sum_get(&y->predicted) / (double)y->n;
@@ -412,7 +414,7 @@ static void put_head(const struct plan *p, const struct data *x, const struct he
     int64_t rows = rows_of_head(p);
     for (int64_t k = 0; k < rows; k++)
         r[k] = (struct row){head ? head->name : "all", "bin", "", "beta", head ? head->layer : -1,
-                            head ? head->index : -1, -1, -1, 0, -1, -1,
+                            head ? head->index : -1, -1, -1, 0, 0, -1, -1,
                             NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     put_rank(r + rows - N_RANK_SCORES, q);
     for (int e = 0; e < N_EVENTS; e++)
@@ -469,7 +471,7 @@ static const struct {
     {"brier", "", TABLE_REAL, AT(brier)}, {"brier_base", "", TABLE_REAL, AT(brier_base)},
     {"auroc", "", TABLE_REAL, AT(auroc)}, {"ece", "", TABLE_REAL, AT(ece)},
     {"tau", "", TABLE_REAL, AT(tau)}, {"n_auroc", "", TABLE_INT, AT(n_auroc)},
-    {"n_tau", "", TABLE_INT, AT(n_tau)},
+    {"n_tau", "", TABLE_INT, AT(n_tau)}, {"yes", "", TABLE_INT, AT(yes)},
 };
 
 static int put_columns(struct table *out, const struct row *rows)
@@ -589,4 +591,5 @@ const struct analyzer an_calibration = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_calibration,
 };

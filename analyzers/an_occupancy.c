@@ -9,6 +9,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 
 enum { OPT_EVERY, N_CLASSES = 3, MOST_STEPS = 512 };
@@ -166,4 +167,5 @@ const struct analyzer an_occupancy = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_occupancy,
 };

@@ -11,6 +11,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 
 enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, MAX_HORIZONS = 256 };
@@ -281,4 +282,5 @@ const struct analyzer an_survival = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_survival,
 };

@@ -10,6 +10,7 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/factors.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/ranks.h"
@@ -527,4 +528,5 @@ const struct analyzer an_variance = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_variance,
 };

@@ -47,6 +47,7 @@ PRIVATE = {
     'engine/kernels/x86/': 'engine/kernels/',
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
     'analyzers/common.h': 'analyzers/',
+    'analyzers/corpus_rows.h': 'analyzers/',
 }
 # Third-party headers and the files that may include them.
 FENCES = [
