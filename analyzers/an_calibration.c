@@ -399,6 +399,7 @@ static void put_rank(struct row *r, const struct rank_quality *q)
         r[k].event = "selected-again";
         r[k].score = score_names[k];
         r[k].n = q->evictions;
+        r[k].yes = -1;
         r[k].n_auroc = m->n_auroc;
         r[k].n_tau = m->n_tau;
         r[k].auroc = m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN;

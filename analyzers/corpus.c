@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+static const size_t MOST_BYTES = (size_t)4 << 30; /* of all replicates */
+
 /* ---- what a corpus is asked for */
 
 static void put_line(struct buf *b, const char *key, const char *value)
@@ -205,6 +207,16 @@ static int merge_rest(struct corpus *c, const char *type, const struct corpus_me
 
 /* ---- rows */
 
+static int make_replicates(struct corpus *c, struct row *x, struct kvf_diag *d)
+{
+    size_t n = (size_t)c->n_replicated * (size_t)c->set.replicates * sizeof *x->replicate;
+    if (++c->n_intervals > MOST_BYTES / n)
+        return kvf_fail(d, KVF_E_LIMIT, "the replicates of more than %zu rows need over 4 GiB: ask "
+                        "for fewer rows, fewer --replicates or --intervals none", MOST_BYTES / n);
+    x->replicate = mem_alloc(n, 1);
+    return x->replicate ? KVF_OK : KVF_E_NOMEM;
+}
+
 int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, size_t *ret_row,
                struct kvf_diag *d)
 {
@@ -215,10 +227,7 @@ int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, siz
         return err;
     if (c->rows.n > before) {
         x->interval = interval;
-        if (interval && c->set.replicates)
-            x->replicate = mem_alloc((size_t)c->n_replicated * (size_t)c->set.replicates,
-                                     sizeof *x->replicate);
-        return interval && c->set.replicates && !x->replicate ? KVF_E_NOMEM : KVF_OK;
+        return interval && c->set.replicates ? make_replicates(c, x, d) : KVF_OK;
     }
     return x->interval == interval ? KVF_OK
         : kvf_fail(d, KVF_E_FORMAT, "some documents have rows of a head `all` and others none: "

@@ -68,6 +68,7 @@ struct corpus {
     int64_t least_T, most_T; /* -1: none */
     uint64_t tables, undefined; /* tables added; values in them that were no number */
     struct corpus_plan plan;
+    size_t n_intervals; /* rows with replicates */
     int64_t *weight; /* [replicates] of the document that is being added */
 };
 

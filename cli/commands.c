@@ -69,6 +69,12 @@ const struct command command_table[] = {
      "whether different gates say the same of the same tokens",
      "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv", cmd_analyze},
     ANALYSIS("variance", "what the numbers of gates follow: heads, tokens, positions or keys"),
+    {"corpus", "analyses", "ANALYSIS X.kvf|FOLDER|@LIST... [options] [-o OUT]",
+     "an analysis of many traces, added up over documents, with intervals",
+     "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv", cmd_corpus},
+    {"merge", "analyses", "A.state B.state... [options] [-o OUT]",
+     "add up the states of shards of a corpus",
+     "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };
