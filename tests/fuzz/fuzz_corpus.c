@@ -30,7 +30,7 @@ static void use(struct corpus *c)
     struct corpus *again = NULL;
     struct table *t = NULL;
     struct buf text = {0};
-    char path[64] = "fuzz-XXXXXX";
+    char path[64] = "/tmp/kvf-XXXXXX";
     int fd = mkstemp(path), err = corpus_table(c, &t, &d);
     MUST(fd >= 0 && (err == KVF_OK || err == KVF_E_NOMEM));
     if (!err)
