@@ -174,6 +174,14 @@ int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const ch
     return KVF_OK;
 }
 
+bool corpus_differ(const struct corpus *c, const char *key)
+{
+    for (int i = 0; i < c->n_meta; i++)
+        if (strcmp(c->meta[i].key, key) == 0)
+            return !c->meta[i].value || c->meta[i].n < c->tables;
+    return false;
+}
+
 void corpus_meta_free(struct corpus_meta *list, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -250,12 +258,13 @@ static void add_weighted(int64_t *sum, int64_t v, const int64_t *weight, int n)
 /* The mean of n values of a document, in fixed point; each document counts once. */
 static void mean_of_document(int64_t v[N_WORDS])
 {
-    int64_t n = v[WORD_N], whole = v[WORD_A] / n - (v[WORD_A] % n < 0), one = (int64_t)1;
-    int64_t rest = v[WORD_A] - whole * n; /* 0 .. n - 1 */
-    /* (rest 2^40 + B + n / 2) / n without leaving 63 bits: n values, each B at most 2^40 */
-    int64_t fraction = ((rest << 20) / n << 20) + ((((rest << 20) % n) << 20) + v[WORD_B] + n / 2) / n;
-    v[WORD_A] = whole + (fraction >> CORPUS_FRACTION_BITS);
-    v[WORD_B] = fraction & ((one << CORPUS_FRACTION_BITS) - 1);
+    const int64_t one = (int64_t)1 << CORPUS_FRACTION_BITS;
+    int64_t n = v[WORD_N], whole = v[WORD_A] / n - (v[WORD_A] % n < 0);
+    int64_t rest = (v[WORD_A] - whole * n) << 20; /* of 0 .. n - 1, in 2^-20 */
+    /* (rest 2^20 + B + n / 2) / n without leaving 63 bits: n < 2^22 values, each B <= 2^40 */
+    int64_t fraction = (rest / n << 20) + ((rest % n << 20) + v[WORD_B] + n / 2) / n;
+    v[WORD_A] = whole + fraction / one;
+    v[WORD_B] = fraction % one;
     v[WORD_C] = 1;
 }
 

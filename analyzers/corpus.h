@@ -85,6 +85,9 @@ struct corpus_count corpus_counted(const struct corpus *c);
 /* The result; rows in the order of their keys, numbers in texts as numbers. */
 int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d);
 
+/* Whether the tables' metadata say different things under this key. */
+bool corpus_differ(const struct corpus *c, const char *key);
+
 /* For people: a few rows of that table. */
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out);
 

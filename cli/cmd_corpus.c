@@ -22,10 +22,11 @@ struct job {
     struct analyzer_args args;
     const char *own[MOST_OWN];
     bool flag[MOST_OWN];
-    const char *out, *tokens, *shard, *state, *intervals;
+    struct corpus_target to;
+    const char *tokens, *shard, *state, *intervals;
     int64_t replicates, seed, threads;
     double save_every;
-    bool json, skip_bad;
+    bool skip_bad;
 
     int64_t part, parts; /* of --shard */
     struct corpus_settings set;
@@ -44,9 +45,10 @@ struct job {
 static void build_options(struct job *j, struct opt *list)
 {
     const struct opt shared[] = {
-        {OPT_STR, 'o', "output", &j->out, "OUT",
+        {OPT_STR, 'o', "output", &j->to.out, "OUT",
          "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j->json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_FLAG, 0, "json", &j->to.json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "figure", &j->to.figure, "NAME", "another figure of this table", 0, 0},
         {OPT_STR, 0, "head", &j->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
         {OPT_STR, 0, "tokens", &j->tokens, "A:B", "tokens A to B - 1 of each trace (all)", 0, 0},
         {OPT_STR, 0, "shard", &j->shard, "I/N", "documents of part I of N, from 1/N to N/N", 0, 0},
@@ -121,7 +123,7 @@ static int parse(struct job *j, struct kvf_diag *d)
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = parse_shard(j, d);
-    return err ? err : corpus_out_check(j->a, j->out, d);
+    return err ? err : corpus_out_check(j->a, &j->to, d);
 }
 
 /* ---- traces and state */
@@ -339,7 +341,7 @@ static int finish(struct job *j, struct kvf_diag *d)
 {
     if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
-    int err = corpus_out(j->c, j->out, j->json, d);
+    int err = corpus_out(j->c, &j->to, d);
     if (!err && j->left_out)
         fprintf(stderr, "kvfate %s: %lld traces were left out\n", j->name,
                 (long long)j->left_out);

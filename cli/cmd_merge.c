@@ -35,15 +35,16 @@ static int merge(int n, char **path, struct corpus **ret, struct kvf_diag *d)
 
 int cmd_merge(const struct command *self, int argc, char **argv)
 {
-    const char *out = NULL, *state = NULL;
-    bool json = false;
+    struct corpus_target to = {NULL, NULL, false};
+    const char *state = NULL;
     int operands, status;
     struct corpus *c = NULL;
     struct kvf_diag d = {""};
     const struct opt list[] = {
-        {OPT_STR, 'o', "output", &out, "OUT",
+        {OPT_STR, 'o', "output", &to.out, "OUT",
          "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_FLAG, 0, "json", &to.json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "figure", &to.figure, "NAME", "another figure of this table", 0, 0},
         {OPT_STR, 0, "state", &state, "FILE", "write the state of the whole, too", 0, 0},
         {.type = OPT_END},
     };
@@ -51,11 +52,11 @@ int cmd_merge(const struct command *self, int argc, char **argv)
         return status;
     int err = merge(operands, argv + 1, &c, &d), wrong = KVF_OK;
     if (!err)
-        err = wrong = corpus_out_check(corpus_analyzer(c), out, &d);
+        err = wrong = corpus_out_check(corpus_analyzer(c), &to, &d);
     if (!err && state)
         err = corpus_write(c, state, &d);
     if (!err)
-        err = corpus_out(c, out, json, &d);
+        err = corpus_out(c, &to, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     corpus_destroy(c);
