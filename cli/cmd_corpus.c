@@ -5,13 +5,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analyzers/corpus_pairs.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/corpus_out.h"
 #include "cli/corpus_traces.h"
 #include "cli/signals.h"
+#include "render/figure.h"
 
 enum { MOST_OWN = 16, MOST_OPTIONS = 40, ROUND = 8 };
 
@@ -23,7 +26,7 @@ struct job {
     const char *own[MOST_OWN];
     bool flag[MOST_OWN];
     struct corpus_target to;
-    const char *tokens, *shard, *state, *intervals;
+    const char *tokens, *shard, *state, *intervals, *against;
     int64_t replicates, seed, threads;
     double save_every;
     bool skip_bad;
@@ -36,7 +39,12 @@ struct job {
     struct par *pool;
     struct corpus *c;
     pthread_mutex_t lock; /* of c */
-    struct corpus_document **scratch; /* [threads] */
+    struct corpus_document **scratch; /* [2][threads] */
+    /* of --against */
+    struct corpus_traces other;
+    size_t *first_other; /* [documents] */
+    uint64_t *id;        /* [documents] */
+    struct corpus_pairs *pairs;
     int64_t left_out;
 };
 
@@ -59,6 +67,8 @@ static void build_options(struct job *j, struct opt *list)
          CORPUS_MOST_REPLICATES},
         {OPT_INT, 0, "seed", &j->seed, "N", "of the bootstrap (0)", 0, 1e15},
         {OPT_STR, 0, "intervals", &j->intervals, "WHICH", "auto (rows of all heads), all or none",
+         0, 0},
+        {OPT_STR, 0, "against", &j->against, "X", "compare with another trace, folder or @LIST",
          0, 0},
         {OPT_FLAG, 0, "skip-bad", &j->skip_bad, NULL, "traces that cannot be read are no failure",
          0, 0},
@@ -123,26 +133,39 @@ static int parse(struct job *j, struct kvf_diag *d)
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = parse_shard(j, d);
+    if (!err && j->against && (j->state || j->shard))
+        err = kvf_fail(d, KVF_E_ARG, "--against keeps the values of all documents: it has neither "
+                       "--state nor --shard");
+    if (!err && j->against && ((j->to.out && figure_can_write(j->to.out)) || j->to.figure))
+        err = kvf_fail(d, KVF_E_ARG, "--against makes a table without a figure");
     return err ? err : corpus_out_check(j->a, &j->to, d);
 }
 
 /* ---- traces and state */
+
+static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
+{
+    if (t->n == 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
+    int err = traces_identify(t, j->pool);
+    traces_shard(t, j->part, j->parts);
+    for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
+        fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
+    return err;
+}
 
 static int find_traces(struct job *j, int n, char **operand, struct kvf_diag *d)
 {
     int err = KVF_OK;
     for (int i = 0; !err && i < n; i++)
         err = traces_add(&j->traces, operand[i], d);
-    if (!err && j->traces.n == 0)
-        err = kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
     if (!err)
-        err = traces_identify(&j->traces, j->pool);
-    if (err)
-        return err;
-    traces_shard(&j->traces, j->part, j->parts);
-    for (size_t i = j->traces.n_readable; i < j->traces.n; i++, j->left_out++)
-        fprintf(stderr, "kvfate %s: %s\n", j->name, j->traces.trace[i].why);
-    return KVF_OK;
+        err = identify(j, &j->traces, d);
+    if (!err && j->against)
+        err = traces_add(&j->other, j->against, d);
+    if (!err && j->against)
+        err = identify(j, &j->other, d);
+    return err;
 }
 
 /* What is to be read; traces that nothing tells the document of count in the first shard. */
@@ -203,6 +226,35 @@ static int list_documents(struct job *j)
     return KVF_OK;
 }
 
+/* Of the documents those that both have; both lists are by document. */
+static int list_pairs(struct job *j, struct kvf_diag *d)
+{
+    const struct corpus_trace *a = j->traces.trace, *b = j->other.trace;
+    size_t n = 0, at = 0, left_out = 0;
+    j->first_other = MEM_NEW(size_t, j->n_documents);
+    j->id = MEM_NEW(uint64_t, j->n_documents);
+    if (!j->first_other || !j->id)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < j->n_documents; i++) {
+        uint64_t id = a[j->first[i]].document;
+        while (at < j->other.n_readable && b[at].document < id)
+            at++;
+        if (at == j->other.n_readable || b[at].document != id) {
+            left_out++;
+            continue;
+        }
+        j->first[n] = j->first[i];
+        j->first_other[n] = at;
+        j->id[n++] = id;
+    }
+    if (left_out)
+        fprintf(stderr, "note: %zu of %zu documents have no partner\n", left_out, j->n_documents);
+    j->n_documents = n;
+    if (n == 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "the two corpora share no document");
+    return pairs_create(j->c, j->id, n, &j->pairs);
+}
+
 static int prepare(struct job *j, struct kvf_diag *d)
 {
     struct stat st;
@@ -215,8 +267,10 @@ static int prepare(struct job *j, struct kvf_diag *d)
     }
     if (!err)
         err = list_documents(j);
-    j->scratch = MEM_NEW(struct corpus_document *, (size_t)threads);
-    for (int i = 0; !err && i < threads; i++)
+    if (!err && j->against)
+        err = list_pairs(j, d);
+    j->scratch = MEM_NEW(struct corpus_document *, 2 * (size_t)threads);
+    for (int i = 0; !err && i < 2 * threads; i++)
         err = j->scratch ? corpus_document_create(j->c, &j->scratch[i]) : KVF_E_NOMEM;
     return err;
 }
@@ -224,7 +278,6 @@ static int prepare(struct job *j, struct kvf_diag *d)
 /* ---- the documents */
 
 struct task { /* one document */
-    size_t first;
     int err;
     struct kvf_diag d;
     struct buf bad; /* a line for each trace that could not be read */
@@ -233,6 +286,7 @@ struct task { /* one document */
 struct round {
     struct job *j;
     struct task *task;
+    size_t at; /* document of task 0 */
 };
 
 /* Errors of the command line and of memory end the run; others are those of one trace. */
@@ -266,31 +320,38 @@ static int take_trace(struct job *j, const char *path, struct corpus_document *x
     return err;
 }
 
+/* All traces of the document of trace `first`. */
+static void take_document(struct job *j, const struct corpus_traces *t, size_t first,
+                          struct corpus_document *x, struct task *k)
+{
+    uint64_t id = t->trace[first].document;
+    corpus_document_begin(x, id);
+    for (size_t i = first; !k->err && i < t->n_readable && t->trace[i].document == id; i++)
+        k->err = take_trace(j, t->trace[i].path, x, k);
+}
+
 static void do_document(void *ctx, int index, int thread)
 {
     struct round *r = ctx;
     struct job *j = r->j;
     struct task *k = &r->task[index];
-    struct corpus_document *x = j->scratch[thread];
-    const struct corpus_trace *t = j->traces.trace;
-    uint64_t id = t[k->first].document;
-    corpus_document_begin(x, id);
-    for (size_t i = k->first; !k->err && i < j->traces.n_readable && t[i].document == id; i++)
-        k->err = take_trace(j, t[i].path, x, k);
+    struct corpus_document *x = j->scratch[2 * thread], *y = j->scratch[2 * thread + 1];
+    size_t n = r->at + (size_t)index;
+    take_document(j, &j->traces, j->first[n], x, k);
+    if (!k->err && j->pairs)
+        take_document(j, &j->other, j->first_other[n], y, k);
     if (k->err)
         return;
-    pthread_mutex_lock(&j->lock); /* sums of integers: the order does not matter */
-    k->err = corpus_add(j->c, x, &k->d);
+    pthread_mutex_lock(&j->lock); /* the order does not matter: integers, or a place for each */
+    k->err = j->pairs ? pairs_add(j->pairs, n, x, y, &k->d) : corpus_add(j->c, x, &k->d);
     pthread_mutex_unlock(&j->lock);
 }
 
 /* Documents at .. at + n - 1; says what could not be read in their order. */
 static int do_round(struct job *j, size_t at, int n, struct kvf_diag *d)
 {
-    struct round r = {j, MEM_NEW(struct task, (size_t)n)};
+    struct round r = {j, MEM_NEW(struct task, (size_t)n), at};
     int err = r.task ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++)
-        r.task[i].first = j->first[at + (size_t)i];
     if (!err)
         par_run(j->pool, n, do_document, &r);
     for (int i = 0; r.task && i < n; i++) {
@@ -337,8 +398,32 @@ static int do_all(struct job *j, struct kvf_diag *d)
     return err;
 }
 
+static int finish_pairs(struct job *j, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    struct buf b = {0};
+    const char *out = j->to.out;
+    bool screen = j->to.json || (out && strcmp(out, "-") == 0);
+    int err = pairs_table(j->pairs, &t);
+    if (!err && screen)
+        err = table_write(t, j->to.json ? TABLE_JSON : TABLE_TSV, "-", d);
+    else if (!err && out)
+        err = table_write(t, table_format_of(out), out, d);
+    if (!err && !screen) {
+        pairs_describe(t, &b);
+        err = b.err;
+        if (!err)
+            fwrite(b.data, 1, b.len, stdout);
+    }
+    buf_finish(&b);
+    table_destroy(t);
+    return err;
+}
+
 static int finish(struct job *j, struct kvf_diag *d)
 {
+    if (j->pairs)
+        return finish_pairs(j, d);
     if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
     int err = corpus_out(j->c, &j->to, d);
@@ -350,12 +435,16 @@ static int finish(struct job *j, struct kvf_diag *d)
 
 static void cleanup(struct job *j)
 {
-    for (int i = 0; j->scratch && i < par_threads(j->pool); i++)
+    for (int i = 0; j->scratch && i < 2 * par_threads(j->pool); i++)
         corpus_document_destroy(j->scratch[i]);
     mem_free(j->scratch);
     mem_free(j->first);
+    mem_free(j->first_other);
+    mem_free(j->id);
+    pairs_destroy(j->pairs);
     corpus_destroy(j->c);
     traces_free(&j->traces);
+    traces_free(&j->other);
     par_destroy(j->pool);
     pthread_mutex_destroy(&j->lock);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here, and equal bytes
-however the work is cut."""
+"""kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here, differences of
+paired documents, and equal bytes however the work is cut."""
 import os
 import signal
 import struct
@@ -213,6 +213,63 @@ def check_means(files, traces):
             check(f"{name} {more} {value}", same(got[key], [x.mean(), *ends, len(x)], 1e-11), key, got[key], x.mean(), ends)
 
 
+def sign_flips(x):
+    signs = 1 - 2 * (np.arange(2**len(x))[:, None] >> np.arange(len(x)) & 1)
+    return np.mean(np.abs(signs @ x) >= abs(x.sum()) - 1e-12 * np.abs(x).sum())
+
+
+def benjamini_hochberg(p):
+    """q by the definition: the least over the levels at which p is rejected."""
+    ranks = np.array([(p <= v).sum() for v in p])
+    return np.array([min(1, min((p * len(p) / ranks)[p >= v])) for v in p])
+
+
+def check_against(files, traces, folder):
+    """Two corpora document by document: survival of the query heads."""
+    rng = np.random.default_rng(23)
+    os.makedirs(os.path.join(folder, "others"))
+    found = clusters(traces)
+    partners = [t for k, t in enumerate(traces) if k not in (1, 5)]
+    others = [Trace(rng, t.prompt, t.T + 3, t.document) for t in partners] + [Trace(rng, np.array([4, 4, 4]), 20)]
+    for t in others[::2]:  # a head that differs
+        t.last["top64"][1, 2] = np.minimum(2 * t.last["top64"][1, 2], t.T - 1 - np.arange(t.T))
+    for i, t in enumerate(others):
+        t.write(os.path.join(folder, "others", f"{i}.kvf"))
+    second = clusters(others)
+    both = sorted(d for d in found if d in second)
+    argv = ["corpus", "survival", *files, "--against", os.path.join(folder, "others"), "--criterion", "top64", "--replicates", REPLICATES, "--seed", SEED, "--intervals", "all"]
+    data, meta = table(kvfate, *argv)
+    check("pairs", meta["documents"] == str(len(both)) and 8 <= len(both) <= 10 and meta["sign_patterns"] == str(2**len(both)), meta, len(both))
+    w, family = np.array([weights(d) for d in both]), {}
+    for i, (head, l, g, n) in enumerate(zip(data["head"], data["layer"], data["index"], data["horizon"])):
+        def share(list_):
+            v = [(t.last["top64"] if l < 0 else t.last["top64"][l, g]) for t in list_]
+            risk = sum(max(0, t.T - n) for t in list_) * (L * G if l < 0 else 1)
+            return sum((x >= n).sum() for x in v) / risk if risk else np.nan
+        a, b = np.array([[share(c[d]) for d in both] for c in (found, second)])
+        ok = ~np.isnan(a - b)
+        x = (a - b)[ok]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ends = interval((w[ok] * x[:, None]).sum(0) / w[ok].sum(0)) if len(x) > 1 else (np.nan, np.nan)
+        want = [a[ok].mean(), b[ok].mean(), x.mean(), *ends, sign_flips(x), len(x)] if len(x) else [np.nan] * 6 + [0]
+        got = [data[k][i] for k in ("first", "second", "difference", "low", "high", "p", "documents")]
+        check("difference", same(got, want), head, n, got, want)
+        family.setdefault((head == "all", n), []).append(i)
+    for rows in family.values():
+        p = real([data["p"][i] for i in rows])
+        q = np.full(len(p), np.nan)
+        q[~np.isnan(p)] = benjamini_hochberg(p[~np.isnan(p)]) if (~np.isnan(p)).any() else []
+        check("q over the heads", same([data["q"][i] for i in rows], q))
+    check("families", len(family) == 2 * len(set(data["horizon"])))
+    one, two = (run(*argv, "-t", t, "-o", "-").stdout for t in (1, 3))
+    check("differences on threads", one == two and len(one) > 1000)
+    same_, _ = table(kvfate, "corpus", "regret", *files, "--mean", "--against", os.path.dirname(files[0]))
+    check("a corpus against itself", set(same_["difference"]) == {0} and set(same_["p"]) == {1} and same_["head"] == ["all"], same_)
+    refused("no common document", 1, ["corpus", "survival", files[0], "--against", os.path.join(folder, "others", f"{len(others) - 1}.kvf")], "share no document")
+    for more, word in ((["--state", "x"], "--state"), (["--shard", "1/2"], "--shard"), (["-o", "x.png"], "figure")):
+        refused(more[0] + " with --against", 2, ["corpus", "survival", files[0], "--against", files[0], *more], "--against", word)
+
+
 def check_bytes(files, folder):
     """However the work is cut, the same bytes."""
     def path(name):
@@ -336,6 +393,7 @@ def main():
         files = [t.write(os.path.join(folder, "traces", f"{i}.kvf")) for i, t in enumerate(traces)]
         check_survival(files, traces)
         check_means(files, traces)
+        check_against(files, traces, folder)
         whole = check_bytes(files, folder)
         check_bad(files, folder, whole)
         check_killed(folder)
