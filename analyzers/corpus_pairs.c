@@ -63,8 +63,8 @@ static int row_of(struct corpus_pairs *p, const char *key, size_t len, size_t *r
         return err;
     p->value[*ret] = NULL; /* pairs_destroy looks at it */
     if (rows->n > MOST_BYTES / sizeof(double) / 2 / (p->n + 1))
-        return kvf_fail(d, KVF_E_LIMIT, "the values of %zu documents in more than %zu rows need over "
-                        "2 GiB: ask for fewer rows", p->n, rows->n - 1);
+        return kvf_fail(d, KVF_E_LIMIT, "the values of %zu documents in more than %zu rows need "
+                        "over 2 GiB: ask for fewer rows", p->n, rows->n - 1);
     double *v = MEM_NEW(double, 2 * p->n);
     if (!v)
         return KVF_E_NOMEM;
