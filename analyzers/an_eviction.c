@@ -7,6 +7,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS };
@@ -262,4 +263,5 @@ const struct analyzer an_eviction = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_eviction,
 };

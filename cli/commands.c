@@ -98,6 +98,12 @@ const struct command command_table[] = {
     {"attention-sparsity", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
      "share of tokens with less than p times the largest score",
      "kvfate attention-sparsity run.kvf -o sparsity.tsv", cmd_analyze},
+    {"corpus", "analyses", "ANALYSIS X.kvf|FOLDER|@LIST... [options] [-o OUT]",
+     "an analysis of many traces, added up over documents, with intervals",
+     "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv", cmd_corpus},
+    {"merge", "analyses", "A.state B.state... [options] [-o OUT]",
+     "add up the states of shards of a corpus",
+     "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

@@ -156,22 +156,37 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     return KVF_OK;
 }
 
-static double widen(const unsigned char *p, enum kvf_dtype dtype, bool age)
+/* All ones of an age are "never". */
+#define WIDEN_UNSIGNED(type, never)                                  \
+    for (uint32_t i = 0; i < n; i++) {                               \
+        type v;                                                      \
+        memcpy(&v, p + i * sizeof v, sizeof v);                      \
+        out[i] = age && v == (never) ? -1 : (double)v;               \
+    }                                                                \
+    break
+#define WIDEN(type)                                                  \
+    for (uint32_t i = 0; i < n; i++) {                               \
+        type v;                                                      \
+        memcpy(&v, p + i * sizeof v, sizeof v);                      \
+        out[i] = (double)v;                                          \
+    }                                                                \
+    break
+
+/* The type is asked for once, not for each of what may be billions of values. */
+static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32_t n, double *out)
 {
-    uint64_t v = get_le(p, (int)kvf_dtype_size(dtype));
-    float f;
-    double x;
     switch (dtype) {
-    case KVF_F32: return memcpy(&f, p, 4), (double)f;
-    case KVF_F64: return memcpy(&x, p, 8), x;
-    case KVF_I32: return (double)(int32_t)v;
-    case KVF_U8: return age && v == UINT8_MAX ? -1 : (double)v;
-    case KVF_U16: return age && v == UINT16_MAX ? -1 : (double)v;
-    case KVF_U32: return age && v == UINT32_MAX ? -1 : (double)v;
-    case KVF_U64: return age && v == UINT64_MAX ? -1 : (double)v;
+    case KVF_F32: WIDEN(float);
+    case KVF_F64: WIDEN(double);
+    case KVF_I32: WIDEN(int32_t);
+    case KVF_U8: WIDEN_UNSIGNED(uint8_t, UINT8_MAX);
+    case KVF_U16: WIDEN_UNSIGNED(uint16_t, UINT16_MAX);
+    case KVF_U32: WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
+    case KVF_U64: WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
     }
-    return NAN;
 }
+#undef WIDEN
+#undef WIDEN_UNSIGNED
 
 int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
                  double *out, struct kvf_diag *d)
@@ -184,8 +199,8 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
     if (!raw)
         return KVF_E_NOMEM;
     int err = kvf_read(t, column, layer, head, t0, n, raw, d);
-    for (uint32_t i = 0; !err && i < n; i++)
-        out[i] = widen(raw + i * width, c->dtype, c->flags & KVF_COL_AGE);
+    if (!err)
+        widen(raw, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
     mem_free(raw);
     return err;
 }

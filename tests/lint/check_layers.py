@@ -48,6 +48,7 @@ PRIVATE = {
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
     'analyzers/common.h': 'analyzers/',
     'analyzers/lapack.h': 'analyzers/',
+    'analyzers/corpus_rows.h': 'analyzers/',
 }
 # Third-party headers and the files that may include them.
 FENCES = [
