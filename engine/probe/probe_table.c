@@ -3,5 +3,5 @@
 const struct probe *const probe_table[] = {
     &probe_evict, &probe_survival, &probe_mass, &probe_steps, &probe_nll,
     &probe_gate, &probe_read, &probe_shadow_entries, &probe_shadow_model, &probe_keys,
-    &probe_calibration, NULL,
+    &probe_calibration, &probe_dilution, NULL,
 };
