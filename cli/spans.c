@@ -140,19 +140,16 @@ static int take_items(struct spans *s, const struct json *list, const struct run
     return err;
 }
 
-static bool equal_ranges(const struct span_name *a, const struct span_name *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->range, b->range,
-                                                (size_t)a->n * sizeof *a->range) == 0);
-}
-
-/* What probes watch: all that is useful, and names that are not just that. */
+/* What probes watch: all that is useful, and the names; one that alone is useful is both. */
 static void make_sets(struct spans *s)
 {
+    int useful = 0;
+    for (int k = 0; k < s->n; k++)
+        useful += s->name[k].useful;
     s->set[s->n_sets++] =
         (struct probe_span_set){"", s->all.n, (const int32_t(*)[2])s->all.range};
     for (int k = 0; k < s->n && s->n_sets < PROBE_SPAN_SETS; k++)
-        if (!equal_ranges(&s->name[k], &s->all))
+        if (!s->name[k].useful || useful > 1)
             s->set[s->n_sets++] = (struct probe_span_set){
                 s->name[k].name, s->name[k].n, (const int32_t(*)[2])s->name[k].range};
 }
