@@ -12,7 +12,6 @@
 #include "cli/runner.h"
 #include "engine/model/chat.h"
 
-#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
 enum { MAX_PROMPT_BYTES = 64 << 20, N_PREDICT = 128 };
 
 void runner_init(struct runner *r)
@@ -327,7 +326,7 @@ int runner_engine(const char *model, bool exact, int threads, struct engine **re
 {
     struct buf path = {0};
     struct engine_options opt = {exact, threads, cpu_flags_detect()};
-    int err = model ? KVF_OK : folder_cache(DEFAULT_MODEL, &path);
+    int err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
     if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
