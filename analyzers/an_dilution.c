@@ -37,7 +37,7 @@ static const char *const value_names[N_VALUES] = {
     "dilution_oracle", "useful_entries", "bound_delta"};
 
 /* Columns of one head; -1: the trace has none. */
-enum { IN_USEFUL, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
+enum { IN_USEFUL, IN_DILUTION, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
        N_IN = IN_NEAR + N_NEAR };
 
 struct means {
@@ -110,7 +110,7 @@ static void values(struct plan *p, double *const *in, int64_t k, double *v)
     if (!known)
         return;
     v[USEFUL] = in[IN_USEFUL][k];
-    v[DILUTION] = 1 - v[USEFUL];
+    v[DILUTION] = in[IN_DILUTION][k];
     v[RETAINED] = own ? v[RETAINED] : v[DILUTION];
     v[RHO_U] = own ? in[IN_RHO_U][k] : 1;
     v[RHO_D] = own ? in[IN_RHO_D][k] : 1;
@@ -120,7 +120,7 @@ static void values(struct plan *p, double *const *in, int64_t k, double *v)
         v[ORACLE] = 1 - fmin(1, v[USEFUL] / in[IN_ORACLE][k]);
     bound(p, in, k, v);
     p->above += v[BOUND] > v[DILUTION] + 1e-6;
-    double d = v[DILUTION], top = v[RHO_D] * d, all = v[RHO_U] * (1 - d) + top;
+    double top = v[RHO_D] * v[DILUTION], all = v[RHO_U] * v[USEFUL] + top;
     double off = fabs(v[RETAINED] - top / all);
     if (off > p->identity)
         p->identity = off;
@@ -357,6 +357,8 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
 static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
 {
     int err = need(t, p, "useful.%s", &p->column[IN_USEFUL], d);
+    if (!err)
+        err = need(t, p, "dilution.%s", &p->column[IN_DILUTION], d);
     if (!err)
         err = need(t, p, "size.%s", &p->column[IN_SIZE], d);
     if (!err && p->beta)

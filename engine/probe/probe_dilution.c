@@ -1,7 +1,7 @@
 /* probe_dilution.c - how much of a query's attention useful entries get (Nguyen et al. 2026,
  * section 3.1).  With w the weights of query t over all entries 0 .. t, r what retention
  * leaves of each, and U the useful entries:
- *     useful = sum_U w                               (1 - dilution, eq. 7)
+ *     useful = sum_U w,  dilution = 1 - useful       (eq. 7; both, as each may be tiny)
  *     kept   = sum_U r w / sum r w                   (1 - dilution under r)
  *     rho_u  = sum_U r w / sum_U w,  rho_d likewise outside U  (corollary 3.2)
  * r is 1 for what the query saw and 0 for the rest; beside it beta_i^(t - i) where the run
@@ -27,9 +27,9 @@ enum {
 
 static const double slack[N_SLACK] = {1, 2, 4};
 
-enum kind { USEFUL, KEPT, RHO_U, RHO_D, BETA_KEPT, BETA_RHO_U, BETA_RHO_D, N_KINDS };
+enum kind { USEFUL, DILUTION, KEPT, RHO_U, RHO_D, BETA_KEPT, BETA_RHO_U, BETA_RHO_D, N_KINDS };
 static const char *const kind_names[N_KINDS] = {
-    "useful", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"};
+    "useful", "dilution", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"};
 
 /* Where columns are; NONE: not recorded. */
 struct layout {
@@ -91,8 +91,9 @@ static bool has_beta(const struct probe_config *c)
 
 static bool records(const struct probe_config *c, enum kind kind)
 {
-    return kind == USEFUL || (kind >= BETA_KEPT ? has_beta(c)
-                                                : c->evicts && (kind == KEPT || c->shadow_entries));
+    if (kind >= BETA_KEPT)
+        return has_beta(c);
+    return kind <= DILUTION || (c->evicts && (kind == KEPT || c->shadow_entries));
 }
 
 /* The next column, described in out unless that is NULL. */
@@ -260,6 +261,7 @@ static void put_set(struct state *s, int set, const struct row *row, const struc
     if (in->n == 0)
         return;
     put_real(s, USEFUL, set, at, in->w / (in->w + out->w));
+    put_real(s, DILUTION, set, at, out->w / (in->w + out->w));
     if (!row->seen || !is_span) /* else on_row had it from the attention itself */
         put_real(s, KEPT, set, at, in->kept / (in->kept + out->kept));
     put_real(s, RHO_U, set, at, in->kept / in->w);
