@@ -223,6 +223,10 @@ static void put_summary(struct table *out, const struct head_list *heads, const 
     table_meta_num(out, "undefined_retained", (double)(pairs - all->n[RETAINED]));
     table_meta_num(out, "compared", (double)all->compared);
     table_meta_num(out, "preferential", (double)all->preferential);
+    if (p->prompt >= 0) {
+        table_meta_num(out, "compared_after_prompt", (double)p->after.compared);
+        table_meta_num(out, "preferential_after_prompt", (double)p->after.preferential);
+    }
     table_meta_num(out, "identity_difference", p->identity);
     table_meta_num(out, "bound_above_dilution", (double)p->above);
 }
@@ -446,18 +450,30 @@ static double number(const struct table *t, const char *key)
     return table_meta_real(t, key, NAN);
 }
 
+/* rho and their comparison; kind "" or "_after_prompt". */
+static void describe_rho(const struct table *t, const char *kind, struct buf *out)
+{
+    char u[48], d[48], yes[48], of[48];
+    snprintf(u, sizeof u, "mean_rho_u%s", kind);
+    snprintf(d, sizeof d, "mean_rho_d%s", kind);
+    snprintf(yes, sizeof yes, "preferential%s", kind);
+    snprintf(of, sizeof of, "compared%s", kind);
+    if (number(t, of) > 0)
+        buf_printf(out, "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step pairs\n",
+                   kind[0] ? "after the prompt " : "", number(t, u), number(t, d), number(t, yes),
+                   number(t, of));
+}
+
 static void describe_retention(const struct table *t, struct buf *out)
 {
-    double n = number(t, "compared"), yes = number(t, "preferential");
     if (number(t, "mean_rho_u") == 1 && number(t, "mean_rho_d") == 1) {
         buf_str(out, "retention leaves all weights as they are\n");
         return;
     }
-    if (!isnan(number(t, "mean_dilution_retained")))
-        buf_printf(out, "under retention (%s) %.4f", table_meta(t, "weights"),
-                   number(t, "mean_dilution_retained"));
-    else
+    if (isnan(number(t, "mean_dilution_retained")))
         return;
+    buf_printf(out, "under retention (%s) %.4f", table_meta(t, "weights"),
+               number(t, "mean_dilution_retained"));
     if (!isnan(number(t, "mean_dilution_retained_after_prompt")))
         buf_printf(out, ", after the prompt %.4f",
                    number(t, "mean_dilution_retained_after_prompt"));
@@ -465,10 +481,10 @@ static void describe_retention(const struct table *t, struct buf *out)
         buf_printf(out, "; with the largest weights of as many entries %.4f",
                    number(t, "mean_dilution_oracle"));
     buf_str(out, "\n");
-    if (n > 0)
-        buf_printf(out, "rho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step pairs; "
-                   "corollary 3.2 holds within %.1e\n", number(t, "mean_rho_u"),
-                   number(t, "mean_rho_d"), yes, n, number(t, "identity_difference"));
+    describe_rho(t, "", out);
+    describe_rho(t, "_after_prompt", out);
+    if (number(t, "compared") > 0)
+        buf_printf(out, "corollary 3.2 holds within %.1e\n", number(t, "identity_difference"));
 }
 
 static void describe(const struct table *t, struct buf *out)

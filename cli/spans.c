@@ -1,5 +1,6 @@
 #include "cli/spans.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ struct item {
 
 static bool good_name(const char *s)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     size_t n = s ? strlen(s) : 0;
     return n > 0 && n <= 16 && strspn(s, letters) == n;
 }
@@ -27,13 +29,14 @@ static int read_item(const struct json *node, const char *file, int i, struct it
 {
     *ret = (struct item){json_str(json_get(node, "name"), NULL),
                          json_bool(json_get(node, "useful"), true),
-                         json_int(json_get(node, "start"), -1), json_int(json_get(node, "end"), -1)};
+                         json_int(json_get(node, "start"), -1),
+                         json_int(json_get(node, "end"), -1)};
     if (!good_name(ret->name))
         return kvf_fail(d, KVF_E_FORMAT, "%s: span %d needs a \"name\" of 1 to 16 letters, digits, "
                         "- or _", file, i + 1);
     if (ret->start < 0 || ret->end <= ret->start)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) needs whole numbers \"start\" < \"end\", "
-                        "bytes of the prompt", file, i + 1, ret->name);
+        return kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) needs whole numbers \"start\" < "
+                        "\"end\", bytes of the prompt", file, i + 1, ret->name);
     return KVF_OK;
 }
 
@@ -110,7 +113,7 @@ static int take_item(struct spans *s, const struct item *x, int32_t a, int32_t b
     while (k < s->n && strcmp(s->name[k].name, x->name) != 0)
         k++;
     if (k == s->n) { /* there is room for a name of each item */
-        strcpy(s->name[s->n].name, x->name);
+        snprintf(s->name[s->n].name, sizeof s->name->name, "%s", x->name);
         s->name[s->n++].useful = x->useful;
     }
     if (s->name[k].useful != x->useful)
@@ -130,8 +133,8 @@ static int take_items(struct spans *s, const struct json *list, const struct run
         struct item item;
         err = read_item(x, s->file, i, &item, d);
         if (!err && item.end > bytes)
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) ends at byte %lld, and the prompt has "
-                           "%lld", s->file, i + 1, item.name, (long long)item.end,
+            err = kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) ends at byte %lld, and the prompt "
+                           "has %lld", s->file, i + 1, item.name, (long long)item.end,
                            (long long)bytes);
         if (!err)
             err = take_item(s, &item, token_at(end, r->n_ids, from + item.start),
@@ -161,8 +164,8 @@ static int take_file(struct spans *s, const struct json *root, const struct runn
     int64_t *end = NULL;
     int n = json_is_array(list) ? json_len(list) : 0;
     if (n < 1 || n > MOST_SPANS)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: expected {\"spans\": [{\"name\", \"start\", \"end\"}, "
-                        "...]} with 1 to %d spans", s->file, MOST_SPANS);
+        return kvf_fail(d, KVF_E_FORMAT, "%s: expected {\"spans\": [{\"name\", \"start\", "
+                        "\"end\"}, ...]} with 1 to %d spans", s->file, MOST_SPANS);
     int err = token_ends(r, &end, d);
     if (!err && !(s->name = MEM_NEW(struct span_name, (size_t)n)))
         err = KVF_E_NOMEM;

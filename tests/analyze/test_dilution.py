@@ -322,9 +322,10 @@ def by_hand(folder):
         check(f"by hand: {key} of all", [x is None for x in data[key][4:]] == [True] + [key == "bound_delta"] * 3)
     check("by hand: defaults", meta["useful"] == "span" and meta["weights"] == "run", meta)
     check("by hand: counts", (meta["undefined"], meta["compared"], meta["preferential"]) == ("1", "3", "2"), meta)
+    check("by hand: counts after it", (meta["compared_after_prompt"], meta["preferential_after_prompt"]) == ("2", "1"), meta)
     check("by hand: after the prompt", abs(float(meta["mean_dilution_retained_after_prompt"]) - 2 / 3) < 1e-12, meta)
     said = subprocess.run([kvfate, "dilution", path], capture_output=True, text=True)
-    check("by hand: said", "undefined in 1 pairs" in said.stdout and "2 of 3" in said.stdout and not said.stderr, said)
+    check("by hand: said", "undefined in 1 pairs" in said.stdout and "2 of 3" in said.stdout and "1 of 2" in said.stdout and not said.stderr, said)
 
 
 def by_chance(folder):
