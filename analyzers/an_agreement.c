@@ -34,7 +34,7 @@ struct data {
     double top;
     /* rows [(heads + 1) * n_pairs], those of `all` last */
     double *rho, *overlap, *chance, *over_heads;
-    int64_t *tokens, *kept;
+    int64_t *tokens, *kept, *n_heads;
     double *value;             /* [n_traces][n] of one head */
     double *mean;              /* [n_traces][heads] */
     double *x, *y;             /* [n or heads] of a pair: values that both have */
@@ -51,22 +51,25 @@ static int allocate(struct data *d)
     d->over_heads = MEM_NEW(double, rows);
     d->tokens = MEM_NEW(int64_t, rows);
     d->kept = MEM_NEW(int64_t, rows);
+    d->n_heads = MEM_NEW(int64_t, rows);
     d->value = mem_alloc(traces * n, sizeof(double));
     d->mean = MEM_NEW(double, traces * H);
     d->x = MEM_NEW(double, most);
     d->y = MEM_NEW(double, most);
     d->in_x = MEM_NEW(unsigned char, n);
     d->in_y = MEM_NEW(unsigned char, n);
-    for (size_t r = 0; d->over_heads && r < rows; r++)
+    for (size_t r = 0; d->over_heads && d->n_heads && r < rows; r++) {
         d->over_heads[r] = NAN;
-    return d->rho && d->overlap && d->chance && d->over_heads && d->tokens && d->kept && d->value
-           && d->mean && d->x && d->y && d->in_x && d->in_y ? KVF_OK : KVF_E_NOMEM;
+        d->n_heads[r] = -1;
+    }
+    return d->rho && d->overlap && d->chance && d->over_heads && d->tokens && d->kept && d->n_heads
+           && d->value && d->mean && d->x && d->y && d->in_x && d->in_y ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void release(struct data *d)
 {
     void *const all[] = {d->rho, d->overlap, d->chance, d->over_heads, d->tokens, d->kept,
-                         d->value, d->mean, d->x, d->y, d->in_x, d->in_y};
+                         d->n_heads, d->value, d->mean, d->x, d->y, d->in_x, d->in_y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     heads_free(&d->heads);
@@ -175,6 +178,7 @@ static int pool(struct data *d)
     for (int i = 0, row = H * P; !err && i < d->n_traces; i++)
         for (int j = i + 1; !err && j < d->n_traces; j++, row++) {
             size_t m = common_values(d, d->mean + i * H, d->mean + j * H, H);
+            d->n_heads[row] = (int64_t)m;
             err = correlate(d, m, &d->over_heads[row]);
         }
     return err;
@@ -237,6 +241,7 @@ static int build(const struct data *d, struct table *out)
     table_dense_real(out, "overlap", "", d->overlap);
     table_dense_real(out, "chance", "", d->chance);
     table_dense_real(out, "rho_over_heads", "", d->over_heads);
+    table_dense_int(out, "heads", "", d->n_heads);
     return err ? err : table_err(out);
 }
 
@@ -354,12 +359,14 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     return err;
 }
 
-/* Of pair p: median of the heads that are defined, and the least and the most of them. */
-static void describe_pair(const struct table *t, int64_t p, int64_t pairs, double *v,
-                          struct buf *out)
+/* Of pair p, whose row of `all` is given: median of the heads that are defined, and the
+ * least and the most of them.  Returns how many there are. */
+static size_t describe_heads(const struct table *t, int64_t p, int64_t pairs, int64_t all,
+                             double *v, struct buf *out)
 {
     int rho = table_find(t, "rho"), head = table_find(t, "head");
-    int64_t heads = table_rows(t) / pairs - 1, all = heads * pairs + p, least = -1, most = -1;
+    int64_t heads = all / pairs, least = -1, most = -1;
+    char of[32] = "";
     size_t n = 0;
     for (int64_t r = p; r < all; r += pairs) {
         double x = table_real(t, rho, r);
@@ -369,20 +376,41 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
         least = least < 0 || x < table_real(t, rho, least) ? r : least;
         most = most < 0 || x > table_real(t, rho, most) ? r : most;
     }
+    if ((int64_t)n < heads)
+        snprintf(of, sizeof of, " of %lld", (long long)heads);
+    buf_str(out, "rank correlation ");
+    if (heads == 1 && n)
+        buf_printf(out, "%.4f in %s\n", v[0], table_str(t, head, 0));
+    else if (heads == 1)
+        buf_printf(out, "undefined in %s\n", table_str(t, head, 0));
+    else if (n == 0)
+        buf_printf(out, "undefined in all %lld heads\n", (long long)heads);
+    else
+        buf_printf(out, "over %zu%s heads: median %.4f, mean %.4f; least %s %.4f, most %s %.4f\n",
+                   n, of, stats_quantile(v, n, .5), table_real(t, rho, all),
+                   table_str(t, head, least), table_real(t, rho, least), table_str(t, head, most),
+                   table_real(t, rho, most));
+    return n;
+}
+
+static void describe_pair(const struct table *t, int64_t p, int64_t pairs, double *v,
+                          struct buf *out)
+{
+    int64_t heads = table_rows(t) / pairs - 1, all = heads * pairs + p;
+    double over = table_real(t, table_find(t, "rho_over_heads"), all);
     buf_printf(out, "traces %lld and %lld: ", (long long)table_int(t, table_find(t, "a"), all),
                (long long)table_int(t, table_find(t, "b"), all));
-    if (n == 0) {
-        buf_printf(out, "rank correlation undefined in all heads\n");
+    if (describe_heads(t, p, pairs, all, v, out) == 0)
         return;
-    }
-    buf_printf(out, "rank correlation: median %.4f, mean %.4f; least %s %.4f, most %s %.4f\n",
-               stats_quantile(v, n, .5), table_real(t, rho, all), table_str(t, head, least),
-               table_real(t, rho, least), table_str(t, head, most), table_real(t, rho, most));
-    buf_printf(out, "  top %.4g %%: overlap %.4f, by chance %.4f; which heads retain long: rank "
-               "correlation %.4f over %lld heads\n", 100 * table_meta_real(t, "top", NAN),
-               table_real(t, table_find(t, "overlap"), all),
-               table_real(t, table_find(t, "chance"), all),
-               table_real(t, table_find(t, "rho_over_heads"), all), (long long)heads);
+    buf_printf(out, "  top %.4g %%: overlap %.4f, by chance %.4f",
+               100 * table_meta_real(t, "top", NAN), table_real(t, table_find(t, "overlap"), all),
+               table_real(t, table_find(t, "chance"), all));
+    if (heads > 1 && isnan(over)) /* of one head there is nothing to ask */
+        buf_str(out, "; which heads retain long: rank correlation undefined");
+    else if (heads > 1)
+        buf_printf(out, "; which heads retain long: rank correlation %.4f over %lld heads", over,
+                   (long long)table_int(t, table_find(t, "heads"), all));
+    buf_char(out, '\n');
 }
 
 static void describe(const struct table *t, struct buf *out)

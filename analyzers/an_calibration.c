@@ -2,7 +2,6 @@
  * that a gate gave an entry at birth against what became of it at age n, and how well
  * the gates rank the entries of a head whenever one has to go (rank_quality.h). */
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +9,20 @@
 #include <kvf/schema.h>
 
 #include "analyzers/analyzers.h"
-#include "analyzers/common.h"
-#include "analyzers/rank_quality.h"
+#include "analyzers/calibration_table.h"
 #include "base/mem.h"
 #include "base/opt.h"
 
 enum { OPT_CRITERION, OPT_GROUP, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
-enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS, MAX_HORIZONS = 16, MOST_BINS = 1000 };
+enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS };
+enum { MAX_HORIZONS = CALIBRATION_PAIRS / N_EVENTS, MOST_BINS = 1000, MOST_ROWS = 10000000 };
 static const char *const event_names[N_EVENTS] = {"ever-again", "at-age", "no-exit"};
 
 static const struct analyzer_option options[] = {
     {"criterion", "C", "top64", "top64 ... top512, mass.90 ... mass.99"},
     {"group", "G", "any", "any: a KV head's event is that of any of its query heads; each"},
     {"event", "LIST", "all", "ever-again, at-age, no-exit, a list, or all"},
-    {"horizon", "LIST", NULL, "ages in steps, at most 16 (default: 1, 4, 16, ... below T)"},
+    {"horizon", "LIST", NULL, "at most 16 ages, each once (default: 1, 4, 16, ... below T)"},
     {"bins", "N", "10", "bins of the predicted probability, of equal width"},
     {"budget", "B", "64", "entries held where the ranking is judged, 1 to 4096"},
     {NULL, NULL, NULL, NULL},
@@ -37,7 +36,7 @@ struct plan {
     int column[N_COLUMNS];
     bool each, event[N_EVENTS];
     int64_t horizon[MAX_HORIZONS];
-    int n_horizons, n_pairs; /* pairs: of an event and a horizon at which it is defined */
+    int n_horizons;
     int bins, budget;
     int64_t T, a, b; /* steps; tokens [a, b) */
 };
@@ -54,12 +53,6 @@ struct data {
 struct item {
     float log_beta;
     uint32_t at; /* head * T + token */
-};
-
-struct row {
-    const char *head, *kind, *event, *score;
-    int64_t layer, index, horizon, bin, n, n_auroc, n_tau;
-    double lo, hi, predicted, observed, low, high, brier, brier_base, auroc, ece, tau;
 };
 
 /* ---- what is asked for */
@@ -88,11 +81,9 @@ static int choose_events(const char *list, struct plan *p, struct kvf_diag *d)
     if (!*list)
         return kvf_fail(d, KVF_E_ARG, "--event: name an event");
     for (int k = 0; k < p->n_horizons; k++) {
-        bool defined = power_of_two(p->horizon[k]);
-        if (p->event[AT_AGE] && !all && !defined)
+        if (p->event[AT_AGE] && !all && !power_of_two(p->horizon[k]))
             return kvf_fail(d, KVF_E_ARG, "--event at-age is recorded at ages that are powers of "
                             "two, not at %lld", (long long)p->horizon[k]);
-        p->n_pairs += p->event[EVER_AGAIN] + (p->event[AT_AGE] && defined) + p->event[NO_EXIT];
     }
     return KVF_OK;
 }
@@ -108,6 +99,9 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
             || p->n_horizons == MAX_HORIZONS)
             return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages from 0 "
                             "to %d", list, MAX_HORIZONS, INT32_MAX);
+        for (int k = 0; k < p->n_horizons; k++)
+            if (p->horizon[k] == n)
+                return kvf_fail(d, KVF_E_ARG, "--horizon: %lld is given twice", n);
         p->horizon[p->n_horizons++] = n;
         s = end + (*end == ',');
     }
@@ -319,38 +313,37 @@ static void add(struct tally *y, double predicted, bool yes)
     sum_add(&y->error, e * e);
 }
 
-static void put_tally(struct row *r, const struct tally *y)
+static void put_tally(struct calibration_cell *c, const struct tally *y)
 {
-    r->n = y->n;
+    double n = (double)y->n;
+    *c = (struct calibration_cell){(uint32_t)y->n, (uint32_t)y->yes, NAN, NAN};
     if (!y->n)
         return;
-    r->predicted = sum_get(&y->predicted) / (double)y->n;
-    r->observed = (double)y->yes / (double)y->n;
-    r->brier = sum_get(&y->error) / (double)y->n;
-    stats_wilson(y->yes, y->n, &r->low, &r->high);
+    c->predicted = sum_get(&y->predicted) / n;
+    c->brier = sum_get(&y->error) / n;
 }
 
-static void put_summary(struct row *r, const struct tally *total, const struct row *bin,
-                        int n_bins, int64_t wins)
+/* bin: [n_bins + 1], the total last. */
+static struct calibration_score total_score(const struct calibration_cell *bin, int n_bins,
+                                            int64_t wins)
 {
     struct sum ece = {0, 0};
-    int64_t no = total->n - total->yes;
-    put_tally(r, total);
-    if (!total->n)
-        return;
+    int64_t n = bin[n_bins].n, yes = bin[n_bins].yes, no = n - yes;
     for (int k = 0; k < n_bins; k++)
         if (bin[k].n)
-            sum_add(&ece, (double)bin[k].n * fabs(bin[k].observed - bin[k].predicted));
-    r->ece = sum_get(&ece) / (double)total->n;
-    r->brier_base = r->observed * (1 - r->observed);
-    r->auroc = no && total->yes ? (double)wins / 2 / (double)no / (double)total->yes : NAN;
+            sum_add(&ece, (double)bin[k].n
+                          * fabs((double)bin[k].yes / (double)bin[k].n - bin[k].predicted));
+    return (struct calibration_score){
+        .auroc = no && yes ? (double)wins / 2 / (double)no / (double)yes : NAN,
+        .ece = n ? sum_get(&ece) / (double)n : NAN};
 }
 
-/* Bins and summary of n items in rising log beta, of one head or all, into rows
- * r[0] .. r[bins].  wins: twice the pairs of an event and none in which the event has
+/* Bins and total of n items in rising log beta, of one head or all, into c[0] .. c[bins]
+ * and *score.  wins: twice the pairs of an event and none in which the event has
  * the larger beta, ties once. */
 static void judge(const struct plan *p, const struct data *x, const struct item *item, int64_t n,
-                  int event, int64_t horizon, struct tally *bin, struct row *r)
+                  int event, int64_t horizon, struct tally *bin, struct calibration_cell *c,
+                  struct calibration_score *score)
 {
     struct tally total = {0};
     int64_t wins = 0, no_below = 0, yes_tied = 0, no_tied = 0;
@@ -376,67 +369,54 @@ static void judge(const struct plan *p, const struct data *x, const struct item 
     }
     wins += yes_tied * (2 * no_below + no_tied);
     for (int k = 0; k < p->bins; k++)
-        put_tally(&r[k], &bin[k]);
-    put_summary(&r[p->bins], &total, r, p->bins, wins);
+        put_tally(&c[k], &bin[k]);
+    put_tally(&c[p->bins], &total);
+    *score = total_score(c, p->bins, wins);
 }
 
 /* ---- the table */
 
-static const char *const score_names[N_RANK_SCORES] = {"beta", "age", "random"};
-
-static int64_t rows_of_head(const struct plan *p)
+static struct calibration_score rank_score(const struct rank_quality *q, int score)
 {
-    return (int64_t)p->n_pairs * (p->bins + 1) + N_RANK_SCORES;
+    const struct rank_mean *m = &q->of[score];
+    return (struct calibration_score){
+        q->evictions, m->n_auroc, m->n_tau,
+        m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN, NAN,
+        m->n_tau ? sum_get(&m->tau) / (double)m->n_tau : NAN};
 }
 
-static void put_rank(struct row *r, const struct rank_quality *q)
+/* Events by horizons at which they are defined. */
+static struct calibration_found shape_of(const struct plan *p, int n_heads)
 {
-    for (int k = 0; k < N_RANK_SCORES; k++) {
-        const struct rank_mean *m = &q->of[k];
-        r[k].kind = "rank";
-        r[k].event = "selected-again";
-        r[k].score = score_names[k];
-        r[k].n = q->evictions;
-        r[k].n_auroc = m->n_auroc;
-        r[k].n_tau = m->n_tau;
-        r[k].auroc = m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN;
-        r[k].tau = m->n_tau ? sum_get(&m->tau) / (double)m->n_tau : NAN;
-    }
-}
-
-/* Rows of a head, or of all with head NULL. */
-static void put_head(const struct plan *p, const struct data *x, const struct head *head,
-                     const struct item *item, int64_t n, const struct rank_quality *q,
-                     struct tally *bin, struct row *r)
-{
-    int64_t rows = rows_of_head(p);
-    for (int64_t k = 0; k < rows; k++)
-        r[k] = (struct row){head ? head->name : "all", "bin", "", "beta", head ? head->layer : -1,
-                            head ? head->index : -1, -1, -1, 0, -1, -1,
-                            NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
-    put_rank(r + rows - N_RANK_SCORES, q);
+    struct calibration_found x = {.n_blocks = n_heads + 1, .bins = p->bins};
     for (int e = 0; e < N_EVENTS; e++)
-        for (int k = 0; p->event[e] && k < p->n_horizons; k++) {
-            if (e == AT_AGE && !power_of_two(p->horizon[k]))
-                continue;
-            judge(p, x, item, n, e, p->horizon[k], bin, r);
-            r[p->bins].kind = "summary";
-            for (int j = 0; j <= p->bins; j++, r++) {
-                r->event = event_names[e];
-                r->horizon = p->horizon[k];
-                r->bin = j < p->bins ? j : -1;
-                r->lo = j < p->bins ? (double)j / p->bins : 0;
-                r->hi = j < p->bins ? (double)(j + 1) / p->bins : 1;
-            }
-        }
+        for (int k = 0; p->event[e] && k < p->n_horizons; k++)
+            if (e != AT_AGE || power_of_two(p->horizon[k]))
+                x.pair[x.n_pairs++] = (struct calibration_pair){event_names[e], p->horizon[k]};
+    return x;
+}
+
+/* Block b: a head, or all of them. */
+static void put_block(const struct plan *p, const struct data *x, const struct item *item,
+                      int64_t n, const struct rank_quality *q, struct tally *bin,
+                      struct calibration_found *found, int b)
+{
+    int pairs = found->n_pairs;
+    struct calibration_score *score = found->score + b * (int64_t)(pairs + N_RANK_SCORES);
+    struct calibration_cell *cell = found->cell + b * (int64_t)pairs * (p->bins + 1);
+    for (int e = 0, k = 0; e < N_EVENTS; e++)
+        for (; k < pairs && found->pair[k].event == event_names[e]; k++, cell += p->bins + 1)
+            judge(p, x, item, n, e, found->pair[k].horizon, bin, cell, &score[k]);
+    for (int k = 0; k < N_RANK_SCORES; k++)
+        score[pairs + k] = rank_score(q, k);
 }
 
 static int fill(const struct head_list *heads, const struct plan *p, const struct data *x,
-                struct row *rows)
+                struct calibration_found *found)
 {
     struct rank_quality all = {0};
     struct tally *bin = MEM_NEW(struct tally, (size_t)p->bins);
-    int64_t m = p->b - p->a, each = rows_of_head(p);
+    int64_t m = p->b - p->a;
     int err = bin ? KVF_OK : KVF_E_NOMEM;
     for (int h = 0; !err && h < heads->n; h++) {
         const struct head *y = &heads->head[h];
@@ -445,80 +425,52 @@ static int fill(const struct head_list *heads, const struct plan *p, const struc
                                y->index};
         err = rank_quality_add(&in, p->budget, p->a, p->b, &mine, &all);
         if (!err)
-            put_head(p, x, y, x->item + h * m, m, &mine, bin, rows + h * each);
+            put_block(p, x, x->item + h * m, m, &mine, bin, found, h);
     }
     if (!err)
-        put_head(p, x, NULL, x->pool, m * heads->n, &all, bin, rows + heads->n * each);
+        put_block(p, x, x->pool, m * heads->n, &all, bin, found, heads->n);
     mem_free(bin);
     return err;
-}
-
-#define AT(member) offsetof(struct row, member)
-static const struct {
-    const char *name, *unit;
-    enum table_type type;
-    size_t offset;
-} members[] = {
-    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)}, {"kind", "", TABLE_STR, AT(kind)},
-    {"event", "", TABLE_STR, AT(event)}, {"score", "", TABLE_STR, AT(score)},
-    {"horizon", "step", TABLE_INT, AT(horizon)}, {"bin", "", TABLE_INT, AT(bin)},
-    {"lo", "", TABLE_REAL, AT(lo)}, {"hi", "", TABLE_REAL, AT(hi)}, {"n", "", TABLE_INT, AT(n)},
-    {"predicted", "", TABLE_REAL, AT(predicted)}, {"observed", "", TABLE_REAL, AT(observed)},
-    {"low", "", TABLE_REAL, AT(low)}, {"high", "", TABLE_REAL, AT(high)},
-    {"brier", "", TABLE_REAL, AT(brier)}, {"brier_base", "", TABLE_REAL, AT(brier_base)},
-    {"auroc", "", TABLE_REAL, AT(auroc)}, {"ece", "", TABLE_REAL, AT(ece)},
-    {"tau", "", TABLE_REAL, AT(tau)}, {"n_auroc", "", TABLE_INT, AT(n_auroc)},
-    {"n_tau", "", TABLE_INT, AT(n_tau)},
-};
-
-static int put_columns(struct table *out, const struct row *rows)
-{
-    static const size_t sizes[] = {[TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double),
-                                   [TABLE_STR] = sizeof(char *)};
-    int64_t n = table_rows(out);
-    void *v = mem_alloc((size_t)n, sizeof(union { int64_t i; double x; const char *s; }));
-    if (!v)
-        return KVF_E_NOMEM;
-    for (size_t c = 0; c < sizeof members / sizeof *members; c++) {
-        size_t size = sizes[members[c].type];
-        for (int64_t r = 0; r < n; r++)
-            memcpy((char *)v + (size_t)r * size, (const char *)&rows[r] + members[c].offset, size);
-        if (members[c].type == TABLE_INT)
-            table_dense_int(out, members[c].name, members[c].unit, v);
-        else if (members[c].type == TABLE_REAL)
-            table_dense_real(out, members[c].name, members[c].unit, v);
-        else
-            table_dense_str(out, members[c].name, members[c].unit, v);
-    }
-    mem_free(v);
-    return table_err(out);
 }
 
 static int build(const struct kvf_trace *t, const struct analyzer_args *args,
                  const struct head_list *heads, const struct plan *p, const struct data *x,
                  struct table **ret)
 {
-    int64_t n = p->T ? (heads->n + 1) * rows_of_head(p) : 0;
-    struct row *rows = MEM_NEW(struct row, (size_t)n);
-    struct table *out = table_create("calibration", n);
-    int err = rows && out ? KVF_OK : KVF_E_NOMEM;
-    if (!err && n)
-        err = fill(heads, p, x, rows);
+    const struct calibration_found shape = shape_of(p, heads->n);
+    struct calibration_found *found = NULL;
+    struct table *out = table_create("calibration",
+                                     p->T ? shape.n_blocks * calibration_rows(&shape) : 0);
+    int err = out ? calibration_found_create(&shape, &found) : KVF_E_NOMEM;
+    if (!err && p->T)
+        err = fill(heads, p, x, found);
     if (!err) {
         put_provenance(out, t);
         put_tokens(out, p->a, p->b, p->T);
         table_meta_str(out, "criterion", option_text(&an_calibration, args, OPT_CRITERION));
         table_meta_str(out, "group", p->each ? "each query head" : "any query head of the group");
         table_meta_num(out, "rank_budget", p->budget);
-        err = put_columns(out, rows);
+        err = calibration_columns(out, heads, found);
+    } else {
+        calibration_found_destroy(found);
     }
-    mem_free(rows);
     if (err)
         table_destroy(out);
     else
         *ret = out;
     return err;
+}
+
+/* Before anything is read: bins times horizons times heads can be any number. */
+static int check_rows(const struct plan *p, int n_heads, struct kvf_diag *d)
+{
+    const struct calibration_found shape = shape_of(p, n_heads);
+    int64_t rows = shape.n_blocks * calibration_rows(&shape);
+    if (rows <= MOST_ROWS)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "%d bins for each of %d pairs of an event and a horizon in %d "
+                    "heads make %lld rows, more than %d: ask for fewer bins, horizons or heads "
+                    "(--head)", p->bins, shape.n_pairs, n_heads, (long long)rows, MOST_ROWS);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
@@ -534,7 +486,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = heads_select(t, p.each ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads, &heads, d);
     if (err)
         return err;
-    err = load(t, &heads, &p, &x, d);
+    err = check_rows(&p, heads.n, d);
+    if (!err)
+        err = load(t, &heads, &p, &x, d);
     if (!err)
         err = build(t, args, &heads, &p, &x, ret_table);
     free_data(&x);

@@ -11,6 +11,7 @@
 #include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/entries.h"
+#include "cli/output.h"
 #include "cli/runner.h"
 #include "engine/experiment/documents.h"
 #include "engine/experiment/effect.h"
@@ -369,31 +370,21 @@ static void report_cost(const struct job *j)
             j->seconds, j->cpu, mib * (double)m->pages, mib * (double)m->pages_unshared);
 }
 
-static int write_out(const struct job *j, const struct table *t, struct kvf_diag *d)
-{
-    if (strcmp(j->out, "-") == 0)
-        return table_write(t, TABLE_TSV, "-", d);
-    if (figure_can_write(j->out))
-        return figure_write(figure_find(table_name(t)), t, &j->style, j->out, d);
-    return table_write(t, table_format_of(j->out), j->out, d);
-}
-
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct effect_result r = {&j->effect, j->row, j->n, j->n_docs, j->steps, j->entries != NULL,
                               j->step, j->ids};
     struct table *rows = effect_table(&r), *steps = j->per_token ? effect_table_steps(&r) : NULL;
     struct table *t = j->per_token ? steps : rows;
+    const struct output o = {j->out, j->json, &j->style};
     int err = rows && t ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);
         err = table_err(t);
     }
-    if (!err && j->out)
-        err = write_out(j, t, d);
-    if (!err && j->json)
-        err = table_write(t, TABLE_JSON, "-", d);
-    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+    if (!err)
+        err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
         err = summary(j, rows);
     if (!err)
         report_cost(j);

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "cli/output.h"
 #include "cli/runner.h"
 #include "config.h"
 #include "engine/experiment/eval_state.h"
@@ -368,15 +369,13 @@ static void summary(const struct job *j, const struct table *t)
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
+    const struct output o = {j->out, j->json, NULL};
     int err = t ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         table_meta_num(t, "seed", (double)j->seed);
-    if (!err && j->out)
-        err = table_write(t, strcmp(j->out, "-") == 0 ? TABLE_TSV : table_format_of(j->out),
-                          j->out, d);
-    if (!err && j->json)
-        err = table_write(t, TABLE_JSON, "-", d);
-    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+    if (!err)
+        err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
         summary(j, t);
     table_destroy(t);
     return err;

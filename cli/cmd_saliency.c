@@ -11,6 +11,7 @@
 #include "base/table_io.h"
 #include "base/utf8.h"
 #include "cli/cmds.h"
+#include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/saliency_beta.h"
 #include "cli/saliency_of.h"
@@ -371,33 +372,23 @@ static int summary(const struct job *j, const struct table *entries, const struc
     return err ? err : print_entries(j, entries);
 }
 
-static int write_out(const struct job *j, const struct table *t, struct kvf_diag *d)
-{
-    if (strcmp(j->out, "-") == 0)
-        return table_write(t, TABLE_TSV, "-", d);
-    if (writes_trace(j->out))
-        return saliency_write(j->r.engine, &j->s, &j->opt, &j->text, j->out, d);
-    if (figure_can_write(j->out))
-        return figure_write(figure_find("saliency"), t, &j->style, j->out, d);
-    return table_write(t, table_format_of(j->out), j->out, d);
-}
-
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct saliency_run run = {j->of.log_beta, j->of.evict_step};
     struct table *entries = saliency_table(&j->s, &run);
     struct table *heads = saliency_table_heads(&j->s, j->beta.head, j->evict.head);
     struct table *t = j->by_head ? heads : entries;
+    const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->style};
     int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);
         err = table_err(t);
     }
-    if (!err && j->out)
-        err = write_out(j, t, d);
-    if (!err && j->json)
-        err = table_write(t, TABLE_JSON, "-", d);
-    else if (!err && (!j->out || strcmp(j->out, "-") != 0))
+    if (!err && writes_trace(j->out))
+        err = saliency_write(j->r.engine, &j->s, &j->opt, &j->text, j->out, d);
+    if (!err)
+        err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
         err = summary(j, entries, heads);
     if (!err)
         fprintf(stderr, "one pass, %.1f s, %.1f s of processor time, activations %.1f MiB\n",

@@ -120,18 +120,44 @@ void axis_draw(struct canvas *c, const struct axis_box *a)
         canvas_text(c, a->x - 9.5, a->y + a->h / 2, a->ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
-/* One line, or two when the bar is short and the label has a bracket. */
+enum { LABEL_LINES = 3, LABEL_BYTES = 96 };
+
+/* Breaks s at spaces into lines of at most `room` mm, from line[n] on; returns how many there
+ * are then.  The last one takes what is left. */
+static int wrap(struct canvas *c, const char *s, double room, char line[][LABEL_BYTES], int n)
+{
+    for (; *s && n < LABEL_LINES; n++) {
+        char *gap;
+        snprintf(line[n], LABEL_BYTES, "%s", s);
+        while (n + 1 < LABEL_LINES && canvas_text_width(c, line[n], PT_LABEL, 0) > room
+               && (gap = strrchr(line[n], ' ')))
+            *gap = 0;
+        s += strlen(line[n]);
+        s += *s == ' ';
+    }
+    return n;
+}
+
+/* One line, or two when the bar is short and the label has a bracket; more where the canvas
+ * itself is too low for a line.  Nothing is moved beyond its edges. */
 static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
 {
     const char *second = strstr(label, " (");
-    char first[96];
+    char line[LABEL_LINES][LABEL_BYTES], first[LABEL_BYTES];
+    double room = canvas_height(c) - 1;
+    int n = 0;
     if (!second || canvas_text_width(c, label, PT_LABEL, 0) <= h + 3) {
-        canvas_text(c, x, y, label, PT_LABEL, ALIGN_CENTER, ink, 1);
-        return;
+        n = wrap(c, label, room, line, n);
+    } else {
+        snprintf(first, sizeof first, "%.*s", (int)(second - label), label);
+        n = wrap(c, first, room, line, n);
+        n = wrap(c, second + 1, room, line, n);
     }
-    snprintf(first, sizeof first, "%.*s", (int)(second - label), label);
-    canvas_text(c, x, y, first, PT_LABEL, ALIGN_CENTER, ink, 1);
-    canvas_text(c, x + 3, y, second + 1, PT_LABEL, ALIGN_CENTER, ink, 1);
+    for (int k = 0; k < n; k++) {
+        double half = canvas_text_width(c, line[k], PT_LABEL, 0) / 2 + 0.5;
+        double at = fmax(fmin(y, canvas_height(c) - half), half);
+        canvas_text(c, x + 3 * k, at, line[k], PT_LABEL, ALIGN_CENTER, ink, 1);
+    }
 }
 
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,

@@ -10,6 +10,9 @@
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
 static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
+/* Least sides of a panel, for its name and axes; of the key: lines and the gap between its
+ * two parts. */
+static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
 
 struct layout {
     const struct table *t;
@@ -73,6 +76,26 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     (void)s;
     *w = LEFT + n * PANEL + (n - 1) * GAP + KEY;
     *h = TOP + PANEL + BOTTOM;
+}
+
+/* Height from the top of the canvas down to the last line of the key. */
+static double key_bottom(const struct layout *l)
+{
+    int lines = l->n_series + l->more + (l->most > 0 ? 2 : 0);
+    return TOP + 1.5 + lines * LINE + KEY_GAP + LINE / 2;
+}
+
+static int check_room(const struct layout *l, const struct canvas *c, const char *title,
+                      struct kvf_diag *d)
+{
+    int n = l->n_panels ? l->n_panels : 1;
+    double w = ceil(LEFT + n * LEAST_WIDTH + (n - 1) * GAP + KEY);
+    double h = ceil(fmax(TOP + LEAST_HEIGHT + BOTTOM, key_bottom(l)));
+    if (canvas_width(c) >= w && canvas_height(c) >= h)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d horizon%s need at least "
+                    "%.0f x %.0f mm%s", n, n > 1 ? "s" : "", l->n_series,
+                    l->n_series != 1 ? "s" : "", w, h, title ? " below the title" : "");
 }
 
 static double dot_size(const struct layout *l, double n)
@@ -148,16 +171,16 @@ static void key(struct canvas *c, const struct layout *l, double x)
     canvas_text(c, x, y, "horizon n", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < l->n_series; k++) {
         tick_text((double)l->series[k], text);
-        square(c, x + 1.2, y += 3.4, 1.6, palette_line(k));
+        square(c, x + 1.2, y += LINE, 1.6, palette_line(k));
         canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
     }
     if (l->more)
-        canvas_text(c, x, y += 3.4, "more not shown", PT_SMALL, ALIGN_LEFT, ink, 0);
-    canvas_text(c, x, y += 5, "tokens in bin", PT_TICK, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x, y += LINE, "more not shown", PT_SMALL, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x, y += KEY_GAP, "tokens in bin", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < 2 && l->most > 0; k++) {
         double n = k ? l->most / 10 : l->most, d = dot_size(l, n);
         tick_text(floor(n), text);
-        square(c, x + 1.2, y += 3.4, d, (struct rgb){0.4, 0.4, 0.4});
+        square(c, x + 1.2, y += LINE, d, (struct rgb){0.4, 0.4, 0.4});
         canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
     }
 }
@@ -170,7 +193,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     double width = (canvas_width(c) - LEFT - KEY - (n - 1) * GAP) / n;
     double height = canvas_height(c) - TOP - BOTTOM;
     char note[128];
-    (void)s, (void)d;
+    int err = check_room(&l, c, s->title, d);
+    if (err)
+        return err;
     for (int k = 0; k < l.n_panels; k++)
         panel(c, &l, k, width, height);
     if (l.most == 0)
@@ -181,8 +206,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
     snprintf(note, sizeof note, "selected by %.20s, %.60s", criterion ? criterion : "?",
              group ? group : "?");
-    canvas_text(c, LEFT + (n * width + (n - 1) * GAP) / 2, TOP + height + 9.8, note, PT_SMALL,
-                ALIGN_CENTER, (struct rgb){0.35, 0.35, 0.35}, 0);
+    double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* or further in, where it is long */
+    middle = fmax(middle, canvas_text_width(c, note, PT_SMALL, 0) / 2 + 1);
+    canvas_text(c, middle, TOP + height + 9.8, note, PT_SMALL, ALIGN_CENTER,
+                (struct rgb){0.35, 0.35, 0.35}, 0);
     return KVF_OK;
 }
 

@@ -76,7 +76,7 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
-        snprintf(label, 96, "decades of |saliency| above %s nats, with its sign", least);
+        snprintf(label, 96, "decades of |saliency| above %s nats, signed", least);
     return colours_make(&own, -end, end);
 }
 

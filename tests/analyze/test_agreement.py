@@ -3,39 +3,17 @@
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+from checks import check, finish, kvfate, real, refused, said
 from maker import Column, make, table
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def said(*argv):
-    r = subprocess.run([kvfate, "agreement", *argv], capture_output=True, text=True)
-    check("describes " + " ".join(argv), r.returncode == 0 and not r.stderr, r)
-    return r.stdout
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
+write_kvf = os.path.abspath(sys.argv[2])
 
 
 def close(name, got, want, tolerance=1e-12):
@@ -139,9 +117,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     # means -3, -5 and -3.8, -2.95: the other way round
     close("heads by hand", data["rho_over_heads"], [np.nan, np.nan, -1])
     check("traces", meta["trace_1"] == "log_beta of trimkv, gates 0123456789abcdef" and meta["trace_2"] == "log_beta of dbtrimkv", meta)
-    text = said(one, two, "--top", "0.4")
-    check("text", all(w in text for w in ("median -0.1243", "mean -0.1243", "least L0K1 -0.9487", "most L0K0 0.7000", "overlap 0.1667, by chance 0.3000",
+    text = said("agreement", one, two, "--top", "0.4")
+    check("text", all(w in text for w in ("rank correlation over 2 heads: median -0.1243", "mean -0.1243", "least L0K1 -0.9487", "most L0K0 0.7000", "overlap 0.1667, by chance 0.3000",
                                           "correlation -1.0000 over 2 heads", "top 40 %")), text)
+    check("heads by hand", data["heads"] == [-1, -1, 2], data["heads"])
+    text = said("agreement", one, two, "--head", "L0K0", "--top", "0.4")  # nothing is said over heads
+    check("one head", "traces 1 and 2: rank correlation 0.7000 in L0K0\n  top 40 %: overlap 0.3333, by chance 0.3000\n" in text
+          and "heads" not in text and "median" not in text, text)
     again, _ = table(kvfate, "agreement", one, one)
     check("with itself", again["rho"] == [1, 1, 1] and again["overlap"] == [1, 1, 1] and again["rho_over_heads"][2] == 1, again)
 
@@ -172,11 +154,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     never[1, 0, 3] = -np.inf  # a retention of 0: the head's mean is the least of all
     compare("no retention", [trace(never), files[1]], [never.reshape(-1, T), flat[1]], .1)
     compare("some heads", files, [v.reshape(L, H, T)[1:, 1] for v in flat], .1, "--head", "L1-2K1")
+    # K1 is constant in layer 2 of the second trace, unknown in layer 0 of the third: a mean it has all the same, or none
+    text = said("agreement", *files, "--head", "L*K1")
+    seen = {m[0]: m[1:] for m in re.findall(r"traces (\d and \d): rank correlation over (\d(?: of \d)?) heads: .*\n.* over (\d) heads\n", text)}
+    check("heads that are defined", seen == {"1 and 2": ("2 of 3", "3"), "1 and 4": ("3", "3"), "2 and 4": ("2 of 3", "3"),
+                                             "1 and 3": ("2 of 3", "2"), "3 and 4": ("2 of 3", "2"), "2 and 3": ("1 of 3", "2")}, text)
     data, meta = table(kvfate, "agreement", *files)
     missing = sum(x is None for h, x in zip(data["head"], data["rho"]) if h != "all")
     check("undefined", meta["undefined"] == missing > 0 or meta["undefined"] == str(missing), meta["undefined"], missing)
-    text = said(*files)
-    check("undefined is said", f"undefined in {missing} cases" in text and text.count("rank correlation: median") == 6, text)
+    text = said("agreement", *files)
+    check("undefined is said", f"undefined in {missing} cases" in text and text.count("heads: median") == 6, text)
     values = real(data["rho"]).reshape(-1, 6)[:-1, 0]
     check("median", f"median {np.nanmedian(values):.4f}" in text, text)
 
@@ -186,12 +173,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
         pair = [trace(v), trace(-v)]
         data, _ = table(kvfate, "agreement", *pair)
         check(f"{n} tokens: rows", len(data["head"]) == rows, data)
-        text = said(*pair)
-        check(f"{n} tokens: text", ("no tokens", "undefined in all heads", "median -1.0000")[n] in text, text)
+        text = said("agreement", *pair)
+        check(f"{n} tokens: text", ("no tokens", "undefined in all 2 heads", "over 2 heads: median -1.0000")[n] in text, text)
     check("all are skipped", table(kvfate, "agreement", *files, "--skip", "900")[0]["head"] == [])
     constant = trace(np.full((1, 2, 9), -.1))
-    text = said(constant, constant)
-    check("constant", "undefined in 2 cases" in text and "undefined in all heads" in text, text)
+    text = said("agreement", constant, constant, "--head", "L0K1")
+    check("one constant head", "rank correlation undefined in L0K1\n" in text, text)
+    text = said("agreement", constant, constant)
+    check("constant", "undefined in 2 cases" in text and "undefined in all 2 heads" in text, text)
 
     # refusals
     other = np.arange(T)
@@ -222,5 +211,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
         out = os.path.join(folder, "t." + ext)
         check(ext, subprocess.run([kvfate, "agreement", *files, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

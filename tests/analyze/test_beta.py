@@ -7,18 +7,11 @@ import tempfile
 
 import numpy as np
 
+from checks import check, finish, kvfate, refused
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
+write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T = 3, 2, 4, 57
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def close(name, got, want, tolerance=1e-13):
@@ -26,11 +19,6 @@ def close(name, got, want, tolerance=1e-13):
     want = np.asarray(want, float).ravel()
     ok = got.shape == want.shape and np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
     check(name, ok, got[:6], want[:6])
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    check(name, r.returncode == code and r.stderr.count("\n") == 1 and all(w in r.stderr for w in words), r.returncode, r.stderr)
 
 
 rng = np.random.default_rng(8)
@@ -149,5 +137,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-beta-") as folder:
     check("no tokens", table(kvfate, "retention", none)[0]["head"] == []
           and table(kvfate, "sparsity", none, "--kind", "beta")[0]["sparsity"] == [None] * 6)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

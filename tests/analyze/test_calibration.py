@@ -11,27 +11,16 @@ import tempfile
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
 import dense
+from checks import check, finish, kvfate, refused
 from maker import ALIVE, AGE, SNAPSHOT, Column, make, table
+from test_formats import png, read
 
-kvfate, write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:6])
+write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[2:6])
 EVENTS = ["ever-again", "at-age", "no-exit"]
 RANKS = ["beta", "age", "random"]
 NUMBERS = ["predicted", "observed", "low", "high", "brier", "brier_base", "auroc", "ece", "tau"]
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 # ---- definitions, from dense sets S [L,G,T,T]: query t selected token i
@@ -301,11 +290,36 @@ def pictures(x, short, path):
         check(f"figure {ext} again", raw[0] == raw[1] and len(raw[0]) > 500)
     width = {}
     for events in ("all", "at-age"):
-        subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,2,1,64,128", "-o", path("f.svg")],
+        subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,64,128,256,512", "-o", path("f.svg")],
                        stdout=subprocess.DEVNULL)
         with open(path("f.svg"), encoding="utf-8") as f:
             width[events] = float(re.search(r'width="([0-9.]+)', f.read()).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
+    # 13 + 3 * 22 + 2 * 5 + 20 mm across, 8 + 19 + 12 mm down; with the key of 8 horizons and "more" 9.5 + 11 * 3.4 + 5 + 1.7
+    many = ["--horizon", "1,2,4,8,16,32,3,5,6"]
+    for more, w, h in (([], 109, 39), (["--event", "at-age"], 55, 39), (many, 109, 54), (many + ["--event", "no-exit"], 55, 54)):
+        argv = ["calibration", x, *more, "-o", path("f.png"), "--dpi", "100", "--size"]
+        for a, b in ((w - 1, h), (w, h - 1)):
+            refused(f"no room in {a} x {b}", 2, [*argv, f"{a}x{b}"], "--size", f"{w} x {h} mm")
+        r = subprocess.run([kvfate, *argv, f"{w}x{h}"], capture_output=True)
+        pixels = png(read(path("f.png")))[3]
+        check(f"nothing of {w} x {h} is cut off", r.returncode == 0 and all((v == 255).all() for v in (
+            pixels[[0, -1]], pixels[:, :3], pixels[:, -3:])), r)
+
+
+def large(path):
+    """Bins times horizons times heads: some 25 bytes a row, or a refusal."""
+    every = ["--horizon", ",".join(str(1 << k) for k in range(16)), "--bins"]
+    for L, H in ((30, 3), (40, 16)):
+        S, lb = np.zeros((L, H, 6, 6), bool), -np.ones((L, H, 6))
+        x = make(write_kvf, path("l.kvf"), columns(S, lb), (L, H, H, 6))
+        if L == 40:  # 641 blocks of 48 (1000 + 1) + 3 rows
+            refused("too many rows", 2, ["calibration", x, *every, "1000"], "30800691 rows", "640 heads", "--head")
+            continue
+        with open(path("l.txt"), "wb") as out:  # 91 (48 * 301 + 3) rows
+            p = subprocess.Popen([kvfate, "calibration", x, *every, "300"], stdout=out)
+            used = os.wait4(p.pid, 0)
+        check("memory of 1.3 million rows", used[1] == 0 and used[2].ru_maxrss < 250 << 10, used[1], used[2].ru_maxrss)
 
 
 def refusals(x, path):
@@ -315,8 +329,10 @@ def refusals(x, path):
     refused("event", 2, ["calibration", x, "--event", "never"], "never")
     refused("no event", 2, ["calibration", x, "--event", ""], "--event")
     refused("at-age at 3", 2, ["calibration", x, "--event", "at-age", "--horizon", "3"], "powers of two")
-    for bad in ("-1", "a", "1,,2", "", ",".join(["1"] * 17)):
+    for bad in ("-1", "a", "1,,2", "", ",".join(map(str, range(17)))):
         refused(f"horizon '{bad}'", 2, ["calibration", x, "--horizon", bad], "--horizon")
+    for bad in ("4,4", "1,16,2,16"):
+        refused("the same horizon again", 2, ["calibration", x, "--horizon", bad], "--horizon", "twice", bad[-2:].strip(","))
     for bad in ("0", "4097", "x"):
         refused("budget " + bad, 2, ["calibration", x, "--budget", bad], "--budget")
         refused("bins " + bad, 2, ["calibration", x, "--bins", bad], "--bins")
@@ -352,8 +368,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-calibration-") as folder:
     by_hand(inside("h.kvf"))
     x, short = brute_force(inside)
     refusals(x, inside)
+    large(inside)
     real_run(inside)
     pictures(x, short, inside)
 
-print(f"{failures} failures")
-sys.exit(1 if failures else 0)
+finish()

@@ -7,25 +7,10 @@ import tempfile
 
 import numpy as np
 
+from checks import check, finish, kvfate, refused
 from maker import ALIVE, SNAPSHOT, Column, make, table
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
+write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T, PROMPT = 2, 2, 6, 41, 12
 rng = np.random.default_rng(7)
 evict = np.where(rng.random((L, H, T)) < 0.5, rng.integers(PROMPT, T + 1, (L, H, T)), ALIVE)
@@ -116,5 +101,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
                        (["-o", path("x.png")], ".tsv")):
         refused(" ".join(more), 2, ["ghosts", x, *more], word)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

@@ -7,27 +7,10 @@ import tempfile
 
 import numpy as np
 
+from checks import check, finish, kvfate, real, refused
 from maker import Column, make, table
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v])
+write_kvf = os.path.abspath(sys.argv[2])
 
 
 def same(a, b):
@@ -120,5 +103,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
                        (["--mean=3"], "--mean"), (["--head", "L0K0"], "query"), (["--tokens", "0:5x"], "A:B"), (["-o", path("x.png")], ".tsv")):
         refused(" ".join(more), 2, ["regret", x, *more], word)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

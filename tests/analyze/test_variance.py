@@ -9,37 +9,14 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
+from checks import check, finish, kvfate, real, refused, said
 from maker import Column, make, table
 from test_formats import png, read
 
-kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
+write_kvf = os.path.abspath(sys.argv[2])
 TINY = float(np.finfo(np.float32).tiny)
 TEXTS = {"special": "<|x|>", "whitespace": "  ", "word": " tea1", "number": " 12", "punctuation": ", "}
 CLASSES = list(TEXTS)
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def said(*argv):
-    r = subprocess.run([kvfate, "variance", *argv], capture_output=True, text=True)
-    check("describes " + " ".join(argv), r.returncode == 0 and not r.stderr, r)
-    return r.stdout
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 def ranks(v):
@@ -229,14 +206,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         check("clamped", float(meta["clamped"]) == (13 if scale == "rate" else 0), meta)
         left = np.isnan(scaled(holes, scale)).sum()
         check("left out", float(meta["left_out"]) == left > 50 or meta["left_out"] == str(left), meta, left)
-    text = said(holed)
+    text = said("variance", holed)
     check("notes", "13 values of log_beta are 0" in text and "56 values left out" in text, text)
 
     # other gates, no key norms
     other = trace(g, ids, classes, roles, column="write_gate")
     _, meta = compare("write gates", other, expected(by_head(g), ids, classes, roles, None, "rank"))
     check("no norms", "key_norm" in meta["without"] and meta["value"] == "write_gate", meta)
-    check("no norms is said", "without key_norm" in said(other) and "without" not in said(clean))
+    check("no norms is said", "without key_norm" in said("variance", other) and "without" not in said("variance", clean))
     refused("rates of write gates", 2, ["variance", other, "--scale", "rate"], "write_gate", "rank")
 
     # planted: the id alone decides; chance leaves (levels - 1) / (values - 1), of which epsilon^2 keeps nothing on average
@@ -283,11 +260,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         x = trace(-1 - np.arange(2. * n).reshape(1, 2, n), np.arange(n), norm=np.ones((1, 2, n)))
         data, meta = table(kvfate, "variance", x)
         check(f"{n} tokens", len(data["head"]) == (19 if n else 0), data)
-        text = said(x)
+        text = said("variance", x)
         check(f"{n} tokens: text", "no tokens" in text if n == 0 else "undefined in" in text, text)
     data, _ = table(kvfate, "variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7, norm=np.ones((2, 2, 40))))
     check("constant", set(data["eta2"]) == set(data["epsilon2"]) == {None} and len(data["eta2"]) == 4 * 5 + 9, data)
-    text = said(trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
+    text = said("variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
     check("constant is said", f"undefined in {4 * 4 + 8} rows: all values are equal" in text and "unsettled" not in text and "settle" not in text, text)
 
     # numbers that are none: a damaged column's tokens have no level of this factor, and are not counted in it
@@ -311,5 +288,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         out = os.path.join(folder, "t." + ext)
         check(ext, subprocess.run([kvfate, "variance", clean, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

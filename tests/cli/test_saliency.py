@@ -9,10 +9,11 @@ import numpy as np
 from harness import Suite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, "..", d) for d in ("data", "format", "oracle")]
+sys.path += [os.path.join(HERE, "..", d) for d in ("data", "figures", "format", "oracle")]
 import make_gates  # noqa: E402
 import read_kvf  # noqa: E402
 import tiny_llama  # noqa: E402
+from test_formats import png  # noqa: E402
 
 s = Suite()
 T, EPS = 14, 1e-4
@@ -301,6 +302,9 @@ def chosen_heads():
             s.check(f"{pre} pooled over {text}", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
     argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
     s.accepted("as a figure", [*argv, "--head", "L1K0", "-o", s.path("one.png")])
+    with open(s.path("one.png"), "rb") as f:
+        pixels = png(f.read(), b"table saliency")[3]
+    s.check("nothing of a low figure is cut off", (pixels[[0, -1]] == 255).all() and (pixels[:, -3:] == 255).all())
     s.accepted("evictions of some heads", ["saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
     t = read_kvf.Trace(s.path("trim.kvf"))
     s.check("are theirs", [int(x) % 2**32 for x in read(s.path("e.tsv"))[0]["evict_step"]] == t.column("evict_step", 1)[0].tolist())

@@ -50,8 +50,8 @@ def read(path):
 
 # ---- readers of their own
 
-def png(data):
-    """(width, height, dpi, pixels [h][3w])"""
+def png(data, about=b"made-up"):
+    """(width, height, dpi, pixels [h][3w]) of a file whose provenance has the words"""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, body, text, size, per_metre = 8, b"", b"", None, 0
     while at < len(data):
@@ -69,7 +69,7 @@ def png(data):
         assert kind != b"tIME"
         at += 12 + n
     w, h, depth, colour = size[:4]
-    assert (depth, colour) == (8, 2) and kind == b"IEND" and b"made-up" in text
+    assert (depth, colour) == (8, 2) and kind == b"IEND" and about in text
     rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + 3 * w)
     return w, h, round(per_metre * .0254), unfilter(rows[:, 0], rows[:, 1:])
 

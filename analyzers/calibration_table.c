@@ -1,0 +1,202 @@
+#include <math.h>
+
+#include "analyzers/calibration_table.h"
+#include "base/mem.h"
+
+int calibration_found_create(const struct calibration_found *shape,
+                             struct calibration_found **ret)
+{
+    struct calibration_found *x = MEM_NEW(struct calibration_found, 1);
+    if (!x)
+        return KVF_E_NOMEM;
+    *x = *shape;
+    size_t pairs = (size_t)x->n_pairs, blocks = (size_t)x->n_blocks;
+    x->cell = mem_alloc(blocks, pairs * ((size_t)x->bins + 1) * sizeof *x->cell);
+    x->score = mem_alloc(blocks, (pairs + N_RANK_SCORES) * sizeof *x->score);
+    if (!x->cell || !x->score) {
+        calibration_found_destroy(x);
+        return KVF_E_NOMEM;
+    }
+    *ret = x;
+    return KVF_OK;
+}
+
+void calibration_found_destroy(struct calibration_found *x)
+{
+    if (!x)
+        return;
+    mem_free(x->cell);
+    mem_free(x->score);
+    mem_free(x);
+}
+
+static void destroy(void *x)
+{
+    calibration_found_destroy(x);
+}
+
+int64_t calibration_rows(const struct calibration_found *x)
+{
+    return (int64_t)x->n_pairs * (x->bins + 1) + N_RANK_SCORES;
+}
+
+/* ---- numbers, read when asked */
+
+enum {
+    N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU
+};
+
+/* Of a bin, or of all of them with s. */
+static double of_cell(const struct calibration_cell *c, const struct calibration_score *s,
+                      int what)
+{
+    double low = NAN, high = NAN, observed = c->n ? (double)c->yes / (double)c->n : NAN;
+    if ((what == LOW || what == HIGH) && c->n)
+        stats_wilson(c->yes, c->n, &low, &high);
+    switch (what) {
+    case N:
+        return c->n;
+    case PREDICTED:
+        return c->predicted;
+    case OBSERVED:
+        return observed;
+    case LOW:
+        return low;
+    case HIGH:
+        return high;
+    case BRIER:
+        return c->brier;
+    case BRIER_BASE:
+        return s ? observed * (1 - observed) : NAN;
+    case AUROC:
+        return s ? s->auroc : NAN;
+    case ECE:
+        return s ? s->ece : NAN;
+    case TAU:
+        return NAN;
+    default:
+        return -1;
+    }
+}
+
+static double of_rank(const struct calibration_score *s, int what)
+{
+    switch (what) {
+    case N:
+        return (double)s->n;
+    case AUROC:
+        return s->auroc;
+    case TAU:
+        return s->tau;
+    case N_AUROC:
+        return (double)s->n_auroc;
+    case N_TAU:
+        return (double)s->n_tau;
+    default:
+        return NAN;
+    }
+}
+
+static void read_number(void *ctx, int64_t row0, int64_t n, double *out)
+{
+    const struct calibration_lazy *lazy = ctx;
+    const struct calibration_found *x = lazy->from;
+    int64_t each = calibration_rows(x), per = x->bins + 1, pairs = x->n_pairs;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t block = (row0 + i) / each, k = (row0 + i) % each, pair = k / per;
+        const struct calibration_score *s = x->score + block * (pairs + N_RANK_SCORES);
+        const struct calibration_cell *c = x->cell + block * pairs * per + k;
+        if (k >= pairs * per)
+            out[i] = of_rank(s + pairs + (k - pairs * per), lazy->what);
+        else
+            out[i] = of_cell(c, k % per == x->bins ? s + pair : NULL, lazy->what);
+    }
+}
+
+static const struct {
+    const char *name;
+    enum table_type type;
+} numbers[CALIBRATION_NUMBERS] = {
+    [N] = {"n", TABLE_INT}, [PREDICTED] = {"predicted", TABLE_REAL},
+    [OBSERVED] = {"observed", TABLE_REAL}, [LOW] = {"low", TABLE_REAL},
+    [HIGH] = {"high", TABLE_REAL}, [BRIER] = {"brier", TABLE_REAL},
+    [BRIER_BASE] = {"brier_base", TABLE_REAL}, [AUROC] = {"auroc", TABLE_REAL},
+    [ECE] = {"ece", TABLE_REAL}, [TAU] = {"tau", TABLE_REAL},
+    [N_AUROC] = {"n_auroc", TABLE_INT}, [N_TAU] = {"n_tau", TABLE_INT},
+};
+
+/* ---- what is the same in every block */
+
+struct names { /* of the rows of a block */
+    const char **kind, **event, **score;
+    int64_t *horizon, *bin;
+    double *lo, *hi;
+};
+
+static void free_names(struct names *v)
+{
+    void *const all[] = {(void *)v->kind, (void *)v->event, (void *)v->score, v->horizon, v->bin,
+                         v->lo, v->hi};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+static int make_names(const struct calibration_found *x, struct names *v)
+{
+    size_t n = (size_t)calibration_rows(x);
+    v->kind = MEM_NEW(const char *, n);
+    v->event = MEM_NEW(const char *, n);
+    v->score = MEM_NEW(const char *, n);
+    v->horizon = MEM_NEW(int64_t, n);
+    v->bin = MEM_NEW(int64_t, n);
+    v->lo = MEM_NEW(double, n);
+    v->hi = MEM_NEW(double, n);
+    return v->kind && v->event && v->score && v->horizon && v->bin && v->lo && v->hi
+               ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void fill_names(const struct calibration_found *x, struct names *v)
+{
+    static const char *const scores[N_RANK_SCORES] = {"beta", "age", "random"};
+    int64_t per = x->bins + 1, first_rank = x->n_pairs * per;
+    for (int64_t k = 0; k < calibration_rows(x); k++) {
+        bool rank = k >= first_rank, total = k % per == x->bins;
+        const struct calibration_pair *p = &x->pair[rank ? 0 : k / per];
+        v->kind[k] = rank ? "rank" : total ? "summary" : "bin";
+        v->event[k] = rank ? "selected-again" : p->event;
+        v->score[k] = rank ? scores[k - first_rank] : "beta";
+        v->horizon[k] = rank ? -1 : p->horizon;
+        v->bin[k] = rank || total ? -1 : k % per;
+        v->lo[k] = rank ? NAN : total ? 0 : (double)(k % per) / x->bins;
+        v->hi[k] = rank ? NAN : total ? 1 : (double)(k % per + 1) / x->bins;
+    }
+}
+
+int calibration_columns(struct table *t, const struct head_list *heads,
+                        struct calibration_found *x)
+{
+    struct names v = {0};
+    int64_t n = table_rows(t) ? calibration_rows(x) : 0;
+    table_own(t, x, destroy);
+    int err = table_err(t);
+    if (!err)
+        err = make_names(x, &v);
+    if (!err)
+        err = put_heads_all(t, heads);
+    if (!err) {
+        fill_names(x, &v);
+        table_cycle_str(t, "kind", "", v.kind, n);
+        table_cycle_str(t, "event", "", v.event, n);
+        table_cycle_str(t, "score", "", v.score, n);
+        table_cycle_int(t, "horizon", "step", v.horizon, n);
+        table_cycle_int(t, "bin", "", v.bin, n);
+        table_cycle_real(t, "lo", "", v.lo, n);
+        table_cycle_real(t, "hi", "", v.hi, n);
+    }
+    for (int c = 0; !err && c < CALIBRATION_NUMBERS; c++) {
+        x->lazy[c] = (struct calibration_lazy){x, c};
+        table_lazy(t, numbers[c].name, "", numbers[c].type, read_number, &x->lazy[c]);
+    }
+    free_names(&v);
+    return err ? err : table_err(t);
+}

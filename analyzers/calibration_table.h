@@ -1,0 +1,51 @@
+/* calibration_table.h - what calibration finds, 24 bytes a row, and the columns that are read
+ * from it.
+ *
+ * Rows of a block, which is a head or, last, all of them: for each pair of an event and a
+ * horizon the bins and their total, then one for each score of the ranking. */
+#ifndef KVF_ANALYZERS_CALIBRATION_TABLE_H
+#define KVF_ANALYZERS_CALIBRATION_TABLE_H
+
+#include "analyzers/common.h"
+#include "analyzers/rank_quality.h"
+
+enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 12 };
+
+struct calibration_cell {
+    uint32_t n, yes;         /* tokens; those of which the event happened */
+    double predicted, brier; /* means; NaN for n = 0 */
+};
+
+struct calibration_score { /* of a total: auroc and ece alone */
+    int64_t n, n_auroc, n_tau;
+    double auroc, ece, tau;
+};
+
+struct calibration_found {
+    int n_blocks, n_pairs, bins;
+    struct calibration_pair {
+        const char *event;
+        int64_t horizon;
+    } pair[CALIBRATION_PAIRS];
+    struct calibration_cell *cell;   /* [n_blocks][n_pairs][bins + 1], the last one: in all */
+    struct calibration_score *score; /* [n_blocks][n_pairs + N_RANK_SCORES] */
+    struct calibration_lazy {        /* what the columns read */
+        const struct calibration_found *from;
+        int what;
+    } lazy[CALIBRATION_NUMBERS];
+};
+
+/* Copies the numbers and pairs of `shape` and makes room, all of it zero.  KVF_OK or
+ * KVF_E_NOMEM. */
+int calibration_found_create(const struct calibration_found *shape,
+                             struct calibration_found **ret);
+void calibration_found_destroy(struct calibration_found *x); /* accepts NULL */
+
+int64_t calibration_rows(const struct calibration_found *x); /* of a block */
+
+/* All columns of the table, whose heads but `all` are given; t owns x from here on, also when
+ * it fails.  KVF_OK or an error. */
+int calibration_columns(struct table *t, const struct head_list *heads,
+                        struct calibration_found *x);
+
+#endif

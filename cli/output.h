@@ -1,0 +1,22 @@
+/* output.h - where the table of a measurement goes: a file or figure by its extension, JSON
+ * or TSV on the standard output. */
+#ifndef KVF_CLI_OUTPUT_H
+#define KVF_CLI_OUTPUT_H
+
+#include <stdbool.h>
+
+#include "render/figure.h"
+
+struct output {
+    const char *path; /* of -o, checked before; "-": TSV on the standard output; NULL: none */
+    bool json;        /* JSON on the standard output, beside a file too */
+    const struct figure_style *style; /* NULL: the path names no figure */
+};
+
+/* KVF_OK, or what table_write or figure_write gives. */
+int output_table(const struct output *o, const struct table *t, struct kvf_diag *d);
+
+/* Whether the standard output is free for a summary. */
+bool output_summary(const struct output *o);
+
+#endif
