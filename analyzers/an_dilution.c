@@ -459,9 +459,9 @@ static void describe_rho(const struct table *t, const char *kind, struct buf *ou
     snprintf(yes, sizeof yes, "preferential%s", kind);
     snprintf(of, sizeof of, "compared%s", kind);
     if (number(t, of) > 0)
-        buf_printf(out, "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step pairs\n",
-                   kind[0] ? "after the prompt " : "", number(t, u), number(t, d), number(t, yes),
-                   number(t, of));
+        buf_printf(out, "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step "
+                   "pairs\n", kind[0] ? "after the prompt " : "", number(t, u), number(t, d),
+                   number(t, yes), number(t, of));
 }
 
 static void describe_retention(const struct table *t, struct buf *out)
