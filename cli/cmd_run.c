@@ -13,6 +13,7 @@
 #include "cli/force.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
+#include "cli/spans.h"
 #include "config.h"
 #include "engine/model/gguf.h"
 #include "engine/probe/watch.h"
@@ -23,6 +24,7 @@ struct run {
     const char *probes, *shadow, *out, *watch_queries;
     struct opt_list watch_text;
     struct watch watch;
+    struct spans spans;
     unsigned shadows; /* bits of probe_table */
     bool json, quiet;
     struct recorder *rec;
@@ -117,9 +119,18 @@ static void build_header(struct run *u, struct buf *b)
             r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_char(b, '}');
+    spans_put(&u->spans, b);
     runner_put_methods(b, r);
     put_replay(u, b);
     buf_char(b, '}');
+}
+
+static bool keeps_entries(unsigned shadows)
+{
+    bool some = false;
+    for (int i = 0; probe_table[i]; i++)
+        some |= shadows >> i & 1 && probe_table[i]->wants & PROBE_SHADOW_ENTRIES;
+    return some;
 }
 
 static int open_recording(struct run *u, struct kvf_diag *d)
@@ -128,7 +139,9 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     struct probe_config cfg = {
         .shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
         .cap = runner_cap(&u->r), .kernels = &u->r.engine->kernels,
-        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r)};
+        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r),
+        .evicts = runner_evicts(&u->r), .shadow_entries = keeps_entries(u->shadows),
+        .span_set = u->spans.set, .n_span_sets = u->spans.n_sets};
     struct buf header = {0};
     unsigned set;
     int err = probes_parse(u->probes, &set, d);
@@ -308,6 +321,10 @@ static int execute(struct run *u, struct kvf_diag *d)
     int err = runner_open(&u->r, d);
     if (!err && u->out)
         err = runner_output(&u->r, u->out, d);
+    if (!err && u->out && u->spans.file && runner_same_file(u->spans.file, u->out))
+        err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
+    if (!err)
+        err = spans_open(&u->spans, &u->r, d);
     signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);
@@ -351,6 +368,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     session_destroy(u->session);
     runner_close(&u->r);
     force_close(&u->force);
+    spans_close(&u->spans);
     buf_finish(&u->answer);
     watch_free(&u->watch);
     return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
@@ -360,7 +378,7 @@ int cmd_run(const struct command *self, int argc, char **argv)
 {
     struct run u = {.probes = "paper"};
     struct kvf_diag d = {""};
-    struct opt list[RUNNER_OPTIONS + 10];
+    struct opt list[RUNNER_OPTIONS + 12];
     int n, operands, status;
     runner_init(&u.r);
     u.r.force = &u.force;
@@ -379,6 +397,8 @@ int cmd_run(const struct command *self, int argc, char **argv)
                              "what these receive from every later query: 383,400-410@L10H19", 0, 0};
     list[n++] = (struct opt){OPT_STR, 0, "watch-queries", &u.watch_queries, "HEADS[@pre|@post]",
                              "query vectors before or after RoPE (pre)", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 0, "spans", &u.spans.file, "FILE.json",
+                             "named stretches of the prompt (docs/probes.md)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
     list[n++] = (struct opt){
         OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};

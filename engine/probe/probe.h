@@ -28,6 +28,14 @@ enum {
 };
 enum { PROBE_GROUP_ROWS = 16 };
 enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
+enum { PROBE_SPAN_SETS = 5 };    /* most sets of tokens that a run is given */
+
+/* Tokens that somebody named before the run (--spans). */
+struct probe_span_set {
+    const char *name; /* "": all that are useful together, always the first set */
+    int n;
+    const int32_t (*range)[2]; /* [n] tokens [a, b), rising and apart */
+};
 
 struct probe_config {
     struct method_shape shape;
@@ -36,6 +44,10 @@ struct probe_config {
     const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
     bool reads;              /* queries after the prompt read a choice of pages */
     const struct watch *watch; /* heads and tokens of raw blocks (watch.h); NULL: none */
+    bool evicts;             /* queries may not see all entries */
+    bool shadow_entries;     /* missed() will tell what they do not see */
+    const struct probe_span_set *span_set; /* [n_span_sets] */
+    int n_span_sets;
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -78,6 +90,7 @@ struct probe_missed {
     const float *p;     /* [n] weights over all of them */
     const unsigned char *seen; /* [n] */
     struct row_cut cut; /* as many largest weights as it saw entries */
+    void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 
 /* Numbers that compare the run with its full-cache twin. */

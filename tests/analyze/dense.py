@@ -79,10 +79,12 @@ class Llama:
 
     def run(self, ids, alpha):
         """ids [T]; alpha [L,H,T,T] booleans: query t sees entry i.
-        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]."""
+        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]
+        and whole [L,G,T,T], the weights that its queries would put on all entries 0 .. t."""
         T, w = len(ids), self.w
         p, lse = np.zeros((self.L, self.G, T, T)), np.zeros((self.L, self.G, T))
         self.key_norm = np.zeros((self.L, self.H, T))
+        self.whole, causal = np.zeros((self.L, self.G, T, T)), np.tril(np.ones((T, T), bool))
         x = w["token_embd.weight"][ids]
         for l in range(self.L):
             blk = f"blk.{l}."
@@ -94,6 +96,8 @@ class Llama:
             for g in range(self.G):
                 h = g // (self.G // self.H)
                 s = q[:, g] @ k[:, h].T / np.sqrt(self.D)
+                e = np.where(causal, np.exp(s - np.where(causal, s, -np.inf).max(-1, keepdims=True)), 0)
+                self.whole[l, g] = e / e.sum(-1, keepdims=True)
                 s[~alpha[l, h]] = -np.inf
                 top = s.max(-1, keepdims=True)
                 e = np.exp(s - top)

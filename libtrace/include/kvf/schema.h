@@ -50,6 +50,13 @@
  *                                     NaN for t < i; -1: query t does not see the entry
  * query.pre.LxHy.dnn   f32 run  step  number nn of query t before RoPE (after bias and norm)
  * query.post.LxHy.dnn  f32 run  step  the same after RoPE
+ * useful.U dilution.U f32 query step   weight of the useful entries U, and of the rest, over
+ *                                   all entries (docs/probes.md); NaN: not defined
+ * size.U           u16|u32 query step  |U|
+ * near.all.k near.span.k u16|u32 query step  entries within k/2 logits of the largest
+ * kept.U           f32 query step   weight of U over what the query saw
+ * rho_u.U rho_d.U  f32 query step   share of useful.U, of dilution.U, that the query saw
+ * beta.kept.U beta.rho_u.U beta.rho_d.U  f32 query step  the same under beta^age
  *
  * --shadow entries: what has left is kept aside and scored by the method's own queries.
  * Weights are over all entries 0 .. t, E is what query t saw; missed = evicted or unread.
