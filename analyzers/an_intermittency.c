@@ -64,7 +64,8 @@ static int choose_columns(const struct kvf_trace *t, struct plan *p, struct kvf_
     for (int c = 0; c < p->n_criteria; c++)
         if (strcmp(criterion_table[p->criterion[c]].name, "top64") != 0
             && strcmp(criterion_table[p->criterion[c]].name, "mass.95") != 0)
-            return kvf_fail(d, KVF_E_ARG, "--criterion: returns are recorded for top64 and mass.95");
+            return kvf_fail(d, KVF_E_ARG,
+                            "--criterion: returns are recorded for top64 and mass.95");
     for (int c = 0; !err && c < p->n_criteria; c++)
         for (int k = 0; !err && k < N_QUANTITIES; k++)
             err = criterion_column(t, quantity[k].family, p->criterion[c],
