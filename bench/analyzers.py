@@ -113,11 +113,6 @@ def born_of(T):
     return np.arange(T, dtype=np.int64)
 
 
-def histograms(a, most):
-    """Of each row how often each number up to `most` occurs, larger ones left out."""
-    return np.stack([np.bincount(row, minlength=most + 1)[:most + 1] for row in a])
-
-
 def with_sum(a):
     return np.concatenate([a, a.sum(0, keepdims=True)])
 
@@ -132,18 +127,31 @@ def horizons(T):
     return out
 
 
+def each_and_sum(load, names, T, count):
+    """count(row, T) of each row of each column, and of the column's heads together: a head at a time stays in the caches."""
+    for name in names:
+        rows = load(name)
+        total = 0
+        for row in rows:
+            x = count(row, T)
+            total = total + x
+            yield x, 1
+        yield total, len(rows)
+
+
 def survival(load, T):
-    alive, risk, share, half = [], [], [], []
-    at = horizons(T)
-    for name in CRITERIA:
-        x = with_sum(histograms(load("last_selected." + name), T - 1)[:, ::-1].cumsum(1)[:, ::-1])
-        r = (T - np.arange(T))[None, :] * np.array([1] * (L * G) + [L * G])[:, None]
-        under = 2 * x < r
-        half.append(np.where(under.any(1), under.argmax(1), np.nan).repeat(len(at)))
-        alive.append(x[:, at].ravel())
-        risk.append(r[:, at].ravel())
-        share.append(x[:, at].ravel() / risk[-1])
-    return {"alive": alive, "at_risk": risk, "fraction": share, "half_life": half}
+    alive, risk, half = [], [], []
+    at, r = horizons(T), T - np.arange(T)
+    for c, heads in each_and_sum(load, ["last_selected." + name for name in CRITERIA], T,
+                                 lambda row, T: np.bincount(row + np.uint16(1), minlength=T + 1)[1:]):  # never: 0
+        x = c[::-1].cumsum()[::-1]
+        under = 2 * x < heads * r
+        k = under.argmax()
+        half.append(k if under[k] else np.nan)
+        alive.append(x[at])
+        risk.append(heads * r[at])
+    alive, risk = np.concatenate(alive), np.concatenate(risk)
+    return {"alive": alive, "at_risk": risk, "fraction": alive / risk, "half_life": np.repeat(half, len(at))}
 
 
 def alpha(load, T):
@@ -228,26 +236,26 @@ def retention(load, T):
 
 def hazard(load, T):
     low = [-1, 0] + [1 << k for k in range(T.bit_length()) if 1 << k < T]
-    high = np.array([0] + low[2:] + [2 * low[-1]])
+    at, to = np.array(low) + 1, np.minimum(np.array([0] + low[2:] + [2 * low[-1]]), T) + 1
     cut = np.arange(T - 1, -1, -1)
     out = {k: [] for k in ("at_risk", "events", "censored", "exposure", "survival")}
-    for name in CRITERIA:
-        a = (load("last_selected." + name) + np.uint16(1)).astype(np.int64)  # age + 1, never: 0
-        die = a < cut + 1
-        where = np.where(die, a, cut)
-        end = with_sum(histograms(where, T))
-        died = with_sum(np.stack([np.bincount(row[d], minlength=T + 1) for row, d in zip(where, die)]))
-        risk = end[:, ::-1].cumsum(1)[:, ::-1]
+
+    def ends(row, T):
+        a = (row + np.uint16(1)).astype(np.int64)  # age + 1, never: 0
+        die = a <= cut
+        return np.stack([np.bincount(np.minimum(a, cut), minlength=T + 1), np.bincount(a[die], minlength=T + 1)])
+
+    for (end, died), _ in each_and_sum(load, ["last_selected." + name for name in CRITERIA], T, ends):
+        risk = end[::-1].cumsum()[::-1]
         with np.errstate(invalid="ignore", divide="ignore"):
-            S = np.cumprod((risk - died) / risk, 1)
-        S[np.logical_or.accumulate((died == risk) & (risk > 0), 1)] = 0
-        S = np.concatenate([np.ones((len(S), 1)), S], 1)
-        at, to = np.array(low) + 1, np.minimum(high, T) + 1
-        below = [np.concatenate([np.zeros((len(x), 1), x.dtype), x.cumsum(1)], 1) for x in (died, end - died, risk)]
-        out["at_risk"].append(risk[:, at].ravel())
-        for k, x in zip(("events", "censored", "exposure"), below):
-            out[k].append((x[:, to] - x[:, at]).ravel())
-        out["survival"].append(S[:, at].ravel())
+            S = np.append(1, np.cumprod((risk - died) / risk))
+        none = np.flatnonzero((died == risk) & (risk > 0))
+        S[none[0] + 1 if len(none) else len(S):] = 0
+        out["at_risk"].append(risk[at])
+        for k, x in ("events", died), ("censored", end - died), ("exposure", risk):
+            sums = np.append(0, x.cumsum())
+            out[k].append(sums[to] - sums[at])
+        out["survival"].append(S[at])
     return out
 
 
@@ -274,47 +282,54 @@ def overlap(load, T):
 
 
 def dilution(load, T):
-    useful, rest, size = load("useful.top64"), load("dilution.top64"), np.minimum(64, np.arange(1, T + 1)).astype(float)
-    most = np.zeros(useful.shape)
-    for k in range(16):
-        np.maximum(most, (load(f"near.all.{k}") - size) * (math.exp(-0.5 * k) / size), out=most)
-    bound = most / (1 + most)
-    oracle = 1 - np.minimum(1, useful.astype(float) / load("shadow.oracle_mass"))
-    out = {"dilution": rest.mean(1, dtype=float), "useful_mass": useful.mean(1, dtype=float), "bound": bound.mean(1),
-           "dilution_oracle": oracle.mean(1)}
+    useful, rest, most = load("useful.top64"), load("dilution.top64"), load("shadow.oracle_mass")
+    near = [load(f"near.all.{k}") for k in range(16)]
+    size = np.minimum(64, np.arange(1, T + 1)).astype(float)
+    bound = np.empty(L * G)
+    for h in range(L * G):  # a head at a time stays in the caches
+        x = np.zeros(T)
+        for k in range(16):
+            np.maximum(x, math.exp(-0.5 * k) * (near[k][h] - size), out=x)
+        x /= size
+        bound[h] = (x / (1 + x)).mean()
+    oracle = 1 - np.minimum(1, useful.astype(float) / most).mean(1)
+    out = {"dilution": rest.mean(1, dtype=float), "useful_mass": useful.mean(1, dtype=float), "bound": bound,
+           "dilution_oracle": oracle}
     return {k: np.append(v, v.mean()) for k, v in out.items()}
 
 
 def intermittency(load, T):
     above = np.array([0] + [4 ** k for k in range(16) if 4 ** k < T])
     out = {k: [] for k in ("over", "tokens", "total", "defined", "q50", "q90", "q99", "most")}
-    births = np.bincount(T - np.arange(T), minlength=T + 1)
-    scale = np.array([1] * (L * G) + [L * G])
+    ages, births = np.arange(T + 1), np.bincount(T - np.arange(T), minlength=T + 1)
+
+    def values(row, T):
+        return np.stack([x := np.bincount(row, minlength=T + 1), x])
+
+    def exits(row, T):
+        value = np.bincount(row + np.uint16(1), minlength=T + 2)[1:]  # never: 0
+        return np.stack([value, value + np.bincount(T - np.flatnonzero(row == NEVER), minlength=T + 1)])
+
     for name in ("top64", "mass.95"):
         for family in ("n_selected", "n_returns", "longest_gap", "first_unselected"):
-            v, exits = load(f"{family}.{name}"), family == "first_unselected"
-            value = with_sum(histograms(v, T))
-            beyond, asked = value, np.outer(scale, np.append(np.zeros(T, int), T))
-            if exits:
-                alive = [np.bincount(T - np.flatnonzero(row == NEVER), minlength=T + 1) for row in v]
-                beyond, asked = value + with_sum(np.stack(alive)), np.outer(scale, births)
-            n, sums, rows = scale * T, value.cumsum(1), len(above)
-            over = beyond[:, ::-1].cumsum(1)[:, ::-1]
-            out["over"].append(over[:, above + 1].ravel())
-            out["tokens"].append(asked[:, ::-1].cumsum(1)[:, ::-1][:, above + 1].ravel() if exits else n.repeat(rows))
-            out["total"].append((value @ np.arange(T + 1)).repeat(rows))
-            out["defined"].append(sums[:, -1].repeat(rows))
-            out["most"].append((T - (value[:, ::-1] > 0).argmax(1)).repeat(rows))
-            for q in (50, 90, 99):
-                at = [np.searchsorted(s, math.ceil(q / 100 * k)) for s, k in zip(sums, n)]
-                out[f"q{q}"].append(np.where(np.array(at) > T, np.nan, at).repeat(rows))
+            asked = births[::-1].cumsum()[::-1][above + 1] if family == "first_unselected" else np.full(len(above), T)
+            for (value, beyond), heads in each_and_sum(load, [f"{family}.{name}"], T, exits if "first" in family else values):
+                sums = value.cumsum()
+                out["over"].append(beyond[::-1].cumsum()[::-1][above + 1])
+                out["tokens"].append(heads * asked)
+                out["total"].append(np.repeat(value @ ages, len(above)))
+                out["defined"].append(np.repeat(sums[-1], len(above)))
+                out["most"].append(np.repeat(np.flatnonzero(value)[-1], len(above)))
+                for q in (50, 90, 99):
+                    k = sums.searchsorted(math.ceil(q / 100 * heads * T))
+                    out[f"q{q}"].append(np.repeat(k if k <= T else np.nan, len(above)))
     return out
 
 
 def persistence(load, T):
     m, K = load("selected_at.top64"), (T - 1).bit_length()
     ends = [min(T - 32, T - (1 << k)) for k in range(K)]
-    yes = with_sum(np.stack([(m[:, :e] >> k & 1).sum(1) for k, e in enumerate(ends)], 1).astype(np.int64))
+    yes = with_sum(np.array([[np.count_nonzero(row[:e] & (1 << k)) for k, e in enumerate(ends)] for row in m]))
     risk = np.array(ends)[None, :] * np.array([1] * (L * G) + [L * G])[:, None]
     return {"selected": yes.ravel(), "at_risk": risk.ravel(), "rate": (yes / risk).ravel()}
 
@@ -371,10 +386,20 @@ def compare(kvfate, words, trace, folder, mine):
     os.remove(path)
 
 
-def seconds(f):
+def of_process(argv):
+    """Seconds of the clock and of the processor."""
     start = time.perf_counter()
-    f()
-    return time.perf_counter() - start
+    pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    _, status, used = os.wait4(pid, 0)
+    if status:
+        sys.exit(f"{' '.join(argv)} failed")
+    return time.perf_counter() - start, used.ru_utime + used.ru_stime
+
+
+def of_call(f, *argv):
+    start, cpu = time.perf_counter(), time.process_time()
+    f(*argv)
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def main():
@@ -397,17 +422,17 @@ def main():
             return f["v"]
 
     print(f"{a.tokens} tokens, {L} layers, {G} query heads, {H} KV heads; trace of {os.path.getsize(trace) / 1e6:.0f} MB; "
-          f"medians of {a.rounds}, ms")
-    print(f"{'':18} {'kvfate':>8} {'numpy, npy':>12} {'numpy, npz':>12} {'ratios':>14}")
+          f"medians of {a.rounds}, ms: clock / processor")
+    print(f"{'':18} {'kvfate':>15} {'numpy, npy':>15} {'numpy, npz':>15}  {'ratios of the clock':>10}")
     for name in a.only:
         command, peer = STATISTICS[name]
         words = command.split()
         compare(a.kvfate, words, trace, a.folder, peer(npy, a.tokens))
-        ways = (lambda: subprocess.run([a.kvfate, *words, trace], check=True, stdout=subprocess.DEVNULL),
-                lambda: peer(npy, a.tokens), lambda: peer(npz, a.tokens))
-        rounds = [[seconds(f) for f in ways] for _ in range(a.rounds)]
-        own, plain, packed = (1000 * statistics.median(r) for r in zip(*rounds))
-        print(f"{name:18} {own:8.1f} {plain:12.1f} {packed:12.1f} {plain / own:7.1f} {packed / own:6.1f}", flush=True)
+        rounds = [[of_process([a.kvfate, *words, trace]), of_call(peer, npy, a.tokens), of_call(peer, npz, a.tokens)]
+                  for _ in range(a.rounds)]
+        ms = [[1000 * statistics.median(x) for x in zip(*way)] for way in zip(*rounds)]
+        print(f"{name:18} " + " ".join(f"{wall:7.1f} /{cpu:6.1f}" for wall, cpu in ms)
+              + "  " + " ".join(f"{wall / ms[0][0]:6.1f}" for wall, _ in ms[1:]), flush=True)
 
 
 if __name__ == "__main__":
