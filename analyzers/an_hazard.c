@@ -116,6 +116,16 @@ static void clear(struct counts *c, const struct plan *p)
 
 static void count(const struct plan *p, const int32_t *age, struct counts *out)
 {
+    int64_t last_asked = p->T - 1 - p->grace < p->b - 1 ? p->T - 1 - p->grace : p->b - 1;
+    if (!p->groups.of) {
+        for (int64_t i = p->a; i <= last_asked; i++) {
+            int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
+            int64_t last = a < c ? a : c - 1;
+            out->end[last + 1]++;
+            out->died[last + 1] += a < c;
+        }
+        return;
+    }
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
         if (c < 0)
@@ -147,6 +157,10 @@ struct estimate { /* up to an age */
 /* Goes on to the next age, at which `end` were at risk for the last time. */
 static void step(struct estimate *e, int64_t died, int64_t end)
 {
+    if (died == 0 && e->risk > 0) { /* as below: times 1, plus 0 */
+        e->risk -= end;
+        return;
+    }
     double r = (double)e->risk, x = (double)died;
     if (e->risk == 0 && e->survival != 0)
         e->survival = NAN; /* nobody could tell */
