@@ -106,10 +106,9 @@ static void find_bounds(const struct plan *p, double *const *in, int64_t n)
         const double *restrict near = in[IN_NEAR + j];
         double scale = exp(-0.5 * j), own = p->prefix ? 1 : 0, at = 0.5 * j;
         for (int64_t k = 0; k < n; k++) {
-            double x = scale * (near[k] - own * size[k]) / size[k];
-            bool more = x > most[k];
-            most[k] = more ? x : most[k];
-            delta[k] = more ? at : delta[k];
+            double x = scale * (near[k] - own * size[k]) / size[k], y = most[k], z = delta[k];
+            most[k] = x > y ? x : y;
+            delta[k] = x > y ? at : z;
         }
     }
 }

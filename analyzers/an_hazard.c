@@ -186,15 +186,20 @@ static void put_survival(const struct estimate *e, struct row *r)
 static void put_bin(const struct plan *p, const int64_t *end, const int64_t *died, int64_t low,
                     int64_t high, struct estimate *e, struct row *r)
 {
-    int64_t stop = high < 0 || high > p->T ? p->T : high;
-    r->at_risk = e->risk;
-    put_survival(e, r);
+    int64_t stop = high < 0 || high > p->T ? p->T : high, events = 0, ends = 0, exposure = 0;
+    struct estimate now = *e;
+    r->at_risk = now.risk;
+    put_survival(&now, r);
     for (int64_t x = low; x < stop; x++) {
-        r->events += died[x + 1];
-        r->censored += end[x + 1] - died[x + 1];
-        r->exposure += e->risk;
-        step(e, died[x + 1], end[x + 1]);
+        events += died[x + 1];
+        ends += end[x + 1];
+        exposure += now.risk;
+        step(&now, died[x + 1], end[x + 1]);
     }
+    r->events = events;
+    r->censored = ends - events;
+    r->exposure = exposure;
+    *e = now;
     double half = (double)r->at_risk - (double)r->censored / 2; /* who leaves is there for half */
     if (r->exposure)
         r->hazard = (double)r->events / (double)r->exposure;
