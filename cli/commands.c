@@ -69,6 +69,8 @@ const struct command command_table[] = {
      "whether different gates say the same of the same tokens",
      "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv", cmd_analyze},
     ANALYSIS("variance", "what the numbers of gates follow: heads, tokens, positions or keys"),
+    {"claims", "analyses", "RESULTS_FOLDER [options]",
+     "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };
