@@ -11,7 +11,8 @@
 #include "base/table_io.h"
 #include "base/table_read.h"
 
-static const char *const texts[] = {"", "a\tb", "line\nbreak", "back\\slash\\t", "\r", "nan", "\u00e9 \u4e2d"};
+static const char *const texts[] = {"", "a\tb", "line\nbreak", "back\\slash\\t", "\r", "nan",
+                                    "\u00e9 \u4e2d"};
 static const double reals[] = {0.1, -2.5, NAN, INFINITY, -INFINITY, DBL_MAX, DBL_MIN / 8};
 static const int64_t wholes[] = {0, -1, 1, 9007199254740992, -9007199254740992, 42, 7};
 enum { ROWS = 7 };
