@@ -268,6 +268,20 @@ for key, value, words in (("value", "colour", "no column colour"), ("table", "pi
     put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)
     check("--check finds " + words, r.returncode == 1 and words in r.stderr, r.stderr)
+# ---- every numbered figure and table of the papers is in docs/paper-figures.md
+
+with open(os.path.join(ROOT, "docs", "paper-figures.md"), encoding="utf-8") as f:
+    sections = f.read().split("\n## ")[1:]
+NUMBERED = {"DBTrimKV": (14, 8), "G-KV": (24, 4), "TRIM-KV, first version": (26, 9), "TRIM-KV, second version": (18, 10), "WG-KV": (16, 1)}
+check("papers", [x.split("\n")[0] for x in sections] == list(NUMBERED))
+for section in sections:
+    name, *lines = section.split("\n")
+    listed = [x.strip() for line in lines if line.startswith("| Fig") or line.startswith("| Tab") for x in line.split("|")[1].split(",")]
+    wanted = [f"{kind} {i + 1}" for kind, n in zip(("Figure", "Table"), NUMBERED[name]) for i in range(n)]
+    check("figures of " + name, sorted(listed) == sorted(wanted), set(listed) ^ set(wanted))
+    check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`")) or "out of reach" in line or "diagram" in line
+                                                              or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
+
 text = subprocess.run([kvfate, "claims", folder, "--register", register(dict(ROW, than=">", null=0.39), dict(paper="P", untestable="no pictures"))],
                       capture_output=True, text=True).stdout
 check("for people", all(s in text for s in ("supported", "0.5 (0.4 .. 0.6), claimed > 0.39, 12 documents", "no pictures", "1 supported, 0 contradicted")), text)
