@@ -3,10 +3,14 @@
 #
 # usage: claims.sh OUT            makes OUT/*.tsv, prints the verdicts; goes on where it was stopped
 #
-# Set in the environment: KVFATE the program; MODEL another model; LENGTH of a text in tokens (1024); DOCS of each
-# kind of text (2); BUDGET (64); THREADS; PROSE, CODE and MARKUP: files of text, cut to LENGTH (default: pages, sources and
-# tables of this repository); GATES and WRITE_GATES, retention and write gates where MODEL is another one; ABLATE: the
-# folder of gates/ablate.py, for the claims about training.
+# Set in the environment:
+#   KVFATE, THREADS             the program, and threads
+#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head (64)
+#   SHORT                       tokens of the short prompts with needles (a quarter of LENGTH)
+#   PROSE, CODE, MARKUP         files of text, cut to LENGTH (pages, sources and tables of this repository)
+#   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
+#   WATCH                       query heads whose dynamics are recorded (L1H0,L15H4,L28H8)
+#   ABLATE                      folder of gates/ablate.py, for the claims about training
 set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 out=$1
@@ -84,7 +88,7 @@ done
     take markup ${MARKUP:-"$texts"/table-*.html}
 }
 for n in short long; do
-    [ "$n" = short ] && length=$((T / 4)) || length=$T
+    [ "$n" = short ] && length=${SHORT:-$((T / 4))} || length=$T
     for i in $(seq "$docs"); do
         name=$texts/needle-$n-$i
         [ -e "$name.json" ] ||
@@ -97,7 +101,7 @@ done
 run() { # NAME OPTION...
     name=$1
     shift
-    once "$traces/$name.kvf" kv run "$@" -q -o
+    once "$traces/$name.kvf" kv run "$@" -q -o > "$out/log.txt" # the text
 }
 
 # Names of gates hold no blanks; without them the shipped ones are taken.
@@ -131,7 +135,7 @@ done
 for i in 1 2 3; do
     for seed in 1 2 3 4; do
         run "rollout.$i.$seed" -p "Tell a long story that begins on day $i of a journey." -n 96 --temp 0.8 \
-            --seed "$seed" --ignore-eos --probes lean --watch-queries L1H0,L15H4,L28H8
+            --seed "$seed" --ignore-eos --probes lean --watch-queries "${WATCH:-L1H0,L15H4,L28H8}"
     done
 done
 
@@ -140,6 +144,7 @@ done
 corpus() { # NAME ANALYSIS TRACES-OR-OPTIONS...
     name=$1
     shift
+    "$kvfate" "$1" -h > /dev/null 2>&1 || { echo "$name: this program has no $1" >&2; return 0; }
     echo "$name" >&2
     once "$out/$name.tsv" "$kvfate" corpus "$@" -o > "$out/log.txt" || { cat "$out/log.txt" >&2; exit 1; }
 }
@@ -152,7 +157,7 @@ corpus attention-sparsity attention-sparsity "$traces"/full.* --entries kept
 corpus attention-sparsity.gkv attention-sparsity "$traces"/gkv.* --entries kept
 corpus received.heads received "$traces"/full.* --spread heads
 corpus heads heads "$traces"/full.*
-corpus sparsity.trimkv sparsity "$traces"/full.*
+corpus sparsity.trimkv sparsity "$traces"/full.* --kind beta
 corpus words.trimkv words "$traces"/full.* --by class
 corpus variance.trimkv variance "$traces"/full.*
 corpus dilution dilution "$traces"/needle-long-* --mean

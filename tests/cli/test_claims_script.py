@@ -21,6 +21,7 @@ if [ "$command$context" = run1 ]; then
     echo "kvfate run: the prompt has $(($(wc -c < "$file") / 3)) tokens, over the context of 1; shorten it" >&2
     exit 1
 fi
+[ "$last" != -h ] || exit 0
 echo "$@" >> "$LOG"
 case $command in
 methods) seq 1 900 | sed 's/$/ is a method that needs nothing/' ;;
