@@ -1,5 +1,5 @@
 /* an_occupancy.c - entries that each head holds at the query of a step:
- * #{i <= t : t < evict_step_i}, in all and by the role of the token, of all tokens
+ * #{i <= t : t < evict_step_i}, in all and by the role or class of the token, of all tokens
  * or of a range. */
 #include <math.h>
 #include <stdlib.h>
@@ -8,33 +8,45 @@
 #include <kvf/schema.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "base/mem.h"
 
-enum { OPT_EVERY, N_CLASSES = 3, MOST_STEPS = 512 };
+enum { OPT_EVERY, OPT_BY, OPT_CLASSES, MOST_STEPS = 512, MOST_GROUPS = CLASSES_MOST + 1 };
 static const struct analyzer_option options[] = {
     {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
+    {"by", "KIND", NULL, "role or class of the tokens (default: prompt and what comes after)"},
+    CLASSES_OPTION,
     {NULL, NULL, NULL, NULL},
 };
 
 extern const struct analyzer an_occupancy;
-static const char *const class_names[N_CLASSES] = {"all", "prompt", "answer"};
+
+enum by { BY_PART, BY_ROLE, BY_CLASS };
+
+/* Group 0 is all tokens; every token is of one other, or of none (0). */
+struct groups {
+    struct classes *classes;
+    uint8_t *of; /* [T] */
+    int n;
+    const char *name[MOST_GROUPS];
+};
 
 struct plan {
     int64_t T, a, b; /* steps; tokens [a, b) */
     int64_t every, n; /* every how many steps; how many rows that makes */
+    struct groups groups;
 };
 
-/* held[class][k]: entries at step k * every, from births and evictions. */
-static void count(const struct plan *p, const double *evict, const double *role, int64_t *diff,
-                  double *held)
+/* held[group][k]: entries at step k * every, from births and evictions. */
+static void count(const struct plan *p, const double *evict, int64_t *diff, int64_t *held)
 {
     int64_t T = p->T;
-    for (int c = 0; c < N_CLASSES; c++) {
+    for (int c = 0; c < p->groups.n; c++) {
         int64_t now = 0;
         memset(diff, 0, (size_t)(T + 1) * sizeof *diff);
         for (int64_t i = p->a; i < p->b; i++) {
-            bool in = c == 0 || (c == 1) == (role[i] == KVF_ROLE_PROMPT);
+            bool in = c == 0 || p->groups.of[i] == c;
             int64_t end = evict[i] < (double)T ? (int64_t)evict[i] : T;
             diff[i] += in;
             diff[end] -= in;
@@ -42,37 +54,89 @@ static void count(const struct plan *p, const double *evict, const double *role,
         for (int64_t t = 0; t < T; t++) {
             now += diff[t];
             if (t % p->every == 0)
-                held[c * p->n + t / p->every] = (double)now;
+                held[c * p->n + t / p->every] = now;
         }
     }
 }
 
 static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                           const double *held)
+                           const int64_t *held)
 {
-    int64_t rows = heads->n * N_CLASSES * p->n;
-    struct table *out = table_create("occupancy", rows);
-    int64_t *entries = MEM_NEW(int64_t, (size_t)rows);
-    const char **class = MEM_NEW(const char *, (size_t)heads->n * N_CLASSES);
-    if (out && entries && class) {
-        for (int64_t i = 0; i < rows; i++)
-            entries[i] = (int64_t)held[i];
-        for (int64_t i = 0; i < heads->n * N_CLASSES; i++)
-            class[i] = class_names[i % N_CLASSES];
+    int64_t blocks = (int64_t)heads->n * p->groups.n;
+    struct table *out = table_create("occupancy", blocks * p->n);
+    const char **class = MEM_NEW(const char *, (size_t)blocks);
+    if (out && class) {
+        for (int64_t i = 0; i < blocks; i++)
+            class[i] = p->groups.name[i % p->groups.n];
         put_provenance(out, t);
         table_meta_num(out, "every", (double)p->every);
         put_tokens(out, p->a, p->b, p->T);
+        if (p->groups.classes)
+            classes_note(p->groups.classes, out);
         table_affine(out, "step", "step", 0, p->every, p->n);
         put_heads(out, heads);
-        table_block_str(out, "class", "", class, heads->n * N_CLASSES);
-        table_dense_int(out, "entries", "entries", entries);
+        table_block_str(out, "class", "", class, blocks);
+        table_dense_int(out, "entries", "entries", held);
     } else {
         table_destroy(out);
         out = NULL;
     }
-    mem_free(entries);
     mem_free((void *)class);
     return out;
+}
+
+/* ---- the groups */
+
+static int group_roles(struct kvf_trace *t, int column, enum by by, struct plan *p,
+                       struct kvf_diag *d)
+{
+    static const char *const names[] = {"all", "prompt", "answer", "think"};
+    double *role = MEM_NEW(double, (size_t)p->T);
+    int err = !role ? KVF_E_NOMEM
+            : p->T ? kvf_read_f64(t, column, 0, 0, 0, (uint32_t)p->T, role, d) : KVF_OK;
+    p->groups.n = by == BY_ROLE ? 4 : 3;
+    memcpy(p->groups.name, names, sizeof names);
+    for (int64_t i = 0; !err && i < p->T; i++) {
+        int part = role[i] == KVF_ROLE_PROMPT ? 1 : 2;
+        p->groups.of[i] = (uint8_t)(by == BY_ROLE && role[i] == KVF_ROLE_THINK ? 3 : part);
+    }
+    mem_free(role);
+    return err;
+}
+
+/* A group for each class that a token of the range has, in the order of classes. */
+static int group_classes(struct kvf_trace *t, const char *path, struct plan *p, struct kvf_diag *d)
+{
+    struct groups *g = &p->groups;
+    uint8_t place[CLASSES_MOST] = {0};
+    int err = classes_open(path, &g->classes, d);
+    if (!err)
+        err = classes_of_trace(g->classes, t, g->of, d);
+    if (err)
+        return err;
+    for (int64_t i = p->a; i < p->b; i++)
+        place[g->of[i]] = 1;
+    g->name[0] = "all";
+    g->n = 1;
+    for (int c = 0; c < classes_count(g->classes); c++)
+        if (place[c]) {
+            g->name[g->n] = classes_name(g->classes, c);
+            place[c] = (uint8_t)g->n++;
+        }
+    for (int64_t i = 0; i < p->T; i++)
+        g->of[i] = place[g->of[i]];
+    return KVF_OK;
+}
+
+static int choose_by(const struct analyzer_args *args, enum by *ret, struct kvf_diag *d)
+{
+    const char *text = option_text(&an_occupancy, args, OPT_BY);
+    *ret = !text ? BY_PART : strcmp(text, "role") == 0 ? BY_ROLE : BY_CLASS;
+    if (text && *ret == BY_CLASS && strcmp(text, "class") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--by is role or class, not '%s'", text);
+    if (*ret != BY_CLASS && option_text(&an_occupancy, args, OPT_CLASSES))
+        return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
+    return KVF_OK;
 }
 
 static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *ret,
@@ -88,50 +152,76 @@ static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *re
     return KVF_OK;
 }
 
+static int measure(struct kvf_trace *t, const struct head_list *heads, int column,
+                   const struct plan *p, struct table **ret, struct kvf_diag *d)
+{
+    int64_t block = p->groups.n * p->n;
+    double *step = MEM_NEW(double, (size_t)p->T);
+    int64_t *held = mem_alloc((size_t)heads->n, (size_t)block * sizeof *held);
+    int64_t *diff = MEM_NEW(int64_t, (size_t)p->T + 1);
+    int err = step && held && diff ? KVF_OK : KVF_E_NOMEM;
+    for (int h = 0; !err && p->T && h < heads->n; h++) {
+        err = read_evict(t, column, &heads->head[h], (uint32_t)p->T, step, d);
+        if (!err)
+            count(p, step, diff, held + h * block);
+    }
+    struct table *out = err ? NULL : build(t, heads, p, held);
+    if (!err)
+        err = out ? table_err(out) : KVF_E_NOMEM;
+    mem_free(step);
+    mem_free(held);
+    mem_free(diff);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
+}
+
+static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                   enum by *by, int *column, struct kvf_diag *d)
+{
+    int err = choose_every(args, p->T, &p->every, d);
+    if (!err)
+        err = choose_by(args, by, d);
+    if (!err)
+        err = tokens_select(t, args, &p->a, &p->b, d);
+    if (!err)
+        err = column_need(t, "evict_step", "evict", &column[0], d);
+    if (!err)
+        err = column_need(t, "tokens.role", "lean", &column[1], d);
+    return err;
+}
+
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
     struct kvf_trace *t = traces[0];
     struct head_list heads;
-    int64_t T = kvf_n_steps(t);
-    struct plan p = {.T = T};
-    int evict, role;
+    struct plan p = {.T = kvf_n_steps(t)};
+    struct table *out = NULL;
+    enum by by;
+    int column[2];
     (void)n_traces;
-    int err = choose_every(args, T, &p.every, d);
-    if (!err)
-        err = tokens_select(t, args, &p.a, &p.b, d);
-    if (!err)
-        err = column_need(t, "evict_step", "evict", &evict, d);
-    if (!err)
-        err = column_need(t, "tokens.role", "lean", &role, d);
+    int err = prepare(t, args, &p, &by, column, d);
     if (!err)
         err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
     if (err)
         return err;
-    p.n = (T + p.every - 1) / p.every;
-    double *step = MEM_NEW(double, (size_t)T), *roles = MEM_NEW(double, (size_t)T);
-    double *held = MEM_NEW(double, (size_t)(heads.n * N_CLASSES * p.n));
-    int64_t *diff = MEM_NEW(int64_t, (size_t)T + 1);
-    if (!step || !roles || !held || !diff)
+    p.n = (p.T + p.every - 1) / p.every;
+    p.groups.of = MEM_NEW(uint8_t, (size_t)p.T);
+    if (!p.groups.of)
         err = KVF_E_NOMEM;
-    if (!err && T)
-        err = kvf_read_f64(t, role, 0, 0, 0, (uint32_t)T, roles, d);
-    for (int h = 0; !err && T && h < heads.n; h++) {
-        err = read_evict(t, evict, &heads.head[h], (uint32_t)T, step, d);
-        if (!err)
-            count(&p, step, roles, diff, held + h * N_CLASSES * p.n);
-    }
-    struct table *out = err ? NULL : build(t, &heads, &p, held);
-    if (!err)
-        err = out ? table_err(out) : KVF_E_NOMEM;
-    mem_free(step);
-    mem_free(roles);
-    mem_free(held);
-    mem_free(diff);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
+    else if (by == BY_CLASS)
+        err = group_classes(t, option_text(&an_occupancy, args, OPT_CLASSES), &p, d);
     else
+        err = group_roles(t, column[1], by, &p, d);
+    if (!err)
+        err = measure(t, &heads, column[0], &p, &out, d);
+    mem_free(p.groups.of);
+    classes_close(p.groups.classes);
+    heads_free(&heads);
+    if (!err)
         *ret_table = out;
     return err;
 }

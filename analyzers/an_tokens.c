@@ -9,17 +9,29 @@
 #include <kvf/schema.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
+enum { OPT_CLASSES };
+static const struct analyzer_option options[] = {
+    CLASSES_OPTION,
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_tokens;
+
 struct data {
+    struct classes *classes;
+    uint8_t *class; /* [T] */
     double *evict, *id, *nll, *role, *residency, *kept;
     double *beta, *retention; /* NaN without gates */
 };
 
 static int alloc(struct data *x, size_t n)
 {
+    x->class = MEM_NEW(uint8_t, n);
     x->evict = MEM_NEW(double, n);
     x->id = MEM_NEW(double, n);
     x->nll = MEM_NEW(double, n);
@@ -29,7 +41,7 @@ static int alloc(struct data *x, size_t n)
     x->beta = MEM_NEW(double, n);
     x->retention = MEM_NEW(double, n);
     return x->evict && x->id && x->nll && x->role && x->residency && x->kept && x->beta
-           && x->retention ? KVF_OK : KVF_E_NOMEM;
+           && x->retention && x->class ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
@@ -38,6 +50,8 @@ static void release(struct data *x)
                            x->retention};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
+    mem_free(x->class);
+    classes_close(x->classes);
 }
 
 /* Uses x->evict for the column of a head. */
@@ -156,15 +170,13 @@ static int join(struct kvf_trace *t, int64_t a, struct texts *x)
 
 static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, struct texts *out)
 {
-    static const char *const roles[] = {"prompt", "answer", "think"};
     int err = KVF_OK;
     for (int64_t i = 0; !err && i < out->n; i++) {
         size_t len = 0;
         const char *s = kvf_token(t, (uint32_t)(a + i), &len);
-        double role = x->role[a + i];
         err = show(s ? s : "", s ? len : 0, &out->text[i]);
-        out->cls[i] = token_class_name(token_class(s ? s : "", s ? len : 0));
-        out->role[i] = role >= 0 && role < 3 ? roles[(int)role] : "?";
+        out->cls[i] = classes_name(x->classes, x->class[a + i]);
+        out->role[i] = role_name(x->role[a + i]);
         out->id[i] = (int64_t)x->id[a + i];
     }
     return err ? err : join(t, a, out);
@@ -182,6 +194,7 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
         put_provenance(out, t);
         table_meta_num(out, "heads", heads->n);
         put_tokens(out, a, a + n, kvf_n_steps(t));
+        classes_note(x->classes, out);
         table_affine(out, "token", "", a, 1, 0);
         table_dense_int(out, "id", "", s.id);
         table_dense_str(out, "text", "", s.text);
@@ -224,7 +237,11 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
     if (err)
         return err;
-    err = alloc(&x, T);
+    err = classes_open(option_text(&an_tokens, args, OPT_CLASSES), &x.classes, d);
+    if (!err)
+        err = alloc(&x, T);
+    if (!err)
+        err = classes_of_trace(x.classes, t, x.class, d);
     if (!err && T)
         err = read_all(t, &heads, evict, T, &x, d);
     if (!err)
@@ -263,6 +280,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
+    .options = options,
     .max_traces = 1,
     .run = run,
     .describe = describe,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "analyzers/factors.h"
 #include "base/mem.h"
@@ -15,11 +16,12 @@
 #include "base/ranks.h"
 #include "base/stats.h"
 
-enum { OPT_SCALE, OPT_POSITION_BINS, OPT_NORM_BINS, MOST_BINS = 1 << 20 };
+enum { OPT_SCALE, OPT_POSITION_BINS, OPT_NORM_BINS, OPT_CLASSES, MOST_BINS = 1 << 20 };
 static const struct analyzer_option options[] = {
     {"scale", "S", NULL, "y: rate, log-beta or rank (rate; of other gates than retention: rank)"},
     {"position-bins", "N", "16", "bins of equal numbers of positions (16)"},
     {"norm-bins", "N", "16", "bins of equal numbers of key norms of each head (16)"},
+    CLASSES_OPTION,
     {NULL, NULL, NULL, NULL},
 };
 
@@ -35,6 +37,7 @@ static const char *const factor_names[N_FACTORS] = {"layer", "head", "token", "c
 
 struct data {
     struct kvf_trace *t;
+    struct classes *classes;
     struct head_list heads;
     int64_t a, n; /* tokens [a, a + n) */
     int column, ids, roles, norms; /* norms: -1 where not recorded */
@@ -89,6 +92,7 @@ static void release(struct data *x)
     mem_free(x->index);
     mem_free(x->effect);
     heads_free(&x->heads);
+    classes_close(x->classes);
 }
 
 /* ---- the values */
@@ -193,16 +197,18 @@ static void level_heads(struct data *x)
     x->n_levels[HEAD] = x->heads.n;
 }
 
-static void level_tokens(struct data *x)
+static int level_tokens(struct data *x, struct kvf_diag *d)
 {
-    x->n_levels[CLASS] = N_TOKEN_CLASSES;
+    uint8_t *class = MEM_NEW(uint8_t, kvf_n_steps(x->t));
+    int err = class ? classes_of_trace(x->classes, x->t, class, d) : KVF_E_NOMEM;
+    x->n_levels[CLASS] = classes_count(x->classes);
     x->n_levels[POSITION] = (int32_t)x->bins[0];
-    for (int64_t i = 0; i < x->n; i++) {
-        size_t len = 0;
-        const char *s = kvf_token(x->t, (uint32_t)(x->a + i), &len);
-        x->level[CLASS][i] = (int32_t)token_class(s ? s : "", s ? len : 0);
+    for (int64_t i = 0; !err && i < x->n; i++) {
+        x->level[CLASS][i] = class[x->a + i];
         x->level[POSITION][i] = (int32_t)(i * x->bins[0] / x->n);
     }
+    mem_free(class);
+    return err;
 }
 
 /* Bins by rank within the head: equal norms share one. */
@@ -235,8 +241,7 @@ static int read_levels(struct data *x, struct kvf_diag *d)
     for (int h = 0; !err && x->norms >= 0 && h < x->heads.n; h++)
         err = level_norms(x, h, d);
     level_heads(x);
-    level_tokens(x);
-    return err;
+    return err ? err : level_tokens(x, d);
 }
 
 /* ---- the rows */
@@ -355,6 +360,7 @@ static int build(const struct data *x, struct table *out)
         put_provenance(out, x->t);
         put_tokens(out, x->a, x->a + x->n, kvf_n_steps(x->t));
         put_notes(x, out);
+        classes_note(x->classes, out);
         table_dense_str(out, "head", "", x->head);
         table_dense_int(out, "layer", "", x->layer);
         table_dense_int(out, "index", "", x->index);
@@ -457,7 +463,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (err)
         return err;
     x.rows = ((int64_t)x.heads.n + 1) * (N_FACTORS + N_JOINT); /* room */
-    err = compute(&x, d);
+    err = classes_open(option_text(&an_variance, args, OPT_CLASSES), &x.classes, d);
+    if (!err)
+        err = compute(&x, d);
     if (!err)
         err = (out = table_create("variance", x.rows)) ? build(&x, out) : KVF_E_NOMEM;
     release(&x);

@@ -10,6 +10,7 @@
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "base/stats.h"
 
 static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
@@ -254,31 +255,25 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
     return column_of_heads(t, c, KVF_SPACE_KV, d);
 }
 
-enum token_class token_class(const char *s, size_t n)
-{
-    size_t alpha = 0, digit = 0, space = 0;
-    if (n > 2 && s[0] == '<' && s[1] == '|')
-        return CLASS_SPECIAL;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        alpha += c >= 128 || ((c | 32) >= 'a' && (c | 32) <= 'z');
-        digit += c >= '0' && c <= '9';
-        space += c == ' ' || (c >= 9 && c <= 13);
-    }
-    return space == n ? CLASS_SPACE : alpha ? CLASS_WORD : digit ? CLASS_NUMBER
-                                                                 : CLASS_PUNCTUATION;
-}
-
-const char *token_class_name(enum token_class c)
-{
-    static const char *const names[N_TOKEN_CLASSES] = {"special", "whitespace", "word", "number",
-                                                       "punctuation"};
-    return names[c];
-}
-
 double mean_retention(double log_beta, int64_t i, int64_t T)
 {
     return stats_geometric(log_beta, (double)(T - i)) / (double)(T - i);
+}
+
+const char *role_name(double code)
+{
+    static const char *const names[] = {"prompt", "answer", "think"};
+    return code >= 0 && code < 3 ? names[(int)code] : "?";
+}
+
+int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d)
+{
+    int64_t step = T;
+    if (strcmp(text, "end") != 0 && (!opt_int(text, &step) || step < 0 || step >= T))
+        return kvf_fail(d, KVF_E_ARG, "--step is 'end' or one of this trace's %lld steps from 0, "
+                        "not '%s'", (long long)T, text);
+    *ret_step = step;
+    return KVF_OK;
 }
 
 const char *reason_name(double code)

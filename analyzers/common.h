@@ -66,11 +66,12 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
  * importance; or KVF_E_NOTFOUND with a sentence. */
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 
-/* What the text of a token is: special, whitespace, word, number, punctuation. */
-enum token_class { CLASS_SPECIAL, CLASS_SPACE, CLASS_WORD, CLASS_NUMBER, CLASS_PUNCTUATION };
-enum { N_TOKEN_CLASSES = CLASS_PUNCTUATION + 1 };
-enum token_class token_class(const char *s, size_t n);
-const char *token_class_name(enum token_class c);
+/* Of an enum kvf_role: "prompt", "answer", "think"; "?" for other codes. */
+const char *role_name(double code);
+
+/* What --step asks for: "N", the query N of T, or "end", after the last (T).  An entry i is held
+ * then when i <= step < evict_step.  KVF_E_ARG with a sentence. */
+int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d);
 
 /* Of an evict_reason: "alive", "budget", ...; "unknown" for other codes. */
 const char *reason_name(double code);

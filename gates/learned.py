@@ -13,6 +13,7 @@ import sys
 
 LASTS = 64          # an entry lasts when beta^64 > 1/2
 MAX_AGE = 4096
+MARKS = ("punctuation", "whitespace", "operator", "symbol", "latex")
 
 
 def read_table(path):
@@ -44,7 +45,7 @@ def kind_of(lasting, tokens, entries):
     strings = collections.Counter(tokens[i]["text"] for i in lasting)
     if strings.most_common(1)[0][1] >= 0.5 * len(lasting):
         return "one string"
-    marks = sum(tokens[i]["class"] in ("punctuation", "whitespace") for i in lasting)
+    marks = sum(tokens[i]["class"] in MARKS for i in lasting)
     return "marks" if marks >= 0.5 * len(lasting) else "words"
 
 

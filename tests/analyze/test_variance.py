@@ -15,7 +15,7 @@ from test_formats import png, read
 
 write_kvf = os.path.abspath(sys.argv[2])
 TINY = float(np.finfo(np.float32).tiny)
-TEXTS = {"special": "<|x|>", "whitespace": "  ", "word": " tea1", "number": " 12", "punctuation": ", "}
+TEXTS = {"special": "<|x|>", "whitespace": "  ", "word": " tea1", "number": " 12", "punctuation": ", "}  # five of the classes
 CLASSES = list(TEXTS)
 
 
