@@ -80,3 +80,86 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
     *ret_low = yes == 0 ? 0 : (centre - radius) / scale;
     *ret_high = yes == n ? 1 : (centre + radius) / scale;
 }
+
+/* Patterns in Gray code: each differs from the one before in one sign, whose place is that of
+ * the lowest bit of the count.  Summed anew at every 64th, so that rounding does not grow. */
+static double all_signs(const double *v, size_t n, double far)
+{
+    int64_t as_far = 0, patterns = (int64_t)1 << n;
+    uint64_t minus = 0;
+    double s = 0;
+    for (int64_t k = 0; k < patterns; k++) {
+        size_t place = 0;
+        while (k && !((uint64_t)k >> place & 1))
+            place++;
+        if (k) {
+            minus ^= (uint64_t)1 << place;
+            s += minus >> place & 1 ? -2 * v[place] : 2 * v[place];
+        }
+        if (k % 64 == 0) {
+            s = 0;
+            for (size_t i = 0; i < n; i++)
+                s += minus >> i & 1 ? -v[i] : v[i];
+        }
+        as_far += fabs(s) >= far;
+    }
+    return (double)as_far / (double)patterns;
+}
+
+static double some_signs(const double *v, size_t n, int samples, uint64_t seed, double far)
+{
+    struct rng r;
+    int64_t as_far = 1;
+    rng_init(&r, seed);
+    for (int k = 0; k < samples; k++) {
+        double s = 0;
+        uint64_t bits = 0;
+        for (size_t i = 0; i < n; i++, bits >>= 1) {
+            if (i % 64 == 0)
+                bits = rng_next(&r);
+            s += bits & 1 ? -v[i] : v[i];
+        }
+        as_far += fabs(s) >= far;
+    }
+    return (double)as_far / ((double)samples + 1);
+}
+
+double stats_sign_flips(const double *v, size_t n, int samples, uint64_t seed)
+{
+    struct sum s = {0}, size = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum_add(&s, v[i]);
+        sum_add(&size, fabs(v[i]));
+    }
+    double far = fabs(sum_get(&s)) - 1e-12 * sum_get(&size);
+    if (n == 0 || !isfinite(far))
+        return NAN;
+    return n <= STATS_ALL_SIGNS ? all_signs(v, n, far) : some_signs(v, n, samples, seed, far);
+}
+
+static int by_pointed(const void *a, const void *b)
+{
+    const double *x = *(const double *const *)a, *y = *(const double *const *)b;
+    return (*x > *y) - (*x < *y);
+}
+
+int stats_fdr(const double *p, size_t n, double *q)
+{
+    const double **order = MEM_NEW(const double *, n);
+    size_t m = 0;
+    double least = 1;
+    if (!order)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        if (isnan(p[i]))
+            q[i] = NAN;
+        else
+            order[m++] = &p[i];
+    qsort((void *)order, m, sizeof *order, by_pointed);
+    for (size_t j = m; j > 0; j--) { /* with q = p each value is read before its place is written */
+        least = fmin(least, *order[j - 1] * (double)m / (double)j);
+        q[order[j - 1] - p] = least;
+    }
+    mem_free((void *)order);
+    return KVF_OK;
+}

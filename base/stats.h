@@ -34,4 +34,20 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
 int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed,
                          double *ret_low, double *ret_high);
 
+/* Two-sided p of the paired permutation test: under the hypothesis that each of the n
+ * differences is as likely to have the other sign, the share of sign patterns whose mean is at
+ * least as far from 0 as the one seen.  All 2^n patterns up to n = STATS_ALL_SIGNS; above, of
+ * `samples` >= 1 random ones the share (1 + as far) / (1 + samples), a valid p too (Phipson and
+ * Smyth 2010), which depends on the values, their order, samples and seed alone.  Means that
+ * differ by less than 1e-12 of mean |v| are equally far: sums are rounded.  NaN for n = 0 and
+ * when a difference is NaN or infinite. */
+enum { STATS_ALL_SIGNS = 14 };
+double stats_sign_flips(const double *v, size_t n, int samples, uint64_t seed);
+
+/* Benjamini and Hochberg (1995): q[i] = the least m p_(j) / j over the ranks j at and above
+ * that of p[i] among the m that are no NaN, at most 1; NaN stays.  Rejecting all with q <= Q
+ * keeps the expected share of false ones at Q or less when the tests are independent or
+ * positively dependent.  q may be p.  KVF_OK or KVF_E_NOMEM. */
+int stats_fdr(const double *p, size_t n, double *q);
+
 #endif
