@@ -43,9 +43,11 @@ static void judge(const double *f, double *score)
     score[HEAD_FILLER] = above(f[SIGNATURE_FILLER], .2, .5);
     score[HEAD_INSTRUCTION] = above(f[SIGNATURE_PROMPT], .2, .5);
     score[HEAD_SINK] = 0;
-    double other = 0;
-    for (int k = 0; k < N_RULES; k++)
+    double other = 0, rest = below(f[SIGNATURE_SINK], .9, 1); /* whether there is much else */
+    for (int k = 0; k < N_RULES; k++) {
+        score[k] = fmin(score[k], rest);
         other = fmax(other, score[k]);
+    }
     score[HEAD_SINK] = fmin(above(f[SIGNATURE_SINK], .25, .55), 1 - other);
 }
 

@@ -48,8 +48,10 @@ static double on_scale(int f, double v)
 {
     if (f == SIGNATURE_WINDOW || f == SIGNATURE_LAST_USE)
         v = log2(1 + v);
-    else if (f == SIGNATURE_UNEVEN || f == SIGNATURE_RISES)
-        v = fmin(fmax(v, -4), 4);
+    else if (f == SIGNATURE_UNEVEN)
+        v = fmin(v, 4);
+    else if (f == SIGNATURE_RISES) /* one edge in a text is enough for any value */
+        v = fmin(fmax(v, -2), 2);
     else if (f == SIGNATURE_RECENT || f == SIGNATURE_PROMPT || f == SIGNATURE_NUMBER
              || f == SIGNATURE_GIST || f == SIGNATURE_FILLER)
         v = fmin(fmax(v, -1), 1);
@@ -360,7 +362,7 @@ static void classes(const struct signature_source *s, int half, struct signature
     for (int g = 0; g < N_GROUPS; g++) {
         double base = n ? (double)in[g] / (double)n : 0;
         ret->in_group[g] = in[g];
-        if (in[g] && in[g] < n && all > 0)
+        if (in[g] >= SIGNATURE_GROUP && n - in[g] >= SIGNATURE_GROUP && all > 0)
             ret->f[SIGNATURE_NUMBER + g] = (mass[g] / all - base) / (1 - base);
     }
 }

@@ -20,6 +20,7 @@ enum {
     SIGNATURE_FIRST = 4,   /* the first tokens */
     SIGNATURE_BLOCK = 32,  /* tokens of a block of a half */
     SIGNATURE_LEAST = 32,  /* fewer tokens than this have no signature */
+    SIGNATURE_GROUP = 8,   /* fewer tokens of a class than this, or of others, give no preference */
 };
 
 /* name, unit, scale: a difference of `scale` counts as 1 in a distance; 0 = not counted */
