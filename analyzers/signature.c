@@ -44,7 +44,12 @@ const char *signature_unit(int feature)
 
 /* ---- distances */
 
-static double on_scale(int f, double v)
+bool signature_counts(int feature)
+{
+    return features[feature].scale > 0;
+}
+
+double signature_on_scale(int f, double v)
 {
     if (f == SIGNATURE_WINDOW || f == SIGNATURE_LAST_USE)
         v = log2(1 + v);
@@ -65,7 +70,7 @@ double signature_distance(const struct signature *a, const struct signature *b, 
     for (int f = 0; f < N_SIGNATURE; f++) {
         if (features[f].scale == 0 || isnan(a->f[f]) || isnan(b->f[f]))
             continue;
-        double x = on_scale(f, a->f[f]) - on_scale(f, b->f[f]);
+        double x = signature_on_scale(f, a->f[f]) - signature_on_scale(f, b->f[f]);
         squares += x * x;
         n++;
         if (fabs(x) > most) {

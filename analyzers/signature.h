@@ -14,6 +14,8 @@
 #ifndef KVF_ANALYZERS_SIGNATURE_H
 #define KVF_ANALYZERS_SIGNATURE_H
 
+#include <stdbool.h>
+
 #include "analyzers/common.h"
 
 enum {
@@ -72,10 +74,14 @@ struct signature {
 const char *signature_name(int feature);
 const char *signature_unit(int feature);
 
-/* Root of the mean of ((x - y) / scale)^2 over the features that both have, of window and
- * last_use by their log2(1 + x), those of counts and ratios that have no end cut to a range
- * (signature.c); NaN when there is none.
- * *ret_largest: the feature that differs most, or -1; may be NULL. */
+bool signature_counts(int feature); /* in distances */
+/* A value as distances take it: of window and last_use log2(1 + v), ratios that have no end cut
+ * (recent, prompt and classes to [-1, 1], uneven to 4, rises to [-2, 2]), by the scale. */
+double signature_on_scale(int feature, double v);
+
+/* Root of the mean square of the differences, on scale, over the features that count and both
+ * have; NaN when there is none.  *ret_largest: the feature that differs most, -1 when none
+ * does; may be NULL. */
 double signature_distance(const struct signature *a, const struct signature *b,
                           int *ret_largest);
 

@@ -11,7 +11,7 @@
 #include "cli/cmds.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 32, MAX_TRACES = 16 };
+enum { MAX_OWN = 16, MAX_OPTIONS = 32, MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
