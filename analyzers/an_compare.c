@@ -147,8 +147,8 @@ static struct row *next_row(struct job *x, int a, int b, int i, int j, double di
     struct row *r = &x->row[x->n_rows++];
     *r = (struct row){.a = a + 1, .b = b + 1, .layer_a = p->layer, .index_a = p->index,
                       .layer_b = q->layer, .index_b = q->index, .stands = -1, .own = -1,
-                      .head_a = p->name, .head_b = q->name, .changed = "", .distance = distance, .value_a = NAN,
-                      .value_b = NAN, .halves = NAN, .p = NAN, .q = NAN, .others = NAN,
+                      .head_a = p->name, .head_b = q->name, .changed = "",
+                      .distance = distance, .value_a = NAN, .value_b = NAN, .halves = NAN, .p = NAN, .q = NAN, .others = NAN,
                       .p_other = NAN, .q_other = NAN, .nearer = NAN};
     x->undefined += isnan(distance);
     return r;
@@ -431,7 +431,8 @@ static int make_room(struct job *x, struct kvf_diag *d)
         }
     if (x->room > MOST_ROWS)
         return kvf_fail(d, KVF_E_LIMIT, "%lld pairs of heads are more than the %d of a table: "
-                        "choose heads with --head, or use --match", (long long)x->room, (int)MOST_ROWS);
+                        "choose heads with --head, or use --match", (long long)x->room,
+                        (int)MOST_ROWS);
     x->row = MEM_NEW(struct row, (size_t)x->room);
     return x->row ? KVF_OK : KVF_E_NOMEM;
 }
