@@ -81,7 +81,7 @@ def expected(a, z, texts, P):
     for name, words in (("number", planted.NUMBER), ("gist", ["."]), ("filler", planted.FILLER)):
         own = np.isin(texts, words) & (i >= S)
         base = own.sum() / (T - S)
-        e[name] = (M[own].sum() / M[S:].sum() - base) / (1 - base)
+        e[name] = (M[own].sum() / M[S:].sum() - base) / (1 - base) if 8 <= own.sum() <= T - S - 8 else np.nan
         e[f"{name}_tokens"] = own.sum()
     mid = M[S:T - T // 8]
     e["uneven"] = mid.std() / mid.mean()
