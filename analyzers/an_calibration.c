@@ -10,6 +10,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/calibration_table.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/opt.h"
 
@@ -543,4 +544,5 @@ const struct analyzer an_calibration = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_calibration,
 };

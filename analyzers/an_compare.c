@@ -11,6 +11,7 @@
 #include "analyzers/assign.h"
 #include "analyzers/classes.h"
 #include "analyzers/signature.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/stats.h"
@@ -356,6 +357,23 @@ static double mean_further(const struct job *x)
     return n ? sum / (double)n : NAN;
 }
 
+/* What there is to say of a trace: its model and method. */
+static void put_trace(struct table *out, const struct job *x, int k)
+{
+    char key[24], value[192];
+    struct json *root = NULL;
+    const char *meta = kvf_meta(x->side[k].t);
+    if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
+        root = NULL;
+    snprintf(key, sizeof key, "trace_%d", k + 1);
+    snprintf(value, sizeof value, "%.90s, %.64s, %lld tokens",
+             json_str(json_get(json_get(root, "model"), "name"), "?"),
+             json_str(json_get(json_get(root, "method"), "name"), "?"),
+             (long long)kvf_n_steps(x->side[k].t));
+    table_meta_str(out, key, value);
+    json_free(root);
+}
+
 static int put_table(const struct job *x, const struct analyzer_args *args, struct table **ret)
 {
     struct table *out = table_create("compare", x->n_rows);
@@ -363,6 +381,8 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
         return KVF_E_NOMEM;
     put_provenance(out, x->side[0].t);
     table_meta_num(out, "traces", x->n);
+    for (int k = 0; k < x->n; k++)
+        put_trace(out, x, k);
     table_meta_str(out, "by", x->by_tokens ? "tokens" : "signature");
     if (x->by_tokens) {
         table_meta_str(out, "value", option_text(&an_compare, args, OPT_VALUE));

@@ -1,11 +1,13 @@
-/* an_eviction.c - one row per (KV head, token): when it was evicted and why. */
-#include <math.h>
+/* an_eviction.c - one row per (KV head, token): when it was evicted and why; and in the metadata
+ * how many went for which reason, how old, and how many in a step. */
+#include <stdio.h>
 #include <string.h>
 
 #include <kvf/schema.h>
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS };
@@ -64,6 +66,93 @@ static int read_head(struct kvf_trace *t, const int *col, const struct head *h, 
     return KVF_OK;
 }
 
+/* ---- what the rows say together */
+
+struct churn {
+    int64_t evicted, life; /* entries; steps in the cache of all of them, evicted or not */
+    int64_t *of_age;       /* [T + 1] evictions; those below birth count as age 0 */
+    int64_t *at_step;      /* [T + 1] */
+};
+
+static void count_churn(const struct data *x, int64_t n, int64_t a, int64_t per_head, int64_t T,
+                        struct churn *c)
+{
+    for (int64_t r = 0; r < n; r++) {
+        int64_t birth = a + r % per_head, age = x->step[r] < 0 ? T - birth : x->age[r];
+        age = age < 0 ? 0 : age > T - birth ? T - birth : age;
+        c->life += age;
+        if (x->step[r] < 0)
+            continue;
+        c->evicted++;
+        c->of_age[age]++;
+        c->at_step[birth + age]++;
+    }
+}
+
+/* The least age that at least a share q of the evictions do not exceed. */
+static double age_quantile(const struct churn *c, double q)
+{
+    int64_t sum = 0, age = 0;
+    while ((double)(sum += c->of_age[age]) < q * (double)c->evicted || sum == 0)
+        age++;
+    return (double)age;
+}
+
+static void put_reasons(struct table *out, const struct data *x, int64_t n)
+{
+    char key[64];
+    for (int code = KVF_REASON_BUDGET; code <= KVF_REASON_PLAN; code++) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < n; r++)
+            count += strcmp(x->reason[r], reason_name(code)) == 0;
+        snprintf(key, sizeof key, "evicted_%s", reason_name(code));
+        table_meta_num(out, key, (double)count);
+    }
+}
+
+static void put_churn(struct table *out, const struct churn *c, int64_t n, int64_t heads, int64_t T)
+{
+    static const struct {
+        const char *key;
+        double q;
+    } ages[] = {{"age_least", 0}, {"age_p25", .25}, {"age_median", .5}, {"age_p75", .75},
+                {"age_most", 1}};
+    int64_t most = 0, busy = 0, later = 0, P = (int64_t)table_meta_real(out, "prompt_tokens", -1);
+    for (int64_t t = 0; t <= T; t++) {
+        most = c->at_step[t] > c->at_step[most] ? t : most;
+        busy += c->at_step[t] > 0;
+        later += P >= 0 && t > P ? c->at_step[t] : 0;
+    }
+    table_meta_num(out, "entries", (double)n);
+    table_meta_num(out, "evicted", (double)c->evicted);
+    if (n)
+        table_meta_num(out, "mean_life", (double)c->life / (double)n);
+    for (size_t k = 0; c->evicted && k < sizeof ages / sizeof *ages; k++)
+        table_meta_num(out, ages[k].key, age_quantile(c, ages[k].q));
+    table_meta_num(out, "steps_with_evictions", (double)busy);
+    table_meta_num(out, "most_in_a_step", (double)c->at_step[most]);
+    table_meta_num(out, "step_of_most", c->evicted ? (double)most : -1);
+    if (P >= 0 && P < T) {
+        table_meta_num(out, "evicted_after_prompt", (double)later);
+        table_meta_num(out, "per_head_and_step", (double)later / (double)(heads * (T - P)));
+    }
+}
+
+static int put_summary(struct table *out, const struct data *x, int64_t heads, int64_t a,
+                       int64_t per_head, int64_t T)
+{
+    struct churn c = {0, 0, MEM_NEW(int64_t, (size_t)T + 1), MEM_NEW(int64_t, (size_t)T + 1)};
+    int err = c.of_age && c.at_step ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        count_churn(x, heads * per_head, a, per_head, T, &c);
+        put_churn(out, &c, heads * per_head, heads, T);
+        put_reasons(out, x, heads * per_head);
+    }
+    mem_free(c.of_age);
+    mem_free(c.at_step);
+    return err;
+}
+
 static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
                            int64_t n)
 {
@@ -108,6 +197,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     for (int h = 0; !err && h < heads.n && b > a; h++)
         err = read_head(t, col, &heads.head[h], a, b - a, &x, h * (b - a), d);
     struct table *out = err ? NULL : build(t, &heads, &x, b - a);
+    if (!err && out)
+        err = put_summary(out, &x, heads.n, a, b - a, kvf_n_steps(t));
     if (!err)
         err = out ? table_err(out) : KVF_E_NOMEM;
     release(&x);
@@ -117,6 +208,30 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     else
         *ret_table = out;
     return err;
+}
+
+static void describe_churn(const struct table *t, struct buf *out)
+{
+    const char *sep = "reasons: ";
+    char key[64];
+    for (int code = KVF_REASON_BUDGET; code <= KVF_REASON_PLAN; code++) {
+        snprintf(key, sizeof key, "evicted_%s", reason_name(code));
+        if (table_meta_real(t, key, 0) <= 0)
+            continue;
+        buf_printf(out, "%s%s %s", sep, reason_name(code), table_meta(t, key));
+        sep = ", ";
+    }
+    buf_printf(out, "\nage at eviction: %s to %s, quartiles %s %s %s; an entry lives %.1f steps in "
+               "the mean\n", table_meta(t, "age_least"), table_meta(t, "age_most"),
+               table_meta(t, "age_p25"), table_meta(t, "age_median"), table_meta(t, "age_p75"),
+               table_meta_real(t, "mean_life", 0));
+    buf_printf(out, "evictions at %s steps, most at step %s: %s",
+               table_meta(t, "steps_with_evictions"), table_meta(t, "step_of_most"),
+               table_meta(t, "most_in_a_step"));
+    if (table_meta(t, "per_head_and_step"))
+        buf_printf(out, "; after the prompt %.3f in each head and step",
+                   table_meta_real(t, "per_head_and_step", 0));
+    buf_str(out, "\n");
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -138,6 +253,8 @@ static void describe(const struct table *t, struct buf *out)
     if (gone)
         buf_printf(out, "mean age at eviction %.1f steps; %lld decided by the tie rule\n",
                    sum / (double)gone, (long long)ties);
+    if (gone)
+        describe_churn(t, out);
 }
 
 const struct analyzer an_eviction = {
@@ -146,4 +263,5 @@ const struct analyzer an_eviction = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_eviction,
 };

@@ -48,6 +48,7 @@ static void count(const struct plan *p, const double *evict, int64_t *diff, int6
         for (int64_t i = p->a; i < p->b; i++) {
             bool in = c == 0 || p->groups.of[i] == c;
             int64_t end = evict[i] < (double)T ? (int64_t)evict[i] : T;
+            end = end < i ? i : end; /* of a damaged or foreign trace */
             diff[i] += in;
             diff[end] -= in;
         }
@@ -249,6 +250,13 @@ static void describe(const struct table *t, struct buf *out)
                peak, heads ? last / (double)heads : 0.0, (long long)T);
 }
 
+static const char *const keys[] = {"step", "head", "layer", "index", "class", NULL};
+static const struct analyzer_measure measures[] = {
+    {"entries", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "entries held by each head over time",
@@ -256,4 +264,5 @@ const struct analyzer an_occupancy = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool,
 };

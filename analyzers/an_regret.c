@@ -11,6 +11,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
@@ -231,4 +232,5 @@ const struct analyzer an_regret = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_regret,
 };

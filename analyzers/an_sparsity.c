@@ -8,6 +8,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
@@ -158,4 +159,5 @@ const struct analyzer an_sparsity = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_sparsity,
 };

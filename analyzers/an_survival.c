@@ -1,278 +1,421 @@
 /* an_survival.c - survival at horizon n (DBTrimKV, figures 2 and 9): the share of
  * tokens that are still selected at age n or later, among those at risk (a query
  * at i + n exists), or among all tokens.  half_life: the first n of all whose
- * share is under one half, whatever horizons are listed. */
+ * share is under one half, whatever horizons are listed.  Rows of a gap are the
+ * share of one criterion less that of another (the caption of figure 9). */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <kvf/schema.h>
-
 #include "analyzers/analyzers.h"
-#include "analyzers/common.h"
+#include "analyzers/records.h"
+#include "analyzers/survival_curve.h"
 #include "base/mem.h"
+#include "base/par.h"
 
-enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, MAX_HORIZONS = 256 };
+enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, OPT_SPACE, OPT_SKIP, OPT_FOLLOW_UP, OPT_GAP,
+       OPT_BY, OPT_CLASSES };
+enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = KVF_N_CRITERIA + MAX_GAPS,
+       FOR_THREADS = 1 << 21 }; /* values of columns that make threads worth it */
 static const struct analyzer_option options[] = {
     {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
     {"horizons", "LIST", NULL, "ages in steps, separated by commas (default: about 40 up to T)"},
     {"denominator", "D", "at-risk", "at-risk or all"},
+    {"space", "S", "query", "heads: query, kv-union (any of the group) or kv-mean"},
+    {"skip-trivial", NULL, NULL, "leave out queries that saw no more than K entries"},
+    {"follow-up", "F", NULL, "only tokens with F later queries or more (default: 0)"},
+    {"gap", "A,B", NULL, "rows B-A too: how much more of B survives; more pairs may follow"},
+    GROUPS_OPTIONS,
     {NULL, NULL, NULL, NULL},
 };
 
 extern const struct analyzer an_survival;
 
-struct plan {
-    const char *criterion[KVF_N_CRITERIA];
-    int column[KVF_N_CRITERIA], n_criteria;
-    int64_t horizon[MAX_HORIZONS];
-    int n_horizons;
-    int64_t T, a, b; /* steps; tokens [a, b) */
-    bool all; /* denominator */
+struct job {
+    struct curve_job curve;
+    int top;
+    char name[32];
 };
 
-static bool listed(const char *list, const char *item)
+struct plan {
+    struct curve_plan curve;
+    struct token_groups groups;
+    struct head_list heads;
+    struct unit *unit; /* [heads] */
+    enum selected_space space;
+    struct job job[MAX_JOBS];
+    int n_jobs;
+    int64_t horizon[MAX_HORIZONS], follow_up;
+    int n_horizons;
+    bool skip;
+};
+
+struct row {
+    const char *head, *criterion, *class;
+    int64_t layer, index, horizon, at_risk, alive, undecided;
+    double fraction, half_life;
+};
+
+/* ---- what is asked for */
+
+static void default_horizons(struct plan *p)
 {
-    size_t n = strlen(item);
-    if (strcmp(list, "all") == 0)
-        return true;
-    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && memcmp(p, item, n) == 0)
-            return true;
-    return false;
+    p->horizon[p->n_horizons++] = 0; /* then about ten per decade, rounded, each once */
+    for (double x = 1; x < (double)p->curve.T && p->n_horizons < MAX_HORIZONS;
+         x *= 1.2589254117941673) {
+        int64_t n = (int64_t)(x + 0.5);
+        if (n < p->curve.T && n != p->horizon[p->n_horizons - 1])
+            p->horizon[p->n_horizons++] = n;
+    }
 }
 
-static int choose_criteria(const struct kvf_trace *t, const char *list, struct plan *p,
-                           struct kvf_diag *d)
+/* Pairs A,B of criteria: jobs B less A.  Trivial are the queries of the larger K, for both. */
+static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan *p,
+                       struct kvf_diag *d)
 {
-#define X(name) #name,
-    static const char *const names[] = {KVF_CRITERIA_MAP(X)};
-#undef X
-    for (int c = 0; c < KVF_N_CRITERIA; c++) {
-        char column[KVF_NAME_MAX];
-        if (!listed(list, names[c]))
+    int of[2], n = 0, first = p->n_jobs, err = KVF_OK;
+    for (const char *s = list ? list : ""; !err && *s; s += strcspn(s, ","), s += *s == ',') {
+        of[n % 2] = criterion_find(s, strcspn(s, ","));
+        if (of[n % 2] < 0 || p->n_jobs == first + MAX_GAPS)
+            return kvf_fail(d, KVF_E_ARG, "--gap: '%s' is not up to %d pairs of criteria such as "
+                            "top64,mass.90", list, MAX_GAPS);
+        if (++n % 2)
             continue;
-        snprintf(column, sizeof column, "last_selected.%s", names[c]);
-        int err = column_need(t, column, "survival", &p->column[p->n_criteria], d);
-        if (err)
-            return err;
-        p->criterion[p->n_criteria++] = names[c];
+        const struct criterion *a = &criterion_table[of[0]], *b = &criterion_table[of[1]];
+        struct job *j = &p->job[p->n_jobs++];
+        j->top = a->top > b->top ? a->top : b->top;
+        snprintf(j->name, sizeof j->name, "%s-%s", b->name, a->name);
+        err = criterion_column(t, "last_selected", of[1], "survival", &j->curve.column, d);
+        if (!err)
+            err = criterion_column(t, "last_selected", of[0], "survival", &j->curve.minus, d);
     }
-    return p->n_criteria ? KVF_OK
-                         : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
+    if (!err && list && (n % 2 || !n))
+        return kvf_fail(d, KVF_E_ARG, "--gap: '%s' is not pairs of criteria such as top64,mass.90",
+                        list);
+    return err;
 }
 
-static int choose_horizons(const char *list, int64_t T, struct plan *p, struct kvf_diag *d)
+static int choose_jobs(const struct kvf_trace *t, const struct analyzer_args *args,
+                       struct plan *p, struct kvf_diag *d)
 {
-    if (!list) { /* 0, then about ten per decade, rounded, each once */
-        p->horizon[p->n_horizons++] = 0;
-        for (double x = 1; x < (double)T && p->n_horizons < MAX_HORIZONS; x *= 1.2589254117941673) {
-            int64_t n = (int64_t)(x + 0.5);
-            if (n < T && n != p->horizon[p->n_horizons - 1])
-                p->horizon[p->n_horizons++] = n;
-        }
-        return KVF_OK;
+    int of[KVF_N_CRITERIA], n;
+    int err = criteria_choose(option_text(&an_survival, args, OPT_CRITERION), of, &n, d);
+    for (int c = 0; !err && c < n; c++) {
+        struct job *j = &p->job[p->n_jobs++];
+        *j = (struct job){.curve.minus = -1, .top = criterion_table[of[c]].top};
+        snprintf(j->name, sizeof j->name, "%s", criterion_table[of[c]].name);
+        err = criterion_column(t, "last_selected", of[c], "survival", &j->curve.column, d);
     }
-    for (const char *s = list; *s;) {
-        char *end;
-        long long n = strtoll(s, &end, 10);
-        if (end == s || (*end && *end != ',') || n < 0 || p->n_horizons == MAX_HORIZONS)
-            return kvf_fail(d, KVF_E_ARG, "--horizons: '%s' is not a list of up to %d ages", list,
-                            MAX_HORIZONS);
-        p->horizon[p->n_horizons++] = n;
-        s = end + (*end == ',');
-    }
-    return KVF_OK;
+    return err ? err : choose_gaps(t, option_text(&an_survival, args, OPT_GAP), p, d);
 }
 
-/* Tokens at risk at n (a query at i + n exists), or all that were asked for. */
-static int64_t at_risk(const struct plan *p, int64_t n)
+static int choose_evictions(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
 {
-    int64_t end = p->T - n < p->b ? p->T - n : p->b;
-    return p->all ? p->b - p->a : end > p->a ? end - p->a : 0;
+    int err = column_need(t, "evict_step", "evict", &p->curve.evict, d);
+    if (!err && kvf_find(t, "read.count") >= 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "--skip-trivial: the queries of this run read a choice "
+                        "of pages, and how many entries each saw is not recorded");
+    return err;
 }
 
-/* alive[n] = tokens whose largest age is n or more, n = 0 .. T - 1. */
-static void count(const double *age, const struct plan *p, int64_t *alive)
+static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                 struct kvf_diag *d)
 {
-    memset(alive, 0, (size_t)p->T * sizeof *alive);
-    for (int64_t i = 0; i < p->b - p->a; i++)
-        if (age[i] >= 0 && age[i] < (double)p->T)
-            alive[(int64_t)age[i]]++;
-    for (int64_t n = p->T - 2; n >= 0; n--)
-        alive[n] += alive[n + 1];
+    const struct analyzer *me = &an_survival;
+    const char *denominator = option_text(me, args, OPT_DENOMINATOR);
+    const char *horizons = option_text(me, args, OPT_HORIZONS);
+    struct curve_plan *c = &p->curve;
+    c->T = kvf_n_steps(t);
+    c->all = strcmp(denominator, "all") == 0;
+    p->skip = option_text(me, args, OPT_SKIP) != NULL;
+    if (!c->all && strcmp(denominator, "at-risk") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
+    int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
+    if (!err)
+        err = number_parse("follow-up", option_text(me, args, OPT_FOLLOW_UP), &p->follow_up, d);
+    if (!err && horizons)
+        err = numbers_parse("horizons", horizons, false, MAX_HORIZONS, p->horizon,
+                            &p->n_horizons, d);
+    if (!err && !horizons)
+        default_horizons(p);
+    if (!err)
+        err = choose_jobs(t, args, p, d);
+    if (!err && p->skip)
+        err = choose_evictions(t, p, d);
+    if (!err)
+        err = tokens_select(t, args, &c->a, &c->b, d);
+    c->b = c->T - p->follow_up < c->b ? c->T - p->follow_up : c->b;
+    c->b = c->b < c->a ? c->a : c->b;
+    if (!err)
+        err = groups_make(t, option_text(me, args, OPT_BY), option_text(me, args, OPT_CLASSES),
+                          &p->groups, d);
+    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
 }
 
-static double share(const struct plan *p, int64_t n, int n_heads, const int64_t *alive)
+static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                   struct kvf_diag *d)
 {
-    int64_t risk = at_risk(p, n) * n_heads;
-    return risk ? (double)(n < p->T ? alive[n] : 0) / (double)risk : NAN;
+    int err = parse(t, args, p, d);
+    if (err)
+        return err;
+    p->curve.groups = &p->groups;
+    p->unit = MEM_NEW(struct unit, (size_t)p->heads.n);
+    err = p->unit ? curve_plan_init(&p->curve) : KVF_E_NOMEM;
+    for (int h = 0; !err && h < p->heads.n; h++)
+        err = unit_of(t, p->space, &p->heads.head[h], &p->unit[h], d);
+    return err;
 }
 
-static double half_life(const struct plan *p, int n_heads, const int64_t *alive)
+static void free_plan(struct plan *p)
+{
+    curve_plan_free(&p->curve);
+    groups_free(&p->groups);
+    heads_free(&p->heads);
+    mem_free(p->unit);
+}
+
+/* ---- rows */
+
+static int64_t rows_of_unit(const struct plan *p)
+{
+    return (int64_t)p->groups.n * p->n_horizons;
+}
+
+static double half_life(const struct curve *c, const struct curve_plan *p, int g)
 {
     for (int64_t n = 0; n < p->T; n++)
-        if (share(p, n, n_heads, alive) < 0.5) /* false for NaN: nobody at risk */
+        if (2 * c->alive[g * p->T + n] < curve_at_risk(c, p, g, n)) /* false when nobody is */
             return (double)n;
     return NAN;
 }
 
-struct rows { /* one row per (head or all, criterion, horizon) */
-    int64_t n, *layer, *index, *horizon, *at_risk, *alive;
-    const char **head, **criterion;
-    double *fraction, *half_life;
+/* Rows of one head, or of all together (head NULL). */
+static void put_rows(const struct plan *p, const struct job *j, const struct head *head,
+                     const struct curve *c, struct row *r)
+{
+    int64_t T = p->curve.T;
+    for (int g = 0; g < p->groups.n; g++) {
+        double half = j->curve.minus < 0 ? half_life(c, &p->curve, g) : NAN;
+        /* beyond T nobody is at risk, or all are that were asked for */
+        int64_t beyond = p->curve.all && T ? curve_at_risk(c, &p->curve, g, T - 1) : 0;
+        for (int k = 0; k < p->n_horizons; k++, r++) {
+            int64_t n = p->horizon[k], at = g * T + n;
+            *r = (struct row){head ? head->name : "all", j->name, p->groups.name[g],
+                              head ? head->layer : -1, head ? head->index : -1, n, beyond, 0, 0,
+                              NAN, half};
+            if (n < T) {
+                r->at_risk = curve_at_risk(c, &p->curve, g, n);
+                r->alive = c->alive[at];
+                r->undecided = c->any_open ? c->open[at] : 0;
+            }
+            if (r->at_risk)
+                r->fraction = (double)r->alive / (double)r->at_risk;
+        }
+    }
+}
+
+/* ---- heads in parallel: the trace is read by one thread at a time */
+
+struct worker {
+    struct curve_scratch *scratch;
+    struct curve mine, pooled; /* of the head at hand; of all that this thread had */
+    int err, task;
+    struct kvf_diag d;
 };
 
-static int alloc_rows(struct rows *r, size_t n)
+struct crew {
+    struct kvf_trace *t;
+    const struct plan *p;
+    const struct job *job;
+    struct row *row; /* of the job */
+    struct worker *worker;
+    pthread_mutex_t mutex;
+};
+
+static void lock(void *ctx)
 {
-    r->layer = MEM_NEW(int64_t, n);
-    r->index = MEM_NEW(int64_t, n);
-    r->horizon = MEM_NEW(int64_t, n);
-    r->at_risk = MEM_NEW(int64_t, n);
-    r->alive = MEM_NEW(int64_t, n);
-    r->head = MEM_NEW(const char *, n);
-    r->criterion = MEM_NEW(const char *, n);
-    r->fraction = MEM_NEW(double, n);
-    r->half_life = MEM_NEW(double, n);
-    return r->layer && r->index && r->horizon && r->at_risk && r->alive && r->head && r->criterion
-           && r->fraction && r->half_life ? KVF_OK : KVF_E_NOMEM;
+    pthread_mutex_lock(ctx);
 }
 
-static void free_rows(struct rows *r)
+static void unlock(void *ctx)
 {
-    void *const all[] = {r->layer, r->index, r->horizon, r->at_risk, r->alive, (void *)r->head,
-                         (void *)r->criterion, r->fraction, r->half_life};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
+    pthread_mutex_unlock(ctx);
 }
 
-/* Rows of one head, or of all n_heads together (head NULL). */
-static void add_rows(struct rows *r, const struct plan *p, const char *criterion,
-                     const struct head *head, int n_heads, const int64_t *alive)
+static void count_head(void *ctx, int h, int thread)
 {
-    double half = half_life(p, n_heads, alive);
-    for (int k = 0; k < p->n_horizons; k++, r->n++) {
-        int64_t n = p->horizon[k];
-        r->head[r->n] = head ? head->name : "all";
-        r->layer[r->n] = head ? head->layer : -1;
-        r->index[r->n] = head ? head->index : -1;
-        r->criterion[r->n] = criterion;
-        r->horizon[r->n] = n;
-        r->at_risk[r->n] = at_risk(p, n) * n_heads;
-        r->alive[r->n] = n < p->T ? alive[n] : 0;
-        r->fraction[r->n] = share(p, n, n_heads, alive);
-        r->half_life[r->n] = half;
+    struct crew *c = ctx;
+    struct worker *w = &c->worker[thread];
+    const struct plan *p = c->p;
+    const struct curve_lock both = {lock, unlock, &c->mutex};
+    const struct reading r = {c->t, &p->curve, w->scratch, &both, p->skip ? c->job->top : 0};
+    struct kvf_diag d = {""};
+    curve_clear(&w->mine, &p->curve);
+    int err = curve_count(&r, &c->job->curve, &p->unit[h], &w->mine, &d);
+    if (err && (!w->err || h < w->task)) {
+        w->err = err;
+        w->task = h;
+        w->d = d;
     }
+    if (err)
+        return;
+    curve_add(&w->pooled, &w->mine, &p->curve);
+    put_rows(p, c->job, &p->heads.head[h], &w->mine, c->row + h * rows_of_unit(p));
 }
 
-static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                struct rows *r, struct kvf_diag *d)
+static int alloc_crew(struct crew *c, int n)
 {
-    size_t T = (size_t)p->T;
-    double *age = MEM_NEW(double, T);
-    int64_t *alive = MEM_NEW(int64_t, T), *pooled = MEM_NEW(int64_t, T);
-    int err = age && alive && pooled ? KVF_OK : KVF_E_NOMEM;
-    for (int c = 0; !err && c < p->n_criteria; c++) {
-        memset(pooled, 0, T * sizeof *pooled);
-        for (int h = 0; !err && h < heads->n; h++) {
-            const struct head *x = &heads->head[h];
-            if (p->b > p->a)
-                err = kvf_read_f64(t, p->column[c], x->layer, x->index, (uint32_t)p->a,
-                                   (uint32_t)(p->b - p->a), age, d);
-            if (err)
-                break;
-            count(age, p, alive);
-            for (size_t n = 0; n < T; n++)
-                pooled[n] += alive[n];
-            add_rows(r, p, p->criterion[c], x, 1, alive);
-        }
+    c->worker = MEM_NEW(struct worker, (size_t)n);
+    for (int i = 0; c->worker && i < n; i++) {
+        struct worker *w = &c->worker[i];
+        w->scratch = curve_scratch_create(&c->p->curve);
+        if (!w->scratch || curve_alloc(&w->mine, &c->p->curve)
+            || curve_alloc(&w->pooled, &c->p->curve))
+            return KVF_E_NOMEM;
+    }
+    return c->worker ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_crew(struct crew *c, int n)
+{
+    for (int i = 0; c->worker && i < n; i++) {
+        curve_scratch_destroy(c->worker[i].scratch);
+        curve_free(&c->worker[i].mine);
+        curve_free(&c->worker[i].pooled);
+    }
+    mem_free(c->worker);
+}
+
+/* The first error by head, whoever met it; sums of all threads in the first worker's. */
+static int join(struct crew *c, int n, struct kvf_diag *d)
+{
+    struct worker *first = NULL;
+    for (int i = 0; i < n; i++) {
+        struct worker *w = &c->worker[i];
+        if (w->err && (!first || w->task < first->task))
+            first = w;
+        if (i)
+            curve_add(&c->worker[0].pooled, &w->pooled, &c->p->curve);
+    }
+    if (first)
+        *d = first->d;
+    return first ? first->err : KVF_OK;
+}
+
+static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
+{
+    struct crew c = {.t = t, .p = p, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct par *pool = NULL;
+    int64_t values = p->curve.T * p->heads.n * p->n_jobs;
+    int err = values >= FOR_THREADS ? par_create(0, &pool) : KVF_OK, n = par_threads(pool);
+    if (!err)
+        err = alloc_crew(&c, n);
+    for (int j = 0; !err && j < p->n_jobs; j++) {
+        c.job = &p->job[j];
+        c.row = row + j * (p->heads.n + 1) * rows_of_unit(p);
+        for (int i = 0; i < n; i++)
+            curve_clear(&c.worker[i].pooled, &p->curve);
+        par_run(pool, p->heads.n, count_head, &c);
+        err = join(&c, n, d);
         if (!err)
-            add_rows(r, p, p->criterion[c], NULL, heads->n, pooled);
+            put_rows(p, c.job, NULL, &c.worker[0].pooled, c.row + p->heads.n * rows_of_unit(p));
     }
-    mem_free(age);
-    mem_free(alive);
-    mem_free(pooled);
+    free_crew(&c, n);
+    par_destroy(pool);
     return err;
 }
 
-static struct table *build(const struct kvf_trace *t, const struct plan *p, const struct rows *r)
+/* ---- the table */
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
+    {"horizon", "step", TABLE_INT, AT(horizon)}, {"at_risk", "", TABLE_INT, AT(at_risk)},
+    {"alive", "", TABLE_INT, AT(alive)}, {"fraction", "", TABLE_REAL, AT(fraction)},
+    {"half_life", "step", TABLE_REAL, AT(half_life)},
+    {"undecided", "", TABLE_INT, AT(undecided)}, {"class", "", TABLE_STR, AT(class)},
+};
+
+static void put_meta(struct table *out, const struct kvf_trace *t, const struct plan *p)
 {
-    struct table *out = table_create("survival", r->n);
-    if (!out)
-        return NULL;
     put_provenance(out, t);
-    table_meta_str(out, "denominator", p->all ? "all tokens" : "tokens at risk (i + horizon < T)");
-    table_meta_str(out, "space", "query");
-    put_tokens(out, p->a, p->b, p->T);
-    table_dense_str(out, "head", "", r->head);
-    table_dense_int(out, "layer", "", r->layer);
-    table_dense_int(out, "index", "", r->index);
-    table_dense_str(out, "criterion", "", r->criterion);
-    table_dense_int(out, "horizon", "step", r->horizon);
-    table_dense_int(out, "at_risk", "", r->at_risk);
-    table_dense_int(out, "alive", "", r->alive);
-    table_dense_real(out, "fraction", "", r->fraction);
-    table_dense_real(out, "half_life", "step", r->half_life);
-    return out;
+    table_meta_str(out, "denominator",
+                   p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
+    table_meta_str(out, "space", space_name(p->space));
+    if (p->skip)
+        table_meta_str(out, "left_out", "queries that saw no more than K entries");
+    if (p->follow_up)
+        table_meta_num(out, "follow_up", (double)p->follow_up);
+    put_tokens(out, p->curve.a, p->curve.b, p->curve.T);
+    groups_note(&p->groups, out);
+}
+
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
+                 struct kvf_diag *d)
+{
+    int64_t n = (int64_t)p->n_jobs * (p->heads.n + 1) * rows_of_unit(p), undecided = 0;
+    struct row *row = MEM_NEW(struct row, (size_t)n);
+    struct table *out = table_create("survival", n);
+    int err = row && out ? fill(t, p, row, d) : KVF_E_NOMEM;
+    if (!err) {
+        put_meta(out, t, p);
+        for (int64_t r = 0; r < n; r++)
+            undecided += row[r].undecided > 0;
+        if (p->skip)
+            table_meta_num(out, "undecided_rows", (double)undecided);
+        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
+    }
+    mem_free(row);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    struct kvf_trace *t = traces[0];
-    struct plan p = {.n_criteria = 0};
-    struct head_list heads;
-    struct rows r = {0};
-    const char *denominator = option_text(&an_survival, args, OPT_DENOMINATOR);
+    struct plan p = {.skip = false};
     (void)n_traces;
-    p.T = kvf_n_steps(t);
-    p.all = strcmp(denominator, "all") == 0;
-    if (!p.all && strcmp(denominator, "at-risk") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
-    int err = choose_criteria(t, option_text(&an_survival, args, OPT_CRITERION), &p, d);
+    int err = prepare(traces[0], args, &p, d);
     if (!err)
-        err = choose_horizons(option_text(&an_survival, args, OPT_HORIZONS), p.T, &p, d);
-    if (!err)
-        err = tokens_select(t, args, &p.a, &p.b, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_QUERY, args->heads, &heads, d);
-    if (err)
-        return err;
-    err = alloc_rows(&r, (size_t)(heads.n + 1) * (size_t)p.n_criteria * (size_t)p.n_horizons);
-    if (!err)
-        err = fill(t, &heads, &p, &r, d);
-    struct table *out = err ? NULL : build(t, &p, &r);
-    if (!err)
-        err = out ? table_err(out) : KVF_E_NOMEM;
-    free_rows(&r);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        err = build(traces[0], &p, ret_table, d);
+    free_plan(&p);
     return err;
 }
 
 static void describe(const struct table *t, struct buf *out)
 {
     int head = table_find(t, "head"), crit = table_find(t, "criterion");
-    int half = table_find(t, "half_life");
+    int half = table_find(t, "half_life"), class = table_find(t, "class");
     const char *current = "";
     buf_printf(out, "survival over %s tokens, denominator: %s\n", table_meta(t, "T"),
                table_meta(t, "denominator"));
     for (int64_t r = 0; r < table_rows(t); r++) {
-        if (strcmp(table_str(t, head, r), "all") != 0 ||
-            strcmp(current, table_str(t, crit, r)) == 0)
+        const char *name = table_str(t, crit, r);
+        if (strcmp(table_str(t, head, r), "all") != 0 || strcmp(current, name) == 0
+            || strcmp(table_str(t, class, r), "all") != 0)
             continue;
-        current = table_str(t, crit, r);
+        current = name;
         double n = table_real(t, half, r);
+        if (strchr(name, '-'))
+            continue; /* a gap */
         if (isnan(n))
             buf_printf(out, "  %-8s at least half at every horizon\n", current);
         else
             buf_printf(out, "  %-8s half-life %.0f steps\n", current, n);
     }
 }
+
+static const struct analyzer_measure measures[] = {
+    {"fraction", "alive", "at_risk"}, {"half_life", NULL, NULL}, {NULL, NULL, NULL},
+};
+static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon",
+                                   NULL};
+static const struct analyzer_pool pool = {keys, measures};
 
 const struct analyzer an_survival = {
     .name = "survival",
@@ -281,4 +424,5 @@ const struct analyzer an_survival = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool,
 };

@@ -11,6 +11,7 @@
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "analyzers/factors.h"
+#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/ranks.h"
@@ -535,4 +536,5 @@ const struct analyzer an_variance = {
     .max_traces = 1,
     .run = run,
     .describe = describe,
+    .pool = &pool_variance,
 };

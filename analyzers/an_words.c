@@ -225,7 +225,8 @@ static void put_notes(const struct data *x, struct table *out)
         classes_note(x->classes, out);
 }
 
-enum { COUNT, PLACES, BASE, SCORED, N_COUNTS, SHARE = 0, BASE_SHARE, LIFT, KEPT, LOG_BETA, N_REALS };
+enum { COUNT, PLACES, BASE, SCORED, N_COUNTS };
+enum { SHARE, BASE_SHARE, LIFT, KEPT, LOG_BETA, N_REALS };
 
 static int build(const struct data *x, struct table *out)
 {
@@ -330,8 +331,8 @@ static int read_list(struct data *x, const struct analyzer_args *args, struct kv
     uint32_t T = kvf_n_steps(x->t);
     uint8_t *class = MEM_NEW(uint8_t, T);
     double *role = MEM_NEW(double, T);
-    int err = class && role ? classes_open(option_text(&an_words, args, OPT_CLASSES), &x->classes, d)
-                            : KVF_E_NOMEM;
+    const char *own = option_text(&an_words, args, OPT_CLASSES);
+    int err = class && role ? classes_open(own, &x->classes, d) : KVF_E_NOMEM;
     if (!err)
         err = classes_of_trace(x->classes, x->t, class, d);
     if (!err && T)

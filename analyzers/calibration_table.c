@@ -43,7 +43,8 @@ int64_t calibration_rows(const struct calibration_found *x)
 /* ---- numbers, read when asked */
 
 enum {
-    N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU
+    N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU,
+    YES
 };
 
 /* Of a bin, or of all of them with s. */
@@ -56,6 +57,8 @@ static double of_cell(const struct calibration_cell *c, const struct calibration
     switch (what) {
     case N:
         return c->n;
+    case YES:
+        return c->yes;
     case PREDICTED:
         return c->predicted;
     case OBSERVED:
@@ -92,6 +95,8 @@ static double of_rank(const struct calibration_score *s, int what)
         return (double)s->n_auroc;
     case N_TAU:
         return (double)s->n_tau;
+    case YES:
+        return -1;
     default:
         return NAN;
     }
@@ -123,6 +128,7 @@ static const struct {
     [BRIER_BASE] = {"brier_base", TABLE_REAL}, [AUROC] = {"auroc", TABLE_REAL},
     [ECE] = {"ece", TABLE_REAL}, [TAU] = {"tau", TABLE_REAL},
     [N_AUROC] = {"n_auroc", TABLE_INT}, [N_TAU] = {"n_tau", TABLE_INT},
+    [YES] = {"yes", TABLE_INT},
 };
 
 /* ---- what is the same in every block */

@@ -9,7 +9,7 @@
 #include "analyzers/common.h"
 #include "analyzers/rank_quality.h"
 
-enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 12 };
+enum { CALIBRATION_PAIRS = 48, CALIBRATION_NUMBERS = 13 };
 
 struct calibration_cell {
     uint32_t n, yes;         /* tokens; those of which the event happened */

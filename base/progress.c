@@ -51,6 +51,12 @@ void progress_update(struct progress *p, int64_t done)
     draw(p, done, now);
 }
 
+void progress_clear(const struct progress *p)
+{
+    if (p->on)
+        fputs("\r\x1b[K", stderr);
+}
+
 void progress_end(struct progress *p, int64_t done)
 {
     if (!p->on)

@@ -19,6 +19,7 @@ double clock_seconds(void); /* monotonic */
 
 void progress_start(struct progress *p, const char *label, const char *unit, int64_t total);
 void progress_update(struct progress *p, int64_t done);
+void progress_clear(const struct progress *p); /* before a message; the next update redraws */
 /* Ends the line, leaving the final count and rate. */
 void progress_end(struct progress *p, int64_t done);
 

@@ -45,12 +45,13 @@ int replace_open(struct replace *r, const char *path, struct kvf_diag *d)
     r->fd = open_locked(r->part);
     if (r->fd >= 0 && ftruncate(r->fd, 0) == 0)
         return KVF_OK;
+    int why = errno;
     int err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path,
-                       errno == EBUSY ? "another process is writing it" : strerror(errno));
+                       why == EBUSY ? "another process is writing it" : strerror(why));
     if (r->fd >= 0)
         close(r->fd);
     mem_free(r->part);
-    *r = (struct replace){.fd = -1};
+    *r = (struct replace){.fd = -1, .error = why};
     return err;
 }
 

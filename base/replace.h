@@ -14,10 +14,11 @@ struct replace {
     const char *path; /* borrowed */
     char *part;       /* owned */
     int fd;
-    int error;        /* errno of the first write that failed */
+    int error;        /* errno of the first failure; EBUSY: another process writes the file */
 };
 
-/* KVF_OK, KVF_E_IO (with a sentence) or KVF_E_NOMEM; after a failure nothing is left. */
+/* KVF_OK, KVF_E_IO (with a sentence) or KVF_E_NOMEM; after a failure nothing is left but
+ * r->error. */
 int replace_open(struct replace *r, const char *path, struct kvf_diag *d);
 /* Never fails visibly: replace_finish reports the first failure. */
 void replace_write(struct replace *r, const void *p, size_t n);

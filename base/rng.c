@@ -61,3 +61,34 @@ uint64_t rng_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
     x = splitmix(&x) ^ c;
     return splitmix(&x);
 }
+
+uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n)
+{
+    const unsigned char *byte = p;
+    uint64_t x = seed ^ (uint64_t)n, h = splitmix(&x);
+    for (size_t at = 0; at < n; at += 8) {
+        uint64_t word = 0;
+        for (size_t k = 0; k < 8 && at + k < n; k++)
+            word |= (uint64_t)byte[at + k] << (8 * k);
+        x = h ^ word;
+        h = splitmix(&x);
+    }
+    return h;
+}
+
+/* floor(2^64 (e^-1 / 0! + ... + e^-1 / k!)), k = 0 .. 19; from k = 20 on it is 2^64 - 1. */
+static const uint64_t poisson1[] = {
+    0x5e2d58d8b3bcdf1au, 0xbc5ab1b16779be35u, 0xeb715e1dc1582dc2u, 0xfb23979734a252f1u,
+    0xff1025f59174dc3du, 0xffd90f3ba4055e19u, 0xfffa8b71fc72c913u, 0xffff540c0914b3c9u,
+    0xffffed1f4aa8f120u, 0xfffffe216e641462u, 0xffffffd4d85d3183u, 0xfffffffc6da262b4u,
+    0xffffffffba12d178u, 0xfffffffffb07c64cu, 0xffffffffffab8ea5u, 0xfffffffffffabe22u,
+    0xffffffffffffb11au, 0xfffffffffffffba1u, 0xffffffffffffffc5u, 0xfffffffffffffffdu,
+};
+
+int rng_poisson1(uint64_t bits)
+{
+    int k = 0;
+    while (k < (int)(sizeof poisson1 / sizeof *poisson1) && bits >= poisson1[k])
+        k++;
+    return k;
+}

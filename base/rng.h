@@ -3,6 +3,7 @@
 #ifndef KVF_BASE_RNG_H
 #define KVF_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct rng {
@@ -17,5 +18,10 @@ double rng_normal(struct rng *r);                    /* mean 0, variance 1 */
 /* A value that depends on the arguments alone: for scores that must not depend
  * on the order of calls. */
 uint64_t rng_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c);
+/* The same of n bytes: 8 at a time, little endian, the last filled up with zeros.  Not for
+ * secrets. */
+uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n);
+/* Poisson of mean 1 from 64 uniform bits, by the inverse of its distribution: at most 20. */
+int rng_poisson1(uint64_t bits);
 
 #endif

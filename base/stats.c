@@ -81,6 +81,72 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
     *ret_high = yes == n ? 1 : (centre + radius) / scale;
 }
 
+/* The continued fraction of the incomplete beta function (DLMF 8.17.22), by the method of
+ * Lentz; it converges fast for x < (a + 1) / (a + b + 2). */
+static double beta_fraction(double x, double a, double b)
+{
+    const double tiny = 1e-300;
+    double c = 1, d = 1 - (a + b) * x / (a + 1);
+    d = 1 / (fabs(d) < tiny ? tiny : d);
+    double h = d;
+    for (int m = 1; m < 100000; m++) {
+        double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+        double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+        d = 1 + even * d;
+        c = 1 + even / c;
+        d = 1 / (fabs(d) < tiny ? tiny : d);
+        h *= d * (fabs(c) < tiny ? tiny : c);
+        d = 1 + odd * d;
+        c = 1 + odd / c;
+        d = 1 / (fabs(d) < tiny ? tiny : d);
+        double delta = d * (fabs(c) < tiny ? tiny : c);
+        h *= delta;
+        if (fabs(delta - 1) < 1e-15)
+            break;
+    }
+    return h;
+}
+
+static double beta_log(double a, double b) /* of 1 / B(a, b) */
+{
+    return lgamma(a + b) - lgamma(a) - lgamma(b);
+}
+
+static double beta_below(double x, double a, double b, double log_scale)
+{
+    if (!(x > 0))
+        return isnan(x) ? x : 0;
+    if (x >= 1)
+        return 1;
+    double front = exp(log_scale + a * log(x) + b * log1p(-x));
+    if (x < (a + 1) / (a + b + 2))
+        return front * beta_fraction(x, a, b) / a;
+    return 1 - front * beta_fraction(1 - x, b, a) / b;
+}
+
+double stats_beta_cdf(double x, double a, double b)
+{
+    return beta_below(x, a, b, beta_log(a, b));
+}
+
+/* Newton's steps from the mean within a bracket that shrinks; halves it where they leave it. */
+double stats_beta_quantile(double q, double a, double b)
+{
+    double lo = 0, hi = 1, x = a / (a + b), scale = beta_log(a, b);
+    for (int i = 0; i < 200 && hi - lo > 1e-16 * hi; i++) {
+        double miss = beta_below(x, a, b, scale) - q;
+        double slope = exp(scale + (a - 1) * log(x) + (b - 1) * log1p(-x));
+        *(miss < 0 ? &lo : &hi) = x;
+        double next = x - miss / slope;
+        if (!(next > lo && next < hi))
+            next = lo + (hi - lo) / 2;
+        if (fabs(next - x) <= 1e-15 * x)
+            return next;
+        x = next;
+    }
+    return x;
+}
+
 /* Patterns in Gray code: each differs from the one before in one sign, whose place is that of
  * the lowest bit of the count.  Summed anew at every 64th, so that rounding does not grow. */
 static double all_signs(const double *v, size_t n, double far)

@@ -27,6 +27,11 @@ double stats_geometric(double x, double n);
  * for all. */
 void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
 
+/* Share of the beta distribution of a, b > 0 below x, and the x below which the share q lies:
+ * good to 1e-9 for a and b up to 1e8. */
+double stats_beta_cdf(double x, double a, double b);
+double stats_beta_quantile(double q, double a, double b);
+
 /* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
  * the means of `replicates` samples of n values drawn with replacement.  Which are
  * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or

@@ -18,7 +18,7 @@ struct column {
     int64_t start, step;
     int64_t *i;    /* owned, one of the three */
     double *r;
-    char **s;
+    char **s; /* equal pointers in a row are one text */
     table_read_fn read;
     void *ctx;
 };
@@ -65,7 +65,8 @@ void table_destroy(struct table *t)
     for (int c = 0; c < t->n_cols; c++) {
         struct column *k = &t->col[c];
         for (int64_t i = 0; k->s && i < k->n; i++)
-            mem_free(k->s[i]);
+            if (i == 0 || k->s[i] != k->s[i - 1])
+                mem_free(k->s[i]);
         mem_free(k->s);
         mem_free(k->i);
         mem_free(k->r);
@@ -143,7 +144,7 @@ static void add_strs(struct table *t, const char *name, const char *unit, enum k
     if (c && !(c->s = MEM_NEW(char *, (size_t)n)))
         fail(t, KVF_E_NOMEM);
     for (int64_t i = 0; c && c->s && i < n; i++)
-        if (!(c->s[i] = mem_strdup(data[i])))
+        if (!(c->s[i] = i && data[i] == data[i - 1] ? c->s[i - 1] : mem_strdup(data[i])))
             fail(t, KVF_E_NOMEM);
 }
 

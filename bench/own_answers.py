@@ -3,12 +3,23 @@
 
 usage: bench/own_answers.py QUESTIONS.jsonl N OUT.jsonl     the first N questions, greedy answers of at most 256 tokens
 
-Lines that OUT already has are kept, so a stopped run goes on.  KVFATE names the program (kvfate).
+Lines that OUT already has are kept, so a stopped run goes on; a last line that a kill cut short is dropped and made again.
+KVFATE names the program (kvfate).
 """
 import json
 import os
 import subprocess
 import sys
+
+
+def kept_lines(out):
+    """Whole lines of OUT; what follows the last of them is cut off."""
+    if not os.path.exists(out):
+        return 0
+    with open(out, "r+b") as f:
+        data = f.read()
+        f.truncate(data.rfind(b"\n") + 1)
+    return data.count(b"\n")
 
 
 def main():
@@ -17,10 +28,7 @@ def main():
     source, n, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     with open(source, encoding="utf-8") as f:
         questions = [json.loads(line)["question"] for _, line in zip(range(n), f)]
-    done = 0
-    if os.path.exists(out):
-        with open(out, encoding="utf-8") as f:
-            done = sum(1 for _ in f)
+    done = kept_lines(out)
     with open(out, "a", encoding="utf-8") as f:
         for q in questions[done:]:
             run = subprocess.run([os.environ.get("KVFATE", "kvfate"), "generate", "-q", "-p", q, "-n", "256"], check=True,

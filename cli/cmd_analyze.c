@@ -52,8 +52,7 @@ static int build_options(struct request *q, struct opt *list)
     return n;
 }
 
-/* "A:B", "A:", ":B" with whole numbers. */
-static bool parse_range(const char *s, int64_t *a, int64_t *b)
+bool range_parse(const char *s, int64_t *a, int64_t *b)
 {
     char left[32];
     size_t n = strcspn(s, ":");
@@ -79,7 +78,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";
-    if (q->tokens && !parse_range(q->tokens, &q->args.token0, &q->args.token1))
+    if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
     if (q->size && !parse_size(q->size, &q->style.width_mm, &q->style.height_mm))
         return kvf_fail(d, KVF_E_ARG, "--size needs WxH in mm (1 to 5000), not '%s'", q->size);

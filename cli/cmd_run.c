@@ -13,13 +13,18 @@
 #include "cli/force.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
+#include "cli/spans.h"
 #include "config.h"
 #include "engine/model/gguf.h"
+#include "engine/probe/watch.h"
 
 struct run {
     struct runner r;
     struct force force;
-    const char *probes, *shadow, *out;
+    const char *probes, *shadow, *out, *watch_queries;
+    struct opt_list watch_text;
+    struct watch watch;
+    struct spans spans;
     unsigned shadows; /* bits of probe_table */
     bool json, quiet;
     struct recorder *rec;
@@ -43,6 +48,46 @@ static void put_replay(struct run *u, struct buf *b)
     if (p)
         json_put_member_str(b, "method", p->method);
     buf_char(b, '}');
+}
+
+/* Which raw blocks were asked for. */
+static void put_watch(const struct run *u, struct buf *b)
+{
+    struct buf text = {0};
+    for (int i = 0; i < u->watch_text.n; i++)
+        buf_printf(&text, "%s%s", i ? " " : "", u->watch_text.item[i]);
+    if (u->watch_text.n && !text.err)
+        json_put_member_str(b, "watch", text.data);
+    if (u->watch_queries)
+        json_put_member_str(b, "watch_queries", u->watch_queries);
+    b->err = b->err ? b->err : text.err;
+    buf_finish(&text);
+}
+
+/* The heads and tokens of raw blocks, and the probes that these need. */
+static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set,
+                        struct kvf_diag *d)
+{
+    struct watch *w = &u->watch;
+    int err = KVF_OK;
+    for (int i = 0; !err && i < u->watch_text.n; i++)
+        err = watch_add_tokens(w, u->watch_text.item[i], cfg, d);
+    if (!err && u->watch_queries)
+        err = watch_set_queries(w, u->watch_queries, cfg, d);
+    if (!err)
+        err = watch_settle(w, cfg, set, d);
+    if (!err && w->turned && u->r.params.positions == POSITIONS_CACHE)
+        err = kvf_fail(d, KVF_E_ARG, "--watch-queries: with positions=cache queries are turned by "
+                       "their rank in each head's cache; say @pre");
+    cfg->watch = w;
+    if (!err && w->n_pairs && !u->quiet)
+        fprintf(stderr, "watching %d pairs of a query head and a token, of at most %d: %d bytes "
+                "per step\n", w->n_pairs, WATCH_MAX_PAIRS, w->n_pairs * 4);
+    if (!err && w->n_queries && !u->quiet)
+        fprintf(stderr, "watching queries, heads: %d, %s RoPE: %d numbers per step, of at most "
+                "%d\n", w->n_queries, w->turned ? "after" : "before",
+                w->n_queries * cfg->shape.head_dim, WATCH_MAX_NUMBERS);
+    return err;
 }
 
 /* The run header: everything that the decisions depend on, nothing that may
@@ -69,13 +114,23 @@ static void build_header(struct run *u, struct buf *b)
         shadows_names(u->shadows, names, sizeof names);
         json_put_member_str(b, "shadow", names);
     }
+    put_watch(u, b);
     json_put_member_str(b, "precision",
             r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_char(b, '}');
+    spans_put(&u->spans, b);
     runner_put_methods(b, r);
     put_replay(u, b);
     buf_char(b, '}');
+}
+
+static bool keeps_entries(unsigned shadows)
+{
+    bool some = false;
+    for (int i = 0; probe_table[i]; i++)
+        some |= shadows >> i & 1 && probe_table[i]->wants & PROBE_SHADOW_ENTRIES;
+    return some;
 }
 
 static int open_recording(struct run *u, struct kvf_diag *d)
@@ -84,13 +139,18 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     struct probe_config cfg = {
         .shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
         .cap = runner_cap(&u->r), .kernels = &u->r.engine->kernels,
-        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r)};
+        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r),
+        .evicts = runner_evicts(&u->r), .shadow_entries = keeps_entries(u->shadows),
+        .span_set = u->spans.set, .n_span_sets = u->spans.n_sets};
     struct buf header = {0};
     unsigned set;
     int err = probes_parse(u->probes, &set, d);
     if (err)
         return err;
     set |= u->shadows;
+    err = choose_watch(u, &cfg, &set, d);
+    if (err)
+        return err;
     if (!u->quiet)
         fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
                 u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
@@ -261,6 +321,10 @@ static int execute(struct run *u, struct kvf_diag *d)
     int err = runner_open(&u->r, d);
     if (!err && u->out)
         err = runner_output(&u->r, u->out, d);
+    if (!err && u->out && u->spans.file && runner_same_file(u->spans.file, u->out))
+        err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
+    if (!err)
+        err = spans_open(&u->spans, &u->r, d);
     signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);
@@ -304,7 +368,9 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     session_destroy(u->session);
     runner_close(&u->r);
     force_close(&u->force);
+    spans_close(&u->spans);
     buf_finish(&u->answer);
+    watch_free(&u->watch);
     return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
 }
 
@@ -312,7 +378,7 @@ int cmd_run(const struct command *self, int argc, char **argv)
 {
     struct run u = {.probes = "paper"};
     struct kvf_diag d = {""};
-    struct opt list[RUNNER_OPTIONS + 8];
+    struct opt list[RUNNER_OPTIONS + 12];
     int n, operands, status;
     runner_init(&u.r);
     u.r.force = &u.force;
@@ -327,6 +393,12 @@ int cmd_run(const struct command *self, int argc, char **argv)
         OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 0, "shadow", &u.shadow, "LIST",
                              "entries, model: what eviction cost (docs/probes.md)", 0, 0};
+    list[n++] = (struct opt){OPT_LIST, 0, "watch", &u.watch_text, "TOKENS@HEADS",
+                             "what these receive from every later query: 383,400-410@L10H19", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 0, "watch-queries", &u.watch_queries, "HEADS[@pre|@post]",
+                             "query vectors before or after RoPE (pre)", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 0, "spans", &u.spans.file, "FILE.json",
+                             "named stretches of the prompt (docs/probes.md)", 0, 0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
     list[n++] = (struct opt){
         OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};

@@ -23,6 +23,7 @@ struct job {
     const char *model, *method, *out, *state_path, *packing, *budgets;
     struct opt_list data;
     int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
+    int64_t teacher_limit;
     double share;
     bool json, f32, recompute, fresh, settings, keep_teacher;
 
@@ -35,6 +36,8 @@ struct job {
     struct buf config, log, state_name, log_name;
     struct buf tokens_name; /* folder of the cache of token ids; empty: none */
     struct buf teacher_name, teacher_of; /* folder of the teacher's states; what they depend on */
+    struct teacher_states teacher;
+    bool warned; /* that no more of them are kept */
     struct progress bar;
     double best;       /* least mean KL of a check */
     int64_t best_step, stale; /* checks since */
@@ -126,7 +129,9 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
     buf_printf(&j->teacher_of, "%s %s %x", KVFATE_VERSION, j->hash, cpu_flags_detect());
-    j->recipe.opt.pass.kept = (struct teacher_states){j->teacher_name.data, j->teacher_of.data};
+    j->teacher = (struct teacher_states){.folder = j->teacher_name.data,
+                                         .model = j->teacher_of.data, .limit = j->teacher_limit};
+    j->recipe.opt.pass.kept = &j->teacher;
     return j->teacher_of.err;
 }
 
@@ -311,12 +316,24 @@ static bool done(const struct job *j)
            || (j->check && j->patience > 0 && j->stale >= j->patience);
 }
 
+/* States that cannot be kept cost later trainings time; this one goes on. */
+static void warn_teacher(struct job *j)
+{
+    if (j->warned || !j->teacher.stopped)
+        return;
+    j->warned = true;
+    progress_clear(&j->bar);
+    fprintf(stderr, "kvfate train: warning: --keep-teacher keeps no more states in this run: %s\n",
+            j->teacher.why.text);
+}
+
 /* One step and what is due after it. */
 static int advance(struct job *j, struct kvf_diag *d)
 {
     struct trainer_step s;
     double start = clock_seconds();
     int err = trainer_step(j->trainer, &s, d);
+    warn_teacher(j);
     if (err)
         return err;
     j->seconds += clock_seconds() - start;
@@ -397,7 +414,8 @@ int cmd_train(const struct command *self, int argc, char **argv)
 {
     struct job j = {.method = "trimkv", .packing = "run", .budgets = "64,128", .steps = 1000,
                     .warmup = -1, .length = 512, .save_every = 20, .check_every = 100,
-                    .check_docs = 4, .share = 0.9, .best = INFINITY, .saved = -1};
+                    .check_docs = 4, .teacher_limit = INT64_C(4) << 30, .share = 0.9,
+                    .best = INFINITY, .saved = -1};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt list[] = {
@@ -429,6 +447,8 @@ int cmd_train(const struct command *self, int argc, char **argv)
          "more time", 0, 0},
         {OPT_FLAG, 0, "keep-teacher", &j.keep_teacher, NULL, "keep the teacher's states in the "
          "cache folder, for other trainings on the same packs", 0, 0},
+        {OPT_INT, 0, "teacher-limit", &j.teacher_limit, "BYTES", "keep no more when that folder "
+         "holds as much (4294967296)", 0, 9e15},
         {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
         {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
         {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},

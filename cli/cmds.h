@@ -20,6 +20,9 @@ bool command_options(const struct command *self, const struct opt *list, int arg
 int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2],
               struct kvf_diag *d);
 
+/* "A:B", "A:", ":B" with whole numbers; what is missing stays as it is. */
+bool range_parse(const char *s, int64_t *a, int64_t *b);
+
 int cmd_run(const struct command *self, int argc, char **argv);
 int cmd_generate(const struct command *self, int argc, char **argv);
 int cmd_logits(const struct command *self, int argc, char **argv);
@@ -32,8 +35,11 @@ int cmd_methods(const struct command *self, int argc, char **argv);
 int cmd_info(const struct command *self, int argc, char **argv);
 int cmd_verify(const struct command *self, int argc, char **argv);
 int cmd_plan(const struct command *self, int argc, char **argv);
+int cmd_needle(const struct command *self, int argc, char **argv);
 int cmd_part(const struct command *self, int argc, char **argv);
 int cmd_diff(const struct command *self, int argc, char **argv);
+int cmd_corpus(const struct command *self, int argc, char **argv);
+int cmd_merge(const struct command *self, int argc, char **argv);
 int cmd_figures(const struct command *self, int argc, char **argv);
 int cmd_analyze(const struct command *self, int argc, char **argv);
 

@@ -4,6 +4,8 @@
 
 #include "base/buf.h"
 
+#define FOLDER_DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* in the cache */
+
 /* KVFATE_CACHE or ~/.cache/kvfate, then "/" and name (NULL: the folder alone).  KVF_OK,
  * KVF_E_NOTFOUND without either variable, KVF_E_NOMEM. */
 int folder_cache(const char *name, struct buf *ret_path);

@@ -12,7 +12,6 @@
 #include "cli/runner.h"
 #include "engine/model/chat.h"
 
-#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
 enum { MAX_PROMPT_BYTES = 64 << 20, N_PREDICT = 128 };
 
 void runner_init(struct runner *r)
@@ -96,13 +95,13 @@ int runner_status(int err)
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
 }
 
-static int read_file(const char *path, struct buf *out, struct kvf_diag *d)
+int runner_read_file(const char *path, struct buf *out, struct kvf_diag *d)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     char part[65536];
     size_t n;
     if (!f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot open the prompt: %s", path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot open it: %s", path, strerror(errno));
     out->max = MAX_PROMPT_BYTES;
     while (!out->err && (n = fread(part, 1, sizeof part, f)) > 0)
         buf_add(out, part, n);
@@ -110,9 +109,9 @@ static int read_file(const char *path, struct buf *out, struct kvf_diag *d)
     if (f != stdin)
         fclose(f);
     if (bad)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot read the prompt: %s", path, strerror(errno));
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read it: %s", path, strerror(errno));
     if (out->err)
-        return kvf_fail(d, out->err, "%s: the prompt is over %d MiB", path, MAX_PROMPT_BYTES >> 20);
+        return kvf_fail(d, out->err, "%s: over %d MiB", path, MAX_PROMPT_BYTES >> 20);
     return KVF_OK;
 }
 
@@ -170,13 +169,23 @@ static int render_messages(struct runner *r, const char *json, size_t len, struc
     return err;
 }
 
+/* The user's message is the last that the template has. */
+static void find_prompt(struct runner *r, const char *text, size_t n)
+{
+    size_t at = r->text.len - n;
+    while (at > 0 && memcmp(r->text.data + at, text, n) != 0)
+        at--;
+    r->prompt_at = at;
+    r->prompt_bytes = n;
+}
+
 static int build_prompt(struct runner *r, struct kvf_diag *d)
 {
     struct buf in = {0};
     int err = KVF_OK;
     const char *path = r->file ? r->file : r->chat;
     if (path)
-        err = read_file(path, &in, d);
+        err = runner_read_file(path, &in, d);
     else
         buf_str(&in, r->prompt);
     const char *text = in.data ? in.data : "";
@@ -190,6 +199,8 @@ static int build_prompt(struct runner *r, struct kvf_diag *d)
         } else {
             struct chat_message m = {"user", text};
             err = chat_render(r->engine->gguf, &m, 1, true, &r->text, d);
+            if (!err)
+                find_prompt(r, text, in.len);
         }
     }
     buf_finish(&in);
@@ -223,7 +234,7 @@ int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
                     struct kvf_diag *d)
 {
     struct buf in = {0};
-    int n, err = read_file(path, &in, d);
+    int n, err = runner_read_file(path, &in, d);
     int32_t *ids = err ? NULL : MEM_NEW(int32_t, in.len / 2 + 1); /* a digit and a space each */
     if (!err)
         err = ids ? parse_ids(path, &in, vocab, ids, &n, d) : KVF_E_NOMEM;
@@ -315,7 +326,7 @@ int runner_engine(const char *model, bool exact, int threads, struct engine **re
 {
     struct buf path = {0};
     struct engine_options opt = {exact, threads, cpu_flags_detect()};
-    int err = model ? KVF_OK : folder_cache(DEFAULT_MODEL, &path);
+    int err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
     if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))

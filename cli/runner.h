@@ -35,6 +35,7 @@ struct runner {
     struct method_inputs inputs;
     int cache_heads; /* KV heads of the cache and of the trace */
     struct buf text; /* the prompt as it was tokenised, template included */
+    size_t prompt_at, prompt_bytes; /* where the prompt as given is in it; 0 bytes: all of it */
     int32_t *ids;    /* [n_ids] */
     int n_ids;
 };
@@ -70,6 +71,10 @@ int runner_cap(const struct runner *r);
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
 
+/* The bytes of a file, - is stdin, appended to out; at most 64 MiB.  KVF_OK or an error with
+ * a sentence. */
+int runner_read_file(const char *path, struct buf *out, struct kvf_diag *d);
+
 /* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
  * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
 int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
@@ -93,6 +98,8 @@ void runner_put_methods(struct buf *b, const struct runner *r);
 /* Column of what the gates give an entry, NULL: they give heads or blocks something, or
  * there are none. */
 const char *runner_gate_column(const struct runner *r);
+/* Whether queries of any row may not see all entries. */
+bool runner_evicts(const struct runner *r);
 bool runner_reads_pages(const struct runner *r); /* whether any row does */
 
 /* --head SET of a model's KV heads: *ret_take [L * KV heads], to be freed with mem_free, on

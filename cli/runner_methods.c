@@ -192,6 +192,19 @@ const char *runner_gate_column(const struct runner *r)
     return r->gates ? column[gates_kind(r->gates)] : NULL;
 }
 
+static bool row_evicts(const struct method *m)
+{
+    return m->score || m->admission->until || !m->read->all;
+}
+
+bool runner_evicts(const struct runner *r)
+{
+    bool some = row_evicts(&r->row);
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= row_evicts(&r->override[i].row);
+    return some;
+}
+
 bool runner_reads_pages(const struct runner *r)
 {
     bool some = !r->row.read->all;

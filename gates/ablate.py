@@ -8,7 +8,10 @@ Every training sees the same packs in the same order: the first nine tenths of t
 three times so that prose and mathematics weigh the same.  What is trained is judged on the last tenths by `kvfate eval`; test
 sets enter neither.  A stopped run goes on when the same command is given again.  KVFATE names the program (kvfate), THREADS the
 threads (1).  The tables give the mean KL(full || method) in nats per token over the documents, and the mean difference from the
-first row over all documents and budgets with the p of a permutation test over documents.  numpy for the tables.
+first row over all documents and budgets with the p of a permutation test over documents.  Entries held is eval's kv_mean: entries
+per KV head that the scored queries find (of write gates the window's with them), mean over heads, queries, documents and the
+table's columns.  Runs that are not finished are left out; without its first row a table has no differences, and with fewer than
+two rows it is not printed.  numpy for the tables.
 """
 import os
 import subprocess
@@ -81,8 +84,12 @@ def last_tenth(source, to):
     if not os.path.exists(to):
         with open(source, "rb") as f:
             data = f.read()
+        end = data.find(b"\n", int(len(data) * 0.9)) + 1
+        if end in (0, len(data)):
+            sys.exit(f"ablate.py: {source}: no line begins in the last tenth, so that nothing is left to judge on; "
+                     "give a file of shorter lines")
         with open(to + ".part", "wb") as f:
-            f.write(data[data.index(b"\n", int(len(data) * 0.9)) + 1:])
+            f.write(data[end:])
         os.rename(to + ".part", to)
     return to
 
@@ -114,7 +121,7 @@ def train_and_judge(name, sources, folder, held_out):
 def results(path):
     """{budget: (KLs by document, mean entries held)} of a state file."""
     with open(path, encoding="utf-8") as f:
-        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
+        lines = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#") and line.endswith("\n")]
     rows = {}
     for line in lines[1:]:
         r = dict(zip(lines[0], line))
@@ -122,6 +129,16 @@ def results(path):
         kl[r["doc"]] = float(r["kl"])
         held.append(float(r["kv_mean"]))
     return rows
+
+
+def finished(folder, name):
+    """Results of a run by kind, or None: a file that eval is still at has fewer documents or budgets."""
+    paths = {k: os.path.join(folder, f"{name}.{k}.state") for k in KINDS}
+    if not all(os.path.exists(path) for path in paths.values()):
+        return None
+    rows = {k: results(path) for k, path in paths.items()}
+    budgets = [int(b) for b in judged(settings(RUNS[name][0]))[1].split(",")]
+    return rows if all(sorted(r) == budgets and all(len(kl) == DOCS for kl, _ in r.values()) for r in rows.values()) else None
 
 
 def by_document(mine):
@@ -137,13 +154,11 @@ def difference(mine, base):
 
 
 def print_table(folder, heading, names):
-    path = os.path.join(folder, "{}.{}.state")
-    names = [x for x in names if all(os.path.exists(path.format(x, k)) for k in KINDS)]
-    if len(names) < 2:
+    rows = {x: r for x in names if (r := finished(folder, x))}
+    if len(rows) < 2:
         return
-    rows = {x: {k: results(path.format(x, k)) for k in KINDS} for x in names}
-    base = rows[names[0]]
-    columns = [(k, b) for k in KINDS for b in sorted(base[k])]
+    base = rows.get(names[0])
+    columns = [(k, b) for k in KINDS for b in sorted(next(iter(rows.values()))[k])]
     print(f"\n**{heading}**\n\n| | " + " | ".join(f"{k}, B = {b}" for k, b in columns) + " | entries held | difference |")
     print("|---" * (len(columns) + 3) + "|")
     for name, mine in rows.items():
@@ -151,7 +166,7 @@ def print_table(folder, heading, names):
         means = [sum(kl.values()) / len(kl) for kl, _ in cells]
         held = sum(sum(h) / len(h) for _, h in cells) / len(cells)
         print(f"| `{name}` | " + " | ".join(f"{m:.3f}" for m in means) + f" | {held:.0f} | "
-              + ("" if mine is base else difference(mine, base)) + " |")
+              + ("" if mine is base or not base else difference(mine, base)) + " |")
 
 
 def main():

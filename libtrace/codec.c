@@ -42,11 +42,23 @@ void codec_destroy(void *codec)
     ZSTD_freeCCtx(codec);
 }
 
+/* Element by element, which writes each cache line once. */
+static inline void unshuffle_as(const unsigned char *in, unsigned char *out, size_t count,
+                                const int width)
+{
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < width; k++)
+            out[i * (size_t)width + (size_t)k] = in[(size_t)k * count + i];
+}
+
 static void unshuffle(const unsigned char *in, unsigned char *out, size_t count, int width)
 {
-    for (int k = 0; k < width; k++)
-        for (size_t i = 0; i < count; i++)
-            out[i * (size_t)width + (size_t)k] = in[(size_t)k * count + i];
+    if (width == 2)
+        unshuffle_as(in, out, count, 2);
+    else if (width == 4)
+        unshuffle_as(in, out, count, 4);
+    else
+        unshuffle_as(in, out, count, width);
 }
 
 static bool constant(const unsigned char *p, size_t n, size_t width)

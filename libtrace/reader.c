@@ -42,6 +42,20 @@ int kvf_find(const struct kvf_trace *t, const char *name)
     return -1;
 }
 
+/* n bytes at *p, whose contents are lost; *p is untouched when there is no memory. */
+static int room_for(size_t n, unsigned char **p, size_t *cap)
+{
+    if (*p && n <= *cap)
+        return KVF_OK;
+    unsigned char *more = mem_alloc(n, 1);
+    if (!more)
+        return KVF_E_NOMEM;
+    mem_free(*p);
+    *p = more;
+    *cap = n;
+    return KVF_OK;
+}
+
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
 {
     const struct record *r = &t->rec[entry];
@@ -56,26 +70,27 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
         if (c->used < slot->used)
             slot = c;
     }
-    unsigned char *stored = NULL, *raw = mem_alloc(r->raw_len, 1);
-    unsigned char *scratch = mem_alloc(r->raw_len, 1);
-    int err = raw && scratch ? trace_payload(t, r, &stored, d) : KVF_E_NOMEM;
+    unsigned char *stored = NULL;
+    int err = room_for(r->raw_len, &slot->data, &slot->cap);
+    if (!err)
+        err = room_for(r->raw_len, &t->scratch, &t->scratch_cap);
+    slot->entry = SIZE_MAX; /* until it is whole again */
+    if (!err)
+        err = trace_payload(t, r, &stored, d);
     if (!err) {
         err = codec_decode(stored, r->stored_len, r->codec,
-                           (int)kvf_dtype_size(t->column[r->column].dtype), raw, r->raw_len,
-                           scratch);
+                           (int)kvf_dtype_size(t->column[r->column].dtype), slot->data, r->raw_len,
+                           t->scratch);
         if (err)
             kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
                      (unsigned long long)r->offset);
     }
     mem_free(stored);
-    mem_free(scratch);
-    if (err) {
-        mem_free(raw);
+    if (err)
         return err;
-    }
-    mem_free(slot->data);
-    *slot = (struct cached){entry, ++t->clock, raw};
-    *ret = raw;
+    slot->entry = entry;
+    slot->used = ++t->clock;
+    *ret = slot->data;
     return KVF_OK;
 }
 
@@ -141,22 +156,37 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     return KVF_OK;
 }
 
-static double widen(const unsigned char *p, enum kvf_dtype dtype, bool age)
+/* All ones of an age are "never". */
+#define WIDEN_UNSIGNED(type, never)                                  \
+    for (uint32_t i = 0; i < n; i++) {                               \
+        type v;                                                      \
+        memcpy(&v, p + i * sizeof v, sizeof v);                      \
+        out[i] = age && v == (never) ? -1 : (double)v;               \
+    }                                                                \
+    break
+#define WIDEN(type)                                                  \
+    for (uint32_t i = 0; i < n; i++) {                               \
+        type v;                                                      \
+        memcpy(&v, p + i * sizeof v, sizeof v);                      \
+        out[i] = (double)v;                                          \
+    }                                                                \
+    break
+
+/* The type is asked for once, not for each of what may be billions of values. */
+static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32_t n, double *out)
 {
-    uint64_t v = get_le(p, (int)kvf_dtype_size(dtype));
-    float f;
-    double x;
     switch (dtype) {
-    case KVF_F32: return memcpy(&f, p, 4), (double)f;
-    case KVF_F64: return memcpy(&x, p, 8), x;
-    case KVF_I32: return (double)(int32_t)v;
-    case KVF_U8: return age && v == UINT8_MAX ? -1 : (double)v;
-    case KVF_U16: return age && v == UINT16_MAX ? -1 : (double)v;
-    case KVF_U32: return age && v == UINT32_MAX ? -1 : (double)v;
-    case KVF_U64: return age && v == UINT64_MAX ? -1 : (double)v;
+    case KVF_F32: WIDEN(float);
+    case KVF_F64: WIDEN(double);
+    case KVF_I32: WIDEN(int32_t);
+    case KVF_U8: WIDEN_UNSIGNED(uint8_t, UINT8_MAX);
+    case KVF_U16: WIDEN_UNSIGNED(uint16_t, UINT16_MAX);
+    case KVF_U32: WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
+    case KVF_U64: WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
     }
-    return NAN;
 }
+#undef WIDEN
+#undef WIDEN_UNSIGNED
 
 int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
                  double *out, struct kvf_diag *d)
@@ -169,8 +199,8 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
     if (!raw)
         return KVF_E_NOMEM;
     int err = kvf_read(t, column, layer, head, t0, n, raw, d);
-    for (uint32_t i = 0; !err && i < n; i++)
-        out[i] = widen(raw + i * width, c->dtype, c->flags & KVF_COL_AGE);
+    if (!err)
+        widen(raw, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
     mem_free(raw);
     return err;
 }

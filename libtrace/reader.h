@@ -9,7 +9,8 @@ enum { CACHED_CHUNKS = 8 };
 struct cached {
     size_t entry; /* index of the record; SIZE_MAX: free */
     uint64_t used;
-    unsigned char *data; /* owned, raw_len bytes */
+    unsigned char *data; /* owned, of cap bytes */
+    size_t cap;
 };
 
 struct token {
@@ -30,6 +31,8 @@ struct kvf_trace {
     struct record *rec; /* sorted by record_compare */
     size_t n_rec, cap_rec;
     struct cached cache[CACHED_CHUNKS];
+    unsigned char *scratch; /* of decoding */
+    size_t scratch_cap;
     uint64_t clock;
     char **note; /* owned texts "key\0json" */
     int n_notes;

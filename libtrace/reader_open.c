@@ -291,6 +291,7 @@ void kvf_close(struct kvf_trace *t)
         close(t->fd);
     for (int i = 0; i < CACHED_CHUNKS; i++)
         mem_free(t->cache[i].data);
+    mem_free(t->scratch);
     for (int i = 0; i < t->n_notes; i++)
         mem_free(t->note[i]);
     mem_free(t->note);

@@ -54,17 +54,25 @@ static void curve(struct canvas *c, const struct axis_box *a, int i, const char 
     canvas_text(c, a->x + a->w + 8, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
+/* Rows of all heads and tokens, gaps between criteria apart. */
+static bool drawn(const struct table *t, int64_t r)
+{
+    int class = table_find(t, "class");
+    return strcmp(table_str(t, table_find(t, "head"), r), "all") == 0
+           && (class < 0 || strcmp(table_str(t, class, r), "all") == 0)
+           && !strchr(table_str(t, table_find(t, "criterion"), r), '-');
+}
+
 /* Draws the curves; returns how many points they have. */
 static int curves(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
-    int head = table_find(t, "head"), crit = table_find(t, "criterion"), n = 0, done = 0,
-        points = 0;
+    int crit = table_find(t, "criterion"), n = 0, done = 0, points = 0;
     int hor = table_find(t, "horizon"), frac = table_find(t, "fraction");
     double xy[2 * MAX_POINTS];
     const char *current = NULL;
     for (int64_t r = 0; r <= table_rows(t); r++) {
         bool end = r == table_rows(t);
-        if (!end && strcmp(table_str(t, head, r), "all") != 0)
+        if (!end && !drawn(t, r))
             continue;
         const char *name = end ? NULL : table_str(t, crit, r);
         if (current && (end || strcmp(name, current) != 0)) {

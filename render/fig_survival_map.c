@@ -17,7 +17,9 @@ struct choice {
 static int chosen(const struct table *t, int64_t r, const void *ctx)
 {
     const struct choice *c = ctx;
+    int class = table_find(t, "class");
     return table_int(t, table_find(t, "horizon"), r) == c->horizon
+           && (class < 0 || strcmp(table_str(t, class, r), "all") == 0)
            && strcmp(table_str(t, table_find(t, "criterion"), r), c->criterion) == 0
            && table_int(t, table_find(t, "layer"), r) >= 0;
 }

@@ -6,16 +6,21 @@
  * head in order.  Tasks are handed out with all heads in turn: few heads would not
  * divide evenly among threads, and a task hardly ever waits for its predecessor,
  * which was handed out a whole turn before.  The scores of QUERY_BLOCK queries are
- * held as whole rows: O(T) memory, and every statistic of a row is exact. */
+ * held as whole rows: O(T) memory, and every statistic of a row is exact.  Where a
+ * probe compares the rows of query heads that share a KV head (PROBE_GROUPS), a task
+ * computes all of these: QUERY_BLOCK queries of the first, then of the next. */
 #include <math.h>
 #include <sched.h>
 #include <string.h>
 
 #include "engine/decode/session_state.h"
 
+_Static_assert(QUERY_BLOCK <= (int)PROBE_GROUP_ROWS, "what probes hold rows for");
+
 struct job {
     struct session *s;
     int layer, T, pos0;
+    int together; /* query heads of a task, which share a KV head */
 };
 
 /* The queries of one head in [r0, r0 + R), and what they may see. */
@@ -152,35 +157,47 @@ static void query_block(const struct job *j, struct block *b)
         ask_ghosts(j, b, out);
 }
 
+/* The pages that a query head reads, where there is a choice. */
+static void choose_head(const struct session *s, int g, struct block *b)
+{
+    b->g = g;
+    if (s->stepping && s->chosen) {
+        b->page = s->page_of_head[b->h];
+        b->chosen = s->chosen + (size_t)g * s->ld_chosen;
+    }
+}
+
 static void head_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
     const struct model_config *m = &j->s->e->config;
-    int g = task % m->n_heads, first = task / m->n_heads * TASK_ROWS;
+    int turn = m->n_heads / j->together;
+    int g0 = task % turn * j->together, first = task / turn * TASK_ROWS;
     int end = j->T - first < TASK_ROWS ? j->T : first + TASK_ROWS;
-    atomic_int *done = &j->s->rows_done[g];
+    atomic_int *done = &j->s->rows_done[g0];
     struct session *s = j->s;
-    int h = g / (m->n_heads / s->cache_heads);
+    int h = g0 / (m->n_heads / s->cache_heads);
     struct cache_head view = cache_view(s->cache, j->layer, h);
-    struct block b = {.g = g, .h = h, .view = &view, .thread = thread};
-    if (s->stepping && s->chosen) {
-        b.page = s->page_of_head[h];
-        b.chosen = s->chosen + (size_t)g * s->ld_chosen;
-    }
+    struct block b = {.h = h, .view = &view, .thread = thread};
     while (atomic_load_explicit(done, memory_order_acquire) != first)
         sched_yield();
     for (b.r0 = first; b.r0 < end; b.r0 += QUERY_BLOCK) {
         b.R = end - b.r0 < QUERY_BLOCK ? end - b.r0 : QUERY_BLOCK;
-        query_block(j, &b);
+        for (int g = g0; g < g0 + j->together; g++) {
+            choose_head(s, g, &b);
+            query_block(j, &b);
+        }
     }
     atomic_store_explicit(done, end, memory_order_release);
 }
 
 void attention(struct session *s, int layer, int T, int pos0)
 {
-    struct job j = {s, layer, T, pos0};
+    struct job j = {s, layer, T, pos0, 1};
     int n_heads = s->e->config.n_heads;
+    if (recorder_wants(s->recorder) & PROBE_GROUPS)
+        j.together = n_heads / s->cache_heads;
     for (int g = 0; g < n_heads; g++)
         atomic_store_explicit(&s->rows_done[g], 0, memory_order_relaxed);
-    par_run(s->e->pool, n_heads * ((T + TASK_ROWS - 1) / TASK_ROWS), head_task, &j);
+    par_run(s->e->pool, n_heads / j.together * ((T + TASK_ROWS - 1) / TASK_ROWS), head_task, &j);
 }

@@ -206,6 +206,7 @@ void ghosts_ask(struct session *s, const struct ghost_query *q)
         m.n = q->t + 1;
         m.p = k.weight;
         m.seen = k.seen;
+        m.scratch = k.cuts;
         double all = masses(s, weigh(s, q, &gone, &k), &k, &m);
         m.error = output_error(s, q, &gone, all, &k);
     }

@@ -56,6 +56,15 @@ static void keep_unrotated(struct session *s, const struct job *j)
         method_queries(s->method, j->layer, j->pos0, j->T, s->qk_pre, s->ld_pre, s->e->pool);
 }
 
+/* turned: RoPE has been applied. */
+static void record_queries(struct session *s, const struct job *j, bool turned)
+{
+    struct probe_block b = {.layer = j->layer, .turned = turned, .t0 = j->pos0, .n = j->T,
+                            .q = s->qkv, .ld = s->ld_qkv};
+    if (recorder_wants(s->recorder) & PROBE_QUERY)
+        recorder_queries(s->recorder, &b);
+}
+
 static void gate_task(void *ctx, int t, int thread)
 {
     const struct job *j = ctx;
@@ -140,7 +149,9 @@ int layer_attend(struct session *s, int layer, int T, int pos0)
             return err;
     }
     keep_unrotated(s, &j);
+    record_queries(s, &j, false);
     par_run(s->e->pool, T, rope_task, &j);
+    record_queries(s, &j, true);
     if (s->gate)
         par_run(s->e->pool, T, gate_task, &j);
     par_run(s->e->pool, s->cache_heads, store_task, &j);

@@ -18,10 +18,24 @@ enum {
     PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
     PROBE_GATE = 1u << 3,  /* numbers of gates */
     PROBE_KEY = 1u << 4,   /* keys */
+    PROBE_QUERY = 1u << 5, /* query vectors */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
+    /* The rows of all query heads that share a KV head come together: for up to
+     * PROBE_GROUP_ROWS queries those of its first head, then those of the next, all from one
+     * thread, before later queries of any of them. */
+    PROBE_GROUPS = 1u << 10,
 };
+enum { PROBE_GROUP_ROWS = 16 };
 enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
+enum { PROBE_SPAN_SETS = 5 };    /* most sets of tokens that a run is given */
+
+/* Tokens that somebody named before the run (--spans). */
+struct probe_span_set {
+    const char *name; /* "": all that are useful together, always the first set */
+    int n;
+    const int32_t (*range)[2]; /* [n] tokens [a, b), rising and apart */
+};
 
 struct probe_config {
     struct method_shape shape;
@@ -29,6 +43,11 @@ struct probe_config {
     const struct kernels *kernels;
     const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
     bool reads;              /* queries after the prompt read a choice of pages */
+    const struct watch *watch; /* heads and tokens of raw blocks (watch.h); NULL: none */
+    bool evicts;             /* queries may not see all entries */
+    bool shadow_entries;     /* missed() will tell what they do not see */
+    const struct probe_span_set *span_set; /* [n_span_sets] */
+    int n_span_sets;
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -51,6 +70,16 @@ struct probe_cuts {
     struct row_cut cut[KVF_N_CRITERIA];
 };
 
+/* Queries of all heads of a layer at steps t0 .. t0 + n - 1, before RoPE and then after it. */
+struct probe_block {
+    int layer;
+    bool turned; /* after RoPE */
+    int32_t t0;
+    int n;
+    const float *q; /* [n] rows, ld apart, of [n_heads][head_dim] */
+    size_t ld;
+};
+
 /* What a query did not see.  Order and threads as struct probe_row. */
 struct probe_missed {
     int layer, head;    /* query head */
@@ -61,6 +90,7 @@ struct probe_missed {
     const float *p;     /* [n] weights over all of them */
     const unsigned char *seen; /* [n] */
     struct row_cut cut; /* as many largest weights as it saw entries */
+    void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
 };
 
 /* Numbers that compare the run with its full-cache twin. */
@@ -73,6 +103,7 @@ struct probe {
     unsigned wants;
     bool lean; /* part of --probes lean */
     bool full_only; /* part of --probes full, not of paper */
+    bool by_name;   /* part of no set: needs a choice of heads (watch.h) */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
@@ -85,6 +116,7 @@ struct probe {
     void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
     /* key: [head_dim], as the cache holds it; any thread */
     void (*key)(void *state, int layer, int head, int32_t pos, const float *key);
+    void (*queries)(void *state, const struct probe_block *b); /* one thread */
     void (*missed)(void *state, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);

@@ -2,13 +2,8 @@
  * numbers, which leaves the length as it was. */
 #include <math.h>
 
-#include "base/mem.h"
+#include "engine/probe/entry_floats.h"
 #include "engine/probe/probes.h"
-
-struct state {
-    struct probe_config cfg;
-    float *norm; /* [L*H][cap] */
-};
 
 static int columns(const struct probe_config *cfg, struct kvf_column *out)
 {
@@ -17,46 +12,18 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
     return 1;
 }
 
-static void destroy(void *state)
-{
-    struct state *s = state;
-    if (!s)
-        return;
-    mem_free(s->norm);
-    mem_free(s);
-}
-
 static void *create(const struct probe_config *cfg)
 {
-    size_t n = (size_t)cfg->shape.n_layers * (size_t)cfg->shape.n_kv_heads * (size_t)cfg->cap;
-    struct state *s = MEM_NEW(struct state, 1);
-    if (!s)
-        return NULL;
-    s->cfg = *cfg;
-    s->norm = MEM_NEW(float, n);
-    for (size_t i = 0; s->norm && i < n; i++)
-        s->norm[i] = NAN;
-    if (s->norm)
-        return s;
-    destroy(s);
-    return NULL;
+    return entry_floats_create(cfg, true);
 }
 
 static void on_key(void *state, int layer, int head, int32_t pos, const float *key)
 {
-    struct state *s = state;
+    struct entry_floats *s = state;
     double square = 0;
     for (int d = 0; d < s->cfg.shape.head_dim; d++)
         square += (double)key[d] * (double)key[d];
-    s->norm[probe_kv_index(&s->cfg, layer, head) * (size_t)s->cfg.cap + (size_t)pos] =
-        (float)sqrt(square);
-}
-
-static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
-{
-    const struct state *s = state;
-    const struct probe_array all = {0, s->norm, 4};
-    return probe_put_layers(sink, KVF_SPACE_KV, &all, 1, t0, t1 - t0);
+    entry_floats_set(s, layer, head, pos, (float)sqrt(square));
 }
 
 const struct probe probe_keys = {
@@ -66,7 +33,7 @@ const struct probe probe_keys = {
     .full_only = true,
     .columns = columns,
     .create = create,
-    .destroy = destroy,
+    .destroy = entry_floats_destroy,
     .key = on_key,
-    .stream = stream,
+    .stream = entry_floats_stream,
 };

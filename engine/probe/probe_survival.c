@@ -87,11 +87,17 @@ static unsigned char *last_of(const struct state *s, int layer, int head, int cr
     return s->last + at * (size_t)s->cfg.cap * width(&s->cfg);
 }
 
+void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
+                     void *scratch)
+{
+    k->row_cuts(p, n, top_k, N_TOP, tau, N_TAU, out, scratch);
+}
+
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k)
 {
     struct probe_cuts *c = row->cuts;
     if (!c->known)
-        k->row_cuts(row->p, row->n, top_k, N_TOP, tau, N_TAU, c->cut, row->scratch);
+        probe_find_cuts(k, row->p, row->n, c->cut, row->scratch);
     c->known = true;
     return c->cut;
 }

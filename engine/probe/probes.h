@@ -13,12 +13,22 @@ extern const struct probe probe_gate;     /* probe_gate.c */
 extern const struct probe probe_read;     /* probe_read.c */
 extern const struct probe probe_keys;     /* probe_keys.c */
 extern const struct probe probe_calibration; /* probe_calibration.c */
+extern const struct probe probe_returns;  /* probe_returns.c */
+extern const struct probe probe_window; /* probe_window.c */
+extern const struct probe probe_under;  /* probe_under.c */
+extern const struct probe probe_received; /* probe_received.c */
+extern const struct probe probe_queries;  /* probe_queries.c */
+extern const struct probe probe_dilution; /* probe_dilution.c */
 extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
 extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
 
 /* The selected sets of a row: cut[c] is that of criterion c, computed once for all
  * probes that ask (probe_survival.c). */
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);
+
+/* The same of any weights [n]: out[KVF_N_CRITERIA], scratch: row_cuts_scratch(n) bytes. */
+void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
+                     void *scratch);
 
 /* Ages are u16 columns where all steps fit, all ones apart. */
 static inline bool probe_narrow_ages(const struct probe_config *c)

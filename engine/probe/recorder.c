@@ -6,7 +6,7 @@
 #include "base/opt.h"
 #include "engine/probe/recorder.h"
 
-enum { MAX_PROBES = 16, BLOCK = 1024 };
+enum { MAX_PROBES = 32, BLOCK = 1024 };
 
 /* Columns that every trace has, before those of the probes. */
 enum { COL_ID, COL_ROLE, N_FIXED };
@@ -71,10 +71,11 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
     for (int i = 0; probe_table[i]; i++) {
         if (probe_table[i]->shadow)
             continue;
-        all |= 1u << i;
+        if (!probe_table[i]->by_name)
+            all |= 1u << i;
         if (probe_table[i]->lean)
             lean |= 1u << i;
-        if (!probe_table[i]->full_only)
+        if (!probe_table[i]->full_only && !probe_table[i]->by_name)
             paper |= 1u << i;
     }
     char key[32], value[32];
@@ -306,6 +307,13 @@ void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const fl
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->key)
             r->active[i].probe->key(r->active[i].state, layer, head, pos, key);
+}
+
+void recorder_queries(struct recorder *r, const struct probe_block *b)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->queries)
+            r->active[i].probe->queries(r->active[i].state, b);
 }
 
 void recorder_nll(struct recorder *r, int32_t t, float nll)

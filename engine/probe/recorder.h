@@ -34,6 +34,8 @@ void recorder_evict(struct recorder *r, const struct eviction *e);
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);
 /* The key [head_dim] of an entry as the cache holds it; heads in parallel. */
 void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const float *key);
+/* Queries of a layer; one thread. */
+void recorder_queries(struct recorder *r, const struct probe_block *b);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
 void recorder_missed(struct recorder *r, const struct probe_missed *m);
 void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);

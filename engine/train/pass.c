@@ -160,7 +160,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
 {
     struct block_run r = run_of(p, pack, false);
     float *a = p->other, *b = p->dx;
-    if (teacher_states_read(&p->opt.kept, pack, p->f->config->d_model, p->teacher))
+    if (teacher_states_read(p->opt.kept, pack, p->f->config->d_model, p->teacher))
         return;
     memcpy(a, stream(p, 0), (size_t)pack->n * (size_t)p->f->config->d_model * sizeof *a);
     for (int l = 0; l < p->L; l++) {
@@ -170,7 +170,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
         b = t;
     }
     final_norm(p, p->teacher, a, pack->n);
-    teacher_states_write(&p->opt.kept, pack, p->f->config->d_model, p->teacher);
+    teacher_states_write(p->opt.kept, pack, p->f->config->d_model, p->teacher);
 }
 
 /* The values of a layer's gates, head by head. */

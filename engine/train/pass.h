@@ -20,7 +20,7 @@ struct pass_options {
     enum capacity_norm norm;
     bool offset;                    /* write gates: the sparsity loss's offset */
     bool recompute;                 /* one tape: a fifth more time, an eighth of the memory */
-    struct teacher_states kept;     /* where the teacher's states are kept, if anywhere */
+    struct teacher_states *kept;    /* borrowed: where the teacher's states are kept; may be NULL */
 };
 
 struct pass_loss {

@@ -1,3 +1,5 @@
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -83,7 +85,7 @@ bool teacher_states_read(const struct teacher_states *s, const struct pack *pack
 {
     unsigned char key[HASH];
     struct buf path = {0};
-    if (!s->folder || !make_key(s, pack, d, key))
+    if (!s || !make_key(s, pack, d, key))
         return false;
     bool ok = path_of(s, key, &path) == KVF_OK
               && read_file(path.data, key, out, (size_t)pack->n * (size_t)d * sizeof *out);
@@ -91,20 +93,69 @@ bool teacher_states_read(const struct teacher_states *s, const struct pack *pack
     return ok;
 }
 
-void teacher_states_write(const struct teacher_states *s, const struct pack *pack, int d,
-                          const float *x)
+/* Bytes of the files in a folder; -1 and errno. */
+static int64_t measure(const char *folder)
 {
-    unsigned char key[HASH], sum[HASH];
-    size_t n = (size_t)pack->n * (size_t)d * sizeof *x;
-    struct buf path = {0};
-    struct replace r;
-    if (!s->folder || !make_key(s, pack, d, key))
-        return;
-    if (path_of(s, key, &path) == KVF_OK && replace_open(&r, path.data, NULL) == KVF_OK) {
-        seal(x, n, key, sum);
-        replace_write(&r, x, n);
-        replace_write(&r, sum, HASH);
-        replace_finish(&r, NULL);
+    DIR *dir = opendir(folder);
+    int64_t sum = 0;
+    if (!dir)
+        return -1;
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        struct stat st; /* a file that another process has just removed or renamed has none */
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            sum += st.st_size;
     }
+    closedir(dir);
+    return sum;
+}
+
+/* Whether n bytes more fit.  Other trainings fill the folder too: an eighth of the room is
+ * taken on trust before it is measured again, so that 8 of them cannot pass the limit. */
+static int take_room(struct teacher_states *s, int64_t n)
+{
+    if (n > s->trust) {
+        int64_t held = measure(s->folder);
+        if (held < 0)
+            return kvf_fail(&s->why, KVF_E_IO, "%s: %s", s->folder, strerror(errno));
+        if (n > s->limit - held)
+            return kvf_fail(&s->why, KVF_E_LIMIT, "%s holds %lld bytes of at most %lld; remove "
+                            "files there, or give a larger --teacher-limit", s->folder,
+                            (long long)held, (long long)s->limit);
+        s->trust = (s->limit - held) / 8;
+    }
+    s->trust -= n;
+    return KVF_OK;
+}
+
+static int write_file(struct teacher_states *s, const char *path, const unsigned char key[HASH],
+                      const float *x, size_t n)
+{
+    unsigned char sum[HASH];
+    struct replace r;
+    int err = replace_open(&r, path, &s->why);
+    if (err) /* a training that keeps the same pack may be at it: then it will be there */
+        return r.error == EBUSY ? KVF_OK : err;
+    seal(x, n, key, sum);
+    replace_write(&r, x, n);
+    replace_write(&r, sum, HASH);
+    return replace_finish(&r, &s->why);
+}
+
+void teacher_states_write(struct teacher_states *s, const struct pack *pack, int d, const float *x)
+{
+    unsigned char key[HASH];
+    struct buf path = {0};
+    size_t n = (size_t)pack->n * (size_t)d * sizeof *x;
+    if (!s || s->stopped)
+        return;
+    s->why.text[0] = '\0';
+    int err = make_key(s, pack, d, key) ? take_room(s, (int64_t)n + HASH) : KVF_E_NOMEM;
+    if (!err)
+        err = path_of(s, key, &path);
+    if (!err)
+        err = write_file(s, path.data, key, x, n);
     buf_finish(&path);
+    s->stopped = err != KVF_OK;
+    if (err && !s->why.text[0])
+        kvf_fail(&s->why, err, "%s", kvf_strerror(err));
 }

@@ -79,10 +79,12 @@ class Llama:
 
     def run(self, ids, alpha):
         """ids [T]; alpha [L,H,T,T] booleans: query t sees entry i.
-        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]."""
+        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]
+        and whole [L,G,T,T], the weights that its queries would put on all entries 0 .. t."""
         T, w = len(ids), self.w
         p, lse = np.zeros((self.L, self.G, T, T)), np.zeros((self.L, self.G, T))
         self.key_norm = np.zeros((self.L, self.H, T))
+        self.whole, causal = np.zeros((self.L, self.G, T, T)), np.tril(np.ones((T, T), bool))
         x = w["token_embd.weight"][ids]
         for l in range(self.L):
             blk = f"blk.{l}."
@@ -94,6 +96,8 @@ class Llama:
             for g in range(self.G):
                 h = g // (self.G // self.H)
                 s = q[:, g] @ k[:, h].T / np.sqrt(self.D)
+                e = np.where(causal, np.exp(s - np.where(causal, s, -np.inf).max(-1, keepdims=True)), 0)
+                self.whole[l, g] = e / e.sum(-1, keepdims=True)
                 s[~alpha[l, h]] = -np.inf
                 top = s.max(-1, keepdims=True)
                 e = np.exp(s - top)
@@ -189,6 +193,23 @@ class Dense:
     def entropy(self):
         with np.errstate(divide="ignore", invalid="ignore"):
             return -np.where(self.p > 0, self.p * np.log(self.p), 0).sum(-1)
+
+
+WINDOWS, LENGTH, BLOCK = 4, 128, 16
+
+
+def windows(p, H):
+    """{column: [L,H,T]} from weights p [L,G,T,T]: the definition"""
+    L, G, T, _ = p.shape
+    most = p.reshape(L, H, G // H, T, T).max(2)  # of the group, for each query and entry
+    end, out = T - T % BLOCK, {}
+    for w in range(WINDOWS):
+        b = end - (WINDOWS - 1 - w) * LENGTH
+        for name, a in ((f"window.{w}", b - LENGTH), (f"window16.{w}", b - BLOCK)):
+            out[name] = np.full((L, H, T), np.nan)
+            if a >= 0:
+                out[name][:, :, :b] = most[:, :, a:b, :b].mean(2)
+    return out
 
 
 def selected_at(S):

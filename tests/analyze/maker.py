@@ -26,7 +26,8 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
         n = T if c.n is None else c.n
         lines.append(f"column {c.name} {c.dtype} {c.space} {c.axis} {c.flags} {n} {raw}")
     lines += [f"text {t}" for t in texts] + ["open"] * unclosed
-    done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, capture_output=True)
+    done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, errors="surrogateescape",
+                          capture_output=True)  # so that texts may have any bytes
     assert done.returncode == 0, done.stderr
     for i in range(len(columns)):
         os.remove(f"{path}.{i}.f64")

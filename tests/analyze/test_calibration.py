@@ -138,7 +138,7 @@ def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=6
                     here = k_of == k if k >= 0 else np.ones(len(p), bool)
                     m, row = int(here.sum()), dict.fromkeys(NUMBERS, np.nan)
                     row.update(head=name, layer=l, index=x, kind="bin" if k >= 0 else "summary", event=e, score="beta",
-                               horizon=n, bin=k, n=m, n_auroc=-1, n_tau=-1,
+                               horizon=n, bin=k, n=m, n_auroc=-1, n_tau=-1, yes=int(y[here].sum()),
                                lo=k / bins if k >= 0 else 0, hi=(k + 1) / bins if k >= 0 else 1)
                     if m:
                         row.update(predicted=p[here].mean(), observed=y[here].mean(), brier=((p - y)[here]**2).mean())
@@ -152,7 +152,7 @@ def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=6
             row["auroc"], n_auroc = mean(found[s][0])
             row["tau"], n_tau = mean(found[s][1])
             row.update(head=name, layer=l, index=x, kind="rank", event="selected-again", score=s, horizon=-1, bin=-1,
-                       n=len(found[s][0]), n_auroc=n_auroc, n_tau=n_tau)
+                       n=len(found[s][0]), n_auroc=n_auroc, n_tau=n_tau, yes=-1)
             rows.append(row)
 
     for l, x in heads or [(l, x) for l in range(L) for x in range(G if each else H)]:
@@ -176,7 +176,7 @@ def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=6
 def compare(name, trace, argv, rows):
     data, meta = table(kvfate, "calibration", trace, *argv)
     check(name + ": rows", len(data["head"]) == len(rows), len(data["head"]), len(rows))
-    for key in ("head", "kind", "event", "score", "layer", "index", "horizon", "bin", "n", "n_auroc", "n_tau"):
+    for key in ("head", "kind", "event", "score", "layer", "index", "horizon", "bin", "n", "n_auroc", "n_tau", "yes"):
         check(f"{name}: {key}", data[key] == [r[key] for r in rows])
     for key in NUMBERS + ["lo", "hi"]:
         got = np.array([np.nan if v is None else v for v in data[key]], float)
@@ -358,7 +358,7 @@ def refusals(x, path):
     refused("an evicted entry", 1, ["calibration", y], "entry 2 of L0K0 was evicted at step 5")
     zero = make(write_kvf, path("zero.kvf"), columns(S[:, :, :0, :0], lb[:, :, :0]), (1, 1, 2, 0))
     data, _ = table(kvfate, "calibration", zero)
-    check("empty trace", data["head"] == [] and len(data) == 22)
+    check("empty trace", data["head"] == [] and len(data) == 23)
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-calibration-") as folder:

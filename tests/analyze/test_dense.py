@@ -14,6 +14,7 @@ import tempfile
 import numpy as np
 
 import dense
+import selections
 
 EPS = 1e-4  # relative rounding of an attention weight; the logits agree within 6e-5
 MOST_OPEN = .03  # share of the ages that rounding may decide
@@ -100,6 +101,7 @@ class Run:
 class Check:
     def __init__(self, run):
         self.run, self.wrong, self.ties, self.open, self.ages, self.done = run, 0, 0, 0, 0, 0
+        self.settled, self.of_settled = 0, 0
         eps = 0 if run.name == "ties" else EPS
         self.model = dense.Llama(run.gguf)
         self.d = dense.Dense(self.model, run.ids, run.role, run.evict, eps)
@@ -138,6 +140,20 @@ class Check:
             self.open += open_
             self.ages += seen.size
             self.calibration(c)
+        self.comings()
+
+    def comings(self):
+        """n_selected, n_returns and longest_gap of the tokens of which rounding decides nothing; bounds of the others"""
+        for c in ("top64", "mass.95"):
+            exact, sure, possible = self.d.sets[c]
+            col = [self.run.column[f"{k}.{c}"].astype(int) for k in ("n_selected", "n_returns", "longest_gap")]
+            settled = (sure == possible).all(axis=2)
+            for name, got, want in zip(("n_selected", "n_returns", "longest_gap"), col, selections.returns(exact)):
+                self.equal(f"{name}.{c}", got[settled], want[settled])
+            wrong = (col[0] < sure.sum(axis=2)) | (col[0] > possible.sum(axis=2)) | (col[1] >= np.maximum(col[0], 1)) | ((col[1] > 0) != (col[2] > 0))
+            self.equal(f"comings {c}", wrong.any(), False)
+            self.settled += settled.sum()
+            self.of_settled += settled.size
 
     def calibration(self, c):
         """selected_at and first_unselected lie between those of the sets that rounding leaves."""
@@ -186,6 +202,27 @@ class Check:
                         want[k].append(v)
         for k, v in want.items():
             self.equal(f"survival {options} {k}", t[k], v, 1e-12)
+
+    def selections(self):
+        """what follows from the sets of the first query head or KV head of each layer"""
+        d, share, c, n_of = self.d, self.d.G // self.d.H, "top64", [0, 1, 3, 20, 64, 100]
+        for space in ("query", "kv-union", "kv-mean"):
+            members = [selections.members_of(space, self.S[c], l, 0, share) for l in range(d.L)]
+            options = ("--space", space, "--head", "*.0", "--criterion", c)
+            t = self.run.table("survival", "--skip-trivial", "--horizons", ",".join(map(str, n_of)), *options)
+            want = [selections.survival(m, n, range(self.T), d.alpha[l, 0].sum(1) > 64) for l, m in enumerate(members) for n in n_of]
+            want += [[sum(want[l * len(n_of) + k][j] for l in range(d.L)) for j in range(3)] for k in range(len(n_of))]
+            got = np.stack([t["at_risk"], t["alive"], t["undecided"]], axis=1)
+            self.equal(f"survival without trivial queries, {space}", got, want)
+            members.append([m for x in members for m in x])
+            t = self.run.table("hazard", *options)
+            want = [r for m in members for r in selections.hazard(m, range(self.T), self.T, selections.octaves(self.T))]
+            names = ("low", "high", "at_risk", "events", "censored", "exposure", "hazard", "actuarial", "survival", "survival_low", "survival_high")
+            self.equal(f"hazard, {space}", np.stack([t[k] for k in names], axis=1), want, 1e-9)
+            if self.T > 1 and (self.run.column["selected_at." + c] == dense.selected_at(self.S[c])).all():
+                t = self.run.table("persistence", "--grace", "5", *options)
+                want = [selections.at_ages(m, range(self.T), self.T, k, 5) for m in members for k in range(32) if 2**k < self.T]
+                self.equal(f"persistence, {space}", np.stack([t["at_risk"], t["selected"]], axis=1), want)
 
     def sparsity(self, a, b, *options):
         d = self.d
@@ -261,6 +298,7 @@ class Check:
         self.budget()
         self.survival(Q, 0, T)
         self.survival(Q, 0, T, "--horizons", "0,1,2,3,5,20,63,64,65,128,129,130,500", everyone=True)
+        self.selections()
         self.sparsity(0, T)
         self.occupancy(0, T)
         self.retention(Q, 0, T)
@@ -307,6 +345,9 @@ def main():
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
             if check.open_masks > 3 * MOST_OPEN * check.masks:  # several ages count in each
                 print(f"  {case[0]}: too many masks left to rounding: {check.open_masks} of {check.masks}")
+                failed += 1
+            if check.settled < .8 * check.of_settled:
+                print(f"  {case[0]}: rounding decides of too many tokens: only {check.settled} of {check.of_settled} are settled")
                 failed += 1
             if check.open > MOST_OPEN * check.ages:
                 print(f"  {case[0]}: too many ages left to rounding, the test says too little")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """train: the same bytes whatever stops it, what it learns, what it refuses, and what it leaves behind."""
+import fcntl
 import json
 import os
 import random
@@ -164,6 +165,71 @@ def kept_teacher():
     s.file("cache", b"not a folder")
     s.refused("no folder for them", argv("warm.st", "--fresh", "--keep-teacher"), 1, "--keep-teacher", "KVFATE_CACHE")
     os.remove(s.path("cache"))
+
+
+def teacher_train(what, name, *more, warns=None, length=64, **how):
+    """One training that keeps states; whether it says in one line that it keeps no more; its result."""
+    r = s.accepted(what, argv(name, "--fresh", "--keep-teacher", *more, length=length), **how)
+    lines = [x for x in r.stderr.decode().splitlines() if "keep-teacher" in x]
+    s.check(f"{what}: {'a line' if warns else 'no line'}", len(lines) == (1 if warns else 0) and all(w in lines[0] for w in warns or ()), r.stderr)
+    return result(name)
+
+
+def teacher_limit():
+    """The folder of states stays below its limit, whoever fills it; a full disk is one warning, and the same gates."""
+    folder = s.path("cache/teacher")
+    shutil.rmtree(folder, ignore_errors=True)
+    first = train("bound.st", length=64)
+
+    def held():
+        sizes = [os.stat(os.path.join(folder, x)).st_size for x in sorted(os.listdir(folder))]
+        return sizes, sum(sizes)
+
+    equal("all are kept", teacher_train("all are kept", "bound.st"), first)
+    sizes, whole = held()
+    s.check("6 packs of 64 rows of 64 numbers, and a hash", sizes == [64 * 64 * 4 + 16] * 6, sizes)
+    one = os.path.join(folder, sorted(os.listdir(folder))[0])
+    os.remove(one)
+    with open(one + ".part", "w") as part:  # as another training does that has come to the same pack
+        fcntl.flock(part, fcntl.LOCK_EX)
+        equal("another writes it", teacher_train("another writes it", "bound.st"), first)
+        s.check("another writes it: it is left to it", not os.path.exists(one) and os.path.exists(one + ".part"), os.listdir(folder))
+    for what, limit, n in (("no room", 0, 0), ("a byte too few", sizes[0] - 1, 0), ("room for one", sizes[0], 1), ("for three", 3 * sizes[0] + 1, 3), ("a byte too few for all", whole - 1, 5)):
+        shutil.rmtree(folder)
+        equal(what, teacher_train(what, "bound.st", "--teacher-limit", str(limit), warns=(folder, "--teacher-limit", f"of at most {limit};")), first)
+        s.check(f"{what}: {n} are kept", held()[0] == sizes[:1] * n, held())
+    equal("the rest", teacher_train("the rest", "bound.st", "--teacher-limit", str(whole)), first)
+    s.check("all are there", held()[0] == sizes, held())
+    equal("no more room, none needed", teacher_train("no more room, none needed", "bound.st", "--teacher-limit", "1"), first)
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    s.file("cache/teacher/of-another-version.f32", bytes(whole - 2 * sizes[0]))
+    equal("others' files count", teacher_train("others' files count", "bound.st", "--teacher-limit", str(whole), warns=[folder]), first)
+    s.check("two fit beside them", held()[1] == whole and len(held()[0]) == 3, held())
+    shutil.rmtree(folder)
+    limit, steps = 40 * sizes[0], 60
+    both = [subprocess.Popen([s.exe, *argv(f"two{i}.st", "--keep-teacher", "--teacher-limit", str(limit), "--seed", str(i), steps=steps, length=64)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for i in (0, 1)]
+    errs = [p.communicate(timeout=60)[1] for p in both]
+    s.check("two at once: one line each", [p.returncode for p in both] == [0, 0] and all(e.count(b"keep-teacher") == 1 for e in errs), errs)
+    s.check("two at once: the limit, or a file each more", 40 <= len(held()[0]) <= 42 and held()[1] == len(held()[0]) * sizes[0], held())
+    shutil.rmtree(folder)
+    long = train("bound.st", "--fresh", length=160)
+    room = max(map(len, long)) + 1000
+    s.check("states are larger than gates and checkpoint", room < 160 * 64 * 4, room)
+    equal("too large a file", teacher_train("too large a file", "bound.st", length=160, warns=(folder, "cannot write", "File too large"),
+                                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))), long)
+    s.check("too large a file: nothing is left", not os.listdir(folder), os.listdir(folder))
+    if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", folder], stderr=subprocess.DEVNULL).returncode == 0:
+        try:
+            equal("a full disk", teacher_train("a full disk", "bound.st", warns=(folder, "cannot write", "No space")), first)
+            s.check("a full disk: what fits is kept, and no part of a file", held()[0] == sizes[:1] * 2, held())
+            equal("a full disk is read", teacher_train("a full disk is read", "bound.st", warns=["No space"]), first)
+        finally:
+            subprocess.run(["umount", folder])
+    else:
+        print("skipped: a full tmpfs for the teacher's states (needs root and mount)")
+    shutil.rmtree(s.path("cache"))
 
 
 # ---- what is learned, and what it is for
@@ -446,7 +512,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (any_threads, any_stop, kept_ids, kept_teacher, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
+for part in (any_threads, any_stop, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -131,7 +131,7 @@ static bool runs_alone(const struct method *m)
     return method_check_inputs(m, &none, &d) == KVF_OK;
 }
 
-Test(same, every_method, .timeout = 120)
+Test(same, every_method, .timeout = 300)
 {
     for (const struct method *m = method_presets; m->name; m++) {
         if (!runs_alone(m))

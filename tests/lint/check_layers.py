@@ -47,6 +47,8 @@ PRIVATE = {
     'engine/kernels/x86/': 'engine/kernels/',
     'engine/kernels/kernels_ref.h': 'engine/kernels/',
     'analyzers/common.h': 'analyzers/',
+    'analyzers/lapack.h': 'analyzers/',
+    'analyzers/corpus_rows.h': 'analyzers/',
 }
 # Third-party headers and the files that may include them.
 FENCES = [
@@ -57,6 +59,7 @@ FENCES = [
                  'engine/gate/tensor_file.c', 'engine/train/']),
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
+    (r'lapack|cblas', ['analyzers/lapack.c']),
     (r'cairo|pango', ['render/canvas.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),

@@ -25,11 +25,38 @@
  * selected_at.C    u32 query token  bit k: the query of age 2^k selected the token (snapshot)
  * first_unselected.C u16|u32 query token  smallest age at which the token was not in the
  *                                   selected set; NEVER = in all of them (snapshot, age)
+ * n_selected.C     u16|u32 query token  queries that selected the token; this and the next two
+ *                                   are there of C = top64 and mass.95 only (snapshot)
+ * n_returns.C      u16|u32 query token  selections after at least one query that did not
+ *                                   select it, its first selection apart (snapshot)
+ * longest_gap.C    u16|u32 query token  most queries in a row between two selections that
+ *                                   did not select it; 0 = none (snapshot)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
  * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
+ * window.W         f32 kv   token   what an observation window gave the entry: the largest
+ *                                   weight of the group's query heads, mean over the window's
+ *                                   queries (snapshot).  W = 0 .. 3: the last 4 * 128 queries
+ *                                   before E = T rounded down to a multiple of 16; NaN: no
+ *                                   query of it came after the entry, or it began before the run
+ * window16.W       f32 kv   token   the same over the last 16 queries of that window (snapshot)
+ * under.P          u16|u32 query step   weights of the query that are under P times its largest
+ * under.seen       u16|u32 query step   entries that the query saw
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
+ *
+ * Raw blocks of chosen heads and tokens: a column of the run for each.
+ * received.LxHy.i      f32 run  step  attention of query t of head y of layer x to token i;
+ *                                     NaN for t < i; -1: query t does not see the entry
+ * query.pre.LxHy.dnn   f32 run  step  number nn of query t before RoPE (after bias and norm)
+ * query.post.LxHy.dnn  f32 run  step  the same after RoPE
+ * useful.U dilution.U f32 query step   weight of the useful entries U, and of the rest, over
+ *                                   all entries (docs/probes.md); NaN: not defined
+ * size.U           u16|u32 query step  |U|
+ * near.all.k near.span.k u16|u32 query step  entries within k/2 logits of the largest
+ * kept.U           f32 query step   weight of U over what the query saw
+ * rho_u.U rho_d.U  f32 query step   share of useful.U, of dilution.U, that the query saw
+ * beta.kept.U beta.rho_u.U beta.rho_d.U  f32 query step  the same under beta^age
  *
  * --shadow entries: what has left is kept aside and scored by the method's own queries.
  * Weights are over all entries 0 .. t, E is what query t saw; missed = evicted or unread.
@@ -69,5 +96,12 @@ enum kvf_reason {
 #define KVF_CRITERIA_MAP(X) \
     X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
 #define KVF_N_CRITERIA 7
+
+/* Observation windows: their number, queries of each, and what they are rounded to. */
+enum { KVF_WINDOWS = 4, KVF_WINDOW_QUERIES = 128, KVF_WINDOW_BLOCK = 16 };
+
+/* The p of under.P, as named and as a number. */
+#define KVF_UNDER_MAP(X) X(0.0001, 1e-4) X(0.001, 1e-3) X(0.01, 1e-2) X(0.1, 1e-1)
+#define KVF_N_UNDER 4
 
 #endif

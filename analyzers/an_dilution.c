@@ -1,0 +1,529 @@
+/* an_dilution.c - attention that goes to entries which are of no use (Nguyen et al. 2026,
+ * section 3.1).  Of query t, its weights w over all entries 0 .. t and the useful ones U:
+ *   dilution           1 - sum_U w                                           (eq. 7)
+ *   rho_u, rho_d       what retention leaves of the mass in U and outside
+ *   dilution_retained  the same under retention, from the weights themselves
+ *   bound              largest over Delta of x / (1 + x), x = e^-Delta |D'(Delta)| / |U|
+ *                      (proposition 3.1)
+ * and from corollary 3.2, to be compared with dilution_retained,
+ *   rho_d delta / (rho_u (1 - delta) + rho_d delta).
+ * Rows of a head `all` are means over the heads. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/common.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/stats.h"
+
+enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
+enum { MOST_STEPS = 512, N_NEAR = 16 };
+static const struct analyzer_option options[] = {
+    {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
+    {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
+    {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
+    {"mean", NULL, NULL, "one row per head: its mean over the steps"},
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_dilution;
+
+enum value { DILUTION, USEFUL, RHO_U, RHO_D, RETAINED, BOUND, ORACLE, SIZE, DELTA, N_VALUES };
+static const char *const value_names[N_VALUES] = {
+    "dilution", "useful_mass", "rho_u", "rho_d", "dilution_retained", "bound",
+    "dilution_oracle", "useful_entries", "bound_delta"};
+
+/* Columns of one head; -1: the trace has none. */
+enum { IN_USEFUL, IN_DILUTION, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
+       N_IN = IN_NEAR + N_NEAR };
+
+struct means {
+    struct sum sum[N_VALUES];
+    int64_t n[N_VALUES];
+    int64_t compared, preferential; /* steps with both rho, and those with rho_d <= rho_u */
+};
+
+struct plan {
+    char set[KVF_NAME_MAX / 2]; /* "top64", "mass.90", "slack.1", "span", "span.NAME" */
+    char useful[KVF_NAME_MAX];  /* the same as the option has it */
+    bool prefix;     /* U is a prefix of the order of weights */
+    int top;         /* K of topk:K; 0: sizes are recorded */
+    bool beta, mean;
+    int column[N_IN];
+    int64_t a, b;     /* steps [a, b) */
+    int64_t every, n; /* every how many steps; rows per head */
+    int64_t prompt;   /* first step after the prompt; -1: not known */
+    double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
+    int64_t *count[3];       /* the same: n, compared, preferential */
+    struct means *head;      /* [heads + 1] over all steps, shown or not */
+    struct means after;      /* over the steps after the prompt */
+    double identity;         /* largest difference of the two ways to dilution_retained */
+    int64_t above;           /* (head, step) pairs with a bound above the dilution */
+};
+
+static void add(struct means *m, const double *v)
+{
+    for (int k = 0; k < N_VALUES; k++)
+        if (!isnan(v[k])) {
+            sum_add(&m->sum[k], v[k]);
+            m->n[k]++;
+        }
+    if (!isnan(v[RHO_U]) && !isnan(v[RHO_D])) {
+        m->compared++;
+        m->preferential += v[RHO_D] <= v[RHO_U];
+    }
+}
+
+static double mean_of(const struct means *m, int k)
+{
+    return m->n[k] && k != DELTA ? sum_get(&m->sum[k]) / (double)m->n[k] : NAN;
+}
+
+/* Proposition 3.1, over Delta = k / 2.  In a prefix of the order of weights, as many of the
+ * entries near the largest as it has are its own. */
+static void bound(const struct plan *p, double *const *in, int64_t k, double *v)
+{
+    double most = 0;
+    v[DELTA] = NAN;
+    for (int j = 0; j < N_NEAR; j++) {
+        double outside = in[IN_NEAR + j][k] - (p->prefix ? v[SIZE] : 0);
+        double x = exp(-0.5 * j) * outside / v[SIZE];
+        if (x > most) {
+            most = x;
+            v[DELTA] = 0.5 * j;
+        }
+    }
+    v[BOUND] = most / (1 + most);
+}
+
+/* Values of step a + k. */
+static void values(struct plan *p, double *const *in, int64_t k, double *v)
+{
+    for (int i = 0; i < N_VALUES; i++)
+        v[i] = NAN;
+    bool own = p->column[IN_KEPT] >= 0, known = !isnan(in[IN_USEFUL][k]);
+    if (own)
+        v[RETAINED] = 1 - in[IN_KEPT][k];
+    if (!known)
+        return;
+    v[USEFUL] = in[IN_USEFUL][k];
+    v[DILUTION] = in[IN_DILUTION][k];
+    v[RETAINED] = own ? v[RETAINED] : v[DILUTION];
+    v[RHO_U] = own ? in[IN_RHO_U][k] : 1;
+    v[RHO_D] = own ? in[IN_RHO_D][k] : 1;
+    double steps = (double)(p->a + k + 1);
+    v[SIZE] = p->top ? fmin(p->top, steps) : in[IN_SIZE][k];
+    if (p->prefix && !isnan(in[IN_ORACLE][k]))
+        v[ORACLE] = 1 - fmin(1, v[USEFUL] / in[IN_ORACLE][k]);
+    bound(p, in, k, v);
+    p->above += v[BOUND] > v[DILUTION] + 1e-6;
+    double top = v[RHO_D] * v[DILUTION], all = v[RHO_U] * v[USEFUL] + top;
+    double off = fabs(v[RETAINED] - top / all);
+    if (off > p->identity)
+        p->identity = off;
+}
+
+/* Rows of head h from its columns of steps [a, b); step: sums over the heads. */
+static void take_head(struct plan *p, int h, int n_heads, double *const *in, struct means *step)
+{
+    for (int64_t k = 0; k < p->b - p->a; k++) {
+        double v[N_VALUES];
+        values(p, in, k, v);
+        add(&p->head[h], v);
+        add(&p->head[n_heads], v);
+        if (p->prompt >= 0 && p->a + k >= p->prompt)
+            add(&p->after, v);
+        if (p->mean || k % p->every != 0)
+            continue;
+        struct means one = {0};
+        int64_t row = h * p->n + k / p->every;
+        add(&one, v);
+        add(&step[k / p->every], v);
+        for (int i = 0; i < N_VALUES; i++)
+            p->value[i][row] = v[i];
+        p->count[0][row] = one.n[DILUTION];
+        p->count[1][row] = one.compared;
+        p->count[2][row] = one.preferential;
+    }
+}
+
+static void put_means(struct plan *p, int64_t row, const struct means *m)
+{
+    for (int i = 0; i < N_VALUES; i++)
+        p->value[i][row] = mean_of(m, i);
+    p->count[0][row] = m->n[DILUTION];
+    p->count[1][row] = m->compared;
+    p->count[2][row] = m->preferential;
+}
+
+static int read_head(struct kvf_trace *t, const struct head *h, const struct plan *p,
+                     double *const *in, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    uint32_t n = (uint32_t)(p->b - p->a);
+    for (int c = 0; !err && c < N_IN; c++) {
+        if (p->column[c] >= 0)
+            err = kvf_read_f64(t, p->column[c], h->layer, h->index, (uint32_t)p->a, n, in[c], d);
+        for (uint32_t i = 0; p->column[c] < 0 && i < n; i++)
+            in[c][i] = NAN;
+    }
+    return err;
+}
+
+static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
+                struct kvf_diag *d)
+{
+    size_t n = (size_t)(p->b - p->a);
+    double *data = mem_alloc(N_IN * sizeof *data, n), *in[N_IN];
+    struct means *step = MEM_NEW(struct means, (size_t)p->n);
+    int err = data && step ? KVF_OK : KVF_E_NOMEM;
+    for (int c = 0; c < N_IN; c++)
+        in[c] = data ? data + (size_t)c * n : NULL;
+    for (int h = 0; !err && n && h < heads->n; h++) {
+        err = read_head(t, &heads->head[h], p, in, d);
+        if (!err)
+            take_head(p, h, heads->n, in, step);
+    }
+    for (int64_t r = 0; !err && !p->mean && r < p->n; r++)
+        put_means(p, heads->n * p->n + r, &step[r]);
+    for (int h = 0; !err && p->mean && p->n && h <= heads->n; h++)
+        put_means(p, h, &p->head[h]);
+    mem_free(data);
+    mem_free(step);
+    return err;
+}
+
+static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
+{
+    const struct means *all = &p->head[heads->n];
+    int64_t pairs = heads->n * (p->b - p->a);
+    char key[64];
+    int worst = -1;
+    for (int k = 0; k < N_VALUES; k++) {
+        snprintf(key, sizeof key, "mean_%s", value_names[k]);
+        if (!isnan(mean_of(all, k)))
+            table_meta_num(out, key, mean_of(all, k));
+        snprintf(key, sizeof key, "mean_%s_after_prompt", value_names[k]);
+        if (!isnan(mean_of(&p->after, k)))
+            table_meta_num(out, key, mean_of(&p->after, k));
+    }
+    for (int h = 0; h < heads->n; h++)
+        if (p->head[h].n[DILUTION]
+            && (worst < 0 || mean_of(&p->head[h], DILUTION) > mean_of(&p->head[worst], DILUTION)))
+            worst = h;
+    if (worst >= 0) {
+        table_meta_str(out, "worst_head", heads->name[worst]);
+        table_meta_num(out, "worst_dilution", mean_of(&p->head[worst], DILUTION));
+    }
+    table_meta_num(out, "pairs", (double)pairs);
+    table_meta_num(out, "undefined", (double)(pairs - all->n[DILUTION]));
+    table_meta_num(out, "undefined_retained", (double)(pairs - all->n[RETAINED]));
+    table_meta_num(out, "compared", (double)all->compared);
+    table_meta_num(out, "preferential", (double)all->preferential);
+    if (p->prompt >= 0) {
+        table_meta_num(out, "compared_after_prompt", (double)p->after.compared);
+        table_meta_num(out, "preferential_after_prompt", (double)p->after.preferential);
+    }
+    table_meta_num(out, "identity_difference", p->identity);
+    table_meta_num(out, "bound_above_dilution", (double)p->above);
+}
+
+static int build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
+                 struct table *out)
+{
+    static const char *const counts[3] = {"defined", "compared", "preferential"};
+    int err = put_heads_all(out, heads);
+    put_provenance(out, t);
+    put_tokens(out, p->a, p->b, kvf_n_steps(t));
+    table_meta_str(out, "useful", p->useful);
+    table_meta_str(out, "weights", p->beta ? "beta" : "run");
+    if (!p->mean)
+        table_meta_num(out, "every", (double)p->every);
+    put_summary(out, heads, p);
+    table_affine(out, "step", "step", p->mean ? -1 : p->a, p->mean ? 0 : p->every, p->n);
+    for (int k = 0; k < N_VALUES; k++)
+        table_dense_real(out, value_names[k], "", p->value[k]);
+    for (int k = 0; k < 3; k++)
+        table_dense_int(out, counts[k], "", p->count[k]);
+    return err ? err : table_err(out);
+}
+
+/* Whether a name is the only useful one of the run's spans: its set is then `span`. */
+static bool is_all_spans(const struct kvf_trace *t, const char *name)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    int useful = 0;
+    bool mine = false;
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return false;
+    for (const struct json *s = json_first(json_get(root, "spans")); s; s = json_next(s))
+        if (json_bool(json_get(s, "useful"), true)) {
+            useful++;
+            mine |= strcmp(json_str(json_get(s, "name"), ""), name) == 0;
+        }
+    json_free(root);
+    return mine && useful == 1;
+}
+
+/* The number of text among those that are recorded, or -1. */
+static int recorded(const char *text, const double *numbers, int n)
+{
+    char *end;
+    double v = strtod(text, &end);
+    for (int i = 0; i < n; i++)
+        if (end != text && !*end && v == numbers[i])
+            return i;
+    return -1;
+}
+
+static int parse_useful(const struct kvf_trace *t, const char *text, struct plan *p,
+                        struct kvf_diag *d)
+{
+    static const double tops[] = {64, 128, 256, 512}, masses[] = {.90, .95, .99},
+                        slacks[] = {1, 2, 4};
+    int i = -1;
+    if (!text)
+        text = kvf_find(t, "useful.span") >= 0 ? "span" : "topk:64";
+    snprintf(p->useful, sizeof p->useful, "%s", text);
+    bool span = strncmp(text, "span:", 5) == 0 && text[5] && strlen(text) <= 21;
+    if (strcmp(text, "span") == 0 || span) {
+        bool part = span && !is_all_spans(t, text + 5);
+        snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
+        return KVF_OK;
+    }
+    p->prefix = true;
+    if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
+        snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
+    else if (strncmp(text, "mass:", 5) == 0 && (i = recorded(text + 5, masses, 3)) >= 0)
+        snprintf(p->set, sizeof p->set, "mass.%d", (int)(100 * masses[i] + .5));
+    else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
+        snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
+    if (i < 0)
+        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, "
+                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
+    return KVF_OK;
+}
+
+static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                 struct kvf_diag *d)
+{
+    const char *weights = option_text(&an_dilution, args, OPT_WEIGHTS);
+    const char *text = option_text(&an_dilution, args, OPT_EVERY);
+    int64_t T = p->b - p->a;
+    char *end = NULL;
+    p->beta = strcmp(weights, "beta") == 0;
+    p->mean = option_text(&an_dilution, args, OPT_MEAN) != NULL;
+    p->every = text ? strtoll(text, &end, 10) : (T + MOST_STEPS - 1) / MOST_STEPS;
+    if (!p->beta && strcmp(weights, "run") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--weights is run or beta, not '%s'", weights);
+    if (text && (p->every < 1 || *end))
+        return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
+    if (text && p->mean)
+        return kvf_fail(d, KVF_E_ARG, "--every and --mean exclude each other: a mean is over all "
+                        "steps");
+    if (p->every < 1)
+        p->every = 1;
+    p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
+    return parse_useful(t, option_text(&an_dilution, args, OPT_USEFUL), p, d);
+}
+
+static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
+                struct kvf_diag *d)
+{
+    char name[2 * KVF_NAME_MAX];
+    snprintf(name, sizeof name, kind, p->set);
+    *ret = kvf_find(t, name);
+    const struct kvf_column *c = *ret >= 0 ? kvf_column(t, *ret) : NULL;
+    if (c && (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP))
+        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each query head and "
+                        "step", name);
+    return KVF_OK;
+}
+
+static int need(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
+                struct kvf_diag *d)
+{
+    int err = find(t, p, kind, ret, d);
+    if (err || *ret >= 0)
+        return err;
+    char name[2 * KVF_NAME_MAX];
+    snprintf(name, sizeof name, kind, p->set);
+    return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
+                    "--probes paper,dilution%s'", name,
+                    strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
+                    : p->prefix ? "" : " --spans FILE.json");
+}
+
+static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
+{
+    int err = need(t, p, "useful.%s", &p->column[IN_USEFUL], d);
+    if (!err)
+        err = need(t, p, "dilution.%s", &p->column[IN_DILUTION], d);
+    if (!err)
+        err = need(t, p, "size.%s", &p->column[IN_SIZE], d);
+    if (!err && p->beta)
+        err = need(t, p, "beta.kept.%s", &p->column[IN_KEPT], d);
+    if (!err && !p->beta)
+        err = find(t, p, "kept.%s", &p->column[IN_KEPT], d);
+    if (!err)
+        err = find(t, p, p->beta ? "beta.rho_u.%s" : "rho_u.%s", &p->column[IN_RHO_U], d);
+    if (!err)
+        err = find(t, p, p->beta ? "beta.rho_d.%s" : "rho_d.%s", &p->column[IN_RHO_D], d);
+    if (!err)
+        err = find(t, p, "shadow.oracle_mass", &p->column[IN_ORACLE], d);
+    for (int k = 0; !err && k < N_NEAR; k++) {
+        char name[KVF_NAME_MAX];
+        snprintf(name, sizeof name, p->prefix ? "near.all.%d" : "near.%%s.%d", k);
+        err = need(t, p, name, &p->column[IN_NEAR + k], d);
+    }
+    return err;
+}
+
+static int64_t prompt_of(const struct kvf_trace *t)
+{
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return -1;
+    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
+    json_free(root);
+    return n;
+}
+
+static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                   struct head_list *heads, struct kvf_diag *d)
+{
+    int err = tokens_select(t, args, &p->a, &p->b, d);
+    if (!err)
+        err = parse(t, args, p, d);
+    if (!err)
+        err = heads_select(t, KVF_SPACE_QUERY, args->heads, heads, d);
+    if (!err)
+        err = columns(t, p, d);
+    if (err)
+        return err;
+    size_t rows = ((size_t)heads->n + 1) * (size_t)p->n;
+    p->prompt = prompt_of(t);
+    p->head = MEM_NEW(struct means, (size_t)heads->n + 1);
+    for (int k = 0; k < N_VALUES; k++)
+        if (!(p->value[k] = MEM_NEW(double, rows)))
+            err = KVF_E_NOMEM;
+    for (int k = 0; k < 3; k++)
+        if (!(p->count[k] = MEM_NEW(int64_t, rows)))
+            err = KVF_E_NOMEM;
+    return p->head ? err : KVF_E_NOMEM;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    struct head_list heads = {0};
+    struct plan p = {.every = 1};
+    struct table *out = NULL;
+    (void)n_traces;
+    int err = prepare(traces[0], args, &p, &heads, d);
+    if (!err && !(out = table_create("dilution", (heads.n + 1) * p.n)))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = fill(traces[0], &heads, &p, d);
+    if (!err)
+        err = build(traces[0], &heads, &p, out);
+    for (int k = 0; k < N_VALUES; k++)
+        mem_free(p.value[k]);
+    for (int k = 0; k < 3; k++)
+        mem_free(p.count[k]);
+    mem_free(p.head);
+    heads_free(&heads);
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    return err;
+}
+
+static double number(const struct table *t, const char *key)
+{
+    return table_meta_real(t, key, NAN);
+}
+
+/* rho and their comparison; kind "" or "_after_prompt". */
+static void describe_rho(const struct table *t, const char *kind, struct buf *out)
+{
+    char u[48], d[48], yes[48], of[48];
+    snprintf(u, sizeof u, "mean_rho_u%s", kind);
+    snprintf(d, sizeof d, "mean_rho_d%s", kind);
+    snprintf(yes, sizeof yes, "preferential%s", kind);
+    snprintf(of, sizeof of, "compared%s", kind);
+    if (number(t, of) > 0)
+        buf_printf(out, "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step "
+                   "pairs\n", kind[0] ? "after the prompt " : "", number(t, u), number(t, d),
+                   number(t, yes), number(t, of));
+}
+
+static void describe_retention(const struct table *t, struct buf *out)
+{
+    if (number(t, "mean_rho_u") == 1 && number(t, "mean_rho_d") == 1) {
+        buf_str(out, "retention leaves all weights as they are\n");
+        return;
+    }
+    if (isnan(number(t, "mean_dilution_retained")))
+        return;
+    buf_printf(out, "under retention (%s) %.4f", table_meta(t, "weights"),
+               number(t, "mean_dilution_retained"));
+    if (!isnan(number(t, "mean_dilution_retained_after_prompt")))
+        buf_printf(out, ", after the prompt %.4f",
+                   number(t, "mean_dilution_retained_after_prompt"));
+    if (!isnan(number(t, "mean_dilution_oracle")))
+        buf_printf(out, "; with the largest weights of as many entries %.4f",
+                   number(t, "mean_dilution_oracle"));
+    buf_str(out, "\n");
+    describe_rho(t, "", out);
+    describe_rho(t, "_after_prompt", out);
+    if (number(t, "compared") > 0)
+        buf_printf(out, "corollary 3.2 holds within %.1e\n", number(t, "identity_difference"));
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    double pairs = number(t, "pairs"), undefined = number(t, "undefined");
+    buf_printf(out, "useful: %s; %.0f head-step pairs\n", table_meta(t, "useful"), pairs);
+    if (undefined < pairs) {
+        buf_printf(out, "dilution %.4f", number(t, "mean_dilution"));
+        if (!isnan(number(t, "mean_dilution_after_prompt")))
+            buf_printf(out, ", after the prompt %.4f", number(t, "mean_dilution_after_prompt"));
+        buf_printf(out, "; near-ties alone force %.4f", number(t, "mean_bound"));
+        if (undefined > 0)
+            buf_printf(out, " (means over the %.0f where it is defined)", pairs - undefined);
+        buf_str(out, "\n");
+    }
+    describe_retention(t, out);
+    if (table_meta(t, "worst_head"))
+        buf_printf(out, "worst head %s: dilution %.4f\n", table_meta(t, "worst_head"),
+                   number(t, "worst_dilution"));
+    if (undefined > 0)
+        buf_printf(out, "undefined in %.0f pairs: no useful entry yet, or entries that the query "
+                   "did not see and no --shadow entries\n", undefined);
+}
+
+static const char *const keys[] = {"head", "step", NULL};
+static const struct analyzer_measure measures[] = {
+    {"dilution", NULL, NULL}, {"useful_mass", NULL, NULL}, {"rho_u", NULL, NULL},
+    {"rho_d", NULL, NULL}, {"dilution_retained", NULL, NULL}, {"bound", NULL, NULL},
+    {"dilution_oracle", NULL, NULL}, {"preferential_share", "preferential", "compared"},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
+const struct analyzer an_dilution = {
+    .name = "dilution",
+    .summary = "attention that goes to entries which are of no use",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+    .pool = &pool,
+};

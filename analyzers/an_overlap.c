@@ -1,0 +1,441 @@
+/* an_overlap.c - do observation windows agree about what matters (G-KV, figures 1 and 16)?
+ * A_w is the set of the p % of the candidates to which window w gave most.  Overlap of the
+ * last window with an earlier one, or with the union of all earlier ones:
+ * |A_last and A_w| / |A_last|, beside its mean for independent sets of those sizes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/windows.h"
+#include "base/mem.h"
+
+enum { OPT_P, OPT_CANDIDATES, OPT_QUERIES, MOST_P = 128, LAST = KVF_WINDOWS - 1, UNION = LAST };
+static const struct analyzer_option options[] = {
+    {"p", "LIST", "1,5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100",
+     "sizes of the sets, percent of the candidates (1,5,10,15,...,100)"},
+    {"candidates", "C", "common",
+     "common: tokens before the first window; own: before each (common)"},
+    {"queries", "N", "128", "queries of a window that are asked: 128, or its last 16 (128)"},
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_overlap;
+
+struct plan {
+    struct windows w;
+    int first;              /* windows first .. LAST are used */
+    int64_t a, bound[KVF_WINDOWS]; /* candidates of a window: tokens [a, bound) */
+    double p[MOST_P];
+    int n_p, queries;
+    bool own;
+};
+
+struct cell { /* of a group of heads, a window (UNION last) and a p */
+    int64_t both, last, other, candidates;
+    double chance; /* sum over the heads of |A_last| times the overlap by chance */
+};
+
+struct item {
+    double score;
+    int64_t pos;
+};
+
+struct work { /* of one head */
+    double *evict;               /* [T] */
+    double *score[KVF_WINDOWS];  /* [T] */
+    unsigned char *use;          /* [T] */
+    struct item *item;           /* [T] */
+    uint8_t *at[KVF_WINDOWS];    /* [T] the first p whose set has it; n_p: none */
+    int64_t n[KVF_WINDOWS];      /* candidates */
+    int64_t left_out, evicted;   /* of all heads */
+};
+
+/* ---- what is asked for */
+
+static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *x,
+                 struct kvf_diag *d)
+{
+    const struct analyzer *me = &an_overlap;
+    const char *candidates = option_text(me, args, OPT_CANDIDATES);
+    const char *queries = option_text(me, args, OPT_QUERIES);
+    int64_t b;
+    x->own = strcmp(candidates, "own") == 0;
+    x->queries = strcmp(queries, "16") == 0 ? KVF_WINDOW_BLOCK : KVF_WINDOW_QUERIES;
+    if (!x->own && strcmp(candidates, "common") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--candidates is common or own, not '%s'", candidates);
+    if (x->queries == KVF_WINDOW_QUERIES && strcmp(queries, "128") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--queries is 128 or 16, which is what is recorded, not '%s'",
+                        queries);
+    int err = windows_shares("p", option_text(me, args, OPT_P), 100, x->p, MOST_P, &x->n_p, d);
+    if (!err)
+        err = windows_open(t, x->queries, &x->w, d);
+    if (!err)
+        err = tokens_select(t, args, &x->a, &b, d);
+    if (err)
+        return err;
+    while (x->first < KVF_WINDOWS && windows_from(&x->w, x->first) < 1)
+        x->first++; /* nothing comes before it */
+    for (int w = x->first; w < KVF_WINDOWS; w++) {
+        int64_t from = windows_from(&x->w, x->own ? w : x->first);
+        x->bound[w] = from < b ? from : b;
+    }
+    return KVF_OK;
+}
+
+/* Earlier windows and their union. */
+static int n_windows(const struct plan *x)
+{
+    return x->first < LAST ? LAST - x->first + 1 : 0;
+}
+
+static size_t n_cells(const struct plan *x)
+{
+    return (size_t)n_windows(x) * (size_t)x->n_p;
+}
+
+/* ---- the sets of a head */
+
+/* Candidates are kept to the end of the run: what was evicted before, the last window cannot
+ * have looked at. */
+static int read_head(struct kvf_trace *t, const struct plan *x, const struct head *head,
+                     struct work *k, struct kvf_diag *d)
+{
+    int64_t n = x->bound[LAST];
+    int err = n ? read_evict(t, x->w.evict, head, (uint32_t)n, k->evict, d) : KVF_OK;
+    for (int w = x->first; !err && n && w < KVF_WINDOWS; w++)
+        err = kvf_read_f64(t, x->w.column[w], head->layer, head->index, 0, (uint32_t)n, k->score[w],
+                           d);
+    for (int64_t i = 0; !err && i < n; i++) {
+        bool defined = true;
+        for (int w = x->first; w < KVF_WINDOWS; w++)
+            defined = defined && (i >= x->bound[w] || !isnan(k->score[w][i]));
+        bool kept = k->evict[i] >= (double)x->w.T;
+        k->use[i] = i >= x->a && kept && defined;
+        k->evicted += i >= x->a && !kept;
+        k->left_out += i >= x->a && kept && !defined;
+    }
+    return err;
+}
+
+/* Larger scores first, among equal ones the larger position. */
+static int by_score(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->pos > y->pos ? -1 : 1;
+}
+
+/* ceil(p n / 100), at least one of any. */
+static int64_t set_size(double p, int64_t n)
+{
+    int64_t k = (int64_t)ceil(p * (double)n / 100 - 1e-9); /* 7 % of 100 are 7, whatever 0.07 is */
+    return k > n ? n : k < 1 && n > 0 ? 1 : k;
+}
+
+/* Which sets of a window have each candidate: they are nested. */
+static void find_sets(const struct plan *x, struct work *k, int w)
+{
+    int64_t n = 0;
+    for (int64_t i = x->a; i < x->bound[w]; i++)
+        if (k->use[i])
+            k->item[n++] = (struct item){k->score[w][i], i};
+    k->n[w] = n;
+    if (n)
+        qsort(k->item, (size_t)n, sizeof *k->item, by_score);
+    int p = 0;
+    for (int64_t rank = 0; rank < n; rank++) {
+        while (p < x->n_p && rank >= set_size(x->p[p], n))
+            p++;
+        k->at[w][k->item[rank].pos] = (uint8_t)p;
+    }
+}
+
+/* ---- counting */
+
+static struct cell *cell_of(const struct plan *x, struct cell *cell, int w, int p)
+{
+    return &cell[(w - x->first) * x->n_p + p];
+}
+
+static void count(const struct plan *x, struct work *k, struct cell *cell)
+{
+    for (int64_t i = x->a; i < x->bound[LAST]; i++) {
+        int last = k->use[i] ? k->at[LAST][i] : x->n_p, any = x->n_p;
+        for (int w = x->first; w <= UNION; w++) {
+            int at = w == UNION ? any
+                   : k->use[i] && i < x->bound[w] ? k->at[w][i] : x->n_p;
+            any = at < any ? at : any;
+            if (at < x->n_p)
+                cell_of(x, cell, w, at)->other++;
+            if (last < x->n_p)
+                cell_of(x, cell, w, last)->last++;
+            if (at < x->n_p && last < x->n_p)
+                cell_of(x, cell, w, at > last ? at : last)->both++;
+        }
+    }
+    for (int w = x->first; w <= UNION; w++)
+        for (int p = 1; p < x->n_p; p++) { /* so far: first in the set of p */
+            struct cell *c = cell_of(x, cell, w, p), *before = cell_of(x, cell, w, p - 1);
+            c->other += before->other;
+            c->last += before->last;
+            c->both += before->both;
+        }
+}
+
+/* Mean overlap of the last window's set with an independent one of the size that window w
+ * has, or with the union of such sets: the share of its candidates that are in it.  A
+ * candidate of window j is one of all later windows. */
+static double by_chance(const struct plan *x, const struct work *k, int w, double p)
+{
+    double sum = 0;
+    if (w < UNION)
+        return (double)set_size(p, k->n[w]) / (double)k->n[LAST];
+    for (int j = x->first; j < UNION; j++) {
+        double out = 1; /* of all sets, for a candidate whose first window is j */
+        for (int v = j; v < UNION; v++)
+            out *= k->n[v] ? 1 - (double)set_size(p, k->n[v]) / (double)k->n[v] : 1;
+        sum += (1 - out) * (double)(k->n[j] - (j > x->first ? k->n[j - 1] : 0));
+    }
+    return sum / (double)k->n[LAST];
+}
+
+static void judge_head(const struct plan *x, struct work *k, struct cell *cell)
+{
+    for (int w = x->first; w < KVF_WINDOWS; w++)
+        find_sets(x, k, w);
+    count(x, k, cell);
+    for (int w = x->first; w <= UNION; w++)
+        for (int p = 0; p < x->n_p; p++) {
+            struct cell *c = cell_of(x, cell, w, p);
+            c->candidates = k->n[LAST];
+            c->chance = k->n[LAST] ? (double)c->last * by_chance(x, k, w, x->p[p]) : 0;
+        }
+}
+
+static void add_cells(struct cell *to, const struct cell *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        to[i].both += from[i].both;
+        to[i].last += from[i].last;
+        to[i].other += from[i].other;
+        to[i].candidates += from[i].candidates;
+        to[i].chance += from[i].chance;
+    }
+}
+
+static int alloc_work(struct work *k, size_t T)
+{
+    bool ok = (k->evict = MEM_NEW(double, T)) != NULL;
+    ok = (k->use = MEM_NEW(unsigned char, T)) && ok;
+    ok = (k->item = MEM_NEW(struct item, T)) && ok;
+    for (int w = 0; w < KVF_WINDOWS; w++) {
+        ok = (k->score[w] = MEM_NEW(double, T)) && ok;
+        ok = (k->at[w] = MEM_NEW(uint8_t, T)) && ok;
+    }
+    return ok ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_work(struct work *k)
+{
+    mem_free(k->evict);
+    mem_free(k->use);
+    mem_free(k->item);
+    for (int w = 0; w < KVF_WINDOWS; w++) {
+        mem_free(k->score[w]);
+        mem_free(k->at[w]);
+    }
+}
+
+static int fill(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
+                const struct head_groups *g, struct work *k, struct cell *cell, struct kvf_diag *d)
+{
+    size_t n = n_cells(x);
+    int err = alloc_work(k, (size_t)x->w.T);
+    for (int h = 0; !err && n && h < heads->n; h++) {
+        struct cell *mine = cell + (size_t)h * n;
+        err = read_head(t, x, &heads->head[h], k, d);
+        if (err)
+            break;
+        judge_head(x, k, mine);
+        add_cells(cell + (size_t)g->layer_of[h] * n, mine, n);
+        add_cells(cell + (size_t)(g->n - 1) * n, mine, n);
+    }
+    return err;
+}
+
+/* ---- the table */
+
+static void put_meta(struct table *out, const struct plan *x, const struct work *k, int64_t b,
+                     const int64_t *undefined)
+{
+    static const char *const kinds[] = {"tokens before the first window",
+                                        "tokens before each window"};
+    put_tokens(out, x->a, b, x->w.T);
+    table_meta_str(out, "candidates", kinds[x->own]);
+    table_meta_num(out, "queries", x->queries);
+    table_meta_num(out, "windows", KVF_WINDOWS - x->first);
+    table_meta_num(out, "end", (double)x->w.end);
+    for (int w = x->first; w < KVF_WINDOWS; w++) {
+        char key[24], text[48];
+        snprintf(key, sizeof key, "window_%d", w);
+        snprintf(text, sizeof text, "%lld:%lld", (long long)windows_from(&x->w, w),
+                 (long long)windows_from(&x->w, w + 1));
+        table_meta_str(out, key, text);
+    }
+    table_meta_num(out, "evicted", (double)k->evicted);
+    table_meta_num(out, "left_out", (double)k->left_out);
+    table_meta_num(out, "undefined", (double)undefined[0]);
+    table_meta_num(out, "undefined_kappa", (double)undefined[1]);
+}
+
+/* Values of all cells, and how many have none. */
+static int put_cells(struct table *out, const struct cell *cell, size_t n, int64_t *undefined)
+{
+    int64_t *v = MEM_NEW(int64_t, 4 * n);
+    double *r = MEM_NEW(double, 3 * n);
+    for (size_t i = 0; v && r && i < n; i++) {
+        const struct cell *c = &cell[i];
+        double *overlap = &r[i], *expected = &r[n + i], *kappa = &r[2 * n + i];
+        v[i] = c->both;
+        v[n + i] = c->last;
+        v[2 * n + i] = c->other;
+        v[3 * n + i] = c->candidates;
+        *overlap = c->last ? (double)c->both / (double)c->last : NAN;
+        *expected = c->last ? c->chance / (double)c->last : NAN;
+        *kappa = *expected < 1 - 1e-12 ? (*overlap - *expected) / (1 - *expected) : NAN;
+        undefined[0] += isnan(*overlap);
+        undefined[1] += isnan(*kappa);
+    }
+    static const char *const real[] = {"overlap", "expected", "kappa"};
+    static const char *const whole[] = {"both", "last", "other", "candidates"};
+    for (size_t c = 0; v && r && c < 3; c++)
+        table_dense_real(out, real[c], "", r + c * n);
+    for (size_t c = 0; v && r && c < 4; c++)
+        table_dense_int(out, whole[c], "", v + c * n);
+    int err = v && r ? KVF_OK : KVF_E_NOMEM;
+    mem_free(v);
+    mem_free(r);
+    return err;
+}
+
+static int build(const struct kvf_trace *t, const struct plan *x, const struct head_groups *g,
+                 const struct work *k, const struct cell *cell, int64_t b, struct table **ret)
+{
+    static const char *const names[] = {"0", "1", "2", "union"};
+    const char *window[KVF_WINDOWS * MOST_P];
+    int64_t undefined[2] = {0, 0};
+    size_t n = n_cells(x), rows = (size_t)g->n * n;
+    struct table *out = table_create("overlap", (int64_t)rows);
+    if (!out)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        window[i] = names[x->first + (int)(i / (size_t)x->n_p)];
+    put_provenance(out, t);
+    put_groups(out, g);
+    table_cycle_str(out, "window", "", window, (int64_t)n);
+    table_cycle_real(out, "p", "%", x->p, x->n_p);
+    int err = put_cells(out, cell, rows, undefined);
+    put_meta(out, x, k, b, undefined);
+    *ret = out;
+    return err ? err : table_err(out);
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    struct kvf_trace *t = traces[0];
+    struct plan x = {.first = 0};
+    struct head_list heads;
+    struct head_groups g = {0};
+    struct work k = {0};
+    struct cell *cell = NULL;
+    struct table *out = NULL;
+    int64_t a, b;
+    (void)n_traces;
+    int err = parse(t, args, &x, d);
+    if (!err)
+        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
+    if (err)
+        return err;
+    err = groups_create(&heads, KVF_SPACE_KV, &g);
+    if (!err && !(cell = mem_alloc((size_t)g.n * n_cells(&x), sizeof *cell)))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = fill(t, &x, &heads, &g, &k, cell, d);
+    if (!err)
+        err = tokens_select(t, args, &a, &b, d);
+    if (!err)
+        err = build(t, &x, &g, &k, cell, b, &out);
+    mem_free(cell);
+    free_work(&k);
+    groups_free(&g);
+    heads_free(&heads);
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    return err;
+}
+
+/* ---- for people */
+
+static bool worth_a_line(double p, int n_p)
+{
+    static const double some[] = {1, 5, 10, 25, 55, 75};
+    bool found = n_p <= 8;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        found = found || p == some[i];
+    return found;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int64_t rows = table_rows(t), r = 0;
+    int head = table_find(t, "head"), window = table_find(t, "window"), p = table_find(t, "p");
+    int overlap = table_find(t, "overlap"), expected = table_find(t, "expected");
+    int kappa = table_find(t, "kappa"), n_p = 0;
+    if (rows == 0) {
+        buf_printf(out, "%s of 4 windows of 128 queries have tokens before them: two are needed\n",
+                   table_meta(t, "windows"));
+        return;
+    }
+    while (r < rows && strcmp(table_str(t, head, r), "all") != 0)
+        r++;
+    while (r + n_p < rows && strcmp(table_str(t, window, r), table_str(t, window, r + n_p)) == 0)
+        n_p++;
+    buf_printf(out, "overlap of the last window's top p %% with earlier windows (%s asked)\n"
+               "candidates: %s, %lld in all heads\n", table_meta(t, "queries"),
+               table_meta(t, "candidates"),
+               (long long)table_int(t, table_find(t, "candidates"), r));
+    buf_str(out, "  window      p  overlap  expected    kappa\n");
+    for (; r < rows; r++)
+        if (worth_a_line(table_real(t, p, r), n_p))
+            buf_printf(out, "  %-6s %6g %8.4f %9.4f %8.4f\n", table_str(t, window, r),
+                       table_real(t, p, r), table_real(t, overlap, r),
+                       table_real(t, expected, r), table_real(t, kappa, r));
+    if (table_meta_real(t, "left_out", 0) > 0)
+        buf_printf(out, "%s candidates left out: a window has no number for them\n",
+                   table_meta(t, "left_out"));
+}
+
+static const char *const pool_keys[] = {"head", "layer", "index", "window", "p", NULL};
+static const struct analyzer_measure pool_measures[] = {
+    {"overlap", "both", "last"},
+    {"expected", NULL, NULL},
+    {"kappa", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {pool_keys, pool_measures};
+
+const struct analyzer an_overlap = {
+    .name = "overlap",
+    .summary = "whether observation windows agree about the tokens that matter",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+    .pool = &pool,
+};

@@ -1,0 +1,338 @@
+/* an_persistence.c - empirical persistence: how often a token is selected at the ages 1, 2, 4,
+ * ..., per head and class of tokens, each rate shrunk towards that of its head and those of
+ * heads towards that of all heads.  One token says yes or no once at an age: a retention of
+ * its own, its maximum-likelihood beta, would be 0 or 1; none is given.
+ *
+ * Of a cell with y of n tokens selected (docs/analyzers.md derives it):
+ *   p ~ Beta(M mu, M (1 - mu)),  y | p ~ Binomial(n, p)
+ *   p | y ~ Beta(y + M mu, n - y + M (1 - mu)),  mean (y + M mu) / (n + M)
+ * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells
+ * (Kleinman 1973), for each age and level. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/records.h"
+#include "analyzers/selected.h"
+#include "base/mem.h"
+#include "base/stats.h"
+
+enum { OPT_CRITERION, OPT_GRACE, OPT_SPACE, OPT_BY, OPT_CLASSES, MOST_AGES = 32 };
+static const struct analyzer_option options[] = {
+    {"criterion", "LIST", "top64", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
+    {"grace", "W", "32", "leave out tokens with fewer later queries"},
+    {"space", "S", "query", "heads: query, kv-union (any of the group) or kv-mean"},
+    GROUPS_OPTIONS,
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_persistence;
+
+struct plan {
+    enum selected_space space;
+    struct token_groups groups;
+    struct head_list heads;
+    int criterion[KVF_N_CRITERIA], n_criteria, n_ages;
+    int64_t T, a, b, grace;
+};
+
+struct cell {
+    int64_t n, yes;
+};
+
+struct estimate {
+    double prior, strength, shrunk, low, high; /* mu, M */
+};
+
+struct row {
+    const char *head, *criterion, *class;
+    int64_t layer, index, age, at_risk, selected;
+    double rate;
+    struct estimate e;
+};
+
+static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                 struct kvf_diag *d)
+{
+    const struct analyzer *me = &an_persistence;
+    p->T = kvf_n_steps(t);
+    while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
+        p->n_ages++;
+    int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
+    if (!err)
+        err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
+                              d);
+    if (!err)
+        err = number_parse("grace", option_text(me, args, OPT_GRACE), &p->grace, d);
+    if (!err)
+        err = tokens_select(t, args, &p->a, &p->b, d);
+    if (!err)
+        err = groups_make(t, option_text(me, args, OPT_BY), option_text(me, args, OPT_CLASSES),
+                          &p->groups, d);
+    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
+}
+
+/* ---- counts: cells [heads + 1][groups][ages], the last head is all */
+
+static struct cell *cell_at(const struct plan *p, struct cell *c, int head, int group, int age)
+{
+    return c + ((size_t)head * (size_t)p->groups.n + (size_t)group) * MOST_AGES + age;
+}
+
+static void count(const struct plan *p, const uint32_t *mask, int head, struct cell *c)
+{
+    int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
+    for (int64_t i = p->a; i < end; i++) {
+        int group = p->groups.of ? p->groups.of[i] : 0;
+        for (int k = 0; k < p->n_ages && i + ((int64_t)1 << k) < p->T; k++)
+            for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
+                struct cell *x = cell_at(p, c, head, g, k);
+                x->n++;
+                x->yes += mask[i - p->a] >> k & 1;
+            }
+    }
+}
+
+struct masks {
+    uint32_t *mask, *other;
+};
+
+static int count_head(struct kvf_trace *t, const struct plan *p, int column, int h,
+                      const struct masks *x, struct cell *c, struct kvf_diag *d)
+{
+    struct unit u;
+    uint32_t n = (uint32_t)(p->b - p->a);
+    int err = unit_of(t, p->space, &p->heads.head[h], &u, d);
+    for (int m = 0; !err && m < u.members; m++) {
+        memset(x->mask, 0, n * sizeof *x->mask);
+        for (int q = 0; !err && q < u.heads && n; q++) {
+            err = kvf_read(t, column, u.layer, u.first + m * u.heads + q, (uint32_t)p->a, n,
+                           x->other, d);
+            for (uint32_t i = 0; !err && i < n; i++)
+                x->mask[i] |= x->other[i];
+        }
+        if (!err)
+            count(p, x->mask, h, c);
+    }
+    for (int g = 0; !err && g < p->groups.n; g++)
+        for (int k = 0; k < p->n_ages; k++) {
+            struct cell *all = cell_at(p, c, p->heads.n, g, k), *mine = cell_at(p, c, h, g, k);
+            all->n += mine->n;
+            all->yes += mine->yes;
+        }
+    return err;
+}
+
+/* ---- shrinkage */
+
+/* Sums over cells around the rates one level up, with which
+ *   E[spread] = base + rho * room,  spread = sum n (y / n - mu)^2:
+ * of K cells around their own mean, base = v (K - 1) and room = v (N - sum n^2 / N - (K - 1)),
+ * v = mu (1 - mu). */
+struct moments {
+    double spread, base, room;
+    int64_t n;
+};
+
+/* Adds the cells c[0], c[stride], ... around the rate of `up`, their sum. */
+static void add_moments(struct moments *m, const struct cell *up, const struct cell *c, int n_cells,
+                        size_t stride)
+{
+    double N = (double)up->n, mu = (double)up->yes / N, squares = 0, K = 0, v = mu * (1 - mu);
+    m->n += up->n;
+    for (int i = 0; i < n_cells; i++, c += stride) {
+        double n = (double)c->n, off = c->n ? (double)c->yes / n - mu : 0;
+        m->spread += n * off * off;
+        squares += n * n;
+        K += c->n > 0;
+    }
+    if (up->n) {
+        m->base += v * (K - 1);
+        m->room += v * (N - squares / N - (K - 1));
+    }
+}
+
+/* M: none (0) where there is nothing to tell it from, at most the number of tokens it rests on. */
+static double strength(const struct moments *m)
+{
+    double rho = m->room > 0 ? (m->spread - m->base) / m->room : 1, most = (double)m->n;
+    if (rho >= 1)
+        return 0;
+    return rho * (most + 1) > 1 ? 1 / rho - 1 : most;
+}
+
+static void shrink(const struct cell *c, double prior, double M, struct estimate *e)
+{
+    double a = (double)c->yes, b = (double)(c->n - c->yes);
+    *e = (struct estimate){prior, M, NAN, NAN, NAN};
+    if (M > 0 && !isnan(prior)) {
+        a += M * prior;
+        b += M * (1 - prior);
+    }
+    if (a + b > 0)
+        e->shrunk = a / (a + b);
+    if (M > 0 && a > 0 && b > 0) {
+        e->low = stats_beta_quantile(.025, a, b);
+        e->high = stats_beta_quantile(.975, a, b);
+    } else if (c->n) {
+        stats_wilson(c->yes, c->n, &e->low, &e->high);
+    }
+}
+
+static double rate(const struct cell *c)
+{
+    return c->n ? (double)c->yes / (double)c->n : NAN;
+}
+
+/* Estimates of all cells at an age, [heads + 1][groups]. */
+static void estimate(const struct plan *p, struct cell *c, int k, struct estimate *e)
+{
+    struct moments between = {0}, within = {0};
+    int H = p->heads.n, G = p->groups.n;
+    const struct cell *all = cell_at(p, c, H, 0, k);
+    add_moments(&between, all, cell_at(p, c, 0, 0, k), H, (size_t)G * MOST_AGES);
+    for (int h = 0; h < H; h++)
+        add_moments(&within, cell_at(p, c, h, 0, k), cell_at(p, c, h, G > 1, k), G - 1, MOST_AGES);
+    double M_heads = strength(&between), M_classes = strength(&within);
+    for (int h = 0; h <= H; h++) {
+        struct estimate *x = e + h * G;
+        shrink(cell_at(p, c, h, 0, k), h < H ? rate(all) : NAN, h < H ? M_heads : 0, x);
+        for (int g = 1; g < G; g++)
+            shrink(cell_at(p, c, h, g, k), h < H ? x->shrunk : NAN, h < H ? M_classes : 0, x + g);
+    }
+}
+
+/* ---- the table */
+
+static void put_rows(const struct plan *p, int criterion, struct cell *c, struct estimate *e,
+                     struct row *r)
+{
+    int H = p->heads.n, G = p->groups.n;
+    for (int k = 0; k < p->n_ages; k++) {
+        estimate(p, c, k, e);
+        for (int h = 0; h <= H; h++)
+            for (int g = 0; g < G; g++) {
+                const struct cell *x = cell_at(p, c, h, g, k);
+                const struct head *head = h < H ? &p->heads.head[h] : NULL;
+                r[(h * G + g) * p->n_ages + k] = (struct row){
+                    head ? head->name : "all", criterion_table[criterion].name, p->groups.name[g],
+                    head ? head->layer : -1, head ? head->index : -1, (int64_t)1 << k, x->n,
+                    x->yes, rate(x), e[h * G + g]};
+            }
+    }
+}
+
+static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
+{
+    size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
+    struct cell *c = MEM_NEW(struct cell, cells * MOST_AGES);
+    struct estimate *e = MEM_NEW(struct estimate, cells);
+    struct masks x = {MEM_NEW(uint32_t, (size_t)p->T), MEM_NEW(uint32_t, (size_t)p->T)};
+    int column, err = c && e && x.mask && x.other ? KVF_OK : KVF_E_NOMEM;
+    for (int k = 0; !err && k < p->n_criteria; k++) {
+        err = criterion_column(t, "selected_at", p->criterion[k], "calibration", &column, d);
+        memset(c, 0, cells * MOST_AGES * sizeof *c);
+        for (int h = 0; !err && h < p->heads.n; h++)
+            err = count_head(t, p, column, h, &x, c, d);
+        if (!err)
+            put_rows(p, p->criterion[k], c, e, row + k * (int64_t)cells * p->n_ages);
+    }
+    mem_free(c);
+    mem_free(e);
+    mem_free(x.mask);
+    mem_free(x.other);
+    return err;
+}
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)}, {"age", "step", TABLE_INT, AT(age)},
+    {"at_risk", "", TABLE_INT, AT(at_risk)}, {"selected", "", TABLE_INT, AT(selected)},
+    {"rate", "", TABLE_REAL, AT(rate)}, {"shrunk", "", TABLE_REAL, AT(e.shrunk)},
+    {"low", "", TABLE_REAL, AT(e.low)}, {"high", "", TABLE_REAL, AT(e.high)},
+    {"prior", "", TABLE_REAL, AT(e.prior)}, {"strength", "", TABLE_REAL, AT(e.strength)},
+};
+
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
+                 struct kvf_diag *d)
+{
+    int64_t n = (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_ages;
+    struct row *row = MEM_NEW(struct row, (size_t)n);
+    struct table *out = table_create("persistence", n);
+    int err = row && out ? KVF_OK : KVF_E_NOMEM;
+    if (!err && n)
+        err = fill(t, p, row, d);
+    if (!err) {
+        put_provenance(out, t);
+        table_meta_str(out, "space", space_name(p->space));
+        table_meta_num(out, "grace", (double)p->grace);
+        put_tokens(out, p->a, p->b, p->T);
+        groups_note(&p->groups, out);
+        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
+    }
+    mem_free(row);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    struct kvf_trace *t = traces[0];
+    struct plan p = {.n_ages = 0};
+    int column;
+    (void)n_traces;
+    int err = parse(t, args, &p, d);
+    for (int c = 0; !err && c < p.n_criteria; c++) {
+        err = criterion_column(t, "selected_at", p.criterion[c], "calibration", &column, d);
+        if (!err && kvf_column(t, column)->dtype != KVF_U32)
+            err = kvf_fail(d, KVF_E_FORMAT, "the column %s must be of 32 bits",
+                           kvf_column(t, column)->name);
+    }
+    if (!err)
+        err = build(t, &p, ret_table, d);
+    groups_free(&p.groups);
+    heads_free(&p.heads);
+    return err;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    const char *current = "";
+    if (table_rows(t) == 0)
+        buf_str(out, "no ages\n");
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *name = table_str(t, table_find(t, "criterion"), r);
+        if (strcmp(table_str(t, table_find(t, "head"), r), "all") != 0
+            || strcmp(table_str(t, table_find(t, "class"), r), "all") != 0)
+            continue;
+        if (strcmp(current, name) != 0)
+            buf_printf(out, "%s: share of tokens selected at an age\n", current = name);
+        buf_printf(out, "  %-6lld %.4f of %lld\n",
+                   (long long)table_int(t, table_find(t, "age"), r),
+                   table_real(t, table_find(t, "rate"), r),
+                   (long long)table_int(t, table_find(t, "at_risk"), r));
+    }
+}
+
+static const struct analyzer_measure measures[] = {
+    {"rate", "selected", "at_risk"}, {"shrunk", NULL, NULL}, {NULL, NULL, NULL},
+};
+static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "age", NULL};
+static const struct analyzer_pool pool = {keys, measures};
+
+const struct analyzer an_persistence = {
+    .name = "persistence",
+    .summary = "how often tokens are selected at ages 1, 2, 4, ..., with shrinkage",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+    .pool = &pool,
+};

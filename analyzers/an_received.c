@@ -1,0 +1,283 @@
+/* an_received.c - the attention a_ti that chosen tokens i received from each later query t of
+ * chosen query heads (WG-KV, Figure 3); with --spread how all that was received spreads. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/common.h"
+#include "analyzers/heads.h"
+#include "analyzers/received.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/stats.h"
+
+enum { OPT_CUMULATIVE, OPT_EVERY, OPT_SPREAD, OPT_MASS };
+static const struct analyzer_option options[] = {
+    {"cumulative", NULL, NULL, "a column more: the sum of what came up to each step"},
+    {"every", "N", "1", "every N-th step from birth on"},
+    {"spread", "KIND", NULL, "from mass.sum: shares, tokens or heads"},
+    {"mass", "P", "0.9", "part of the mass that --spread counts up to"},
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_received;
+
+struct pair {
+    int column, layer, head, token;
+};
+
+struct data {
+    struct kvf_trace *t;
+    int64_t T, every, rows;
+    bool cumulative;
+    struct pair *pair; /* [n] heads rising, tokens rising */
+    int n;
+    int64_t unborn, unseen, unknown; /* pairs; steps */
+    double *value;     /* [T] of one column */
+    const char **head; /* [rows] into name */
+    char (*name)[32];  /* [n] */
+    int64_t *layer, *index, *token, *step, *seen;
+    double *attention, *sum;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    if (x->layer != y->layer)
+        return x->layer - y->layer;
+    return x->head != y->head ? x->head - y->head : x->token - y->token;
+}
+
+/* "received.L10H19.383" */
+static bool parse_name(const char *name, struct pair *p)
+{
+    int end = 0;
+    return sscanf(name, "received.L%dH%d.%d%n", &p->layer, &p->head, &p->token, &end) == 3
+           && !name[end] && p->layer >= 0 && p->head >= 0 && p->token >= 0;
+}
+
+/* The columns there are, of chosen heads and tokens. */
+static int find_pairs(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
+{
+    int n_columns = kvf_n_columns(x->t), recorded = 0;
+    int per_layer = kvf_n_layers(x->t) ? kvf_n_heads(x->t, 0, KVF_SPACE_QUERY) : 0;
+    unsigned char *mask = NULL;
+    int64_t a, b;
+    x->pair = MEM_NEW(struct pair, (size_t)n_columns);
+    int err = x->pair ? tokens_select(x->t, args, &a, &b, d) : KVF_E_NOMEM;
+    if (!err)
+        err = heads_mask(x->t, KVF_SPACE_QUERY, args->heads, &mask, d);
+    for (int c = 0; !err && c < n_columns; c++) {
+        const struct kvf_column *col = kvf_column(x->t, c);
+        struct pair p = {.column = c};
+        if (!parse_name(col->name, &p))
+            continue;
+        recorded++;
+        if (col->space != KVF_SPACE_RUN || col->axis != KVF_AXIS_STEP
+            || p.layer >= kvf_n_layers(x->t) || p.head >= per_layer)
+            err = kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each step, and "
+                           "name a query head of this trace", col->name);
+        else if (mask[p.layer * per_layer + p.head] && p.token >= x->T)
+            x->unborn++;
+        else if (mask[p.layer * per_layer + p.head] && p.token >= a && p.token < b)
+            x->pair[x->n++] = p;
+    }
+    mem_free(mask);
+    if (!err && !recorded)
+        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no columns received.LxHy.i; record them "
+                        "with 'kvfate run --watch TOKENS@HEADS' (or ask for --spread)");
+    if (!err && !x->n && x->T > 0 && !x->unborn)
+        return kvf_fail(d, KVF_E_ARG, "of the %d pairs recorded none is among the heads and tokens "
+                        "chosen", recorded);
+    qsort(x->pair, (size_t)x->n, sizeof *x->pair, compare);
+    return err;
+}
+
+static int allocate(struct data *x)
+{
+    for (int k = 0; k < x->n; k++)
+        x->rows += (x->T - x->pair[k].token + x->every - 1) / x->every;
+    size_t rows = (size_t)x->rows;
+    x->value = MEM_NEW(double, (size_t)x->T);
+    x->head = MEM_NEW(const char *, rows);
+    x->name = mem_alloc((size_t)x->n, sizeof *x->name);
+    x->layer = MEM_NEW(int64_t, rows);
+    x->index = MEM_NEW(int64_t, rows);
+    x->token = MEM_NEW(int64_t, rows);
+    x->step = MEM_NEW(int64_t, rows);
+    x->seen = MEM_NEW(int64_t, rows);
+    x->attention = MEM_NEW(double, rows);
+    x->sum = MEM_NEW(double, rows);
+    return x->value && x->head && x->name && x->layer && x->index && x->token && x->step && x->seen
+                   && x->attention && x->sum ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void release(struct data *x)
+{
+    void *const all[] = {x->pair, x->value, (void *)x->head, x->name, x->layer, x->index, x->token,
+                         x->step, x->seen, x->attention, x->sum};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
+{
+    const struct pair *p = &x->pair[k];
+    uint32_t n = (uint32_t)(x->T - p->token);
+    struct sum sum = {0};
+    int err = kvf_read_f64(x->t, p->column, 0, 0, (uint32_t)p->token, n, x->value, d);
+    snprintf(x->name[k], sizeof x->name[k], "L%dH%d", p->layer, p->head);
+    for (uint32_t i = 0; !err && i < n; i++) {
+        double v = x->value[i];
+        int64_t r = *row;
+        x->unseen += v < 0;
+        x->unknown += isnan(v);
+        if (v >= 0)
+            sum_add(&sum, v);
+        if (i % x->every)
+            continue;
+        x->head[r] = x->name[k];
+        x->layer[r] = p->layer;
+        x->index[r] = p->head;
+        x->token[r] = p->token;
+        x->step[r] = p->token + i;
+        x->attention[r] = v >= 0 ? v : NAN;
+        x->seen[r] = v >= 0 ? 1 : v < 0 ? 0 : -1;
+        x->sum[r] = sum_get(&sum);
+        ++*row;
+    }
+    return err;
+}
+
+static int build(const struct data *x, struct table *out)
+{
+    put_provenance(out, x->t);
+    table_meta_num(out, "pairs", x->n);
+    table_meta_num(out, "steps_unseen", (double)x->unseen);
+    if (x->unknown)
+        table_meta_num(out, "steps_unknown", (double)x->unknown);
+    if (x->unborn)
+        table_meta_num(out, "pairs_unborn", (double)x->unborn);
+    table_dense_str(out, "head", "", x->head);
+    table_dense_int(out, "layer", "", x->layer);
+    table_dense_int(out, "index", "", x->index);
+    table_dense_int(out, "token", "", x->token);
+    table_dense_int(out, "step", "step", x->step);
+    table_dense_real(out, "attention", "", x->attention);
+    table_dense_int(out, "seen", "", x->seen);
+    if (x->cumulative)
+        table_dense_real(out, "cumulative", "", x->sum);
+    return table_err(out);
+}
+
+static int run_steps(struct kvf_trace *t, const struct analyzer_args *args, int64_t every,
+                     struct table **ret_table, struct kvf_diag *d)
+{
+    struct data x = {.t = t, .T = kvf_n_steps(t), .every = every,
+                     .cumulative = option_text(&an_received, args, OPT_CUMULATIVE) != NULL};
+    struct table *out = NULL;
+    int64_t row = 0;
+    int err = find_pairs(&x, args, d);
+    if (!err)
+        err = allocate(&x);
+    for (int k = 0; !err && k < x.n; k++)
+        err = take_pair(&x, k, &row, d);
+    if (!err)
+        err = (out = table_create("received", x.rows)) ? build(&x, out) : KVF_E_NOMEM;
+    release(&x);
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    return err;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    const char *every_text = option_text(&an_received, args, OPT_EVERY);
+    const char *mass_text = option_text(&an_received, args, OPT_MASS);
+    const char *text = option_text(&an_received, args, OPT_SPREAD);
+    int64_t every;
+    double mass;
+    int kind = 0;
+    (void)n_traces;
+    if (!opt_int(every_text, &every) || every < 1)
+        return kvf_fail(d, KVF_E_ARG, "--every needs a number of steps, not '%s'", every_text);
+    if (!opt_real(mass_text, &mass) || !(mass > 0) || mass > 1)
+        return kvf_fail(d, KVF_E_ARG, "--mass needs a part above 0 and at most 1, not '%s'",
+                        mass_text);
+    if (!text)
+        return run_steps(traces[0], args, every, ret_table, d);
+    while (kind < N_SPREADS && strcmp(text, spread_names[kind]) != 0)
+        kind++;
+    if (kind == N_SPREADS)
+        return kvf_fail(d, KVF_E_ARG, "--spread is shares, tokens or heads, not '%s'", text);
+    return received_spread(traces[0], (enum spread)kind, mass, args, ret_table, d);
+}
+
+/* What a pair received, for the rows from r on; returns the first row of the next. */
+static int64_t describe_pair(const struct table *t, int64_t r, struct buf *out)
+{
+    int token = table_find(t, "token"), layer = table_find(t, "layer");
+    int index = table_find(t, "index"), value = table_find(t, "attention");
+    int64_t end = r, n = 0;
+    double sum = 0, top = 0;
+    for (; end < table_rows(t) && table_int(t, token, end) == table_int(t, token, r)
+           && table_int(t, layer, end) == table_int(t, layer, r)
+           && table_int(t, index, end) == table_int(t, index, r); end++) {
+        double v = table_real(t, value, end);
+        if (isnan(v))
+            continue;
+        n++;
+        sum += v;
+        top = v > top ? v : top;
+    }
+    if (out)
+        buf_printf(out, "  %-7s token %-6lld seen by %lld of %lld queries: mean %.4g, largest "
+                   "%.4g\n", table_str(t, table_find(t, "head"), r),
+                   (long long)table_int(t, token, r), (long long)n, (long long)(end - r),
+                   n ? sum / (double)n : NAN, n ? top : NAN);
+    return end;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    enum { MOST = 12 };
+    int64_t r = 0, k = 0;
+    if (table_meta(t, "spread")) {
+        received_describe_spread(t, out);
+        return;
+    }
+    buf_printf(out, "attention received by %s pairs of a query head and a token\n",
+               table_meta(t, "pairs"));
+    for (; r < table_rows(t); k++)
+        r = describe_pair(t, r, k < MOST ? out : NULL);
+    if (k > MOST)
+        buf_printf(out, "  and %lld more\n", (long long)(k - MOST));
+    if (table_meta(t, "pairs_unborn"))
+        buf_printf(out, "%s pairs have a token that the run did not reach\n",
+                   table_meta(t, "pairs_unborn"));
+}
+
+/* Of --spread heads. */
+static const char *const pool_keys[] = {"head", "layer", "index", NULL};
+static const struct analyzer_measure pool_measures[] = {
+    {"tokens_share", "tokens_needed", "tokens"},
+    {"gini", NULL, NULL},
+    {"effective_tokens", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {pool_keys, pool_measures};
+
+const struct analyzer an_received = {
+    .name = "received",
+    .summary = "attention that tokens receive from later queries",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+    .pool = &pool,
+};

@@ -1,0 +1,23 @@
+/* lapack.h - the solvers that analyzers take from LAPACK, on small row-major matrices in double.
+ *
+ * One thread, whatever library stands behind the names: results depend on its version alone.
+ * Functions return 0, 1 where there is no result (singular, not positive definite, no
+ * convergence), or KVF_E_NOMEM. */
+#ifndef KVF_ANALYZERS_LAPACK_H
+#define KVF_ANALYZERS_LAPACK_H
+
+/* Of a symmetric [n][n]: eigenvalues falling; row k of a becomes the eigenvector of value k, of
+ * length 1, whose entry of largest size (of equal ones the first) is positive. */
+int lapack_symmetric(double *a, int n, double *ret_value);
+
+/* Eigenvalues of any [n][n], destroyed: by falling modulus, then falling real part, then
+ * falling imaginary part. */
+int lapack_eigenvalues(double *a, int n, double *ret_real, double *ret_imaginary);
+
+/* a x = b for one right side, [n][n] destroyed; x replaces b. */
+int lapack_solve(double *a, int n, double *b);
+
+/* Of a symmetric positive definite a: the lower factor L of a = L L', 0 above the diagonal. */
+int lapack_cholesky(double *a, int n);
+
+#endif

@@ -1,0 +1,233 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/selected.h"
+#include "base/mem.h"
+#include "base/opt.h"
+
+const struct criterion criterion_table[KVF_N_CRITERIA] = {
+    {"top64", 64}, {"top128", 128}, {"top256", 256}, {"top512", 512},
+    {"mass.90", 0}, {"mass.95", 0}, {"mass.99", 0},
+};
+
+int criterion_find(const char *s, size_t n)
+{
+    for (int c = 0; c < KVF_N_CRITERIA; c++)
+        if (strlen(criterion_table[c].name) == n && memcmp(s, criterion_table[c].name, n) == 0)
+            return c;
+    return -1;
+}
+
+int criteria_choose(const char *list, int ret[KVF_N_CRITERIA], int *ret_n, struct kvf_diag *d)
+{
+    bool wanted[KVF_N_CRITERIA] = {false};
+    bool all = strcmp(list, "all") == 0;
+    int n = 0;
+    for (const char *s = all ? "" : list; *s; s += strcspn(s, ","), s += *s == ',') {
+        int c = criterion_find(s, strcspn(s, ","));
+        if (c < 0)
+            return kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'; there are top64 ... "
+                            "top512 and mass.90 ... mass.99", s);
+        wanted[c] = true;
+    }
+    for (int c = 0; c < KVF_N_CRITERIA; c++)
+        if (all || wanted[c])
+            ret[n++] = c;
+    *ret_n = n;
+    return n ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
+}
+
+int criterion_column(const struct kvf_trace *t, const char *family, int criterion,
+                     const char *probe, int *ret_column, struct kvf_diag *d)
+{
+    char name[KVF_NAME_MAX];
+    snprintf(name, sizeof name, "%.24s.%s", family, criterion_table[criterion].name);
+    int err = column_need(t, name, probe, ret_column, d);
+    return err ? err : column_of_heads(t, *ret_column, KVF_SPACE_QUERY, d);
+}
+
+static const char *const space_names[N_SELECTED_SPACES] = {"query", "kv-union", "kv-mean"};
+
+const char *space_name(enum selected_space s)
+{
+    return space_names[s];
+}
+
+int space_parse(const char *text, bool no_union, enum selected_space *ret, struct kvf_diag *d)
+{
+    for (int s = 0; s < N_SELECTED_SPACES; s++)
+        if (strcmp(text, space_names[s]) == 0 && !(no_union && s == SPACE_KV_UNION)) {
+            *ret = (enum selected_space)s;
+            return KVF_OK;
+        }
+    return kvf_fail(d, KVF_E_ARG, "--space is query%s or kv-mean, not '%s'",
+                    no_union ? "" : ", kv-union", text);
+}
+
+int space_heads(const struct kvf_trace *t, enum selected_space space, const char *set,
+                struct head_list *ret, struct kvf_diag *d)
+{
+    return heads_select(t, space == SPACE_QUERY ? KVF_SPACE_QUERY : KVF_SPACE_KV, set, ret, d);
+}
+
+int unit_of(const struct kvf_trace *t, enum selected_space space, const struct head *h,
+            struct unit *ret, struct kvf_diag *d)
+{
+    int H = kvf_n_heads(t, h->layer, KVF_SPACE_KV), G = kvf_n_heads(t, h->layer, KVF_SPACE_QUERY);
+    int share = H ? G / H : 0;
+    if (share < 1 || share * H != G)
+        return kvf_fail(d, KVF_E_FORMAT, "layer %d has %d query heads for %d KV heads", h->layer, G,
+                        H);
+    *ret = (struct unit){h->layer, h->index, h->index * share, share, 1};
+    if (space == SPACE_QUERY)
+        *ret = (struct unit){h->layer, h->index / share, h->index, 1, 1};
+    if (space == SPACE_KV_UNION)
+        *ret = (struct unit){h->layer, h->index, h->index * share, 1, share};
+    return KVF_OK;
+}
+
+int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
+              int64_t n, void *raw, int32_t *out, struct kvf_diag *d)
+{
+    const struct kvf_column *c = kvf_column(t, column);
+    const uint16_t *narrow = raw;
+    const uint32_t *wide = raw;
+    const double *real = raw;
+    bool age = c->flags & KVF_COL_AGE;
+    int err = KVF_OK;
+    if (n == 0)
+        return KVF_OK;
+    if (c->dtype == KVF_U16 || c->dtype == KVF_U32) {
+        err = kvf_read(t, column, u->layer, query, (uint32_t)a, (uint32_t)n, raw, d);
+    } else {
+        err = kvf_read_f64(t, column, u->layer, query, (uint32_t)a, (uint32_t)n, raw, d);
+        for (int64_t i = 0; !err && i < n; i++)
+            out[i] = real[i] < 0 || !(real[i] <= INT32_MAX) ? -1 : (int32_t)real[i];
+        return err;
+    }
+    if (err)
+        return err;
+    if (c->dtype == KVF_U16)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = age && narrow[i] == UINT16_MAX ? -1 : narrow[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = wide[i] <= INT32_MAX ? (int32_t)wide[i]
+                   : age && wide[i] == UINT32_MAX ? -1 : INT32_MAX;
+    return KVF_OK;
+}
+
+int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
+                const struct ages_of *x, struct kvf_diag *d)
+{
+    int64_t n = x->b - x->a;
+    int err = KVF_OK;
+    for (int h = 0; !err && h < u->heads; h++) {
+        int32_t *to = h ? x->other : x->age;
+        err = ages_read(t, column, u, u->first + m * u->heads + h, x->a, n, x->raw, to, d);
+        for (int64_t k = 0; !err && h && k < n; k++)
+            x->age[k] = to[k] > x->age[k] ? to[k] : x->age[k];
+    }
+    return err;
+}
+
+int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T)
+{
+    *x = (struct ages_of){a, b, MEM_NEW(int32_t, (size_t)T), MEM_NEW(int32_t, (size_t)T),
+                          MEM_NEW(double, (size_t)T)};
+    return x->age && x->other && x->raw ? KVF_OK : KVF_E_NOMEM;
+}
+
+void ages_free(struct ages_of *x)
+{
+    mem_free(x->age);
+    mem_free(x->other);
+    mem_free(x->raw);
+}
+
+int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
+                  int *ret_n, struct kvf_diag *d)
+{
+    int n = 0;
+    for (const char *s = list; *s;) {
+        char *end;
+        long long v = strtoll(s, &end, 10);
+        if (end == s || (*end && *end != ',') || v < 0 || v > INT32_MAX || n == most
+            || (rising && n && v <= ret[n - 1]))
+            return kvf_fail(d, KVF_E_ARG, "--%s: '%s' is not a list of up to %d %sages", option,
+                            list, most, rising ? "rising " : "");
+        ret[n++] = v;
+        s = end + (*end == ',');
+    }
+    *ret_n = n;
+    return n ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--%s: name an age", option);
+}
+
+int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_diag *d)
+{
+    *ret = 0;
+    if (text && (!opt_int(text, ret) || *ret < 0 || *ret > INT32_MAX))
+        return kvf_fail(d, KVF_E_ARG, "--%s is a whole number of steps, not '%s'", option, text);
+    return KVF_OK;
+}
+
+/* Members of a group are numbered in the order of classes.h; those that do not occur have
+ * none. */
+static int number_groups(struct token_groups *g, int64_t T)
+{
+    int n = classes_count(g->classes), group[CLASSES_MOST] = {0};
+    g->name = MEM_NEW(const char *, (size_t)n + 1);
+    if (!g->name)
+        return KVF_E_NOMEM;
+    for (int64_t i = 0; i < T; i++)
+        group[g->of[i]] = 1;
+    g->n = 1;
+    g->name[0] = "all";
+    for (int c = 0; c < n; c++)
+        if (group[c]) {
+            g->name[g->n] = classes_name(g->classes, c);
+            group[c] = g->n++;
+        }
+    for (int64_t i = 0; i < T; i++)
+        g->of[i] = (uint8_t)group[g->of[i]];
+    return KVF_OK;
+}
+
+int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
+                struct kvf_diag *d)
+{
+    int64_t T = kvf_n_steps(t);
+    *ret = (struct token_groups){.n = 1};
+    if (by && strcmp(by, "class") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--by is class, not '%s'", by);
+    if (rules && !by)
+        return kvf_fail(d, KVF_E_ARG, "--classes: rows of classes are asked for by --by class");
+    if (!by) {
+        ret->name = MEM_NEW(const char *, 1);
+        if (ret->name)
+            ret->name[0] = "all";
+        return ret->name ? KVF_OK : KVF_E_NOMEM;
+    }
+    int err = classes_open(rules, &ret->classes, d);
+    if (err)
+        return err;
+    ret->of = MEM_NEW(uint8_t, (size_t)T);
+    err = ret->of ? classes_of_trace(ret->classes, t, ret->of, d) : KVF_E_NOMEM;
+    return err ? err : number_groups(ret, T);
+}
+
+void groups_note(const struct token_groups *g, struct table *out)
+{
+    if (g->classes)
+        classes_note(g->classes, out);
+}
+
+void groups_free(struct token_groups *g)
+{
+    mem_free((void *)g->name);
+    mem_free(g->of);
+    classes_close(g->classes);
+    *g = (struct token_groups){0};
+}

@@ -1,0 +1,82 @@
+/* selected.h - what the analyses of selected sets share: criteria, the heads that a row
+ * speaks of, and their columns. */
+#ifndef KVF_ANALYZERS_SELECTED_H
+#define KVF_ANALYZERS_SELECTED_H
+
+#include <stdbool.h>
+
+#include <kvf/schema.h>
+
+#include "analyzers/classes.h"
+#include "analyzers/common.h"
+
+struct criterion {
+    const char *name;
+    int top; /* K of a top-K set; 0: a set of mass */
+};
+extern const struct criterion criterion_table[KVF_N_CRITERIA];
+
+/* Place in criterion_table of the name s[0..n), or -1. */
+int criterion_find(const char *s, size_t n);
+
+/* The criteria of a comma list, or of "all", in the order of the table. */
+int criteria_choose(const char *list, int ret[KVF_N_CRITERIA], int *ret_n, struct kvf_diag *d);
+
+/* The column FAMILY.CRITERION, of query heads and tokens; KVF_E_NOTFOUND names the probe. */
+int criterion_column(const struct kvf_trace *t, const char *family, int criterion,
+                     const char *probe, int *ret_column, struct kvf_diag *d);
+
+/* What a row of a head is: a query head; a KV head, of which a token is selected when any of
+ * its query heads selects it; or a KV head with all (query head, token) pairs of its group. */
+enum selected_space { SPACE_QUERY, SPACE_KV_UNION, SPACE_KV_MEAN, N_SELECTED_SPACES };
+int space_parse(const char *text, bool no_union, enum selected_space *ret, struct kvf_diag *d);
+const char *space_name(enum selected_space s);
+int space_heads(const struct kvf_trace *t, enum selected_space space, const char *set,
+                struct head_list *ret, struct kvf_diag *d);
+
+/* The query heads of such a head: `members` in which tokens count, each the union of `heads`
+ * query heads; member m has first + m * heads and following ones. */
+struct unit {
+    int layer, kv, first, members, heads;
+};
+int unit_of(const struct kvf_trace *t, enum selected_space space, const struct head *h,
+            struct unit *ret, struct kvf_diag *d);
+
+/* n values of a query head from token a on, an age of "never" as -1, others that no int32
+ * holds as INT32_MAX.  raw: 8 n bytes of scratch. */
+int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
+              int64_t n, void *raw, int32_t *out, struct kvf_diag *d);
+
+/* Room for the ages of tokens [a, b) in one member, and for reading them. */
+struct ages_of {
+    int64_t a, b;
+    int32_t *age, *other; /* [T] */
+    void *raw;
+};
+int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T);
+void ages_free(struct ages_of *x); /* accepts a zeroed one */
+/* x->age: the largest age of a token in the query heads of member m. */
+int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
+                const struct ages_of *x, struct kvf_diag *d);
+
+/* "1,2,5": whole numbers from 0 to INT32_MAX, at most `most`; rising ones only, if asked. */
+int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
+                  int *ret_n, struct kvf_diag *d);
+/* A whole number from 0 to INT32_MAX; NULL is 0. */
+int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_diag *d);
+
+/* Tokens in groups: 0 is all of them, the others are the classes that occur in the trace, if
+ * asked for.  by: the value of --by, NULL or "class"; rules: that of --classes. */
+#define GROUPS_OPTIONS {"by", "class", NULL, "rows for each class of tokens too"}, CLASSES_OPTION
+struct token_groups {
+    int n;
+    const char **name; /* [n] */
+    uint8_t *of;       /* [T] group of a token; NULL: there is only one */
+    struct classes *classes; /* owned; NULL: none */
+};
+int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
+                struct kvf_diag *d);
+void groups_note(const struct token_groups *g, struct table *out);
+void groups_free(struct token_groups *g);
+
+#endif

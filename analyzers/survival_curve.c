@@ -1,0 +1,371 @@
+#include <string.h>
+
+#include "analyzers/survival_curve.h"
+#include "base/mem.h"
+
+struct curve_scratch {
+    void *raw;            /* [T] doubles */
+    int32_t *age, *open;  /* [T] of one query head of a member */
+    struct {
+        int32_t *age, *open;
+    } of[2];              /* [T] of a member of the one criterion and of the other */
+    int32_t *change;      /* [2][groups][T + 2] differences of alive and open along n */
+    double *evict;        /* [T] */
+    int32_t *last;        /* [T] last non-trivial query up to t, -1: none */
+    int64_t end;          /* queries from here on are trivial, or there are none */
+    int layer, kv, top;   /* of last[]; layer -1: nothing yet */
+};
+
+int curve_plan_init(struct curve_plan *p)
+{
+    size_t stride = (size_t)p->T + 1, n;
+    p->before = mem_mul(stride, (size_t)p->groups->n, &n) ? MEM_NEW(int32_t, n) : NULL;
+    if (!p->before)
+        return KVF_E_NOMEM;
+    for (int64_t i = 0; i < p->T; i++) {
+        int group = p->groups->of ? p->groups->of[i] : 0;
+        for (int g = 0; g < p->groups->n; g++) {
+            int32_t *x = p->before + (size_t)g * stride + i;
+            x[1] = x[0] + (i >= p->a && i < p->b && (g == 0 || g == group));
+        }
+    }
+    return KVF_OK;
+}
+
+void curve_plan_free(struct curve_plan *p)
+{
+    mem_free(p->before);
+    p->before = NULL;
+}
+
+static size_t cells(const struct curve_plan *p)
+{
+    return (size_t)p->groups->n * (size_t)p->T;
+}
+
+int curve_alloc(struct curve *c, const struct curve_plan *p)
+{
+    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, cells(p)),
+                        .open = MEM_NEW(int64_t, cells(p))};
+    return c->alive && c->risk && c->open ? KVF_OK : KVF_E_NOMEM;
+}
+
+void curve_free(struct curve *c)
+{
+    mem_free(c->alive);
+    mem_free(c->risk);
+    mem_free(c->open);
+    *c = (struct curve){0};
+}
+
+void curve_clear(struct curve *c, const struct curve_plan *p)
+{
+    memset(c->alive, 0, cells(p) * sizeof *c->alive);
+    if (c->any_risk)
+        memset(c->risk, 0, cells(p) * sizeof *c->risk);
+    if (c->any_open)
+        memset(c->open, 0, cells(p) * sizeof *c->open);
+    c->plain = 0;
+    c->any_risk = c->any_open = false;
+}
+
+static void add(int64_t *to, const int64_t *x, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] += x[k];
+}
+
+void curve_add(struct curve *to, const struct curve *c, const struct curve_plan *p)
+{
+    add(to->alive, c->alive, cells(p));
+    if (c->any_risk)
+        add(to->risk, c->risk, cells(p));
+    if (c->any_open)
+        add(to->open, c->open, cells(p));
+    to->plain += c->plain;
+    to->any_risk |= c->any_risk;
+    to->any_open |= c->any_open;
+}
+
+/* Tokens of group g at risk at n in a member that asks until query end - 1. */
+static int64_t at_risk(const struct curve_plan *p, int g, int64_t n, int64_t end)
+{
+    return p->before[g * (p->T + 1) + (p->all ? p->T : end > n ? end - n : 0)];
+}
+
+int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, int64_t n)
+{
+    int64_t k = g * p->T + n, risk = c->plain * at_risk(p, g, n, p->T);
+    return risk + (c->any_risk ? c->risk[k] : 0) - (c->any_open ? c->open[k] : 0);
+}
+
+struct curve_scratch *curve_scratch_create(const struct curve_plan *p)
+{
+    size_t T = (size_t)p->T;
+    struct curve_scratch *s = MEM_NEW(struct curve_scratch, 1);
+    if (!s)
+        return NULL;
+    s->raw = MEM_NEW(double, T);
+    s->age = MEM_NEW(int32_t, 6 * T);
+    s->change = MEM_NEW(int32_t, 2 * (size_t)p->groups->n * (T + 2));
+    s->evict = MEM_NEW(double, T);
+    s->last = MEM_NEW(int32_t, T);
+    s->layer = -1;
+    if (s->raw && s->age && s->change && s->evict && s->last) {
+        s->open = s->age + T;
+        for (int k = 0; k < 2; k++) {
+            s->of[k].age = s->age + (2 + 2 * k) * p->T;
+            s->of[k].open = s->of[k].age + T;
+        }
+        return s;
+    }
+    curve_scratch_destroy(s);
+    return NULL;
+}
+
+void curve_scratch_destroy(struct curve_scratch *s)
+{
+    if (!s)
+        return;
+    void *const all[] = {s->raw, s->age, s->change, s->evict, s->last, s};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+}
+
+/* Which queries saw more than K entries of the KV head. */
+static int find_trivial(const struct reading *r, const struct unit *u, int query,
+                        struct kvf_diag *d)
+{
+    const struct curve_plan *p = r->p;
+    struct curve_scratch *s = r->s;
+    bool own = kvf_column(r->t, p->evict)->space == KVF_SPACE_QUERY; /* a cache per query head */
+    struct head h = {u->layer, own ? query : u->kv, ""};
+    int32_t *seen = s->last;
+    if (s->layer == h.layer && s->kv == h.index && s->top == r->top)
+        return KVF_OK;
+    int err = p->T ? read_evict(r->t, p->evict, &h, (uint32_t)p->T, s->evict, d) : KVF_OK;
+    if (err)
+        return err;
+    memset(seen, 0, (size_t)p->T * sizeof *seen);
+    for (int64_t i = 0; i < p->T; i++) {
+        if (s->evict[i] <= (double)i)
+            continue; /* no query saw it */
+        seen[i]++;
+        if (s->evict[i] < (double)p->T)
+            seen[(int64_t)s->evict[i]]--;
+    }
+    int32_t n = 0, last = -1;
+    for (int64_t q = 0; q < p->T; q++) {
+        n += seen[q];
+        last = n > r->top ? (int32_t)q : last;
+        s->last[q] = last;
+    }
+    s->end = last + 1;
+    s->layer = h.layer;
+    s->kv = h.index;
+    s->top = r->top;
+    return KVF_OK;
+}
+
+/* Ages of selections by non-trivial queries.  A last selection by a trivial one leaves open
+ * what was before it, up to the age of the last non-trivial query.  Says whether any is. */
+static bool trim(const int32_t *last, const struct curve_plan *p, int32_t *age, int32_t *open)
+{
+    bool any = false;
+    for (int64_t k = 0; k < p->b - p->a; k++) {
+        int64_t i = p->a + k, at = i + age[k];
+        open[k] = -1;
+        if (age[k] < 0 || at >= p->T || last[at] == at)
+            continue;
+        open[k] = last[at] >= i ? (int32_t)(last[at] - i) : -1;
+        any |= open[k] >= 0;
+        age[k] = -1;
+    }
+    return any;
+}
+
+static void raise_to(int32_t *x, const int32_t *y, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        x[k] = y[k] > x[k] ? y[k] : x[k];
+}
+
+struct member { /* tokens [a, b): alive up to age, then unknown up to open */
+    int32_t *age, *open;
+    int64_t end; /* at risk: i + n < end */
+    bool any_open;
+};
+
+static void lock(const struct curve_lock *l)
+{
+    if (l)
+        l->lock(l->ctx);
+}
+
+static void unlock(const struct curve_lock *l)
+{
+    if (l)
+        l->unlock(l->ctx);
+}
+
+/* The member whose query heads are first and following ones: the largest of their ages. */
+static int read_member(const struct reading *r, int column, const struct unit *u, int first,
+                       struct member *m, struct kvf_diag *d)
+{
+    const struct curve_plan *p = r->p;
+    struct curve_scratch *s = r->s;
+    int64_t n = p->b - p->a;
+    memset(m->open, 0xff, (size_t)n * sizeof *m->open); /* -1 */
+    m->end = r->top ? 0 : p->T;
+    m->any_open = false;
+    for (int h = 0; h < u->heads; h++) {
+        int32_t *age = h ? s->age : m->age;
+        lock(r->lock);
+        int err = ages_read(r->t, column, u, first + h, p->a, n, s->raw, age, d);
+        if (!err && r->top)
+            err = find_trivial(r, u, first + h, d);
+        unlock(r->lock);
+        if (err)
+            return err;
+        if (r->top) {
+            m->any_open |= trim(s->last, p, age, s->open);
+            m->end = s->end > m->end ? s->end : m->end;
+            raise_to(m->open, s->open, n);
+        }
+        if (h)
+            raise_to(m->age, age, n);
+    }
+    return KVF_OK;
+}
+
+static int group_of(const struct curve_plan *p, int64_t k)
+{
+    return p->groups->of ? p->groups->of[p->a + k] : 0;
+}
+
+/* Sums what changes at each age, from the largest down if from_top, into group g and all. */
+static void add_up(const int32_t *change, const struct curve_plan *p, bool from_top,
+                   int64_t *out)
+{
+    int64_t T = p->T;
+    for (int g = p->groups->n > 1; g < p->groups->n; g++) {
+        const int32_t *x = change + g * (T + 2);
+        int64_t *mine = out + g * T, run = 0;
+        for (int64_t n = T - 1; from_top && n >= 0; n--) {
+            run += x[n];
+            mine[n] += run;
+            if (g)
+                out[n] += run;
+        }
+        for (int64_t n = 0; !from_top && n < T; n++) {
+            run += x[n];
+            mine[n] += run;
+            if (g)
+                out[n] += run;
+        }
+    }
+}
+
+static size_t changes(const struct curve_plan *p)
+{
+    return (size_t)p->groups->n * ((size_t)p->T + 2);
+}
+
+/* All is known: how many have each largest age, summed from the top. */
+static void count_ages(const struct curve_plan *p, const int32_t *age, int32_t *change,
+                       int64_t *alive)
+{
+    memset(change, 0, changes(p) * sizeof *change);
+    int64_t n = p->b - p->a;
+    const uint8_t *of = p->groups->of ? p->groups->of + p->a : NULL;
+    for (int64_t k = 0; !of && k < n; k++)
+        if ((uint64_t)(int64_t)age[k] < (uint64_t)p->T)
+            change[age[k]]++;
+    for (int64_t k = 0; of && k < n; k++)
+        if ((uint64_t)(int64_t)age[k] < (uint64_t)p->T)
+            change[of[k] * (p->T + 2) + age[k]]++;
+    add_up(change, p, true, alive);
+}
+
+/* Adds `by` at ages from < n <= to. */
+static void add_between(int32_t *change, int64_t T, int64_t from, int64_t to, int by)
+{
+    from = from < T ? from : T;
+    to = to < T ? to : T;
+    if (to <= from)
+        return;
+    change[from + 1] += by;
+    change[to + 1] -= by;
+}
+
+static int64_t largest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t possible(int32_t age, int64_t T)
+{
+    return age < T ? age : -1; /* a damaged column's is none */
+}
+
+/* Alive in x less alive in y (y NULL: nobody is), at the ages at which both are known.  With
+ * lo of the two the one that lives less long: both are alive up to its age, lo is unknown up to
+ * lo.open, then only the other one is alive up to its age, and unknown up to its open. */
+static void count_known(const struct curve_plan *p, const struct member *x,
+                        const struct member *y, int32_t *change, struct curve *out)
+{
+    int64_t T = p->T;
+    int32_t *alive = change, *open = change + changes(p);
+    memset(change, 0, 2 * changes(p) * sizeof *change);
+    for (int64_t k = 0; k < p->b - p->a; k++) {
+        int64_t at = group_of(p, k) * (T + 2), other = y ? possible(y->age[k], T) : -1;
+        int64_t other_open = y ? largest(y->open[k], other) : -1;
+        int64_t age = possible(x->age[k], T), unsure = largest(x->open[k], age);
+        bool less = age < other;
+        int64_t lo = less ? age : other, lo_open = less ? unsure : other_open;
+        int64_t hi = less ? other : age, hi_open = less ? other_open : unsure;
+        add_between(alive + at, T, lo_open, hi, less ? -1 : 1);
+        add_between(open + at, T, lo, lo_open, 1);
+        add_between(open + at, T, largest(hi, lo_open), hi_open, 1);
+    }
+    add_up(alive, p, false, out->alive);
+    if (x->any_open || (y && y->any_open)) {
+        add_up(open, p, false, out->open);
+        out->any_open = true;
+    }
+}
+
+static void add_risk(const struct curve_plan *p, int64_t end, struct curve *out)
+{
+    if (end == p->T) {
+        out->plain++;
+        return;
+    }
+    out->any_risk = true;
+    for (int g = 0; g < p->groups->n; g++)
+        for (int64_t n = 0; n < p->T; n++)
+            out->risk[g * p->T + n] += at_risk(p, g, n, end);
+}
+
+int curve_count(const struct reading *r, const struct curve_job *job, const struct unit *u,
+                struct curve *out, struct kvf_diag *d)
+{
+    const struct curve_plan *p = r->p;
+    struct curve_scratch *s = r->s;
+    for (int m = 0; m < u->members; m++) {
+        struct member x = {.age = s->of[0].age, .open = s->of[0].open}, y = x;
+        int err = read_member(r, job->column, u, u->first + m * u->heads, &x, d);
+        y.age = s->of[1].age;
+        y.open = s->of[1].open;
+        if (!err && job->minus >= 0)
+            err = read_member(r, job->minus, u, u->first + m * u->heads, &y, d);
+        if (err)
+            return err;
+        if (job->minus < 0 && !x.any_open)
+            count_ages(p, x.age, s->change, out->alive);
+        else
+            count_known(p, &x, job->minus < 0 ? NULL : &y, s->change, out);
+        add_risk(p, x.end, out);
+    }
+    return KVF_OK;
+}

@@ -1,0 +1,72 @@
+/* survival_curve.h - how many tokens are still selected at age n or later, for all n.
+ *
+ * A token i is alive at n in a member of a unit (selected.h) when a query t >= i + n of one of
+ * the member's query heads selects it: n <= last_selected.  It is at risk when there is such a
+ * query: i + n < T.
+ *
+ * Leaving out trivial queries, those that saw K entries or fewer: entries seen by query t are
+ * n_t = #{i <= t : t < evict_step_i} of its KV head.  At risk is then i + n <= the last query
+ * with n_t > K.  Where the last selection was by a trivial query the one before it is not
+ * known, and neither is whether the token is alive at ages up to that of the last non-trivial
+ * query before: at these it is left out of both counts (`open`).  That never happens where
+ * nothing was evicted, n_t = t + 1: all queries before the first non-trivial one are trivial. */
+#ifndef KVF_ANALYZERS_SURVIVAL_CURVE_H
+#define KVF_ANALYZERS_SURVIVAL_CURVE_H
+
+#include "analyzers/selected.h"
+
+struct curve_plan {
+    int64_t T, a, b; /* steps; tokens [a, b) */
+    bool all;        /* at risk are all tokens */
+    const struct token_groups *groups;
+    int32_t *before; /* [groups][T + 1] tokens of [a, b) and the group before position i */
+    int evict;       /* column evict_step, where trivial queries are left out */
+};
+
+/* Fills before[]; curve_plan_free.  KVF_OK or KVF_E_NOMEM. */
+int curve_plan_init(struct curve_plan *p);
+void curve_plan_free(struct curve_plan *p);
+
+/* What is counted: the criterion whose column this is, or how much more of a second one. */
+struct curve_job {
+    int column, minus; /* minus: a column whose curve is taken off; -1: none */
+};
+
+/* Curves of one unit, or of many added up.  [groups][T] each. */
+struct curve {
+    int64_t *alive; /* of a difference: may be negative */
+    int64_t plain;  /* members whose last query asks all: i + n < T is at risk */
+    int64_t *risk;  /* of the other members */
+    int64_t *open;  /* unknown, in all members */
+    bool any_risk, any_open;
+};
+/* Of group g, n < T: at risk and known. */
+int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, int64_t n);
+int curve_alloc(struct curve *c, const struct curve_plan *p);
+void curve_free(struct curve *c);
+void curve_clear(struct curve *c, const struct curve_plan *p);
+void curve_add(struct curve *to, const struct curve *c, const struct curve_plan *p);
+
+struct curve_scratch; /* of one thread */
+struct curve_scratch *curve_scratch_create(const struct curve_plan *p); /* NULL: no memory */
+void curve_scratch_destroy(struct curve_scratch *s);
+
+/* A trace is read by one thread at a time: lock and unlock surround it (NULL: no others). */
+struct curve_lock {
+    void (*lock)(void *ctx), (*unlock)(void *ctx);
+    void *ctx;
+};
+
+struct reading {
+    struct kvf_trace *t;
+    const struct curve_plan *p;
+    struct curve_scratch *s;
+    const struct curve_lock *lock;
+    int top; /* K of the trivial queries to leave out; 0: there are none */
+};
+
+/* Adds the members of a unit to out. */
+int curve_count(const struct reading *r, const struct curve_job *job, const struct unit *u,
+                struct curve *out, struct kvf_diag *d);
+
+#endif

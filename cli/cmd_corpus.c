@@ -1,0 +1,489 @@
+/* cmd_corpus.c - an analysis of many traces, added up over documents. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "analyzers/corpus_pairs.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "base/table_io.h"
+#include "cli/cmds.h"
+#include "cli/corpus_out.h"
+#include "cli/corpus_traces.h"
+#include "cli/signals.h"
+#include "render/figure.h"
+
+enum { MOST_OWN = 16, MOST_OPTIONS = 40, ROUND = 8 };
+
+struct job {
+    const char *name;
+    const struct analyzer *a;
+    /* options */
+    struct analyzer_args args;
+    const char *own[MOST_OWN];
+    bool flag[MOST_OWN];
+    struct corpus_target to;
+    const char *tokens, *shard, *state, *intervals, *against;
+    int64_t replicates, seed, threads;
+    double save_every;
+    bool skip_bad;
+
+    int64_t part, parts; /* of --shard */
+    struct corpus_settings set;
+    struct corpus_traces traces;
+    size_t *first; /* [documents + 1] traces of the documents to do */
+    size_t n_documents;
+    struct par *pool;
+    struct corpus *c;
+    pthread_mutex_t lock; /* of c */
+    struct corpus_document **scratch; /* [2][threads] */
+    /* of --against */
+    struct corpus_traces other;
+    size_t *first_other; /* [documents] */
+    uint64_t *id;        /* [documents] */
+    struct corpus_pairs *pairs;
+    int64_t left_out;
+};
+
+/* ---- what is asked for */
+
+static void build_options(struct job *j, struct opt *list)
+{
+    const struct opt shared[] = {
+        {OPT_STR, 'o', "output", &j->to.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_FLAG, 0, "json", &j->to.json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "figure", &j->to.figure, "NAME", "another figure of this table", 0, 0},
+        {OPT_STR, 0, "head", &j->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
+        {OPT_STR, 0, "tokens", &j->tokens, "A:B", "tokens A to B - 1 of each trace (all)", 0, 0},
+        {OPT_STR, 0, "shard", &j->shard, "I/N", "documents of part I of N, from 1/N to N/N", 0, 0},
+        {OPT_STR, 0, "state", &j->state, "FILE", "where the sums are kept: a stopped run goes on",
+         0, 0},
+        {OPT_REAL, 0, "save-every", &j->save_every, "S", "seconds between saves (30)", 0, 86400},
+        {OPT_INT, 0, "replicates", &j->replicates, "N", "bootstrap replicates (200)", 0,
+         CORPUS_MOST_REPLICATES},
+        {OPT_INT, 0, "seed", &j->seed, "N", "of the bootstrap (0)", 0, 1e15},
+        {OPT_STR, 0, "intervals", &j->intervals, "WHICH", "auto (rows of all heads), all or none",
+         0, 0},
+        {OPT_STR, 0, "against", &j->against, "X", "compare with another trace, folder or @LIST",
+         0, 0},
+        {OPT_FLAG, 0, "skip-bad", &j->skip_bad, NULL, "traces that cannot be read are no failure",
+         0, 0},
+        {OPT_INT, 't', "threads", &j->threads, "N", "threads (number of cores)", 1, 256},
+    };
+    int n = (int)(sizeof shared / sizeof *shared);
+    memcpy(list, shared, sizeof shared);
+    for (int i = 0; j->a && j->a->options && j->a->options[i].name && i < MOST_OWN; i++) {
+        const struct analyzer_option *o = &j->a->options[i];
+        list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &j->own[i], o->arg, o->help, 0, 0}
+                           : (struct opt){OPT_FLAG, 0, o->name, &j->flag[i], NULL, o->help, 0, 0};
+    }
+    list[n] = (struct opt){.type = OPT_END};
+}
+
+static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
+{
+    struct buf names = {0};
+    j->a = analyzer_find(name);
+    if (j->a && j->a->pool)
+        return KVF_OK;
+    for (const struct analyzer *const *a = analyzer_table; *a; a++)
+        if ((*a)->pool)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", (*a)->name);
+    kvf_fail(d, KVF_E_ARG, "'%s' is no analysis that adds up over documents; these do: %s", name,
+             names.err ? "" : names.data);
+    buf_finish(&names);
+    return KVF_E_ARG;
+}
+
+static int parse_shard(struct job *j, struct kvf_diag *d)
+{
+    char part[32];
+    size_t n = j->shard ? strcspn(j->shard, "/") : 0;
+    j->part = j->parts = 1;
+    if (!j->shard)
+        return KVF_OK;
+    if (j->shard[n] && n < sizeof part) {
+        memcpy(part, j->shard, n);
+        part[n] = 0;
+        if (opt_int(part, &j->part) && opt_int(j->shard + n + 1, &j->parts) && j->part >= 1
+            && j->part <= j->parts && j->parts <= 1 << 20)
+            return KVF_OK;
+    }
+    return kvf_fail(d, KVF_E_ARG, "--shard needs I/N with I from 1 to N, not '%s'", j->shard);
+}
+
+static int parse(struct job *j, struct kvf_diag *d)
+{
+    static const char *const names[] = {"auto", "all", "none"};
+    int which = 0;
+    j->args.option = j->own;
+    for (int i = 0; i < MOST_OWN; i++)
+        if (j->flag[i])
+            j->own[i] = "1";
+    while (which < 3 && j->intervals && strcmp(j->intervals, names[which]) != 0)
+        which++;
+    if (which == 3)
+        return kvf_fail(d, KVF_E_ARG, "--intervals is auto, all or none, not '%s'", j->intervals);
+    j->set = (struct corpus_settings){(int)j->replicates, (uint64_t)j->seed,
+                                      (enum corpus_intervals)which};
+    if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
+        return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
+    int err = parse_shard(j, d);
+    if (!err && j->against && (j->state || j->shard))
+        err = kvf_fail(d, KVF_E_ARG, "--against keeps the values of all documents: it has neither "
+                       "--state nor --shard");
+    if (!err && j->against && ((j->to.out && figure_can_write(j->to.out)) || j->to.figure))
+        err = kvf_fail(d, KVF_E_ARG, "--against makes a table without a figure");
+    return err ? err : corpus_out_check(j->a, &j->to, d);
+}
+
+/* ---- traces and state */
+
+static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
+{
+    if (t->n == 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
+    int err = traces_identify(t, j->pool);
+    traces_shard(t, j->part, j->parts);
+    for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
+        fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
+    return err;
+}
+
+static int find_traces(struct job *j, int n, char **operand, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++)
+        err = traces_add(&j->traces, operand[i], d);
+    if (!err)
+        err = identify(j, &j->traces, d);
+    if (!err && j->against)
+        err = traces_add(&j->other, j->against, d);
+    if (!err && j->against)
+        err = identify(j, &j->other, d);
+    return err;
+}
+
+/* What is to be read; traces that nothing tells the document of count in the first shard. */
+static struct corpus_plan plan_of(const struct job *j)
+{
+    struct corpus_plan p = {.traces = j->traces.n_readable};
+    const struct corpus_trace *t = j->traces.trace;
+    for (size_t i = 0; i < j->traces.n_readable; i++) {
+        p.documents += i == 0 || t[i].document != t[i - 1].document;
+        p.hash += rng_hash(5, t[i].document, t[i].print, 0);
+    }
+    if (j->part == 1)
+        p.unreadable = j->traces.n - j->traces.n_readable;
+    return p;
+}
+
+static int resume(struct job *j, struct kvf_diag *d)
+{
+    const struct corpus_plan *now = corpus_planned(j->c), *old;
+    struct corpus *c = NULL;
+    int err = corpus_read(j->state, &c, d);
+    if (err)
+        return err;
+    old = corpus_planned(c);
+    err = corpus_same_arguments(c, j->c, d);
+    if (!err && (old->hash != now->hash || old->documents != now->documents
+                 || old->traces != now->traces || old->unreadable != now->unreadable))
+        err = kvf_fail(d, KVF_E_ARG, "results of other traces: %llu of %llu documents, here %llu "
+                       "of %llu; another file for --state, or the same traces",
+                       (unsigned long long)old->traces, (unsigned long long)old->documents,
+                       (unsigned long long)now->traces, (unsigned long long)now->documents);
+    if (err) {
+        kvf_diag_prefix(d, "%s", j->state);
+        corpus_destroy(c);
+        return err;
+    }
+    corpus_destroy(j->c);
+    j->c = c;
+    j->left_out += corpus_counted(c).missed;
+    return KVF_OK;
+}
+
+/* The documents that are not in the sums yet, as runs of traces. */
+static int list_documents(struct job *j)
+{
+    const struct corpus_trace *t = j->traces.trace;
+    size_t n = j->traces.n_readable, kept = 0;
+    j->first = MEM_NEW(size_t, n + 1);
+    if (!j->first)
+        return KVF_E_NOMEM;
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && t[end].document == t[i].document;)
+            end++;
+        if (!corpus_has(j->c, t[i].document))
+            j->first[kept++] = i;
+    }
+    j->n_documents = kept;
+    return KVF_OK;
+}
+
+/* Of the documents those that both have; both lists are by document. */
+static int list_pairs(struct job *j, struct kvf_diag *d)
+{
+    const struct corpus_trace *a = j->traces.trace, *b = j->other.trace;
+    size_t n = 0, at = 0, left_out = 0;
+    j->first_other = MEM_NEW(size_t, j->n_documents);
+    j->id = MEM_NEW(uint64_t, j->n_documents);
+    if (!j->first_other || !j->id)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < j->n_documents; i++) {
+        uint64_t id = a[j->first[i]].document;
+        while (at < j->other.n_readable && b[at].document < id)
+            at++;
+        if (at == j->other.n_readable || b[at].document != id) {
+            left_out++;
+            continue;
+        }
+        j->first[n] = j->first[i];
+        j->first_other[n] = at;
+        j->id[n++] = id;
+    }
+    if (left_out)
+        fprintf(stderr, "note: %zu of %zu documents have no partner\n", left_out, j->n_documents);
+    j->n_documents = n;
+    if (n == 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "the two corpora share no document");
+    return pairs_create(j->c, j->id, n, &j->pairs);
+}
+
+static int prepare(struct job *j, struct kvf_diag *d)
+{
+    struct stat st;
+    int threads = par_threads(j->pool);
+    int err = corpus_create(j->a, &j->args, &j->set, &j->c);
+    if (!err) {
+        *corpus_planned(j->c) = plan_of(j);
+        if (j->state && (stat(j->state, &st) == 0 || errno != ENOENT))
+            err = resume(j, d);
+    }
+    if (!err)
+        err = list_documents(j);
+    if (!err && j->against)
+        err = list_pairs(j, d);
+    j->scratch = MEM_NEW(struct corpus_document *, 2 * (size_t)threads);
+    for (int i = 0; !err && i < 2 * threads; i++)
+        err = j->scratch ? corpus_document_create(j->c, &j->scratch[i]) : KVF_E_NOMEM;
+    return err;
+}
+
+/* ---- the documents */
+
+struct task { /* one document */
+    int err;
+    struct kvf_diag d;
+    struct buf bad; /* a line for each trace that could not be read */
+};
+
+struct round {
+    struct job *j;
+    struct task *task;
+    size_t at; /* document of task 0 */
+};
+
+/* Errors of the command line and of memory end the run; others are those of one trace. */
+static bool fatal(int err)
+{
+    return err == KVF_E_ARG || err == KVF_E_NOMEM;
+}
+
+static int take_trace(struct job *j, const char *path, struct corpus_document *x, struct task *k)
+{
+    struct kvf_trace *t = NULL;
+    struct table *table = NULL;
+    struct kvf_diag *d = &k->d;
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err)
+        err = j->a->run(&t, 1, &j->args, &table, d);
+    bool lost = err && !fatal(err);
+    if (lost) {
+        corpus_document_miss(x);
+        const char *text = d->text[0] ? d->text : kvf_strerror(err);
+        bool says = strncmp(text, path, strlen(path)) == 0;
+        buf_printf(&k->bad, "%s%s%s\n", says ? "" : path, says ? "" : ": ", text);
+        err = k->bad.err;
+    } else if (!err) {
+        err = corpus_document_take(x, table, d);
+    }
+    if (err && !lost && strncmp(d->text, path, strlen(path)) != 0)
+        kvf_diag_prefix(d, "%s", path);
+    table_destroy(table);
+    kvf_close(t);
+    return err;
+}
+
+/* All traces of the document of trace `first`. */
+static void take_document(struct job *j, const struct corpus_traces *t, size_t first,
+                          struct corpus_document *x, struct task *k)
+{
+    uint64_t id = t->trace[first].document;
+    corpus_document_begin(x, id);
+    for (size_t i = first; !k->err && i < t->n_readable && t->trace[i].document == id; i++)
+        k->err = take_trace(j, t->trace[i].path, x, k);
+}
+
+static void do_document(void *ctx, int index, int thread)
+{
+    struct round *r = ctx;
+    struct job *j = r->j;
+    struct task *k = &r->task[index];
+    struct corpus_document *x = j->scratch[2 * thread], *y = j->scratch[2 * thread + 1];
+    size_t n = r->at + (size_t)index;
+    take_document(j, &j->traces, j->first[n], x, k);
+    if (!k->err && j->pairs)
+        take_document(j, &j->other, j->first_other[n], y, k);
+    if (k->err)
+        return;
+    pthread_mutex_lock(&j->lock); /* the order does not matter: integers, or a place for each */
+    k->err = j->pairs ? pairs_add(j->pairs, n, x, y, &k->d) : corpus_add(j->c, x, &k->d);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Documents at .. at + n - 1; says what could not be read in their order. */
+static int do_round(struct job *j, size_t at, int n, struct kvf_diag *d)
+{
+    struct round r = {j, MEM_NEW(struct task, (size_t)n), at};
+    int err = r.task ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        par_run(j->pool, n, do_document, &r);
+    for (int i = 0; r.task && i < n; i++) {
+        struct task *k = &r.task[i];
+        char *line = k->bad.len ? k->bad.data : NULL;
+        for (char *end; line && *line; line = end + 1, j->left_out++) {
+            end = strchr(line, '\n');
+            fprintf(stderr, "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
+        }
+        if (!err && k->err) {
+            err = k->err;
+            *d = k->d;
+        }
+        buf_finish(&k->bad);
+    }
+    mem_free(r.task);
+    return err;
+}
+
+static int do_all(struct job *j, struct kvf_diag *d)
+{
+    int err = KVF_OK, most = ROUND * par_threads(j->pool);
+    double saved = clock_seconds();
+    struct progress bar;
+    progress_start(&bar, j->a->name, "documents", (int64_t)j->n_documents);
+    size_t at = 0;
+    while (!err && at < j->n_documents && !signals_caught()) {
+        size_t left = j->n_documents - at;
+        int n = left < (size_t)most ? (int)left : most;
+        err = do_round(j, at, n, d);
+        at += (size_t)n;
+        progress_update(&bar, (int64_t)at);
+        if (!err && j->state && at < j->n_documents && clock_seconds() - saved >= j->save_every) {
+            err = corpus_write(j->c, j->state, d);
+            saved = clock_seconds();
+        }
+    }
+    progress_end(&bar, (int64_t)at);
+    if (!err && j->state)
+        err = corpus_write(j->c, j->state, d);
+    if (!err && at < j->n_documents)
+        err = kvf_fail(d, KVF_E_CANCEL, "stopped after %zu of %zu documents%s", at, j->n_documents,
+                       j->state ? "; the same command goes on" : "");
+    return err;
+}
+
+static int finish_pairs(struct job *j, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    struct buf b = {0};
+    const char *out = j->to.out;
+    bool screen = j->to.json || (out && strcmp(out, "-") == 0);
+    int err = pairs_table(j->pairs, &t);
+    if (!err && screen)
+        err = table_write(t, j->to.json ? TABLE_JSON : TABLE_TSV, "-", d);
+    else if (!err && out)
+        err = table_write(t, table_format_of(out), out, d);
+    if (!err && !screen) {
+        pairs_describe(t, &b);
+        err = b.err;
+        if (!err)
+            fwrite(b.data, 1, b.len, stdout);
+    }
+    buf_finish(&b);
+    table_destroy(t);
+    return err;
+}
+
+static int finish(struct job *j, struct kvf_diag *d)
+{
+    if (j->pairs)
+        return finish_pairs(j, d);
+    if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
+        return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
+    int err = corpus_out(j->c, &j->to, d);
+    if (!err && j->left_out)
+        fprintf(stderr, "kvfate %s: %lld traces were left out\n", j->name,
+                (long long)j->left_out);
+    return err;
+}
+
+static void cleanup(struct job *j)
+{
+    for (int i = 0; j->scratch && i < 2 * par_threads(j->pool); i++)
+        corpus_document_destroy(j->scratch[i]);
+    mem_free(j->scratch);
+    mem_free(j->first);
+    mem_free(j->first_other);
+    mem_free(j->id);
+    pairs_destroy(j->pairs);
+    corpus_destroy(j->c);
+    traces_free(&j->traces);
+    traces_free(&j->other);
+    par_destroy(j->pool);
+    pthread_mutex_destroy(&j->lock);
+}
+
+int cmd_corpus(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.name = self->name, .args = {.token1 = -1}, .replicates = 200,
+                    .save_every = 30, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct opt list[MOST_OPTIONS];
+    struct kvf_diag d = {""};
+    int operands, status, err = KVF_OK;
+    if (argc > 1 && argv[1][0] != '-') /* its options come from the analysis */
+        err = choose_analysis(&j, argv[1], &d);
+    if (err) {
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
+        return EXIT_USAGE;
+    }
+    build_options(&j, list);
+    if (!command_options(self, list, argc, argv, 2, -1, &operands, &status))
+        return status;
+    err = j.a ? parse(&j, &d)
+        : kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate corpus ANALYSIS ...");
+    bool usage = err != KVF_OK;
+    signals_catch();
+    if (!err)
+        err = par_create((int)j.threads, &j.pool);
+    if (!err)
+        err = find_traces(&j, operands - 1, argv + 2, &d);
+    if (!err)
+        err = prepare(&j, &d);
+    if (!err) {
+        err = do_all(&j, &d);
+        usage = err == KVF_E_ARG; /* an option that an analysis refused */
+    }
+    if (!err)
+        err = finish(&j, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    bool bad = err || (j.left_out && !j.skip_bad);
+    cleanup(&j);
+    return !bad ? EXIT_OK : usage ? EXIT_USAGE : EXIT_FAILED;
+}

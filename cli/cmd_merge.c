@@ -1,0 +1,64 @@
+/* cmd_merge.c - adds up the states of shards of a corpus. */
+#include <stdio.h>
+
+#include "cli/cmds.h"
+#include "cli/corpus_out.h"
+
+/* A finished state. */
+static int read_state(const char *path, struct corpus **ret, struct kvf_diag *d)
+{
+    int err = corpus_read(path, ret, d);
+    if (err)
+        return err;
+    uint64_t done = (uint64_t)corpus_counted(*ret).documents, all = corpus_planned(*ret)->documents;
+    if (done == all)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "%s: not finished, %llu of %llu documents: run it to its end "
+                    "first", path, (unsigned long long)done, (unsigned long long)all);
+}
+
+static int merge(int n, char **path, struct corpus **ret, struct kvf_diag *d)
+{
+    int err = read_state(path[0], ret, d);
+    for (int i = 1; !err && i < n; i++) {
+        struct corpus *b = NULL;
+        err = read_state(path[i], &b, d);
+        if (!err) {
+            err = corpus_merge(*ret, b, d);
+            if (err)
+                kvf_diag_prefix(d, "%s", path[i]);
+        }
+        corpus_destroy(b);
+    }
+    return err;
+}
+
+int cmd_merge(const struct command *self, int argc, char **argv)
+{
+    struct corpus_target to = {NULL, NULL, false};
+    const char *state = NULL;
+    int operands, status;
+    struct corpus *c = NULL;
+    struct kvf_diag d = {""};
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &to.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
+        {OPT_FLAG, 0, "json", &to.json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "figure", &to.figure, "NAME", "another figure of this table", 0, 0},
+        {OPT_STR, 0, "state", &state, "FILE", "write the state of the whole, too", 0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, -1, &operands, &status))
+        return status;
+    int err = merge(operands, argv + 1, &c, &d), wrong = KVF_OK;
+    if (!err)
+        err = wrong = corpus_out_check(corpus_analyzer(c), &to, &d);
+    if (!err && state)
+        err = corpus_write(c, state, &d);
+    if (!err)
+        err = corpus_out(c, &to, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    corpus_destroy(c);
+    return err == KVF_OK ? EXIT_OK : wrong ? EXIT_USAGE : EXIT_FAILED;
+}

@@ -1,0 +1,196 @@
+/* cmd_needle.c - prompts with needles in a haystack, and where in them the needles are. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/replace.h"
+#include "cli/cmds.h"
+#include "cli/folders.h"
+#include "cli/needle.h"
+#include "engine/model/gguf.h"
+#include "engine/model/tokenizer.h"
+
+enum { MOST_LENGTH = 1 << 20 };
+
+struct request {
+    struct needle_task task;
+    const char *model, *out, *haystack;
+    int64_t tokens, words, count, seed;
+    struct gguf *gguf;
+    struct tokenizer *tokenizer; /* NULL: lengths are in words */
+};
+
+static int open_tokenizer(struct request *q, struct kvf_diag *d)
+{
+    struct buf path = {0};
+    if (!q->tokens)
+        return KVF_OK;
+    int err = q->model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
+    if (!err)
+        err = gguf_open(q->model ? q->model : path.data, &q->gguf, d);
+    if (!err)
+        err = tokenizer_create(q->gguf, &q->tokenizer, d);
+    if (err && !q->model)
+        err = kvf_fail(d, err, "--tokens: the default model is not at %s; run ./setup.sh, give "
+                       "-m MODEL.gguf, or --words N", path.data ? path.data : "~/.cache/kvfate");
+    buf_finish(&path);
+    return err;
+}
+
+/* Tokens, or words, of a text; negative: an error. */
+static int64_t length_of(const struct request *q, const struct buf *text)
+{
+    int32_t *ids;
+    int n = 0;
+    if (text->err)
+        return text->err;
+    if (q->tokenizer) {
+        int err = tokenizer_encode(q->tokenizer, text->data, text->len, true, &ids, &n, NULL);
+        if (err)
+            return err;
+        mem_free(ids);
+        return n;
+    }
+    for (size_t i = 0; i < text->len; i++)
+        n += text->data[i] > ' ' && (i == 0 || text->data[i - 1] <= ' ');
+    return n;
+}
+
+static int64_t length_with(const struct request *q, int n_sentences)
+{
+    struct buf text = {0};
+    needle_write(&q->task, n_sentences, &text, NULL);
+    int64_t n = length_of(q, &text);
+    buf_finish(&text);
+    return n;
+}
+
+/* The most sentences that fit into the length asked for. */
+static int fit(const struct request *q, int *ret_sentences, struct kvf_diag *d)
+{
+    int64_t most = q->tokens ? q->tokens : q->words, n = length_with(q, 0);
+    int lo = 0, hi = 1;
+    if (n > most)
+        return kvf_fail(d, KVF_E_ARG, "the needles and the question alone have %lld %s, over %lld",
+                        (long long)n, q->tokens ? "tokens" : "words", (long long)most);
+    while (n >= 0 && (n = length_with(q, hi)) >= 0 && n <= most)
+        hi = 2 * (lo = hi);
+    while (n >= 0 && hi - lo > 1) {
+        int mid = lo + (hi - lo) / 2;
+        n = length_with(q, mid);
+        if (n <= most)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    *ret_sentences = lo;
+    return n < 0 ? (int)n : KVF_OK;
+}
+
+static int write_file(const struct request *q, int64_t i, const char *ext, const struct buf *what,
+                      struct kvf_diag *d)
+{
+    struct buf path = {0};
+    struct replace r;
+    buf_str(&path, q->out);
+    if (q->count > 1)
+        buf_printf(&path, "-%lld", (long long)i);
+    buf_str(&path, ext);
+    int err = path.err ? path.err : replace_open(&r, path.data, d);
+    if (!err) {
+        replace_write(&r, what->data, what->len);
+        err = replace_finish(&r, d);
+    }
+    buf_finish(&path);
+    return err;
+}
+
+static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
+{
+    struct buf text = {0}, json = {0};
+    const struct needle_task *t = &q->task;
+    int sentences = 0;
+    q->task.seed = (uint64_t)(q->seed + i);
+    int err = fit(q, &sentences, d);
+    if (err)
+        return err;
+    buf_char(&json, '{');
+    json_put_member_num(&json, "seed", (double)t->seed);
+    json_put_member_num(&json, "keys", (double)t->keys);
+    json_put_member_num(&json, "values", (double)t->values);
+    json_put_member_num(&json, "queries", (double)t->queries);
+    json_put_member_num(&json, "depth", t->depth);
+    json_put_member_num(&json, q->tokens ? "tokens" : "words",
+                        (double)length_with(q, sentences));
+    buf_char(&json, ',');
+    needle_write(t, sentences, &text, &json);
+    buf_str(&json, "}\n");
+    err = text.err ? text.err : json.err;
+    if (!err)
+        err = write_file(q, i, ".txt", &text, d);
+    if (!err)
+        err = write_file(q, i, ".json", &json, d);
+    buf_finish(&text);
+    buf_finish(&json);
+    return err;
+}
+
+static int check(struct request *q, struct kvf_diag *d)
+{
+    static const char *const names[] = {"prose", "noise", "needles"};
+    int i = 0;
+    while (i < 3 && strcmp(q->haystack, names[i]) != 0)
+        i++;
+    if (i == 3)
+        return kvf_fail(d, KVF_E_ARG, "--haystack is prose, noise or needles, not '%s'",
+                        q->haystack);
+    q->task.haystack = (enum haystack)i;
+    if (!q->out)
+        return kvf_fail(d, KVF_E_ARG, "no -o NAME: NAME.txt and NAME.json are written");
+    if (!!q->tokens + !!q->words != 1)
+        return kvf_fail(d, KVF_E_ARG, "give a length, --tokens N or --words N");
+    if (q->model && q->words)
+        return kvf_fail(d, KVF_E_ARG, "--words needs no model");
+    return needle_check(&q->task, d);
+}
+
+int cmd_needle(const struct command *self, int argc, char **argv)
+{
+    struct request q = {.task = {.keys = 1, .values = 1, .queries = 1, .digits = 5, .depth = NAN},
+                        .haystack = "prose", .count = 1};
+    struct kvf_diag d = {""};
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &q.out, "NAME", "NAME.txt and NAME.json are written", 0, 0},
+        {OPT_INT, 0, "tokens", &q.tokens, "N", "most tokens of the text", 1, MOST_LENGTH},
+        {OPT_INT, 0, "words", &q.words, "N", "most words of the text", 1, MOST_LENGTH},
+        {OPT_STR, 'm', "model", &q.model, "FILE",
+         "whose tokens (default: SmolLM2 in the cache folder)", 0, 0},
+        {OPT_INT, 0, "keys", &q.task.keys, "K", "keys that are hidden (1)", 1, NEEDLE_MOST},
+        {OPT_INT, 0, "values", &q.task.values, "V", "values of each key (1)", 1, 16},
+        {OPT_INT, 0, "queries", &q.task.queries, "Q", "keys that are asked for (1)", 1, 16},
+        {OPT_INT, 0, "digits", &q.task.digits, "N", "digits of a value (5)", 1, 12},
+        {OPT_REAL, 0, "depth", &q.task.depth, "X",
+         "place of what is asked for, 0 = start, 1 = end (anywhere)", 0, 1},
+        {OPT_STR, 0, "haystack", &q.haystack, "KIND", "prose, noise or needles (prose)", 0, 0},
+        {OPT_INT, 'n', "count", &q.count, "N", "prompts, NAME-0 and on, each of its own seed (1)",
+         1, 1 << 20},
+        {OPT_INT, 's', "seed", &q.seed, "S", "seed of the first (0)", 0, 9e15},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+        return status;
+    int err = check(&q, &d);
+    if (!err)
+        err = open_tokenizer(&q, &d);
+    for (int64_t i = 0; !err && i < q.count; i++)
+        err = write_prompt(&q, i, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    tokenizer_destroy(q.tokenizer);
+    gguf_close(q.gguf);
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}

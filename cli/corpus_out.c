@@ -1,0 +1,74 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table_io.h"
+#include "cli/corpus_out.h"
+#include "render/figure.h"
+
+static bool to_stdout(const char *out)
+{
+    return strcmp(out, "-") == 0;
+}
+
+static const struct figure *figure_of(const struct analyzer *a, const struct corpus_target *t)
+{
+    return figure_find(t->figure ? t->figure : a->name);
+}
+
+int corpus_out_check(const struct analyzer *a, const struct corpus_target *t, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(a, t);
+    if (t->figure && (!f || strcmp(f->table, a->name) != 0))
+        return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%s' of %s; 'kvfate figures' lists them",
+                        t->figure, a->name);
+    if (!t->out || to_stdout(t->out) || table_format_of(t->out) != TABLE_FORMAT_NONE)
+        return KVF_OK;
+    if (!figure_can_write(t->out))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf", t->out);
+    if (!f)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: %s has no figure; write it as .tsv, .csv, .json or "
+                        ".npz", t->out, a->name);
+    return KVF_OK;
+}
+
+/* Sums over different things are seldom what was meant. */
+static void warn(const struct corpus *c)
+{
+    static const char *const keys[] = {"model_hash", "method", "budget"};
+    static const char *const names[] = {"model", "method", "budget"};
+    const char *gap = "";
+    for (int i = 0; i < 3; i++)
+        if (corpus_differ(c, keys[i])) {
+            fprintf(stderr, "%s%s", *gap ? gap : "note: the traces differ in ", names[i]);
+            gap = ", ";
+        }
+    if (*gap)
+        fputc('\n', stderr);
+}
+
+int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d)
+{
+    const struct figure_style style = {.vmin = NAN, .vmax = NAN};
+    struct table *t = NULL;
+    struct buf b = {0};
+    bool screen = to->json || (to->out && to_stdout(to->out));
+    int err = corpus_table(c, &t, d);
+    warn(c);
+    if (!err && screen)
+        err = table_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
+    else if (!err && to->out && figure_can_write(to->out))
+        err = figure_write(figure_of(corpus_analyzer(c), to), t, &style, to->out, d);
+    else if (!err && to->out)
+        err = table_write(t, table_format_of(to->out), to->out, d);
+    if (!err && !screen) {
+        corpus_describe(c, t, &b);
+        err = b.err;
+        if (!err)
+            fwrite(b.data, 1, b.len, stdout);
+    }
+    buf_finish(&b);
+    table_destroy(t);
+    return err;
+}

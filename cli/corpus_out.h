@@ -1,0 +1,21 @@
+/* corpus_out.h - what becomes of the table of a corpus: shared by corpus and merge. */
+#ifndef KVF_CLI_CORPUS_OUT_H
+#define KVF_CLI_CORPUS_OUT_H
+
+#include <stdbool.h>
+
+#include "analyzers/corpus.h"
+
+struct corpus_target {
+    const char *out;    /* NULL: none */
+    const char *figure; /* NULL: that of the analysis's name */
+    bool json;
+};
+
+/* KVF_E_ARG with a sentence unless OUT can be written: a table, or a figure of that analysis. */
+int corpus_out_check(const struct analyzer *a, const struct corpus_target *t, struct kvf_diag *d);
+
+/* The table as JSON to stdout, or to OUT; a few lines for people unless stdout has it. */
+int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,36 @@
+/* corpus_traces.h - the traces of a corpus, by the documents they are of. */
+#ifndef KVF_CLI_CORPUS_TRACES_H
+#define KVF_CLI_CORPUS_TRACES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kvf/err.h>
+
+#include "base/par.h"
+
+struct corpus_trace {
+    char *path;               /* owned */
+    uint64_t document, print; /* analyzers/corpus.h, corpus_identify */
+    char *why;                /* owned: it cannot be read; else NULL */
+};
+
+struct corpus_traces {
+    struct corpus_trace *trace; /* readable ones first: by document, print and path */
+    size_t n, n_readable, cap;
+};
+
+/* Adds a trace, the .kvf files of a folder, or with "@LIST" the names that a file has one a
+ * line.  KVF_E_IO with a sentence, KVF_E_NOMEM. */
+int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d);
+
+/* Opens each and finds out its document; sorts.  KVF_E_NOMEM. */
+int traces_identify(struct corpus_traces *t, struct par *pool);
+
+/* Keeps the readable traces of documents of shard `shard` of `of`, counted from 1: a document
+ * is whole in one of them, whichever the folder or the order of the traces. */
+void traces_shard(struct corpus_traces *t, int64_t shard, int64_t of);
+
+void traces_free(struct corpus_traces *t);
+
+#endif

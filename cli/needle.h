@@ -1,0 +1,31 @@
+/* needle.h - texts in which something is hidden: keys with numbers among sentences that have
+ * nothing to do with them, and a question about some of the keys. */
+#ifndef KVF_CLI_NEEDLE_H
+#define KVF_CLI_NEEDLE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+enum haystack { HAYSTACK_PROSE, HAYSTACK_NOISE, HAYSTACK_NEEDLES };
+
+struct needle_task {
+    int64_t keys, values, queries; /* keys hidden, values of each, keys asked for */
+    int64_t digits;                /* of a value */
+    enum haystack haystack;
+    double depth;  /* where the needles asked for are, 0 .. 1; NaN: anywhere */
+    uint64_t seed;
+};
+
+enum { NEEDLE_MOST = 512 }; /* most needles: keys * values */
+
+/* KVF_OK, or KVF_E_ARG with a sentence when the numbers do not fit together. */
+int needle_check(const struct needle_task *t, struct kvf_diag *d);
+
+/* Appends the text with n_sentences of filler, and to spans (unless NULL) the members "answers"
+ * and "spans" of a JSON object.  Everything but the number of filler sentences before a
+ * needle is the same for any n_sentences.  Failures are in text->err and spans->err. */
+void needle_write(const struct needle_task *t, int n_sentences, struct buf *text,
+                  struct buf *spans);
+
+#endif

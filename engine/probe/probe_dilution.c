@@ -1,0 +1,532 @@
+/* probe_dilution.c - how much of a query's attention useful entries get (Nguyen et al. 2026,
+ * section 3.1).  With w the weights of query t over all entries 0 .. t, r what retention
+ * leaves of each, and U the useful entries:
+ *     useful = sum_U w,  dilution = 1 - useful       (eq. 7; both, as each may be tiny)
+ *     kept   = sum_U r w / sum r w                   (1 - dilution under r)
+ *     rho_u  = sum_U r w / sum_U w,  rho_d likewise outside U  (corollary 3.2)
+ * r is 1 for what the query saw and 0 for the rest; beside it beta_i^(t - i) where the run
+ * has retention gates.  Weights say all that logits do: z_a - z_b = ln w_a - ln w_b.
+ *
+ * U is one of several prefixes of the order of weights, the larger position first among
+ * equals, or a set of tokens that the run was given. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/probe/probes.h"
+
+enum {
+    N_SLACK = 3, /* the 64 largest, and what is within 1, 2, 4 logits of the least of them */
+    TOP64 = 0,
+    N_PREFIX = KVF_N_CRITERIA + N_SLACK,
+    N_SETS = N_PREFIX + PROBE_SPAN_SETS,
+    N_NEAR = 16, /* steps of half a logit below the largest (proposition 3.1) */
+    NONE = -1,
+};
+
+static const double slack[N_SLACK] = {1, 2, 4};
+
+enum kind { USEFUL, DILUTION, KEPT, RHO_U, RHO_D, BETA_KEPT, BETA_RHO_U, BETA_RHO_D, N_KINDS };
+static const char *const kind_names[N_KINDS] = {
+    "useful", "dilution", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"};
+
+/* Where columns are; NONE: not recorded. */
+struct layout {
+    int n;
+    int real[N_KINDS][N_SETS];
+    int size[N_SETS];
+    int near[1 + PROBE_SPAN_SETS]; /* first of N_NEAR; [0]: below the largest of all */
+};
+
+struct state {
+    struct probe_config cfg;
+    struct layout at;
+    void **data;          /* [at.n] columns [L*G][cap] */
+    float *log_beta;      /* [L*H][cap]; NULL: no retention gates */
+    float *aged;          /* [G][cap] beta^(t - i) of the row at hand */
+    unsigned char *spans; /* [cap] bit k: the token is in set k */
+    double factor[N_NEAR]; /* exp(-k / 2) */
+};
+
+/* Entries of some part of a row. */
+struct part {
+    double w, kept, aged; /* sums of w, of w that the query saw, of w beta^(t - i) */
+    int64_t n;
+};
+
+/* A row of weights over all entries 0 .. n-1. */
+struct row {
+    int head;  /* query head */
+    size_t at; /* of its values in a column */
+    const float *w;
+    int n;
+    const unsigned char *seen; /* NULL: all */
+    const float *aged;         /* NULL: no gates */
+};
+
+static int n_sets(const struct probe_config *c)
+{
+    return N_PREFIX + c->n_span_sets;
+}
+
+static void set_name(const struct probe_config *c, int set, char *out, size_t cap)
+{
+#define X(name) #name,
+    static const char *const names[] = {KVF_CRITERIA_MAP(X)};
+#undef X
+    if (set < KVF_N_CRITERIA)
+        snprintf(out, cap, "%s", names[set]);
+    else if (set < N_PREFIX)
+        snprintf(out, cap, "slack.%g", slack[set - KVF_N_CRITERIA]);
+    else
+        snprintf(out, cap, "span%s%s", c->span_set[set - N_PREFIX].name[0] ? "." : "",
+                 c->span_set[set - N_PREFIX].name);
+}
+
+static bool has_beta(const struct probe_config *c)
+{
+    return c->gate_column && strcmp(c->gate_column, "log_beta") == 0;
+}
+
+static bool records(const struct probe_config *c, enum kind kind)
+{
+    if (kind >= BETA_KEPT)
+        return has_beta(c);
+    return kind <= DILUTION || (c->evicts && (kind == KEPT || c->shadow_entries));
+}
+
+/* The next column, described in out unless that is NULL. */
+static int add_column(struct layout *l, struct kvf_column *out, const struct probe_config *c,
+                      bool is_real, const char *name)
+{
+    if (out) {
+        out[l->n] = (struct kvf_column){
+            .dtype = is_real ? KVF_F32 : probe_narrow_ages(c) ? KVF_U16 : KVF_U32,
+            .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_STEP};
+        snprintf(out[l->n].name, sizeof out->name, "%s", name);
+    }
+    return l->n++;
+}
+
+static void add_near(struct layout *l, struct kvf_column *out, const struct probe_config *c,
+                     int which)
+{
+    char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2] = "all";
+    if (which > 0)
+        set_name(c, N_PREFIX + which - 1, set, sizeof set);
+    l->near[which] = l->n;
+    for (int k = 0; k < N_NEAR; k++) {
+        snprintf(name, sizeof name, "near.%s.%d", set, k);
+        add_column(l, out, c, false, name);
+    }
+}
+
+static void lay_out(const struct probe_config *c, struct layout *l, struct kvf_column *out)
+{
+    char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2];
+    memset(l, 0xff, sizeof *l); /* NONE */
+    l->n = 0;
+    for (int u = 0; u < n_sets(c); u++) {
+        set_name(c, u, set, sizeof set);
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            snprintf(name, sizeof name, "%s.%s", kind_names[kind], set);
+            if (records(c, (enum kind)kind))
+                l->real[kind][u] = add_column(l, out, c, true, name);
+        }
+        snprintf(name, sizeof name, "size.%s", set);
+        l->size[u] = add_column(l, out, c, false, name);
+    }
+    for (int k = 0; k <= c->n_span_sets; k++)
+        add_near(l, out, c, k);
+}
+
+static int n_columns(const struct probe_config *cfg)
+{
+    struct layout l;
+    lay_out(cfg, &l, NULL);
+    return l.n;
+}
+
+static int columns(const struct probe_config *cfg, struct kvf_column *out)
+{
+    struct layout l;
+    lay_out(cfg, &l, out);
+    return l.n;
+}
+
+static void destroy(void *state)
+{
+    struct state *s = state;
+    if (!s)
+        return;
+    for (int c = 0; s->data && c < s->at.n; c++)
+        mem_free(s->data[c]);
+    mem_free(s->data);
+    mem_free(s->log_beta);
+    mem_free(s->aged);
+    mem_free(s->spans);
+    mem_free(s);
+}
+
+static bool is_real(const struct state *s, int column)
+{
+    for (int kind = 0; kind < N_KINDS; kind++)
+        for (int u = 0; u < n_sets(&s->cfg); u++)
+            if (s->at.real[kind][u] == column)
+                return true;
+    return false;
+}
+
+static size_t width(const struct state *s, int column)
+{
+    return is_real(s, column) || !probe_narrow_ages(&s->cfg) ? 4 : 2;
+}
+
+/* Values that no query gives stay as they are here: NaN, or a count of 0. */
+static bool alloc_columns(struct state *s, size_t n)
+{
+    for (int c = 0; c < s->at.n; c++) {
+        float *real = s->data[c] = mem_alloc(n, width(s, c));
+        if (!real)
+            return false;
+        for (size_t i = 0; is_real(s, c) && i < n; i++)
+            real[i] = NAN;
+    }
+    return true;
+}
+
+static void mark_spans(struct state *s)
+{
+    for (int k = 0; k < s->cfg.n_span_sets; k++)
+        for (int r = 0; r < s->cfg.span_set[k].n; r++)
+            for (int32_t i = s->cfg.span_set[k].range[r][0];
+                 i < s->cfg.span_set[k].range[r][1] && i < s->cfg.cap; i++)
+                s->spans[i] |= (unsigned char)(1u << k);
+}
+
+static void *create(const struct probe_config *cfg)
+{
+    size_t L = (size_t)cfg->shape.n_layers, G = (size_t)cfg->shape.n_heads, cap = (size_t)cfg->cap;
+    size_t H = has_beta(cfg) ? (size_t)cfg->shape.n_kv_heads : 0;
+    struct state *s = MEM_NEW(struct state, 1);
+    if (!s)
+        return NULL;
+    s->cfg = *cfg;
+    lay_out(cfg, &s->at, NULL);
+    s->data = MEM_NEW(void *, (size_t)s->at.n);
+    s->log_beta = MEM_NEW(float, L * H * cap);
+    s->aged = MEM_NEW(float, H ? G * cap : 0);
+    s->spans = MEM_NEW(unsigned char, cap);
+    if (!s->data || !s->log_beta || !s->aged || !s->spans || !alloc_columns(s, L * G * cap)) {
+        destroy(s);
+        return NULL;
+    }
+    mark_spans(s);
+    for (int k = 0; k < N_NEAR; k++)
+        s->factor[k] = exp(-0.5 * k);
+    return s;
+}
+
+/* Minus infinity at age 0 would be 0 * inf. */
+static void on_gate(void *state, int layer, int head, int32_t pos, float value)
+{
+    struct state *s = state;
+    if (has_beta(&s->cfg))
+        s->log_beta[probe_kv_index(&s->cfg, layer, head) * (size_t)s->cfg.cap + (size_t)pos] =
+            fmaxf(value, -1e30f);
+}
+
+static void put_real(struct state *s, enum kind kind, int set, size_t at, double v)
+{
+    if (s->at.real[kind][set] != NONE)
+        ((float *)s->data[s->at.real[kind][set]])[at] = (float)v;
+}
+
+static void put_count(struct state *s, int column, size_t at, int64_t n)
+{
+    if (probe_narrow_ages(&s->cfg))
+        ((uint16_t *)s->data[column])[at] = (uint16_t)n;
+    else
+        ((uint32_t *)s->data[column])[at] = (uint32_t)n;
+}
+
+/* One set of a row over all entries.  Where there is nothing, quotients are NaN. */
+static void put_set(struct state *s, int set, const struct row *row, const struct part *in,
+                    const struct part *out)
+{
+    size_t at = row->at;
+    bool is_span = set >= N_PREFIX;
+    put_count(s, s->at.size[set], at, in->n);
+    if (in->n == 0)
+        return;
+    put_real(s, USEFUL, set, at, in->w / (in->w + out->w));
+    put_real(s, DILUTION, set, at, out->w / (in->w + out->w));
+    if (!row->seen || !is_span) /* else on_row had it from the attention itself */
+        put_real(s, KEPT, set, at, in->kept / (in->kept + out->kept));
+    put_real(s, RHO_U, set, at, in->kept / in->w);
+    put_real(s, RHO_D, set, at, out->kept / out->w);
+    put_real(s, BETA_KEPT, set, at, in->aged / (in->aged + out->aged));
+    put_real(s, BETA_RHO_U, set, at, in->aged / in->w);
+    put_real(s, BETA_RHO_D, set, at, out->aged / out->w);
+}
+
+static void add(struct part *p, const struct row *row, int i)
+{
+    double w = (double)row->w[i];
+    p->w += w;
+    p->kept += !row->seen || row->seen[i] ? w : 0;
+    p->aged += row->aged ? w * (double)row->aged[i] : 0;
+    p->n++;
+}
+
+static struct part joined(const struct part *p, int n)
+{
+    struct part all = {0};
+    for (int i = 0; i < n; i++) {
+        all.w += p[i].w;
+        all.kept += p[i].kept;
+        all.aged += p[i].aged;
+        all.n += p[i].n;
+    }
+    return all;
+}
+
+/* The least float that is not below x. */
+static float not_below(double x)
+{
+    float f = (float)x;
+    return (double)f < x ? nextafterf(f, INFINITY) : f;
+}
+
+/* Adds to count[k] the entries that weigh at least limit[k] and not nothing: what a weight
+ * of 0 stands for is not known. */
+static void count_near(const float *w, int n, const float *limit, int64_t *count)
+{
+    int64_t step[N_NEAR] = {0};
+    for (int i = 0; i < n; i++) {
+        if (w[i] < limit[N_NEAR - 1] || w[i] == 0)
+            continue;
+        int k = 0;
+        while (w[i] < limit[k])
+            k++;
+        step[k]++;
+    }
+    for (int k = 1; k < N_NEAR; k++)
+        step[k] += step[k - 1];
+    for (int k = 0; k < N_NEAR; k++)
+        count[k] += step[k];
+}
+
+static void limits(const struct state *s, float top, float *ret_limit)
+{
+    for (int k = 0; k < N_NEAR; k++)
+        ret_limit[k] = not_below((double)top * s->factor[k]);
+}
+
+static void put_near(struct state *s, int which, size_t at, const int64_t *count)
+{
+    for (int k = 0; k < N_NEAR; k++)
+        put_count(s, s->at.near[which] + k, at, count[k]);
+}
+
+static float largest(const float *w, int n)
+{
+    float top = 0;
+    for (int i = 0; i < n; i++)
+        top = w[i] > top ? w[i] : top;
+    return top;
+}
+
+/* cut[0 .. KVF_N_CRITERIA) are given; makes the others, and the order of all by size: as
+ * prefixes of one order, each holds those before it. */
+static void order_cuts(const float *w, int n, struct row_cut *cut, int *ret_order)
+{
+    for (int j = 0; j < N_SLACK; j++) {
+        struct row_cut *c = &cut[KVF_N_CRITERIA + j];
+        *c = cut[TOP64];
+        if (c->count == n)
+            continue;
+        *c = (struct row_cut){not_below((double)c->threshold * exp(-slack[j])), 0, 0};
+        for (int i = 0; i < n; i++)
+            c->count += w[i] >= c->threshold;
+    }
+    for (int j = 0; j < N_PREFIX; j++) {
+        int k = j;
+        for (; k > 0 && cut[ret_order[k - 1]].count > cut[j].count; k--)
+            ret_order[k] = ret_order[k - 1];
+        ret_order[k] = j;
+    }
+}
+
+/* part[j]: entries in the j-th set of the order and not in those before it. */
+static void split(const struct row *row, const struct row_cut *cut, const int *order,
+                  struct part *part)
+{
+    memset(part, 0, (N_PREFIX + 1) * sizeof *part);
+    for (int i = 0; i < row->n; i++) {
+        int j = N_PREFIX;
+        while (j > 0 && row_cut_has(&cut[order[j - 1]], row->w[i], i))
+            j--;
+        add(&part[j], row, i);
+    }
+}
+
+static void take_prefixes(struct state *s, const struct row *row, const struct row_cut *given)
+{
+    struct row_cut cut[N_PREFIX];
+    struct part part[N_PREFIX + 1];
+    int order[N_PREFIX];
+    int64_t near[N_NEAR] = {0};
+    float limit[N_NEAR];
+    memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
+    order_cuts(row->w, row->n, cut, order);
+    split(row, cut, order, part);
+    for (int j = 0; j < N_PREFIX; j++) {
+        struct part in = joined(part, j + 1), out = joined(part + j + 1, N_PREFIX - j);
+        put_set(s, order[j], row, &in, &out);
+    }
+    limits(s, largest(row->w, row->n), limit);
+    count_near(row->w, row->n, limit, near);
+    put_near(s, 0, row->at, near);
+}
+
+static int clipped(int32_t i, int n)
+{
+    return i < n ? i : n;
+}
+
+/* Entries outside a span set near its largest: limit [N_NEAR]. */
+static void span_near(struct state *s, int k, const struct row *row, float top)
+{
+    const struct probe_span_set *set = &s->cfg.span_set[k];
+    int64_t near[N_NEAR] = {0};
+    float limit[N_NEAR];
+    int from = 0;
+    limits(s, top, limit);
+    for (int r = 0; r <= set->n; r++) {
+        int to = r < set->n ? clipped(set->range[r][0], row->n) : row->n;
+        count_near(row->w + from, to - from, limit, near);
+        from = r < set->n ? clipped(set->range[r][1], row->n) : 0;
+    }
+    put_near(s, 1 + k, row->at, near);
+}
+
+static void take_span(struct state *s, int k, const struct row *row)
+{
+    const struct probe_span_set *set = &s->cfg.span_set[k];
+    struct part in = {0}, out = {0};
+    float top = 0;
+    for (int i = 0, r = 0; i < row->n; i++) {
+        while (r < set->n && i >= set->range[r][1])
+            r++;
+        bool inside = r < set->n && i >= set->range[r][0];
+        add(inside ? &in : &out, row, i);
+        if (inside && row->w[i] > top)
+            top = row->w[i];
+    }
+    put_set(s, N_PREFIX + k, row, &in, &out);
+    if (in.n > 0)
+        span_near(s, k, row, top);
+}
+
+/* Weights over all entries 0 .. n-1. */
+static void take_all(struct state *s, int layer, struct row *row, const struct row_cut *cut)
+{
+    const struct probe_config *c = &s->cfg;
+    if (has_beta(c)) {
+        size_t H = (size_t)c->shape.n_kv_heads, G = (size_t)c->shape.n_heads;
+        size_t h = (size_t)layer * H + (size_t)row->head / (G / H);
+        float *aged = s->aged + (size_t)row->head * (size_t)c->cap;
+        c->kernels->exp_aged(aged, s->log_beta + h * (size_t)c->cap, row->n, row->n - 1);
+        row->aged = aged;
+    }
+    take_prefixes(s, row, cut);
+    for (int k = 0; k < c->n_span_sets; k++)
+        take_span(s, k, row);
+}
+
+static size_t place(const struct state *s, int layer, int head, int32_t t)
+{
+    return probe_query_index(&s->cfg, layer, head) * (size_t)s->cfg.cap + (size_t)t;
+}
+
+static bool any_before(const struct probe_span_set *set, int32_t t)
+{
+    return set->n > 0 && set->range[0][0] <= t;
+}
+
+/* Attention over what the query saw, which was not all: the largest of that, and spans. */
+static void take_seen(struct state *s, const struct probe_row *p, const struct row_cut *given)
+{
+    struct row row = {.head = p->head, .w = p->p, .n = p->n};
+    size_t at = place(s, p->layer, p->head, p->t);
+    struct row_cut cut[N_PREFIX];
+    struct part part[N_PREFIX + 1];
+    int order[N_PREFIX];
+    double span[PROBE_SPAN_SETS] = {0};
+    memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
+    order_cuts(p->p, p->n, cut, order);
+    split(&row, cut, order, part);
+    double all = joined(part, N_PREFIX + 1).w;
+    for (int j = 0; j < N_PREFIX; j++)
+        put_real(s, KEPT, order[j], at, joined(part, j + 1).w / all);
+    for (int i = 0; i < p->n; i++)
+        for (unsigned bits = s->spans[p->pos ? p->pos[i] : i], k = 0; bits; bits >>= 1, k++)
+            span[k] += bits & 1 ? (double)p->p[i] : 0;
+    for (int k = 0; k < s->cfg.n_span_sets; k++)
+        if (any_before(&s->cfg.span_set[k], p->t))
+            put_real(s, KEPT, N_PREFIX + k, at, span[k] / all);
+}
+
+static void on_row(void *state, const struct probe_row *p)
+{
+    struct state *s = state;
+    const struct row_cut *cut = probe_row_cuts(p, s->cfg.kernels);
+    if (p->n < p->t + 1) {
+        take_seen(s, p, cut);
+        return;
+    }
+    struct row row = {.head = p->head, .at = place(s, p->layer, p->head, p->t), .w = p->p,
+                      .n = p->n};
+    take_all(s, p->layer, &row, cut);
+}
+
+/* Comes after the row of the same query. */
+static void on_missed(void *state, const struct probe_missed *m)
+{
+    struct state *s = state;
+    struct row_cut cut[KVF_N_CRITERIA];
+    if (m->n == 0)
+        return;
+    probe_find_cuts(s->cfg.kernels, m->p, m->n, cut, m->scratch);
+    struct row row = {.head = m->head, .at = place(s, m->layer, m->head, m->t), .w = m->p,
+                      .n = m->n, .seen = m->seen};
+    take_all(s, m->layer, &row, cut);
+}
+
+static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
+{
+    const struct state *s = state;
+    int err = KVF_OK;
+    for (int c = 0; !err && c < s->at.n; c++) {
+        const struct probe_array a = {c, s->data[c], width(s, c)};
+        err = probe_put_layers(sink, KVF_SPACE_QUERY, &a, 1, t0, t1 - t0);
+    }
+    return err;
+}
+
+const struct probe probe_dilution = {
+    .name = "dilution",
+    .summary = "attention that useful entries get, with and without retention",
+    .wants = PROBE_ROWS | PROBE_GATE,
+    .full_only = true,
+    .n_columns = n_columns,
+    .columns = columns,
+    .create = create,
+    .destroy = destroy,
+    .gate = on_gate,
+    .row = on_row,
+    .missed = on_missed,
+    .stream = stream,
+};

@@ -1,0 +1,175 @@
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/headset.h"
+#include "base/mem.h"
+#include "engine/probe/probes.h"
+#include "engine/probe/watch.h"
+
+enum { MOST_TOKEN = 1 << 24 };
+
+static int out_of_memory(struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_NOMEM, "not enough memory for --watch");
+}
+
+/* "383" or "400-410", and the comma behind it. */
+static bool take_tokens(const char **s, long *ret_lo, long *ret_hi)
+{
+    char *end;
+    if (!isdigit((unsigned char)**s))
+        return false;
+    *ret_lo = *ret_hi = strtol(*s, &end, 10);
+    if (*end == '-' && isdigit((unsigned char)end[1]))
+        *ret_hi = strtol(end + 1, &end, 10);
+    if (*ret_hi < *ret_lo || *ret_hi > MOST_TOKEN || (*end != ',' && *end != '@'))
+        return false;
+    *s = end + (*end == ',');
+    return true;
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct watch_pair *x = a, *y = b;
+    if (x->at.layer != y->at.layer)
+        return x->at.layer - y->at.layer;
+    return x->at.head != y->at.head ? x->at.head - y->at.head : x->token - y->token;
+}
+
+static int add_pair(struct watch *w, const struct watch_pair *p, struct kvf_diag *d)
+{
+    for (int i = 0; i < w->n_pairs; i++)
+        if (compare_pairs(&w->pair[i], p) == 0)
+            return KVF_OK;
+    if (w->n_pairs == WATCH_MAX_PAIRS)
+        return kvf_fail(d, KVF_E_ARG, "--watch: over %d pairs of a query head and a token",
+                        WATCH_MAX_PAIRS);
+    w->pair[w->n_pairs++] = *p;
+    return KVF_OK;
+}
+
+/* Heads of a set in take[L * G]; text: what was typed. */
+static int mark(const char *option, const char *text, const char *set,
+                const struct probe_config *cfg, unsigned char **ret_take, struct kvf_diag *d)
+{
+    const struct method_shape *m = &cfg->shape;
+    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers * (size_t)m->n_heads);
+    if (!*ret_take)
+        return out_of_memory(d);
+    int marked = headset_mark(set, 'K', m->n_layers, m->n_heads, *ret_take);
+    if (marked > 0)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, marked ? "%s: '%s' does not name query heads such as L10H19, "
+                    "L3H* or 10.19" : "%s: '%s' names no query head of this model", option, text);
+}
+
+int watch_add_tokens(struct watch *w, const char *text, const struct probe_config *cfg,
+                     struct kvf_diag *d)
+{
+    const char *heads = strchr(text, '@'), *s = text;
+    unsigned char *take = NULL;
+    long lo = 0, hi = 0;
+    if (!heads || heads == text || !heads[1])
+        return kvf_fail(d, KVF_E_ARG, "--watch needs TOKENS@HEADS such as 383,400-410@L10H19, "
+                        "not '%s'", text);
+    if (!w->pair && !(w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS)))
+        return out_of_memory(d);
+    int n_heads = cfg->shape.n_heads, err = mark("--watch", text, heads + 1, cfg, &take, d);
+    while (!err && s < heads) {
+        if (!take_tokens(&s, &lo, &hi))
+            err = kvf_fail(d, KVF_E_ARG, "--watch: '%s' does not start with tokens such as "
+                           "383,400-410", text);
+        else if (hi >= cfg->cap)
+            err = kvf_fail(d, KVF_E_ARG, "--watch: this run has at most %d tokens, no token %ld",
+                           cfg->cap, hi);
+        for (long t = lo; !err && t <= hi; t++)
+            for (int i = 0; !err && i < cfg->shape.n_layers * n_heads; i++)
+                if (take[i])
+                    err = add_pair(w, &(struct watch_pair){{i / n_heads, i % n_heads}, (int32_t)t},
+                                   d);
+    }
+    qsort(w->pair, (size_t)w->n_pairs, sizeof *w->pair, compare_pairs);
+    mem_free(take);
+    return err;
+}
+
+static int too_many_queries(int n, const struct probe_config *cfg, struct kvf_diag *d)
+{
+    if (n <= WATCH_MAX_NUMBERS / cfg->shape.head_dim)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--watch-queries: %d heads of %d numbers are over %d per step",
+                    n, cfg->shape.head_dim, WATCH_MAX_NUMBERS);
+}
+
+int watch_set_queries(struct watch *w, const char *text, const struct probe_config *cfg,
+                      struct kvf_diag *d)
+{
+    char set[1024];
+    size_t n = strcspn(text, "@");
+    const char *when = text[n] ? text + n + 1 : "pre";
+    int n_heads = cfg->shape.n_heads, all = cfg->shape.n_layers * n_heads, err;
+    unsigned char *take = NULL;
+    if (strcmp(when, "pre") != 0 && strcmp(when, "post") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--watch-queries: vectors are taken @pre or @post RoPE, "
+                        "not '@%s'", when);
+    if (n == 0 || n >= sizeof set)
+        return kvf_fail(d, KVF_E_ARG, "--watch-queries needs query heads such as L10H3,L20H*");
+    memcpy(set, text, n);
+    set[n] = 0;
+    err = mark("--watch-queries", text, set, cfg, &take, d);
+    mem_free(w->query);
+    w->query = MEM_NEW(struct watch_head, (size_t)all);
+    w->n_queries = 0;
+    w->turned = strcmp(when, "post") == 0;
+    if (!err && !w->query)
+        err = out_of_memory(d);
+    for (int i = 0; !err && i < all; i++)
+        if (take[i])
+            w->query[w->n_queries++] = (struct watch_head){i / n_heads, i % n_heads};
+    mem_free(take);
+    return err ? err : too_many_queries(w->n_queries, cfg, d);
+}
+
+/* Head 0 of the first, the middle and the last layer. */
+static int default_queries(struct watch *w, const struct probe_config *cfg, struct kvf_diag *d)
+{
+    int L = cfg->shape.n_layers;
+    const int layer[] = {0, L / 2, L - 1};
+    w->query = MEM_NEW(struct watch_head, 3);
+    if (!w->query)
+        return out_of_memory(d);
+    for (int i = 0; i < 3; i++)
+        if (i == 0 || layer[i] > layer[i - 1])
+            w->query[w->n_queries++] = (struct watch_head){layer[i], 0};
+    return too_many_queries(w->n_queries, cfg, d);
+}
+
+static unsigned bit_of(const struct probe *p)
+{
+    for (int i = 0; probe_table[i]; i++)
+        if (probe_table[i] == p)
+            return 1u << i;
+    return 0;
+}
+
+int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
+                 struct kvf_diag *d)
+{
+    if (w->n_pairs)
+        *set |= bit_of(&probe_received);
+    if (w->n_queries)
+        *set |= bit_of(&probe_queries);
+    if (*set & bit_of(&probe_received) && !w->n_pairs)
+        return kvf_fail(d, KVF_E_ARG, "--probes received: say of what with --watch TOKENS@HEADS");
+    if (*set & bit_of(&probe_queries) && !w->n_queries)
+        return default_queries(w, cfg, d);
+    return KVF_OK;
+}
+
+void watch_free(struct watch *w)
+{
+    mem_free(w->pair);
+    mem_free(w->query);
+    *w = (struct watch){0};
+}

@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+"""kvfate corpus and merge against numpy: sums over documents, their bootstrap with weights computed here, differences of
+paired documents, and equal bytes however the work is cut."""
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from decimal import Decimal, getcontext
+
+import numpy as np
+
+from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
+
+kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
+failures = 0
+L, H, G, REPLICATES, SEED = 2, 2, 4, 60, 7
+M64 = (1 << 64) - 1
+
+
+def check(name, ok, *details):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED", name, *details)
+
+
+def run(*argv, code=0):
+    done = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
+    check(f"exit of {argv[:2]}", done.returncode == code, argv, done.returncode, done.stderr[-400:])
+    return done
+
+
+def refused(name, code, argv, *words):
+    done = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
+    last = done.stderr.strip().split("\n")[-1]
+    check(name, done.returncode == code and not done.stdout and all(w in last for w in words), done.returncode, done.stderr, done.stdout[:200])
+
+
+def real(v):
+    return np.array([np.nan if x is None else x for x in v], float)
+
+
+def same(a, b, most=1e-12):
+    a, b = real(a), real(b)
+    return a.shape == b.shape and np.allclose(a, b, rtol=0, atol=most, equal_nan=True)
+
+
+# ---- weights and documents as docs/corpus.md defines them
+
+def mix(x):
+    z = (x + 0x9e3779b97f4a7c15) & M64
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 & M64
+    z = (z ^ z >> 27) * 0x94d049bb133111eb & M64
+    return z ^ z >> 31
+
+
+def hash4(seed, a, b, c):
+    return mix(mix(mix(mix(seed) ^ a) ^ b) ^ c)
+
+
+def poisson_limits():
+    getcontext().prec = 50
+    term, below, limits = Decimal(-1).exp(), Decimal(0), []
+    for k in range(1, 21):
+        below += term
+        limits.append(int(below * 2**64))
+        term /= k
+    return limits
+
+
+LIMITS = poisson_limits()
+
+
+def weights(document):
+    return np.array([sum(hash4(SEED, document, k, 0) >= limit for limit in LIMITS) for k in range(REPLICATES)], float)
+
+
+def prompt_document(ids):
+    h = hash4(4, len(ids), 0, 0)
+    for i in ids:
+        h = hash4(h, int(i) & 0xffffffff, 0, 0)
+    return h
+
+
+def interval(values):
+    """values of the replicates"""
+    values = values[~np.isnan(values)]
+    return np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
+
+
+# ---- a corpus of made-up traces: 12 traces of 10 prompts
+
+class Trace:
+    def __init__(self, rng, prompt, T, document=None):
+        self.T, self.prompt, self.document = T, prompt, document
+        self.ids = np.concatenate([prompt, rng.integers(0, 999, T)])[:T]
+        self.role = (np.arange(T) >= len(prompt)).astype(float)
+        ages = lambda: np.where(rng.random((L, G, T)) < 0.1, np.nan, np.minimum(rng.geometric(0.1, (L, G, T)) - 1, T - 1 - np.arange(T)))
+        self.last = {"top64": ages(), "mass.90": ages()}
+        self.evict = np.where(rng.random((L, H, T)) < 0.3, ALIVE, np.minimum(np.arange(T) + 1 + rng.integers(0, 20, (L, H, T)), T))
+        self.kept = rng.uniform(0, 1, (L, G, T)).astype(np.float32).astype(float)
+        self.oracle = np.maximum(self.kept, rng.uniform(0, 1, (L, G, T)).astype(np.float32).astype(float))
+        self.kept[:, 1, 3::5] = np.nan
+
+    def write(self, path):
+        columns = [Column("tokens.id", "i32", "run", self.ids), Column("tokens.role", "u8", "run", self.role),
+                   Column("evict_step", "u32", "kv", self.evict),
+                   Column("shadow.kept_mass", "f32", "query", self.kept, "step"), Column("shadow.oracle_mass", "f32", "query", self.oracle, "step")]
+        columns += [Column("last_selected." + c, "u16", "query", v, flags=SNAPSHOT | AGE) for c, v in self.last.items()]
+        columns += [Column("evict_" + c, d, "kv", np.zeros((L, H, self.T))) for c, d in (("reason", "u8"), ("score", "f32"), ("margin", "f32"), ("tie", "u8"))]
+        run_header = {"prompt_tokens": len(self.prompt)}
+        if self.document is not None:
+            run_header["document"] = self.document
+        make(write_kvf, path, columns, (L, H, G, self.T), {"run": run_header, "method": {"name": "made-up", "budget": 8}})
+        return path
+
+
+def corpus_traces():
+    rng = np.random.default_rng(11)
+    prompts = [rng.integers(0, 999, rng.integers(1, 9)) for _ in range(9)]
+    traces = [Trace(rng, p, int(rng.integers(len(p) + 1, 60))) for p in prompts]
+    traces.insert(4, Trace(rng, prompts[2], 33))      # a second rollout
+    traces.append(Trace(rng, prompts[2], 70))         # and a third
+    traces.append(Trace(rng, prompts[0], 25, "essay"))  # the header says otherwise
+    return traces
+
+
+def clusters(traces):
+    """{hash of the document: its traces}"""
+    found = {}
+    for t in traces:
+        d = prompt_document(t.prompt) if t.document is None else hash_text(t.document)
+        found.setdefault(d, []).append(t)
+    return found
+
+
+def hash_text(text):
+    data = text.encode()
+    h = mix(1 ^ len(data))
+    for at in range(0, len(data), 8):
+        h = mix(h ^ int.from_bytes(data[at:at + 8].ljust(8, b"\0"), "little"))
+    return h
+
+
+# ---- brute force
+
+def grid(T):
+    """about ten ages per decade below T"""
+    list_, x = [0], 1.0
+    while x < T and len(list_) < 256:
+        n = int(x + 0.5)
+        if n < T and n != list_[-1]:
+            list_.append(n)
+        x *= 1.2589254117941673
+    return list_
+
+
+def check_survival(files, traces):
+    data, meta = table(kvfate, "corpus", "survival", *files, "--criterion", "top64,mass.90", "--replicates", REPLICATES, "--seed", SEED, "--intervals", "all")
+    found = clusters(traces)
+    check("documents", meta["documents"] == "10" and meta["traces"] == "12" and len(found) == 10, meta)
+    check("T", meta["T"] == str(max(t.T for t in traces)) and meta["T_least"] == str(min(t.T for t in traces)))
+    heads = [(f"L{l}H{g}", l, g) for l in range(L) for g in range(G)] + [("all", -1, -1)]
+    rows = [(c, *h, n) for c in ("mass.90", "top64") for h in sorted(heads, key=lambda h: (h[0] == "all", h)) for n in grid(max(t.T for t in traces))]
+    check("rows in order", rows == list(zip(data["criterion"], data["head"], data["layer"], data["index"], data["horizon"])))
+    w = {d: weights(d) for d in found}
+    for i, (c, head, l, g, n) in enumerate(rows):
+        alive, risk, in_ = 0, 0, 0
+        wa, wr = np.zeros(REPLICATES), np.zeros(REPLICATES)
+        for d, list_ in found.items():
+            a = r = 0
+            for t in list_:
+                v = t.last[c] if head == "all" else t.last[c][l, g]
+                a += int((v >= n).sum())
+                r += max(0, t.T - n) * (L * G if head == "all" else 1)
+            alive, risk, in_ = alive + a, risk + r, in_ + (r > 0)
+            wa, wr = wa + w[d] * a, wr + w[d] * r
+        with np.errstate(invalid="ignore", divide="ignore"):
+            low, high = interval(wa / wr) if in_ > 1 else (np.nan, np.nan)
+        got = [data[k][i] for k in ("alive", "at_risk", "documents")]
+        check("survival counts", got == [alive, risk, in_], rows[i], got, alive, risk, in_)
+        check("survival values", same([data[k][i] for k in ("fraction", "low", "high")], [alive / risk, low, high]), rows[i], low, high)
+
+
+def check_means(files, traces):
+    """Means: of the rollouts of a document, then of documents; single tables come from the analysis itself."""
+    found = clusters(traces)
+    path_of = dict(zip(map(id, traces), files))
+    for name, more, keys, value in (("sparsity", [], ("kind", "head"), "sparsity"), ("regret", ["--mean"], ("head", "step"), "regret"),
+                                    ("regret", ["--every", "7"], ("head", "step"), "kept_mass"), ("occupancy", ["--every", "1"], ("class", "step"), "entries"),
+                                    ("eviction", [], ("head", "reason"), "age")):
+        data, _ = table(kvfate, "corpus", name, *files, *more, "--replicates", REPLICATES, "--seed", SEED)
+        cells = {}
+        for d, list_ in found.items():
+            for t in list_:
+                one, _ = table(kvfate, name, path_of[id(t)], *more)
+                for key, v in zip(zip(*(one[k] for k in keys)), one[value]):
+                    if v is not None:
+                        cells.setdefault(key, {}).setdefault(d, []).append(v)
+        first = value in ("sparsity", "regret", "entries", "age")
+        low, high, n = ("low", "high", "documents") if first else (value + "_low", value + "_high", value + "_documents")
+        got = dict(zip(zip(*(data[k] for k in keys)), zip(data[value], data[low], data[high], data[n])))
+        check(name + ": rows", set(cells) <= set(got) and all(got[k][3] == 0 for k in set(got) - set(cells)), len(got), len(cells))
+        has_all = name == "regret"
+        for key, by_document in cells.items():
+            x = np.array([np.mean(v) for v in by_document.values()])
+            w = np.array([weights(d) for d in by_document])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                ends = interval((w * x[:, None]).sum(0) / w.sum(0)) if len(x) > 1 and (not has_all or key[0] == "all") else (np.nan, np.nan)
+            check(f"{name} {more} {value}", same(got[key], [x.mean(), *ends, len(x)], 1e-11), key, got[key], x.mean(), ends)
+
+
+def sign_flips(x):
+    signs = 1 - 2 * (np.arange(2**len(x))[:, None] >> np.arange(len(x)) & 1)
+    return np.mean(np.abs(signs @ x) >= abs(x.sum()) - 1e-12 * np.abs(x).sum())
+
+
+def benjamini_hochberg(p):
+    """q by the definition: the least over the levels at which p is rejected."""
+    ranks = np.array([(p <= v).sum() for v in p])
+    return np.array([min(1, min((p * len(p) / ranks)[p >= v])) for v in p])
+
+
+def check_against(files, traces, folder):
+    """Two corpora document by document: survival of the query heads."""
+    rng = np.random.default_rng(23)
+    os.makedirs(os.path.join(folder, "others"))
+    found = clusters(traces)
+    partners = [t for k, t in enumerate(traces) if k not in (1, 5)]
+    others = [Trace(rng, t.prompt, t.T + 3, t.document) for t in partners] + [Trace(rng, np.array([4, 4, 4]), 20)]
+    for t in others[::2]:  # a head that differs
+        t.last["top64"][1, 2] = np.minimum(2 * t.last["top64"][1, 2], t.T - 1 - np.arange(t.T))
+    for i, t in enumerate(others):
+        t.write(os.path.join(folder, "others", f"{i}.kvf"))
+    second = clusters(others)
+    both = sorted(d for d in found if d in second)
+    argv = ["corpus", "survival", *files, "--against", os.path.join(folder, "others"), "--criterion", "top64", "--replicates", REPLICATES, "--seed", SEED, "--intervals", "all"]
+    data, meta = table(kvfate, *argv)
+    check("pairs", meta["documents"] == str(len(both)) and 8 <= len(both) <= 10 and meta["sign_patterns"] == str(2**len(both)), meta, len(both))
+    w, family = np.array([weights(d) for d in both]), {}
+    for i, (head, l, g, n) in enumerate(zip(data["head"], data["layer"], data["index"], data["horizon"])):
+        def share(list_):
+            v = [(t.last["top64"] if l < 0 else t.last["top64"][l, g]) for t in list_]
+            risk = sum(max(0, t.T - n) for t in list_) * (L * G if l < 0 else 1)
+            return sum((x >= n).sum() for x in v) / risk if risk else np.nan
+        a, b = np.array([[share(c[d]) for d in both] for c in (found, second)])
+        ok = ~np.isnan(a - b)
+        x = (a - b)[ok]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ends = interval((w[ok] * x[:, None]).sum(0) / w[ok].sum(0)) if len(x) > 1 else (np.nan, np.nan)
+        want = [a[ok].mean(), b[ok].mean(), x.mean(), *ends, sign_flips(x), len(x)] if len(x) else [np.nan] * 6 + [0]
+        got = [data[k][i] for k in ("first", "second", "difference", "low", "high", "p", "documents")]
+        check("difference", same(got, want), head, n, got, want)
+        family.setdefault((head == "all", n), []).append(i)
+    for rows in family.values():
+        p = real([data["p"][i] for i in rows])
+        q = np.full(len(p), np.nan)
+        q[~np.isnan(p)] = benjamini_hochberg(p[~np.isnan(p)]) if (~np.isnan(p)).any() else []
+        check("q over the heads", same([data["q"][i] for i in rows], q))
+    check("families", len(family) == 2 * len(set(data["horizon"])))
+    one, two = (run(*argv, "-t", t, "-o", "-").stdout for t in (1, 3))
+    check("differences on threads", one == two and len(one) > 1000)
+    same_, _ = table(kvfate, "corpus", "regret", *files, "--mean", "--against", os.path.dirname(files[0]))
+    check("a corpus against itself", set(same_["difference"]) == {0} and set(same_["p"]) == {1} and same_["head"] == ["all"], same_)
+    refused("no common document", 1, ["corpus", "survival", files[0], "--against", os.path.join(folder, "others", f"{len(others) - 1}.kvf")], "share no document")
+    for more, word in ((["--state", "x"], "--state"), (["--shard", "1/2"], "--shard"), (["-o", "x.png"], "figure")):
+        refused(more[0] + " with --against", 2, ["corpus", "survival", files[0], "--against", files[0], *more], "--against", word)
+
+
+def check_bytes(files, folder):
+    """However the work is cut, the same bytes."""
+    def path(name):
+        return os.path.join(folder, name)
+
+    def bytes_of(name):
+        with open(path(name), "rb") as f:
+            return f.read()
+
+    options = ["--criterion", "top64", "--replicates", "30"]
+    run("corpus", "survival", *files, *options, "-o", path("whole.tsv"), "--state", path("whole.state"), "-t", 1)
+    for n in (2, 5):
+        run("corpus", "survival", *files[::-1], *options, "-o", path("t.tsv"), "--state", path(f"t{n}.state"), "-t", n)
+        check(f"{n} threads, another order", bytes_of("t.tsv") == bytes_of("whole.tsv") and bytes_of(f"t{n}.state") == bytes_of("whole.state"))
+    with open(path("list"), "w") as f:
+        f.write("# all\n\n" + "\n".join(files) + "\n")
+    run("corpus", "survival", os.path.dirname(files[0]), *options, "-o", path("f.tsv"))
+    run("corpus", "survival", "@" + path("list"), *options, "-o", path("l.tsv"))
+    check("a folder and a list", bytes_of("f.tsv") == bytes_of("l.tsv") == bytes_of("whole.tsv"))
+    shards = [path(f"{i}.state") for i in (1, 2, 3)]
+    for i in (1, 2, 3):
+        run("corpus", "survival", *files, *options, "--shard", f"{i}/3", "--state", shards[i - 1])
+    for order in (shards, shards[::-1]):
+        run("merge", *order, "-o", path("m.tsv"), "--state", path("m.state"))
+        check("three shards merged", bytes_of("m.tsv") == bytes_of("whole.tsv") and bytes_of("m.state") == bytes_of("whole.state"))
+    run("corpus", "survival", *files[:5], *options, "--state", path("half.state"))
+    again = run("corpus", "survival", *files, *options, "-o", path("again.tsv"), "--state", path("whole.state"))
+    check("nothing left to do", bytes_of("again.tsv") == bytes_of("whole.tsv"), again.stderr)
+    check("without replicates", "\tnan\tnan\t" in run("corpus", "survival", files[0], "--criterion", "top64", "--replicates", 0, "-o", "-").stdout)
+
+    refused("other traces", 1, ["corpus", "survival", *files, *options, "--state", path("half.state")], "half.state", "other traces")
+    refused("other arguments", 1, ["corpus", "survival", *files, "--criterion", "mass.90", "--replicates", 30, "--state", path("whole.state")], "whole.state", "criterion", "mass.90", "top64")
+    refused("another seed", 1, ["corpus", "survival", *files, *options, "--seed", 1, "--state", path("whole.state")], "seed=0, here seed=1")
+    refused("merged with itself", 1, ["merge", shards[0], path("whole.state")], "the document", "in two of the files")
+    run("corpus", "survival", *files, "--criterion", "mass.90", "--replicates", 30, "--state", path("other.state"))
+    refused("merged with other arguments", 1, ["merge", shards[0], path("other.state")], "other.state", "criterion")
+    good = bytes_of("whole.state")
+    for name, bad, word in (("cut", good[:-9], "checksum"), ("flipped", good[:700] + bytes([good[700] ^ 1]) + good[701:], "checksum"), ("empty", b"", "not the state"),
+                            ("newer", good[:8] + struct.pack("<I", 9) + good[12:], "another kvfate"), ("foreign", b"# text\n" * 20, "not the state")):
+        with open(path(name), "wb") as f:
+            f.write(bad)
+        refused(name, 1, ["merge", path(name)], name, word)
+        refused(name, 1, ["corpus", "survival", *files, *options, "--state", path(name)], name, word)
+        check(name + ": left alone", bytes_of(name) == bad)
+    return bytes_of("whole.tsv")
+
+
+def check_bad(files, folder, whole):
+    def path(name):
+        return os.path.join(folder, name)
+
+    for name, data in (("torn.kvf", b"\x89KVF\r\n\x1a\n"), ("text.kvf", b"hello\n")):
+        with open(path(name), "wb") as f:
+            f.write(data)
+    anonymous = make(write_kvf, path("anonymous.kvf"), [], (L, H, G, 3))
+    bare = make(write_kvf, path("bare.kvf"), [Column("tokens.id", "i32", "run", np.arange(5))], (L, H, G, 5))
+    bad = [path("torn.kvf"), path("text.kvf"), path("absent.kvf"), anonymous, bare]
+    options = ["--criterion", "top64", "--replicates", "30"]
+    done = run("corpus", "survival", *files[:6], *bad, *files[6:], *options, "-o", path("b.tsv"), "--state", path("b.state"), code=1)
+    lines = done.stderr.strip().split("\n")
+    check("bad traces are named", len(lines) == 6 and all(sum(b in line for line in lines) == 1 for b in bad), done.stderr)
+    check("and counted", lines[-1].endswith("5 traces were left out"), done.stderr)
+    with open(path("b.tsv")) as f:
+        text = f.read()
+    check("and counted in the table", "# traces_left_out: 5\n" in text and text.replace("# traces_left_out: 5", "# traces_left_out: 0") == whole.decode())
+    check("again", run("corpus", "survival", *files, *bad, *options, "--state", path("b.state"), code=1).stderr.endswith("5 traces were left out\n"))
+    run("corpus", "survival", *files, *bad, *options, "--skip-bad", "-o", path("b.tsv"))
+    for i in (1, 2):
+        run("corpus", "survival", *files, *bad, *options, "--shard", f"{i}/2", "--skip-bad", "--state", path(f"b{i}.state"))
+    run("merge", path("b2.state"), path("b1.state"), "--state", path("bm.state"))
+    with open(path("bm.state"), "rb") as f, open(path("b.state"), "rb") as g:
+        check("shards with bad traces", f.read() == g.read())
+    refused("all are bad", 1, ["corpus", "survival", bare], "none of the traces")
+    os.makedirs(path("no traces"))
+    refused("an empty folder", 1, ["corpus", "survival", path("no traces")], "no traces")
+    refused("an absent list", 1, ["corpus", "survival", "@" + path("absent")], "absent", "cannot read")
+    empty = Trace(np.random.default_rng(0), np.zeros(0, int), 0).write(path("none.kvf"))
+    data, meta = table(kvfate, "corpus", "survival", empty, "--criterion", "top64")
+    check("an empty trace", set(data["documents"]) == {0} and set(data["fraction"]) == {None} and meta["documents"] == "1", data)
+    for argv, word in ((["tokens", files[0]], "survival"), (["nothing", files[0]], "nothing"), (["survival", files[0], "--shard", "3/2"], "--shard"),
+                       (["survival", files[0], "--shard", "1"], "--shard"), (["survival", files[0], "--intervals", "some"], "--intervals"), (["survival"], "missing"),
+                       (["survival", files[0], "--denominator", "x"], "--denominator is"), (["survival", files[0], "--criterion", "top64", "--head", "L0K0"], "query"),
+                       (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["regret", files[0], "-o", "x.png"], "no figure"),
+                       (["-t", "2", "survival", files[0]], "first"), (["survival", files[0], "--replicates", "10001"], "--replicates")):
+        refused(" ".join(argv[:3:2]), 2, ["corpus", *argv], word)
+
+
+def check_killed(folder):
+    """A run that was killed goes on to the bytes of one that was not."""
+    rng = np.random.default_rng(5)
+    T, n = 1500, 40
+    os.makedirs(os.path.join(folder, "many"))
+    v = rng.integers(0, T, (6, 8, T)).astype(float)
+    for k in range(n):
+        make(write_kvf, os.path.join(folder, "many", f"{k}.kvf"), [Column("last_selected.top64", "u16", "query", np.roll(v, 7 * k, 2), flags=SNAPSHOT | AGE)],
+             (6, 2, 8, T), {"run": {"document": k}})
+    command = [kvfate, "corpus", "survival", os.path.join(folder, "many"), "--criterion", "top64", "--intervals", "all", "-t", "1", "--save-every", "0"]
+    whole, state = os.path.join(folder, "w.state"), os.path.join(folder, "k.state")
+    subprocess.run([*command, "--state", whole], check=True, stdout=subprocess.DEVNULL)
+    for attempt in range(8):
+        if os.path.exists(state):
+            os.remove(state)
+        p = subprocess.Popen([*command, "--state", state], stdout=subprocess.DEVNULL)
+        while p.poll() is None and not os.path.exists(state):
+            time.sleep(0.001)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        said = subprocess.run([kvfate, "merge", state], capture_output=True, text=True)
+        if said.returncode == 1 and f"of {n} documents" in said.stderr:
+            break
+    check("killed in the middle", "not finished" in said.stderr, attempt, said.stderr)
+    done = subprocess.run([*command, "--state", state], capture_output=True, text=True)
+    with open(whole, "rb") as f, open(state, "rb") as g:
+        check("went on after a kill", done.returncode == 0 and f.read() == g.read(), done.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="kvfate-corpus-") as folder:
+        os.makedirs(os.path.join(folder, "traces"))
+        traces = corpus_traces()
+        files = [t.write(os.path.join(folder, "traces", f"{i}.kvf")) for i, t in enumerate(traces)]
+        check_survival(files, traces)
+        check_means(files, traces)
+        check_against(files, traces, folder)
+        whole = check_bytes(files, folder)
+        check_bad(files, folder, whole)
+        check_killed(folder)
+    print(f"{failures} failures")
+
+
+main()
+sys.exit(failures != 0)

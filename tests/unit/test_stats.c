@@ -1,0 +1,162 @@
+/* Paired permutations, rates of false discoveries, and the bootstrap's weights. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/stats.h"
+
+/* 1, 2, 3: of the 8 sums, only 6 and -6 are as far from 0 as 6: p = 2 / 8.
+ * 1, -2, 3: the sum is 2; |s| >= 2 for 6, 4, -4, -6, 2, -2, and not for 0, twice: 6 / 8.
+ * 1, 1, 1, 1: the sum is 4: 2 / 16.  One difference is always as far as itself. */
+Test(sign_flips, by_hand)
+{
+    static const double a[] = {1, 2, 3}, b[] = {1, -2, 3}, c[] = {1, 1, 1, 1}, d[] = {0, 0};
+    cr_expect(eq(dbl, stats_sign_flips(a, 3, 10, 0), 0.25));
+    cr_expect(eq(dbl, stats_sign_flips(b, 3, 10, 0), 0.75));
+    cr_expect(eq(dbl, stats_sign_flips(c, 4, 10, 0), 0.125));
+    cr_expect(eq(dbl, stats_sign_flips(a, 1, 10, 0), 1));
+    cr_expect(eq(dbl, stats_sign_flips(d, 2, 10, 0), 1));
+    cr_expect(isnan(stats_sign_flips(a, 0, 10, 0)));
+    static const double none[] = {1, NAN}, far[] = {1, INFINITY};
+    cr_expect(isnan(stats_sign_flips(none, 2, 10, 0)));
+    cr_expect(isnan(stats_sign_flips(far, 2, 10, 0)));
+}
+
+/* Whole numbers: sums are exact, and so is the count over all patterns written plainly. */
+Test(sign_flips, all_patterns_against_a_plain_loop)
+{
+    struct rng r;
+    rng_init(&r, 3);
+    for (size_t n = 1; n <= STATS_ALL_SIGNS; n++) {
+        double v[STATS_ALL_SIGNS], seen = 0;
+        int as_far = 0;
+        for (size_t i = 0; i < n; i++)
+            seen += v[i] = (double)rng_below(&r, 21) - 8;
+        for (uint32_t minus = 0; minus < 1u << n; minus++) {
+            double s = 0;
+            for (size_t i = 0; i < n; i++)
+                s += minus >> i & 1 ? -v[i] : v[i];
+            as_far += fabs(s) >= fabs(seen);
+        }
+        cr_expect(eq(dbl, stats_sign_flips(v, n, 10, 0), as_far / ldexp(1, (int)n)), "%zu", n);
+    }
+}
+
+/* Tenths are no sums of powers of two; the patterns of equal size must count all the same:
+ * with n differences of 0.1 only the two of equal signs are as far. */
+Test(sign_flips, rounding_does_not_part_what_is_equal)
+{
+    double v[STATS_ALL_SIGNS];
+    for (size_t n = 0; n < STATS_ALL_SIGNS; n++)
+        v[n] = 0.1;
+    cr_expect(eq(dbl, stats_sign_flips(v, STATS_ALL_SIGNS, 10, 0), ldexp(2, -STATS_ALL_SIGNS)));
+}
+
+/* 20 differences of 1: as far only when all signs agree, in 2 of 2^20 patterns: random ones
+ * give 1 / (1 + samples) unless one is hit.  Of 30 signs, P(|sum| >= 10) from binomials. */
+Test(sign_flips, random_patterns)
+{
+    double v[30];
+    for (int i = 0; i < 30; i++)
+        v[i] = 1;
+    cr_expect(eq(dbl, stats_sign_flips(v, 20, 999, 5), 0.001));
+    for (int i = 0; i < 10; i++)
+        v[i] = -1; /* the sum is 10 */
+    double p = 0, log_all = 30 * log(2);
+    for (int k = 0; k <= 30; k++) /* k minus signs: the sum is 30 - 2 k */
+        if (abs(30 - 2 * k) >= 10)
+            p += exp(lgamma(31) - lgamma(k + 1) - lgamma(31 - k) - log_all);
+    double got = stats_sign_flips(v, 30, 40000, 5);
+    cr_expect(fabs(got - p) < 5 * sqrt(p * (1 - p) / 40000), "%g, not %g", got, p);
+    cr_expect(eq(dbl, stats_sign_flips(v, 30, 40000, 5), got));
+}
+
+/* The table of the paper of Benjamini and Hochberg (1995, section 3.1) has 15 p values; by its
+ * rule the first four are rejected at 0.05: q_4 <= 0.05 < q_5.  By hand: q_15 = 1 and
+ * q_4 = min(15 x 0.0095 / 4, ...) = 0.035625, q_1 = 15 x 0.0001. */
+Test(fdr, published_example)
+{
+    static const double p[15] = {0.0459, 0.0001, 0.0004, 1.0000, 0.0019, 0.0095, 0.0201, 0.0278,
+                                 0.0298, 0.0344, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590};
+    double q[15];
+    int rejected = 0;
+    cr_assert(eq(int, stats_fdr(p, 15, q), KVF_OK));
+    for (int i = 0; i < 15; i++)
+        rejected += q[i] <= 0.05;
+    cr_expect(eq(int, rejected, 4));
+    cr_expect(fabs(q[5] - 0.035625) < 1e-15);
+    cr_expect(fabs(q[1] - 0.0015) < 1e-15);
+    cr_expect(fabs(q[2] - 0.003) < 1e-15);
+    cr_expect(eq(dbl, q[3], 1));
+    cr_expect(fabs(q[7] - q[8]) < 1e-15, "15 x 0.0298 / 7 is less than 15 x 0.0278 / 6");
+}
+
+/* From the definition: q_i is the least level at which the step-up rule rejects i. */
+Test(fdr, brute_force_with_ties_and_nan)
+{
+    struct rng r;
+    rng_init(&r, 8);
+    for (int round = 0; round < 200; round++) {
+        double p[12], q[12];
+        int n = (int)rng_below(&r, 13), m = 0;
+        for (int i = 0; i < n; i++) {
+            p[i] = rng_below(&r, 5) ? (double)rng_below(&r, 11) / 10 : NAN;
+            m += !isnan(p[i]);
+        }
+        cr_assert(eq(int, stats_fdr(p, (size_t)n, q), KVF_OK));
+        for (int i = 0; i < n; i++) {
+            double least = 1;
+            for (int j = 0; j < n; j++) {
+                int rank = 0; /* how many are no larger than p[j] */
+                for (int k = 0; k < n; k++)
+                    rank += p[k] <= p[j];
+                if (p[j] >= p[i] && p[j] * m / rank < least)
+                    least = p[j] * m / rank;
+            }
+            cr_expect(isnan(p[i]) ? isnan(q[i]) : fabs(q[i] - least) < 1e-15);
+        }
+        cr_assert(eq(int, stats_fdr(p, (size_t)n, p), KVF_OK));
+        cr_expect(eq(int, n ? memcmp(p, q, (size_t)n * sizeof *p) : 0, 0), "in place");
+    }
+}
+
+/* e^-1 / k! from the series of e^-1, in long double. */
+Test(poisson, distribution_and_ends)
+{
+    enum { N = 400000, MOST = 8 };
+    int count[MOST] = {0};
+    long double term = 0.367879441171442321595523770161460867L, below = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        int k = rng_poisson1(rng_hash(1, 2, i, 0));
+        count[k < MOST - 1 ? k : MOST - 1]++;
+    }
+    for (int k = 0; k < MOST - 1; k++) {
+        double p = (double)term;
+        cr_expect(fabs(count[k] / (double)N - p) < 5 * sqrt(p * (1 - p) / N), "%d", k);
+        below += term;
+        uint64_t limit = (uint64_t)(below * 18446744073709551616.0L);
+        cr_expect(eq(int, rng_poisson1(limit - 64), k), "just below the limit of %d", k);
+        cr_expect(eq(int, rng_poisson1(limit + 64), k + 1), "just above the limit of %d", k);
+        term /= k + 1;
+    }
+    cr_expect(eq(int, rng_poisson1(0), 0));
+    cr_expect(eq(int, rng_poisson1(UINT64_MAX), 20));
+}
+
+Test(hash_bytes, every_byte_and_the_length_count)
+{
+    unsigned char v[40] = {0};
+    uint64_t seen[41 + 40];
+    int n = 0;
+    for (size_t len = 0; len <= 40; len++)
+        seen[n++] = rng_hash_bytes(9, v, len);
+    for (int i = 0; i < 40; i++, v[i - 1] = 0) {
+        v[i] = 1;
+        seen[n++] = rng_hash_bytes(9, v, 40);
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            cr_expect(ne(u64, seen[i], seen[j]));
+}
