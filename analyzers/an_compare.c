@@ -150,7 +150,8 @@ static struct row *next_row(struct job *x, int a, int b, int i, int j, double di
                       .layer_b = q->layer, .index_b = q->index, .stands = -1, .own = -1,
                       .head_a = p->name, .head_b = q->name, .changed = "",
                       .distance = distance, .value_a = NAN, .value_b = NAN, .halves = NAN,
-                      .p = NAN, .q = NAN, .others = NAN, .p_other = NAN, .q_other = NAN, .nearer = NAN};
+                      .p = NAN, .q = NAN, .others = NAN, .p_other = NAN, .q_other = NAN,
+                      .nearer = NAN};
     x->undefined += isnan(distance);
     return r;
 }
