@@ -304,7 +304,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct work k = {.evict = memory, .seen = memory};
     struct cell *cell = NULL;
     k.score = k.under = memory ? memory + T : NULL;
-    err = head_groups_create(&heads, space, &g);
+    err = groups_create(&heads, space, &g);
     if (!err && (!memory || !(cell = mem_alloc((size_t)g.n * (size_t)x.n_p, sizeof *cell))))
         err = KVF_E_NOMEM;
     if (!err && !x.step)
@@ -315,7 +315,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = build(t, &x, &g, &k, cell, &out);
     mem_free(cell);
     mem_free(memory);
-    head_groups_free(&g);
+    groups_free(&g);
     heads_free(&heads);
     if (err)
         table_destroy(out);

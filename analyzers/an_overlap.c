@@ -360,7 +360,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
     if (err)
         return err;
-    err = head_groups_create(&heads, KVF_SPACE_KV, &g);
+    err = groups_create(&heads, KVF_SPACE_KV, &g);
     if (!err && !(cell = mem_alloc((size_t)g.n * n_cells(&x), sizeof *cell)))
         err = KVF_E_NOMEM;
     if (!err)
@@ -371,7 +371,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = build(t, &x, &g, &k, cell, b, &out);
     mem_free(cell);
     free_work(&k);
-    head_groups_free(&g);
+    groups_free(&g);
     heads_free(&heads);
     if (err)
         table_destroy(out);

@@ -57,7 +57,7 @@ int windows_shares(const char *option, const char *list, double most, double *ou
     return KVF_OK;
 }
 
-int head_groups_create(const struct head_list *heads, enum kvf_space space, struct head_groups *ret)
+int groups_create(const struct head_list *heads, enum kvf_space space, struct head_groups *ret)
 {
     size_t most = 2 * (size_t)heads->n + 1;
     *ret = (struct head_groups){.n_heads = heads->n, .n = heads->n};
@@ -67,7 +67,7 @@ int head_groups_create(const struct head_list *heads, enum kvf_space space, stru
     ret->index = MEM_NEW(int64_t, most);
     ret->layer_of = MEM_NEW(int, (size_t)heads->n);
     if (!ret->name || !ret->text || !ret->layer || !ret->index || !ret->layer_of) {
-        head_groups_free(ret);
+        groups_free(ret);
         return KVF_E_NOMEM;
     }
     for (int h = 0; h < heads->n; h++) {
@@ -92,7 +92,7 @@ int head_groups_create(const struct head_list *heads, enum kvf_space space, stru
     return KVF_OK;
 }
 
-void head_groups_free(struct head_groups *g)
+void groups_free(struct head_groups *g)
 {
     mem_free((void *)g->name);
     mem_free(g->text);
