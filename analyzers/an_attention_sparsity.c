@@ -315,7 +315,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = build(t, &x, &g, &k, cell, &out);
     mem_free(cell);
     mem_free(memory);
-    groups_free(&g);
+    head_groups_free(&g);
     heads_free(&heads);
     if (err)
         table_destroy(out);

@@ -84,8 +84,8 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     if (!err)
         err = tokens_select(t, args, &p->a, &p->b, d);
     if (!err)
-        err = groups_make(t, option_text(me, args, OPT_BY), option_text(me, args, OPT_CLASSES),
-                          &p->groups, d);
+        err = token_groups_make(t, option_text(me, args, OPT_BY),
+                                option_text(me, args, OPT_CLASSES), &p->groups, d);
     return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
 }
 
@@ -281,7 +281,7 @@ static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
         table_meta_str(out, "space", space_name(p->space));
         table_meta_num(out, "grace", (double)p->grace);
         put_tokens(out, p->a, p->b, p->T);
-        groups_note(&p->groups, out);
+        token_groups_note(&p->groups, out);
         err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
     }
     mem_free(row);
@@ -303,7 +303,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = criterion_column(traces[0], "last_selected", p.criterion[c], "survival", &column, d);
     if (!err)
         err = build(traces[0], &p, ret_table, d);
-    groups_free(&p.groups);
+    token_groups_free(&p.groups);
     heads_free(&p.heads);
     return err;
 }

@@ -97,8 +97,8 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     p->b = p->T - p->follow_up < p->b ? p->T - p->follow_up : p->b;
     p->b = p->b < p->a ? p->a : p->b;
     if (!err)
-        err = groups_make(t, option_text(me, args, OPT_BY), option_text(me, args, OPT_CLASSES),
-                          &p->groups, d);
+        err = token_groups_make(t, option_text(me, args, OPT_BY),
+                                option_text(me, args, OPT_CLASSES), &p->groups, d);
     return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
 }
 
@@ -292,7 +292,7 @@ static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
         table_meta_str(out, "space", space_name(p->space));
         table_meta_num(out, "follow_up", (double)p->follow_up);
         put_tokens(out, p->a, p->b, p->T);
-        groups_note(&p->groups, out);
+        token_groups_note(&p->groups, out);
         err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
     }
     mem_free(row);
@@ -311,7 +311,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     int err = parse(traces[0], args, &p, d);
     if (!err)
         err = build(traces[0], &p, ret_table, d);
-    groups_free(&p.groups);
+    token_groups_free(&p.groups);
     heads_free(&p.heads);
     return err;
 }

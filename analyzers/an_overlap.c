@@ -371,7 +371,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = build(t, &x, &g, &k, cell, b, &out);
     mem_free(cell);
     free_work(&k);
-    groups_free(&g);
+    head_groups_free(&g);
     heads_free(&heads);
     if (err)
         table_destroy(out);

@@ -148,8 +148,8 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     c->b = c->T - p->follow_up < c->b ? c->T - p->follow_up : c->b;
     c->b = c->b < c->a ? c->a : c->b;
     if (!err)
-        err = groups_make(t, option_text(me, args, OPT_BY), option_text(me, args, OPT_CLASSES),
-                          &p->groups, d);
+        err = token_groups_make(t, option_text(me, args, OPT_BY),
+                                option_text(me, args, OPT_CLASSES), &p->groups, d);
     return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
 }
 
@@ -170,7 +170,7 @@ static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct
 static void free_plan(struct plan *p)
 {
     curve_plan_free(&p->curve);
-    groups_free(&p->groups);
+    token_groups_free(&p->groups);
     heads_free(&p->heads);
     mem_free(p->unit);
 }
@@ -349,7 +349,7 @@ static void put_meta(struct table *out, const struct kvf_trace *t, const struct 
     if (p->follow_up)
         table_meta_num(out, "follow_up", (double)p->follow_up);
     put_tokens(out, p->curve.a, p->curve.b, p->curve.T);
-    groups_note(&p->groups, out);
+    token_groups_note(&p->groups, out);
 }
 
 static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,

@@ -195,8 +195,8 @@ static int number_groups(struct token_groups *g, int64_t T)
     return KVF_OK;
 }
 
-int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
-                struct kvf_diag *d)
+int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,
+                      struct token_groups *ret, struct kvf_diag *d)
 {
     int64_t T = kvf_n_steps(t);
     *ret = (struct token_groups){.n = 1};
@@ -218,13 +218,13 @@ int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct t
     return err ? err : number_groups(ret, T);
 }
 
-void groups_note(const struct token_groups *g, struct table *out)
+void token_groups_note(const struct token_groups *g, struct table *out)
 {
     if (g->classes)
         classes_note(g->classes, out);
 }
 
-void groups_free(struct token_groups *g)
+void token_groups_free(struct token_groups *g)
 {
     mem_free((void *)g->name);
     mem_free(g->of);

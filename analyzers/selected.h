@@ -74,9 +74,9 @@ struct token_groups {
     uint8_t *of;       /* [T] group of a token; NULL: there is only one */
     struct classes *classes; /* owned; NULL: none */
 };
-int groups_make(struct kvf_trace *t, const char *by, const char *rules, struct token_groups *ret,
-                struct kvf_diag *d);
-void groups_note(const struct token_groups *g, struct table *out);
-void groups_free(struct token_groups *g);
+int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,
+                      struct token_groups *ret, struct kvf_diag *d);
+void token_groups_note(const struct token_groups *g, struct table *out);
+void token_groups_free(struct token_groups *g);
 
 #endif

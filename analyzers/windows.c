@@ -67,7 +67,7 @@ int groups_create(const struct head_list *heads, enum kvf_space space, struct he
     ret->index = MEM_NEW(int64_t, most);
     ret->layer_of = MEM_NEW(int, (size_t)heads->n);
     if (!ret->name || !ret->text || !ret->layer || !ret->index || !ret->layer_of) {
-        groups_free(ret);
+        head_groups_free(ret);
         return KVF_E_NOMEM;
     }
     for (int h = 0; h < heads->n; h++) {
@@ -92,7 +92,7 @@ int groups_create(const struct head_list *heads, enum kvf_space space, struct he
     return KVF_OK;
 }
 
-void groups_free(struct head_groups *g)
+void head_groups_free(struct head_groups *g)
 {
     mem_free((void *)g->name);
     mem_free(g->text);

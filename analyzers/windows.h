@@ -36,7 +36,7 @@ struct head_groups {
 
 /* heads must outlive it.  KVF_OK or KVF_E_NOMEM. */
 int groups_create(const struct head_list *heads, enum kvf_space space, struct head_groups *ret);
-void groups_free(struct head_groups *g);
+void head_groups_free(struct head_groups *g);
 void put_groups(struct table *t, const struct head_groups *g); /* head, layer, index */
 
 #endif

@@ -164,7 +164,7 @@ def check_survival(files, traces):
     check("documents", meta["documents"] == "10" and meta["traces"] == "12" and len(found) == 10, meta)
     check("T", meta["T"] == str(max(t.T for t in traces)) and meta["T_least"] == str(min(t.T for t in traces)))
     heads = [(f"L{l}H{g}", l, g) for l in range(L) for g in range(G)] + [("all", -1, -1)]
-    rows = [(c, *h, n) for c in ("mass.90", "top64") for h in sorted(heads, key=lambda h: (h[0] == "all", h)) for n in grid(max(t.T for t in traces))]
+    rows = [(c, *h, n) for h in heads for c in ("mass.90", "top64") for n in grid(max(t.T for t in traces))]
     check("rows in order", rows == list(zip(data["criterion"], data["head"], data["layer"], data["index"], data["horizon"])))
     w = {d: weights(d) for d in found}
     for i, (c, head, l, g, n) in enumerate(rows):
@@ -190,7 +190,7 @@ def check_means(files, traces):
     found = clusters(traces)
     path_of = dict(zip(map(id, traces), files))
     for name, more, keys, value in (("sparsity", [], ("kind", "head"), "sparsity"), ("regret", ["--mean"], ("head", "step"), "regret"),
-                                    ("regret", ["--every", "7"], ("head", "step"), "kept_mass"), ("occupancy", ["--every", "1"], ("class", "step"), "entries"),
+                                    ("regret", ["--every", "7"], ("head", "step"), "kept_mass"), ("occupancy", ["--every", "5"], ("class", "step", "head"), "entries"),
                                     ("eviction", [], ("head", "reason"), "age")):
         data, _ = table(kvfate, "corpus", name, *files, *more, "--replicates", REPLICATES, "--seed", SEED)
         cells = {}
@@ -204,12 +204,12 @@ def check_means(files, traces):
         low, high, n = ("low", "high", "documents") if first else (value + "_low", value + "_high", value + "_documents")
         got = dict(zip(zip(*(data[k] for k in keys)), zip(data[value], data[low], data[high], data[n])))
         check(name + ": rows", set(cells) <= set(got) and all(got[k][3] == 0 for k in set(got) - set(cells)), len(got), len(cells))
-        has_all = name == "regret"
+        has_all = name == "regret" or name == "occupancy" and "all" in data["head"]
         for key, by_document in cells.items():
             x = np.array([np.mean(v) for v in by_document.values()])
             w = np.array([weights(d) for d in by_document])
             with np.errstate(invalid="ignore", divide="ignore"):
-                ends = interval((w * x[:, None]).sum(0) / w.sum(0)) if len(x) > 1 and (not has_all or key[0] == "all") else (np.nan, np.nan)
+                ends = interval((w * x[:, None]).sum(0) / w.sum(0)) if len(x) > 1 and (not has_all or "all" in (key[0], key[-1])) else (np.nan, np.nan)
             check(f"{name} {more} {value}", same(got[key], [x.mean(), *ends, len(x)], 1e-11), key, got[key], x.mean(), ends)
 
 
