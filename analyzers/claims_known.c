@@ -34,7 +34,7 @@ static const struct known known[] = {
     {"words", "word", "kept=count/base_count log_beta", true},
     {"dynamics", "head layer head_index prompt rollout surrogate quantity index x value count n",
      "", true},
-    {"heads", "head layer index", "window sink_mass recent spread last_use_sparsity entropy", true},
+    {"heads", "head layer index", "window sink_mass entropy number gist filler", true},
     /* the state file of kvfate eval: a row for each document */
     {"eval-docs", "doc doc_hash method options budget nll kl top1_agree kv_end kv_mean kv_peak "
      "triggers", "", false},
