@@ -5,7 +5,7 @@
 #
 # Set in the environment:
 #   KVFATE, THREADS             the program, and threads
-#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head (64)
+#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head in traces (64)
 #   SHORT                       tokens of the short prompts with needles (a quarter of LENGTH)
 #   PROSE, CODE, MARKUP         files of text, cut to LENGTH (pages, sources and tables of this repository)
 #   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
@@ -190,10 +190,10 @@ while read -r budget methods; do
         --score-tokens "$score" --methods "$methods" --budgets "$budget" $gates \
         --state "$out/eval.state" > "$out/log.txt"
 done << END
-$((B / 2)) dbtrimkv,dbtrimkv:lookahead=5
-$B snapkv,adakv,h2o,rkv,gkv,keydiff,trimkv,dbtrimkv
-$((2 * B)) dbtrimkv,dbtrimkv:lookahead=1
-$((4 * B)) snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
+32 dbtrimkv,dbtrimkv:lookahead=5
+64 snapkv,adakv,h2o,rkv,gkv,keydiff,trimkv,dbtrimkv
+128 dbtrimkv,dbtrimkv:lookahead=1
+256 snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
 END
 cp "$out/eval.state" "$out/eval-docs.tsv"
 
