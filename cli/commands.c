@@ -119,6 +119,8 @@ const struct command command_table[] = {
     {"merge", "analyses", "A.state B.state... [options] [-o OUT]",
      "add up the states of shards of a corpus",
      "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
+    {"claims", "analyses", "RESULTS_FOLDER [options]",
+     "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };
