@@ -184,9 +184,10 @@ once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts
     mv "$texts/eval.part" "$texts/eval.txt"
 }
 prompt=$((T / 2)) score=$((T / 16))
+documents=$(ls "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt | wc -l) # DOCS of each, if given so many
 while read -r budget methods; do
     echo "eval at $budget: $methods" >&2
-    kv eval --data "$texts/eval.txt" --docs $((3 * docs)) --prompt-tokens "$prompt" \
+    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
         --score-tokens "$score" --methods "$methods" --budgets "$budget" $gates \
         --state "$out/eval.state" > "$out/log.txt"
 done << END
