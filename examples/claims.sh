@@ -209,4 +209,13 @@ cp "$out/eval.state" "$out/eval-docs.tsv"
     fi
 done
 
+# Write gates trained with and without a window, at thresholds at which both hold some two fifths of the text
+[ -z "${ABLATE:-}" ] || for row in wgkv:local=16,tau=0.3 no-window:local=1,tau=0.5; do
+    name=${row%%:*}
+    [ -e "$ABLATE/$name.safetensors" ] || continue
+    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
+        --score-tokens "$score" --methods "wgkv:${row#*:}" --budgets "$((prompt + score))" \
+        --gates "$ABLATE/$name.safetensors" --state "$out/eval-docs.equal-$name.tsv" > "$out/log.txt"
+done
+
 "$kvfate" claims "$out" -o "$out/claims.tsv"
