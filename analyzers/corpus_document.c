@@ -188,7 +188,9 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
     }
     for (int m = 0; !err && m < x->c->n_measures; m++) {
         const struct analyzer_measure *p = &pool->measures[m];
-        err = find(t, p->value, true, &c->value[m], d);
+        c->value[m] = -1; /* a quotient is made of its counts: the table need not have it */
+        if (measure_kind(p) != MEASURE_QUOTIENT)
+            err = find(t, p->value, true, &c->value[m], d);
         if (!err)
             err = find(t, p->numerator, true, &c->numerator[m], d);
         if (!err)

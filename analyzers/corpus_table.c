@@ -194,9 +194,11 @@ static void put_measure(struct build *b, int m)
     const struct analyzer_measure *p = &b->c->a->pool->measures[m];
     static const char *const ends[] = {"low", "high", "documents", "sum"};
     char name[4][96];
-    for (int k = 0; k < 4; k++) /* the first measure's are plain */
-        snprintf(name[k], sizeof name[k], "%s%s%s", m || k == 3 ? p->value : "",
-                 m || k == 3 ? "_" : "", ends[k]);
+    for (int k = 0; k < 4; k++) { /* the first measure's are plain, unless a key has the name */
+        bool plain = m == 0 && k != 3 && table_find(b->out, ends[k]) < 0;
+        snprintf(name[k], sizeof name[k], "%s%s%s", plain ? "" : p->value, plain ? "" : "_",
+                 ends[k]);
+    }
     for (size_t i = 0; i < b->c->rows.n; i++) {
         struct view v = view_of(b->c, b->order[i], m);
         b->real[i] = value_of(p, v.sum[WORD_A], v.sum[WORD_B], v.sum[WORD_C]);
@@ -326,10 +328,10 @@ static void describe_row(const struct corpus *c, const struct table *t, int64_t 
         else if (strcmp(name, "layer") != 0 && strcmp(name, "index") != 0)
             buf_printf(out, " %s %g", name, table_real(t, k, r));
     }
-    buf_printf(out, ": %s %.4f", value, table_real(t, table_find(t, value), r));
-    double low = table_real(t, table_find(t, "low"), r);
-    if (!isnan(low))
-        buf_printf(out, " (%.4f to %.4f)", low, table_real(t, table_find(t, "high"), r));
+    int at = table_find(t, value); /* its interval follows */
+    buf_printf(out, ": %s %.4f", value, table_real(t, at, r));
+    if (!isnan(table_real(t, at + 1, r)))
+        buf_printf(out, " (%.4f to %.4f)", table_real(t, at + 1, r), table_real(t, at + 2, r));
     buf_str(out, "\n");
 }
 
@@ -338,7 +340,7 @@ void corpus_describe(const struct corpus *c, const struct table *t, struct buf *
     enum { MOST_SHOWN = 12 };
     struct corpus_count n = corpus_counted(c);
     int64_t with = 0, shown = 0;
-    int low = table_find(t, "low");
+    int low = table_find(t, c->a->pool->measures[0].value) + 1;
     buf_printf(out, "%s of %lld documents (%lld traces): %lld rows\n", c->a->name,
                (long long)n.counted, (long long)n.traces, (long long)table_rows(t));
     for (int64_t r = 0; r < table_rows(t); r++)

@@ -28,6 +28,7 @@ int cmd_generate(const struct command *self, int argc, char **argv);
 int cmd_logits(const struct command *self, int argc, char **argv);
 int cmd_effect(const struct command *self, int argc, char **argv);
 int cmd_eval(const struct command *self, int argc, char **argv);
+int cmd_claims(const struct command *self, int argc, char **argv);
 int cmd_curves(const struct command *self, int argc, char **argv);
 int cmd_saliency(const struct command *self, int argc, char **argv);
 int cmd_train(const struct command *self, int argc, char **argv);

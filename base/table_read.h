@@ -1,0 +1,34 @@
+/* table_read.h - tables from files that table_write made (TSV and JSON).
+ *
+ * Input is not trusted.  Limits: 64 MiB of TSV (16 MiB of JSON, json.h), TABLE_MOST_COLUMNS
+ * columns, TABLE_MOST_CELLS cells, TABLE_MOST_META lines of metadata.  Text must be UTF-8
+ * without NUL, rows have a cell for each column, the last line ends with a newline.
+ *
+ * TSV has no types: a column whose cells are all whole numbers is INT, one whose cells are
+ * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR.  A column of no rows is REAL.
+ * Units are in JSON alone. */
+#ifndef KVF_BASE_TABLE_READ_H
+#define KVF_BASE_TABLE_READ_H
+
+#include <stdint.h>
+
+#include "base/table.h"
+
+enum {
+    TABLE_MOST_COLUMNS = 256,
+    TABLE_MOST_CELLS = 4 << 20,
+    TABLE_MOST_META = 1024,
+    TABLE_MOST_BYTES = 64 << 20
+};
+
+/* By the extension of path, .tsv or .json (any other: KVF_E_ARG).  A TSV file may lack
+ * metadata; what a line "# key: value" says twice counts the last time.  On success the
+ * caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT or
+ * KVF_E_NOMEM with a sentence that begins with the path. */
+int table_read(const char *path, struct table **ret, struct kvf_diag *d);
+
+/* The same of bytes in memory; sentences name the line. */
+int table_parse_tsv(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
+int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,260 @@
+/* cmd_claims.c - what tables say of the sentences of a register. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "analyzers/claims.h"
+#include "base/mem.h"
+#include "base/table_io.h"
+#include "cli/claims_embedded.h"
+#include "cli/cmds.h"
+#include "cli/output.h"
+#include "cli/runner.h"
+
+enum { MOST_BYTES = 1 << 20 };
+
+struct job {
+    const char *out, *file;
+    bool json, check;
+    struct claims claims;
+    struct claim_result *result; /* [claims.n] */
+};
+
+static int read_register(struct job *j, struct kvf_diag *d)
+{
+    struct buf b = {.max = MOST_BYTES};
+    char part[4096];
+    if (!j->file)
+        return claims_parse((const char *)claims_embedded, claims_embedded_size, &j->claims, d);
+    FILE *f = fopen(j->file, "rb");
+    if (!f)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot be opened", j->file);
+    for (size_t n; !b.err && (n = fread(part, 1, sizeof part, f)) > 0;)
+        buf_add(&b, part, n);
+    int err = ferror(f) ? kvf_fail(d, KVF_E_IO, "cannot be read") : b.err;
+    fclose(f);
+    if (err == KVF_E_LIMIT)
+        kvf_fail(d, err, "a register has at most %d bytes", MOST_BYTES);
+    if (!err)
+        err = claims_parse(b.data ? b.data : "", b.len, &j->claims, d);
+    if (err)
+        kvf_diag_prefix(d, "%s", j->file);
+    buf_finish(&b);
+    return err;
+}
+
+/* Exit status of --check: every line that is wrong is printed. */
+static int check(const struct job *j)
+{
+    struct buf wrong = {0};
+    int untestable = 0;
+    for (int i = 0; i < j->claims.n; i++) {
+        claims_check(&j->claims.claim[i], &wrong);
+        untestable += j->claims.claim[i].untestable != NULL;
+    }
+    if (wrong.len)
+        fprintf(stderr, "%s", wrong.data);
+    printf("%d claims: %d to be judged, %d untestable here\n", j->claims.n,
+           j->claims.n - untestable, untestable);
+    int status = wrong.len || wrong.err ? EXIT_FAILED : EXIT_OK;
+    buf_finish(&wrong);
+    return status;
+}
+
+/* ---- the table */
+
+struct columns {
+    const char **text;
+    double *real;
+    int64_t *whole;
+};
+
+enum text_column { ID, PAPER, WHERE, VERDICT, TABLE, THAN, WHY, CLAIM, TEXTS };
+static const char *const text_names[TEXTS] = {"id", "paper", "where", "verdict", "table", "than",
+                                              "why", "claim"};
+
+static const char *text_of(const struct job *j, int i, enum text_column which)
+{
+    const struct claim *c = &j->claims.claim[i];
+    const struct claim_result *r = &j->result[i];
+    switch (which) {
+    case ID:
+        return c->id;
+    case PAPER:
+        return c->paper;
+    case WHERE:
+        return c->where;
+    case VERDICT:
+        return claim_verdict_names[r->verdict];
+    case TABLE:
+        return c->untestable ? "" : c->of.table;
+    case THAN:
+        return c->untestable ? "" : claim_than_names[c->than];
+    case WHY:
+        return r->why;
+    default:
+        return c->text;
+    }
+}
+
+static void put_texts(const struct job *j, struct columns *x, struct table *t, int from, int to)
+{
+    for (int k = from; k < to; k++) {
+        for (int i = 0; i < j->claims.n; i++)
+            x->text[i] = text_of(j, i, (enum text_column)k);
+        table_dense_str(t, text_names[k], "", x->text);
+    }
+}
+
+static void put_numbers(const struct job *j, struct columns *x, struct table *t)
+{
+    static const char *const names[] = {"value", "low", "high", "null", "null_high", "p"};
+    static const char *const counts[] = {"units", "documents", "left_out"};
+    for (int k = 0; k < 6; k++) {
+        for (int i = 0; i < j->claims.n; i++) {
+            const struct claim_result *r = &j->result[i];
+            const struct claim *c = &j->claims.claim[i];
+            const double v[] = {r->value, r->low, r->high, c->null, c->null_high, r->p};
+            x->real[i] = v[k];
+        }
+        table_dense_real(t, names[k], "", x->real);
+    }
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < j->claims.n; i++) {
+            const struct claim_result *r = &j->result[i];
+            const int64_t v[] = {r->units, r->documents, r->left_out};
+            x->whole[i] = v[k];
+        }
+        table_dense_int(t, counts[k], "", x->whole);
+    }
+}
+
+static struct table *build(const struct job *j)
+{
+    size_t n = (size_t)j->claims.n;
+    struct columns x = {MEM_NEW(const char *, n), MEM_NEW(double, n), MEM_NEW(int64_t, n)};
+    struct table *t = x.text && x.real && x.whole ? table_create("claims", (int64_t)n) : NULL;
+    if (t) {
+        put_texts(j, &x, t, ID, WHY);
+        put_numbers(j, &x, t);
+        put_texts(j, &x, t, WHY, TEXTS);
+        table_meta_num(t, "replicates", CLAIM_REPLICATES);
+        table_meta_str(t, "interval", "95 %, of the table or a percentile bootstrap over units");
+    }
+    mem_free((void *)x.text);
+    mem_free(x.real);
+    mem_free(x.whole);
+    return t;
+}
+
+/* ---- for people */
+
+static void print_claim(const struct claim *c, const struct claim_result *r)
+{
+    printf("%-16s %s (%s, %s)\n", claim_verdict_names[r->verdict], c->id, c->paper, c->where);
+    printf("    %s\n", c->text);
+    if (!isnan(r->value)) {
+        printf("    %.4g", r->value);
+        if (!isnan(r->low))
+            printf(" (%.4g .. %.4g)", r->low, r->high);
+        if (c->than == CLAIM_BETWEEN)
+            printf(", claimed from %g to %g", c->null, c->null_high);
+        else
+            printf(", claimed %s %g", claim_than_names[c->than], c->null);
+        if (!isnan(r->p))
+            printf(", p %.2g", r->p);
+        if (r->documents >= 0)
+            printf(", %" PRId64 " documents", r->documents);
+        if (r->units > 1)
+            printf(", %" PRId64 " units", r->units);
+        if (r->left_out)
+            printf(", %" PRId64 " left out", r->left_out);
+        printf("\n");
+    }
+    if (r->why[0])
+        printf("    %s\n", r->why);
+}
+
+static void summary(const struct job *j)
+{
+    int n[CLAIM_VERDICTS] = {0};
+    for (int i = 0; i < j->claims.n; i++) {
+        print_claim(&j->claims.claim[i], &j->result[i]);
+        n[j->result[i].verdict]++;
+    }
+    for (int k = 0; k < CLAIM_VERDICTS; k++)
+        printf("%s%d %s", k ? ", " : "", n[k], claim_verdict_names[k]);
+    printf("\n");
+}
+
+static int judge(struct job *j, const char *folder, struct kvf_diag *d)
+{
+    struct claims_folder *f = claims_folder_create(folder);
+    j->result = MEM_NEW(struct claim_result, (size_t)j->claims.n);
+    int err = f && j->result ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < j->claims.n; i++)
+        err = claims_judge(&j->claims.claim[i], f, &j->result[i], d);
+    claims_folder_destroy(f);
+    return err;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
+{
+    const struct output o = {j->out, j->json, NULL};
+    struct table *t = NULL;
+    if (j->out && strcmp(j->out, "-") != 0 && table_format_of(j->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
+                        j->out);
+    int err = is_folder(folder) ? judge(j, folder, d)
+            : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
+    if (!err && !(t = build(j)))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
+        summary(j);
+    table_destroy(t);
+    return err;
+}
+
+int cmd_claims(const struct command *self, int argc, char **argv)
+{
+    struct job j = {0};
+    struct kvf_diag d = {""};
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0,
+         0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+        {OPT_STR, 0, "register", &j.file, "FILE", "a register as JSON (the papers' claims)", 0, 0},
+        {OPT_FLAG, 0, "check", &j.check, NULL, "whether the register's tables and columns exist",
+         0, 0},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
+        return status;
+    if (operands == j.check) {
+        fprintf(stderr, "kvfate claims: %s\n", j.check
+                ? "--check takes no folder" : "a folder of tables is missing; usage: kvfate "
+                "claims RESULTS_FOLDER [options]");
+        return EXIT_USAGE;
+    }
+    int err = read_register(&j, &d);
+    if (!err && j.check)
+        status = check(&j);
+    else if (!err)
+        err = evaluate(&j, argv[1], &d);
+    if (err)
+        fprintf(stderr, "kvfate claims: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    mem_free(j.result);
+    claims_free(&j.claims);
+    return err ? runner_status(err) : j.check ? status : EXIT_OK;
+}

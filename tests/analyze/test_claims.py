@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""kvfate claims on tables made by hand: every verdict, statistics and intervals against computations of their own, what is refused,
+and the shipped register.
+
+usage: test_claims.py KVFATE SOURCE_ROOT"""
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+import numpy as np
+
+from checks import check, finish, kvfate, refused
+
+ROOT = os.path.abspath(sys.argv[2])
+CONVERT = os.path.join(ROOT, "cli", "claims_json.py")
+work = tempfile.TemporaryDirectory(prefix="kvfate-claims-")
+folder = os.path.join(work.name, "results")
+os.mkdir(folder)
+
+
+def put(name, data, where=folder):
+    with open(os.path.join(where, name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+    return os.path.join(where, name)
+
+
+def tsv(columns, rows, **meta):
+    lines = ["# table: made"] + [f"# {k}: {v}" for k, v in meta.items()] + ["\t".join(columns)]
+    return "\n".join(lines + ["\t".join(str(x) for x in r) for r in rows]) + "\n"
+
+
+def register(*claims):
+    full = [{"id": f"c{i}", "paper": "P", "where": "figure 1", "claim": "It is so.", **c} for i, c in enumerate(claims)]
+    return put("register.json", json.dumps({"claim": full}), work.name)
+
+
+def judge(*claims):
+    """One dictionary per claim."""
+    r = subprocess.run([kvfate, "claims", folder, "--register", register(*claims), "--json"], capture_output=True, text=True)
+    check("runs", r.returncode == 0 and not r.stderr, r.stderr, claims)
+    data = json.loads(r.stdout)["data"] if r.returncode == 0 else {}
+    return [{k: data[k][i] for k in data} for i in range(len(claims))] if data else [{}] * len(claims)
+
+
+def one(**claim):
+    return judge(claim)[0]
+
+
+def near(a, b, tolerance=1e-12):
+    return a is not None and abs(a - b) <= tolerance * max(1, abs(b))
+
+
+# ---- verdicts of one row: value, interval and null by hand
+
+put("row.tsv", tsv(["head", "n", "x", "low", "high", "y", "y_low", "y_high", "documents"],
+                   [["all", 1, 0.5, 0.4, 0.6, 0.2, 0.1, 0.3, 12], ["all", 2, 0.9, 0.8, 1.0, 0.1, "nan", "nan", 10],
+                    ["L0H0", 1, 0.7, "nan", "nan", 0, 0, 0, 12]], T=64))
+ROW = dict(table="row", rows={"head": "all", "n": 1}, value="x")
+cases = [  # than, null, verdict
+    (">", 0.39, "supported"), (">", 0.4, "undecided"), (">", 0.5, "undecided"), (">", 0.61, "contradicted"), (">", 0.6, "undecided"),
+    ("<", 0.61, "supported"), ("<", 0.6, "undecided"), ("<", 0.39, "contradicted"), ("<", 0.4, "undecided"),
+    ("between", [0.4, 0.6], "supported"), ("between", [0.3, 0.5], "undecided"), ("between", [0.61, 0.7], "contradicted"),
+    ("between", [0.1, 0.39], "contradicted"), ("between", [0.45, 0.55], "undecided")]
+for (than, null, verdict), got in zip(cases, judge(*[dict(ROW, than=t, null=n) for t, n, _ in cases])):
+    check(f"verdict {than} {null}", got.get("verdict") == verdict, got)
+    check("interval of the table", [got.get(k) for k in ("value", "low", "high", "documents", "units")] == [0.5, 0.4, 0.6, 12, 1], got)
+
+got = judge(dict(ROW, value="y", than="<", null=0.35),                      # its own interval
+            dict(ROW, less="y", than=">", null=0.05),                       # .5 - .2; .4 - .3 to .6 - .1
+            dict(ROW, minus={"rows": {"head": "all", "n": 2}}, than="<", null=-0.1),  # .5 - .9; .4 - 1 to .6 - .8
+            dict(ROW, value="y", minus={"rows": {"head": "all", "n": 2}}, than=">", null=0),  # the other has no interval
+            dict(ROW, rows={"head": "L0H0"}, than=">", null=0),             # none
+            dict(ROW, rows={"head": "L0H0"}, than=">", null=0, interval="none"),
+            dict(ROW, rows={"head": "L0H0"}, than="<", null=0.7, interval="none"),
+            dict(paper="P", untestable="no pictures"))
+check("own interval", got[0]["verdict"] == "supported" and (got[0]["low"], got[0]["high"]) == (0.1, 0.3), got[0])
+check("less", got[1]["verdict"] == "supported" and near(got[1]["value"], 0.3) and near(got[1]["low"], 0.1) and near(got[1]["high"], 0.5), got[1])
+check("minus", got[2]["verdict"] == "supported" and near(got[2]["value"], -0.4) and near(got[2]["low"], -0.6) and near(got[2]["high"], -0.2)
+      and got[2]["documents"] == 10, got[2])
+check("no interval", [g["verdict"] for g in got[3:7]] == ["undecided", "undecided", "supported", "undecided"] and "no interval" in got[3]["why"], got[3:7])
+check("untestable", got[7]["verdict"] == "untestable here" and got[7]["why"] == "no pictures" and got[7]["value"] is None, got[7])
+
+# ---- not run: what is missing is named
+
+for claim, words in ((dict(ROW, table="none"), "no table none"), (dict(ROW, run="b"), "no table row.b"), (dict(ROW, value="z"), "no column z"),
+                     (dict(ROW, rows={"q": 1}), "no column q"), (dict(ROW, rows={"n": 7}), "0 rows"), (dict(ROW, rows={"head": "all"}), "2 rows"),
+                     (dict(ROW, value="head"), "numbers in column head"), (dict(ROW, rows={"n": "many"}), "many"),
+                     (dict(ROW, rows={"head": 3}), "texts"), (dict(ROW, rows={"n": "T/4"}), "nearest is 2"),
+                     (dict(ROW, unit=["nope"], reduce="mean", interval="bootstrap"), "no column nope"),
+                     (dict(ROW, rows={"head": "other"}, reduce="mean", interval="bootstrap"), "no row fits")):
+    got = one(**dict(dict(than=">", null=0), **claim))
+    check("not run: " + words, got.get("verdict") == "not run" and words in got.get("why", ""), got)
+
+# ---- filters, the scale T, and both kinds of files
+
+put("grid.tsv", tsv(["head", "horizon", "v"], [[h, n, n + 1000 * k] for k, h in enumerate(("all", "L0H0", "L0H1")) for n in (1, 4, 15, 17, 60, 120)], T=64))
+put("bare.tsv", tsv(["head", "horizon", "v"], [["all", 16, 1]]))
+table = {"name": "grid", "meta": {"T": "64"}, "columns": [{"name": "head", "unit": "", "type": "str"}, {"name": "horizon", "unit": "", "type": "int"},
+                                                         {"name": "v", "unit": "", "type": "real"}], "data": {"head": [], "horizon": [], "v": []}}
+for k, h in enumerate(("all", "L0H0", "L0H1")):
+    for n in (1, 4, 15, 17, 60, 120):
+        for key, x in (("head", h), ("horizon", n), ("v", n + 1000 * k)):
+            table["data"][key].append(x)
+put("grid2.json", json.dumps(table))
+MEAN = dict(value="v", reduce="mean", than=">", null=0, interval="bootstrap")
+wanted = [({"head": "all", "horizon": "T/4"}, [17]),      # |log(17/16)| < |log(15/16)|
+          ({"head": "all", "horizon": "0.9 T"}, [60]),    # 57.6
+          ({"head": "all", "horizon": "T"}, [60]),        # 60/64 against 120/64
+          ({"head": "all", "horizon": "2 T"}, [120]),
+          ({"head": "all", "horizon": "> T"}, [120]), ({"head": "all", "horizon": "<= T/16"}, [1, 4]), ({"head": "all", "horizon": "< 4"}, [1]),
+          ({"head": "all", "horizon": ">=60"}, [60, 120]), ({"head": "all", "horizon": "! 60"}, [1, 4, 15, 17, 120]),
+          ({"head": "all", "horizon": [1, "T/16"]}, [1, 4]), ({"head": "!all", "horizon": 1}, [1001, 2001]),
+          ({"head": ["all", "L0H1"], "horizon": 4}, [4, 2004]), ({"horizon": 15}, [15, 1015, 2015])]
+for name in ("grid", "grid2"):
+    for (rows, values), got in zip(wanted, judge(*[dict(MEAN, table=name, rows=rows) for rows, _ in wanted])):
+        check(f"rows {rows}", got.get("verdict") != "not run" and near(got.get("value"), np.mean(values)) and got["units"] == len(values), got, values)
+check("far from T/2", "nearest is 60" in one(**MEAN, table="grid", rows={"head": "all", "horizon": "T/2"}).get("why", ""))
+check("no T", "T" in one(**MEAN, table="bare", rows={"horizon": "T/4"}).get("why", ""))
+
+# ---- statistics against numpy; intervals against all samples that can be drawn
+
+rng = np.random.default_rng(5)
+N = 6
+x, w = rng.normal(0.3, 1, N), np.arange(N) * 1.0
+put("units.tsv", tsv(["doc", "side", "part", "x", "w"],
+                     [[f"d{i}", "a", p, float(x[i] + p), float(w[i])] for p in (-1, 1) for i in rng.permutation(N)]
+                     + [["d9", "a", 1, "nan", 1.0], ["d1", "b", 0, 0.5, 0.0], ["d3", "b", 0, -0.5, 0.0], ["d8", "b", 0, 3.0, 0.0]]))
+
+
+def ranks(v):
+    """Of each row, the mean rank among equals, less the mean of all ranks."""
+    return (v[:, None, :] < v[:, :, None]).sum(-1) + ((v[:, None, :] == v[:, :, None]).sum(-1) - v.shape[1]) / 2
+
+
+def spearman(v, other):
+    """Of each row of v with that of `other`; NaN where one side is constant."""
+    a, b = ranks(v), ranks(other)
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+
+
+STATISTICS = {"mean": lambda v: v.mean(-1), "median": lambda v: np.median(v, -1), "least": lambda v: v.min(-1), "largest": lambda v: v.max(-1),
+              "spread": lambda v: np.quantile(v, 0.9, axis=-1) - np.quantile(v, 0.1, axis=-1), "share": lambda v: (v > 0.25).mean(-1)}
+draws = np.array(list(itertools.product(range(N), repeat=N)))
+UNITS = dict(table="units", rows={"side": "a"}, value="x", unit="doc", than=">", null=0, interval="bootstrap")
+for name, f in [*STATISTICS.items(), ("spearman", None)]:
+    more = {"at": 0.25} if name == "share" else {"with": "w"} if name == "spearman" else {}
+    got = one(**UNITS, reduce=name, **more)
+    value = f(x) if f else spearman(x[None], w[None])[0]
+    check(f"{name}: value", near(got.get("value"), value) and got["units"] == N and got["left_out"] == 1 and got["documents"] == N, got, value)
+    every = f(x[draws]) if f else spearman(x[draws], w[draws])
+    every = np.sort(every[~np.isnan(every)])
+    for end, q in (("low", 0.025), ("high", 0.975)):  # 2,000 draws: the share below is q within 5 standard deviations
+        slack = 5 * math.sqrt(q * (1 - q) / 2000)
+        least, most = np.quantile(every, max(0, q - slack)), np.quantile(every, min(1, q + slack))
+        check(f"{name}: {end}", least - 1e-9 <= got[end] <= most + 1e-9, got[end], least, most)
+
+got = judge(dict(UNITS, reduce="mean", minus={"rows": {"side": "b"}}),
+            dict(UNITS, reduce="mean", null=0.1, interval="permutation"),
+            dict(UNITS, reduce="spearman", **{"with": "w"}, interval="permutation"),
+            dict(UNITS, reduce="share", at=0.25, interval="wilson"))
+pairs = np.array([x[1] - 0.5, x[3] + 0.5])  # d9, d8 and those of d0, d2, d4, d5 have no partner; d9 has no value, either
+check("pairs", near(got[0]["value"], pairs.mean()) and got[0]["units"] == 2 and got[0]["left_out"] == 1 + 4 + 1, got[0], pairs)
+signs = np.array(list(itertools.product((-1, 1), repeat=N)))
+check("p of signs", near(got[1]["p"], np.mean(abs(signs @ (x - 0.1)) >= abs((x - 0.1).sum()) - 1e-9)), got[1])
+orders = np.array(list(itertools.permutations(x)))
+p = np.mean(abs(spearman(orders, np.broadcast_to(w, orders.shape))) >= abs(spearman(x[None], w[None])[0]) - 1e-9)
+check("p of orders", abs(got[2]["p"] - p) <= 5 * math.sqrt(p * (1 - p) / 10000) + 1e-4, got[2], p)
+share = np.mean(x > 0.25)
+
+
+def edge(sign):
+    """Where the distance of the share is 1.96 standard deviations of the hypothesis, by halving."""
+    inner, outer = share, (1.0 if sign > 0 else 0.0)
+    for _ in range(100):
+        mid = (inner + outer) / 2
+        if abs(mid - share) < 1.959963984540054 * math.sqrt(mid * (1 - mid) / N):
+            inner = mid
+        else:
+            outer = mid
+    return inner
+
+
+check("wilson", near(got[3]["low"], edge(-1), 1e-9) and near(got[3]["high"], edge(1), 1e-9), got[3], edge(-1), edge(1))
+
+# ---- verdicts of permutations and of bootstraps
+
+far = np.linspace(0.5, 1.5, 8)  # all above 0: p = 2 / 256
+put("far.tsv", tsv(["doc_hash", "kl", "order", "layer"], [[f"{i:x}f", float(v), i, i // 2] for i, v in enumerate(far)]))
+FAR = dict(table="far", value="kl", unit="doc_hash", reduce="mean")
+got = judge(*[dict(FAR, than=t, null=n, interval=k) for k in ("bootstrap", "permutation") for t, n in ((">", 0), ("<", 0), (">", 1), (">", 2))],
+            dict(FAR, reduce="spearman", **{"with": "order"}, than="<", null=0, interval="permutation"),
+            dict(FAR, rows={"order": 0}, than=">", null=0, interval="bootstrap"),
+            dict(FAR, rows={"order": 0}, than=">", null=0, interval="permutation"),
+            dict(FAR, unit="layer", reduce="spearman", **{"with": "order"}, than=">", null=0.9, interval="bootstrap"))
+check("verdicts of units", [g["verdict"] for g in got] == ["supported", "contradicted", "undecided", "contradicted"] * 2
+      + ["contradicted", "undecided", "undecided", "supported"], [(g["verdict"], g["value"], g["p"]) for g in got])
+check("p", near(got[4]["p"], 2 / 256) and got[0]["documents"] == 8 and got[11]["units"] == 4, got[4], got[11])
+check("same again", judge(dict(FAR, than=">", null=0, interval="bootstrap")) == judge(dict(FAR, than=">", null=0, interval="bootstrap")))
+
+# ---- what is refused
+
+good = tsv(["a", "b"], [[1, 2]])
+for name, data, words in (("empty", b"", "empty"), ("cut", good[:-1], "cut off"), ("nul", good.replace("1", "\0"), "NUL"), ("utf8", b"a\tb\n\xff\t1\n", "UTF-8"),
+                          ("few", good + "1\n", "fewer"), ("more", good + "1\t2\t3\n", "more"), ("twice", "a\ta\n1\t2\n", "repeated"),
+                          ("noname", "a\t\n1\t2\n", "empty column name"), ("escape", "a\tb\n\\x\t2\n", "backslash"), ("tail", "a\tb\n1\t2\\\n", "backslash"),
+                          ("meta", "# key\na\n1\n", "key: value"), ("head", "# a: b\n", "column names"), ("wide", "\t".join(f"c{i}" for i in range(257)) + "\n", "256")):
+    put("bad.tsv", data)
+    refused("TSV " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))], "bad.tsv", words)
+os.remove(os.path.join(folder, "bad.tsv"))
+
+
+def changed(**parts):
+    return json.dumps({"name": "t", "meta": {}, "columns": [{"name": "a", "unit": "", "type": "int"}], "data": {"a": [1]}, **parts})
+
+
+for name, data, words in (("no JSON", "{", ""), ("array", "[1]", "columns"), ("no data", changed(data={}), "columns"), ("text", changed(data={"a": ["x"]}), "no int"),
+                          ("half", changed(data={"a": [1.5]}), "no int"), ("null", changed(data={"a": [None]}), "no int"), ("flat", changed(data={"a": 1}), "no array"),
+                          ("type", changed(columns=[{"name": "a", "type": "f8"}]), "none of"), ("true", changed(columns=[{"name": "a", "type": "real"}], data={"a": [True]}), "no real"),
+                          ("other", changed(data={"b": [1]}), "no array"), ("twice", changed(columns=[{"name": "a", "type": "int"}] * 2, data={"a": [1], "b": [1]}), "twice"),
+                          ("uneven", changed(columns=[{"name": c, "type": "int"} for c in "ab"], data={"a": [1], "b": []}), "rows"), ("meta", changed(meta=[1]), "meta")):
+    put("bad.json", data)
+    refused("JSON " + name, 1, ["claims", folder, "--register", register(dict(ROW, table="bad", than=">", null=0))], "bad.json", words)
+os.remove(os.path.join(folder, "bad.json"))
+
+ASK = dict(ROW, than=">", null=0)
+for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "than"), (dict(ASK, null="0"), "null"), (dict(ASK, than="between"), "null"),
+                     (dict(ASK, than="between", null=[1, 0]), "null"), (dict(ASK, table="../row"), "letters"), (dict(ASK, run="a/b"), "letters"), (dict(ASK, value=3), "value"),
+                     (dict(ASK, rows=[1]), "rows"), (dict(ASK, rows={"a": {}}), "rows"), (dict(ASK, rows={"a": []}), "rows"), (dict(ASK, reduce="mean"), "one row"),
+                     (dict(ASK, interval="bootstrap"), "resampled"), (dict(ASK, reduce="best"), "reduce"), (dict(ASK, reduce="mean", interval="wilson"), "wilson"),
+                     (dict(ASK, reduce="median", interval="permutation"), "permutation"), (dict(ASK, reduce="spearman", interval="bootstrap"), "with"),
+                     (dict(ASK, reduce="share", interval="bootstrap"), "at"), (dict(ASK, reduce="mean", interval="bootstrap", minus={"run": "b"}), "unit"),
+                     (dict(ASK, minus={"value": "x"}), "value"), (dict(ASK, untestable="so"), "untestable"), (dict(untestable=""), "reason"), (dict(ASK, id="a b"), "id"),
+                     (dict(ASK, unit=[1]), "unit"), (dict(ASK, unit=["a"] * 9), "unit"), (dict(ASK, where=1), "where"), (dict(ASK, table=None), "table")):
+    refused(f"register: {words}", 1, ["claims", folder, "--register", register(claim)], words)
+refused("register: same id", 1, ["claims", folder, "--register", register(dict(ASK, id="x"), dict(ASK, id="x"))], "twice")
+for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("{" * 100, "nested")):
+    refused("register " + text[:9], 1, ["claims", folder, "--register", put("broken.json", text, work.name)], "broken.json" if text != "x" else "", words)
+refused("no folder", 2, ["claims"], "folder")
+refused("check and folder", 2, ["claims", folder, "--check"], "--check")
+refused("not a folder", 1, ["claims", os.path.join(folder, "row.tsv")], "no folder")
+refused("no register", 1, ["claims", folder, "--register", os.path.join(folder, "nothing.json")], "nothing.json")
+refused("figure", 2, ["claims", folder, "-o", "x.png"], ".tsv")
+for text in ("[[claim]\n", "a = 1979-05-27\n", "a = inf\n", "\xff"):
+    r = subprocess.run([sys.executable, CONVERT, put("broken.toml", text.encode("latin-1"), work.name), os.path.join(work.name, "out.json")], capture_output=True, text=True)
+    check(f"TOML {text!r}", r.returncode == 1 and r.stderr.count("\n") == 1 and "broken.toml" in r.stderr, r)
+
+# ---- the shipped register
+
+with open(os.path.join(ROOT, "docs", "claims.toml"), "rb") as f:
+    shipped = tomllib.load(f)["claim"]
+decidable = [c for c in shipped if "untestable" not in c]
+check("size of the register", len(shipped) >= 25 and len(decidable) >= 15, len(shipped), len(decidable))
+r = subprocess.run([kvfate, "claims", "--check"], capture_output=True, text=True)
+check("--check", r.returncode == 0 and not r.stderr and f"{len(shipped)} claims: {len(decidable)} to be judged" in r.stdout, r)
+converted = os.path.join(work.name, "shipped.json")
+subprocess.run([sys.executable, CONVERT, os.path.join(ROOT, "docs", "claims.toml"), converted], check=True)
+both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", converted])]
+check("the program holds the register", both[0] == both[1] and both[0].count("not run") == len(decidable), both[0][:300])
+broken = [dict(c) for c in shipped]
+for key, value, words in (("value", "colour", "no column colour"), ("table", "pictures", "no command makes"), ("table", "tokens", "no command makes"), ("rows", {"colour": 1}, "no column colour")):
+    i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")
+    put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
+    r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)
+    check("--check finds " + words, r.returncode == 1 and words in r.stderr, r.stderr)
+# ---- every numbered figure and table of the papers is in docs/paper-figures.md
+
+with open(os.path.join(ROOT, "docs", "paper-figures.md"), encoding="utf-8") as f:
+    sections = f.read().split("\n## ")[1:]
+NUMBERED = {"DBTrimKV": (14, 8), "G-KV": (24, 4), "TRIM-KV, first version": (26, 9), "TRIM-KV, second version": (18, 10), "WG-KV": (16, 1)}
+check("papers", [x.split("\n")[0] for x in sections] == list(NUMBERED))
+for section in sections:
+    name, *lines = section.split("\n")
+    listed = [x.strip() for line in lines if line.startswith("| Fig") or line.startswith("| Tab") for x in line.split("|")[1].split(",")]
+    wanted = [f"{kind} {i + 1}" for kind, n in zip(("Figure", "Table"), NUMBERED[name]) for i in range(n)]
+    check("figures of " + name, sorted(listed) == sorted(wanted), set(listed) ^ set(wanted))
+    check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`")) or "out of reach" in line or "diagram" in line
+                                                              or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
+
+text = subprocess.run([kvfate, "claims", folder, "--register", register(dict(ROW, than=">", null=0.39), dict(paper="P", untestable="no pictures"))],
+                      capture_output=True, text=True).stdout
+check("for people", all(s in text for s in ("supported", "0.5 (0.4 .. 0.6), claimed > 0.39, 12 documents", "no pictures", "1 supported, 0 contradicted")), text)
+finish()

@@ -1,0 +1,151 @@
+/* Tables read back: what table_write wrote comes back equal, from both formats. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/table_io.h"
+#include "base/table_read.h"
+
+static const char *const texts[] = {"", "a\tb", "line\nbreak", "back\\slash\\t", "\r", "nan",
+                                    "\u00e9 \u4e2d"};
+static const double reals[] = {0.1, -2.5, NAN, INFINITY, -INFINITY, DBL_MAX, DBL_MIN / 8};
+static const int64_t wholes[] = {0, -1, 1, 9007199254740992, -9007199254740992, 42, 7};
+enum { ROWS = 7 };
+
+static struct table *sample(void)
+{
+    struct table *t = table_create("sample", ROWS);
+    table_meta_str(t, "key: odd", "a\tb\\c: d\n# e");
+    table_meta_num(t, "T", 1024);
+    table_dense_str(t, "text", "", texts);
+    table_dense_real(t, "real \"x\"", "nat", reals);
+    table_dense_int(t, "whole", "step", wholes);
+    cr_assert(eq(int, table_err(t), KVF_OK));
+    return t;
+}
+
+static struct table *there_and_back(const struct table *t, const char *ending)
+{
+    char path[] = "/tmp/kvfate-table-XXXXXX", full[64];
+    struct table *back = NULL;
+    struct kvf_diag d = {""};
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    snprintf(full, sizeof full, "%s.%s", path, ending);
+    cr_assert(eq(int, table_write(t, table_format_of(full), full, &d), KVF_OK), "%s", d.text);
+    cr_assert(eq(int, table_read(full, &back, &d), KVF_OK), "%s", d.text);
+    close(fd);
+    unlink(path);
+    unlink(full);
+    return back;
+}
+
+Test(table_read, tsv_gives_back_every_cell)
+{
+    struct table *t = sample(), *b = there_and_back(t, "tsv");
+    cr_expect(eq(str, (char *)table_name(b), "sample"));
+    cr_expect(eq(dbl, table_meta_real(b, "T", 0), 1024));
+    cr_assert(eq(i64, table_rows(b), ROWS));
+    cr_assert(eq(int, table_col_type(b, 0), TABLE_STR));
+    cr_assert(eq(int, table_col_type(b, 1), TABLE_REAL));
+    cr_assert(eq(int, table_col_type(b, 2), TABLE_INT));
+    for (int r = 0; r < ROWS; r++) {
+        double v = table_real(b, 1, r);
+        cr_expect(eq(str, (char *)table_str(b, 0, r), (char *)texts[r]));
+        cr_expect(isnan(reals[r]) ? isnan(v) : v == reals[r],
+                  "row %d: %.17g", r, v);
+        cr_expect(eq(i64, table_int(b, 2, r), wholes[r]));
+    }
+    table_destroy(t);
+    table_destroy(b);
+}
+
+/* JSON has no infinities: they are written as null and come back as NaN. */
+Test(table_read, json_gives_back_every_cell_and_unit)
+{
+    struct table *t = sample(), *b = there_and_back(t, "json");
+    cr_expect(eq(str, (char *)table_meta(b, "key: odd"), "a\tb\\c: d\n# e"));
+    cr_expect(eq(str, (char *)table_col_unit(b, 2), "step"));
+    cr_expect(eq(str, (char *)table_col_name(b, 1), "real \"x\""));
+    for (int r = 0; r < ROWS; r++) {
+        double v = table_real(b, 1, r);
+        cr_expect(eq(str, (char *)table_str(b, 0, r), (char *)texts[r]));
+        cr_expect(isfinite(reals[r]) ? v == reals[r] : isnan(v), "row %d: %.17g", r, v);
+        cr_expect(eq(i64, table_int(b, 2, r), wholes[r]));
+    }
+    table_destroy(t);
+    table_destroy(b);
+}
+
+static enum table_type type_of(const char *cells)
+{
+    struct table *t = NULL;
+    struct kvf_diag d = {""};
+    cr_assert(eq(int, table_parse_tsv(cells, strlen(cells), &t, &d), KVF_OK), "%s", d.text);
+    enum table_type type = table_col_type(t, 0);
+    table_destroy(t);
+    return type;
+}
+
+/* What strtod would take and table_write never prints is text. */
+Test(table_read, types_are_those_of_what_is_written)
+{
+    static const struct { const char *cell; enum table_type type; } cases[] = {
+        {"12", TABLE_INT}, {"-7", TABLE_INT}, {"9223372036854775807", TABLE_INT},
+        {"9223372036854775808", TABLE_REAL}, {"1.5", TABLE_REAL}, {"1e9", TABLE_REAL},
+        {"-2.5e-308", TABLE_REAL}, {".5", TABLE_REAL}, {"nan", TABLE_REAL}, {"-inf", TABLE_REAL},
+        {"", TABLE_STR}, {"+1", TABLE_STR}, {"0x10", TABLE_STR}, {"infinity", TABLE_STR},
+        {"NaN", TABLE_STR}, {" 1", TABLE_STR}, {"1 ", TABLE_STR}, {"1.", TABLE_STR},
+        {"1e", TABLE_STR}, {"-", TABLE_STR}, {"--1", TABLE_STR}, {".", TABLE_STR},
+        {"e5", TABLE_STR}, {"1,5", TABLE_STR}, {"-nan", TABLE_STR}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "c\n%s\n", cases[i].cell);
+        cr_expect(eq(int, type_of(text), cases[i].type), "'%s'", cases[i].cell);
+        snprintf(text, sizeof text, "c\n1\n%s\n", cases[i].cell);
+        cr_expect(eq(int, type_of(text), cases[i].type), "1 and '%s'", cases[i].cell);
+    }
+    cr_expect(eq(int, type_of("c\n"), TABLE_REAL));
+}
+
+static int parse_rows(int columns, int64_t rows)
+{
+    struct table *t = NULL;
+    struct buf b = {0};
+    for (int c = 0; c < columns; c++)
+        buf_printf(&b, "%sc%d", c ? "\t" : "", c);
+    buf_char(&b, '\n');
+    for (int64_t r = 0; r < rows; r++)
+        buf_char(&b, '\n'); /* one empty cell */
+    int err = b.err ? b.err : table_parse_tsv(b.data, b.len, &t, NULL);
+    table_destroy(t);
+    buf_finish(&b);
+    return err;
+}
+
+Test(table_read, limits_come_before_memory)
+{
+    cr_expect(eq(int, parse_rows(1, TABLE_MOST_CELLS + 1), KVF_E_LIMIT));
+    cr_expect(eq(int, parse_rows(TABLE_MOST_COLUMNS, TABLE_MOST_CELLS / TABLE_MOST_COLUMNS + 1),
+                 KVF_E_LIMIT));
+    cr_expect(eq(int, parse_rows(TABLE_MOST_COLUMNS + 1, 0), KVF_E_LIMIT));
+    cr_expect(eq(int, parse_rows(TABLE_MOST_COLUMNS, 0), KVF_OK));
+    cr_expect(eq(int, parse_rows(2, 1), KVF_E_FORMAT));
+    cr_expect(eq(int, parse_rows(1, 3), KVF_OK));
+}
+
+Test(table_read, files_are_named_in_what_is_said)
+{
+    struct table *t = NULL;
+    struct kvf_diag d = {""};
+    cr_expect(eq(int, table_read("/nonexistent/x.tsv", &t, &d), KVF_E_IO));
+    cr_expect(strncmp(d.text, "/nonexistent/x.tsv: ", 20) == 0, "%s", d.text);
+    cr_expect(eq(int, table_read("x.csv", &t, &d), KVF_E_ARG));
+    cr_expect(strstr(d.text, "x.csv") != NULL);
+    cr_expect(t == NULL);
+}
