@@ -38,7 +38,8 @@ static const char *const value_names[N_VALUES] = {
 
 /* Columns of one head; -1: the trace has none. */
 enum { IN_USEFUL, IN_DILUTION, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
-       N_IN = IN_NEAR + N_NEAR };
+       N_IN = IN_NEAR + N_NEAR,
+       BOUND_X = N_IN, BOUND_DELTA, BOUND_SIZE, N_ARRAYS }; /* and what follows from them */
 
 struct means {
     struct sum sum[N_VALUES];
@@ -82,21 +83,34 @@ static double mean_of(const struct means *m, int k)
     return m->n[k] && k != DELTA ? sum_get(&m->sum[k]) / (double)m->n[k] : NAN;
 }
 
-/* Proposition 3.1, over Delta = k / 2.  In a prefix of the order of weights, as many of the
- * entries near the largest as it has are its own. */
-static void bound(const struct plan *p, double *const *in, int64_t k, double *v)
+/* |U| at step a + k. */
+static double size_at(const struct plan *p, double *const *in, int64_t k)
 {
-    double most = 0;
-    v[DELTA] = NAN;
+    double steps = (double)(p->a + k + 1);
+    return !p->top ? in[IN_SIZE][k] : steps < p->top ? steps : p->top;
+}
+
+/* Proposition 3.1, over Delta = j / 2: the largest x and its Delta at each of n steps.  In a
+ * prefix of the order of weights, as many of the entries near the largest as it has are its
+ * own. */
+static void find_bounds(const struct plan *p, double *const *in, int64_t n)
+{
+    double *restrict most = in[BOUND_X], *restrict delta = in[BOUND_DELTA];
+    double *restrict size = in[BOUND_SIZE];
+    for (int64_t k = 0; k < n; k++) {
+        size[k] = size_at(p, in, k);
+        most[k] = 0;
+        delta[k] = NAN;
+    }
     for (int j = 0; j < N_NEAR; j++) {
-        double outside = in[IN_NEAR + j][k] - (p->prefix ? v[SIZE] : 0);
-        double x = exp(-0.5 * j) * outside / v[SIZE];
-        if (x > most) {
-            most = x;
-            v[DELTA] = 0.5 * j;
+        const double *restrict near = in[IN_NEAR + j];
+        double scale = exp(-0.5 * j), own = p->prefix ? 1 : 0, at = 0.5 * j;
+        for (int64_t k = 0; k < n; k++) {
+            double x = scale * (near[k] - own * size[k]) / size[k], y = most[k], z = delta[k];
+            most[k] = x > y ? x : y;
+            delta[k] = x > y ? at : z;
         }
     }
-    v[BOUND] = most / (1 + most);
 }
 
 /* Values of step a + k. */
@@ -114,11 +128,11 @@ static void values(struct plan *p, double *const *in, int64_t k, double *v)
     v[RETAINED] = own ? v[RETAINED] : v[DILUTION];
     v[RHO_U] = own ? in[IN_RHO_U][k] : 1;
     v[RHO_D] = own ? in[IN_RHO_D][k] : 1;
-    double steps = (double)(p->a + k + 1);
-    v[SIZE] = p->top ? fmin(p->top, steps) : in[IN_SIZE][k];
+    v[SIZE] = in[BOUND_SIZE][k];
     if (p->prefix && !isnan(in[IN_ORACLE][k]))
         v[ORACLE] = 1 - fmin(1, v[USEFUL] / in[IN_ORACLE][k]);
-    bound(p, in, k, v);
+    v[BOUND] = in[BOUND_X][k] / (1 + in[BOUND_X][k]);
+    v[DELTA] = in[BOUND_DELTA][k];
     p->above += v[BOUND] > v[DILUTION] + 1e-6;
     double top = v[RHO_D] * v[DILUTION], all = v[RHO_U] * v[USEFUL] + top;
     double off = fabs(v[RETAINED] - top / all);
@@ -177,15 +191,17 @@ static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan 
                 struct kvf_diag *d)
 {
     size_t n = (size_t)(p->b - p->a);
-    double *data = mem_alloc(N_IN * sizeof *data, n), *in[N_IN];
+    double *data = mem_alloc(N_ARRAYS * sizeof *data, n), *in[N_ARRAYS];
     struct means *step = MEM_NEW(struct means, (size_t)p->n);
     int err = data && step ? KVF_OK : KVF_E_NOMEM;
-    for (int c = 0; c < N_IN; c++)
+    for (int c = 0; c < N_ARRAYS; c++)
         in[c] = data ? data + (size_t)c * n : NULL;
     for (int h = 0; !err && n && h < heads->n; h++) {
         err = read_head(t, &heads->head[h], p, in, d);
-        if (!err)
-            take_head(p, h, heads->n, in, step);
+        if (err)
+            break;
+        find_bounds(p, in, (int64_t)n);
+        take_head(p, h, heads->n, in, step);
     }
     for (int64_t r = 0; !err && !p->mean && r < p->n; r++)
         put_means(p, heads->n * p->n + r, &step[r]);

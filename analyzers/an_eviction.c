@@ -16,6 +16,7 @@ struct data {
     int64_t *birth, *step, *age, *tie;
     double *value, *score, *margin;
     const char **reason;
+    int64_t of_reason[KVF_REASON_PLAN + 1]; /* entries */
 };
 
 static int alloc(struct data *x, size_t n, size_t T)
@@ -56,6 +57,8 @@ static int read_head(struct kvf_trace *t, const int *col, const struct head *h, 
                 x->age[at + i] = alive ? -1 : (int64_t)v - (a + i);
             } else if (c == REASON) {
                 x->reason[at + i] = reason_name(v);
+                if (v >= 0 && v < KVF_REASON_PLAN + 1)
+                    x->of_reason[(int)v]++;
             } else if (c == TIE) {
                 x->tie[at + i] = (int64_t)v;
             } else {
@@ -98,15 +101,12 @@ static double age_quantile(const struct churn *c, double q)
     return (double)age;
 }
 
-static void put_reasons(struct table *out, const struct data *x, int64_t n)
+static void put_reasons(struct table *out, const struct data *x)
 {
     char key[64];
     for (int code = KVF_REASON_BUDGET; code <= KVF_REASON_PLAN; code++) {
-        int64_t count = 0;
-        for (int64_t r = 0; r < n; r++)
-            count += strcmp(x->reason[r], reason_name(code)) == 0;
         snprintf(key, sizeof key, "evicted_%s", reason_name(code));
-        table_meta_num(out, key, (double)count);
+        table_meta_num(out, key, (double)x->of_reason[code]);
     }
 }
 
@@ -146,7 +146,7 @@ static int put_summary(struct table *out, const struct data *x, int64_t heads, i
     if (!err) {
         count_churn(x, heads * per_head, a, per_head, T, &c);
         put_churn(out, &c, heads * per_head, heads, T);
-        put_reasons(out, x, heads * per_head);
+        put_reasons(out, x);
     }
     mem_free(c.of_age);
     mem_free(c.at_step);

@@ -116,6 +116,16 @@ static void clear(struct counts *c, const struct plan *p)
 
 static void count(const struct plan *p, const int32_t *age, struct counts *out)
 {
+    int64_t last_asked = p->T - 1 - p->grace < p->b - 1 ? p->T - 1 - p->grace : p->b - 1;
+    if (!p->groups.of) {
+        for (int64_t i = p->a; i <= last_asked; i++) {
+            int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
+            int64_t last = a < c ? a : c - 1;
+            out->end[last + 1]++;
+            out->died[last + 1] += a < c;
+        }
+        return;
+    }
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
         if (c < 0)
@@ -147,6 +157,10 @@ struct estimate { /* up to an age */
 /* Goes on to the next age, at which `end` were at risk for the last time. */
 static void step(struct estimate *e, int64_t died, int64_t end)
 {
+    if (died == 0 && e->risk > 0) { /* as below: times 1, plus 0 */
+        e->risk -= end;
+        return;
+    }
     double r = (double)e->risk, x = (double)died;
     if (e->risk == 0 && e->survival != 0)
         e->survival = NAN; /* nobody could tell */
@@ -172,15 +186,20 @@ static void put_survival(const struct estimate *e, struct row *r)
 static void put_bin(const struct plan *p, const int64_t *end, const int64_t *died, int64_t low,
                     int64_t high, struct estimate *e, struct row *r)
 {
-    int64_t stop = high < 0 || high > p->T ? p->T : high;
-    r->at_risk = e->risk;
-    put_survival(e, r);
+    int64_t stop = high < 0 || high > p->T ? p->T : high, events = 0, ends = 0, exposure = 0;
+    struct estimate now = *e;
+    r->at_risk = now.risk;
+    put_survival(&now, r);
     for (int64_t x = low; x < stop; x++) {
-        r->events += died[x + 1];
-        r->censored += end[x + 1] - died[x + 1];
-        r->exposure += e->risk;
-        step(e, died[x + 1], end[x + 1]);
+        events += died[x + 1];
+        ends += end[x + 1];
+        exposure += now.risk;
+        step(&now, died[x + 1], end[x + 1]);
     }
+    r->events = events;
+    r->censored = ends - events;
+    r->exposure = exposure;
+    *e = now;
     double half = (double)r->at_risk - (double)r->censored / 2; /* who leaves is there for half */
     if (r->exposure)
         r->hazard = (double)r->events / (double)r->exposure;

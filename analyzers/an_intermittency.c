@@ -47,7 +47,7 @@ struct plan {
 struct counts {
     int64_t *value;  /* tokens with the value; of first exits, those that have one */
     int64_t *beyond; /* tokens that are over all n < k: value k, or no exit up to age k - 1 */
-    int64_t *asked;  /* tokens that have a query of age n for all n < k */
+    int64_t *asked;  /* of first exits: tokens that have a query of age n for all n < k */
 };
 
 struct row {
@@ -123,11 +123,12 @@ static void free_counts(struct counts *c)
     mem_free(c->asked);
 }
 
-static void clear(struct counts *c, const struct plan *p)
+static void clear(struct counts *c, const struct plan *p, bool exits)
 {
     memset(c->value, 0, cells(p) * sizeof *c->value);
     memset(c->beyond, 0, cells(p) * sizeof *c->beyond);
-    memset(c->asked, 0, cells(p) * sizeof *c->asked);
+    if (exits)
+        memset(c->asked, 0, cells(p) * sizeof *c->asked);
 }
 
 /* Values are at most T.  A token that never left (-1) was selected at all its ages 0 .. T - 1 -
@@ -143,18 +144,19 @@ static void count(const struct plan *p, const int32_t *v, bool exits, struct cou
             if (x >= 0)
                 out->value[at + x]++;
             out->beyond[at + (x >= 0 ? x : life)]++;
-            out->asked[at + (exits ? life : p->T)]++;
+            out->asked[at + life] += exits;
         }
     }
 }
 
-static void add(const struct plan *p, const struct counts *x, struct counts *to)
+static void add(const struct plan *p, const struct counts *x, bool exits, struct counts *to)
 {
     for (size_t k = 0; k < cells(p); k++) {
         to->value[k] += x->value[k];
         to->beyond[k] += x->beyond[k];
-        to->asked[k] += x->asked[k];
     }
+    for (size_t k = 0; exits && k < cells(p); k++)
+        to->asked[k] += x->asked[k];
 }
 
 /* ---- rows */
@@ -186,11 +188,16 @@ static void put_moments(const struct plan *p, const int64_t *value, int64_t n, s
     r->q99 = quantile(value, p->T, n, .99);
 }
 
-/* Those at index k > n of a histogram. */
-static int64_t above(const int64_t *x, int64_t T, int64_t n)
+/* Of a histogram those at index k > n for each n of p->above; returns all. */
+static int64_t above(const struct plan *p, const int64_t *x, int64_t ret[MOST_ABOVE])
 {
-    int64_t sum = 0;
-    for (int64_t k = n + 1; k <= T; k++)
+    int64_t sum = 0, k = p->T;
+    for (int i = p->n_above - 1; i >= 0; i--) {
+        for (; k > p->above[i]; k--)
+            sum += x[k];
+        ret[i] = sum;
+    }
+    for (; k >= 0; k--)
         sum += x[k];
     return sum;
 }
@@ -200,7 +207,10 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
                      const struct counts *c, struct row *r)
 {
     for (int g = 0; g < p->groups.n; g++) {
-        int64_t at = g * (p->T + 1), n = above(c->beyond + at, p->T, -1);
+        int64_t at = g * (p->T + 1), over[MOST_ABOVE], asked[MOST_ABOVE];
+        int64_t n = above(p, c->beyond + at, over);
+        if (what == FIRST_EXIT)
+            above(p, c->asked + at, asked);
         struct row mine = {head ? head->name : "all", criterion_table[criterion].name,
                            p->groups.name[g], quantity[what].name, head ? head->layer : -1,
                            head ? head->index : -1, 0, 0, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
@@ -208,8 +218,8 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
         for (int k = 0; k < p->n_above; k++, r++) {
             *r = mine;
             r->above = p->above[k];
-            r->tokens = what == FIRST_EXIT ? above(c->asked + at, p->T, r->above) : n;
-            r->over = above(c->beyond + at, p->T, r->above);
+            r->tokens = what == FIRST_EXIT ? asked[k] : n;
+            r->over = over[k];
             if (r->tokens)
                 r->share = (double)r->over / (double)r->tokens;
         }
@@ -226,10 +236,10 @@ static int fill_quantity(struct kvf_trace *t, const struct plan *p, int c, int w
 {
     int64_t each = (int64_t)p->groups.n * p->n_above;
     int err = KVF_OK;
-    clear(&w->all, p);
+    clear(&w->all, p, what == FIRST_EXIT);
     for (int h = 0; !err && h < p->heads.n; h++, row += each) {
         struct unit u;
-        clear(&w->mine, p);
+        clear(&w->mine, p, what == FIRST_EXIT);
         err = unit_of(t, p->space, &p->heads.head[h], &u, d);
         for (int m = 0; !err && m < u.members; m++) {
             err = member_read(t, p->column[c][what], &u, m, &w->x, d);
@@ -238,7 +248,7 @@ static int fill_quantity(struct kvf_trace *t, const struct plan *p, int c, int w
         }
         if (err)
             return err;
-        add(p, &w->mine, &w->all);
+        add(p, &w->mine, what == FIRST_EXIT, &w->all);
         put_rows(p, p->criterion[c], what, &p->heads.head[h], &w->mine, row);
     }
     put_rows(p, p->criterion[c], what, NULL, &w->all, row);

@@ -46,16 +46,17 @@ static void count(const struct plan *p, const double *evict, int64_t *diff, int6
         int64_t now = 0;
         memset(diff, 0, (size_t)(T + 1) * sizeof *diff);
         for (int64_t i = p->a; i < p->b; i++) {
-            bool in = c == 0 || p->groups.of[i] == c;
+            if (c && p->groups.of[i] != c)
+                continue;
             int64_t end = evict[i] < (double)T ? (int64_t)evict[i] : T;
             end = end < i ? i : end; /* of a damaged or foreign trace */
-            diff[i] += in;
-            diff[end] -= in;
+            diff[i]++;
+            diff[end]--;
         }
-        for (int64_t t = 0; t < T; t++) {
-            now += diff[t];
-            if (t % p->every == 0)
-                held[c * p->n + t / p->every] = now;
+        for (int64_t k = 0, t = 0; k < p->n; k++) {
+            for (; t <= k * p->every; t++)
+                now += diff[t];
+            held[c * p->n + k] = now;
         }
     }
 }

@@ -38,7 +38,7 @@ struct cell { /* of a group of heads, a window (UNION last) and a p */
 };
 
 struct item {
-    double score;
+    uint64_t key; /* of its score */
     int64_t pos;
 };
 
@@ -46,7 +46,7 @@ struct work { /* of one head */
     double *evict;               /* [T] */
     double *score[KVF_WINDOWS];  /* [T] */
     unsigned char *use;          /* [T] */
-    struct item *item;           /* [T] */
+    struct item *item;           /* [2 T] */
     uint8_t *at[KVF_WINDOWS];    /* [T] the first p whose set has it; n_p: none */
     int64_t n[KVF_WINDOWS];      /* candidates */
     int64_t left_out, evicted;   /* of all heads */
@@ -119,13 +119,41 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
     return err;
 }
 
-/* Larger scores first, among equal ones the larger position. */
-static int by_score(const void *a, const void *b)
+/* Falls as the score rises: in the order of whole numbers that of numbers but NaN, bit by bit
+ * inverted; -0 is 0. */
+static uint64_t key_of(double score)
 {
-    const struct item *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    return x->pos > y->pos ? -1 : 1;
+    uint64_t bits;
+    score += 0.0;
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 63 ? bits : ~bits & ~((uint64_t)1 << 63);
+}
+
+/* By rising key, equal ones as they are: a pass for each byte in which keys differ.  Returns
+ * a or b, whichever has them. */
+static struct item *sort_items(struct item *a, struct item *b, int64_t n)
+{
+    uint64_t any = 0;
+    for (int64_t i = 1; i < n; i++)
+        any |= a[i].key ^ a[0].key;
+    for (int shift = 0; shift < 64; shift += 8) {
+        int64_t at[256] = {0}, sum = 0;
+        if (!(any >> shift & 255))
+            continue;
+        for (int64_t i = 0; i < n; i++)
+            at[a[i].key >> shift & 255]++;
+        for (int k = 0; k < 256; k++) {
+            int64_t here = at[k];
+            at[k] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n; i++)
+            b[at[a[i].key >> shift & 255]++] = a[i];
+        struct item *other = a;
+        a = b;
+        b = other;
+    }
+    return a;
 }
 
 /* ceil(p n / 100), at least one of any. */
@@ -135,21 +163,21 @@ static int64_t set_size(double p, int64_t n)
     return k > n ? n : k < 1 && n > 0 ? 1 : k;
 }
 
-/* Which sets of a window have each candidate: they are nested. */
+/* Which sets of a window have each candidate: they are nested.  Larger scores come first, among
+ * equal ones the larger position. */
 static void find_sets(const struct plan *x, struct work *k, int w)
 {
     int64_t n = 0;
-    for (int64_t i = x->a; i < x->bound[w]; i++)
+    for (int64_t i = x->bound[w] - 1; i >= x->a; i--)
         if (k->use[i])
-            k->item[n++] = (struct item){k->score[w][i], i};
+            k->item[n++] = (struct item){key_of(k->score[w][i]), i};
     k->n[w] = n;
-    if (n)
-        qsort(k->item, (size_t)n, sizeof *k->item, by_score);
+    const struct item *item = sort_items(k->item, k->item + x->w.T, n);
     int p = 0;
-    for (int64_t rank = 0; rank < n; rank++) {
-        while (p < x->n_p && rank >= set_size(x->p[p], n))
-            p++;
-        k->at[w][k->item[rank].pos] = (uint8_t)p;
+    for (int64_t rank = 0, stop = set_size(x->p[0], n); rank < n; rank++) {
+        while (p < x->n_p && rank >= stop)
+            stop = ++p < x->n_p ? set_size(x->p[p], n) : n;
+        k->at[w][item[rank].pos] = (uint8_t)p;
     }
 }
 
@@ -230,7 +258,7 @@ static int alloc_work(struct work *k, size_t T)
 {
     bool ok = (k->evict = MEM_NEW(double, T)) != NULL;
     ok = (k->use = MEM_NEW(unsigned char, T)) && ok;
-    ok = (k->item = MEM_NEW(struct item, T)) && ok;
+    ok = (k->item = MEM_NEW(struct item, 2 * T)) && ok;
     for (int w = 0; w < KVF_WINDOWS; w++) {
         ok = (k->score[w] = MEM_NEW(double, T)) && ok;
         ok = (k->at[w] = MEM_NEW(uint8_t, T)) && ok;

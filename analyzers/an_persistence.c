@@ -83,6 +83,18 @@ static struct cell *cell_at(const struct plan *p, struct cell *c, int head, int 
 static void count(const struct plan *p, const uint32_t *mask, int head, struct cell *c)
 {
     int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
+    if (p->groups.n == 1) {
+        for (int k = 0; k < p->n_ages; k++) {
+            int64_t stop = p->T - ((int64_t)1 << k) < end ? p->T - ((int64_t)1 << k) : end;
+            uint32_t yes = 0;
+            for (int64_t i = p->a; i < stop; i++)
+                yes += mask[i - p->a] >> k & 1;
+            struct cell *x = cell_at(p, c, head, 0, k);
+            x->n += stop > p->a ? stop - p->a : 0;
+            x->yes += yes;
+        }
+        return;
+    }
     for (int64_t i = p->a; i < end; i++) {
         int group = p->groups.of ? p->groups.of[i] : 0;
         for (int k = 0; k < p->n_ages && i + ((int64_t)1 << k) < p->T; k++)

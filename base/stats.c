@@ -5,13 +5,6 @@
 #include "base/rng.h"
 #include "base/stats.h"
 
-void sum_add(struct sum *a, double x)
-{
-    double t = a->s + x;
-    a->c += fabs(a->s) >= fabs(x) ? (a->s - t) + x : (x - t) + a->s;
-    a->s = t;
-}
-
 double sum_get(const struct sum *a)
 {
     return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */

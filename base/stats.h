@@ -2,6 +2,7 @@
 #ifndef KVF_BASE_STATS_H
 #define KVF_BASE_STATS_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,12 @@
 struct sum {
     double s, c;
 };
-void sum_add(struct sum *a, double x);
+static inline void sum_add(struct sum *a, double x)
+{
+    double t = a->s + x;
+    a->c += fabs(a->s) >= fabs(x) ? (a->s - t) + x : (x - t) + a->s;
+    a->s = t;
+}
 double sum_get(const struct sum *a);
 
 /* Quantile q in [0, 1] of n > 0 values by linear interpolation (type 7 of

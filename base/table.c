@@ -18,7 +18,9 @@ struct column {
     int64_t start, step;
     int64_t *i;    /* owned, one of the three */
     double *r;
-    char **s; /* equal pointers in a row are one text */
+    char **s;      /* [n] into the texts */
+    char **text;   /* owned, and each of them */
+    size_t n_texts, cap_texts;
     table_read_fn read;
     void *ctx;
 };
@@ -64,9 +66,9 @@ void table_destroy(struct table *t)
         return;
     for (int c = 0; c < t->n_cols; c++) {
         struct column *k = &t->col[c];
-        for (int64_t i = 0; k->s && i < k->n; i++)
-            if (i == 0 || k->s[i] != k->s[i - 1])
-                mem_free(k->s[i]);
+        for (size_t i = 0; i < k->n_texts; i++)
+            mem_free(k->text[i]);
+        mem_free(k->text);
         mem_free(k->s);
         mem_free(k->i);
         mem_free(k->r);
@@ -137,15 +139,44 @@ static void add_reals(struct table *t, const char *name, const char *unit, enum 
         memcpy(c->r, data, (size_t)n * sizeof *data);
 }
 
+static char *add_text(struct column *c, const char *s)
+{
+    if (c->n_texts == c->cap_texts) {
+        size_t cap = c->cap_texts ? 2 * c->cap_texts : 16;
+        char **list = mem_grow(c->text, c->n_texts, cap, sizeof *list);
+        if (!list)
+            return NULL;
+        c->text = list;
+        c->cap_texts = cap;
+    }
+    char *copy = mem_strdup(s);
+    if (copy)
+        c->text[c->n_texts++] = copy;
+    return copy;
+}
+
+/* Texts of the same address are copied once, as long as no other one takes their place. */
 static void add_strs(struct table *t, const char *name, const char *unit, enum kind kind,
                      const char *const *data, int64_t n)
 {
     struct column *c = add(t, name, unit, TABLE_STR, kind, n);
     if (c && !(c->s = MEM_NEW(char *, (size_t)n)))
         fail(t, KVF_E_NOMEM);
-    for (int64_t i = 0; c && c->s && i < n; i++)
-        if (!(c->s[i] = i && data[i] == data[i - 1] ? c->s[i - 1] : mem_strdup(data[i])))
+    enum { PLACES = 64 };
+    const char *from[PLACES] = {NULL};
+    char *to[PLACES];
+    for (int64_t i = 0; c && c->s && i < n; i++) {
+        size_t k = ((uintptr_t)data[i] >> 3 ^ (uintptr_t)data[i] >> 9 ^ (uintptr_t)data[i])
+                   % PLACES;
+        if (from[k] != data[i]) {
+            to[k] = add_text(c, data[i]);
+            from[k] = to[k] ? data[i] : NULL;
+        }
+        if (!(c->s[i] = to[k])) {
             fail(t, KVF_E_NOMEM);
+            break;
+        }
+    }
 }
 
 #define ADDERS(kind_name, KIND)                                                                  \

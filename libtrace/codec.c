@@ -85,8 +85,18 @@ size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out
     return n;
 }
 
-int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,
-                 void *scratch)
+void *decoder_create(void)
+{
+    return ZSTD_createDCtx();
+}
+
+void decoder_destroy(void *decoder)
+{
+    ZSTD_freeDCtx(decoder);
+}
+
+int codec_decode(void *decoder, const void *in, size_t n, uint32_t codec, int width, void *out,
+                 size_t raw_len, void *scratch)
 {
     size_t w = (size_t)width;
     if (raw_len % w)
@@ -103,7 +113,8 @@ int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out,
     } else if (codec == CODEC_SHUFFLE_ZSTD) {
         if (ZSTD_getFrameContentSize(in, n) != raw_len)
             return KVF_E_CORRUPT;
-        size_t got = ZSTD_decompress(scratch, raw_len, in, n);
+        size_t got = decoder ? ZSTD_decompressDCtx(decoder, scratch, raw_len, in, n)
+                             : ZSTD_decompress(scratch, raw_len, in, n);
         if (ZSTD_isError(got) || got != raw_len)
             return KVF_E_CORRUPT;
         unshuffle(scratch, out, raw_len / w, width);

@@ -79,8 +79,12 @@ void codec_destroy(void *codec); /* accepts NULL */
 size_t codec_bound(size_t n);
 size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out, void *scratch,
                     uint32_t *ret_codec);
-/* Exactly raw_len bytes into out, or KVF_E_CORRUPT, KVF_E_VERSION (unknown codec). */
-int codec_decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,
-                 void *scratch);
+/* Working memory of decoding, kept from chunk to chunk (NULL: no memory). */
+void *decoder_create(void);
+void decoder_destroy(void *decoder); /* accepts NULL */
+/* Exactly raw_len bytes into out, or KVF_E_CORRUPT, KVF_E_VERSION (unknown codec).
+ * decoder NULL: one for this call. */
+int codec_decode(void *decoder, const void *in, size_t n, uint32_t codec, int width, void *out,
+                 size_t raw_len, void *scratch);
 
 #endif

@@ -42,7 +42,7 @@ int kvf_find(const struct kvf_trace *t, const char *name)
     return -1;
 }
 
-/* n bytes at *p, whose contents are lost; *p is untouched when there is no memory. */
+/* n bytes, whose contents are lost; untouched when there is no memory. */
 static int room_for(size_t n, unsigned char **p, size_t *cap)
 {
     if (*p && n <= *cap)
@@ -56,39 +56,65 @@ static int room_for(size_t n, unsigned char **p, size_t *cap)
     return KVF_OK;
 }
 
-int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
+static int scratch_room(size_t n, struct scratch *s)
 {
-    const struct record *r = &t->rec[entry];
+    return room_for(n, &s->data, &s->cap);
+}
+
+/* The place of the chunk, or the one that it takes: that of the chunk longest not asked for,
+ * but a new one for a chunk that was decoded before, as far as the cache may grow. */
+static struct cached *find_slot(struct kvf_trace *t, size_t entry)
+{
     struct cached *slot = &t->cache[0];
-    for (int i = 0; i < CACHED_CHUNKS; i++) {
+    size_t bytes = t->rec[entry].raw_len;
+    for (int i = 0; i < t->n_cached; i++) {
         struct cached *c = &t->cache[i];
-        if (c->entry == entry) {
-            c->used = ++t->clock;
-            *ret = c->data;
-            return KVF_OK;
-        }
+        if (c->entry == entry)
+            return c;
         if (c->used < slot->used)
             slot = c;
+        bytes += c->cap;
     }
-    unsigned char *stored = NULL;
+    bool again = t->decoded_before[entry];
+    if (again && t->n_cached < MOST_CACHED_CHUNKS && bytes <= CACHE_GROWS_TO)
+        slot = &t->cache[t->n_cached++];
+    return slot;
+}
+
+static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cached *slot,
+                        struct kvf_diag *d)
+{
+    int width = (int)kvf_dtype_size(t->column[r->column].dtype);
     int err = room_for(r->raw_len, &slot->data, &slot->cap);
     if (!err)
-        err = room_for(r->raw_len, &t->scratch, &t->scratch_cap);
-    slot->entry = SIZE_MAX; /* until it is whole again */
+        err = scratch_room(r->raw_len, &t->shuffled);
     if (!err)
-        err = trace_payload(t, r, &stored, d);
-    if (!err) {
-        err = codec_decode(stored, r->stored_len, r->codec,
-                           (int)kvf_dtype_size(t->column[r->column].dtype), slot->data, r->raw_len,
-                           t->scratch);
-        if (err)
-            kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
-                     (unsigned long long)r->offset);
-    }
-    mem_free(stored);
+        err = scratch_room(RECORD_HEADER + r->stored_len, &t->stored);
+    if (!err && !t->decoder && !(t->decoder = decoder_create()))
+        err = KVF_E_NOMEM;
+    if (!err)
+        err = trace_record(t, r, t->stored.data, d);
     if (err)
         return err;
-    slot->entry = entry;
+    err = codec_decode(t->decoder, t->stored.data + RECORD_HEADER, r->stored_len, r->codec, width,
+                       slot->data, r->raw_len, t->shuffled.data);
+    return err ? kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
+                          (unsigned long long)r->offset) : KVF_OK;
+}
+
+int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
+{
+    if (!t->decoded_before && !(t->decoded_before = MEM_NEW(unsigned char, t->n_rec)))
+        return KVF_E_NOMEM;
+    struct cached *slot = find_slot(t, entry);
+    if (slot->entry != entry) {
+        slot->entry = SIZE_MAX; /* until it is whole again */
+        int err = decode_chunk(t, &t->rec[entry], slot, d);
+        if (err)
+            return err;
+        slot->entry = entry;
+        t->decoded_before[entry] = 1;
+    }
     slot->used = ++t->clock;
     *ret = slot->data;
     return KVF_OK;
@@ -194,14 +220,11 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
     const struct kvf_column *c = kvf_column(t, column);
     if (!c)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column", t->path);
-    size_t width = kvf_dtype_size(c->dtype);
-    unsigned char *raw = mem_alloc(n, width);
-    if (!raw)
-        return KVF_E_NOMEM;
-    int err = kvf_read(t, column, layer, head, t0, n, raw, d);
+    int err = scratch_room(n * kvf_dtype_size(c->dtype), &t->raw);
     if (!err)
-        widen(raw, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
-    mem_free(raw);
+        err = kvf_read(t, column, layer, head, t0, n, t->raw.data, d);
+    if (!err)
+        widen(t->raw.data, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
     return err;
 }
 

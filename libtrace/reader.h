@@ -4,7 +4,9 @@
 
 #include "libtrace/layout.h"
 
-enum { CACHED_CHUNKS = 8 };
+/* Decoded chunks are kept: 8, and one more each time one must be decoded again, as when many
+ * columns of whose chunks each holds all heads are read head by head. */
+enum { CACHED_CHUNKS = 8, MOST_CACHED_CHUNKS = 256, CACHE_GROWS_TO = 48 << 20 /* bytes */ };
 
 struct cached {
     size_t entry; /* index of the record; SIZE_MAX: free */
@@ -30,9 +32,14 @@ struct kvf_trace {
     uint32_t epoch, n_steps;
     struct record *rec; /* sorted by record_compare */
     size_t n_rec, cap_rec;
-    struct cached cache[CACHED_CHUNKS];
-    unsigned char *scratch; /* of decoding */
-    size_t scratch_cap;
+    struct cached cache[MOST_CACHED_CHUNKS];
+    int n_cached;
+    unsigned char *decoded_before; /* [n_rec], once a chunk was read */
+    struct scratch {
+        unsigned char *data; /* owned, of cap bytes */
+        size_t cap;
+    } stored, shuffled, raw; /* of decoding, and of widening */
+    void *decoder; /* of the codec */
     uint64_t clock;
     char **note; /* owned texts "key\0json" */
     int n_notes;
@@ -59,7 +66,10 @@ bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
 void trace_sort(struct kvf_trace *t); /* t->rec by record_compare */
 void trace_note_damage(struct kvf_trace *t, uint64_t at);
 
-/* Reads and checks the stored payload of a record; the caller frees it. */
+/* Reads and checks a record, header and payload, into p[RECORD_HEADER + stored_len]. */
+int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
+                 struct kvf_diag *d);
+/* The stored payload of a record, read and checked; the caller frees it. */
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d);
 /* Decoded values of the chunk t->rec[entry], from the cache or from the file;

@@ -22,14 +22,11 @@ int trace_pread(int fd, void *buf, size_t n, uint64_t offset)
     return KVF_OK;
 }
 
-int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
-                  struct kvf_diag *d)
+int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
+                 struct kvf_diag *d)
 {
     struct record full;
     size_t n = r->stored_len; /* the reader has bounded it */
-    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
-    if (!p)
-        return KVF_E_NOMEM;
     int err = trace_pread(t->fd, p, RECORD_HEADER + n, r->offset);
     if (err)
         kvf_fail(d, err, "%s: cannot read at byte %llu", t->path, (unsigned long long)r->offset);
@@ -38,6 +35,15 @@ int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned ch
              || payload_crc(&full, p + RECORD_HEADER, n) != full.payload_crc)
         err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
                        (unsigned long long)r->offset);
+    return err;
+}
+
+int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
+                  struct kvf_diag *d)
+{
+    size_t n = r->stored_len;
+    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
+    int err = p ? trace_record(t, r, p, d) : KVF_E_NOMEM;
     if (err) {
         mem_free(p);
         return err;
@@ -224,7 +230,8 @@ int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_d
     if (!t)
         return KVF_E_NOMEM;
     t->fd = -1;
-    for (int i = 0; i < CACHED_CHUNKS; i++)
+    t->n_cached = CACHED_CHUNKS;
+    for (int i = 0; i < MOST_CACHED_CHUNKS; i++)
         t->cache[i].entry = SIZE_MAX;
     int err = (t->path = mem_strdup(path)) ? KVF_OK : KVF_E_NOMEM;
     if (!err && (t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
@@ -289,9 +296,13 @@ void kvf_close(struct kvf_trace *t)
         return;
     if (t->fd >= 0)
         close(t->fd);
-    for (int i = 0; i < CACHED_CHUNKS; i++)
+    for (int i = 0; i < t->n_cached; i++)
         mem_free(t->cache[i].data);
-    mem_free(t->scratch);
+    mem_free(t->decoded_before);
+    mem_free(t->stored.data);
+    mem_free(t->shuffled.data);
+    mem_free(t->raw.data);
+    decoder_destroy(t->decoder);
     for (int i = 0; i < t->n_notes; i++)
         mem_free(t->note[i]);
     mem_free(t->note);

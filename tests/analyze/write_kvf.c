@@ -5,6 +5,7 @@
  *   column NAME DTYPE SPACE AXIS FLAGS N FILE
  *                               FILE: f64 [L][heads][T]; the first N of each head are written
  *   text BYTES                  text of the next token, to the end of the line
+ *   layers                      all heads of a layer in one chunk, as the engine writes them
  *   open                        leave it unclosed
  * NaN in a column of integers is the largest number of its type. */
 #include <math.h>
@@ -14,7 +15,7 @@
 
 #include <kvf/trace.h>
 
-enum { MOST_COLUMNS = 32, MOST_TOKENS = 4096, MOST_LINE = 65536 };
+enum { MOST_COLUMNS = 64, MOST_TOKENS = 4096, MOST_LINE = 65536 };
 
 static struct kvf_column columns[MOST_COLUMNS];
 static char files[MOST_COLUMNS][1024];
@@ -23,7 +24,7 @@ static int n_columns, L, H, G;
 static uint32_t T;
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_LINE];
 static uint32_t text_end[MOST_TOKENS], n_texts;
-static int leave_open;
+static int leave_open, whole_layers;
 
 static int find(const char *const *names, const char *name)
 {
@@ -64,6 +65,8 @@ static void read_line(const char *s)
             exit(2);
     } else if (strncmp(s, "column ", 7) == 0 && n_columns < MOST_COLUMNS) {
         read_column(s);
+    } else if (strcmp(s, "layers") == 0) {
+        whole_layers = 1;
     } else if (strcmp(s, "open") == 0) {
         leave_open = 1;
     } else {
@@ -89,18 +92,21 @@ static int write_column(struct kvf_writer *w, int c)
 {
     int heads = columns[c].space == KVF_SPACE_KV ? H : columns[c].space == KVF_SPACE_QUERY ? G : 1;
     int layers = columns[c].space == KVF_SPACE_RUN ? 1 : L, err = KVF_OK;
+    int together = whole_layers ? heads : 1;
+    size_t head = lengths[c] * kvf_dtype_size((enum kvf_dtype)columns[c].dtype);
     double *v = calloc(T + 1, sizeof *v);
-    unsigned char *out = calloc(T + 1, 8);
+    unsigned char *out = calloc(T + 1, 8 * (size_t)together);
     FILE *f = fopen(files[c], "rb");
     if (!v || !out || !f)
         exit(2);
     for (int l = 0; !err && l < layers; l++)
         for (int h = 0; !err && h < heads; h++) {
+            int at = h % together;
             if (fread(v, sizeof *v, T, f) != T)
                 exit(2);
-            convert(&columns[c], v, lengths[c], out);
-            if (lengths[c])
-                err = kvf_write_chunk(w, c, l, h, 1, 0, lengths[c],
+            convert(&columns[c], v, lengths[c], out + (size_t)at * head);
+            if (lengths[c] && at == together - 1)
+                err = kvf_write_chunk(w, c, l, h - at, together, 0, lengths[c],
                                       columns[c].flags & KVF_COL_SNAPSHOT ? 1 : 0, out);
         }
     fclose(f);
