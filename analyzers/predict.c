@@ -393,7 +393,8 @@ int predict_describe(const struct table *t, struct buf *out)
         order[r] = (struct place){isnan(rho) ? -1 : fabs(rho), r};
     }
     qsort(order, (size_t)n, sizeof *order, by_size);
-    buf_printf(out, "rank correlation with %s of %s, %s pair%s\n%-28s %-6s %5s %7s  %-18s %8s %8s\n",
+    buf_printf(out, "rank correlation with %s of %s, %s pair%s\n"
+               "%-28s %-6s %5s %7s  %-18s %8s %8s\n",
                table_meta(t, "value"), table_meta(t, "units"), table_meta(t, "pairs"),
                table_meta_real(t, "pairs", 1) > 1 ? "s" : "", "candidate", "reduce", "n", "rho",
                "95 %", "p", "q");
@@ -408,7 +409,8 @@ int predict_describe(const struct table *t, struct buf *out)
         if (order[k].size < 0)
             buf_printf(out, "not defined: it does not vary, or is not known\n");
         else
-            buf_printf(out, "%+7.3f  %+6.3f .. %+6.3f %9.4f %8.4f\n", v[0], v[1], v[2], v[3], v[4]);
+            buf_printf(out, "%+7.3f  %+6.3f .. %+6.3f %9.4f %8.4f\n", v[0], v[1], v[2], v[3],
+                       v[4]);
     }
     if (table_meta_real(t, "traces_of_another_prompt_length", 0) > 0)
         buf_printf(out, "warning: %s traces have a prompt of another length than their effect\n",

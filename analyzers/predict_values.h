@@ -35,9 +35,10 @@ int predict_values_read(const struct predict_args *args, struct predict_values *
 void predict_values_free(struct predict_values *x);
 
 /* The row of a candidate for a pair, made and filled with NaN if it is new; NULL: no memory,
- * or more than MOST_CANDIDATES.  *ret_new false: an earlier source of the pair has it. */
+ * or more than MOST_CANDIDATES. */
 double *candidate_of(struct predict_values *x, int pair, const char *name,
                      enum predict_reduce reduce);
+/* Whether an earlier source of the pair has it. */
 bool candidate_known(const struct predict_values *x, int pair, const char *name);
 
 /* predict_trace.c: all that a trace, or a table, has. */
