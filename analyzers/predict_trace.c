@@ -135,28 +135,31 @@ struct stat {
     enum kvf_axis axis;
     double (*head)(const struct of *c, const double *v);            /* NULL: none of heads */
     double (*token)(const struct of *c, double v, int64_t i); /* NULL: none of entries */
-    bool of_criterion;
+    bool of_criterion, contrib; /* contrib: the column times out_norm */
 };
 
 /* Means of no values and shares of nothing are NaN, and so is what has a NaN among its values. */
 #define KV KVF_SPACE_KV, KVF_AXIS_TOKEN
 #define QUERY KVF_SPACE_QUERY, KVF_AXIS_TOKEN
 static const struct stat stats[] = {
-    {"beta", "log_beta", KV, mean_beta, beta_of, false},
-    {"mean_retention", "log_beta", KV, mean_of_retention, NULL, false},
-    {"sparsity.beta", "log_beta", KV, sparsity_beta, NULL, false},
-    {"write_gate", "write_gate", KV, mean_of, as_it_is, false},
-    {"importance", "importance", KV, mean_of, as_it_is, false},
-    {"survival", "last_selected", QUERY, survival, NULL, true},
-    {"sparsity.use", "last_selected", QUERY, sparsity_use, NULL, true},
-    {"last_use", "last_selected", QUERY, NULL, use_of, true},
-    {"entropy", "entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, mean_of, NULL, false},
-    {"sink_mass", "mass.sum", QUERY, sink_share, NULL, false},
-    {"mass.sum", "mass.sum", QUERY, NULL, as_it_is, false},
-    {"mass.max", "mass.max", QUERY, NULL, as_it_is, false},
-    {"entries_held", "evict_step", KV, entries_held, NULL, false},
-    {"steps_held", "evict_step", KV, NULL, life_of, false},
-    {"saliency", "saliency", KV, mean_size, size_of, false},
+    {"beta", "log_beta", KV, mean_beta, beta_of, false, false},
+    {"mean_retention", "log_beta", KV, mean_of_retention, NULL, false, false},
+    {"sparsity.beta", "log_beta", KV, sparsity_beta, NULL, false, false},
+    {"write_gate", "write_gate", KV, mean_of, as_it_is, false, false},
+    {"importance", "importance", KV, mean_of, as_it_is, false, false},
+    {"survival", "last_selected", QUERY, survival, NULL, true, false},
+    {"sparsity.use", "last_selected", QUERY, sparsity_use, NULL, true, false},
+    {"last_use", "last_selected", QUERY, NULL, use_of, true, false},
+    {"entropy", "entropy", KVF_SPACE_QUERY, KVF_AXIS_STEP, mean_of, NULL, false, false},
+    {"sink_mass", "mass.sum", QUERY, sink_share, NULL, false, false},
+    {"mass.sum", "mass.sum", QUERY, NULL, as_it_is, false, false},
+    {"mass.max", "mass.max", QUERY, NULL, as_it_is, false, false},
+    {"sink_contrib", "mass.sum", QUERY, sink_share, NULL, false, true},
+    {"contrib.sum", "mass.sum", QUERY, NULL, as_it_is, false, true},
+    {"contrib.max", "mass.max", QUERY, NULL, as_it_is, false, true},
+    {"entries_held", "evict_step", KV, entries_held, NULL, false, false},
+    {"steps_held", "evict_step", KV, NULL, life_of, false, false},
+    {"saliency", "saliency", KV, mean_size, size_of, false, false},
 };
 #undef KV
 #undef QUERY
@@ -168,8 +171,23 @@ struct reading {
     int pair, column, share; /* query heads of a KV head */
     const struct stat *stat;
     const char *name;
+    int norm;      /* column out_norm, or -1 */
     double *value; /* [T] of one head */
+    double *norms; /* [T] */
 };
+
+/* The column of a head of its space, times out_norm where the statistic is of contributions:
+ * |W_O v_i| does not change with t, so it is a factor of the sum and of the maximum. */
+static int read_head(const struct reading *r, int layer, int head, struct kvf_diag *d)
+{
+    uint32_t T = (uint32_t)r->of.T;
+    int err = kvf_read_f64(r->t, r->column, layer, head, 0, T, r->value, d);
+    if (!err && r->stat->contrib)
+        err = kvf_read_f64(r->t, r->norm, layer, head, 0, T, r->norms, d);
+    for (uint32_t i = 0; !err && r->stat->contrib && i < T; i++)
+        r->value[i] *= r->norms[i];
+    return err;
+}
 
 /* The heads of a layer's KV head, reduced. */
 static int take_heads(const struct reading *r, struct kvf_diag *d)
@@ -184,8 +202,7 @@ static int take_heads(const struct reading *r, struct kvf_diag *d)
     for (int u = 0; !err && u < x->layers * x->heads; u++) {
         double sum = 0, top = -INFINITY;
         for (int m = 0; !err && m < members; m++) {
-            err = kvf_read_f64(r->t, r->column, u / x->heads, u % x->heads * members + m, 0,
-                               (uint32_t)r->of.T, r->value, d);
+            err = read_head(r, u / x->heads, u % x->heads * members + m, d);
             double v = err ? NAN : r->stat->head(&r->of, r->value);
             sum += v;
             top = isnan(v) || v > top ? v : top; /* NaN stays: nothing is above it */
@@ -212,9 +229,7 @@ static int take_entries(const struct reading *r, struct kvf_diag *d)
         int kv = u / members;
         if (!chosen[kv])
             continue;
-        err = kvf_read_f64(r->t, r->column, kv / x->heads,
-                           kv % x->heads * members + u % members, 0, (uint32_t)r->of.T, r->value,
-                           d);
+        err = read_head(r, kv / x->heads, kv % x->heads * members + u % members, d);
         for (int64_t i = 0; !err && i < T; i++) {
             double v = r->stat->token(&r->of, r->value[i], i);
             mean[i] = n ? mean[i] + v : v;
@@ -231,7 +246,7 @@ static int take(struct reading *r, const char *column, struct kvf_diag *d)
 {
     const struct stat *s = r->stat;
     r->column = kvf_find(r->t, column);
-    if (r->column < 0 || candidate_known(r->x, r->pair, r->name)
+    if (r->column < 0 || (s->contrib && r->norm < 0) || candidate_known(r->x, r->pair, r->name)
         || !(r->x->entries ? s->token != NULL : s->head != NULL))
         return KVF_OK;
     const struct kvf_column *c = kvf_column(r->t, r->column);
@@ -244,7 +259,7 @@ static int take(struct reading *r, const char *column, struct kvf_diag *d)
 
 static int take_criteria(struct reading *r, struct kvf_diag *d)
 {
-    int of[KVF_N_CRITERIA], n, err = criteria_choose(r->x->args->criteria, of, &n, d);
+    int of[N_CRITERION_TABLE], n, err = criteria_choose(r->x->args->criteria, of, &n, d);
     const char *plain = r->name;
     for (int k = 0; !err && k < n; k++) {
         char name[CANDIDATE_NAME], column[CANDIDATE_NAME];
@@ -290,13 +305,18 @@ int predict_trace(struct predict_values *x, int pair, struct kvf_trace *t, struc
                         .of = {kvf_n_steps(t), x->horizon, x->sinks}};
     int err = check_trace(x, pair, t, &r.share, d);
     r.value = MEM_NEW(double, (size_t)r.of.T);
-    if (!r.value)
-        return KVF_E_NOMEM;
+    r.norms = MEM_NEW(double, (size_t)r.of.T);
+    r.norm = kvf_find(t, "out_norm");
+    if (!r.value || !r.norms)
+        err = KVF_E_NOMEM;
+    if (!err && r.norm >= 0)
+        err = column_of_heads(t, r.norm, KVF_SPACE_QUERY, d);
     for (size_t k = 0; !err && r.of.T && k < sizeof stats / sizeof *stats; k++) {
         r.stat = &stats[k];
         r.name = stats[k].name;
         err = stats[k].of_criterion ? take_criteria(&r, d) : take(&r, stats[k].column, d);
     }
     mem_free(r.value);
+    mem_free(r.norms);
     return err;
 }

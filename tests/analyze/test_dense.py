@@ -129,6 +129,20 @@ class Check:
         self.equal("entropy", col["entropy"], d.entropy(), TOLERANCE)
         self.equal("nll", col["nll"][0, 0], d.nll, TOLERANCE)
         self.equal("key_norm", col["key_norm"], self.model.key_norm, 1e-4 * self.model.key_norm.max())
+        norm = self.model.out_norm
+        self.equal("out_norm", col["out_norm"], norm, 1e-4 * norm.max())
+        self.equal("lengths differ", self.T < 10 or norm.max() > 1.2 * norm.min(), True)
+        seen = col["last_selected.contrib64"].astype(int)
+        S, wrong, differ, open_ = d.resolve("contrib64", seen)
+        self.equal("contrib64 beyond rounding", wrong, 0)
+        self.equal("contrib64 after resolution", d.last(S), seen)
+        self.ties, self.open, self.ages = self.ties + differ, self.open + open_, self.ages + seen.size
+        t = self.run.table("survival", "--criterion", "contrib64", "--horizons", "0,1,5,64")
+        alive = [(seen[:, :, : max(0, self.T - n)] >= n).sum() for n in (0, 1, 5, 64)]
+        self.equal("survival contrib64", t["alive"][t["head"] == "all"], alive)
+        t = self.run.table("received", "--spread", "heads", "--weight", "contrib")
+        self.equal("contributions", t["mass"], (d.p.sum(2) * norm).sum(-1).ravel(), 1e-3 * max(1, self.T / 10) * norm.max())
+        self.equal("contributions: the largest", t["top_share"], ((d.p.sum(2) * norm).max(-1) / (d.p.sum(2) * norm).sum(-1)).ravel(), 1e-3)
         self.S, self.R = {}, {}
         for c in dense.CRITERIA:
             seen = col["last_selected." + c].astype(int)

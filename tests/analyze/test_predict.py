@@ -70,6 +70,8 @@ def head_statistics(d, horizon, sinks):
         query("sparsity.use." + c, lambda l, g: 1 - sum(t <= i + a[l, g, i] for t in range(T) for i in range(t + 1)) / cells)
     query("entropy", lambda l, g: d["entropy"][l, g].mean())
     query("sink_mass", lambda l, g: d["mass.sum"][l, g, :sinks].sum() / d["mass.sum"][l, g].sum())
+    given = d["mass.sum"] * d["out_norm"]
+    query("sink_contrib", lambda l, g: given[l, g, :sinks].sum() / given[l, g].sum())
     kv("entries_held", lambda l, h: np.mean([sum(i <= t < d["evict_step"][l, h, i] for i in range(t + 1)) for t in range(T)]))
     kv("saliency", lambda l, h: np.abs(d["saliency"][l, h]).mean())
     out["layer", "none"] = np.repeat(np.arange(d["L"]), d["H"]).astype(float)
@@ -89,6 +91,8 @@ def entry_statistics(d, heads):
         put("last_use." + c, [d["last_selected." + c][l, g] + 1 for l, g in groups])
     put("mass.sum", [d["mass.sum"][l, g] for l, g in groups])
     put("mass.max", [d["mass.max"][l, g] for l, g in groups])
+    put("contrib.sum", [d["mass.sum"][l, g] * d["out_norm"][l, g] for l, g in groups])
+    put("contrib.max", [d["mass.max"][l, g] * d["out_norm"][l, g] for l, g in groups])
     put("steps_held", [np.minimum(d["evict_step"][l, h], T) - np.arange(T) for l, h in heads])
     put("saliency", [np.abs(d["saliency"][l, h]) for l, h in heads])
     out["position", "none"] = np.arange(T).astype(float)
@@ -130,12 +134,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         d["entropy"] = f32(rng.exponential(size=(L, G, T)))
         d["mass.sum"] = f32(rng.exponential(size=(L, G, T)))
         d["mass.max"] = f32(rng.uniform(size=(L, G, T)))
+        d["out_norm"] = f32(rng.exponential(size=(L, G, T)))
         d["evict_step"] = np.where(rng.uniform(size=(L, H, T)) < .5, ALIVE, np.minimum(T, np.arange(T) + rng.integers(1, 30, (L, H, T))))
         for c in CRITERIA:
             d["last_selected." + c] = np.minimum(rng.integers(-1, 25, (L, G, T)), T - 1 - np.arange(T))
         columns = [Column("log_beta", "f32", "kv", d["log_beta"]), Column("saliency", "f32", "kv", d["saliency"]),
                    Column("entropy", "f32", "query", d["entropy"], axis="step"), Column("evict_step", "u32", "kv", d["evict_step"])]
-        columns += [Column(k, "f32", "query", d[k], flags=SNAPSHOT) for k in ("mass.sum", "mass.max")]
+        columns += [Column(k, "f32", "query", d[k], flags=SNAPSHOT) for k in ("mass.sum", "mass.max", "out_norm")]
         for c in CRITERIA:
             a = d["last_selected." + c]
             columns.append(Column("last_selected." + c, "u16", "query", np.where(a < 0, 65535, a), flags=SNAPSHOT | AGE))
