@@ -76,15 +76,20 @@ static void weigh(const struct probe_row *row, const float *norm, float *out)
 {
     float most = 0;
     int power = 0;
-    for (int i = 0; i < row->n; i++) {
-        out[i] = row->p[i] * norm[row->pos ? row->pos[i] : i];
+    if (row->pos)
+        for (int i = 0; i < row->n; i++)
+            out[i] = row->p[i] * norm[row->pos[i]];
+    else
+        for (int i = 0; i < row->n; i++)
+            out[i] = row->p[i] * norm[i];
+    for (int i = 0; i < row->n; i++)
         most = out[i] > most ? out[i] : most;
-    }
     if (most <= 1)
         return;
     frexpf(most, &power);
+    float scale = ldexpf(1, -power);
     for (int i = 0; i < row->n; i++)
-        out[i] = ldexpf(out[i], -power);
+        out[i] *= scale;
 }
 
 static void on_row(void *state, const struct probe_row *row)
@@ -95,9 +100,11 @@ static void on_row(void *state, const struct probe_row *row)
     struct row_cut cut;
     weigh(row, s->norm + at, row->room);
     s->cfg.kernels->row_cuts(row->room, row->n, &top, 1, NULL, 0, &cut, row->scratch);
-    for (int i = 0; i < row->n; i++)
+    if (!row->pos)
+        s->cfg.kernels->mark(last, 4, row->room, row->n, &cut, (uint32_t)row->t);
+    for (int i = 0; row->pos && i < row->n; i++)
         if (row_cut_has(&cut, row->room[i], i))
-            last[row->pos ? row->pos[i] : i] = (uint32_t)row->t;
+            last[row->pos[i]] = (uint32_t)row->t;
 }
 
 static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)

@@ -346,6 +346,19 @@ def sets_of_probes(run):
     return failed
 
 
+def own_heads(run):
+    """Lengths of values are the same when every query head has a cache of its own."""
+    run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--exact", "--method", "tova:group=none", "--budget", "512",
+             "--probes", "contrib", "-t", "1", "-q", "-o", run.path("own.kvf"))
+    os.mkdir(run.path("own"))
+    run.call(run.dump, run.path("own.kvf"), run.path("own"))
+    own = np.fromfile(run.path("own/out_norm.f64")).reshape(*run.column["out_norm"].shape[:2], -1)
+    same = (own == run.column["out_norm"][:, :, : own.shape[2]]).all() and own.shape[2] > 50
+    if not same:
+        print("  caches of query heads: other lengths of values")
+    return not same
+
+
 def main():
     tools, failed = sys.argv[1:4], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -355,6 +368,7 @@ def main():
             check = Check(run)
             check.all()
             failed += check.wrong + (sets_of_probes(run) if run.name == "one" else 0)
+            failed += own_heads(run) if run.name == "full-130" else 0
             print(f"{case[0]:12} T={check.T:<4} {check.done} comparisons, {check.wrong} wrong; of {check.ages} "
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
             if check.open_masks > 3 * MOST_OPEN * check.masks:  # several ages count in each
