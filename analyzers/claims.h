@@ -97,10 +97,9 @@ int claims_folder_table(struct claims_folder *f, const struct claim_side *s,
 int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
                  struct kvf_diag *d);
 
-/* Whether the claim's tables have its columns, as far as this program makes them: adds a line
- * to `wrong` for each column that does not exist, to `notes` for each table that is promised
- * and not made here. */
-void claims_check(const struct claim *c, struct buf *wrong, struct buf *notes);
+/* Whether this program makes the claim's tables, with its columns: adds a line to `wrong` for
+ * each that does not exist. */
+void claims_check(const struct claim *c, struct buf *wrong);
 
 extern const char *const claim_verdict_names[CLAIM_VERDICTS];
 extern const char *const claim_than_names[3];

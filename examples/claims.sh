@@ -5,7 +5,7 @@
 #
 # Set in the environment:
 #   KVFATE, THREADS             the program, and threads
-#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head (64)
+#   LENGTH, DOCS, BUDGET        tokens of a text (1024), texts of each kind (2), entries of a head in traces (64)
 #   SHORT                       tokens of the short prompts with needles (a quarter of LENGTH)
 #   PROSE, CODE, MARKUP         files of text, cut to LENGTH (pages, sources and tables of this repository)
 #   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
@@ -184,16 +184,17 @@ once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts
     mv "$texts/eval.part" "$texts/eval.txt"
 }
 prompt=$((T / 2)) score=$((T / 16))
+documents=$(ls "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt | wc -l) # DOCS of each, if given so many
 while read -r budget methods; do
     echo "eval at $budget: $methods" >&2
-    kv eval --data "$texts/eval.txt" --docs $((3 * docs)) --prompt-tokens "$prompt" \
+    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
         --score-tokens "$score" --methods "$methods" --budgets "$budget" $gates \
         --state "$out/eval.state" > "$out/log.txt"
 done << END
-$((B / 2)) dbtrimkv,dbtrimkv:lookahead=5
-$B snapkv,adakv,h2o,rkv,gkv,keydiff,trimkv,dbtrimkv
-$((2 * B)) dbtrimkv,dbtrimkv:lookahead=1
-$((4 * B)) snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
+32 dbtrimkv,dbtrimkv:lookahead=5
+64 snapkv,adakv,h2o,rkv,gkv,keydiff,trimkv,dbtrimkv
+128 dbtrimkv,dbtrimkv:lookahead=1
+256 snapkv,quest,wgkv-quest,wgkv-snapkv,wgkv-snapkv:tau=0
 END
 cp "$out/eval.state" "$out/eval-docs.tsv"
 
@@ -206,6 +207,15 @@ cp "$out/eval.state" "$out/eval-docs.tsv"
     else
         rm -f "$out/eval-docs.$name.tsv"
     fi
+done
+
+# Write gates trained with and without a window, at thresholds at which both hold some two fifths of the text
+[ -z "${ABLATE:-}" ] || for row in wgkv:local=16,tau=0.3 no-window:local=1,tau=0.5; do
+    name=${row%%:*}
+    [ -e "$ABLATE/$name.safetensors" ] || continue
+    kv eval --data "$texts/eval.txt" --docs "$documents" --prompt-tokens "$prompt" \
+        --score-tokens "$score" --methods "wgkv:${row#*:}" --budgets "$((prompt + score))" \
+        --gates "$ABLATE/$name.safetensors" --state "$out/eval-docs.equal-$name.tsv" > "$out/log.txt"
 done
 
 "$kvfate" claims "$out" -o "$out/claims.tsv"

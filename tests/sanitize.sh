@@ -36,7 +36,9 @@ runs() { # program, models, command before it...
     "$@" "$exe" eval -m "$models/tiny6.gguf" --data "$work/text" --budgets 12,24 --docs 1 -t 2 \
         --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
     "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2
-    for command in info verify eviction retention survival occupancy tokens; do
+    for command in info verify eviction retention survival occupancy tokens sparsity hazard \
+        persistence intermittency overlap attention-sparsity dilution kv-size density words heads \
+        "received --spread heads"; do
         "$@" "$exe" $command "$work/h2o.kvf" >"$work/out"
     done
     for ext in $outputs; do

@@ -263,7 +263,7 @@ subprocess.run([sys.executable, CONVERT, os.path.join(ROOT, "docs", "claims.toml
 both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", converted])]
 check("the program holds the register", both[0] == both[1] and both[0].count("not run") == len(decidable), both[0][:300])
 broken = [dict(c) for c in shipped]
-for key, value, words in (("value", "colour", "no column colour"), ("table", "pictures", "no command makes"), ("rows", {"colour": 1}, "no column colour")):
+for key, value, words in (("value", "colour", "no column colour"), ("table", "pictures", "no command makes"), ("table", "tokens", "no command makes"), ("rows", {"colour": 1}, "no column colour")):
     i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")
     put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)

@@ -1,0 +1,190 @@
+/* an_heads.c - the kind of each query head by stated rules, with the evidence.  TRIM-KV names
+ * kinds of heads by looking at maps (section 5.3, figures 4 and 11 to 19); here rules do, from
+ * sums that a trace holds (signature.h, head_kind.h). */
+#include <math.h>
+#include <string.h>
+
+#include "analyzers/analyzers.h"
+#include "analyzers/classes.h"
+#include "analyzers/head_kind.h"
+#include "base/mem.h"
+
+enum { OPT_CRITERION, OPT_CLASSES };
+static const struct analyzer_option options[] = {
+    {"criterion", "C", "mass.90", "selected set behind last uses: top64 ... mass.99 (mass.90)"},
+    CLASSES_OPTION,
+    {NULL, NULL, NULL, NULL},
+};
+
+extern const struct analyzer an_heads;
+
+struct row {
+    struct signature s;
+    enum head_kind kind;
+    double score, rule[N_RULES];
+};
+
+static void put_real(struct table *out, const char *name, const char *unit, const void *rows,
+                     size_t offset, double *v)
+{
+    for (int64_t r = 0; r < table_rows(out); r++)
+        v[r] = *(const double *)((const char *)rows + (size_t)r * sizeof(struct row) + offset);
+    table_dense_real(out, name, unit, v);
+}
+
+static void put_int(struct table *out, const char *name, const void *rows, size_t offset,
+                    int64_t *v)
+{
+    for (int64_t r = 0; r < table_rows(out); r++)
+        v[r] = *(const int64_t *)((const char *)rows + (size_t)r * sizeof(struct row) + offset);
+    table_dense_int(out, name, "", v);
+}
+
+#define AT(member) offsetof(struct row, member)
+static void put_numbers(struct table *out, const struct row *rows, double *v, int64_t *n)
+{
+    static const char *const rule_names[N_RULES] = {
+        "score_sliding_window", "score_several_windows", "score_sink", "score_a_shape",
+        "score_context_switch", "score_gist", "score_number", "score_instruction",
+        "score_filler"};
+    static const char *const risk[N_HORIZONS] = {"at_risk_64th", "at_risk_16th", "at_risk_4th",
+                                                 "at_risk_half"};
+    static const char *const alive[N_HORIZONS] = {"alive_64th", "alive_16th", "alive_4th",
+                                                  "alive_half"};
+    static const char *const group[N_GROUPS] = {"number_tokens", "gist_tokens", "filler_tokens"};
+    put_real(out, "score", "", rows, AT(score), v);
+    put_real(out, "window", "step", rows, AT(s.f[SIGNATURE_WINDOW]), v);
+    put_real(out, "sink_mass", "", rows, AT(s.f[SIGNATURE_SINK]), v);
+    for (int f = 0; f < N_SIGNATURE; f++)
+        if (f != SIGNATURE_WINDOW && f != SIGNATURE_SINK)
+            put_real(out, signature_name(f), signature_unit(f), rows,
+                     AT(s.f) + (size_t)f * sizeof(double), v);
+    put_int(out, "tokens", rows, AT(s.tokens), n);
+    put_int(out, "never_tokens", rows, AT(s.never), n);
+    for (size_t k = 0; k < N_HORIZONS; k++) {
+        put_int(out, risk[k], rows, AT(s.at_risk) + k * sizeof(int64_t), n);
+        put_int(out, alive[k], rows, AT(s.alive) + k * sizeof(int64_t), n);
+    }
+    for (size_t k = 0; k < N_GROUPS; k++)
+        put_int(out, group[k], rows, AT(s.in_group) + k * sizeof(int64_t), n);
+    for (size_t k = 0; k < N_RULES; k++)
+        put_real(out, rule_names[k], "", rows, AT(rule) + k * sizeof(double), v);
+}
+
+static int put_columns(struct table *out, const struct head_list *heads, const struct row *rows)
+{
+    size_t n = (size_t)heads->n;
+    const char **kind = MEM_NEW(const char *, n);
+    double *v = MEM_NEW(double, n);
+    int64_t *w = MEM_NEW(int64_t, n);
+    int64_t unknown = 0;
+    for (size_t r = 0; kind && r < n; r++) {
+        kind[r] = head_kind_name(rows[r].kind);
+        unknown += rows[r].kind == HEAD_UNKNOWN;
+    }
+    if (kind && v && w) {
+        table_meta_num(out, "undefined", (double)unknown);
+        put_heads(out, heads);
+        table_dense_str(out, "kind", "", kind);
+        put_numbers(out, rows, v, w);
+    }
+    int err = kind && v && w ? table_err(out) : KVF_E_NOMEM;
+    mem_free((void *)kind);
+    mem_free(v);
+    mem_free(w);
+    return err;
+}
+
+static int fill(struct signature_source *s, int n, struct row *rows, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int h = 0; !err && h < n; h++) {
+        struct signature all[3];
+        err = signature_read(s, h, all, d);
+        if (err)
+            break;
+        rows[h].s = all[0];
+        rows[h].kind = head_kind_of(&all[0], rows[h].rule, &rows[h].score);
+    }
+    return err;
+}
+
+static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
+               struct table **ret_table, struct kvf_diag *d)
+{
+    const char *criterion = option_text(&an_heads, args, OPT_CRITERION);
+    struct signature_source *s = NULL;
+    int64_t a, b, T = kvf_n_steps(traces[0]);
+    (void)n_traces;
+    int err = signature_open(traces[0], args, criterion,
+                             option_text(&an_heads, args, OPT_CLASSES), &s, d);
+    if (!err)
+        err = tokens_select(traces[0], args, &a, &b, d);
+    if (err) {
+        signature_close(s);
+        return err;
+    }
+    const struct head_list none = {0}, *heads = T ? signature_heads(s) : &none;
+    struct row *rows = MEM_NEW(struct row, (size_t)heads->n);
+    struct table *out = table_create("heads", heads->n);
+    err = rows && out ? fill(s, heads->n, rows, d) : KVF_E_NOMEM;
+    if (!err) {
+        put_provenance(out, traces[0]);
+        put_tokens(out, a, b, T);
+        table_meta_str(out, "criterion", criterion);
+        err = put_columns(out, heads, rows);
+    }
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    mem_free(rows);
+    signature_close(s);
+    return err;
+}
+
+static void describe(const struct table *t, struct buf *out)
+{
+    int kind = table_find(t, "kind"), window = table_find(t, "window");
+    int sink = table_find(t, "sink_mass");
+    buf_printf(out, "kinds of %lld query heads, by rules (docs/analyzers.md)\n",
+               (long long)table_rows(t));
+    for (int k = 0; k < N_HEAD_KINDS; k++) {
+        const char *name = head_kind_name((enum head_kind)k);
+        double windows = 0, sinks = 0;
+        int64_t n = 0;
+        for (int64_t r = 0; r < table_rows(t); r++) {
+            if (strcmp(table_str(t, kind, r), name) != 0)
+                continue;
+            n++;
+            windows += table_real(t, window, r);
+            sinks += table_real(t, sink, r);
+        }
+        if (n)
+            buf_printf(out, "%-16s %5lld  mean window %8.1f steps, mean sink mass %.3f\n", name,
+                       (long long)n, windows / (double)n, sinks / (double)n);
+    }
+}
+
+static const char *const keys[] = {"head", "layer", "index", NULL};
+static const struct analyzer_measure measures[] = {
+    {"window", NULL, NULL}, {"sink_mass", NULL, NULL}, {"recent", NULL, NULL},
+    {"spread", NULL, NULL}, {"last_use_sparsity", NULL, NULL}, {"entropy", NULL, NULL},
+    {"number", NULL, NULL}, {"gist", NULL, NULL}, {"filler", NULL, NULL},
+    {"prompt", NULL, NULL}, {"never", "never_tokens", "tokens"},
+    {"survival_64th", "alive_64th", "at_risk_64th"},
+    {"survival_16th", "alive_16th", "at_risk_16th"},
+    {"survival_4th", "alive_4th", "at_risk_4th"},
+    {"survival_half", "alive_half", "at_risk_half"}, {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
+const struct analyzer an_heads = {
+    .name = "heads",
+    .summary = "what kind of head each is, by rules, and the evidence",
+    .options = options,
+    .max_traces = 1,
+    .run = run,
+    .describe = describe,
+    .pool = &pool,
+};

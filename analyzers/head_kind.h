@@ -1,0 +1,23 @@
+/* head_kind.h - the kind of a head by stated rules (docs/analyzers.md, heads).
+ *
+ * A condition "x from A to B" is 0 up to A, 1 from B on, straight between, and 1/2 halfway, where
+ * the rule changes its mind; of an x that is not defined 0.  A kind's score is the least of its
+ * conditions.  The kind is that of the largest score if it reaches 1/2, the first among equal
+ * ones; else mixed, with 1 - that score. */
+#ifndef KVF_ANALYZERS_HEAD_KIND_H
+#define KVF_ANALYZERS_HEAD_KIND_H
+
+#include "analyzers/signature.h"
+
+enum head_kind {
+    HEAD_WINDOW, HEAD_WINDOWS, HEAD_SINK, HEAD_A_SHAPE, HEAD_CONTEXT, HEAD_GIST, HEAD_NUMBER,
+    HEAD_INSTRUCTION, HEAD_FILLER, N_RULES, HEAD_MIXED = N_RULES, HEAD_UNKNOWN, N_HEAD_KINDS
+};
+
+const char *head_kind_name(enum head_kind k);
+
+/* HEAD_UNKNOWN, with NaN, for a signature without a sink_mass (texts too short). */
+enum head_kind head_kind_of(const struct signature *s, double ret_scores[N_RULES],
+                            double *ret_score);
+
+#endif

@@ -1,0 +1,111 @@
+/* signature.h - what a query head does with its cache, in numbers that other heads, texts and
+ * models can be held against.
+ *
+ * From mass.sum (M_i, attention received by token i from all queries), mass.max, last_selected.C,
+ * entropy and the classes of the tokens.  Rows of attention sum to one, so that with S = 4 first
+ * tokens and m the mean of M_i over the others
+ *     sink_mass = 1 - m            is the share of the queries t >= S that the first S receive,
+ *     (sum of M_i over i < P) - P  is what queries t >= P give to tokens before P,
+ * both exact.  The latter, over S <= i < P and with u_i = M_i / m for M_i (which takes the sink's
+ * share to be the same at all t), is the share(P) = sum (u_i - 1) / (T - P) of their other mass.
+ *
+ * Halves: alternate blocks of 32 tokens (and of steps, for the entropy); sums over tokens before
+ * P are then scaled by the number of all of them. */
+#ifndef KVF_ANALYZERS_SIGNATURE_H
+#define KVF_ANALYZERS_SIGNATURE_H
+
+#include <stdbool.h>
+
+#include "analyzers/common.h"
+
+enum {
+    SIGNATURE_FIRST = 4,   /* the first tokens */
+    SIGNATURE_BLOCK = 32,  /* tokens of a block of a half */
+    SIGNATURE_LEAST = 32,  /* fewer tokens than this have no signature */
+    SIGNATURE_GROUP = 8,   /* fewer tokens of a class than this, or of others, give no preference */
+};
+
+/* name, unit, scale: a difference of `scale` counts as 1 in a distance; 0 = not counted */
+#define SIGNATURE_MAP(X) \
+    X(SINK, "sink_mass", "", 1) \
+    X(WINDOW, "window", "step", 4) /* in octaves */ \
+    X(SPREAD, "spread", "octave", 3) \
+    X(LOW, "mode_low", "step", 0) \
+    X(HIGH, "mode_high", "step", 0) \
+    X(APART, "modes_apart", "octave", 3) \
+    X(LESSER, "lesser_mode", "", 0) \
+    X(TWO, "two_modes", "", 0) \
+    X(RECENT, "recent", "", 1) \
+    X(LAST_USE, "last_use", "step", 8) /* in octaves */ \
+    X(NEVER, "never", "", 1) \
+    X(SURVIVAL_64, "survival_64th", "", 1) \
+    X(SURVIVAL_16, "survival_16th", "", 1) \
+    X(SURVIVAL_4, "survival_4th", "", 1) \
+    X(SURVIVAL_2, "survival_half", "", 1) \
+    X(SPARSITY, "last_use_sparsity", "", 1) \
+    X(NUMBER, "number", "", 1) \
+    X(GIST, "gist", "", 1) \
+    X(FILLER, "filler", "", 1) \
+    X(PROMPT, "prompt", "", 1) \
+    X(UNEVEN, "uneven", "", 3) \
+    X(TOP, "top_tenth", "", 1) \
+    X(RUNS, "runs", "", 1) \
+    X(RISES, "rises", "", 4) \
+    X(ENTROPY, "entropy", "", 1) \
+    X(RESIDENCE, "residence", "", 1) \
+    X(LSE, "lse_mean", "nat", 0)
+
+enum signature_feature {
+#define X(id, name, unit, scale) SIGNATURE_##id,
+    SIGNATURE_MAP(X)
+#undef X
+    N_SIGNATURE
+};
+
+enum { N_HORIZONS = 4, N_GROUPS = 3 }; /* of the survival; number, gist, filler */
+
+struct signature {
+    double f[N_SIGNATURE]; /* NaN: not defined */
+    int64_t tokens;        /* behind it, without the first four */
+    int64_t at_risk[N_HORIZONS], alive[N_HORIZONS], never; /* counts behind shares */
+    int64_t in_group[N_GROUPS];
+};
+
+const char *signature_name(int feature);
+const char *signature_unit(int feature);
+
+bool signature_counts(int feature); /* in distances */
+/* A value as distances take it: of window and last_use log2(1 + v), ratios that have no end cut
+ * (recent, prompt and classes to [-1, 1], uneven to 4, rises to [-2, 2]), by the scale. */
+double signature_on_scale(int feature, double v);
+
+/* Root of the mean square of the differences, on scale, over the features that count and both
+ * have; NaN when there is none.  *ret_largest: the feature that differs most, -1 when none
+ * does; may be NULL. */
+double signature_distance(const struct signature *a, const struct signature *b,
+                          int *ret_largest);
+
+/* Sums of f over n signatures, divided by how many have the feature. */
+void signature_mean(const struct signature *s, size_t n, struct signature *ret);
+
+struct signature_source;
+
+/* Columns, classes and roles of a trace, which must outlive it.  criterion: of last_selected;
+ * classes: a file of rules or NULL.  --head and --tokens of args hold: the latter chooses the
+ * tokens and steps of all features but those of whole texts: sink_mass, recent and prompt.
+ * KVF_OK; KVF_E_NOTFOUND naming the probe that records what lacks; others. */
+int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
+                   const char *classes, struct signature_source **ret, struct kvf_diag *d);
+void signature_close(struct signature_source *s); /* accepts NULL */
+const struct head_list *signature_heads(const struct signature_source *s);
+struct kvf_trace *signature_trace(const struct signature_source *s);
+
+/* Of head h of the list: all tokens (ret[0]) and each half (ret[1], ret[2]).  Columns that
+ * hold no number where one is needed give NaN.  KVF_OK or what reading gives. */
+int signature_read(struct signature_source *s, int h, struct signature ret[3],
+                   struct kvf_diag *d);
+
+/* Of all heads: [heads][3]; free with mem_free. */
+int signature_read_all(struct signature_source *s, struct signature **ret, struct kvf_diag *d);
+
+#endif

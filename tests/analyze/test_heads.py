@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""kvfate heads: planted kinds, the definitions in numpy on dense attention, edges, refusals."""
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+import planted
+from checks import check, finish, kvfate, real, refused, said
+from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
+
+write_kvf = os.path.abspath(sys.argv[2])
+S = 4
+
+
+# ---- kinds
+
+def confusion(folder, noise, strength, seed):
+    """{(planted, named): heads} of two heads of each kind, in a trace of 5 layers"""
+    rng = np.random.default_rng(seed)
+    specs = [planted.spec(rng, k, strength, noise) for k in planted.KINDS for _ in range(2)]
+    path, *_ = planted.trace(write_kvf, f"{folder}/planted.kvf", rng, specs, 5, 2, 4, 320)
+    got, _ = table(kvfate, "heads", path)
+    return list(zip([s["kind"] for s in specs], got["kind"]))
+
+
+def kinds(folder):
+    pairs = [p for noise in (.2, .7) for k, strength in enumerate(planted.STRENGTHS)
+             for p in confusion(folder, noise, strength, 100 + k)]
+    names = planted.KINDS + ["unknown"]
+    print("planted \\ named ".rjust(18), *[n[:8].rjust(8) for n in names])
+    for a in planted.KINDS:
+        print(a.rjust(18), *[str(pairs.count((a, b)) or ".").rjust(8) for b in names])
+        check(f"most of {a} are named right", pairs.count((a, a)) >= .75 * sum(x == a for x, _ in pairs))
+    right = sum(a == b for a, b in pairs)
+    print(f"{right} of {len(pairs)} named right")
+    check("at least 90 % named right", right >= .9 * len(pairs), right, len(pairs))
+
+
+# ---- the definitions, from the dense weights
+
+def f32(v):
+    return np.asarray(v, np.float32).astype(float)
+
+
+def widest_gap(v):
+    """Of all splits of sorted values in two that with the most sum of squares between the means."""
+    v, best = np.sort(v), None
+    for k in range(1, len(v)):
+        between = ((v[:k].mean() - v.mean()) ** 2 * k + (v[k:].mean() - v.mean()) ** 2 * (len(v) - k))
+        if best is None or between > best[0]:
+            best = between, k
+    between, k = best
+    return v[:k].mean(), v[k:].mean(), min(k, len(v) - k) / len(v), between / ((v - v.mean()) ** 2).sum()
+
+
+def expected(a, z, texts, P):
+    T = len(a)
+    i, M, X, last = np.arange(T), f32(a.sum(0)), f32(a.max(0)), planted.last_used(a)
+    last = np.where(np.isnan(last), -1, last)
+    e = {"sink_mass": a[S:, :S].sum(1).mean(), "tokens": T - S, "never_tokens": (last[S:] < 0).sum()}
+    width = np.log2(M / X)[S:T // 2]
+    low, high, lesser, two = widest_gap(width)
+    q = np.quantile(width, [.25, .5, .75])
+    e.update(window=2 ** q[1], spread=q[2] - q[0], mode_low=2 ** low, mode_high=2 ** high, modes_apart=high - low,
+             lesser_mode=lesser, two_modes=two, last_use=np.median(last[S:T // 2] + 1))
+    u = M / M[S:].mean()
+    seen = sum((u[S:k * T // 4] - 1).sum() for k in (1, 2, 3))
+    even = sum((k * T // 4 - S) / (t + 1 - S) for k in (1, 2, 3) for t in range(k * T // 4, T))
+    e["recent"] = 1 - seen / even
+    share, base = (u[S:P] - 1).sum() / (T - P), np.mean([(P - S) / (t + 1 - S) for t in range(P, T)])
+    e["prompt"] = (share - base) / (1 - base) if P - S >= 16 else np.nan
+    for name, part in (("64th", 64), ("16th", 16), ("4th", 4), ("half", 2)):
+        n = -(-T // part)
+        risk = [k for k in range(S, T) if k + n < T]
+        alive = sum(last[k] >= n for k in risk)
+        e.update({f"at_risk_{name}": len(risk), f"alive_{name}": alive, f"survival_{name}": alive / len(risk)})
+    e["never"] = e["never_tokens"] / (T - S)
+    e["last_use_sparsity"] = 1 - (last[S:] + 1).sum() / (T - i[S:]).sum()
+    for name, words in (("number", planted.NUMBER), ("gist", ["."]), ("filler", planted.FILLER)):
+        own = np.isin(texts, words) & (i >= S)
+        base = own.sum() / (T - S)
+        e[name] = (M[own].sum() / M[S:].sum() - base) / (1 - base) if 8 <= own.sum() <= T - S - 8 else np.nan
+        e[f"{name}_tokens"] = own.sum()
+    mid = M[S:T - T // 8]
+    e["uneven"] = mid.std() / mid.mean()
+    e["top_tenth"] = np.sort(mid)[-(-(-len(mid) // 10)):].sum() / mid.sum()
+    x = np.log(mid)
+    d = np.diff(x) - np.diff(x).mean()
+    e.update(runs=np.corrcoef(x[:-1], x[1:])[0, 1], rises=(d ** 3).mean() / (d ** 2).mean() ** 1.5)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        h = -np.where(a > 0, a * np.log(a), 0).sum(1)
+    e.update(entropy=(f32(h)[S:] / np.log(i[S:] + 1)).mean(), lse_mean=f32(z)[S:].mean(), residence=1)
+    return e
+
+
+def definitions(folder):
+    for seed, (L, H, G, T) in enumerate([(2, 2, 2, 200), (3, 1, 2, 131), (1, 2, 6, 64)]):
+        rng = np.random.default_rng(seed)
+        specs = [planted.spec(rng, rng.choice(planted.KINDS), .92) for _ in range(L * G)]
+        path, heads, texts, P = planted.trace(write_kvf, f"{folder}/dense.kvf", rng, specs, L, H, G, T)
+        got, _ = table(kvfate, "heads", path)
+        check("heads in order", got["head"] == [f"L{l}H{g}" for l in range(L) for g in range(G)])
+        for r, (a, z) in enumerate(heads):
+            for name, want in expected(a, z, texts, P).items():
+                ok = np.isclose(real(got[name])[r], want, rtol=1e-6, atol=2e-6, equal_nan=True)
+                check(f"{name} of {got['head'][r]}", ok, got[name][r], want)
+
+
+def by_hand(folder):
+    """40 tokens; each query t attends by half to token 0, by half to itself (t = 0: to itself)."""
+    T = 40
+    M = np.full(T, .5)
+    M[0] = 1 + .5 * 39
+    M[4:8] = 0  # but these, which are unseen: 0.5 go to token 0 more
+    M[0] += 2
+    X = np.where(M > 0, .5, 0)
+    X[0] = 1
+    last = np.where(np.arange(T) < 1, 39., 0)
+    cols = [Column("mass.sum", "f32", "query", M.reshape(1, 1, T), flags=SNAPSHOT), Column("mass.max", "f32", "query", X.reshape(1, 1, T), flags=SNAPSHOT),
+            Column("last_selected.mass.90", "u16", "query", last.reshape(1, 1, T), flags=SNAPSHOT | AGE),
+            Column("entropy", "f32", "query", np.full((1, 1, T), 0.), "step")]
+    got, meta = table(kvfate, "heads", make(write_kvf, f"{folder}/hand.kvf", cols, (1, 1, 1, T)))
+    # of 36 tokens 4 have 0 and 32 have 0.5: mean 16 / 36, sink mass 1 - 4 / 9
+    check("sink mass by hand", np.isclose(got["sink_mass"][0], 5 / 9), got["sink_mass"])
+    # those that were seen at all were so by one query: 0.5 / 0.5
+    check("window by hand", got["window"] == [1] and got["spread"] == [0], got["window"], got["spread"])
+    # last use at birth, one step of 36 + 35 + ... + 1 = 666
+    check("sparsity by hand", np.isclose(got["last_use_sparsity"][0], 1 - 36 / 666))
+    check("no survivors", got["alive_64th"] == [0] and got["at_risk_64th"] == [35], got["at_risk_64th"])
+    check("undefined without texts, roles and evictions", [got[n][0] for n in ("number", "prompt", "residence", "lse_mean")] == [None] * 4)
+    check("a-shape of width one", got["kind"] == ["a-shape"], got["kind"])
+
+
+def edges(folder):
+    rng = np.random.default_rng(5)
+    for T in (0, 1, 35):
+        specs = [planted.spec(rng, "sliding-window", .92)] * 2
+        if T:
+            path, *_ = planted.trace(write_kvf, f"{folder}/{T}.kvf", rng, specs, 1, 1, 2, T)
+        else:
+            cols = [Column(n, "f32" if n[0] != "l" else "u16", "query", np.zeros((1, 2, 0)), flags=SNAPSHOT | AGE * (n[0] == "l")) for n in
+                    ("mass.sum", "mass.max", "last_selected.mass.90")] + [Column("entropy", "f32", "query", np.zeros((1, 2, 0)), "step")]
+            path = make(write_kvf, f"{folder}/0.kvf", cols, (1, 1, 2, 0))
+        got, meta = table(kvfate, "heads", path)
+        check(f"{T} tokens", got["kind"] == ["unknown"] * (2 if T else 0), got["kind"])
+        said("heads", path)
+    # evicted at birth; a head of NaN; a head of which no token was looked at
+    T, nan = 64, np.full((1, 2, 64), np.nan)
+    nan[0, 1] = 0
+    cols = [Column("mass.sum", "f32", "query", nan), Column("mass.max", "f32", "query", nan),
+            Column("last_selected.mass.90", "u16", "query", np.full((1, 2, T), np.nan), flags=SNAPSHOT | AGE),
+            Column("entropy", "f32", "query", nan, "step"), Column("evict_step", "u32", "kv", np.arange(T).reshape(1, 1, T) + 1)]
+    path = make(write_kvf, f"{folder}/nan.kvf", cols, (1, 1, 2, T))
+    got, meta = table(kvfate, "heads", path)
+    check("NaN gives no kind", got["kind"][0] == "unknown" and got["score"][0] is None and meta["undefined"] == "1", got["kind"], meta)
+    check("held for one step", np.isclose(got["residence"][0], 60 / (60 * 61 / 2)), got["residence"])
+    check("all is sink where nothing else is seen", got["sink_mass"][1] == 1 and got["never"] == [1, 1])
+
+
+def refusals(folder):
+    rng = np.random.default_rng(6)
+    path, *_ = planted.trace(write_kvf, f"{folder}/r.kvf", rng, [planted.spec(rng, "sink", .92)] * 2, 1, 1, 2, 40)
+    one, meta = table(kvfate, "heads", path, "--head", "L0H1", "--tokens", "0:40")
+    check("one head", one["head"] == ["L0H1"] and "tokens" not in meta)
+    check("some tokens", table(kvfate, "heads", path, "--tokens", "4:30")[1]["tokens"] == "4:30")
+    refused("KV heads", 2, ["heads", path, "--head", "L0K0"], "query heads")
+    refused("no such criterion", 1, ["heads", path, "--criterion", "top7"], "last_selected.top7", "--probes survival")
+    refused("no such tokens", 2, ["heads", path, "--tokens", "50:60"], "50:60")
+    refused("no such file of classes", 1, ["heads", path, "--classes", f"{folder}/none.json"], "none.json")
+    refused("a figure", 2, ["heads", path, "-o", f"{folder}/x.png"], "no figure")
+    bare = make(write_kvf, f"{folder}/bare.kvf", [Column("nll", "f32", "run", np.zeros(4))], (1, 1, 1, 4))
+    refused("no masses", 1, ["heads", bare], "mass.sum", "--probes mass")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    by_hand(folder)
+    definitions(folder)
+    kinds(folder)
+    edges(folder)
+    refusals(folder)
+finish()
