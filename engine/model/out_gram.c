@@ -1,6 +1,5 @@
 #include "engine/model/out_gram.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -78,16 +77,4 @@ int out_gram(const struct gguf *g, const struct model_config *m, struct par *poo
     else
         *ret = j.gram;
     return err;
-}
-
-double out_gram_norm(const double *gram, const float *v, int head_dim)
-{
-    double square = 0;
-    for (int i = 0; i < head_dim; i++) {
-        double part = 0;
-        for (int j = 0; j < head_dim; j++)
-            part += gram[(size_t)i * (size_t)head_dim + (size_t)j] * (double)v[j];
-        square += part * (double)v[i];
-    }
-    return square > 0 ? sqrt(square) : 0; /* rounding may leave less than nothing */
 }

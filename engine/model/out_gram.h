@@ -17,7 +17,4 @@
 int out_gram(const struct gguf *g, const struct model_config *m, struct par *pool, double **ret,
              struct kvf_diag *d);
 
-/* |W_g v| of a value [head_dim]. */
-double out_gram_norm(const double *gram, const float *v, int head_dim);
-
 #endif

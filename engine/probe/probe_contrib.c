@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/model/out_gram.h"
 #include "engine/probe/probes.h"
 
 enum { COL_NORM, COL_LAST, N_COLUMNS };
@@ -58,6 +57,19 @@ static void *create(const struct probe_config *cfg)
     return s;
 }
 
+/* |W_g v| = sqrt(v' M v), M = W_g' W_g. */
+static double length_behind(const double *gram, const float *v, int head_dim)
+{
+    double square = 0;
+    for (int i = 0; i < head_dim; i++) {
+        double part = 0;
+        for (int j = 0; j < head_dim; j++)
+            part += gram[(size_t)i * (size_t)head_dim + (size_t)j] * (double)v[j];
+        square += part * (double)v[i];
+    }
+    return square > 0 ? sqrt(square) : 0; /* rounding may leave less than nothing */
+}
+
 /* A head of the cache serves one query head or a group of them. */
 static void on_value(void *state, int layer, int head, int32_t pos, const float *value)
 {
@@ -67,7 +79,7 @@ static void on_value(void *state, int layer, int head, int32_t pos, const float 
     for (int g = head * share; g < (head + 1) * share; g++) {
         size_t at = probe_query_index(&s->cfg, layer, g);
         const double *gram = s->cfg.out_gram + at * (size_t)D * (size_t)D;
-        s->norm[at * (size_t)s->cfg.cap + (size_t)pos] = (float)out_gram_norm(gram, value, D);
+        s->norm[at * (size_t)s->cfg.cap + (size_t)pos] = (float)length_behind(gram, value, D);
     }
 }
 
