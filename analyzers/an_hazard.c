@@ -32,7 +32,7 @@ struct plan {
     enum selected_space space;
     struct token_groups groups;
     struct head_list heads;
-    int criterion[KVF_N_CRITERIA], n_criteria;
+    int criterion[N_CRITERION_TABLE], n_criteria;
     int64_t T, a, b, grace;
     int64_t edge[MAX_BINS + 2], last_high; /* bins [edge[k], edge[k + 1]), the last to last_high */
     int n_bins;

@@ -37,7 +37,7 @@ struct plan {
     enum selected_space space;
     struct token_groups groups;
     struct head_list heads;
-    int criterion[KVF_N_CRITERIA], n_criteria;
+    int criterion[N_CRITERION_TABLE], n_criteria;
     int column[MOST_CRITERIA][N_QUANTITIES];
     int64_t T, a, b, follow_up, above[MOST_ABOVE];
     int n_above;

@@ -33,7 +33,7 @@ struct plan {
     enum selected_space space;
     struct token_groups groups;
     struct head_list heads;
-    int criterion[KVF_N_CRITERIA], n_criteria, n_ages;
+    int criterion[N_CRITERION_TABLE], n_criteria, n_ages;
     int64_t T, a, b, grace;
 };
 

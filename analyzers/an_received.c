@@ -13,12 +13,13 @@
 #include "base/opt.h"
 #include "base/stats.h"
 
-enum { OPT_CUMULATIVE, OPT_EVERY, OPT_SPREAD, OPT_MASS };
+enum { OPT_CUMULATIVE, OPT_EVERY, OPT_SPREAD, OPT_MASS, OPT_WEIGHT };
 static const struct analyzer_option options[] = {
     {"cumulative", NULL, NULL, "a column more: the sum of what came up to each step"},
     {"every", "N", "1", "every N-th step from birth on"},
     {"spread", "KIND", NULL, "from mass.sum: shares, tokens or heads"},
     {"mass", "P", "0.9", "part of the mass that --spread counts up to"},
+    {"weight", "W", "mass", "of --spread: mass, or contrib = mass times |W_O v|"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -200,6 +201,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     const char *every_text = option_text(&an_received, args, OPT_EVERY);
     const char *mass_text = option_text(&an_received, args, OPT_MASS);
     const char *text = option_text(&an_received, args, OPT_SPREAD);
+    const char *weight = option_text(&an_received, args, OPT_WEIGHT);
+    bool contrib = strcmp(weight, "contrib") == 0;
     int64_t every;
     double mass;
     int kind = 0;
@@ -209,13 +212,17 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (!opt_real(mass_text, &mass) || !(mass > 0) || mass > 1)
         return kvf_fail(d, KVF_E_ARG, "--mass needs a part above 0 and at most 1, not '%s'",
                         mass_text);
+    if (!contrib && strcmp(weight, "mass") != 0)
+        return kvf_fail(d, KVF_E_ARG, "--weight is mass or contrib, not '%s'", weight);
+    if (contrib && !text)
+        return kvf_fail(d, KVF_E_ARG, "--weight contrib belongs to --spread");
     if (!text)
         return run_steps(traces[0], args, every, ret_table, d);
     while (kind < N_SPREADS && strcmp(text, spread_names[kind]) != 0)
         kind++;
     if (kind == N_SPREADS)
         return kvf_fail(d, KVF_E_ARG, "--spread is shares, tokens or heads, not '%s'", text);
-    return received_spread(traces[0], (enum spread)kind, mass, args, ret_table, d);
+    return received_spread(traces[0], (enum spread)kind, mass, contrib, args, ret_table, d);
 }
 
 /* What a pair received, for the rows from r on; returns the first row of the next. */

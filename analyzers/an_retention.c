@@ -8,6 +8,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/selected.h"
 #include "base/mem.h"
 
 enum { OPT_CRITERION, OPT_SOURCE };
@@ -139,7 +140,7 @@ static int find_columns(struct data *x, const char *source, struct kvf_diag *d)
     if (source && !x->gate && strcmp(source, "last-use") != 0)
         return kvf_fail(d, KVF_E_ARG, "--source is gate or last-use, not '%s'", source);
     return x->gate ? log_beta_need(x->t, &x->log_beta, d)
-                   : column_need(x->t, name, "survival", &x->age, d);
+                   : column_need(x->t, name, criterion_probe(x->criterion), &x->age, d);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

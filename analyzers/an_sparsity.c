@@ -9,6 +9,7 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/pools.h"
+#include "analyzers/selected.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
@@ -81,7 +82,7 @@ static int find_column(const struct kvf_trace *t, const char *criterion, struct 
     if (p->kind == ALPHA)
         return column_need(t, "evict_step", "evict", &p->column, d);
     snprintf(name, sizeof name, "last_selected.%.40s", criterion);
-    return column_need(t, name, "survival", &p->column, d);
+    return column_need(t, name, criterion_probe(criterion), &p->column, d);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

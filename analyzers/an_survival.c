@@ -16,7 +16,7 @@
 
 enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, OPT_SPACE, OPT_SKIP, OPT_FOLLOW_UP, OPT_GAP,
        OPT_BY, OPT_CLASSES };
-enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = KVF_N_CRITERIA + MAX_GAPS,
+enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS,
        FOR_THREADS = 1 << 21 }; /* values of columns that make threads worth it */
 static const struct analyzer_option options[] = {
     {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
@@ -99,7 +99,7 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
 static int choose_jobs(const struct kvf_trace *t, const struct analyzer_args *args,
                        struct plan *p, struct kvf_diag *d)
 {
-    int of[KVF_N_CRITERIA], n;
+    int of[N_CRITERION_TABLE], n;
     int err = criteria_choose(option_text(&an_survival, args, OPT_CRITERION), of, &n, d);
     for (int c = 0; !err && c < n; c++) {
         struct job *j = &p->job[p->n_jobs++];

@@ -20,7 +20,8 @@ const char *const spread_names[N_SPREADS] = {"shares", "tokens", "heads"};
 struct data {
     struct kvf_trace *t;
     struct head_list heads;
-    int column;
+    int column, norm; /* norm -1: weights alone */
+    double *norms;    /* [T] of one head */
     int64_t a, n; /* tokens a .. a + n - 1 */
     double part;
     int64_t undefined; /* rows without mass */
@@ -84,6 +85,11 @@ static int read_mass(struct data *x, int h, int64_t a0, int64_t n, double *out, 
 {
     const struct head *q = &x->heads.head[h];
     int err = kvf_read_f64(x->t, x->column, q->layer, q->index, (uint32_t)a0, (uint32_t)n, out, d);
+    if (!err && x->norm >= 0) /* which does not change with t: it is a factor of the sum */
+        err = kvf_read_f64(x->t, x->norm, q->layer, q->index, (uint32_t)a0, (uint32_t)n, x->norms,
+                           d);
+    for (int64_t i = 0; !err && x->norm >= 0 && i < n; i++)
+        out[i] *= x->norms[i];
     for (int64_t i = 0; !err && i < n; i++)
         if (!(out[i] >= 0)) {
             out[i] = 0;
@@ -237,18 +243,30 @@ static int of_heads(struct data *x, struct table *out, struct kvf_diag *d)
     return err;
 }
 
-int received_spread(struct kvf_trace *t, enum spread kind, double mass,
+static int find_columns(struct data *x, bool contrib, struct kvf_diag *d)
+{
+    int err = column_need(x->t, "mass.sum", "mass", &x->column, d);
+    if (!err)
+        err = column_of_heads(x->t, x->column, KVF_SPACE_QUERY, d);
+    if (!err && contrib)
+        err = column_need(x->t, "out_norm", "mass,contrib", &x->norm, d);
+    if (!err && contrib)
+        err = column_of_heads(x->t, x->norm, KVF_SPACE_QUERY, d);
+    if (!err && contrib && !(x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t))))
+        err = KVF_E_NOMEM;
+    return err;
+}
+
+int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool contrib,
                     const struct analyzer_args *args, struct table **ret_table,
                     struct kvf_diag *d)
 {
     static int (*const of[N_SPREADS])(struct data *, struct table *, struct kvf_diag *) = {
         of_shares, of_tokens, of_heads};
-    struct data x = {.t = t, .part = mass};
+    struct data x = {.t = t, .part = mass, .norm = -1};
     struct table *out = NULL;
     int64_t b = 0;
-    int err = column_need(t, "mass.sum", "mass", &x.column, d);
-    if (!err)
-        err = column_of_heads(t, x.column, KVF_SPACE_QUERY, d);
+    int err = find_columns(&x, contrib, d);
     if (!err)
         err = tokens_select(t, args, &x.a, &b, d);
     x.n = b - x.a;
@@ -262,6 +280,7 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass,
     if (!err) {
         put_provenance(out, t);
         table_meta_str(out, "spread", spread_names[kind]);
+        table_meta_str(out, "weight", contrib ? "contrib" : "mass");
         put_tokens(out, x.a, b, kvf_n_steps(t));
         err = of[kind](&x, out, d);
     }
@@ -272,6 +291,7 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass,
         err = table_err(out);
     }
     heads_free(&x.heads);
+    mem_free(x.norms);
     if (err)
         table_destroy(out);
     else
@@ -302,7 +322,9 @@ void received_describe_spread(const struct table *t, struct buf *out)
     double part = 100 * table_meta_real(t, "part", NAN);
     char text[64];
     bool heads = strcmp(table_meta(t, "spread"), "heads") == 0;
-    buf_printf(out, "attention received (mass.sum), %s: %lld rows\n", table_meta(t, "spread"),
+    buf_printf(out, "attention received (%s), %s: %lld rows\n",
+               strcmp(table_meta(t, "weight"), "contrib") == 0 ? "mass.sum |W_O v|" : "mass.sum",
+               table_meta(t, "spread"),
                (long long)table_rows(t));
     if (strcmp(table_meta(t, "spread"), "shares") == 0) {
         describe_column(t, "share", "share of a token's mass", out);

@@ -7,33 +7,38 @@
 #include "base/mem.h"
 #include "base/opt.h"
 
-const struct criterion criterion_table[KVF_N_CRITERIA] = {
+const struct criterion criterion_table[N_CRITERION_TABLE] = {
     {"top64", 64}, {"top128", 128}, {"top256", 256}, {"top512", 512},
-    {"mass.90", 0}, {"mass.95", 0}, {"mass.99", 0},
+    {"mass.90", 0}, {"mass.95", 0}, {"mass.99", 0}, {"contrib64", 64},
 };
+
+const char *criterion_probe(const char *name)
+{
+    return strcmp(name, "contrib64") == 0 ? "contrib" : "survival";
+}
 
 int criterion_find(const char *s, size_t n)
 {
-    for (int c = 0; c < KVF_N_CRITERIA; c++)
+    for (int c = 0; c < N_CRITERION_TABLE; c++)
         if (strlen(criterion_table[c].name) == n && memcmp(s, criterion_table[c].name, n) == 0)
             return c;
     return -1;
 }
 
-int criteria_choose(const char *list, int ret[KVF_N_CRITERIA], int *ret_n, struct kvf_diag *d)
+int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d)
 {
-    bool wanted[KVF_N_CRITERIA] = {false};
+    bool wanted[N_CRITERION_TABLE] = {false};
     bool all = strcmp(list, "all") == 0;
     int n = 0;
     for (const char *s = all ? "" : list; *s; s += strcspn(s, ","), s += *s == ',') {
         int c = criterion_find(s, strcspn(s, ","));
         if (c < 0)
             return kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'; there are top64 ... "
-                            "top512 and mass.90 ... mass.99", s);
+                            "top512, mass.90 ... mass.99 and contrib64", s);
         wanted[c] = true;
     }
-    for (int c = 0; c < KVF_N_CRITERIA; c++)
-        if (all || wanted[c])
+    for (int c = 0; c < N_CRITERION_TABLE; c++)
+        if ((all && c < KVF_N_CRITERIA) || wanted[c])
             ret[n++] = c;
     *ret_n = n;
     return n ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'", list);
@@ -44,6 +49,12 @@ int criterion_column(const struct kvf_trace *t, const char *family, int criterio
 {
     char name[KVF_NAME_MAX];
     snprintf(name, sizeof name, "%.24s.%s", family, criterion_table[criterion].name);
+    bool last = strcmp(family, "last_selected") == 0;
+    if (criterion >= KVF_N_CRITERIA && !last)
+        return kvf_fail(d, KVF_E_NOTFOUND, "of %s traces hold the last selection alone",
+                        criterion_table[criterion].name);
+    if (last)
+        probe = criterion_probe(criterion_table[criterion].name);
     int err = column_need(t, name, probe, ret_column, d);
     return err ? err : column_of_heads(t, *ret_column, KVF_SPACE_QUERY, d);
 }

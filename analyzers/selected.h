@@ -14,13 +14,18 @@ struct criterion {
     const char *name;
     int top; /* K of a top-K set; 0: a set of mass */
 };
-extern const struct criterion criterion_table[KVF_N_CRITERIA];
+/* Those of every run with the probe survival, and contrib64 of the probe contrib. */
+enum { N_CRITERION_TABLE = KVF_N_CRITERIA + 1 };
+extern const struct criterion criterion_table[N_CRITERION_TABLE];
+
+/* The probe that records last_selected of a criterion. */
+const char *criterion_probe(const char *name);
 
 /* Place in criterion_table of the name s[0..n), or -1. */
 int criterion_find(const char *s, size_t n);
 
-/* The criteria of a comma list, or of "all", in the order of the table. */
-int criteria_choose(const char *list, int ret[KVF_N_CRITERIA], int *ret_n, struct kvf_diag *d);
+/* The criteria of a comma list, or of "all" (without contrib64), in the order of the table. */
+int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d);
 
 /* The column FAMILY.CRITERION, of query heads and tokens; KVF_E_NOTFOUND names the probe. */
 int criterion_column(const struct kvf_trace *t, const char *family, int criterion,

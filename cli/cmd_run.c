@@ -16,12 +16,14 @@
 #include "cli/spans.h"
 #include "config.h"
 #include "engine/model/gguf.h"
+#include "engine/model/out_gram.h"
 #include "engine/probe/watch.h"
 
 struct run {
     struct runner r;
     struct force force;
     const char *probes, *shadow, *out, *watch_queries;
+    double *out_gram; /* NULL: no probe asks for it */
     struct opt_list watch_text;
     struct watch watch;
     struct spans spans;
@@ -149,8 +151,11 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         return err;
     set |= u->shadows;
     err = choose_watch(u, &cfg, &set, d);
+    if (!err && probes_want(set) & PROBE_VALUE)
+        err = out_gram(u->r.engine->gguf, m, u->r.engine->pool, &u->out_gram, d);
     if (err)
         return err;
+    cfg.out_gram = u->out_gram;
     if (!u->quiet)
         fprintf(stderr, "recording --probes %s%s%s: %.0f bytes per token before compression\n",
                 u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
@@ -370,6 +375,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     force_close(&u->force);
     spans_close(&u->spans);
     buf_finish(&u->answer);
+    mem_free(u->out_gram);
     watch_free(&u->watch);
     return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
 }

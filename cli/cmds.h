@@ -36,6 +36,7 @@ int cmd_methods(const struct command *self, int argc, char **argv);
 int cmd_info(const struct command *self, int argc, char **argv);
 int cmd_verify(const struct command *self, int argc, char **argv);
 int cmd_plan(const struct command *self, int argc, char **argv);
+int cmd_predict(const struct command *self, int argc, char **argv);
 int cmd_needle(const struct command *self, int argc, char **argv);
 int cmd_part(const struct command *self, int argc, char **argv);
 int cmd_diff(const struct command *self, int argc, char **argv);

@@ -88,6 +88,14 @@ static void record_key(struct session *s, const struct job *j, int head, int slo
     recorder_key(s->recorder, j->layer, head, pos, key);
 }
 
+static void record_value(struct session *s, const struct job *j, int head, int slot, int32_t pos,
+                         int thread)
+{
+    float *value = s->part_scratch + (size_t)thread * s->ld_scratch;
+    cache_value(s->cache, j->layer, head, slot, value);
+    recorder_value(s->recorder, j->layer, head, pos, value);
+}
+
 /* Stores the entries of one head of the cache; query heads may have one each. */
 static void store_task(void *ctx, int h, int thread)
 {
@@ -107,6 +115,8 @@ static void store_task(void *ctx, int h, int thread)
         int slot = cache_append(s->cache, &s->e->kernels, j->layer, h, &e);
         if (recorder_wants(s->recorder) & PROBE_KEY)
             record_key(s, j, h, slot, e.pos, thread);
+        if (recorder_wants(s->recorder) & PROBE_VALUE)
+            record_value(s, j, h, slot, e.pos, thread);
         watch_appended(s, j->layer, h, slot, gate, pre);
     }
 }

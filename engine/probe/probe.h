@@ -25,6 +25,7 @@ enum {
      * PROBE_GROUP_ROWS queries those of its first head, then those of the next, all from one
      * thread, before later queries of any of them. */
     PROBE_GROUPS = 1u << 10,
+    PROBE_VALUE = 1u << 11, /* value vectors, and out_gram of the configuration */
 };
 enum { PROBE_GROUP_ROWS = 16 };
 enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
@@ -48,6 +49,7 @@ struct probe_config {
     bool shadow_entries;     /* missed() will tell what they do not see */
     const struct probe_span_set *span_set; /* [n_span_sets] */
     int n_span_sets;
+    const double *out_gram; /* engine/model/out_gram.h; NULL unless PROBE_VALUE is wanted */
 };
 
 /* A row of attention weights with its entries in order of time.  Rows of one
@@ -62,6 +64,7 @@ struct probe_row {
     bool stepping;      /* of a token after the prompt */
     void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
     struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
+    float *room;        /* [cap] of this thread, for a probe to use while it has the row */
 };
 
 /* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
@@ -116,6 +119,8 @@ struct probe {
     void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
     /* key: [head_dim], as the cache holds it; any thread */
     void (*key)(void *state, int layer, int head, int32_t pos, const float *key);
+    /* value: [head_dim], as the cache holds it; any thread, before rows that see it */
+    void (*value)(void *state, int layer, int head, int32_t pos, const float *value);
     void (*queries)(void *state, const struct probe_block *b); /* one thread */
     void (*missed)(void *state, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */

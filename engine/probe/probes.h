@@ -11,6 +11,7 @@ extern const struct probe probe_steps;    /* probe_steps.c */
 extern const struct probe probe_nll;      /* probe_nll.c */
 extern const struct probe probe_gate;     /* probe_gate.c */
 extern const struct probe probe_read;     /* probe_read.c */
+extern const struct probe probe_contrib;  /* probe_contrib.c */
 extern const struct probe probe_keys;     /* probe_keys.c */
 extern const struct probe probe_calibration; /* probe_calibration.c */
 extern const struct probe probe_returns;  /* probe_returns.c */

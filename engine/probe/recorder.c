@@ -26,6 +26,7 @@ struct thread_scratch {
     int32_t *pos;
     void *cuts;
     struct probe_cuts known;
+    float *room;
 };
 
 struct recorder {
@@ -142,6 +143,14 @@ static struct kvf_column *new_columns(unsigned set, const struct probe_config *c
     return MEM_NEW(struct kvf_column, n);
 }
 
+unsigned probes_want(unsigned set)
+{
+    unsigned wants = 0;
+    for (int i = 0; probe_table[i]; i++)
+        wants |= set >> i & 1 ? probe_table[i]->wants : 0;
+    return wants;
+}
+
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
 {
     struct kvf_column *col = new_columns(set, cfg);
@@ -186,7 +195,8 @@ static int make_scratch(struct recorder *r, int n_threads)
         s->p = MEM_NEW(float, cap);
         s->pos = MEM_NEW(int32_t, cap);
         s->cuts = mem_alloc(row_cuts_scratch(r->cfg.cap), 1);
-        if (!s->p || !s->pos || !s->cuts)
+        s->room = MEM_NEW(float, cap);
+        if (!s->p || !s->pos || !s->cuts || !s->room)
             return KVF_E_NOMEM;
     }
     r->id = MEM_NEW(int32_t, cap);
@@ -240,6 +250,7 @@ static void free_recorder(struct recorder *r)
         mem_free(r->scratch[i].p);
         mem_free(r->scratch[i].pos);
         mem_free(r->scratch[i].cuts);
+        mem_free(r->scratch[i].room);
     }
     mem_free(r->scratch);
     mem_free(r->id);
@@ -269,7 +280,8 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
     struct thread_scratch *s = &r->scratch[thread];
     struct probe_row out = {.layer = row->layer, .head = row->head, .t = row->t, .n = row->seen,
                             .p = row->p, .lse = lse, .entropy = entropy,
-                            .stepping = row->stepping, .scratch = s->cuts, .cuts = &s->known};
+                            .stepping = row->stepping, .scratch = s->cuts, .cuts = &s->known,
+                            .room = s->room};
     s->known.known = false;
     if (!view->plain || row->visible) {
         /* order[] has later queries' entries too, behind those of this row */
@@ -307,6 +319,13 @@ void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const fl
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->key)
             r->active[i].probe->key(r->active[i].state, layer, head, pos, key);
+}
+
+void recorder_value(struct recorder *r, int layer, int head, int32_t pos, const float *value)
+{
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->value)
+            r->active[i].probe->value(r->active[i].state, layer, head, pos, value);
 }
 
 void recorder_queries(struct recorder *r, const struct probe_block *b)

@@ -15,6 +15,9 @@ int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
 /* Their names, in the order of the table: "entries,model".  cap: of ret_text. */
 void shadows_names(unsigned set, char *ret_text, size_t cap);
 
+/* PROBE_* of a set. */
+unsigned probes_want(unsigned set);
+
 /* Raw bytes that the columns of a set cost per token, before compression. */
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
 
@@ -34,6 +37,8 @@ void recorder_evict(struct recorder *r, const struct eviction *e);
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);
 /* The key [head_dim] of an entry as the cache holds it; heads in parallel. */
 void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const float *key);
+/* The same of its value. */
+void recorder_value(struct recorder *r, int layer, int head, int32_t pos, const float *value);
 /* Queries of a layer; one thread. */
 void recorder_queries(struct recorder *r, const struct probe_block *b);
 void recorder_nll(struct recorder *r, int32_t t, float nll);

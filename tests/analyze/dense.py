@@ -79,11 +79,12 @@ class Llama:
 
     def run(self, ids, alpha):
         """ids [T]; alpha [L,H,T,T] booleans: query t sees entry i.
-        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T]
+        Returns p [L,G,T,T] (0 where unseen), lse [L,G,T], nll [T]; leaves key_norm [L,H,T], out_norm [L,G,T]
         and whole [L,G,T,T], the weights that its queries would put on all entries 0 .. t."""
         T, w = len(ids), self.w
         p, lse = np.zeros((self.L, self.G, T, T)), np.zeros((self.L, self.G, T))
         self.key_norm = np.zeros((self.L, self.H, T))
+        self.out_norm = np.zeros((self.L, self.G, T))
         self.whole, causal = np.zeros((self.L, self.G, T, T)), np.tril(np.ones((T, T), bool))
         x = w["token_embd.weight"][ids]
         for l in range(self.L):
@@ -95,6 +96,8 @@ class Llama:
             v, out = v.reshape(T, self.H, -1), np.empty_like(q)
             for g in range(self.G):
                 h = g // (self.G // self.H)
+                behind = v[:, h] @ w[blk + "attn_output.weight"][:, g * self.D : (g + 1) * self.D].T
+                self.out_norm[l, g] = np.sqrt((behind * behind).sum(-1))
                 s = q[:, g] @ k[:, h].T / np.sqrt(self.D)
                 e = np.where(causal, np.exp(s - np.where(causal, s, -np.inf).max(-1, keepdims=True)), 0)
                 self.whole[l, g] = e / e.sum(-1, keepdims=True)
@@ -158,7 +161,7 @@ class Dense:
         self.alpha = alpha_of(evict, self.T)
         self.p, self.lse, self.nll = model.run(ids, self.alpha)
         shape = (self.L, self.G, self.T, self.T)
-        self.sets = {c: [np.zeros(shape, bool) for _ in range(3)] for c in CRITERIA}
+        self.sets = {c: [np.zeros(shape, bool) for _ in range(3)] for c in [*CRITERIA, "contrib64"]}
         for l in range(self.L):
             for g in range(self.G):
                 for t in range(self.T):
@@ -166,6 +169,9 @@ class Dense:
                     for c, kinds in row_sets(self.p[l, g, t, seen], seen, eps).items():
                         for k in range(3):
                             self.sets[c][k][l, g, t, seen] = kinds[k]
+                    given = self.p[l, g, t, seen] * model.out_norm[l, g, seen]
+                    for k, kind in enumerate(row_sets(given, seen, eps)["top64"]):
+                        self.sets["contrib64"][k][l, g, t, seen] = kind
 
     def last(self, S):
         """[L,G,T]: largest t - i with S_ti, -1 = never."""

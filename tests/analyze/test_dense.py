@@ -129,6 +129,20 @@ class Check:
         self.equal("entropy", col["entropy"], d.entropy(), TOLERANCE)
         self.equal("nll", col["nll"][0, 0], d.nll, TOLERANCE)
         self.equal("key_norm", col["key_norm"], self.model.key_norm, 1e-4 * self.model.key_norm.max())
+        norm = self.model.out_norm
+        self.equal("out_norm", col["out_norm"], norm, 1e-4 * norm.max())
+        self.equal("lengths differ", self.T < 10 or norm.max() > 1.2 * norm.min(), True)
+        seen = col["last_selected.contrib64"].astype(int)
+        S, wrong, differ, open_ = d.resolve("contrib64", seen)
+        self.equal("contrib64 beyond rounding", wrong, 0)
+        self.equal("contrib64 after resolution", d.last(S), seen)
+        self.ties, self.open, self.ages = self.ties + differ, self.open + open_, self.ages + seen.size
+        t = self.run.table("survival", "--criterion", "contrib64", "--horizons", "0,1,5,64")
+        alive = [(seen[:, :, : max(0, self.T - n)] >= n).sum() for n in (0, 1, 5, 64)]
+        self.equal("survival contrib64", t["alive"][t["head"] == "all"], alive)
+        t = self.run.table("received", "--spread", "heads", "--weight", "contrib")
+        self.equal("contributions", t["mass"], (d.p.sum(2) * norm).sum(-1).ravel(), 1e-3 * max(1, self.T / 10) * norm.max())
+        self.equal("contributions: the largest", t["top_share"], ((d.p.sum(2) * norm).max(-1) / (d.p.sum(2) * norm).sum(-1)).ravel(), 1e-3)
         self.S, self.R = {}, {}
         for c in dense.CRITERIA:
             seen = col["last_selected." + c].astype(int)
@@ -332,6 +346,19 @@ def sets_of_probes(run):
     return failed
 
 
+def own_heads(run):
+    """Lengths of values are the same when every query head has a cache of its own."""
+    run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--exact", "--method", "tova:group=none", "--budget", "512",
+             "--probes", "contrib", "-t", "1", "-q", "-o", run.path("own.kvf"))
+    os.mkdir(run.path("own"))
+    run.call(run.dump, run.path("own.kvf"), run.path("own"))
+    own = np.fromfile(run.path("own/out_norm.f64")).reshape(*run.column["out_norm"].shape[:2], -1)
+    same = (own == run.column["out_norm"][:, :, : own.shape[2]]).all() and own.shape[2] > 50
+    if not same:
+        print("  caches of query heads: other lengths of values")
+    return not same
+
+
 def main():
     tools, failed = sys.argv[1:4], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -341,6 +368,7 @@ def main():
             check = Check(run)
             check.all()
             failed += check.wrong + (sets_of_probes(run) if run.name == "one" else 0)
+            failed += own_heads(run) if run.name == "full-130" else 0
             print(f"{case[0]:12} T={check.T:<4} {check.done} comparisons, {check.wrong} wrong; of {check.ages} "
                   f"ages rounding could decide {check.open}, did decide {check.ties}")
             if check.open_masks > 3 * MOST_OPEN * check.masks:  # several ages count in each

@@ -256,11 +256,14 @@ def edges(folder):
     t, meta = table(kvfate, "received", p, "--spread", "heads")
     check("no masses", t["gini"] == [None] and t["tokens_needed"] == [-1] and meta["not_a_mass"] == "3" and meta["undefined"] == "1", t, meta)
     refused("nothing recorded", 1, ["received", p], "--watch TOKENS@HEADS")
+    refused("no out_norm", 1, ["received", p, "--spread", "heads", "--weight", "contrib"], "out_norm", "contrib")
     make(write_kvf, p, [Column("received.L0H0.1", "f32", "run", [np.nan, 1, 1], "step")], (1, 1, 2, 3))
     refused("no mass.sum", 1, ["received", p, "--spread", "heads"], "mass.sum", "--probes mass")
     refused("not among those", 2, ["received", p, "--head", "L0H1"], "none is among")
     refused("not among those", 2, ["received", p, "--tokens", "2:"], "none is among")
     refused("a KV head", 2, ["received", p, "--head", "L0K0"], "query")
+    for more, word in ((["--weight", "x"], "--weight"), (["--weight", "contrib"], "--spread")):
+        refused(f"{more}", 2, ["received", p, *more], word)
     for option, value, word in (("--spread", "all", "shares, tokens or heads"), ("--every", "0", "number of steps"), ("--every", "x", "number of steps"),
                                 ("--mass", "0", "above 0"), ("--mass", "1.1", "at most 1"), ("--mass", "nan", "part")):
         refused(f"{option} {value}", 2, ["received", p, option, value], word)

@@ -31,6 +31,8 @@
  *                                   select it, its first selection apart (snapshot)
  * longest_gap.C    u16|u32 query token  most queries in a row between two selections that
  *                                   did not select it; 0 = none (snapshot)
+ * out_norm         f32 query token  |W_O v|: length of its value behind the query head's part of
+ *                                   the output projection (last_selected.contrib64 goes with it)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
  * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
@@ -75,7 +77,8 @@
  *
  * Criteria: top64 top128 top256 top512 (the K largest weights) and mass.90
  * mass.95 mass.99 (the smallest set of largest weights whose sum reaches tau of
- * the row's sum).  Among equal weights the larger position comes first. */
+ * the row's sum); contrib64 (the 64 largest of weight times out_norm), of last_selected
+ * alone.  Among equal weights the larger position comes first. */
 #ifndef KVF_SCHEMA_H
 #define KVF_SCHEMA_H
 

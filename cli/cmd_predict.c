@@ -1,0 +1,149 @@
+/* cmd_predict.c - whether statistics of traces tell which memory matters. */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/predict.h"
+#include "base/mem.h"
+#include "base/table_io.h"
+#include "base/table_read.h"
+#include "cli/cmds.h"
+#include "cli/output.h"
+
+enum { MOST_FILES = 256 };
+
+struct job {
+    struct predict_args args;
+    const char *out;
+    bool json;
+    struct predict_pair *pair; /* [PREDICT_MOST] */
+    struct table *table[MOST_FILES];
+    struct kvf_trace *trace[MOST_FILES];
+    int n_tables, n_traces;
+};
+
+/* A table that is an effect begins a pair. */
+static int add_table(struct job *j, const char *path, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    int err = table_read(path, &t, d);
+    if (err)
+        return err;
+    j->table[j->n_tables++] = t;
+    if (predict_is_effect(t)) {
+        if (j->args.n_pairs == PREDICT_MOST)
+            return kvf_fail(d, KVF_E_ARG, "%s: more than %d effects", path, PREDICT_MOST);
+        struct predict_pair *p = &j->pair[j->args.n_pairs++];
+        p->effect = t;
+        p->path = path;
+        return KVF_OK;
+    }
+    struct predict_pair *p = j->args.n_pairs ? &j->pair[j->args.n_pairs - 1] : NULL;
+    if (!p)
+        return kvf_fail(d, KVF_E_ARG, "%s is no effect of heads or of single entries; the first "
+                        "file must be one ('kvfate effect -o effect.tsv')", path);
+    if (p->n_tables == PREDICT_MOST)
+        return kvf_fail(d, KVF_E_ARG, "%s: more than %d tables", path, PREDICT_MOST);
+    p->table[p->n_tables] = t;
+    p->table_path[p->n_tables++] = path;
+    return KVF_OK;
+}
+
+static int add_trace(struct job *j, const char *path, struct kvf_diag *d)
+{
+    struct predict_pair *p = j->args.n_pairs ? &j->pair[j->args.n_pairs - 1] : NULL;
+    if (!p)
+        return kvf_fail(d, KVF_E_ARG, "%s: the first file must be the table of an effect", path);
+    if (p->n_traces == PREDICT_MOST)
+        return kvf_fail(d, KVF_E_ARG, "%s: more than %d traces", path, PREDICT_MOST);
+    int err = kvf_open(path, KVF_OPEN_TAIL, &j->trace[j->n_traces], d);
+    if (!err)
+        p->trace[p->n_traces++] = j->trace[j->n_traces++];
+    return err;
+}
+
+static int open_files(struct job *j, char **path, int n, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    j->pair = MEM_NEW(struct predict_pair, PREDICT_MOST);
+    if (!j->pair)
+        return KVF_E_NOMEM;
+    j->args.pair = j->pair;
+    for (int i = 0; !err && i < n; i++) {
+        enum table_format f = table_format_of(path[i]);
+        bool table = f == TABLE_TSV || f == TABLE_JSON;
+        err = table ? add_table(j, path[i], d) : add_trace(j, path[i], d);
+    }
+    for (int p = 0; !err && p < j->args.n_pairs; p++)
+        if (j->pair[p].n_traces + j->pair[p].n_tables == 0)
+            err = kvf_fail(d, KVF_E_ARG, "%s: give a trace or table of the same text after it",
+                           j->pair[p].path);
+    return err;
+}
+
+static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
+{
+    const struct output o = {j->out, j->json, NULL};
+    struct buf b = {0};
+    int err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
+        err = predict_describe(t, &b);
+    if (!err && b.len)
+        fwrite(b.data, 1, b.len, stdout);
+    err = err ? err : b.err;
+    buf_finish(&b);
+    return err;
+}
+
+static int run(struct job *j, char **path, int n, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    if (j->out && table_format_of(j->out) == TABLE_FORMAT_NONE && strcmp(j->out, "-") != 0)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
+                        j->out);
+    int err = open_files(j, path, n, d);
+    if (!err)
+        err = predict_run(&j->args, &t, d);
+    if (!err)
+        err = deliver(j, t, d);
+    table_destroy(t);
+    return err;
+}
+
+static void finish(struct job *j)
+{
+    for (int i = 0; i < j->n_tables; i++)
+        table_destroy(j->table[i]);
+    for (int i = 0; i < j->n_traces; i++)
+        kvf_close(j->trace[i]);
+    mem_free(j->pair);
+}
+
+int cmd_predict(const struct command *self, int argc, char **argv)
+{
+    struct job j = {.args = {.value = "kl", .criteria = "top64,mass.95", .horizon = -1,
+                             .sinks = -1}};
+    struct kvf_diag d = {""};
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0,
+         0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON to stdout", 0, 0},
+        {OPT_STR, 0, "value", &j.args.value, "COLUMN", "of the effect (kl)", 0, 0},
+        {OPT_STR, 0, "only", &j.args.only, "LIST", "these candidates, as the table names them", 0,
+         0},
+        {OPT_STR, 0, "criterion", &j.args.criteria, "LIST",
+         "selected sets: top64 ... mass.99, or all (top64,mass.95)", 0, 0},
+        {OPT_INT, 0, "horizon", &j.args.horizon, "N",
+         "age of survival (what the effect's heads held, or 64)", 0, 1 << 24},
+        {OPT_INT, 0, "sinks", &j.args.sinks, "K",
+         "first tokens, of sink mass (those of the effect, or 4)", 0, 1 << 24},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 2, MOST_FILES, &operands, &status))
+        return status;
+    int err = run(&j, argv + 1, operands, &d);
+    if (err)
+        fprintf(stderr, "kvfate predict: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    finish(&j);
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}
