@@ -19,7 +19,7 @@ def check(name, ok, *details):
 
 def refused(name, code, argv, *words):
     """One line on the standard error that has the words, nothing on the standard output."""
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
+    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
     check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 

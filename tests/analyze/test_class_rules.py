@@ -10,23 +10,10 @@ import unicodedata
 
 import numpy as np
 
+from checks import check, finish, refused
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 def by_database(text):
@@ -104,5 +91,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
         refused("no expression", 1, [command, x, "--classes", file({"a": "("})], '"a"', "parenthesis")
         refused("no end", 1, [command, trace(["a" * 60 + "b"]), "--classes", file({"slow": "^(a+)+$"})], '"slow"', "steps")
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

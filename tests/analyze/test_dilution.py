@@ -11,26 +11,13 @@ import tempfile
 import numpy as np
 
 import dense
+from checks import check, finish, refused
 from maker import Column, make, table
 
 kvfate, write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:6])
 PREFIXES = ["top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99", "slack.1", "slack.2", "slack.4"]
 REALS = ["useful", "dilution", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"]
 EPS = 1e-4  # relative rounding of a weight in float32
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 # ---- definitions, on one row of weights w over the entries 0 .. t
@@ -451,5 +438,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-dilution-") as folder:
     refusals(folder, run, one)
     needles(folder, run)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

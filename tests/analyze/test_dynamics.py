@@ -9,24 +9,11 @@ import tempfile
 
 import numpy as np
 
+from checks import check, finish, refused
 from maker import Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
 POINTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 def trace(path, vectors, ids, prompt, stage="pre", meta=None):
@@ -345,5 +332,4 @@ with tempfile.TemporaryDirectory() as folder:
     long_way(folder)
     closed_forms(folder)
     edges(folder)
-print(f"{failures} failures")
-sys.exit(failures > 0)
+finish()

@@ -10,34 +10,17 @@ import tempfile
 
 import numpy as np
 
+from checks import check, finish, real, refused
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
 REASONS = ["alive", "budget", "window", "refused", "architecture", "plan"]
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 def said(*argv):
     r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     check("describes " + " ".join(map(str, argv)), r.returncode == 0 and not r.stderr and r.stdout, r)
     return r.stdout
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 def same(a, b):
@@ -336,5 +319,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     for command in ("words", "density", "kv-size"):
         refused(f"{command}: no evictions", 1, [command, lacking], "evict_step", "--probes evict")
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

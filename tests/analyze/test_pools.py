@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 kvfate, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:4])
 PROMPTS = [500, 300, 40, 1]  # tokens; the last run has a single entry
 BUDGETS = [48, 24, 64, 64]
@@ -21,14 +23,6 @@ QUOTIENTS = {"survival": ("fraction", "alive", "at_risk"), "density": ("share", 
 MEANS = {"sparsity": "sparsity", "regret": "regret", "heads": "entropy", "variance": "eta2"}
 KEYS = {"survival": {"criterion", "class", "horizon"}, "density": {"bin_low", "bin_high"}, "overlap": {"window", "p"},
         "sparsity": {"kind"}, "regret": {"step"}, "variance": {"factor"}}
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def call(*argv):
@@ -121,8 +115,8 @@ def main():
             shards(name, files, folder)
         for name in [*QUOTIENTS, *MEANS]:
             compare(name, files)
-        print(f"{len(names)} analyses, {failures} failures")
-    sys.exit(failures > 0)
+        print(f"{len(names)} analyses")
+    finish()
 
 
 main()

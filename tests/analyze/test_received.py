@@ -10,27 +10,10 @@ import tempfile
 import numpy as np
 
 import dense
+from checks import check, finish, real, refused
 from maker import SNAPSHOT, Column, make, table
 
 kvfate, write_kvf, dump, gen = map(os.path.abspath, sys.argv[1:5])
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 class Watched(dense.Llama):
@@ -281,5 +264,4 @@ with tempfile.TemporaryDirectory() as folder:
     other_columns(folder)
     refusals_of_run(folder)
     too_many(folder)
-print(f"{failures} failures")
-sys.exit(failures > 0)
+finish()
