@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/model/out_gram.h"
 #include "golden.h"
 
 enum { PROMPT = 110, STEPS = 40, CAP = PROMPT + STEPS }; /* 2 pages and a part */
@@ -36,8 +37,9 @@ static void outcome_free(struct outcome *o)
     mem_free(o->trace);
 }
 
+/* *gram: what the probe of contributions reads until the recorder is gone, for mem_free. */
 static struct recorder *record(struct engine *e, const char *probes, const char *path,
-                               const int32_t *ids)
+                               const int32_t *ids, double **gram)
 {
     const struct model_config *m = &e->config;
     struct probe_config cfg = {
@@ -47,6 +49,8 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     struct recorder *rec = NULL;
     unsigned set;
     cr_assert(probes_parse(probes, &set, &d) == KVF_OK);
+    cr_assert(out_gram(e->gguf, m, e->pool, gram, &d) == KVF_OK, "%s", d.text);
+    cfg.out_gram = *gram;
     cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK,
               "%s", d.text);
     for (int i = 0; i < PROMPT; i++)
@@ -68,7 +72,8 @@ static struct outcome play(int model, bool exact, const char *method, int budget
     struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), NULL, (1 + STEPS) * V, 0};
     random_ids(ids, e->config.vocab);
     close(mkstemp(path));
-    struct recorder *rec = set->probes ? record(e, set->probes, path, ids) : NULL;
+    double *gram = NULL;
+    struct recorder *rec = set->probes ? record(e, set->probes, path, ids, &gram) : NULL;
     struct session *s = open_session(e, &c, CAP, set->chunk, rec);
     cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
     memcpy(o.logits, session_logits(s), V * sizeof(float));
@@ -83,6 +88,7 @@ static struct outcome play(int model, bool exact, const char *method, int budget
         o.trace = read_whole(path, &o.n_trace);
     }
     session_destroy(s);
+    mem_free(gram);
     engine_close(e);
     unlink(path);
     return o;
