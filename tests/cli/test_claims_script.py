@@ -75,12 +75,19 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("nothing twice", r.returncode == 0 and {a.split()[0] for a in again} <= {"eval", "claims"}, again[:5])
     check("the rest of a text", open(os.path.join(work, "one", "text", "code-0.rest")).read().split() == [str(i) for i in range(10, 20)])
 
-    for name in trained:
+    judged = {n for n in trained if n.startswith("equal-")}  # by the script itself, from the gates
+    for name in judged:
+        open(os.path.join(ablate, name[len("equal-"):] + ".safetensors"), "w").close()
+    for name in trained - judged:
         for kind in ("prose", "mathematics"):
             with open(os.path.join(ablate, f"{name}.{kind}.state"), "w", encoding="utf-8") as f:
                 f.write(f"# a: b\ndoc\tkl\n{kind}\t1\n")
-    script("one")
-    for name in trained:
+    _, calls = script("one")
+    for name in sorted(judged):
+        asked = [c for c in calls if c.startswith("eval ") and f"/{name[len('equal-'):]}.safetensors" in c]
+        check("judges gates of " + name, len(asked) == 1 and f"eval-docs.{name}.tsv" in asked[0], asked)
+        check("their table", os.path.exists(os.path.join(work, "one", f"eval-docs.{name}.tsv")))
+    for name in trained - judged:
         with open(os.path.join(work, "one", f"eval-docs.{name}.tsv"), encoding="utf-8") as f:
             check("both kinds of " + name, f.read() == "# a: b\ndoc\tkl\nprose\t1\nmathematics\t1\n")
 
