@@ -233,8 +233,10 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
     }
 }
 
-static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
+static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
 {
+    const struct plan *p = plan;
+    struct row *row = rows;
     struct counts mine = {0}, all = {0};
     struct ages_of x = {0};
     int64_t each = (int64_t)p->groups.n * p->n_bins;
@@ -290,25 +292,11 @@ static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
                  struct kvf_diag *d)
 {
     int64_t n = p->T ? (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_bins : 0;
-    struct row *row = MEM_NEW(struct row, (size_t)n);
-    struct table *out = table_create("hazard", n);
-    int err = row && out ? KVF_OK : KVF_E_NOMEM;
-    if (!err && n)
-        err = fill(t, p, row, d);
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "space", space_name(p->space));
-        table_meta_num(out, "grace", (double)p->grace);
-        put_tokens(out, p->a, p->b, p->T);
-        token_groups_note(&p->groups, out);
-        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
-    }
-    mem_free(row);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    const struct selected_table table = {
+        "hazard", n, sizeof(struct row), members, sizeof members / sizeof *members, fill, p,
+        p->space, "grace", p->grace, p->a, p->b, p->T, &p->groups,
+    };
+    return selected_table(t, &table, ret, d);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

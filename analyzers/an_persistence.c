@@ -235,8 +235,10 @@ static void put_rows(const struct plan *p, int criterion, struct cell *c, struct
     }
 }
 
-static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
+static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
 {
+    const struct plan *p = plan;
+    struct row *row = rows;
     size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
     struct cell *c = MEM_NEW(struct cell, cells * MOST_AGES);
     struct estimate *e = MEM_NEW(struct estimate, cells);
@@ -272,25 +274,11 @@ static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
                  struct kvf_diag *d)
 {
     int64_t n = (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_ages;
-    struct row *row = MEM_NEW(struct row, (size_t)n);
-    struct table *out = table_create("persistence", n);
-    int err = row && out ? KVF_OK : KVF_E_NOMEM;
-    if (!err && n)
-        err = fill(t, p, row, d);
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "space", space_name(p->space));
-        table_meta_num(out, "grace", (double)p->grace);
-        put_tokens(out, p->a, p->b, p->T);
-        token_groups_note(&p->groups, out);
-        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
-    }
-    mem_free(row);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    const struct selected_table table = {
+        "persistence", n, sizeof(struct row), members, sizeof members / sizeof *members, fill, p,
+        p->space, "grace", p->grace, p->a, p->b, p->T, &p->groups,
+    };
+    return selected_table(t, &table, ret, d);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,

@@ -242,3 +242,27 @@ void token_groups_free(struct token_groups *g)
     classes_close(g->classes);
     *g = (struct token_groups){0};
 }
+
+int selected_table(struct kvf_trace *t, const struct selected_table *s, struct table **ret,
+                   struct kvf_diag *d)
+{
+    void *rows = mem_alloc((size_t)s->n, s->size);
+    struct table *out = table_create(s->name, s->n);
+    int err = rows && out ? KVF_OK : KVF_E_NOMEM;
+    if (!err && s->n)
+        err = s->fill(t, s->plan, rows, d);
+    if (!err) {
+        put_provenance(out, t);
+        table_meta_str(out, "space", space_name(s->space));
+        table_meta_num(out, s->wait_name, (double)s->wait);
+        put_tokens(out, s->a, s->b, s->T);
+        token_groups_note(s->groups, out);
+        err = records_put(out, rows, s->size, s->member, s->n_members);
+    }
+    mem_free(rows);
+    if (err)
+        table_destroy(out);
+    else
+        *ret = out;
+    return err;
+}

@@ -9,6 +9,7 @@
 
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
+#include "analyzers/records.h"
 
 struct criterion {
     const char *name;
@@ -83,5 +84,23 @@ int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,
                       struct token_groups *ret, struct kvf_diag *d);
 void token_groups_note(const struct token_groups *g, struct table *out);
 void token_groups_free(struct token_groups *g);
+
+/* A table whose rows are structs, with what every analysis of selected sets says of itself. */
+struct selected_table {
+    const char *name;
+    int64_t n; /* rows; with 0 fill is not called */
+    size_t size;
+    const struct record_member *member;
+    size_t n_members;
+    int (*fill)(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d);
+    const void *plan;
+    enum selected_space space;
+    const char *wait_name; /* steps that a token must have after its birth: name and value */
+    int64_t wait;
+    int64_t a, b, T;
+    const struct token_groups *groups;
+};
+int selected_table(struct kvf_trace *t, const struct selected_table *s, struct table **ret,
+                   struct kvf_diag *d);
 
 #endif
