@@ -158,6 +158,42 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
     cairo_stroke(c->cr);
 }
 
+void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, double alpha)
+{
+    int k = 0;
+    while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
+        cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
+        k++;
+    }
+    cairo_set_source_rgba(c->cr, fill.r, fill.g, fill.b, alpha);
+    cairo_fill(c->cr);
+}
+
+void canvas_disc(struct canvas *c, double x, double y, double radius, double width,
+                 struct rgb colour)
+{
+    colour_of(c, colour);
+    cairo_new_sub_path(c->cr);
+    cairo_arc(c->cr, x, y, radius, 0, 2 * 3.141592653589793);
+    cairo_set_line_width(c->cr, width);
+    if (width > 0)
+        cairo_stroke(c->cr);
+    else
+        cairo_fill(c->cr);
+}
+
+void canvas_clip(struct canvas *c, double x, double y, double w, double h)
+{
+    cairo_save(c->cr);
+    cairo_rectangle(c->cr, x, y, w, h);
+    cairo_clip(c->cr);
+}
+
+void canvas_unclip(struct canvas *c)
+{
+    cairo_restore(c->cr);
+}
+
 /* Bytes that are no UTF-8 become visible marks. */
 static void lay_out(struct canvas *c, const char *s, double pt, int bold)
 {

@@ -41,6 +41,15 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
 /* A line through n points (x0, y0, x1, y1, ...); NaN breaks it. */
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour);
 
+/* The area within n points, see-through at alpha below 1; NaN ends it. */
+void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, double alpha);
+/* A filled disc, or a ring of that line width when width > 0. */
+void canvas_disc(struct canvas *c, double x, double y, double radius, double width,
+                 struct rgb colour);
+/* Nothing is drawn outside of the rectangle until canvas_unclip; does not nest. */
+void canvas_clip(struct canvas *c, double x, double y, double w, double h);
+void canvas_unclip(struct canvas *c);
+
 /* Dashes of the lines to come, mm; on = 0: solid again. */
 void canvas_dash(struct canvas *c, double on, double off);
 

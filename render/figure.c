@@ -10,9 +10,19 @@
 enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
-    &fig_eviction, &fig_retention, &fig_sparsity, &fig_survival, &fig_survival_map,
-    &fig_occupancy, &fig_tokens, &fig_effect, &fig_saliency, &fig_training, &fig_variance,
-    &fig_calibration, NULL,
+    &fig_calibration,
+    &fig_effect,
+    &fig_eviction,
+    &fig_occupancy,
+    &fig_retention,
+    &fig_saliency,
+    &fig_sparsity,
+    &fig_survival,
+    &fig_survival_map,
+    &fig_tokens,
+    &fig_training,
+    &fig_variance,
+    NULL,
 };
 
 const struct figure *figure_find(const char *name)

@@ -9,9 +9,18 @@
 #include "render/figure.h"
 #include "render/palette.h"
 
-extern const struct figure fig_effect, fig_eviction, fig_retention, fig_sparsity, fig_survival,
-    fig_survival_map, fig_occupancy, fig_saliency, fig_tokens, fig_training, fig_variance,
-    fig_calibration;
+extern const struct figure fig_calibration;
+extern const struct figure fig_effect;
+extern const struct figure fig_eviction;
+extern const struct figure fig_occupancy;
+extern const struct figure fig_retention;
+extern const struct figure fig_saliency;
+extern const struct figure fig_sparsity;
+extern const struct figure fig_survival;
+extern const struct figure fig_survival_map;
+extern const struct figure fig_tokens;
+extern const struct figure fig_training;
+extern const struct figure fig_variance;
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */

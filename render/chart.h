@@ -1,0 +1,65 @@
+/* chart.h - lines with bands and points over one pair of axes, from the rows of a table.
+ *
+ * A figure says which rows it draws (keep), which text column tells the lines apart (key) and
+ * which columns are x, y and the ends of the interval.  Rows of a line need not be adjacent;
+ * their order is kept.  NaN breaks a line and is never drawn as a number. */
+#ifndef KVF_RENDER_CHART_H
+#define KVF_RENDER_CHART_H
+
+#include <stdbool.h>
+
+#include "base/table.h"
+#include "render/axis.h"
+
+struct chart_line {
+    const char *name;         /* borrowed from the table; "" without a key */
+    int n;                    /* points */
+    double *x, *y;            /* owned by the chart */
+    double *low, *high;       /* interval of y; NULL: none */
+};
+
+struct chart {
+    struct chart_line *line;
+    int n;
+    double x0, x1, y0, y1;    /* range of what is defined, intervals with it; NaN: no point */
+};
+
+enum { CHART_LINES = 64 };    /* more lines than that are refused: KVF_E_ARG */
+
+struct chart_columns {
+    int key, x, y, low, high; /* column numbers; key, low, high: -1 = none */
+    bool (*keep)(const struct table *t, int64_t row, const void *ctx); /* NULL: every row */
+    const void *ctx;
+};
+
+/* KVF_OK, KVF_E_ARG (too many lines), KVF_E_NOMEM; chart_destroy in every case. */
+int chart_collect(const struct table *t, const struct chart_columns *k, struct chart *ret,
+                  struct kvf_diag *d);
+void chart_destroy(struct chart *h);
+
+/* How line i looks: colours repeat after 8 lines, then dashed. */
+struct chart_look {
+    struct rgb colour;
+    double dash;              /* mm; 0: solid */
+    double width;             /* mm */
+    bool points;              /* a disc at each point; a line of one point always has it */
+};
+struct chart_look chart_look_of(int i);
+
+/* Bands below, then the line, clipped to the axes. */
+void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                     const struct chart_look *look);
+/* Every line of h in its own look. */
+void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h);
+
+/* A sample of the look and its name, 3.9 mm a line, down from (x, y); returns y of the next. */
+double chart_key(struct canvas *c, double x, double y, const char *name,
+                 const struct chart_look *look);
+double chart_keys(struct canvas *c, double x, double y, const struct chart *h);
+/* mm that chart_keys takes to the right of x. */
+double chart_keys_width(struct canvas *c, const struct chart *h);
+
+/* "no ..." in grey amid the axes. */
+void chart_empty(struct canvas *c, const struct axis_box *a, const char *what);
+
+#endif
