@@ -128,8 +128,11 @@ static int prepare(const struct figure *f, const struct table *t, const struct f
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
+    if (s->width_mm != 0) {
+        h *= s->width_mm / w;
+        w = s->width_mm;
+    }
     h += s->title ? TITLE_MM : 0;
-    w = s->width_mm != 0 ? s->width_mm : w;
     h = s->height_mm != 0 ? s->height_mm : h;
     if (!(w >= LEAST_WIDTH && h >= LEAST_HEIGHT))
         return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", LEAST_WIDTH,

@@ -13,7 +13,7 @@
 struct canvas;
 
 struct figure_style {
-    double width_mm, height_mm; /* 0: the figure's own choice */
+    double width_mm, height_mm; /* 0: the figure's own choice; a width alone: its height for it */
     int dpi;                    /* of rasters and of PNG output; 0 = 300 */
     const char *title;          /* NULL: none */
     const char *cmap;           /* "viridis" or "magma"; NULL: viridis */
@@ -27,7 +27,8 @@ struct figure {
     const char *summary;      /* one line */
     const char *const *needs; /* columns it must have; ends with NULL */
 
-    /* Size in mm for this table, when the style leaves it open. */
+    /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
+     * width back knows its height for it; others are scaled with their sides' ratio kept. */
     void (*size)(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h);
 
     /* Draws onto the canvas (errors of drawing are sticky in it). */
