@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/figure_options.h"
+#include "render/palette.h"
 
 /* Widths are those of the columns of journals; height 0: what the figure takes. */
 static const struct {
@@ -17,7 +18,7 @@ int figure_options(struct figure_options *f, struct opt *list)
         {OPT_STR, 0, "size", &f->size, "WxH", "88x60 (mm), 3.5x2.2in, 88mm, single-column, ...",
          0, 0},
         {OPT_INT, 0, "dpi", &f->dpi, "N", "resolution of rasters (300)", 20, 2400},
-        {OPT_STR, 0, "cmap", &f->style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
+        {OPT_STR, 0, "cmap", &f->style.cmap, "NAME", PALETTE_NAMES " (mostly viridis)", 0, 0},
         {OPT_REAL, 0, "vmin", &f->style.vmin, "X", "lower end of the colours", 0, 0},
         {OPT_REAL, 0, "vmax", &f->style.vmax, "X", "upper end of the colours", 0, 0},
         {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},

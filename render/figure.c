@@ -111,7 +111,8 @@ static int check(const struct figure *f, const struct table *t, const struct fig
     if (!figure_can_write(path))
         return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
     if (!palette_known(s->cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
+        return kvf_fail(d, KVF_E_ARG, "--cmap is one of " PALETTE_NAMES ", not '%s'",
+                        s->cmap);
     if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
         return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     for (const char *const *need = f->needs; *need; need++)

@@ -16,7 +16,7 @@ struct figure_style {
     double width_mm, height_mm; /* 0: the figure's own choice; a width alone: its height for it */
     int dpi;                    /* of rasters and of PNG output; 0 = 300 */
     const char *title;          /* NULL: none */
-    const char *cmap;           /* "viridis" or "magma"; NULL: viridis */
+    const char *cmap;           /* a name of palette.h; NULL: the figure's own */
     double vmin, vmax;          /* colour range; NaN: from the data */
     const char *option;         /* "key=value,..." understood by the figure; NULL: none */
 };
