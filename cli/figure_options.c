@@ -22,6 +22,7 @@ int figure_options(struct figure_options *f, struct opt *list)
         {OPT_REAL, 0, "vmin", &f->style.vmin, "X", "lower end of the colours", 0, 0},
         {OPT_REAL, 0, "vmax", &f->style.vmax, "X", "upper end of the colours", 0, 0},
         {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "font", &f->style.font, "NAME", "font family (DejaVu Sans)", 0, 0},
         {OPT_STR, 0, "style", &f->style.option, "K=V,...", "options of the figure", 0, 0},
     };
     memcpy(list, own, sizeof own);
@@ -90,7 +91,8 @@ bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
     double unit = w_unit > 0 ? w_unit : h_unit > 0 ? h_unit : 1; /* one holds for both */
     w *= w_unit > 0 ? w_unit : unit;
     h *= h_unit > 0 ? h_unit : unit;
-    if (*s || !(w >= 1 && w <= 5000) || (both && !(h >= 1 && h <= 5000)))
+    if (*s || !(w >= FIGURE_LEAST_WIDTH && w <= 5000)
+        || (both && !(h >= FIGURE_LEAST_HEIGHT && h <= 5000)))
         return false;
     *ret_w_mm = w;
     *ret_h_mm = h;
@@ -101,8 +103,8 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
 {
     f->style.dpi = (int)f->dpi;
     if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--size needs WxH (1 to 5000 mm; units mm, cm, in, pt), a width "
-                    "alone, single-column, one-and-half-column, double-column, page or slide, not "
-                    "'%.80s'", f->size);
+        return figure_style_check(&f->style, d);
+    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, pt), a "
+                    "width alone, single-column, one-and-half-column, double-column, page or "
+                    "slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
 }

@@ -1,12 +1,12 @@
 /* figure_options.h - the options that every command with a figure has, once: --size, --dpi,
- * --cmap, --vmin, --vmax, --title, --style. */
+ * --cmap, --vmin, --vmax, --title, --font, --style. */
 #ifndef KVF_CLI_FIGURE_OPTIONS_H
 #define KVF_CLI_FIGURE_OPTIONS_H
 
 #include "base/opt.h"
 #include "render/figure.h"
 
-enum { FIGURE_OPTIONS = 7 };
+enum { FIGURE_OPTIONS = 8 };
 
 struct figure_options {
     struct figure_style style; /* complete after figure_options_check */
