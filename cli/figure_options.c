@@ -24,6 +24,7 @@ int figure_options(struct figure_options *f, struct opt *list)
         {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},
         {OPT_STR, 0, "font", &f->style.font, "NAME", "font family (DejaVu Sans)", 0, 0},
         {OPT_STR, 0, "style", &f->style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_FLAG, 0, "preview", &f->preview, NULL, "draw the figure on the standard output", 0, 0},
     };
     memcpy(list, own, sizeof own);
     return FIGURE_OPTIONS;

@@ -5,12 +5,13 @@
 
 #include <stdbool.h>
 
-#include "render/figure.h"
+#include "cli/figure_options.h"
 
 struct output {
-    const char *path; /* of -o, checked before; "-": TSV on the standard output; NULL: none */
+    const char *path; /* of -o, checked before; "-": TSV on the standard output, or the figure
+                         where that is a terminal; NULL: none */
     bool json;        /* JSON on the standard output, beside a file too */
-    const struct figure_style *style; /* NULL: the path names no figure */
+    const struct figure_options *look; /* of the table's figure; NULL: it has none */
 };
 
 /* KVF_OK, or what table_write or figure_write gives. */
