@@ -24,7 +24,7 @@ void ansi_finish(struct ansi *a)
 /* Cells of a character: 0 for marks that sit on others, 2 for those of East Asia and emoji. */
 static int cells_of(uint32_t cp)
 {
-    if (cp < 32 || (cp >= 0x300 && cp < 0x370) || (cp >= 0x200b && cp <= 0x200f)
+    if (cp < 32 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x300 && cp < 0x370) || (cp >= 0x200b && cp <= 0x200f)
         || (cp >= 0x202a && cp <= 0x202e) || (cp >= 0xfe00 && cp < 0xfe10))
         return 0;
     bool wide = (cp >= 0x1100 && cp < 0x1160) || (cp >= 0x2e80 && cp < 0xa4d0)
@@ -96,6 +96,33 @@ void ansi_text(struct ansi *a, int col, int row, const char *s, struct rgb colou
     }
 }
 
+static void put_side(struct ansi *a, int col, int row, char side)
+{
+    struct ansi_cell *c = at(a, col, row);
+    if (c)
+        c->side = side;
+}
+
+void ansi_frame(struct ansi *a, double x, double y, double w, double h)
+{
+    int c0 = (int)floor(x + 0.5), c1 = (int)floor(x + w + 0.5) - 1;
+    int r0 = (int)floor(y / 2 + 0.5), r1 = (int)floor((y + h) / 2 + 0.5) - 1;
+    for (int c = c0; c <= c1; c++) {
+        put_side(a, c, r0, 't');
+        put_side(a, c, r1, 'b');
+    }
+    for (int r = r0; r <= r1; r++) {
+        put_side(a, c0, r, 'l');
+        put_side(a, c1, r, 'r');
+    }
+}
+
+static const char *side_text(char side)
+{
+    return side == 'l' ? "\xe2\x96\x8f" : side == 'r' ? "\xe2\x96\x95"
+         : side == 't' ? "\xe2\x96\x94" : "\xe2\x96\x81";
+}
+
 /* ---- pixels */
 
 /* Of [a, a + 1) the part within [lo, hi). */
@@ -151,6 +178,8 @@ static bool colour_of(uint32_t v, uint32_t *rgb)
 }
 
 /* ---- escape codes */
+
+enum { FRAME = 0x808080 };
 
 struct pen {
     struct buf *out;
@@ -224,6 +253,8 @@ void ansi_write(const struct ansi *a, const uint32_t *pixels, int stride, struct
                 put_text(&p, a, cell, above[c], below[c]);
             else if (cell->taken)
                 continue;
+            else if (cell->side && above[c] >> 24 < 128 && below[c] >> 24 < 128)
+                choose(&p, a->shades ? -1 : FRAME, -1), buf_str(out, side_text(cell->side));
             else if (a->shades)
                 put_shade(out, above[c], below[c]);
             else

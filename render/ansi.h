@@ -16,6 +16,7 @@ struct ansi_cell {
     char text[5]; /* of UTF-8; "": pixels */
     uint32_t rgb; /* of the character */
     bool plain;   /* in the terminal's own colour */
+    char side;    /* of a frame: 'l', 'r', 't' or 'b'; seen where nothing else is */
     bool taken;   /* also the second half of a wide character */
 };
 
@@ -34,6 +35,9 @@ int ansi_width(const char *s);
 /* Text from a column on in a row, or down a column where `down`; what does not fit into free
  * cells is left out as a whole. */
 void ansi_text(struct ansi *a, int col, int row, const char *s, struct rgb colour, bool down);
+
+/* The sides of a rectangle, in pixels. */
+void ansi_frame(struct ansi *a, double x, double y, double w, double h);
 
 /* Into the pixels of a picture, [h][w] with colours multiplied by alpha: each takes the mean,
  * by area, of what of the image lies in it.  x, y, wide, high in pixels. */

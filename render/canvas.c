@@ -220,6 +220,13 @@ static void colour_of(struct canvas *c, struct rgb v)
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
 }
 
+/* Black lines are grey on terminals, which may be black themselves. */
+static void colour_of_line(struct canvas *c, struct rgb v)
+{
+    bool dark = is_ansi(c) && fmax(v.r, fmax(v.g, v.b)) < 0.2;
+    colour_of(c, dark ? (struct rgb){0.5, 0.5, 0.5} : v);
+}
+
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
     const double xy[] = {x, y, x + w, y, x + w, y + h, x, y + h};
@@ -260,16 +267,14 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
         svg_frame(&c->svg, x, y, w, h, width, colour);
         return;
     }
+    if (is_ansi(c)) {
+        ansi_frame(&c->ansi, x / c->pixel, (y + c->svg.dy) / c->pixel, w / c->pixel, h / c->pixel);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
-    if (is_ansi(c)) { /* a pixel is much: pale, and below what is there */
-        cairo_set_source_rgb(c->cr, 0.6, 0.6, 0.6);
-        cairo_set_operator(c->cr, CAIRO_OPERATOR_DEST_OVER);
-        cairo_set_line_width(c->cr, c->pixel);
-    }
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_stroke(c->cr);
-    cairo_set_operator(c->cr, CAIRO_OPERATOR_OVER);
 }
 
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour)
@@ -281,7 +286,7 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
     }
     if (is_ansi(c) && n == 2 && hypot(xy[2] - xy[0], xy[3] - xy[1]) < c->pixel)
         return; /* a tick */
-    colour_of(c, colour);
+    colour_of_line(c, colour);
     cairo_set_line_width(c->cr, is_ansi(c) ? fmax(width, c->pixel) : width);
     cairo_set_line_join(c->cr, CAIRO_LINE_JOIN_ROUND);
     for (int i = 0; i < n; i++) {
@@ -317,7 +322,7 @@ void canvas_disc(struct canvas *c, double x, double y, double radius, double wid
         svg_disc(&c->svg, x, y, radius, width, colour);
         return;
     }
-    colour_of(c, colour);
+    colour_of_line(c, colour);
     cairo_new_sub_path(c->cr);
     cairo_arc(c->cr, x, y, is_ansi(c) ? fmax(radius, 0.6 * c->pixel) : radius, 0, 2 * 3.141592653589793);
     cairo_set_line_width(c->cr, width);
