@@ -330,7 +330,9 @@ void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *
     }
     for (int64_t k = 0; k < n; k++) {
         int64_t row = row0 + k;
-        if (c->kind == AFFINE)
+        if (c->type == TABLE_STR)
+            out[k] = NAN;
+        else if (c->kind == AFFINE)
             out[k] = (double)(c->start + c->step * (c->per ? row % c->per : row));
         else
             out[k] = c->type == TABLE_INT ? (double)c->i[value_index(c, row)]
@@ -347,11 +349,12 @@ double table_real(const struct table *t, int col, int64_t row)
 
 int64_t table_int(const struct table *t, int col, int64_t row)
 {
-    return (int64_t)table_real(t, col, row);
+    double v = table_real(t, col, row);
+    return fabs(v) < 9e18 ? (int64_t)v : -1;
 }
 
 const char *table_str(const struct table *t, int col, int64_t row)
 {
     const struct column *c = &t->col[col];
-    return c->s[value_index(c, row)];
+    return c->type == TABLE_STR ? c->s[value_index(c, row)] : "";
 }

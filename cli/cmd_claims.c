@@ -208,7 +208,7 @@ static bool is_folder(const char *path)
 
 static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, NULL};
+    const struct output o = {j->out, j->json, NULL, NULL};
     struct table *t = NULL;
     if (j->out && strcmp(j->out, "-") != 0 && table_format_of(j->out) == TABLE_FORMAT_NONE)
         return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",

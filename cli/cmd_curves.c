@@ -59,7 +59,7 @@ static void summary(const struct table *t)
 
 static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, &j->look};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     int err = output_table(&o, t, d);
     if (!err && output_summary(&o))
         summary(t);

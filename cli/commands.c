@@ -124,6 +124,9 @@ const struct command command_table[] = {
      "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
     {"claims", "analyses", "RESULTS_FOLDER [options]",
      "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
+    {"draw", "analyses", "TABLE.{tsv,csv,json} -o OUT.{png,svg,pdf} [options]",
+     "figures of tables that were written before, and of their differences",
+     "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf", cmd_draw},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

@@ -21,7 +21,8 @@ static int write_path(const struct output *o, const struct table *t, const struc
 
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d)
 {
-    const struct figure *f = o->look ? figure_find(table_name(t)) : NULL;
+    const char *name = o->figure ? o->figure : table_name(t);
+    const struct figure *f = o->look ? figure_find(name) : NULL;
     bool drawn = o->look && preview_wanted(o->look, f, o->path);
     int err = o->look ? preview_check(o->look, f, d) : KVF_OK;
     if (!err && o->path && !(drawn && on_screen(o->path)))

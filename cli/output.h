@@ -12,6 +12,7 @@ struct output {
                          where that is a terminal; NULL: none */
     bool json;        /* JSON on the standard output, beside a file too */
     const struct figure_options *look; /* of the table's figure; NULL: it has none */
+    const char *figure; /* another figure of the table; NULL: that of its name */
 };
 
 /* KVF_OK, or what table_write or figure_write gives. */

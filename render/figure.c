@@ -12,6 +12,7 @@ enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
     &fig_calibration,
+    &fig_difference,
     &fig_effect,
     &fig_eviction,
     &fig_occupancy,

@@ -10,6 +10,7 @@
 #include "render/palette.h"
 
 extern const struct figure fig_calibration;
+extern const struct figure fig_difference;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
 extern const struct figure fig_occupancy;
