@@ -20,14 +20,21 @@ struct axis_box {
     double x0, x1, y0, y1;      /* data range; y0 at the bottom (it may be the larger) */
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
+    int log_y;
 };
 
-double axis_x(const struct axis_box *a, double v); /* data to mm */
+double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
 void axis_draw(struct canvas *c, const struct axis_box *a);
 /* The parts of axis_draw: ticks with their numbers; names further out. */
 void axis_ticks_x(struct canvas *c, const struct axis_box *a);
 void axis_ticks_y(struct canvas *c, const struct axis_box *a);
+/* mm that the widest number of axis_ticks_y takes. */
+double axis_width_y(struct canvas *c, const struct axis_box *a);
+
+/* Ticks of a logarithmic axis: v[i] with its number where name[i] is not "".  room: how many
+ * numbers fit.  Returns how many there are, at most max. */
+int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max);
 
 /* A vertical bar with its range and label; notes below what was clipped (NULL or
  * "": nothing). */
