@@ -43,7 +43,8 @@ double axis_x(const struct axis_box *a, double v)
 
 double axis_y(const struct axis_box *a, double v)
 {
-    return a->y + a->h - (v - a->y0) / (a->y1 - a->y0) * a->h;
+    double f = a->log_y ? log(v / a->y0) / log(a->y1 / a->y0) : (v - a->y0) / (a->y1 - a->y0);
+    return a->y + a->h - f * a->h;
 }
 
 static void mark_x(struct canvas *c, const struct axis_box *a, double v, double length)
@@ -60,21 +61,18 @@ static void tick_x(struct canvas *c, const struct axis_box *a, double v)
     canvas_text(c, axis_x(a, v), a->y + a->h + 2.5, text, PT_TICK, ALIGN_CENTER, ink, 0);
 }
 
-/* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
- * get numbers too. */
-static void log_ticks(struct canvas *c, const struct axis_box *a)
+static void mark_y(struct canvas *c, const struct axis_box *a, double v, double length)
 {
-    int few = a->x1 / a->x0 < 90;
-    for (double p = pow(10, floor(log10(a->x0) + 1e-9)); p <= a->x1 * (1 + 1e-9); p *= 10)
-        for (int k = 1; k < 10; k++) {
-            double v = k * p;
-            if (v < a->x0 * (1 - 1e-9) || v > a->x1 * (1 + 1e-9))
-                continue;
-            if (k == 1 || (few && (k == 2 || k == 5)))
-                tick_x(c, a, v);
-            else
-                mark_x(c, a, v, 0.55 * TICK);
-        }
+    double y = axis_y(a, v), xy[] = {a->x - length, y, a->x, y};
+    canvas_line(c, xy, 2, WIDTH, ink);
+}
+
+static void tick_y(struct canvas *c, const struct axis_box *a, double v)
+{
+    char text[24];
+    mark_y(c, a, v, TICK);
+    tick_text(v, text);
+    canvas_text(c, a->x - 1.5, axis_y(a, v), text, PT_TICK, ALIGN_RIGHT, ink, 0);
 }
 
 /* How many ticks fit into mm of axis when one takes `each`. */
@@ -84,11 +82,33 @@ static int fitting(double mm, double each)
     return n < 1 ? 1 : n > 6 ? 6 : (int)n;
 }
 
+/* Decades with their numbers, or every few of them where they are many, and 2 .. 9 between as
+ * short marks; on short axes 2 and 5 get numbers too. */
+static void log_ticks(struct canvas *c, const struct axis_box *a, double lo, double hi, int room,
+                      void (*tick)(struct canvas *c, const struct axis_box *a, double v),
+                      void (*mark)(struct canvas *c, const struct axis_box *a, double v, double mm))
+{
+    double decades = log10(hi / lo);
+    int first = (int)floor(log10(lo) + 1e-9), every = (int)ceil(decades / room);
+    if (!(decades > 0 && decades < 700))
+        return;
+    for (int e = first; pow(10, e) <= hi * (1 + 1e-9); e++)
+        for (int k = 1; k < 10; k++) {
+            double v = k * pow(10, e);
+            if (v < lo * (1 - 1e-9) || v > hi * (1 + 1e-9))
+                continue;
+            if ((k == 1 && e % every == 0) || (decades < 1.954 && (k == 2 || k == 5)))
+                tick(c, a, v);
+            else if (k == 1 || every == 1)
+                mark(c, a, v, 0.55 * TICK);
+        }
+}
+
 void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 {
     double v[16];
     if (a->log_x) {
-        log_ticks(c, a);
+        log_ticks(c, a, a->x0, a->x1, (int)fmax(1, a->w / 8), tick_x, mark_x);
         return;
     }
     int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), fitting(a->w, 10), v, 16);
@@ -99,14 +119,13 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 void axis_ticks_y(struct canvas *c, const struct axis_box *a)
 {
     double v[16];
-    char text[24];
-    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
-    for (int i = 0; i < n; i++) {
-        double y = axis_y(a, v[i]), xy[] = {a->x - TICK, y, a->x, y};
-        canvas_line(c, xy, 2, WIDTH, ink);
-        tick_text(v[i], text);
-        canvas_text(c, a->x - 1.5, y, text, PT_TICK, ALIGN_RIGHT, ink, 0);
+    if (a->log_y) {
+        log_ticks(c, a, a->y0, a->y1, (int)fmax(1, a->h / 4), tick_y, mark_y);
+        return;
     }
+    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
+    for (int i = 0; i < n; i++)
+        tick_y(c, a, v[i]);
 }
 
 void axis_draw(struct canvas *c, const struct axis_box *a)

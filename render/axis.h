@@ -20,6 +20,7 @@ struct axis_box {
     double x0, x1, y0, y1;      /* data range; y0 at the bottom (it may be the larger) */
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
+    int log_y;
 };
 
 double axis_x(const struct axis_box *a, double v); /* data to mm */
