@@ -161,6 +161,7 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
 void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, double alpha)
 {
     int k = 0;
+    cairo_new_path(c->cr); /* text leaves a point behind */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;

@@ -97,7 +97,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          1,
                          0,
                          NULL,
-                         NULL};
+                         NULL,
+                         0};
     if (argb && row) {
         canvas_image(c, a.x, a.y, a.w, a.h, argb, (int)n, (int)heads);
         axis_ticks_x(c, &a);

@@ -103,7 +103,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          1,
                          1,
                          "horizon n (steps)",
-                         "share selected at age \xe2\x89\xa5 n"};
+                         "share selected at age \xe2\x89\xa5 n",
+                         0};
     (void)s, (void)d;
     axis_draw(c, &a);
     if (curves(c, t, &a) == 0)

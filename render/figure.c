@@ -11,9 +11,12 @@ enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
     &fig_calibration,
+    &fig_claims,
     &fig_effect,
     &fig_eviction,
     &fig_occupancy,
+    &fig_pareto,
+    &fig_predict,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,

@@ -10,9 +10,12 @@
 #include "render/palette.h"
 
 extern const struct figure fig_calibration;
+extern const struct figure fig_claims;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
 extern const struct figure fig_occupancy;
+extern const struct figure fig_pareto;
+extern const struct figure fig_predict;
 extern const struct figure fig_retention;
 extern const struct figure fig_saliency;
 extern const struct figure fig_sparsity;
