@@ -14,6 +14,7 @@ const struct figure *const figure_table[] = {
     &fig_claims,
     &fig_effect,
     &fig_eviction,
+    &fig_heads,
     &fig_occupancy,
     &fig_pareto,
     &fig_predict,
@@ -25,6 +26,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 
