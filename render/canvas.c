@@ -247,6 +247,7 @@ void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, dou
         svg_area(&c->svg, xy, n, fill, alpha);
         return;
     }
+    cairo_new_path(c->cr); /* text leaves a point behind */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;

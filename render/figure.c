@@ -11,9 +11,13 @@ enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
     &fig_calibration,
+    &fig_claims,
     &fig_effect,
     &fig_eviction,
+    &fig_heads,
     &fig_occupancy,
+    &fig_pareto,
+    &fig_predict,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
@@ -22,6 +26,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 

@@ -217,7 +217,7 @@ Test(axis, ticks_are_round_and_inside)
     cr_assert_eq(ticks_linear(0, INFINITY, 5, v, 16), 0);
 }
 
-Test(axis, tick_texts_are_short_and_plain)
+Test(axis, tick_texts_are_short_with_true_minus_signs)
 {
     static const struct {
         double v;
@@ -225,7 +225,7 @@ Test(axis, tick_texts_are_short_and_plain)
     } cases[] = {
         {0, "0"},         {-1e-15, "0"},     {0.2, "0.2"},        {0.30000000000000004, "0.3"},
         {1000, "1000"},   {20000, "20,000"}, {131072, "131,072"}, {2e6, "2e6"},
-        {2.5e6, "2.5e6"}, {-5, "-5"}};
+        {2.5e6, "2.5e6"}, {-5, "\xe2\x88\x92" "5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[24];
         tick_text(cases[i].v, out);
