@@ -53,7 +53,7 @@ PRIVATE = {
 # Third-party headers and the files that may include them.
 FENCES = [
     (r'cjson/|cJSON', ['base/json.c']),
-    (r'zip\.h', ['base/table_io.c', 'engine/gate/torch_file.c']),
+    (r'zip\.h', ['base/table_npz.c', 'engine/gate/torch_file.c']),
     (r'zstd', ['libtrace/codec.c']),
     (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c',
                  'engine/gate/tensor_file.c', 'engine/train/']),
@@ -172,7 +172,7 @@ PLANTS = [
     lint.Plant('render/figure.c', 'render/canvas.c alone', '# include <pango/pango.h>\n'),
     lint.Plant('render/canvas.c', 'render/png_out.c alone', include('<png.h>')),
     lint.Plant('libtrace/writer.c', 'libtrace/codec.c alone', include('<zstd.h>')),
-    lint.Plant('base/json.c', 'base/table_io.c, engine/gate/torch_file.c alone',
+    lint.Plant('base/json.c', 'base/table_npz.c, engine/gate/torch_file.c alone',
                include('<zip.h>')),
     lint.Plant('engine/model/chat.c', 'tokenizer.c', include('<pcre2.h>')),
     lint.Plant('base/rng.c', 'writer.c', include('<xxhash.h>')),
