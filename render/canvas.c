@@ -7,7 +7,8 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "render/canvas.h"
+#include "render/canvas_impl.h"
+#include "render/canvas_text.h"
 #include "render/png_out.h"
 
 struct canvas {
@@ -323,4 +324,31 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
     else
         buf_add(out, c->bytes.data, c->bytes.len);
     return out->err;
+}
+
+/* ---- for canvas_text.c */
+
+struct canvas_inner canvas_inner(struct canvas *c)
+{
+    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font};
+}
+
+void canvas_fail(struct canvas *c, int err)
+{
+    c->err = c->err ? c->err : err;
+}
+
+bool canvas_has_pages(const struct canvas *c)
+{
+    return c->format == CANVAS_PDF;
+}
+
+bool canvas_new_page(struct canvas *c)
+{
+    if (!canvas_has_pages(c))
+        return false;
+    cairo_show_page(c->cr);
+    cairo_set_source_rgb(c->cr, 1, 1, 1);
+    cairo_paint(c->cr);
+    return true;
 }
