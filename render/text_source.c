@@ -27,7 +27,8 @@ static bool is_hidden(uint32_t c)
     static const uint32_t range[][2] = {
         {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x115f, 0x1160},
         {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
-        {0x3164, 0x3164}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}};
+        {0x3164, 0x3164}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
+        {0xe0000, 0xe001f}};
     for (size_t i = 0; i < sizeof range / sizeof *range; i++)
         if (c >= range[i][0] && c <= range[i][1])
             return true;
@@ -84,25 +85,58 @@ static void add_character(struct text_source *s, const char *c, size_t n, uint32
         buf_add(&s->bytes, c, n);
 }
 
-/* Takes the row at hand, or as much of it as there is room for. */
-static void take_row(struct text_source *s)
+/* Of a character in several tokens, what stands before it in the first of them, and after it
+ * in the last, is theirs alone: bytes [*a, *b) are shared. */
+static void shared_bytes(const struct text_source *s, int64_t next, const char *joined, size_t n,
+                         size_t *a, size_t *b)
 {
-    const char *text = table_str(s->t, s->joined, s->row);
-    size_t n = strlen(text), at = s->skip;
-    int64_t next = shared_until(s);
-    bool space = all_space(text, n);
+    const char *first = table_str(s->t, s->text, s->row), *last = table_str(s->t, s->text, next - 1);
+    size_t k = strlen(last);
+    *a = 0;
+    *b = n;
+    while (*a < n && joined[*a] == first[*a])
+        (*a)++;
+    while (*b > *a && k > 0 && joined[*b - 1] == last[k - 1])
+        (*b)--, k--;
+    while (*b < n && ((unsigned char)joined[*b] & 0xc0) == 0x80)
+        (*b)++;
+}
+
+/* Takes the part at hand of the row at hand: what its rows share, or comes before or after. */
+static void take_part(struct text_source *s, const char *text, size_t n, int64_t next)
+{
+    size_t a = n, b = n, at = s->skip;
     uint32_t code = 0;
-    if (n == 0)
-        buf_str(&s->bytes, "\xe2\x88\x85"); /* a token without bytes */
-    while (at < n && !s->ended && s->bytes.len < ENOUGH) {
+    if (next > s->row + 1)
+        shared_bytes(s, next, text, n, &a, &b);
+    size_t end = at < a ? a : at < b ? b : n;
+    bool space = all_space(text, n);
+    while (at < end && !s->ended && s->bytes.len < ENOUGH) {
         size_t len = utf8_decode(text + at, n - at, &code);
         add_character(s, text + at, len ? len : 1, len ? code : 0xfffe, space);
         at += len ? len : 1;
         s->ended = len && code == LINE_BREAK;
     }
-    add_unit(s, s->row, next, space);
-    s->skip = at < n ? at : 0;
-    s->row = at < n ? s->row : next;
+    bool shared = end > a && end <= b;
+    add_unit(s, end <= a || shared ? s->row : next - 1, end <= a && a < n ? s->row + 1 : next, space);
+    s->skip = at;
+}
+
+static void take_row(struct text_source *s)
+{
+    const char *text = table_str(s->t, s->joined, s->row);
+    size_t n = strlen(text);
+    int64_t next = shared_until(s);
+    if (n > 0) {
+        take_part(s, text, n, next);
+    } else { /* a token without bytes */
+        buf_str(&s->bytes, "\xe2\x88\x85");
+        add_unit(s, s->row, next, false);
+    }
+    if (s->skip == n) {
+        s->skip = 0;
+        s->row = next;
+    }
 }
 
 bool text_source_fill(struct text_source *s)
