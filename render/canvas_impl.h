@@ -6,12 +6,14 @@
 #include <pango/pangocairo.h>
 
 #include "render/canvas.h"
+#include "render/svg_text.h"
 
 /* Borrowed from the canvas. */
 struct canvas_inner {
     cairo_t *cr;                      /* in mm */
     PangoContext *context;            /* with the font options of the canvas */
     const PangoFontDescription *font; /* without size and weight */
+    struct svg *svg;                  /* where to draw instead of cr; NULL: on cr */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 

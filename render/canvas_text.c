@@ -12,7 +12,7 @@ struct glyphs {
 
 struct paragraph {
     PangoLayout *layout;
-    double em; /* mm */
+    double pt, em; /* em: mm */
     enum text_direction dir;
     struct text_piece *piece; /* of the line last asked for */
     struct glyphs *glyphs;    /* the same */
@@ -98,6 +98,7 @@ int paragraph_create(struct canvas *c, const char *s, size_t n, const unsigned c
         return KVF_E_NOMEM;
     PangoFontDescription *font = pango_font_description_copy(in.font);
     PangoAttrList *list = attributes(n, bold);
+    p->pt = pt;
     p->em = pt * 25.4 / 72;
     p->dir = dir;
     pango_font_description_set_absolute_size(font, p->em * PANGO_SCALE);
@@ -255,7 +256,8 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
 
 /* Glyphs of the pieces [i, k), which adjoin in one run, as an item of their own, so that the
  * text of a PDF stays whole. */
-static void draw_glyphs(cairo_t *cr, const struct paragraph *p, int i, int k, double x, double y)
+static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p, int i, int k,
+                        double x, double y, struct rgb ink)
 {
     PangoLayoutRun *run = p->glyphs[i].run;
     bool leftwards = run->item->analysis.level % 2;
@@ -274,21 +276,36 @@ static void draw_glyphs(cairo_t *cr, const struct paragraph *p, int i, int k, do
     PangoGlyphString part = {.num_glyphs = count, .glyphs = run->glyphs->glyphs + a,
                              .log_clusters = cluster};
     PangoGlyphItem drawn = {.item = &item, .glyphs = &part};
-    cairo_move_to(cr, x, y);
-    pango_cairo_show_glyph_item(cr, text, &drawn);
+    if (in->svg) {
+        svg_glyphs(in->svg, in->cr, text, &drawn, x, y, p->pt, ink);
+    } else {
+        cairo_set_source_rgb(in->cr, ink.r, ink.g, ink.b);
+        cairo_move_to(in->cr, x, y);
+        pango_cairo_show_glyph_item(in->cr, text, &drawn);
+    }
     mem_free(cluster);
+}
+
+/* A place to break a line has no glyph. */
+static bool is_nothing(const struct paragraph *p, int i)
+{
+    const struct glyphs *g = &p->glyphs[i];
+    return g->b - g->a == 1 && p->piece[i].w <= 0
+           && g->run->glyphs->glyphs[g->a].glyph == PANGO_GLYPH_EMPTY;
 }
 
 static void draw_inks(struct canvas *c, const struct paragraph *p, int n, double x, double y,
                       const struct text_look *look)
 {
-    cairo_t *cr = canvas_inner(c).cr;
+    const struct canvas_inner in = canvas_inner(c);
     for (int i = 0, k; i < n; i = k) {
-        for (k = i + 1; k < n && same(look[k].ink, look[i].ink)
-                        && p->glyphs[k].run == p->glyphs[i].run; k++)
+        k = i + 1;
+        if (is_nothing(p, i))
+            continue;
+        for (; k < n && same(look[k].ink, look[i].ink) && p->glyphs[k].run == p->glyphs[i].run
+               && !is_nothing(p, k); k++)
             ;
-        cairo_set_source_rgb(cr, look[i].ink.r, look[i].ink.g, look[i].ink.b);
-        draw_glyphs(cr, p, i, k, x + p->piece[i].x, y);
+        draw_glyphs(&in, p, i, k, x + p->piece[i].x, y, look[i].ink);
     }
 }
 

@@ -79,10 +79,10 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-/* Ages on a scale of logarithms; NaN: there is no value. */
+/* Ages on a scale of logarithms, never as age 0; NaN: there is no value. */
 static double scaled(const struct text_style *x, double v)
 {
-    return kind_of(x) == KIND_AGE ? log10(1 + fmax(v, 0)) : v;
+    return kind_of(x) == KIND_AGE ? log10(1 + (v < 0 ? 0 : v)) : v;
 }
 
 /* Of tokens that share a character: their mean, of ages the largest. */

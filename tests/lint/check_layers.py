@@ -60,7 +60,10 @@ FENCES = [
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
-    (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/canvas_impl.h']),
+    # svg_text.c takes glyphs from Pango and fonts from HarfBuzz
+    (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/canvas_impl.h',
+                     'render/svg_text.c']),
+    (r'hb', ['render/svg_text.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
     (r'linux/|sys/syscall', ['base/par.c']),
