@@ -82,9 +82,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
+    /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
     c->surface =
         f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1)
+        : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->svg.w = w_mm;
     c->svg.h = h_mm;

@@ -249,7 +249,7 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
                         && same(look[k].fill, look[i].fill); k++)
             ;
         if (look[i].filled)
-            canvas_rect(c, x + p->piece[i].x, y - p->em, end_of(&p->piece[k - 1]) - p->piece[i].x,
+            canvas_cell(c, x + p->piece[i].x, y - p->em, end_of(&p->piece[k - 1]) - p->piece[i].x,
                         1.34 * p->em, look[i].fill);
     }
 }
