@@ -10,7 +10,7 @@
 #include "render/text_pages.h"
 #include "render/text_style.h"
 
-enum { WIDTH = 180, NUMBER_MM = 16 };
+enum { WIDTH = 180, NUMBER_MM = 12 };
 
 struct sheet {
     struct text_sheet s;
@@ -23,8 +23,10 @@ static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
                    const struct figure_style *s, double width, struct kvf_diag *d)
 {
     int err = text_sheet_init(&x->s, t);
+    x->style.one = x->s.one;
+    x->style.head = x->s.head;
     if (!err)
-        err = text_style_read(&x->style, t, s, x->s.one, x->s.n > 1, d);
+        err = text_style_read(&x->style, t, s, x->s.n > 1, d);
     if (err)
         return err;
     if (x->style.columns > width / 10)

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "render/axis.h"
 
-enum { NAME_MM = 4, BAND_GAP = 3, LEAST_LINES = 3, LEAST_COLUMN = 42 };
+enum { NAME_MM = 4, BAND_GAP = 3, LEAST_LINES = 3, LEAST_FOLDED = 5, LEAST_COLUMN = 42 };
 static const struct rgb note_ink = {0.68, 0.28, 0};
 
 /* ---- panels */
@@ -50,6 +50,7 @@ static void name_panels(struct text_sheet *s, int trace, int head)
                  heads ? table_str(t, head, x->row0) : "");
         s->one &= strcmp(table_str(t, head, x->row0), "all") != 0;
     }
+    s->head = s->n && s->one && !heads ? table_str(t, head, s->panel[0].row0) : NULL;
 }
 
 int text_sheet_init(struct text_sheet *s, const struct table *t)
@@ -197,7 +198,7 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
 int text_slices_fold(struct text_sheet *s, struct text_slices *ret)
 {
     double each = name_of(s) + BAND_GAP, h = s->bottom - s->top + BAND_GAP, y = s->top;
-    int fit = (int)(h / (each + LEAST_LINES * s->pitch)), err = KVF_OK;
+    int fit = (int)(h / (each + LEAST_FOLDED * s->pitch)), err = KVF_OK;
     ret->bands = fit < 1 ? 1 : fit < s->bands ? fit : s->bands;
     h -= ret->bands < s->bands ? s->pitch : 0; /* for a note */
     int64_t rows = lines_in(s, h - ret->bands * each);
@@ -238,7 +239,8 @@ static void draw_note(const struct text_sheet *s, struct canvas *c, const struct
     char note[64];
     snprintf(note, sizeof note, "\xe2\x80\xa6 %lld lines left out \xe2\x80\xa6",
              (long long)v->left_out);
-    canvas_word(c, column_x(s, column), v->y + 0.7 * s->pitch, note, s->pt, 0, note_ink);
+    double fit = fmin(1, s->width / canvas_text_width(c, note, s->pt, 0));
+    canvas_word(c, column_x(s, column), v->y + 0.7 * s->pitch, note, s->pt * fit, 0, note_ink);
 }
 
 /* A slice of one panel; its text is open as long as its band goes on. */

@@ -41,6 +41,7 @@ static const struct text_colouring *find(const char *by)
     return NULL;
 }
 
+/* of a page or of columns */
 static bool count_of(const char *value, int *ret)
 {
     int64_t v;
@@ -139,12 +140,13 @@ static void survey(struct text_style *x, const struct figure_style *s)
 }
 
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
-                    bool one, bool several, struct kvf_diag *d)
+                    bool several, struct kvf_diag *d)
 {
     const char *rest = s->option ? s->option : "";
     char key[32], value[32], mark = 0;
     int more, err = KVF_OK;
-    *x = (struct text_style){.t = t, .by = &colourings[0], .one = one};
+    x->t = t;
+    x->by = &colourings[0];
     while (!err && (more = opt_pair(&rest, key, value, sizeof key)) != 0)
         err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs")
                        : take(x, key, value, &mark, d);
@@ -251,13 +253,32 @@ static double middle(const struct legend *g)
     return g->y + (g->row + 0.5) * LEGEND_PITCH;
 }
 
-/* Text that is made smaller where it must be. */
-static void say(struct legend *g, const char *s)
+static void say_part(struct legend *g, const char *s)
 {
-    double w = canvas_text_width(g->c, s, PT_TICK, 0), most = g->right - g->left - g->less;
+    double w = canvas_text_width(g->c, s, PT_TICK, 0);
+    double most = g->right - g->left - (g->row ? 0 : g->less);
     double pt = w > most ? PT_TICK * most / w : PT_TICK, x = place(g, fmin(w, most));
     if (g->draw)
         canvas_text(g->c, x, middle(g), s, pt, ALIGN_LEFT, ink, 0);
+}
+
+/* Text, in several rows where it must be. */
+static void say(struct legend *g, const char *s)
+{
+    char part[192];
+    while (*s) {
+        double most = g->right - g->left - (g->row ? 0 : g->less);
+        size_t n = (size_t)snprintf(part, sizeof part, "%s", s);
+        n = n < sizeof part ? n : sizeof part - 1;
+        while (canvas_text_width(g->c, part, PT_TICK, 0) > most && strrchr(part, ' '))
+            part[n = (size_t)(strrchr(part, ' ') - part)] = 0;
+        say_part(g, part);
+        s += n + strspn(s + n, " ");
+        if (*s) {
+            g->at = g->left;
+            g->row++;
+        }
+    }
 }
 
 /* A word that looks as it says. */
@@ -300,7 +321,8 @@ static void bar(struct legend *g)
     canvas_text(g->c, at + a + w + 2, y, hi, PT_TICK, ALIGN_LEFT, ink, 0);
     for (int i = 0; i < 60; i++) {
         struct text_look look = look_at(x, (i + 0.5) / 60);
-        canvas_cell(g->c, at + a + 1 + i * w / 60, y - 1, w / 60, 2, x->fill ? look.fill : look.ink);
+        canvas_cell(g->c, at + a + 1 + i * w / 60, y - 1, (i < 59 ? 2 : 1) * w / 60, 2,
+                    x->fill ? look.fill : look.ink); /* the next one covers the half */
     }
     canvas_frame(g->c, at + a + 1, y - 1, w, 2, 0.12, on_missing);
 }
@@ -315,13 +337,25 @@ static void states(struct legend *g)
         sample(g, "differs between heads", look_of_state(x, "mixed"), 0);
 }
 
+/* "L5K1: age at last use, steps, log scale (top64)" */
+static void say_what(struct legend *g)
+{
+    const struct text_style *x = g->x;
+    const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
+    char text[192];
+    snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", x->head ? x->head : "", x->head ? ": " : "",
+             x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
+             set ? ")" : "");
+    say(g, text);
+}
+
 int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
                       double less, double y, bool draw)
 {
     struct legend g = {x, c, left, right, less, y, left, 0, draw};
     char note[48];
     bool whole = strcmp(x->by->by, "kept") == 0 && x->one; /* kept or not */
-    say(&g, x->one ? x->by->of_head : x->by->label);
+    say_what(&g);
     if (kind_of(x) == KIND_STATE) {
         states(&g);
     } else if (whole) {
@@ -329,6 +363,8 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
         sample(&g, "evicted", look_at(x, 0), 0);
     } else {
         bar(&g);
+        if (!x->fill)
+            sample(&g, "bold: half or more", look_at(x, 0.5), 1);
     }
     if (x->never)
         sample(&g, "never used", unused, 0);

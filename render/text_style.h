@@ -19,15 +19,16 @@ struct text_style {
     int column;
     bool fill;         /* colours behind the text, not of the text */
     bool one;          /* every panel is one head */
+    const char *head;  /* the same one; NULL: several */
     int page, columns; /* 0: not said */
     struct colours range;
     int64_t unknown, never, mixed; /* rows without a value; tokens of no use; heads that differ */
 };
 
-/* Reads --style.  fill is true for several panels if nothing else was said.  KVF_E_ARG with a
- * sentence. */
+/* Reads --style, and the table for the range of the colours; one and head are set before.
+ * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence. */
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
-                    bool one, bool several, struct kvf_diag *d);
+                    bool several, struct kvf_diag *d);
 
 struct text_look text_style_look(const void *style, int64_t row0, int64_t row1);
 bool text_style_bold(const void *style, int64_t row0, int64_t row1);
