@@ -10,8 +10,10 @@
 enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
+    &fig_atlas,
     &fig_calibration,
     &fig_claims,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
     &fig_heads,

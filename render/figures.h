@@ -9,8 +9,10 @@
 #include "render/figure.h"
 #include "render/palette.h"
 
+extern const struct figure fig_atlas;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
+extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
 extern const struct figure fig_heads;
