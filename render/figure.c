@@ -13,6 +13,7 @@ const struct figure *const figure_table[] = {
     &fig_atlas,
     &fig_calibration,
     &fig_claims,
+    &fig_compare,
     &fig_dynamics,
     &fig_effect,
     &fig_eviction,

@@ -12,6 +12,7 @@
 extern const struct figure fig_atlas;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
+extern const struct figure fig_compare;
 extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
