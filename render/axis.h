@@ -25,12 +25,18 @@ struct axis_box {
     int log_y;
 };
 
-double axis_x(const struct axis_box *a, double v); /* data to mm */
+double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
 void axis_draw(struct canvas *c, const struct axis_box *a);
 /* The parts of axis_draw: ticks with their numbers; names further out. */
 void axis_ticks_x(struct canvas *c, const struct axis_box *a);
 void axis_ticks_y(struct canvas *c, const struct axis_box *a);
+/* mm that the widest number of axis_ticks_y takes. */
+double axis_width_y(struct canvas *c, const struct axis_box *a);
+
+/* Ticks of a logarithmic axis: v[i] with its number where name[i] is not "".  room: how many
+ * numbers fit.  Returns how many there are, at most max. */
+int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max);
 
 /* A vertical bar with its range and label; notes below what was clipped (NULL or
  * "": nothing). */

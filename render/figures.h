@@ -39,6 +39,10 @@ struct colours {
     int64_t clipped;
 };
 struct colours colours_make(const struct figure_style *s, double lo, double hi);
+/* The same from -reach to reach with 0 in the middle of a diverging map, bluered unless the
+ * style names another; of vmin and vmax the one farther from 0 replaces reach.  What
+ * colours_make gives for a style with such a map. */
+struct colours colours_diverging(const struct figure_style *s, double reach);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label);
