@@ -42,6 +42,15 @@ const struct figure *figure_find(const char *name)
     return NULL;
 }
 
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
+}
+
 static enum canvas_format format_of(const char *path)
 {
     static const char *const ext[] = {".png", ".svg", ".pdf"};
