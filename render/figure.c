@@ -10,8 +10,11 @@
 enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
+    &fig_atlas,
     &fig_calibration,
     &fig_claims,
+    &fig_compare,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
     &fig_heads,
@@ -37,6 +40,15 @@ const struct figure *figure_find(const char *name)
         if (strcmp((*f)->name, name) == 0)
             return *f;
     return NULL;
+}
+
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
 }
 
 static enum canvas_format format_of(const char *path)

@@ -9,8 +9,11 @@
 #include "render/figure.h"
 #include "render/palette.h"
 
+extern const struct figure fig_atlas;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
+extern const struct figure fig_compare;
+extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
 extern const struct figure fig_heads;
@@ -69,7 +72,11 @@ struct layermap {
     int (*chosen)(const struct table *t, int64_t row, const void *ctx);
     const void *ctx;
     double (*scale)(double v); /* what is coloured; NULL: the value itself */
+    double (*number)(const struct table *t, int64_t row, const void *ctx); /* in place of value */
+    int (*marked)(const struct table *t, int64_t row, const void *ctx);    /* a dot; NULL: none */
+    const char *note;          /* small, below; NULL: none; takes LAYERMAP_NOTE mm */
 };
+enum { LAYERMAP_NOTE = 3 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
 /* Numbers first, first + every, ... along a side of n cells, each dx or dy mm. */
