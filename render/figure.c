@@ -10,10 +10,21 @@
 enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
 
 const struct figure *const figure_table[] = {
+    &fig_attention_sparsity,
     &fig_calibration,
+    &fig_density,
+    &fig_dilution,
     &fig_effect,
     &fig_eviction,
+    &fig_ghosts,
+    &fig_hazard,
+    &fig_intermittency,
     &fig_occupancy,
+    &fig_occupancy_curves,
+    &fig_overlap,
+    &fig_persistence,
+    &fig_received,
+    &fig_regret,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
