@@ -65,8 +65,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     layers_of(&v);
     p->log_x = true;
     p->xlabel = "p";
-    p->ylabel = step ? "share of entries < p \xc3\x97 largest weight"
-                     : "share of tokens < p \xc3\x97 largest score";
+    p->ylabel = step ? "share under p \xc3\x97 largest weight"
+                     : "share under p \xc3\x97 largest score";
     p->y0 = 0;
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++)

@@ -58,7 +58,7 @@ static void style_of(struct plot *p, const char *line, int what)
     if (!l)
         return;
     l->look = plot_look(place[what]);
-    l->look.width = .3;
+    l->look.width = what == 0 ? .5 : .25; /* before the first eviction two lines coincide */
     l->look.dash = what == 3 ? .5 : what == 2 ? 1.6 : 0;
 }
 
@@ -141,6 +141,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         else if (one && !v.steps && table_real(t, step, r) < 0)
             add_runs(p, &v, r);
     }
+    plot_hide_empty(p);
     snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
              useful ? useful : "?", weights ? weights : "?",
              v.heads ? "one head a panel" : "means over heads");

@@ -45,7 +45,7 @@ static void survey(struct view *v)
 static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, const char *panel,
                      const char *line)
 {
-    int64_t all = 0, sum = 0;
+    int64_t all = 0, sum = 0, put = 0;
     memset(v->count, 0, ((size_t)v->longest + 2) * sizeof *v->count);
     for (int64_t r = from; r < to; r++)
         if (counted(v, r)) {
@@ -53,9 +53,14 @@ static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, c
             all++;
         }
     for (int64_t n = 1; n <= v->longest; n++) {
+        double before = all ? (double)sum / (double)all : NAN;
         sum += v->count[n];
-        if (v->count[n] || n == 1 || n == v->longest)
-            plot_add(p, panel, line, (double)n, all ? (double)sum / (double)all : NAN, NAN, NAN);
+        if (!v->count[n] && n > 1 && n < v->longest)
+            continue;
+        if (n - put > 1) /* level since then */
+            plot_add(p, panel, line, (double)(n - 1), before, NAN, NAN);
+        plot_add(p, panel, line, (double)n, all ? (double)sum / (double)all : NAN, NAN, NAN);
+        put = n;
     }
 }
 

@@ -19,6 +19,7 @@ struct view {
     const char *class[CLASSES];
     int n_panels, n_classes;
     int64_t first, every, steps;
+    double from; /* first step drawn */
     double *sum; /* [panel][class][step] */
     int64_t *n;  /* heads in it */
 };
@@ -112,6 +113,8 @@ static void stack_class(struct plot *p, const struct view *v, int panel, int cla
     for (int64_t i = 0; i < v->steps; i++) {
         size_t at = cell(v, panel, class, i);
         double x = (double)(v->first + i * v->every), top = NAN;
+        if (x < v->from)
+            continue;
         if (v->n[at])
             top = base[i] + v->sum[at] / (double)v->n[at];
         plot_add(p, v->panel[panel], v->class[class], x, NAN, base[i], top);
@@ -126,8 +129,8 @@ static void looks(struct plot *p, const struct view *v, int from)
         char edge[PLOT_NAME];
         snprintf(edge, sizeof edge, "edge of %.60s", v->class[i]);
         struct plot_line *area = plot_line(p, v->class[i]), *line = plot_line(p, edge);
-        struct rgb c = palette_line(k);
-        double tint = k / 8 % 2 ? .55 : .2;
+        struct rgb c = plot_look_coloured(k).colour;
+        double tint = k / 7 % 2 ? .55 : .2;
         if (!area || !line)
             continue;
         c = (struct rgb){c.r + tint * (1 - c.r), c.g + tint * (1 - c.g), c.b + tint * (1 - c.b)};
@@ -157,11 +160,14 @@ static int stack(struct plot *p, struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {NULL, NULL, ""}};
+    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {"steps", "all|answer", "all"},
+                               {NULL, NULL, ""}};
     struct view v = {.t = t, .k = plot_rows_of(t), .step = table_find(t, "step"),
                      .entries = table_find(t, "entries")};
     int err = style_keys("occupancy-curves", s->option, keys, d);
     v.by = keys[0].value[0];
+    if (style_is(keys, "steps", "answer"))
+        v.from = table_meta_real(t, "prompt_tokens", 0);
     v.panel = err ? NULL : mem_alloc(PLOT_PANELS, sizeof *v.panel);
     if (!err)
         err = v.panel ? survey(&v, d) : KVF_E_NOMEM;

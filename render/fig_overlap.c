@@ -47,8 +47,12 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
     const char *window = table_str(v->t, v->window, r);
     char line[PLOT_NAME];
-    const char *panel = v->layers || v->heads ? table_str(v->t, v->k.head, r) : "";
+    char panel[PLOT_NAME] = "";
     bool known = strcmp(window, "union") == 0;
+    if (v->layers)
+        snprintf(panel, sizeof panel, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
+    else if (v->heads)
+        snprintf(panel, sizeof panel, "%.60s", table_str(v->t, v->k.head, r));
     snprintf(line, sizeof line, known ? "union of them" : "window %.40s", window);
     plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
              value_at(v->t, v->low, r), value_at(v->t, v->high, r));
@@ -93,6 +97,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y1 = 1;
     p->level = kappa ? 0 : NAN;
     add_rows(p, &v);
+    for (int i = 0; kappa && i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            if (p->series[i].data.y[k] < -1)
+                p->y0 = -1; /* it falls without end as p rises: points below are counted */
     snprintf(p->note, sizeof p->note, "candidates: %.60s%s", candidates ? candidates : "see table",
              v.low >= 0 ? "; bands: 95 % over documents" : "");
     return KVF_OK;
@@ -109,7 +117,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return plot_figure_draw(build, c, t, s, d);
 }
 
-static const char *const needs[] = {"head", "window", "p", "overlap", "expected", "kappa", NULL};
+static const char *const needs[] = {"head", "layer", "window", "p", "overlap", "expected", "kappa", NULL};
 
 const struct figure fig_overlap = {
     .name = "overlap",

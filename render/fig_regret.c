@@ -38,6 +38,21 @@ static void looks(struct plot *p)
     kept->look = (struct chart_look){.colour = palette_line(0), .width = .3};
 }
 
+/* While nothing was evicted both are 1: the axis begins shortly before.  NaN: at the data. */
+static double first_loss(const struct plot *p)
+{
+    double first = INFINITY, last = -INFINITY;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; k < l->n; k++) {
+            last = fmax(last, l->x[k]);
+            if (l->y[k] < 1 - 1e-6)
+                first = fmin(first, l->x[k]);
+        }
+    }
+    return first < last ? fmax(0, first - .05 * (last - first)) : NAN;
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -57,8 +72,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r)) && table_real(t, v.step, r) >= 0)
             add_row(p, &v, r);
     looks(p);
+    p->x0 = first_loss(p);
+    size_t n = 0;
+    if (p->x0 > 0)
+        n = (size_t)snprintf(p->note, sizeof p->note, "before: all is kept");
     if (isfinite(mean))
-        snprintf(p->note, sizeof p->note, "mean regret %.4g over all heads and steps", mean);
+        snprintf(p->note + n, sizeof p->note - n, "%smean regret %.4g over all heads and steps",
+                 n ? "; " : "", mean);
     return KVF_OK;
 }
 
