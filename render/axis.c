@@ -68,6 +68,16 @@ static void power_text(int exponent, int factor, char out[24])
              digit[n % 10]);
 }
 
+/* Too few numbers to read a scale from: every tick gets one, if they fit. */
+static void name_all(const double *v, char (*name)[24], int n, double room)
+{
+    int named = 0;
+    for (int i = 0; i < n; i++)
+        named += name[i][0] != 0;
+    for (int i = 0; named < 2 && n <= room && i < n; i++)
+        tick_text(v[i], name[i]);
+}
+
 int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     double decades = log10(hi / lo);
@@ -90,6 +100,7 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
             }
             n++;
         }
+    name_all(v, name, n, room);
     return n;
 }
 

@@ -29,7 +29,17 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
+    double least, most; /* budgets */
 };
+
+/* Some quantities need what the run was not asked to record: they are left out. */
+static bool defined(const struct table *t, int col)
+{
+    for (int64_t r = 0; col >= 0 && r < table_rows(t); r++)
+        if (isfinite(table_real(t, col, r)))
+            return true;
+    return false;
+}
 
 static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_diag *d)
 {
@@ -43,7 +53,7 @@ static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_d
         v->low[v->n] = table_find(v->t, end);
         snprintf(end, sizeof end, i ? "%s_high" : "high", known[i][0]);
         v->high[v->n] = table_find(v->t, end);
-        if (v->n + 1 < QUANTITIES && v->col[v->n] >= 0)
+        if (v->n + 1 < QUANTITIES && defined(v->t, v->col[v->n]))
             v->n++;
         return KVF_OK;
     }
@@ -77,23 +87,35 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     }
 }
 
-/* Against budget or length: a panel for each quantity, a line for each method. */
+/* Against budget or length: a panel for each quantity, a line for each method; one without a
+ * budget is a level across all budgets. */
 static void add_runs(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];
-    double budget = value_at(v->t, v->budget, r);
+    double budget = value_at(v->t, v->budget, r), x = table_real(v->t, v->x, r);
     const char *method = table_str(v->t, v->method, r);
+    bool level = v->against_budget && !(budget > 0);
     if (v->against_budget || !(budget > 0))
         snprintf(line, sizeof line, "%.60s", method);
     else
         snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
     for (int q = 0; q < v->n; q++)
-        if (!v->against_budget || budget > 0)
-            plot_add(p, known[v->what[q]][1], line, table_real(v->t, v->x, r),
+        for (int end = 0; end <= level; end++)
+            plot_add(p, known[v->what[q]][1], line, !level ? x : end ? v->most : v->least,
                      table_real(v->t, v->col[q], r), NAN, NAN);
     struct plot_line *l = plot_line(p, line);
     if (l)
-        l->look.points = true;
+        l->look.points = !level;
+}
+
+static void budgets_of(struct view *v)
+{
+    v->least = INFINITY;
+    for (int64_t r = 0; v->budget >= 0 && r < table_rows(v->t); r++) {
+        double b = table_real(v->t, v->budget, r);
+        v->least = b > 0 ? fmin(v->least, b) : v->least;
+        v->most = fmax(v->most, b);
+    }
 }
 
 static int open_view(struct view *v, const struct table *t, struct style_key *keys,
@@ -106,6 +128,7 @@ static int open_view(struct view *v, const struct table *t, struct style_key *ke
                        .steps = style_is(keys, "x", "step")};
     v->x = table_find(t, v->steps ? "step" : v->against_budget ? "budget" : "T");
     int err = KVF_OK;
+    budgets_of(v);
     for (const char *s = keys[2].value; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
     if (!err && !v->steps && (v->x < 0 || v->method < 0))
