@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
+#include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
@@ -21,6 +22,7 @@ struct request {
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
     struct figure_options look;
+    struct buf about; /* of several traces: what is said of each */
 };
 
 static int build_options(struct request *q, struct opt *list)
@@ -90,7 +92,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
-    q->a->describe(t, &b);
+    if (q->about.len)
+        buf_add(&b, q->about.data, q->about.len);
+    else
+        q->a->describe(t, &b);
     if (!b.err && b.len)
         fwrite(b.data, 1, b.len, stdout);
     int err = b.err;
@@ -131,19 +136,24 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
+    int most = q.a->stacks ? STACK_MOST : q.a->max_traces;
     build_options(&q, list);
-    if (!command_options(self, list, argc, argv, least, q.a->max_traces, &operands, &status))
+    if (!command_options(self, list, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
     for (int i = 0; !err && i < operands; i++)
         err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)
-        err = q.a->run(trace, operands, &q.args, &t, &d);
+        err = operands > q.a->max_traces
+                  ? stack_run(q.a, trace, operands, (const char *const *)(argv + 1), &q.args,
+                              &q.about, &t, &d)
+                  : q.a->run(trace, operands, &q.args, &t, &d);
     if (!err)
         err = deliver(&q, t, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
+    buf_finish(&q.about);
     for (int i = 0; i < operands; i++)
         kvf_close(trace[i]);
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

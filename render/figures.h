@@ -10,16 +10,27 @@
 #include "render/palette.h"
 
 extern const struct figure fig_atlas;
+extern const struct figure fig_attention_sparsity;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
 extern const struct figure fig_compare;
+extern const struct figure fig_density;
+extern const struct figure fig_dilution;
 extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
+extern const struct figure fig_ghosts;
+extern const struct figure fig_hazard;
 extern const struct figure fig_heads;
+extern const struct figure fig_intermittency;
 extern const struct figure fig_occupancy;
+extern const struct figure fig_occupancy_curves;
+extern const struct figure fig_overlap;
 extern const struct figure fig_pareto;
+extern const struct figure fig_persistence;
 extern const struct figure fig_predict;
+extern const struct figure fig_received;
+extern const struct figure fig_regret;
 extern const struct figure fig_retention;
 extern const struct figure fig_saliency;
 extern const struct figure fig_sparsity;
