@@ -5,32 +5,17 @@
 #include "base/stats.h"
 #include "render/heat.h"
 
-int heat_init(struct heat *m, long n, long from, long to, int w, int h)
-{
-    *m = (struct heat){.n = n, .from = from, .to = to, .w = w, .h = h};
-    m->row = MEM_NEW(long, (size_t)h + 1);
-    m->part = MEM_NEW(double, (size_t)h + 1);
-    if (!m->row || !m->part)
-        return KVF_E_NOMEM;
-    for (long r = 0; r <= h; r++) { /* in whole numbers: no drift */
-        m->row[r] = from + r * (to - from) / h;
-        m->part[r] = (double)(r * (to - from) % h) / h;
-    }
-    return KVF_OK;
-}
-
-void heat_finish(struct heat *m)
-{
-    mem_free(m->row);
-    mem_free(m->part);
-    *m = (struct heat){0};
-}
-
-enum { LANES = 4, PACES = 4 }; /* decay: tokens side by side, by how soon they vanish */
+enum { LANES = 2, PACES = 4,       /* decay: numbers side by side; kinds of tokens */
+       MOST_AREAS = 1 << 20 };     /* kept of a window for all its maps */
 
 long heat_scratch(int h)
 {
-    return (2 * LANES + 1) * ((long)h + 2);
+    return (4 * LANES + 1) * ((long)h + 2);
+}
+
+static void clear(double *v, long n)
+{
+    memset(v, 0, (size_t)n * sizeof *v);
 }
 
 /* The tokens of a column one by one: their weight is the part of them within it. */
@@ -52,7 +37,8 @@ static int walk_next(const struct heat *m, struct walk *k)
         k->i++;
         if (k->i >= m->n || (double)k->i >= k->x1)
             return 0;
-        k->weight = fmin(k->x1, (double)(k->i + 1)) - fmax(k->x0, (double)k->i);
+        double a = (double)k->i, b = a + 1;
+        k->weight = (k->x1 < b ? k->x1 : b) - (k->x0 > a ? k->x0 : a);
     } while (k->weight <= 0);
     while (k->r < m->h && (m->row[k->r + 1] < k->i
                            || (m->row[k->r + 1] == k->i && !(m->part[k->r + 1] > 0))))
@@ -71,15 +57,16 @@ static double row_begin(const struct heat *m, long r)
 }
 
 /* Area with t >= i.  A token counts for its part of the row of its birth, and for whole rows
- * below: whole[r] collects its weight there.  Both arrays are zero before. */
-static void cover_of(const struct heat *m, int c, double *whole, double *ret_area)
+ * below: whole[r] collects its weight there. */
+static void area_of(const struct heat *m, int c, double *whole, double *ret_area)
 {
     struct walk k = walk_begin(m, c);
     double height = (double)(m->to - m->from) / m->h, running = 0;
-    while (walk_next(m, &k)) {
-        if (k.r >= m->h)
-            break;
-        ret_area[k.r] += k.weight * (row_end(m, k.r) - fmax((double)k.i, row_begin(m, k.r)));
+    clear(ret_area, m->h);
+    clear(whole, m->h + 2);
+    while (walk_next(m, &k) && k.r < m->h) {
+        double begin = row_begin(m, k.r), born = (double)k.i;
+        ret_area[k.r] += k.weight * (row_end(m, k.r) - (born > begin ? born : begin));
         whole[k.r + 1] += k.weight;
     }
     for (int r = 0; r < m->h; r++) {
@@ -88,19 +75,52 @@ static void cover_of(const struct heat *m, int c, double *whole, double *ret_are
     }
 }
 
+static void cover_of(const struct heat *m, int c, double *whole, double *ret_area)
+{
+    if (m->area)
+        memcpy(ret_area, m->area + (long)c * m->h, (size_t)m->h * sizeof *ret_area);
+    else
+        area_of(m, c, whole, ret_area);
+}
+
+int heat_init(struct heat *m, long n, long from, long to, int w, int h)
+{
+    *m = (struct heat){.n = n, .from = from, .to = to, .w = w, .h = h};
+    m->row = MEM_NEW(long, (size_t)h + 1);
+    m->part = MEM_NEW(double, (size_t)h + 1);
+    if (!m->row || !m->part)
+        return KVF_E_NOMEM;
+    for (long r = 0; r <= h; r++) { /* in whole numbers: no drift */
+        m->row[r] = from + r * (to - from) / h;
+        m->part[r] = (double)(r * (to - from) % h) / h;
+    }
+    double *whole = NULL;
+    if ((int64_t)w * h <= MOST_AREAS) {
+        m->area = MEM_NEW(double, (size_t)w * (size_t)h);
+        whole = MEM_NEW(double, (size_t)h + 2);
+    }
+    for (int c = 0; m->area && whole && c < w; c++)
+        area_of(m, c, whole, m->area + (long)c * h);
+    mem_free(whole);
+    return (int64_t)w * h > MOST_AREAS || (m->area && whole) ? KVF_OK : KVF_E_NOMEM;
+}
+
+void heat_finish(struct heat *m)
+{
+    mem_free(m->row);
+    mem_free(m->part);
+    mem_free(m->area);
+    *m = (struct heat){0};
+}
+
 /* Sums to means and areas to shares. */
 static void finish(const struct heat *m, double *mean, double *cover)
 {
     double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
     for (int r = 0; r < m->h; r++) {
         mean[r] = cover[r] > HEAT_LEAST * box ? mean[r] / cover[r] : NAN;
-        cover[r] = fmin(cover[r] / box, 1);
+        cover[r] = cover[r] < box ? cover[r] / box : 1;
     }
-}
-
-static void clear(double *v, long n)
-{
-    memset(v, 0, (size_t)n * sizeof *v);
 }
 
 /* The row in which y in [from, to) lies. */
@@ -120,18 +140,17 @@ void heat_alpha(const struct heat *m, const double *end, int c, double *mean, do
 {
     struct walk k = walk_begin(m, c);
     double height = (double)(m->to - m->from) / m->h, *whole = scratch, running = 0;
-    clear(whole, m->h + 2);
-    clear(mean, m->h);
-    clear(cover, m->h);
     cover_of(m, c, whole, cover);
+    clear(mean, m->h);
     clear(whole, m->h + 2);
     while (walk_next(m, &k)) {
-        double a = fmax((double)k.i, (double)m->from), b = fmin(end[k.i], (double)m->to);
+        double a = (double)(k.i > m->from ? k.i : m->from);
+        double b = end[k.i] < (double)m->to ? end[k.i] : (double)m->to;
         if (!(b > a) || k.r >= m->h)
             continue;
         long last = b < (double)m->to ? row_of(m, b) : m->h - 1;
         if (last == k.r) {
-            mean[last] += k.weight * (b - fmax(a, row_begin(m, last)));
+            mean[last] += k.weight * (b - a);
             continue;
         }
         mean[k.r] += k.weight * (row_end(m, k.r) - a);
@@ -157,16 +176,16 @@ void heat_alpha(const struct heat *m, const double *end, int c, double *mean, do
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
 struct block {
-    int used;
+    int used;                 /* of 2 LANES */
     long row, stop;           /* where its tokens stand (others begin a new one); vanished */
-    lanes v;                  /* weight times v at the beginning of that row */
-    lanes power[2], whole[2]; /* beta^n; sum of beta^k, 1 <= k < n (-1 for n = 0) */
+    lanes v[2];               /* weight times v at the beginning of that row */
+    lanes power[2][2], whole[2][2]; /* beta^n; sum of beta^k, 1 <= k < n (-1 for n = 0) */
 };
 
 struct decay {
     const struct heat *m;
     long step;                /* the lesser n */
-    lanes *at, *inner;        /* [h + 1] sums of v(a); of v(a) times the whole steps within */
+    lanes (*at)[2], (*inner)[2]; /* [h + 1] sums of v(a); of v(a) times whole steps within */
     double *born;             /* [h] of the rows in which tokens are born */
     struct block block[PACES];
 };
@@ -190,15 +209,20 @@ static double power_and_sum(double x, double less, double n, double *ret_sum)
 static void flush(struct decay *d, struct block *b)
 {
     const long *row = d->m->row;
-    lanes v = b->v;
+    lanes v0 = b->v[0], v1 = b->v[1];
     for (long r = b->row; b->used && r < b->stop; r++) {
         int k = row[r + 1] - row[r] > d->step;
-        d->at[r] += v;
-        d->inner[r] += v * b->whole[k];
-        v *= b->power[k];
+        d->at[r][0] += v0;
+        d->at[r][1] += v1;
+        d->inner[r][0] += v0 * b->whole[k][0];
+        d->inner[r][1] += v1 * b->whole[k][1];
+        v0 *= b->power[k][0];
+        v1 *= b->power[k][1];
     }
-    if (b->used)
-        d->at[b->stop] += v;
+    if (b->used) {
+        d->at[b->stop][0] += v0;
+        d->at[b->stop][1] += v1;
+    }
     b->used = 0;
 }
 
@@ -210,17 +234,17 @@ static void lead(struct decay *d, long row, double weight, double log_v, double 
     double rows = ((log_v - VANISHED) / fabs(x) + 1) / height + 1; /* until below 1e-18 */
     long left = d->m->h - row, stop = row + (rows < (double)left ? (long)rows : left);
     struct block *b = &d->block[rows < 8 ? 0 : rows < 64 ? 1 : rows < 512 ? 2 : 3];
-    if (b->used == LANES || (b->used && b->row != row))
+    if (b->used == 2 * LANES || (b->used && b->row != row))
         flush(d, b);
     if (!b->used)
         *b = (struct block){.row = row, .stop = stop};
-    int k = b->used++;
+    int half = b->used / LANES, k = b->used++ % LANES;
     b->stop = stop > b->stop ? stop : b->stop;
-    b->v[k] = weight * v;
-    b->power[0][k] = power;
-    b->whole[0][k] = sum - 1;
-    b->power[1][k] = power * (less + 1);
-    b->whole[1][k] = sum - 1 + power;
+    b->v[half][k] = weight * v;
+    b->power[0][half][k] = power;
+    b->whole[0][half][k] = sum - 1;
+    b->power[1][half][k] = power * (less + 1);
+    b->whole[1][half][k] = sum - 1 + power;
 }
 
 /* The row of birth by itself (none for tokens born before the window). */
@@ -242,9 +266,9 @@ static void add_token(struct decay *d, const struct walk *k, double log_beta)
         lead(d, k->r + 1, k->weight, age * x, v, x, less);
 }
 
-static double sum_of(lanes v)
+static double sum_of(const lanes v[2])
 {
-    return (v[0] + v[1]) + (v[2] + v[3]);
+    return (v[0][0] + v[0][1]) + (v[1][0] + v[1][1]);
 }
 
 void heat_decay(const struct heat *m, const double *log_beta, int c, double *mean, double *cover,
@@ -252,12 +276,11 @@ void heat_decay(const struct heat *m, const double *log_beta, int c, double *mea
 {
     struct walk k = walk_begin(m, c);
     struct decay d = {.m = m, .step = (m->to - m->from) / m->h, .born = mean};
-    double *whole = scratch + 2 * LANES * ((long)m->h + 2), next;
-    d.at = (lanes *)(void *)scratch;
+    double *whole = scratch + 4 * LANES * ((long)m->h + 2), next;
+    d.at = (lanes(*)[2])(void *)scratch;
     d.inner = d.at + m->h + 2;
     clear(scratch, heat_scratch(m->h));
     clear(mean, m->h);
-    clear(cover, m->h);
     cover_of(m, c, whole, cover);
     while (walk_next(m, &k))
         add_token(&d, &k, log_beta[k.i]);

@@ -14,6 +14,7 @@ struct heat {
     int w, h;
     long *row;        /* [h + 1] step in which row r begins, rounded down; row[h] = to */
     double *part;     /* [h + 1] how far into that step */
+    double *area;     /* [w][h] of each box, with t >= i; NULL for large maps */
 };
 
 #define HEAT_LEAST 1e-9 /* parts of a box below it are none: sums differ from 0 by rounding */
@@ -24,7 +25,7 @@ void heat_finish(struct heat *m);
 
 /* Boxes of column c, from the top: mean[r], NaN where cover[r] is no more than HEAT_LEAST;
  * cover[r] is the part of the box with t >= i, as a share.  number: [n].  scratch:
- * heat_scratch(h) doubles, aligned to 32 bytes. */
+ * heat_scratch(h) doubles, aligned to 16 bytes. */
 typedef void heat_column_fn(const struct heat *m, const double *number, int c, double *mean,
                             double *cover, double *scratch);
 long heat_scratch(int h);
