@@ -1,14 +1,19 @@
 #include <cairo-pdf.h>
-#include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
 #include <pango/pangocairo.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "render/canvas.h"
 #include "render/png_out.h"
+#include "render/svg_text.h"
+
+#define FONTS "DejaVu Sans, Noto Sans CJK SC"
 
 struct canvas {
     enum canvas_format format;
@@ -17,9 +22,15 @@ struct canvas {
     cairo_t *cr;
     PangoFontDescription *font;
     PangoLayout *layout; /* of the text at hand */
-    struct buf bytes; /* of vector output */
+    struct buf bytes;    /* of PDF */
+    struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
     int err;
 };
+
+static bool is_svg(const struct canvas *c)
+{
+    return c->format == CANVAS_SVG;
+}
 
 static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
 {
@@ -36,15 +47,20 @@ static int create_layout(struct canvas *c)
     cairo_font_options_set_hint_style(opt, CAIRO_HINT_STYLE_NONE);
     cairo_font_options_set_hint_metrics(opt, CAIRO_HINT_METRICS_OFF);
     cairo_font_options_set_antialias(opt, CAIRO_ANTIALIAS_GRAY);
+    /* A ligature is no character: text that is searched or edited is set without. */
+    PangoAttrList *plain = pango_attr_list_new();
+    pango_attr_list_insert(plain, pango_attr_font_features_new("liga=0,clig=0,dlig=0"));
     /* Colour fonts must not be named: they would take the digits.  Emoji find theirs. */
-    c->font = pango_font_description_from_string("DejaVu Sans, Noto Sans CJK SC");
+    c->font = pango_font_description_from_string(FONTS);
     c->layout = pango_cairo_create_layout(c->cr);
     if (c->layout && c->font) {
         PangoContext *ctx = pango_layout_get_context(c->layout);
         pango_cairo_context_set_font_options(ctx, opt);
         pango_context_set_round_glyph_positions(ctx, FALSE);
         pango_layout_set_single_paragraph_mode(c->layout, TRUE);
+        pango_layout_set_attributes(c->layout, plain);
     }
+    pango_attr_list_unref(plain);
     cairo_font_options_destroy(opt);
     return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
 }
@@ -67,8 +83,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->pixel = 25.4 / dpi;
     c->surface =
         f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
+        : f == CANVAS_SVG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
+    c->svg.w = w_mm;
+    c->svg.h = h_mm;
     c->cr = cairo_create(c->surface);
     double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);
@@ -93,7 +111,53 @@ void canvas_destroy(struct canvas *c)
     cairo_destroy(c->cr);
     cairo_surface_destroy(c->surface);
     buf_finish(&c->bytes);
+    svg_finish(&c->svg);
     mem_free(c);
+}
+
+static bool installed(PangoFontMap *map, const char *family)
+{
+    PangoFontFamily **list = NULL;
+    bool found = false;
+    int n = 0;
+    pango_font_map_list_families(map, &list, &n);
+    for (int i = 0; i < n && !found; i++)
+        found = strcasecmp(pango_font_family_get_name(list[i]), family) == 0;
+    g_free(list);
+    return found;
+}
+
+/* What fontconfig takes for a family that is not there. */
+static void stand_in(PangoContext *ctx, const char *family, char *out, size_t cap)
+{
+    PangoFontDescription *want = pango_font_description_new(), *got = NULL;
+    pango_font_description_set_family(want, family);
+    PangoFont *font = pango_context_load_font(ctx, want);
+    if (font)
+        got = pango_font_describe(font);
+    snprintf(out, cap, "%s", got ? pango_font_description_get_family(got) : "nothing");
+    pango_font_description_free(got);
+    pango_font_description_free(want);
+    if (font)
+        g_object_unref(font);
+}
+
+int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
+{
+    struct buf list = {0};
+    char other[96];
+    PangoContext *ctx = pango_layout_get_context(c->layout);
+    if (!installed(pango_context_get_font_map(ctx), family)) {
+        stand_in(ctx, family, other, sizeof other);
+        return kvf_fail(d, KVF_E_ARG, "--font: no font family '%.80s' is installed; fontconfig "
+                        "would take '%s'", family, other);
+    }
+    buf_printf(&list, "%s, " FONTS, family);
+    if (!list.err)
+        pango_font_description_set_family(c->font, list.data);
+    int err = list.err;
+    buf_finish(&list);
+    return err;
 }
 
 double canvas_width(const struct canvas *c) { return c->w; }
@@ -103,6 +167,7 @@ double canvas_pixel(const struct canvas *c) { return c->pixel; }
 void canvas_reserve_top(struct canvas *c, double mm)
 {
     cairo_translate(c->cr, 0, mm);
+    c->svg.dy += mm;
     c->h -= mm;
 }
 
@@ -113,6 +178,11 @@ static void colour_of(struct canvas *c, struct rgb v)
 
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
+    const double xy[] = {x, y, x + w, y, x + w, y + h, x, y + h};
+    if (is_svg(c)) {
+        svg_area(&c->svg, xy, 4, fill, 1);
+        return;
+    }
     colour_of(c, fill);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_fill(c->cr);
@@ -122,19 +192,27 @@ void canvas_cell(struct canvas *c, double x, double y, double w, double h, struc
 {
     double lap = c->format == CANVAS_PNG ? 0 : 0.04; /* viewers show hairlines between cells */
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
+    c->svg.crisp = 1;
     canvas_rect(c, x, y, w + lap, h + lap, fill);
+    c->svg.crisp = 0;
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
 }
 
 void canvas_dash(struct canvas *c, double on, double off)
 {
     const double dash[2] = {on, off};
+    c->svg.dash[0] = on;
+    c->svg.dash[1] = off;
     cairo_set_dash(c->cr, dash, on > 0 ? 2 : 0, 0);
 }
 
 void canvas_frame(struct canvas *c, double x, double y, double w, double h, double width,
                   struct rgb colour)
 {
+    if (is_svg(c)) {
+        svg_frame(&c->svg, x, y, w, h, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
     cairo_rectangle(c->cr, x, y, w, h);
@@ -144,6 +222,10 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour)
 {
     int open = 0;
+    if (is_svg(c)) {
+        svg_line(&c->svg, xy, n, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
     cairo_set_line_join(c->cr, CAIRO_LINE_JOIN_ROUND);
@@ -161,6 +243,11 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
 void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, double alpha)
 {
     int k = 0;
+    if (is_svg(c)) {
+        svg_area(&c->svg, xy, n, fill, alpha);
+        return;
+    }
+    cairo_new_path(c->cr); /* text leaves a point behind */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;
@@ -172,6 +259,10 @@ void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, dou
 void canvas_disc(struct canvas *c, double x, double y, double radius, double width,
                  struct rgb colour)
 {
+    if (is_svg(c)) {
+        svg_disc(&c->svg, x, y, radius, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_new_sub_path(c->cr);
     cairo_arc(c->cr, x, y, radius, 0, 2 * 3.141592653589793);
@@ -184,6 +275,10 @@ void canvas_disc(struct canvas *c, double x, double y, double radius, double wid
 
 void canvas_clip(struct canvas *c, double x, double y, double w, double h)
 {
+    if (is_svg(c)) {
+        svg_clip(&c->svg, x, y, w, h);
+        return;
+    }
     cairo_save(c->cr);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_clip(c->cr);
@@ -191,7 +286,10 @@ void canvas_clip(struct canvas *c, double x, double y, double w, double h)
 
 void canvas_unclip(struct canvas *c)
 {
-    cairo_restore(c->cr);
+    if (is_svg(c))
+        svg_unclip(&c->svg);
+    else
+        cairo_restore(c->cr);
 }
 
 /* Bytes that are no UTF-8 become visible marks. */
@@ -217,6 +315,12 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     lay_out(c, s, pt, 0);
     pango_layout_get_size(c->layout, &w, &h);
     double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
+    struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
+    at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
+    if (is_svg(c)) {
+        svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
+        return;
+    }
     cairo_save(c->cr);
     colour_of(c, colour);
     cairo_translate(c->cr, x, y);
@@ -237,7 +341,12 @@ double canvas_text_width(struct canvas *c, const char *s, double pt, int bold)
 void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
                  struct rgb colour)
 {
+    const struct svg_place at = {x, y, 0, 0, 0};
     lay_out(c, s, pt, bold);
+    if (is_svg(c)) {
+        svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_move_to(c->cr, x, y - (double)pango_layout_get_baseline(c->layout) / PANGO_SCALE);
     pango_cairo_show_layout(c->cr, c->layout);
@@ -251,6 +360,25 @@ static void snap(const struct canvas *c, double *x, double *w, int n)
     *x = floor(*x / c->pixel + 0.5) * c->pixel;
     if (fabs(*w / c->pixel - n) < 0.75)
         *w = n * c->pixel;
+}
+
+static cairo_status_t collect_png(void *ctx, const unsigned char *data, unsigned n)
+{
+    struct buf *b = ctx;
+    buf_add(b, data, n);
+    return b->err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+static void image_svg(struct canvas *c, double x, double y, double w_mm, double h_mm,
+                      cairo_surface_t *img)
+{
+    struct buf png = {0};
+    if (cairo_surface_write_to_png_stream(img, collect_png, &png) != CAIRO_STATUS_SUCCESS)
+        c->err = KVF_E_NOMEM;
+    else
+        svg_image(&c->svg, x, y, w_mm, h_mm, cairo_image_surface_get_width(img),
+                  cairo_image_surface_get_height(img), &png);
+    buf_finish(&png);
 }
 
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
@@ -268,6 +396,11 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_surface_mark_dirty(img);
     snap(c, &x, &w_mm, w);
     snap(c, &y, &h_mm, h);
+    if (is_svg(c)) {
+        image_svg(c, x, y, w_mm, h_mm, img);
+        cairo_surface_destroy(img);
+        return;
+    }
     cairo_save(c->cr);
     cairo_translate(c->cr, x, y);
     cairo_scale(c->cr, w_mm / w, h_mm / h);
@@ -276,24 +409,6 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_paint(c->cr);
     cairo_restore(c->cr);
     cairo_surface_destroy(img);
-}
-
-/* Puts <desc> behind the opening svg tag. */
-static void finish_svg(struct canvas *c, const char *provenance, struct buf *out)
-{
-    const char *data = c->bytes.data ? c->bytes.data : "";
-    const char *tag = strstr(data, "<svg"), *end = tag ? strchr(tag, '>') : NULL;
-    size_t head = end ? (size_t)(end - data) + 1 : 0;
-    buf_add(out, data, head);
-    buf_str(out, "\n<desc>");
-    for (const char *p = provenance; *p; p++) {
-        if (*p == '<' || *p == '>' || *p == '&')
-            buf_str(out, *p == '<' ? "&lt;" : *p == '>' ? "&gt;" : "&amp;");
-        else if ((unsigned char)*p >= 32 || *p == '\n')
-            buf_char(out, *p);
-    }
-    buf_str(out, "</desc>");
-    buf_add(out, data + head, c->bytes.len - head);
 }
 
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
@@ -318,9 +433,8 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
                           cairo_image_surface_get_height(c->surface),
                           cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
                           provenance, out);
-    if (c->format == CANVAS_SVG)
-        finish_svg(c, provenance, out);
-    else
-        buf_add(out, c->bytes.data, c->bytes.len);
+    if (is_svg(c))
+        return svg_write(&c->svg, "kvfate figure", provenance, out);
+    buf_add(out, c->bytes.data, c->bytes.len);
     return out->err;
 }

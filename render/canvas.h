@@ -23,6 +23,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
                   struct kvf_diag *d);
 void canvas_destroy(struct canvas *c); /* accepts NULL */
 
+/* Sets the font family of all text to come.  KVF_E_ARG where no such family is installed,
+ * with a sentence that names the one that would stand in. */
+int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d);
+
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);
 

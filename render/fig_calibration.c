@@ -146,8 +146,9 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
 
 static void panel(struct canvas *c, const struct layout *l, int k, double width, double height)
 {
-    struct axis_box a = {LEFT + k * (width + GAP), TOP, width, height, 0, 1, 0, 1, 0,
-                         "predicted \xce\xb2\xe2\x81\xbf", k ? NULL : "observed share"};
+    struct axis_box a = {.x = LEFT + k * (width + GAP), .y = TOP, .w = width, .h = height,
+                         .x1 = 1, .y1 = 1, .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
+                         .ylabel = k ? NULL : "observed share"};
     double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
     canvas_dash(c, 1, 0.8);
     canvas_line(c, diagonal, 2, 0.2, (struct rgb){0.55, 0.55, 0.55});

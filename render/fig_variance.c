@@ -69,9 +69,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct bars b = read_bars(t);
     double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
-    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT,
-                         canvas_height(c) - TOP - BOTTOM, 0, top, 0, 1, 0,
-                         "share of the variance explained (\xce\xb5\xc2\xb2)", NULL};
+    struct axis_box a = {.x = LEFT, .y = TOP, .w = canvas_width(c) - LEFT - RIGHT,
+                         .h = canvas_height(c) - TOP - BOTTOM, .x1 = top, .y1 = 1,
+                         .xlabel = "share of the variance explained (\xce\xb5\xc2\xb2)"};
     double row = a.h / (b.n ? b.n : 1);
     if (!(top > 0))
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");

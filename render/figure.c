@@ -7,13 +7,17 @@
 
 #include "render/figures.h"
 
-enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
+enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
     &fig_calibration,
+    &fig_claims,
     &fig_effect,
     &fig_eviction,
+    &fig_heads,
     &fig_occupancy,
+    &fig_pareto,
+    &fig_predict,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
@@ -22,6 +26,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 
@@ -105,15 +111,28 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
     return err;
 }
 
+int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    if (!palette_known(s->cmap))
+        return kvf_fail(d, KVF_E_ARG, "--cmap is one of " PALETTE_NAMES ", not '%.80s'", s->cmap);
+    if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
+        return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
+    int err = s->font ? canvas_create(CANVAS_PNG, 10, 10, 20, &c, d) : KVF_OK;
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    canvas_destroy(c);
+    return err;
+}
+
 static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d)
 {
+    int err = figure_style_check(s, d);
+    if (err)
+        return err;
     if (!figure_can_write(path))
         return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
-    if (!palette_known(s->cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
-    if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
-        return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
             return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
@@ -128,13 +147,18 @@ static int prepare(const struct figure *f, const struct table *t, const struct f
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
+    if (s->width_mm != 0) {
+        h *= s->width_mm / w;
+        w = s->width_mm;
+    }
     h += s->title ? TITLE_MM : 0;
-    w = s->width_mm != 0 ? s->width_mm : w;
     h = s->height_mm != 0 ? s->height_mm : h;
-    if (!(w >= LEAST_WIDTH && h >= LEAST_HEIGHT))
-        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", LEAST_WIDTH,
-                        LEAST_HEIGHT);
+    if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
+        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
+                        FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT);
     int err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, ret, d);
+    if (!err && s->font)
+        err = canvas_font(*ret, s->font, d);
     if (!err && s->title)
         draw_title(*ret, s->title);
     return err;

@@ -219,9 +219,9 @@ static struct axis_box box_of(const struct painter *p, int64_t h)
 {
     double x, y, first = (double)p->win.first;
     place(&p->l, h, &x, &y);
-    return (struct axis_box){x, y, p->l.side, p->l.tall, first, first + (double)p->win.n,
-                             first + (double)p->win.to, first + (double)p->win.from, 0, NULL,
-                             NULL};
+    return (struct axis_box){.x = x, .y = y, .w = p->l.side, .h = p->l.tall, .x0 = first,
+                             .x1 = first + (double)p->win.n, .y0 = first + (double)p->win.to,
+                             .y1 = first + (double)p->win.from};
 }
 
 static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)

@@ -58,9 +58,8 @@ static struct colours colours_of(const struct layermap *m, int col, const struct
     return colours_make(s, lo, hi);
 }
 
-/* Numbers first, first + every, ... along a side of n cells. */
-static void numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
-                    double dy)
+void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
+                      double dy)
 {
     char text[24];
     double cell = fmax(dx, dy), need = dx > 0 ? 5.5 : 2.8;
@@ -93,8 +92,8 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
                     palette_at(k.map, colours_at(&k, value_of(m, col, r))));
     }
     canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);
-    numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
-    numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
+    layermap_numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
+    layermap_numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
     canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
     bool kv = strchr(table_str(t, table_find(t, "head"), 0), 'K') != NULL;
     canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,

@@ -60,7 +60,9 @@ FENCES = [
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
-    (r'cairo|pango', ['render/canvas.c']),
+    # svg_text.c takes glyphs from Pango and fonts from HarfBuzz
+    (r'cairo|pango', ['render/canvas.c', 'render/svg_text.c']),
+    (r'hb', ['render/svg_text.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
     (r'linux/|sys/syscall', ['base/par.c']),
