@@ -9,6 +9,7 @@
 #include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/figure_options.h"
+#include "cli/side_by_side.h"
 #include "render/figure.h"
 
 enum { MAX_OWN = 16, MAX_OPTIONS = 5 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
@@ -20,6 +21,7 @@ struct request {
     const char *own[MAX_OWN]; /* the analyzer's options */
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
+    bool several; /* traces of an analysis of one: for a figure, side by side */
     struct figure_options look;
 };
 
@@ -98,6 +100,31 @@ static int describe(const struct request *q, const struct table *t)
     return err;
 }
 
+/* The figure that -o draws, or NULL. */
+static const struct figure *figure_of(const struct request *q)
+{
+    return q->out && figure_can_write(q->out) ? figure_find(q->figure ? q->figure : q->a->name)
+                                              : NULL;
+}
+
+/* Several traces of an analysis of one need a figure that draws them side by side. */
+static int check_several(struct request *q, int operands, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(q);
+    q->several = q->a->max_traces == 1 && operands > 1;
+    if (!q->several || (f && f->side_by_side && operands <= SIDE_BY_SIDE_MOST && !q->json))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "too many operands; usage: one trace (up to %d for a figure "
+                    "that draws maps side by side, such as sparsity)", SIDE_BY_SIDE_MOST);
+}
+
+static int make_table(const struct request *q, struct kvf_trace *const *trace, char *const *path,
+                      int n, struct table **ret, struct kvf_diag *d)
+{
+    return q->several ? side_by_side(q->a, trace, path, n, &q->args, ret, d)
+                      : q->a->run(trace, n, &q->args, ret, d);
+}
+
 static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
 {
     if (q->json)
@@ -106,11 +133,9 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return describe(q, t);
     if (strcmp(q->out, "-") == 0)
         return table_write(t, TABLE_TSV, "-", d);
-    int err = figure_can_write(q->out)
-                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->look.style,
-                                 q->out, d)
-                  : table_write(t, table_format_of(q->out), q->out, d);
-    return err ? err : describe(q, t);
+    int err = figure_of(q) ? figure_write(figure_of(q), t, &q->look.style, q->out, d)
+                           : table_write(t, table_format_of(q->out), q->out, d);
+    return err || q->several ? err : describe(q, t);
 }
 
 static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,
@@ -131,14 +156,17 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
+    int most = q.a->max_traces == 1 ? MAX_TRACES : q.a->max_traces; /* see check_several */
     build_options(&q, list);
-    if (!command_options(self, list, argc, argv, least, q.a->max_traces, &operands, &status))
+    if (!command_options(self, list, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
+    if (!err)
+        err = check_several(&q, operands, &d);
     for (int i = 0; !err && i < operands; i++)
         err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)
-        err = q.a->run(trace, operands, &q.args, &t, &d);
+        err = make_table(&q, trace, argv + 1, operands, &t, &d);
     if (!err)
         err = deliver(&q, t, &d);
     if (err)

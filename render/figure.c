@@ -10,13 +10,23 @@
 enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
+    &fig_agreement_map,
+    &fig_attention_sparsity_map,
     &fig_calibration,
     &fig_claims,
+    &fig_density_map,
+    &fig_dilution_map,
     &fig_effect,
     &fig_eviction,
+    &fig_eviction_mask,
+    &fig_ghosts_map,
     &fig_heads,
+    &fig_heads_map,
+    &fig_intermittency_map,
+    &fig_kv_size,
     &fig_occupancy,
     &fig_pareto,
+    &fig_persistence_map,
     &fig_predict,
     &fig_retention,
     &fig_saliency,

@@ -10,13 +10,23 @@
 #include "render/heat.h"
 #include "render/palette.h"
 
+extern const struct figure fig_agreement_map;
+extern const struct figure fig_attention_sparsity_map;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
+extern const struct figure fig_density_map;
+extern const struct figure fig_dilution_map;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
+extern const struct figure fig_eviction_mask;
+extern const struct figure fig_ghosts_map;
 extern const struct figure fig_heads;
+extern const struct figure fig_heads_map;
+extern const struct figure fig_intermittency_map;
+extern const struct figure fig_kv_size;
 extern const struct figure fig_occupancy;
 extern const struct figure fig_pareto;
+extern const struct figure fig_persistence_map;
 extern const struct figure fig_predict;
 extern const struct figure fig_retention;
 extern const struct figure fig_saliency;

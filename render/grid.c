@@ -22,6 +22,7 @@ struct window {
 };
 
 struct layout {
+    double margin;             /* right of each map */
     int64_t n, per_head;       /* heads; rows of each */
     bool named;                /* every map has its own name */
     int cols, rows, blocks;    /* maps across in a block, rows, blocks */
@@ -50,7 +51,8 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
 
 static double side_in(const struct layout *l, double width, double height)
 {
-    double b = l->blocks, x = width - l->left - RIGHT - b * (l->label + (l->cols - 1) * l->gap_x)
+    double b = l->blocks, x = width - l->left - RIGHT - l->margin
+                            - b * (l->label + (l->cols - 1) * l->gap_x)
                             - (b - 1) * l->gap_block;
     double y = height - TOP - BOTTOM - (l->rows - 1) * l->gap_y;
     return fmin(x / (b * l->cols), y / (l->rows * l->aspect));
@@ -59,7 +61,7 @@ static double side_in(const struct layout *l, double width, double height)
 static double width_of(const struct layout *l)
 {
     double block = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x;
-    return l->left + RIGHT + l->blocks * block + (l->blocks - 1) * l->gap_block;
+    return l->left + RIGHT + l->margin + l->blocks * block + (l->blocks - 1) * l->gap_block;
 }
 
 static double height_of(const struct layout *l)
@@ -82,7 +84,8 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     l.named = !product || l.n <= NAMED_MOST;
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
-    l.gap_x = (l.named ? 5 : 1.2) + g->margin;
+    l.margin = g->margin;
+    l.gap_x = (l.named ? 5 : 1.2) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
@@ -285,8 +288,8 @@ static void axis_names(const struct painter *p)
     double right = width_of(l) - RIGHT, bottom = height_of(l) - BOTTOM;
     range_text(a.x0, a.x1, range);
     snprintf(name, sizeof name, ticks ? "token position i" : "token position i (%s)", range);
-    canvas_text(p->c, (l->left + right) / 2, bottom + (ticks ? 6.2 : 3.6), name, PT_LABEL,
-                ALIGN_CENTER, ink, 0);
+    canvas_text(p->c, (l->left + right - l->margin) / 2, bottom + (ticks ? 6.2 : 3.6), name,
+                PT_LABEL, ALIGN_CENTER, ink, 0);
     range_text(a.y1, a.y0, range);
     snprintf(name, sizeof name, ticks ? "query step t" : "query step t (%s, downwards)", range);
     if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)
