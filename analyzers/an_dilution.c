@@ -539,7 +539,6 @@ const struct analyzer an_dilution = {
     .summary = "attention that goes to entries which are of no use",
     .options = options,
     .max_traces = 1,
-    .stacks = true,
     .run = run,
     .describe = describe,
     .pool = &pool,
