@@ -27,7 +27,7 @@ struct source {
     const struct texts *dict; /* NULL: numbers */
 };
 
-void packed_finish(struct packed *p)
+void page_column_finish(struct page_column *p)
 {
     buf_finish(&p->json);
     buf_finish(&p->text);
@@ -121,7 +121,7 @@ static enum pack_type type_of(const struct facts *f)
 }
 
 /* One value of each block. */
-static int pack_blocks(const struct source *s, enum pack_type type, struct packed *ret)
+static int pack_blocks(const struct source *s, enum pack_type type, struct page_column *ret)
 {
     int64_t n = s->block ? s->rows / s->block : 0;
     double *v = MEM_NEW(double, (size_t)n), *row = MEM_NEW(double, (size_t)s->block);
@@ -139,7 +139,7 @@ static int pack_blocks(const struct source *s, enum pack_type type, struct packe
 }
 
 /* The first rows, `rows` of them: one chunk, or one for each block. */
-static int pack_rows(const struct source *s, int64_t rows, enum pack_type type, struct packed *ret)
+static int pack_rows(const struct source *s, int64_t rows, enum pack_type type, struct page_column *ret)
 {
     bool large = rows > s->block && rows * pack_width(type) > CHUNK_BYTES;
     double *v = MEM_NEW(double, (size_t)(large ? s->block : rows));
@@ -159,7 +159,7 @@ static int pack_rows(const struct source *s, int64_t rows, enum pack_type type, 
     return err;
 }
 
-static int pack_numbers(const struct source *s, struct packed *ret)
+static int pack_numbers(const struct source *s, struct page_column *ret)
 {
     struct facts f;
     int err = learn(s, &f);
@@ -213,7 +213,7 @@ static bool learn_texts(const struct source *s, struct texts *d)
     return by_block;
 }
 
-static int pack_texts(struct source *s, struct packed *ret)
+static int pack_texts(struct source *s, struct page_column *ret)
 {
     struct texts d = {.n = 0};
     bool by_block = learn_texts(s, &d);
@@ -273,7 +273,7 @@ static bool pack_relation(const struct table *t, int col, struct buf *out)
     return true;
 }
 
-int column_pack(const struct table *t, int col, int64_t block, struct packed *ret)
+int column_pack(const struct table *t, int col, int64_t block, struct page_column *ret)
 {
     static const char *const types[] = {"int", "real", "str"};
     struct source s = {t, col, block, table_rows(t), NULL};

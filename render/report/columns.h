@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/table.h"
 
-struct packed {
+struct page_column {
     char name[64];     /* of the column */
     struct buf json;   /* its description without the braces, in the page's list of columns */
     struct buf text;   /* packed numbers; empty: none */
@@ -27,8 +27,8 @@ struct packed {
 /* Rows of a block: those of the first head, if all heads have as many. */
 int64_t columns_block(const struct table *t);
 
-/* ret: zeroed; packed_finish frees it, after a failure too.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT. */
-int column_pack(const struct table *t, int col, int64_t block, struct packed *ret);
-void packed_finish(struct packed *p);
+/* ret: zeroed; page_column_finish frees it, after a failure too.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT. */
+int column_pack(const struct table *t, int col, int64_t block, struct page_column *ret);
+void page_column_finish(struct page_column *p);
 
 #endif

@@ -13,7 +13,7 @@ struct entry {
     int trace;
     char key[32];
     struct buf json;     /* members of its description but for the columns */
-    struct packed *col;  /* [n_cols] */
+    struct page_column *col;  /* [n_cols] */
     int n_cols;
 };
 
@@ -44,7 +44,7 @@ static void entry_finish(struct entry *e)
 {
     buf_finish(&e->json);
     for (int c = 0; c < e->n_cols; c++)
-        packed_finish(&e->col[c]);
+        page_column_finish(&e->col[c]);
     mem_free(e->col);
 }
 
@@ -122,7 +122,7 @@ int report_table(struct report *r, const char *key, const char *command, const s
     json_put_member_num(&e->json, "rows", (double)table_rows(t));
     json_put_member_num(&e->json, "block", (double)block);
     put_meta(&e->json, t);
-    e->col = MEM_NEW(struct packed, (size_t)table_cols(t));
+    e->col = MEM_NEW(struct page_column, (size_t)table_cols(t));
     int err = e->col ? e->json.err : KVF_E_NOMEM;
     for (int c = 0; !err && c < table_cols(t); c++) {
         e->n_cols++;
@@ -133,7 +133,7 @@ int report_table(struct report *r, const char *key, const char *command, const s
 
 /* ---- writing */
 
-static bool is_dropped(const struct report *r, const struct entry *e, const struct packed *c)
+static bool is_dropped(const struct report *r, const struct entry *e, const struct page_column *c)
 {
     for (int k = 0; k < N_DROPPABLE; k++)
         if (r->dropped >> k & 1 && strcmp(droppable[k].key, e->key) == 0
@@ -162,7 +162,7 @@ static void put_columns(const struct report *r, const struct entry *e, int i, st
     json_put_key(out, "columns");
     buf_char(out, '[');
     for (int c = 0; c < e->n_cols; c++) {
-        const struct packed *p = &e->col[c];
+        const struct page_column *p = &e->col[c];
         buf_str(out, c ? ",{" : "{");
         buf_add(out, p->json.data, p->json.len);
         if (is_dropped(r, e, p))
@@ -206,7 +206,7 @@ static int put_page(const struct report *r, struct buf *out)
     buf_finish(&manifest);
     for (int i = 0; i < r->n_entries; i++)
         for (int c = 0; c < r->entry[i].n_cols; c++) {
-            const struct packed *p = &r->entry[i].col[c];
+            const struct page_column *p = &r->entry[i].col[c];
             if (!p->text.len || is_dropped(r, &r->entry[i], p))
                 continue;
             buf_printf(out, "<script type=\"application/octet-stream;base64\" id=\"d%d-%d\">", i,
