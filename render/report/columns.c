@@ -139,7 +139,8 @@ static int pack_blocks(const struct source *s, enum pack_type type, struct page_
 }
 
 /* The first rows, `rows` of them: one chunk, or one for each block. */
-static int pack_rows(const struct source *s, int64_t rows, enum pack_type type, struct page_column *ret)
+static int pack_rows(const struct source *s, int64_t rows, enum pack_type type,
+                     struct page_column *ret)
 {
     bool large = rows > s->block && rows * pack_width(type) > CHUNK_BYTES;
     double *v = MEM_NEW(double, (size_t)(large ? s->block : rows));

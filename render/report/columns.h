@@ -27,7 +27,8 @@ struct page_column {
 /* Rows of a block: those of the first head, if all heads have as many. */
 int64_t columns_block(const struct table *t);
 
-/* ret: zeroed; page_column_finish frees it, after a failure too.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT. */
+/* ret: zeroed; page_column_finish frees it, after a failure too.  KVF_OK, KVF_E_NOMEM or
+ * KVF_E_LIMIT. */
 int column_pack(const struct table *t, int col, int64_t block, struct page_column *ret);
 void page_column_finish(struct page_column *p);
 

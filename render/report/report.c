@@ -230,19 +230,30 @@ static int64_t saved_by(const struct report *r, int k)
     return bytes;
 }
 
-static void drop(struct report *r, int64_t excess, struct buf *left_out)
+/* Leaves out what is needed to save `excess` bytes, then takes back what fits after all, the
+ * most useful first. */
+static void drop(struct report *r, int64_t excess)
 {
-    r->dropped = 0;
     for (int k = 0; k < N_DROPPABLE && excess > 0; k++) {
         int64_t saved = saved_by(r, k);
-        if (saved < 1000)
-            continue;
-        r->dropped |= 1u << k;
+        r->dropped |= saved > 0 ? 1u << k : 0;
         excess -= saved;
-        if (left_out)
-            buf_printf(left_out, "%s%s.%s", left_out->len ? ", " : "", droppable[k].key,
-                       droppable[k].column);
     }
+    for (int k = N_DROPPABLE - 1; k >= 0; k--) {
+        int64_t saved = saved_by(r, k);
+        if (!(r->dropped >> k & 1) || excess + saved > 0)
+            continue;
+        r->dropped &= ~(1u << k);
+        excess += saved;
+    }
+}
+
+static void name_dropped(const struct report *r, struct buf *out)
+{
+    for (int k = 0; out && k < N_DROPPABLE; k++)
+        if (r->dropped >> k & 1)
+            buf_printf(out, "%s%s.%s", out->len ? ", " : "", droppable[k].key,
+                       droppable[k].column);
 }
 
 static int save(const struct buf *page, const char *path, struct kvf_diag *d)
@@ -262,7 +273,8 @@ int report_write(struct report *r, int64_t max_bytes, const char *path, struct b
     r->dropped = 0;
     int err = put_page(r, &page);
     if (!err && (int64_t)page.len > max_bytes) {
-        drop(r, (int64_t)page.len - max_bytes, left_out);
+        drop(r, (int64_t)page.len - max_bytes);
+        name_dropped(r, left_out);
         buf_clear(&page);
         err = put_page(r, &page);
     }

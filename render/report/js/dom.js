@@ -12,7 +12,7 @@ function fill(node, attributes, children) {
     else if (value !== false && value !== null && value !== undefined)
       node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+  node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
   return node;
 }
 
@@ -42,22 +42,21 @@ function problem(text) {
   byId('problem').hidden = false;
 }
 
-// Runs step() until it gives false, in pieces that leave the page responsive.
+// Runs step() until it gives false, in slices that leave the page responsive.
 function inPieces(step, done) {
-  const later = window.requestIdleCallback || ((f) => setTimeout(() => f({ timeRemaining: () => 8 }), 0));
   let stopped = false;
-  async function piece(deadline) {
+  async function slice() {
+    const end = performance.now() + 8;
     let more = true;
-    do {
-      if (stopped)
-        return;
+    while (more && !stopped && performance.now() < end)
       more = await step();
-    } while (more && deadline.timeRemaining() > 2);
-    if (more && !stopped)
-      later(piece, { timeout: 200 });
-    else if (!stopped && done)
+    if (stopped)
+      return;
+    if (more)
+      setTimeout(slice, 0);
+    else if (done)
       done();
   }
-  later(piece, { timeout: 200 });
+  setTimeout(slice, 0);
   return () => { stopped = true; };
 }

@@ -31,9 +31,7 @@ function shortNumber(v) {
   return text.replace('-', '\u2212');
 }
 
-function bytesText(n) {
-  return n < 1e6 ? `${Math.round(n / 1e3)} kB` : `${(n / 1e6).toFixed(1)} MB`;
-}
+const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 const TOKEN_SHOWN = 200;
 // Marks that would be invisible, or turn the direction of what follows.

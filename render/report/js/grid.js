@@ -2,16 +2,26 @@
 
 const grid = { buttons: new Map(), stop: null, drawn: 0 };
 
-function thumbSize(heads, layers) {
-  const most = Math.max(...layers.map((l) => heads.filter((h) => h.layer === l).length), 1);
-  return heads.length > 600 ? 22 : most > 6 ? 28 : heads.length > 48 ? 36 : 52;
+// The largest thumbnails with which all layers fit into the room: {size, down: layers in a column}.
+function layOut(layers, most, width, height) {
+  const gap = 3, name = 24;
+  for (let size = 48; size > 14; size--)
+    for (let across = 1; across <= 6; across++) {
+      const down = Math.ceil(layers / across), wide = across * (name + most * (size + gap)) + (across - 1) * 12;
+      if (wide <= width && down * (size + gap) <= height)
+        return { size, down };
+    }
+  return { size: 20, down: Math.ceil(layers / Math.max(1, Math.floor(width / (name + most * 23)))) };
 }
 
 function buildGrid() {
   const host = byId('grid'), heads = state.trace.heads[state.kind] || [], layers = [...new Set(heads.map((h) => h.layer))];
-  const size = thumbSize(heads, layers);
+  const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length)), narrow = window.innerWidth <= 1080;
+  const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
+  const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - 180));
   grid.buttons.clear();
   host.style.setProperty('--thumb', `${size}px`);
+  host.style.gridTemplateRows = `repeat(${Math.max(1, down)}, max-content)`;
   host.replaceChildren(...layers.map((layer) => el('div', { class: 'layer', role: 'group', 'aria-label': `Layer ${layer}` },
     el('span', { class: 'name', 'aria-hidden': 'true' }, String(layer)),
     heads.filter((h) => h.layer === layer).map((head) => thumb(head)))));

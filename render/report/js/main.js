@@ -16,7 +16,7 @@ function drawBar() {
 function drawTitle() {
   const { about, name, T } = state.trace, budget = Number(about.get('budget'));
   const parts = [about.get('model'), about.get('method') && `${about.get('method')}${budget ? `, budget ${budget}` : ''}`,
-    `${T.toLocaleString('en')} tokens${about.has('prompt_tokens') ? `, ${state.trace.prompt.toLocaleString('en')} of them prompt` : ''}`,
+    `${grouped(T)} tokens${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
     about.has('layers') && `${about.get('layers')} layers`, about.get('warning')];
   byId('title').textContent = name;
   byId('subtitle').textContent = parts.filter(Boolean).map((p) => tokenText(p)).join('  \u00b7  ');
@@ -29,8 +29,14 @@ function drawTitle() {
 
 function mapTools() {
   byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' },
-    [['\u2212', 'Zoom out', () => zoomKey(1 / 1.5)], ['+', 'Zoom in', () => zoomKey(1.5)], ['Whole', 'Whole map', () => change({ view: wholeView() })]]
+    [['\u2212', 'Zoom out', () => zoomKey(1 / 1.5)], ['+', 'Zoom in', () => zoomKey(1.5)], ['Whole', 'Whole map', () => change({ view: wholeView() })], ['Answer', 'The queries after the prompt', showAnswer]]
       .map(([label, title, action]) => el('button', { type: 'button', title, 'aria-label': title, onclick: action }, label))));
+}
+
+function showAnswer() {
+  const { prompt, T } = state.trace;
+  if (prompt > 0 && prompt < T)
+    setView(0, extent(), Math.max(0, prompt - Math.ceil((T - prompt) / 20)), T);
 }
 
 function watchBar(changed) {
@@ -53,10 +59,15 @@ function footer() {
 let resizing = 0;
 function whenResized() {
   cancelAnimationFrame(resizing);
-  resizing = requestAnimationFrame(() => {
-    sizePanes();
-    drawPanes();
-  });
+  resizing = requestAnimationFrame(() => sizePanes() && drawPanes());
+}
+
+// On paper: the map as wide as a page, and the whole text.
+function beforePrint() {
+  const tokens = state.trace.tokens.text.length;
+  panes.list.forEach((p) => p.resize(Math.min(p.side, panes.list.length > 1 ? 190 : 560)));
+  drawPanes();
+  text.pieces.slice(0, tokens > 20000 ? 8 : undefined).forEach(fillPiece);
 }
 
 async function start() {
@@ -70,17 +81,15 @@ async function start() {
   buildPanels();
   listenToText();
   listenToKeys();
-  [watchBar, watchPanes, watchGrid, watchText, watchPanels].forEach(whenChanged);
+  [watchBar, watchGrid, watchPanes, watchText, watchPanels].forEach(whenChanged);
   const first = TRACES[0];
   state.trace = null;
   showTrace(first);
   footer();
-  let width = window.innerWidth;
-  window.addEventListener('resize', () => {
-    if (window.innerWidth !== width || !state.other)
-      whenResized();
-    width = window.innerWidth;
-  });
+  new ResizeObserver(whenResized).observe(byId('panes'));
+  window.addEventListener('resize', whenResized);
+  window.addEventListener('beforeprint', beforePrint);
+  window.addEventListener('afterprint', whenResized);
 }
 
 start().catch((e) => problem(`The page could not be drawn: ${e && e.message}`));

@@ -118,16 +118,17 @@ class Pane {
   // Crosshair at the cell (i, t), at token i alone (t undefined), or nowhere.
   point(cell) {
     const v = state.view, scale = this.side / (v.x1 - v.x0), [down, across] = this.cross;
-    const x = cell ? (cell.i - v.x0) * scale : -1, y = cell && cell.t !== undefined ? (cell.t - v.y0) * this.side / (v.y1 - v.y0) : -1;
+    const x = cell ? (cell.i - v.x0) * scale : NaN, y = cell && cell.t !== undefined ? (cell.t - v.y0) * this.side / (v.y1 - v.y0) : NaN;
     this.bar(down, x, scale, 'left', 'width');
     this.bar(across, y, this.side / (v.y1 - v.y0), 'top', 'height');
   }
 
   pin() {
     const v = state.view, scale = this.side / (v.x1 - v.x0);
-    this.bar(this.cross[2], state.pin === null ? -1 : (state.pin - v.x0) * scale, scale, 'left', 'width');
+    this.bar(this.cross[2], state.pin === null ? NaN : (state.pin - v.x0) * scale, scale, 'left', 'width');
   }
 
+  // A bar across the frame; at: NaN hides it.
   bar(node, at, size, side, width) {
     const lo = Math.max(0, at), hi = Math.min(this.side, at + Math.max(1, size));
     node.hidden = !(at > -size && hi > lo);

@@ -39,18 +39,20 @@ function watchPanels(changed) {
   }, () => performance.mark('kvfate-panels'));
 }
 
-// Rows of block b as columns of plain arrays.
-async function blockOf(table, b, names) {
-  const out = {};
-  for (const name of names) {
-    const c = table.column(name);
-    out[name] = c.type === 'str' ? await c.strings(b) : await c.numbers(b);
+// The rows of a head as columns of plain arrays; null: it has none.
+async function rowsOf(table, head, names) {
+  const heads = await table.perBlock('head'), out = Object.fromEntries(names.map((n) => [n, []]));
+  let some = false;
+  for (let b = 0; b < heads.length; b++) {
+    if (heads[b] !== head)
+      continue;
+    some = true;
+    for (const name of names) {
+      const c = table.column(name);
+      out[name].push(...(c.type === 'str' ? await c.strings(b) : await c.numbers(b)));
+    }
   }
-  return out;
-}
-
-async function blockNamed(table, name) {
-  return (await table.perBlock('head')).indexOf(name);
+  return some ? out : null;
 }
 
 // ---- survival
@@ -71,9 +73,8 @@ function survivalLines(rows, faint) {
 
 panel('survival', 'Survival', 'survival', ['head', 'kind'], async (table) => {
   const names = ['criterion', 'horizon', 'fraction'], query = state.kind === 'last' && state.head;
-  const all = survivalLines(await blockOf(table, await blockNamed(table, 'all'), names), Boolean(query));
-  const at = query ? await blockNamed(table, state.head.name) : -1;
-  const own = at >= 0 ? survivalLines(await blockOf(table, at, names), false) : [];
+  const rows = query ? await rowsOf(table, state.head.name, names) : null, own = rows ? survivalLines(rows, false) : [];
+  const all = survivalLines(await rowsOf(table, 'all', names), own.length > 0);
   const hi = all.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[0]), a), 2);
   const chart = { title: 'Share of tokens still selected against their age', lines: [...all, ...own],
     x: { label: 'age n, steps', log: true, lo: 1, hi }, y: { label: '', lo: 0, hi: 1 } };
@@ -95,15 +96,20 @@ function occupancyLines(rows, of) {
 }
 
 async function meanEntries(table) {
+  if (table.mean)
+    return table.mean;
   const sum = new Float64Array(table.block);
   for (let b = 0; b < table.blocks; b++)
     (await table.column('entries').numbers(b)).forEach((v, k) => { sum[k] += v; });
-  return sum.map((v) => v / table.blocks);
+  table.mean = sum.map((v) => v / table.blocks);
+  return table.mean;
 }
 
 panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, trace) => {
-  const name = state.head ? trace.kvHead(state.head) : '', at = Math.max(0, await blockNamed(table, name));
-  const rows = await blockOf(table, at, ['class', 'step', 'entries']);
+  const name = state.head ? trace.kvHead(state.head) : (await table.perBlock('head'))[0];
+  const rows = await rowsOf(table, name, ['class', 'step', 'entries']);
+  if (!rows)
+    return [el('p', { class: 'quiet' }, `No rows of ${name}.`)];
   const own = occupancyLines(rows, rows.entries);
   const mean = occupancyLines(rows, await meanEntries(table)).filter((l) => l.name === 'all')
     .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, dash: null }));
@@ -140,8 +146,7 @@ function chooseHead(name, layer, index) {
 }
 
 panel('sizes', 'Cache size by head', 'kv-size', ['colours'], async (table) => {
-  const at = (await table.column('at').strings(0)).indexOf('end'), all = await blockNamed(table, 'all');
-  const share = (await table.column('size').numbers(all))[at];
+  const at = (await table.column('at').strings(0)).indexOf('end'), share = (await rowsOf(table, 'all', ['size'])).size[at];
   return [...await layerMap(table, 'size', at, 'entries left at the end / T'),
     el('p', { class: 'quiet' }, `Layers across, heads down. All heads: ${shortNumber(share)}.`)];
 });
@@ -155,10 +160,10 @@ panel('sparsity', 'Sparsity by head', () => `sparsity-${{ alpha: 'alpha', beta: 
 panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table, trace) => {
   const name = state.head ? trace.kvHead(state.head) : '', lines = [];
   for (const [head, colour, faint] of [['all', 'currentColor', true], [name, '#0072b2', false]]) {
-    const at = await blockNamed(table, head);
-    if (at < 0)
+    const rows = await rowsOf(table, head, ['bin_low', 'bin_high', 'share']), points = [];
+    if (!rows)
       continue;
-    const rows = await blockOf(table, at, ['bin_low', 'bin_high', 'share']), n = rows.share.length, points = [];
+    const n = rows.share.length;
     rows.share.forEach((v, k) => points.push([rows.bin_low[k], v * n], [rows.bin_high[k], v * n]));
     lines.push({ name: head === 'all' ? 'all heads' : head, points, colour, faint });
   }

@@ -6,12 +6,18 @@ const SHADES = 10;
 const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null, asked: 0 };
 
 const BY = {
-  head: ['this head', 'share of its life that this head kept the token (of gates: mean retention; of last use: share of its life in use)'],
+  head: ['this head', ''],
   kept: ['kept at the end, all heads', 'share of KV heads that hold the token at the end'],
   mean_residency: ['time kept, all heads', 'mean over KV heads of the share of its life that the token was held'],
   mean_beta: ['\u03b2, all heads', 'mean over KV heads of \u03b2'],
   nll: ['surprise', 'negative log-likelihood of the token, of its largest in the text'],
 };
+
+const OF_HEAD = {
+  alpha: 'share of the queries after the prompt (of its life, if it is younger) that still saw the token in this head',
+  beta: 'mean over its life of what this head retained of the token', last: 'share of its life before the last selection in this head',
+};
+const shadeText = () => `Shade: ${state.by === 'head' ? OF_HEAD[state.kind] : BY[state.by][1]}.`;
 
 function cutPieces(T, words) {
   const out = [];
@@ -87,11 +93,13 @@ function paintText() {
 }
 
 // Values of tokens that the shown head gives, in 0 .. 1.
-function valuesOfHead(series, T) {
+function valuesOfHead(series, trace) {
+  const { T } = trace, cut = series.age || trace.prompt >= T ? 0 : trace.prompt;
   return Float64Array.from({ length: T }, (_, i) => {
+    const from = Math.max(i, cut), n = T - i;
     if (series.end)
-      return (Math.min(series.end[i], T) - i) / (T - i);
-    const n = T - i, x = series.logBeta[i];
+      return Math.max(0, Math.min(series.end[i], T) - from) / (T - from);
+    const x = series.logBeta[i];
     return x === 0 ? 1 : Math.expm1(n * x) / Math.expm1(x) / n;
   });
 }
@@ -100,7 +108,7 @@ async function tellText() {
   const { trace, by, kind, head } = state, asked = ++text.asked;
   let values = null;
   if (by === 'head' && head && !trace.why(kind))
-    values = valuesOfHead(await trace.seriesOf(kind, head), trace.T);
+    values = valuesOfHead(await trace.seriesOf(kind, head), trace);
   else if (by !== 'head')
     values = trace.tokens[by];
   if (by === 'nll' && values.length) {
@@ -111,7 +119,7 @@ async function tellText() {
     return;
   text.values = values;
   paintText();
-  byId('text-note').textContent = `Shade: ${BY[by][1]}.`;
+  byId('text-note').textContent = shadeText();
 }
 
 function spanOf(i) {
@@ -164,7 +172,7 @@ function listenToText() {
   });
   host.addEventListener('pointerleave', () => {
     pointAt(null, null);
-    byId('text-note').textContent = state.pin === null ? `Shade: ${BY[state.by][1]}.` : tokenLine(state.pin);
+    byId('text-note').textContent = state.pin === null ? shadeText() : tokenLine(state.pin);
   });
   host.addEventListener('click', (e) => {
     const i = of(e);
