@@ -27,6 +27,22 @@ struct source {
     const struct texts *dict; /* NULL: numbers */
 };
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || strcmp(a, b) == 0;
+}
+
+/* Place of s in the dictionary, -1: none; `likely` is looked at first. */
+static int text_index(const struct texts *d, const char *s, int likely)
+{
+    if (likely >= 0 && likely < d->n && same_text(d->item[likely], s))
+        return likely;
+    for (int i = 0; i < d->n; i++)
+        if (same_text(d->item[i], s))
+            return i;
+    return -1;
+}
+
 void page_column_finish(struct page_column *p)
 {
     buf_finish(&p->json);
@@ -40,22 +56,14 @@ int64_t columns_block(const struct table *t)
     if (head < 0 || table_col_type(t, head) != TABLE_STR || n == 0)
         return n;
     const char *first = table_str(t, head, 0);
-    while (block < n && strcmp(table_str(t, head, block), first) == 0)
+    while (block < n && same_text(table_str(t, head, block), first))
         block++;
     if (n % block != 0)
         return n;
     for (int64_t r = 0; r < n; r++)
-        if (r % block != 0 && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0)
+        if (r % block != 0 && !same_text(table_str(t, head, r), table_str(t, head, r - 1)))
             return n;
     return block;
-}
-
-static int text_index(const struct texts *d, const char *s)
-{
-    for (int i = 0; i < d->n; i++)
-        if (d->item[i] == s || strcmp(d->item[i], s) == 0)
-            return i;
-    return -1;
 }
 
 static void read_block(const struct source *s, int64_t row, double *out)
@@ -64,8 +72,8 @@ static void read_block(const struct source *s, int64_t row, double *out)
         table_get(s->t, s->col, row, s->block, out);
         return;
     }
-    for (int64_t i = 0; i < s->block; i++)
-        out[i] = text_index(s->dict, table_str(s->t, s->col, row + i));
+    for (int64_t i = 0, at = 0; i < s->block; i++)
+        out[i] = (double)(at = text_index(s->dict, table_str(s->t, s->col, row + i), (int)at));
 }
 
 static bool same(double a, double b)
@@ -198,18 +206,20 @@ static void put_strings(const struct source *s, int64_t step, struct buf *out)
 static bool learn_texts(const struct source *s, struct texts *d)
 {
     bool by_block = s->rows > s->block && s->block > 0;
-    for (int64_t r = 0; r < s->rows; r++) {
+    const char *before = "";
+    int at = -1;
+    for (int64_t r = 0; r < s->rows && (d->n >= 0 || by_block); r++) {
         const char *text = table_str(s->t, s->col, r);
-        if (by_block && r % s->block != 0 && strcmp(text, table_str(s->t, s->col, r - 1)) != 0)
+        if (by_block && r % s->block != 0 && !same_text(text, before))
             by_block = false;
-        if (d->n < 0 || text_index(d, text) >= 0)
+        before = text;
+        if (d->n < 0 || (at = text_index(d, text, at)) >= 0)
             continue;
+        at = d->n;
         if (d->n < DICT)
             d->item[d->n++] = text;
         else
             d->n = -1;
-        if (d->n < 0 && !by_block)
-            break;
     }
     return by_block;
 }

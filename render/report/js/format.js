@@ -27,7 +27,7 @@ function shortNumber(v) {
   if (Number.isInteger(v) && Math.abs(v) < 1e6)
     return String(v).replace('-', '\u2212');
   const size = Math.abs(v);
-  const text = size >= 1e-3 && size < 1e6 ? String(Number(v.toPrecision(4))) : v.toExponential(2).replace('e+', 'e');
+  const text = size >= 1e-3 && size < 1e6 ? String(Number(v.toPrecision(4))) : Number(v.toPrecision(4)).toExponential().replace('e+', 'e');
   return text.replace('-', '\u2212');
 }
 

@@ -135,6 +135,7 @@ class Pane {
     if (!node.hidden) {
       node.style[side] = `${lo}px`;
       node.style[width] = `${Math.max(1, hi - lo)}px`;
+      node.classList.toggle('wide', hi - lo > 4);
     }
   }
 }

@@ -9,7 +9,8 @@ function listenTo(pane) {
     return [e.clientX - box.left, e.clientY - box.top];
   };
   frame.addEventListener('pointermove', (e) => (hand.down.has(e.pointerId) ? drag(pane, hand, e, place(e)) : hover(pane, e, place(e))));
-  frame.addEventListener('pointerleave', () => hand.down.size || pointAt(null, null));
+  frame.addEventListener('pointerleave', (e) => e.pointerType !== 'mouse' || hand.down.size || pointAt(null, null));
+  document.addEventListener('pointerdown', (e) => e.pointerType === 'mouse' || frame.contains(e.target) || hideTip());
   frame.addEventListener('pointerdown', (e) => press(pane, hand, e, place(e)));
   frame.addEventListener('pointerup', (e) => release(pane, hand, e, place(e)));
   frame.addEventListener('pointercancel', (e) => cancel(pane, hand, e));
