@@ -175,7 +175,6 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
         err = deliver(&q, t, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
-    buf_finish(&q.about);
     table_destroy(t);
     buf_finish(&q.about);
     for (int i = 0; i < operands; i++)
