@@ -20,7 +20,7 @@ struct request {
     const char *own[MAX_OWN]; /* the analyzer's options */
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
-    int64_t dpi;
+    int64_t dpi, threads;
     struct figure_style style;
 };
 
@@ -40,6 +40,7 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_REAL, 0, "vmax", &q->style.vmax, "X", "upper end of the colours", 0, 0},
         {OPT_STR, 0, "title", &q->style.title, "TEXT", "title of the figure (none)", 0, 0},
         {OPT_STR, 0, "style", &q->style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_INT, 't', "threads", &q->threads, "N", "threads (number of cores)", 1, 256},
     };
     int n = (int)(sizeof shared / sizeof *shared);
     memcpy(list, shared, sizeof shared);
@@ -75,6 +76,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
+    q->args.threads = (int)q->threads;
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";
