@@ -10,6 +10,7 @@ struct curve_scratch {
         int32_t *age, *open;
     } of[2];              /* [T] of a member of the one criterion and of the other */
     int32_t *change;      /* [2][groups][T + 2] differences of alive and open along n */
+    int32_t *tally;       /* [2^16] of count_narrow */
     double *evict;        /* [T] */
     int32_t *last;        /* [T] last non-trivial query up to t, -1: none */
     int64_t end;          /* queries from here on are trivial, or there are none */
@@ -112,10 +113,11 @@ struct curve_scratch *curve_scratch_create(const struct curve_plan *p)
     s->raw = MEM_NEW(double, T);
     s->age = MEM_NEW(int32_t, 6 * T);
     s->change = MEM_NEW(int32_t, 2 * (size_t)p->groups->n * (T + 2));
+    s->tally = MEM_NEW(int32_t, (size_t)1 << 16);
     s->evict = MEM_NEW(double, T);
     s->last = MEM_NEW(int32_t, T);
     s->layer = -1;
-    if (s->raw && s->age && s->change && s->evict && s->last) {
+    if (s->raw && s->age && s->change && s->tally && s->evict && s->last) {
         s->open = s->age + T;
         for (int k = 0; k < 2; k++) {
             s->of[k].age = s->age + (2 + 2 * k) * p->T;
@@ -131,7 +133,7 @@ void curve_scratch_destroy(struct curve_scratch *s)
 {
     if (!s)
         return;
-    void *const all[] = {s->raw, s->age, s->change, s->evict, s->last, s};
+    void *const all[] = {s->raw, s->age, s->change, s->tally, s->evict, s->last, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -284,23 +286,24 @@ static void count_ages(const struct curve_plan *p, const int32_t *age, int32_t *
     raise_most(out, p->T);
 }
 
-/* The same straight from 16 bits, of which all ones are "never", without groups. */
-static void count_narrow(const struct curve_plan *p, const uint16_t *age, int32_t *change,
+/* The same straight from 16 bits, of which all ones are "never", without groups.  tally: of
+ * every number of 16 bits, so that none needs a comparison; 0 before and after. */
+static void count_narrow(const struct curve_plan *p, const uint16_t *age, int32_t *tally,
                          struct curve *out)
 {
     int64_t n = p->b - p->a;
-    uint32_t T = p->T < UINT16_MAX ? (uint32_t)p->T : UINT16_MAX;
     uint16_t top = 0; /* the largest age + 1 */
     for (int64_t k = 0; k < n; k++) {
         uint16_t next = (uint16_t)(age[k] + 1);
         top = next > top ? next : top;
     }
-    int64_t most = top < T ? top : T;
-    memset(change, 0, ((size_t)T + 1) * sizeof *change);
+    int64_t most = top < p->T ? top : p->T;
     for (int64_t k = 0; k < n; k++)
-        change[age[k] < T ? age[k] : T]++; /* at T: none that counts */
-    add_up(change, p, most, true, out->alive);
+        tally[age[k]]++;
+    add_up(tally, p, most, true, out->alive);
     raise_most(out, most);
+    memset(tally, 0, top * sizeof *tally);
+    tally[UINT16_MAX] = 0;
 }
 
 /* Adds `by` at ages from < n <= to. */
@@ -392,7 +395,7 @@ static int count_member(const struct reading *r, const struct curve_job *job, co
     const uint16_t *narrow;
     int err = view_narrow(r, job, u, first, &narrow, d);
     if (!err && narrow) {
-        count_narrow(p, narrow, s->change, out);
+        count_narrow(p, narrow, s->tally, out);
         out->plain++;
         return KVF_OK;
     }
