@@ -127,7 +127,7 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     c->T = kvf_n_steps(t);
     p->threads = args->threads;
     c->all = strcmp(denominator, "all") == 0;
-    p->skip = option_text(me, args, OPT_SKIP) != NULL;
+    p->skip = c->skips = option_text(me, args, OPT_SKIP) != NULL;
     if (!c->all && strcmp(denominator, "at-risk") != 0)
         return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
     int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);

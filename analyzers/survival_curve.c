@@ -46,8 +46,9 @@ static size_t cells(const struct curve_plan *p)
 
 int curve_alloc(struct curve *c, const struct curve_plan *p)
 {
-    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, cells(p)),
-                        .open = MEM_NEW(int64_t, cells(p))};
+    size_t n = p->skips ? cells(p) : 0; /* else all members are asked by all queries */
+    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, n),
+                        .open = MEM_NEW(int64_t, n)};
     return c->alive && c->risk && c->open ? KVF_OK : KVF_E_NOMEM;
 }
 

@@ -20,7 +20,8 @@ struct curve_plan {
     bool all;        /* at risk are all tokens */
     const struct token_groups *groups;
     int32_t *before; /* [groups][T + 1] tokens of [a, b) and the group before position i */
-    int evict;       /* column evict_step, where trivial queries are left out */
+    bool skips;      /* trivial queries are left out */
+    int evict;       /* column evict_step, then */
 };
 
 /* Fills before[]; curve_plan_free.  KVF_OK or KVF_E_NOMEM. */
