@@ -368,33 +368,17 @@ static void add_risk(const struct curve_plan *p, int64_t end, struct curve *out)
             out->risk[g * p->T + n] += at_risk(p, g, n, end);
 }
 
-/* The values of a column that count_narrow can take; NULL: it cannot. */
-static int view_narrow(const struct reading *r, const struct curve_job *job, const struct unit *u,
-                       int query, const uint16_t **ret, struct kvf_diag *d)
-{
-    const struct kvf_column *c = kvf_column(r->t, job->column);
-    const struct curve_plan *p = r->p;
-    const void *raw;
-    *ret = NULL;
-    if (c->dtype != KVF_U16 || !(c->flags & KVF_COL_AGE) || u->heads != 1 || r->top
-        || job->minus >= 0 || p->groups->of || p->a == p->b)
-        return KVF_OK;
-    int err = kvf_view(r->t, job->column, u->layer, query, (uint32_t)p->a,
-                       (uint32_t)(p->b - p->a), &raw, d);
-    if (!err)
-        *ret = raw;
-    return err;
-}
-
-/* One member, which is the query heads `first` and following. */
 static int count_member(const struct reading *r, const struct curve_job *job, const struct unit *u,
-                        int first, struct curve *out, struct kvf_diag *d)
+                        int m, struct curve *out, struct kvf_diag *d)
 {
     const struct curve_plan *p = r->p;
     struct curve_scratch *s = r->s;
     struct member x = {.age = s->of[0].age, .open = s->of[0].open}, y = x;
-    const uint16_t *narrow;
-    int err = view_narrow(r, job, u, first, &narrow, d);
+    const uint16_t *narrow = NULL;
+    int err = KVF_OK, first = u->first + m * u->heads;
+    if (kvf_column(r->t, job->column)->flags & KVF_COL_AGE && !r->top && job->minus < 0
+        && !p->groups->of)
+        err = member_view(r->t, job->column, u, m, p->a, p->b - p->a, &narrow, d);
     if (!err && narrow) {
         count_narrow(p, narrow, s->tally, out);
         out->plain++;
@@ -421,6 +405,6 @@ int curve_count(const struct reading *r, const struct curve_job *job, const stru
 {
     int err = KVF_OK;
     for (int m = 0; !err && m < u->members; m++)
-        err = count_member(r, job, u, u->first + m * u->heads, out, d);
+        err = count_member(r, job, u, m, out, d);
     return err;
 }
