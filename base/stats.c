@@ -10,6 +10,34 @@ double sum_get(const struct sum *a)
     return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */
 }
 
+void sum_merge(struct sum *a, const struct sum *b)
+{
+    sum_add(a, b->s);
+    a->c += b->c;
+}
+
+int64_t sum_add_known(struct sum *a, const double *v, int64_t n)
+{
+    enum { LANES = 8 };
+    double s[LANES] = {0}, c[LANES] = {0};
+    int64_t known = 0, whole = n - n % LANES;
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int k = 0; k < LANES; k++) { /* no branch: vectors */
+            double x = isnan(v[i + k]) ? 0 : v[i + k], t = s[k] + x;
+            double of_s = (s[k] - t) + x, of_x = (x - t) + s[k];
+            c[k] += fabs(s[k]) >= fabs(x) ? of_s : of_x;
+            s[k] = t;
+        }
+    for (int64_t i = 0; i < n; i++)
+        known += !isnan(v[i]);
+    for (int k = 0; k < LANES; k++)
+        sum_merge(a, &(struct sum){s[k], c[k]});
+    for (int64_t i = whole; i < n; i++)
+        if (!isnan(v[i]))
+            sum_add(a, v[i]);
+    return known;
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
