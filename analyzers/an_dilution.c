@@ -15,13 +15,14 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/dilution_bounds.h"
 #include "analyzers/heads_par.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
 enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
-enum { MOST_STEPS = 512, N_NEAR = 16 };
+enum { MOST_STEPS = 512 };
 static const struct analyzer_option options[] = {
     {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
     {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
@@ -93,75 +94,15 @@ static double size_at(const struct plan *p, double *const *in, int64_t k)
     return !p->top ? in[IN_SIZE][k] : steps < p->top ? steps : p->top;
 }
 
-/* The larger of most[k] and e^-Delta |D'(Delta)| at each of n steps, and the first Delta that
- * has it; both times |U|, which is taken out at the end.  Where U is empty it is infinite as soon
- * as anything is near.  In a prefix of the order of weights, as many of the entries near the
- * largest as it has are its own. */
-#define RAISE_BOUNDS(type)                                                                   \
-    const type *restrict near = from;                                                        \
-    for (int64_t k = 0; k < n; k++) {                                                        \
-        double here = (double)near[k], some = here > 0 ? 1 : 0;                              \
-        double x = scale * (here - own * size[k]), y = most[k], z = delta[k];                \
-        x = size[k] == 0 ? some : x;                                                         \
-        most[k] = x > y ? x : y;                                                             \
-        delta[k] = x > y ? at : z;                                                           \
-    }
-typedef void (*raise_fn)(const void *restrict from, int64_t n, double own, double at,
-                         const double *restrict size, double *restrict most,
-                         double *restrict delta);
-#define RAISE(name, type, attribute)                                                         \
-    attribute static void name(const void *restrict from, int64_t n, double own, double at,  \
-                               const double *restrict size, double *restrict most,           \
-                               double *restrict delta)                                       \
-    {                                                                                        \
-        double scale = exp(-at);                                                             \
-        RAISE_BOUNDS(type)                                                                   \
-    }
-RAISE(raise_reals, double, )
-RAISE(raise_counts, uint16_t, )
-#if defined(__x86_64__)
-RAISE(raise_counts_avx2, uint16_t, __attribute__((target("avx2"))))
-#endif
-#undef RAISE
-#undef RAISE_BOUNDS
-
-static raise_fn raise_of(bool narrow)
-{
-#if defined(__x86_64__)
-    if (narrow && __builtin_cpu_supports("avx2"))
-        return raise_counts_avx2;
-#endif
-    return narrow ? raise_counts : raise_reals;
-}
-
-/* Proposition 3.1, over Delta = j / 2: the largest x and its Delta at each of n steps. */
+/* Proposition 3.1: the largest x and its Delta at each step. */
 static int find_bounds(struct kvf_trace *t, const struct head *h, const struct plan *p,
                        double *const *in, struct kvf_diag *d)
 {
-    uint32_t n = (uint32_t)(p->b - p->a);
-    int err = KVF_OK;
-    for (uint32_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < p->b - p->a; k++)
         in[BOUND_SIZE][k] = size_at(p, in, k);
-        in[BOUND_X][k] = 0;
-        in[BOUND_DELTA][k] = NAN;
-    }
-    for (int j = 0; !err && j < N_NEAR; j++) {
-        int column = p->column[IN_NEAR + j];
-        const struct kvf_column *c = kvf_column(t, column);
-        bool narrow = c->dtype == KVF_U16 && !(c->flags & KVF_COL_AGE);
-        const void *near = in[ONE_NEAR];
-        err = narrow ? kvf_view(t, column, h->layer, h->index, (uint32_t)p->a, n, &near, d)
-                     : kvf_read_f64(t, column, h->layer, h->index, (uint32_t)p->a, n,
-                                    in[ONE_NEAR], d);
-        if (!err)
-            raise_of(narrow)(near, n, p->prefix ? 1 : 0, 0.5 * j, in[BOUND_SIZE], in[BOUND_X],
-                             in[BOUND_DELTA]);
-    }
-    for (uint32_t k = 0; k < n; k++) {
-        double most = in[BOUND_X][k];
-        in[BOUND_X][k] = most > 0 ? most / in[BOUND_SIZE][k] : most;
-    }
-    return err;
+    const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->prefix,
+                              in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
+    return near_bounds(t, h, &near, d);
 }
 
 enum { BLOCK = 512 };
@@ -176,40 +117,59 @@ struct work { /* of one thread */
 /* Values of n steps from a + k0 on, n up to BLOCK. */
 static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
 {
-    double *const *in = w->in;
+    const double *restrict useful = w->in[IN_USEFUL] + k0, *restrict x = w->in[BOUND_X] + k0;
+    const double *restrict best = w->in[IN_ORACLE] + k0;
+    const int of[] = {DILUTION, RHO_U, RHO_D, SIZE, DELTA};
+    const int from[] = {IN_DILUTION, IN_RHO_U, IN_RHO_D, BOUND_SIZE, BOUND_DELTA};
     bool own = p->column[IN_KEPT] >= 0, oracle = p->prefix;
+    for (int c = 0; c < 5; c++) {
+        double *restrict to = w->v[of[c]];
+        const double *restrict in = w->in[from[c]] + k0;
+        bool one = !own && (of[c] == RHO_U || of[c] == RHO_D);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = isnan(useful[i]) ? NAN : one ? 1 : in[i];
+    }
+    double *restrict retained = w->v[RETAINED], *restrict bound = w->v[BOUND];
+    double *restrict apart = w->v[ORACLE];
+    const double *restrict rest = own ? w->in[IN_KEPT] + k0 : w->v[DILUTION];
     for (int64_t i = 0; i < n; i++) {
-        int64_t k = k0 + i;
-        double useful = in[IN_USEFUL][k], rest = in[IN_DILUTION][k], best = in[IN_ORACLE][k];
-        double x = in[BOUND_X][k], share = useful / best;
-        bool known = !isnan(useful);
-        w->v[USEFUL][i] = useful;
-        w->v[DILUTION][i] = known ? rest : NAN;
-        w->v[RETAINED][i] = own ? 1 - in[IN_KEPT][k] : known ? rest : NAN;
-        w->v[RHO_U][i] = !known ? NAN : own ? in[IN_RHO_U][k] : 1;
-        w->v[RHO_D][i] = !known ? NAN : own ? in[IN_RHO_D][k] : 1;
-        w->v[SIZE][i] = known ? in[BOUND_SIZE][k] : NAN;
-        w->v[ORACLE][i] = known && oracle && !isnan(best) ? 1 - (share < 1 ? share : 1) : NAN;
-        w->v[BOUND][i] = known ? x / (1 + x) : NAN;
-        w->v[DELTA][i] = known ? in[BOUND_DELTA][k] : NAN;
+        double share = useful[i] / best[i], far = 1 - (share < 1 ? share : 1);
+        retained[i] = own ? 1 - rest[i] : rest[i];
+        bound[i] = isnan(useful[i]) ? NAN : x[i] / (1 + x[i]);
+        apart[i] = oracle && !isnan(useful[i]) && !isnan(best[i]) ? far : NAN;
     }
-    for (int64_t i = 0; i < n; i++) { /* nothing follows from NaN */
-        double top = w->v[RHO_D][i] * w->v[DILUTION][i];
-        double all = w->v[RHO_U][i] * w->v[USEFUL][i] + top;
-        double off = fabs(w->v[RETAINED][i] - top / all);
-        w->identity = off > w->identity ? off : w->identity;
-        w->above += w->v[BOUND][i] > w->v[DILUTION][i] + 1e-6;
+    memcpy(w->v[USEFUL], useful, (size_t)n * sizeof *useful);
+}
+
+/* The two ways to dilution_retained, and the bound; nothing follows from NaN. */
+static void check_values(struct work *w, int64_t n)
+{
+    const double *restrict rho_u = w->v[RHO_U], *restrict rho_d = w->v[RHO_D];
+    const double *restrict useful = w->v[USEFUL], *restrict rest = w->v[DILUTION];
+    const double *restrict retained = w->v[RETAINED], *restrict bound = w->v[BOUND];
+    double most = w->identity;
+    int32_t above = 0;
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        double top = rho_d[i] * rest[i], all = rho_u[i] * useful[i] + top;
+        double off = fabs(retained[i] - top / all);
+        most = off > most ? off : most;
+        above += bound[i] > rest[i] + 1e-6;
     }
+    w->identity = most;
+    w->above += above;
 }
 
 static void add_block(struct means *m, double (*v)[BLOCK], int64_t n)
 {
     for (int k = 0; k < N_VALUES; k++)
         m->n[k] += sum_add_known(&m->sum[k], v[k], n);
-    for (int64_t i = 0; i < n; i++) {
-        m->compared += !isnan(v[RHO_U][i]) && !isnan(v[RHO_D][i]);
-        m->preferential += v[RHO_D][i] <= v[RHO_U][i];
+    int32_t compared = 0, preferential = 0;
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        compared += !isnan(v[RHO_U][i]) & !isnan(v[RHO_D][i]);
+        preferential += v[RHO_D][i] <= v[RHO_U][i];
     }
+    m->compared += compared;
+    m->preferential += preferential;
 }
 
 static void merge(struct means *to, const struct means *m)
@@ -247,6 +207,7 @@ static void take_head(struct plan *p, int h, struct work *w)
         int64_t stop = k < prompt ? prompt : n;
         end = k + BLOCK < stop ? k + BLOCK : stop;
         values(p, w, k, end - k);
+        check_values(w, end - k);
         add_block(k < prompt ? &p->head[h] : &p->later[h], w->v, end - k);
         if (!p->mean)
             put_steps(p, h, w, k, end - k);
