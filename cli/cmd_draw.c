@@ -115,7 +115,7 @@ static int check_output(const struct job *j, char **path, struct kvf_diag *d)
 static int check_figure(const struct job *j, const struct table *t, const char *path,
                         struct kvf_diag *d)
 {
-    const struct figure *f = figure_find(j->figure ? j->figure : table_name(t));
+    const struct figure *f = j->figure ? figure_find(j->figure) : figure_of_table(table_name(t));
     bool own = f && strcmp(f->table, table_name(t)) == 0;
     if (j->figure && !own)
         return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%.80s' of table %s; 'kvfate figures' "

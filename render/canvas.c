@@ -10,7 +10,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "render/ansi.h"
-#include "render/canvas.h"
+#include "render/canvas_impl.h"
+#include "render/canvas_text.h"
 #include "render/png_out.h"
 #include "render/svg_text.h"
 
@@ -102,11 +103,12 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
         c->pixel = ANSI_PIXEL;
         c->err = ansi_init(&c->ansi, w_mm, h_mm);
     }
+    /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
     c->surface =
         f == CANVAS_ANSI  ? cairo_image_surface_create(CAIRO_FORMAT_ARGB32, c->ansi.cols,
                                                        2 * c->ansi.rows)
-        : f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1)
+        : f == CANVAS_PNG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
+        : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->svg.w = w_mm;
     c->svg.h = h_mm;
@@ -307,6 +309,7 @@ void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, dou
         svg_area(&c->svg, xy, n, fill, alpha);
         return;
     }
+    cairo_new_path(c->cr); /* text leaves a point behind */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;
@@ -550,4 +553,32 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
     int err = about.err ? about.err : finish(c, title, about.data ? about.data : "", out);
     buf_finish(&about);
     return err;
+}
+
+/* ---- for canvas_text.c */
+
+struct canvas_inner canvas_inner(struct canvas *c)
+{
+    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
+                                 is_svg(c) ? &c->svg : NULL, is_ansi(c)};
+}
+
+void canvas_fail(struct canvas *c, int err)
+{
+    c->err = c->err ? c->err : err;
+}
+
+bool canvas_has_pages(const struct canvas *c)
+{
+    return c->format == CANVAS_PDF;
+}
+
+bool canvas_new_page(struct canvas *c)
+{
+    if (!canvas_has_pages(c))
+        return false;
+    cairo_show_page(c->cr);
+    cairo_set_source_rgb(c->cr, 1, 1, 1);
+    cairo_paint(c->cr);
+    return true;
 }

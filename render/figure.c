@@ -11,11 +11,39 @@
 enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
+    &fig_agreement_map,
+    &fig_atlas,
+    &fig_attention_sparsity,
+    &fig_attention_sparsity_map,
     &fig_calibration,
+    &fig_claims,
+    &fig_compare,
+    &fig_density,
+    &fig_density_map,
     &fig_difference,
+    &fig_dilution,
+    &fig_dilution_map,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
+    &fig_eviction_mask,
+    &fig_ghosts,
+    &fig_ghosts_map,
+    &fig_hazard,
+    &fig_heads,
+    &fig_heads_map,
+    &fig_intermittency,
+    &fig_intermittency_map,
+    &fig_kv_size,
     &fig_occupancy,
+    &fig_occupancy_curves,
+    &fig_overlap,
+    &fig_pareto,
+    &fig_persistence,
+    &fig_persistence_map,
+    &fig_predict,
+    &fig_received,
+    &fig_regret,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
@@ -24,6 +52,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 
@@ -33,6 +63,15 @@ const struct figure *figure_find(const char *name)
         if (strcmp((*f)->name, name) == 0)
             return *f;
     return NULL;
+}
+
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
 }
 
 static enum canvas_format format_of(const char *path)
