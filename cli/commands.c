@@ -124,7 +124,7 @@ const struct command command_table[] = {
      "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
     {"claims", "analyses", "RESULTS_FOLDER [options]",
      "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
-    {"draw", "analyses", "TABLE.{tsv,csv,json} -o OUT.{png,svg,pdf} [options]",
+    {"draw", "analyses", "TABLE -o OUT.{png,svg,pdf} [options]",
      "figures of tables that were written before, and of their differences",
      "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf", cmd_draw},
     {"report", "analyses", "X.kvf [Y.kvf ...] -o FILE.html [options]",

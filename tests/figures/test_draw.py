@@ -181,7 +181,7 @@ def previews(at):
     for figure, trace in (("survival", "s.kvf"), ("tokens", "x.kvf"), ("occupancy", "x.kvf"), ("retention", "s.kvf")):
         r = run(figure, at(trace), "--preview")
         check(f"{figure} is drawn", r.returncode == 0 and len(r.stdout) > 500 and not r.stderr, r.stderr)
-    refused("no figure", "ghosts", at("x.kvf"), "--preview", words=["no figure"])
+    refused("no figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "--preview", words=["no figure"])
 
 
 def terminal(at):
