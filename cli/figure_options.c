@@ -105,7 +105,7 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
     f->style.dpi = (int)f->dpi;
     if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
         return figure_style_check(&f->style, d);
-    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, pt), a "
-                    "width alone, single-column, one-and-half-column, double-column, page or "
-                    "slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
+                    "pt), a width alone, single-column, one-and-half-column, double-column, page "
+                    "or slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
 }

@@ -246,7 +246,8 @@ void canvas_rect(struct canvas *c, double x, double y, double w, double h, struc
 
 void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
-    double lap = c->format == CANVAS_PNG || is_ansi(c) ? 0 : 0.04; /* viewers show hairlines between cells */
+    /* viewers of vectors show hairlines between cells */
+    double lap = c->format == CANVAS_PNG || is_ansi(c) ? 0 : 0.04;
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
     c->svg.crisp = 1;
     canvas_rect(c, x, y, w + lap, h + lap, fill);
@@ -327,7 +328,8 @@ void canvas_disc(struct canvas *c, double x, double y, double radius, double wid
     }
     colour_of_line(c, colour);
     cairo_new_sub_path(c->cr);
-    cairo_arc(c->cr, x, y, is_ansi(c) ? fmax(radius, 0.6 * c->pixel) : radius, 0, 2 * 3.141592653589793);
+    radius = is_ansi(c) ? fmax(radius, 0.6 * c->pixel) : radius;
+    cairo_arc(c->cr, x, y, radius, 0, 2 * 3.141592653589793);
     cairo_set_line_width(c->cr, width);
     if (width > 0)
         cairo_stroke(c->cr);
