@@ -25,7 +25,8 @@ void ansi_finish(struct ansi *a)
 static int cells_of(uint32_t cp)
 {
     if (cp < 32 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x300 && cp < 0x370)
-        || (cp >= 0x200b && cp <= 0x200f) || (cp >= 0x202a && cp <= 0x202e) || (cp >= 0xfe00 && cp < 0xfe10))
+        || (cp >= 0x200b && cp <= 0x200f) || (cp >= 0x202a && cp <= 0x202e)
+        || (cp >= 0xfe00 && cp < 0xfe10))
         return 0;
     bool wide = (cp >= 0x1100 && cp < 0x1160) || (cp >= 0x2e80 && cp < 0xa4d0)
                 || (cp >= 0xac00 && cp < 0xd7a4) || (cp >= 0xf900 && cp < 0xfb00)
