@@ -37,7 +37,7 @@ runs() { # program, models, command before it...
         --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
     "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2
     for command in info verify eviction retention survival occupancy tokens sparsity hazard \
-        persistence intermittency overlap attention-sparsity dilution kv-size density words heads \
+        persistence intermittency overlap attention-sparsity dilution kv-size density runs words heads \
         "received --spread heads"; do
         "$@" "$exe" $command "$work/h2o.kvf" >"$work/out"
     done
