@@ -189,6 +189,7 @@ const struct analyzer an_density = {
     .summary = "where in the text the entries lie that are held",
     .options = options,
     .max_traces = 1,
+    .stacks = true,
     .run = run,
     .describe = describe,
     .pool = &pool,

@@ -539,6 +539,7 @@ const struct analyzer an_dilution = {
     .summary = "attention that goes to entries which are of no use",
     .options = options,
     .max_traces = 1,
+    .stacks = true,
     .run = run,
     .describe = describe,
     .pool = &pool,

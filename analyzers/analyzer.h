@@ -7,6 +7,7 @@
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kvf/trace.h>
@@ -48,6 +49,7 @@ struct analyzer {
     const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
     int min_traces;      /* 0 is 1 */
     int max_traces;      /* 1, or up to 256 for those that compare */
+    bool stacks;         /* makes a table of each of several traces: analyzers/stack.h */
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
      * sentence naming the flag that records it.  args->option has one entry per

@@ -6,8 +6,17 @@
 #include "base/opt.h"
 #include "render/figures.h"
 
+struct colours colours_diverging(const struct figure_style *s, double reach)
+{
+    double a = isnan(s->vmin) ? 0 : fabs(s->vmin), b = isnan(s->vmax) ? 0 : fabs(s->vmax);
+    double end = fmax(a, b) > 0 ? fmax(a, b) : isfinite(reach) && reach > 0 ? reach : 1;
+    return (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end, 0};
+}
+
 struct colours colours_make(const struct figure_style *s, double lo, double hi)
 {
+    if (palette_diverging(s->cmap))
+        return colours_diverging(s, fmax(fabs(lo), fabs(hi)));
     if (!(hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))) { /* one value, or none */
         bool known = isfinite(lo) && isfinite(hi), share = known && lo >= 0 && hi <= 1;
         hi = share || !known ? 1 : lo + 0.5;

@@ -87,17 +87,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     }
     double every = n > 1 ? table_real(t, step, 1) - table_real(t, step, 0) : 1;
     double x0 = table_real(t, step, 0) - 0.5 * every; /* a value is drawn around its step */
-    struct axis_box a = {LEFT,
-                         TOP,
-                         canvas_width(c) - LEFT - RIGHT,
-                         canvas_height(c) - TOP - BOTTOM,
-                         x0,
-                         x0 + every * (double)n,
-                         0,
-                         1,
-                         0,
-                         NULL,
-                         NULL};
+    struct axis_box a = {.x = LEFT, .y = TOP, .w = canvas_width(c) - LEFT - RIGHT,
+                         .h = canvas_height(c) - TOP - BOTTOM, .x0 = x0,
+                         .x1 = x0 + every * (double)n, .y1 = 1};
     if (argb && row) {
         canvas_image(c, a.x, a.y, a.w, a.h, argb, (int)n, (int)heads);
         axis_ticks_x(c, &a);

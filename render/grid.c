@@ -149,7 +149,8 @@ static void name_and_ticks(const struct painter *p, int64_t h)
     if (p->l.side < TICKS_FROM)
         return;
     double last = first + (double)p->l.per_head;
-    struct axis_box a = {x, y, p->l.side, p->l.side, first, last, last, first, 0, NULL, NULL};
+    struct axis_box a = {.x = x, .y = y, .w = p->l.side, .h = p->l.side, .x0 = first, .x1 = last,
+                         .y0 = last, .y1 = first};
     if (h % p->l.cols == 0)
         axis_ticks_y(p->c, &a);
     if (h + p->l.cols >= p->l.n)

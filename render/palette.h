@@ -1,9 +1,14 @@
-/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers; viridis,
- * magma, and redblue around a middle. */
+/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers, exact at the
+ * 256 entries of their published tables (palette_tables.h) and linear in between. */
 #ifndef KVF_RENDER_PALETTE_H
 #define KVF_RENDER_PALETTE_H
 
+#include <stdbool.h>
+
 #include "render/canvas.h"
+
+/* The names for --cmap: those that rise in lightness, then those around a middle. */
+#define PALETTE_NAMES "viridis, cividis, magma, inferno, plasma, bluered, redblue, vik"
 
 /* Colour of v in [0, 1] (clamped); map NULL = "viridis".  NaN is light grey. */
 struct rgb palette_at(const char *map, double v);
@@ -11,6 +16,7 @@ uint32_t palette_argb(const char *map, double v);
 /* The same at an opacity in [0, 1], colours multiplied by it. */
 uint32_t palette_argb_at(const char *map, double v, double opacity);
 int palette_known(const char *map);
+bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
 
 /* Distinct colours for lines (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);
