@@ -67,6 +67,7 @@ tsan() {
     say "ThreadSanitizer: pool and two-thread runs"
     build build-tsan -Db_sanitize=thread -Db_lundef=false
     export TSAN_OPTIONS=halt_on_error=1:exitcode=66
+    build-tsan/tests/unit/race_json
     build-tsan/tests/unit/race_par # Criterion itself does not start under this tool
     build-tsan/tests/train/race_attention
     outputs="tsv json npz" # fontconfig, which Pango starts in a thread, races with itself
