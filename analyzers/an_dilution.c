@@ -24,7 +24,7 @@
 enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
 enum { MOST_STEPS = 512 };
 static const struct analyzer_option options[] = {
-    {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
+    {"useful", "U", NULL, "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D (span, else topk:64)"},
     {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
     {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
     {"mean", NULL, NULL, "one row per head: its mean over the steps"},
@@ -50,7 +50,7 @@ struct means {
 };
 
 struct plan {
-    char set[KVF_NAME_MAX / 2]; /* "top64", "mass.90", "slack.1", "span", "span.NAME" */
+    char set[KVF_NAME_MAX / 2]; /* "top64", "mass.90", "slack.1", "span", "span.NAME", "plan" */
     char useful[KVF_NAME_MAX];  /* the same as the option has it */
     bool prefix;     /* U is a prefix of the order of weights */
     int top;         /* K of topk:K; 0: sizes are recorded */
@@ -425,6 +425,10 @@ static int parse_useful(const struct kvf_trace *t, const char *text, struct plan
         snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
         return KVF_OK;
     }
+    if (strcmp(text, "plan") == 0) {
+        snprintf(p->set, sizeof p->set, "plan");
+        return KVF_OK;
+    }
     p->prefix = true;
     if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
         snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
@@ -433,7 +437,7 @@ static int parse_useful(const struct kvf_trace *t, const char *text, struct plan
     else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
         snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
     if (i < 0)
-        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, "
+        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, plan, "
                         "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
     return KVF_OK;
 }
@@ -485,6 +489,7 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
     return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
                     "--probes paper,dilution%s'", name,
                     strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
+                    : strcmp(p->set, "plan") == 0 ? " --plan PLAN.kvf"
                     : p->prefix ? "" : " --spans FILE.json");
 }
 
