@@ -1,10 +1,13 @@
+#include <cairo-pdf.h>
+#include <cairo-svg.h>
+#include <cairo.h>
 #include <math.h>
+#include <pango/pangocairo.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "render/canvas.h"
-#include "render/drawing_libs.h"
 #include "render/png_out.h"
 
 struct canvas {
@@ -55,9 +58,6 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
         return kvf_fail(d, KVF_E_ARG,
                         "a figure of %.0f x %.0f mm at %d dpi is too large or too small", w_mm,
                         h_mm, dpi);
-    int err = drawing_open(d);
-    if (err)
-        return err;
     struct canvas *c = MEM_NEW(struct canvas, 1);
     if (!c)
         return KVF_E_NOMEM;

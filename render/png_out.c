@@ -1,7 +1,7 @@
+#include <png.h>
 #include <setjmp.h>
 
 #include "base/mem.h"
-#include "render/drawing_libs.h"
 #include "render/png_out.h"
 
 static void on_write(png_structp png, png_bytep data, png_size_t n)
