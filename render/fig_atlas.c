@@ -109,7 +109,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     if (read_clusters(t, &x, &unused) == KVF_OK) {
         struct kindmap m = {x.cell, x.n, x.query};
         kindmap_size(&m, 180 - KEY, 160, w, h);
-        *w += KEY;
+        *w = fmax(88, *w + KEY);
         *h = TOP + fmax(*h + GAP + PROFILE + BOTTOM, fmin(160, x.k * LINE * 2 + 2));
     }
     free_clusters(&x);
@@ -213,9 +213,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct clusters x = {.n = 0};
     int err = options_read("atlas", s->option, NULL, 0, d);
     double w = canvas_width(c) - KEY, h = canvas_height(c) - TOP - GAP - BOTTOM;
-    if (!err && (w < 30 || h < 36))
-        err = kvf_fail(d, KVF_E_ARG, "--size: figure atlas needs at least %d x %d mm", KEY + 30,
-                       TOP + GAP + BOTTOM + 36);
+    if (!err)
+        err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
     if (!err)
         err = read_clusters(t, &x, d);
     if (!err) {

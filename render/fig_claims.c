@@ -158,13 +158,17 @@ static void key(struct canvas *c, const struct register_view *x, double left)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct register_view x;
+    struct register_view x = {.n = 0};
     char more[48];
     int err = options_read("claims", s->option, NULL, 0, d);
     if (!err)
         err = read_register(t, &x, d);
-    if (err)
+    if (!err)
+        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
+    if (err) {
+        mem_free(x.row);
         return err;
+    }
     double h = canvas_height(c) - TOP - BOTTOM;
     int fit = (int)fmax(1, h / LEAST_ROW);
     struct forest f = {x.row, x.n < fit ? x.n : fit, 0, 0, 0, 0};

@@ -308,6 +308,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char note[64];
     int err = read_quality(t, s, &q, d);
     double room = err ? 0 : widest_name(c, &q);
+    if (!err)
+        err = canvas_room(c, "pareto", LEFT + room + 47, 55, d);
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room, canvas_height(c) - TOP - BOTTOM);
     if (!err && isnan(q.h.y0)) {

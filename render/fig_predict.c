@@ -116,6 +116,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_candidates(t, s, &x, d);
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
     int n = err ? 0 : shown(&x), fit = (int)fmax(1, h / LEAST_ROW);
+    if (!err)
+        err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
     struct forest f = {x.row, n < fit ? n : fit, 0, 0, 0, 0};
     if (!err)
         forest_measure(c, &f, canvas_width(c) * .4);
