@@ -121,6 +121,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct forest f = {x.row, n < fit ? n : fit, 0, 0, 0, 0};
     if (!err)
         forest_measure(c, &f, canvas_width(c) * .4);
+    f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
     for (int i = 0; i < f.n; i++)
         most = fmax(most, fmax(fabs(x.row[i].value), fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
