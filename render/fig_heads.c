@@ -242,6 +242,9 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
     int64_t r = row_of(t, head);
     int bars = 0, score = numeric_column(t, "score");
     char text[128], cell[24];
+    int err = canvas_room(c, "heads", 64, 42, d);
+    if (err)
+        return err;
     for (int col = 0; col < table_cols(t); col++)
         bars += is_score(t, col);
     if (r < 0 || !bars)
@@ -271,6 +274,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = options_of(s, option, d);
     if (!err && option[0].value[0])
         return evidence(c, t, option[0].value, d);
+    if (!err)
+        err = canvas_room(c, "heads", KEY + 32, TOP + BOTTOM + 24, d);
     if (!err)
         err = read_view(t, &v, d);
     if (!err) {

@@ -123,6 +123,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct bars b;
     int err = read_bars(t, s, &b, d);
+    if (!err)
+        err = canvas_room(c, "words", 64, TOP + BOTTOM + LEAST_BARS * LEAST_ROW, d);
     if (!err) {
         double h = canvas_height(c) - TOP - BOTTOM;
         prepare(c, &b, h);
