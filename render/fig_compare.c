@@ -375,7 +375,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
-    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
+    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b),
+                         .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;

@@ -209,8 +209,8 @@ static void draw_points(struct canvas *c, const struct curves *v, const struct a
         for (int64_t r = v->row0[run]; r < v->row0[run + 1]; r += every) {
             double y = table_real(v->t, col, r);
             if (!isnan(y))
-                beyond += !dot(c, a, table_real(v->t, step, r), y, marks ? mark_of(run) : MARK_SQUARE,
-                               marks ? 1.4 : 0.55, marks ? k : faint);
+                beyond += !dot(c, a, table_real(v->t, step, r), y,
+                               marks ? mark_of(run) : MARK_SQUARE, marks ? 1.4 : 0.55, marks ? k : faint);
         }
     }
     snprintf(text, sizeof text, "%lld point%s beyond the axis", (long long)beyond,
@@ -293,7 +293,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct curves v = {.t = t};
     double last = 1;
     int step = table_find(t, "step"), err = parse(&v, s->option, d);
-    if (!err && (table_col_type(t, table_find(t, "run")) != TABLE_STR || numeric_column(t, "step") < 0))
+    if (!err && (table_col_type(t, table_find(t, "run")) != TABLE_STR
+                 || numeric_column(t, "step") < 0))
         err = kvf_fail(d, KVF_E_ARG, "figure training: runs need names, and steps numbers");
     if (err)
         return err;
