@@ -178,7 +178,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     forest_draw(c, &a, &f);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
     canvas_text(c, a.x + a.w / 2, a.y - 1.8,
-                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK, ALIGN_CENTER, ink, 0);
+                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK,
+                ALIGN_CENTER, ink, 0);
     canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, &x, 2);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL,

@@ -244,7 +244,8 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
             canvas_line(c, bar, 2, .5, shuffled ? grey : ink);
         else
             mark_draw(c, shuffled ? MARK_RING : MARK_DISC,
-                      x + .8 * (double)(prompt % PROMPTS) - 1, y, 1.2, shuffled ? grey : colour_of(prompt));
+                      x + .8 * (double)(prompt % PROMPTS) - 1, y, 1.2,
+                      shuffled ? grey : colour_of(prompt));
         left = shuffled ? left : y;
     }
     canvas_unclip(c);

@@ -47,7 +47,8 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
     const char *reduce = cell_text(t, table_find(t, "reduce"), r, reduced);
     bool plain = strcmp(reduce, "none") == 0;
     snprintf(x.name, sizeof x.name, "%.70s%s%.16s",
-             cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ", plain ? "" : reduce);
+             cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
+             plain ? "" : reduce);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
     minus_signs(x.note, sizeof x.note);
     x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};

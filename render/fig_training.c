@@ -210,7 +210,8 @@ static void draw_points(struct canvas *c, const struct curves *v, const struct a
             double y = table_real(v->t, col, r);
             if (!isnan(y))
                 beyond += !dot(c, a, table_real(v->t, step, r), y,
-                               marks ? mark_of(run) : MARK_SQUARE, marks ? 1.4 : 0.55, marks ? k : faint);
+                               marks ? mark_of(run) : MARK_SQUARE, marks ? 1.4 : 0.55,
+                               marks ? k : faint);
         }
     }
     snprintf(text, sizeof text, "%lld point%s beyond the axis", (long long)beyond,
