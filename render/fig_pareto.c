@@ -134,8 +134,11 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct quality q;
     struct kvf_diag unused;
     int n = read_quality(t, s, &q, &unused) == KVF_OK ? q.h.n : 0;
+    size_t longest = 0; /* name */
+    for (int i = 0; i < n; i++)
+        longest = strlen(q.h.line[i].name) > longest ? strlen(q.h.line[i].name) : longest;
     chart_destroy(&q.h);
-    *w = n > 6 ? 130 : 88;
+    *w = n > 6 || longest > 18 ? 130 : 88;
     *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
 }
 
@@ -310,7 +313,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_quality(t, s, &q, d);
     double room = err ? 0 : widest_name(c, &q);
     if (!err)
-        err = canvas_room(c, "pareto", LEFT + room + 47, 55, d);
+        err = canvas_room(c, "pareto", LEFT + room + 37, 55, d);
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room,
                              canvas_height(c) - TOP - BOTTOM);

@@ -358,6 +358,8 @@ def pareto():
     x = sorted(discs(svg, BLUE))[:3]
     check("agreement up", affine([1 - 8 / b / 4 for b in (32, 64, 128)], [p[1] for p in x]) and x[0][1] > x[2][1], x)
     check("no front", not discs(svg, (64, 64, 64), filled=False))
+    for n in (1, 17, 18, 19, 60):
+        check("names of any length", draw(eval_rows((n * "m", n * "W")), "pareto")[0] == 0, n)
     zero = eval_rows().replace("\t0.0625\t", "\t0\t")
     check("zero on a logarithm is said", "1 point at 0 not shown" in words_of(draw(zero, "pareto")[1]))
 
