@@ -107,6 +107,8 @@ def words_of(svg):
 def affine(x, y):
     """whether y = a + b x with b > 0, to 0.02 mm"""
     a, b = np.array(x, float), np.array(y, float)
+    if len(a) != len(b) or len(a) < 2:
+        return False
     slope, base = np.polyfit(a, b, 1)
     return slope != 0 and np.abs(base + slope * a - b).max() < .02
 
@@ -354,6 +356,10 @@ def pareto():
     rings = discs(svg, (64, 64, 64), filled=False)
     check("the front: all points of the best, and the key's", len(rings) == 4, rings)
     check("front where the best is", all(any(math.dist(p, q) < .02 for q in rings) for p in x), rings, x)
+    near = eval_rows() + "\t".join(map(str, ("groups", 64, 4, 3, 3, 3, .2, .2, .2, .9, 63.9, 63.9, 64))) + "\n"
+    check("0.2 % fewer entries are no merit", len(discs(draw(near, "pareto")[1], (64, 64, 64), filled=False)) == 4)
+    near = near.replace("63.9", "63")
+    check("2 % are", len(discs(draw(near, "pareto")[1], (64, 64, 64), filled=False)) == 5)
     svg = draw(eval_rows(), "pareto", style="y=top1_agree,x=budget,front=no")[1]
     x = sorted(discs(svg, BLUE))[:3]
     check("agreement up", affine([1 - 8 / b / 4 for b in (32, 64, 128)], [p[1] for p in x]) and x[0][1] > x[2][1], x)
