@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
+#include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
@@ -20,7 +21,9 @@ struct request {
     const char *own[MAX_OWN]; /* the analyzer's options */
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
+    bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
+    struct buf about; /* of several traces: what is said of each */
 };
 
 static int build_options(struct request *q, struct opt *list)
@@ -90,12 +93,40 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
-    q->a->describe(t, &b);
+    if (q->about.len)
+        buf_add(&b, q->about.data, q->about.len);
+    else
+        q->a->describe(t, &b);
     if (!b.err && b.len)
         fwrite(b.data, 1, b.len, stdout);
     int err = b.err;
     buf_finish(&b);
     return err;
+}
+
+/* The figure that -o draws, or NULL. */
+static const struct figure *figure_of(const struct request *q)
+{
+    return q->out && figure_can_write(q->out) ? figure_find(q->figure ? q->figure : q->a->name)
+                                              : NULL;
+}
+
+/* Several traces of an analysis of one: any table, and figures that tell them apart. */
+static int check_several(struct request *q, int operands, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(q);
+    q->several = q->a->max_traces == 1 && operands > 1;
+    return !q->several || !f || f->side_by_side ? KVF_OK
+           : kvf_fail(d, KVF_E_ARG, "the figure %s draws one trace; give one, or write the table "
+                      "of all as .tsv, .csv, .json or .npz", f->name);
+}
+
+static int make_table(struct request *q, struct kvf_trace *const *trace, char *const *path, int n,
+                      struct table **ret, struct kvf_diag *d)
+{
+    return q->several ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about,
+                                  ret, d)
+                      : q->a->run(trace, n, &q->args, ret, d);
 }
 
 static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
@@ -106,10 +137,8 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return describe(q, t);
     if (strcmp(q->out, "-") == 0)
         return table_write(t, TABLE_TSV, "-", d);
-    int err = figure_can_write(q->out)
-                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->look.style,
-                                 q->out, d)
-                  : table_write(t, table_format_of(q->out), q->out, d);
+    int err = figure_of(q) ? figure_write(figure_of(q), t, &q->look.style, q->out, d)
+                           : table_write(t, table_format_of(q->out), q->out, d);
     return err ? err : describe(q, t);
 }
 
@@ -131,19 +160,23 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
+    int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
     build_options(&q, list);
-    if (!command_options(self, list, argc, argv, least, q.a->max_traces, &operands, &status))
+    if (!command_options(self, list, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
+    if (!err)
+        err = check_several(&q, operands, &d);
     for (int i = 0; !err && i < operands; i++)
         err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)
-        err = q.a->run(trace, operands, &q.args, &t, &d);
+        err = make_table(&q, trace, argv + 1, operands, &t, &d);
     if (!err)
         err = deliver(&q, t, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
+    buf_finish(&q.about);
     for (int i = 0; i < operands; i++)
         kvf_close(trace[i]);
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

@@ -27,6 +27,9 @@ void canvas_destroy(struct canvas *c); /* accepts NULL */
  * with a sentence that names the one that would stand in. */
 int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d);
 
+/* Title and keywords for the metadata; without: "kvfate figure" and none. */
+void canvas_about(struct canvas *c, const char *title, const char *keywords);
+
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);
 

@@ -8,6 +8,8 @@
 #ifndef KVF_RENDER_FIGURE_H
 #define KVF_RENDER_FIGURE_H
 
+#include <stdbool.h>
+
 #include "base/table.h"
 
 struct canvas;
@@ -29,6 +31,7 @@ struct figure {
     const char *table;        /* which table it draws */
     const char *summary;      /* one line */
     const char *const *needs; /* columns it must have; ends with NULL */
+    bool side_by_side;        /* draws tables of several traces, told apart by column `trace` */
 
     /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
      * width back knows its height for it; others are scaled with their sides' ratio kept. */
@@ -41,6 +44,8 @@ struct figure {
 
 extern const struct figure *const figure_table[]; /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
+/* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
+const struct figure *figure_of_table(const char *table);
 
 /* Whether the style's map, range and font exist: KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
