@@ -12,7 +12,7 @@
 #include "cli/figure_options.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 5 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
+enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
@@ -24,6 +24,7 @@ struct request {
     bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
     struct buf about; /* of several traces: what is said of each */
+    int64_t threads;
 };
 
 static int build_options(struct request *q, struct opt *list)
@@ -35,6 +36,7 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
+        {OPT_INT, 't', "threads", &q->threads, "N", "threads (number of cores)", 1, 256},
     };
     int n = (int)(sizeof shared / sizeof *shared);
     memcpy(list, shared, sizeof shared);
@@ -64,6 +66,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
+    q->args.threads = (int)q->threads;
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";
