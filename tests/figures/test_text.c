@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "render/text_colours.h"
+#include "render/text_flow.h"
 #include "render/text_source.h"
 #include "render/text_style.h"
 
@@ -209,6 +210,50 @@ Test(text, long_tokens_come_in_parts)
     text_source_finish(&x);
     table_destroy(t);
     free(s);
+}
+
+static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
+{
+    (void)ctx, (void)row0, (void)row1;
+    return (struct text_look){.ink = {0, 0, 0}};
+}
+
+/* Lines of a long paragraph, which is laid out in parts, against one layout of all of it. */
+static void check_lines(const char *const *word, int words, double width)
+{
+    enum { N = 4000 };
+    static const char *text[N];
+    static char all[16 * N];
+    all[0] = 0;
+    size_t n = 0;
+    for (int i = 0; i < N; i++) {
+        text[i] = word[(i * 7 + i / 5) % words];
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s", text[i]);
+    }
+    struct table *t = table_of(text, text, N);
+    struct canvas *c = ruler();
+    struct paragraph *p = lay_out(c, all, width);
+    struct text_flow f = {.c = c, .pt = 7, .width = width, .look = plain};
+    text_flow_open(&f, t, 0, N);
+    cr_assert_eq(text_flow_run(&f, 10, false, 0, 0, 0), KVF_OK);
+    cr_assert_eq(f.at, 10);
+    cr_assert_eq(text_flow_run(&f, INT64_MAX, false, 0, 0, 0), KVF_OK);
+    cr_assert_eq(f.at, paragraph_lines(p), "%d lines in parts, %d at once", (int)f.at,
+                 paragraph_lines(p));
+    text_flow_close(&f);
+    paragraph_destroy(p);
+    canvas_destroy(c);
+    table_destroy(t);
+}
+
+Test(text, parts_of_a_paragraph_break_like_the_whole)
+{
+    static const char *const latin[] = {" the", " caravan", "s", " of", " salt", ",", " unbreakab"};
+    static const char *const arabic[] = {" الس", "لام", " عل", "يكم", " word"};
+    static const char *const one[] = {"aaa"};
+    check_lines(latin, 7, 60);
+    check_lines(arabic, 5, 40);
+    check_lines(one, 1, 50);
 }
 
 /* ---- colours */
