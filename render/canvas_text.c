@@ -1,3 +1,4 @@
+#include <pango/pangocairo.h>
 #include <string.h>
 
 #include "base/mem.h"
