@@ -28,7 +28,7 @@ static void make_walk(double *xy, int kind)
     for (int i = 0; i < N; i++) {
         x += (random01((uint64_t)i, 1) - (kind == 1 ? .45 : 0)) * (kind == 2 ? 3 : .02);
         xy[2 * i] = x;
-        xy[2 * i + 1] = 40 * random01((uint64_t)i, 2);
+        xy[2 * i + 1] = floor(40 * random01((uint64_t)i, 2)); /* with equal heights */
         if (random01((uint64_t)i, 3) < .004)
             xy[2 * i + (i & 1)] = i % 3 ? NAN : INFINITY;
     }
