@@ -9,8 +9,8 @@ enum { STACK_MOST = 16 };          /* traces */
 enum { STACK_ROWS = 4 * 1000 * 1000 }; /* of all together */
 
 /* Columns trace (method and budget where these tell all apart, else the name with the path and
- * .kvf taken off, else the name), method, budget, T; then those of the analyzer.  Metadata: what all
- * tables say alike, trace_1, trace_2, ... and in `differ` the other keys.  about: what the
+ * .kvf taken off, else the name), method, budget, T; then those of the analyzer.  Metadata: what
+ * all tables say alike, trace_1, trace_2, ... and in `differ` the other keys.  about: what the
  * analyzer says of each.  KVF_E_ARG with a sentence where tables have unlike columns,
  * KVF_E_LIMIT where rows are too many. */
 int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,

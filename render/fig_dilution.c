@@ -166,7 +166,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
                 ? "budget (entries)" : "length T (tokens)";
-    p->ylabel = "dilution (share of the attention)";
+    bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
+             useful ? useful : "?");
+    p->ylabel = p->text;
     p->log_x = !v.steps;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);

@@ -130,7 +130,7 @@ static void looks(struct plot *p, const struct view *v)
         snprintf(edge, sizeof edge, "edge of %.60s", v->class[i]);
         struct plot_line *area = plot_line(p, v->class[i]), *line = plot_line(p, edge);
         struct rgb c = plot_look_coloured(k).colour;
-        double tint = k / 7 % 2 ? .55 : .2;
+        double tint = k / 12 % 2 ? .6 : .25;
         if (!area || !line)
             continue;
         k++;

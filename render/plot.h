@@ -39,6 +39,7 @@ struct plot {
     int line_room, series_room, last; /* last: series added to, -1 none */
 
     const char *xlabel, *ylabel;
+    char text[96];        /* room for a label of the figure's own making */
     char note[256];       /* below the axes, small; "": none */
     bool log_x, log_y;
     double x0, x1, y0, y1; /* NaN: from the data */

@@ -336,8 +336,10 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
               2 * fmin(l.y + down / 2, canvas_height(c) - l.y - down / 2) - 2, 1);
     if (p->note[0]) {
         fit_text(c, p->note, PT_SMALL, canvas_width(c) - 2 * EDGE, text);
-        canvas_text(c, canvas_width(c) / 2, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL,
-                    ALIGN_CENTER, note_ink, 0);
+        double half = canvas_text_width(c, text, PT_SMALL, 0) / 2 + 1;
+        double at = fmax(half, fmin(l.x + across / 2, canvas_width(c) - half));
+        canvas_text(c, at, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL, ALIGN_CENTER,
+                    note_ink, 0);
     }
     draw_key(c, p, &l);
     if (l.ramp)
