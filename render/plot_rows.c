@@ -218,6 +218,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     else
         made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
     made->hidden |= v->thin; /* the panels say it */
+    if (front && v->thin)
+        made->look.width = 0.6;
 }
 
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME])
