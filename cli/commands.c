@@ -124,6 +124,9 @@ const struct command command_table[] = {
      "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
     {"claims", "analyses", "RESULTS_FOLDER [options]",
      "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
+    {"report", "analyses", "X.kvf [Y.kvf ...] -o FILE.html [options]",
+     "one interactive page of what traces hold, to be opened in a browser",
+     "kvfate report run.kvf -o report.html", cmd_report},
     {"figures", "analyses", "[--json]", "list the figures", "kvfate figures", cmd_figures},
     {NULL, NULL, NULL, NULL, NULL, NULL},
 };

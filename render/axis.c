@@ -9,6 +9,15 @@
 const struct rgb ink = {0.12, 0.12, 0.12};
 static const double WIDTH = 0.18, TICK = 0.9;
 
+void minus_signs(char *s, size_t cap)
+{
+    size_t n = strlen(s);
+    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; p += 3, n += 2) {
+        memmove(p + 3, p + 1, n - (size_t)(p - s));
+        memcpy(p, "\xe2\x88\x92", 3);
+    }
+}
+
 void tick_text(double v, char out[24])
 {
     double size = fabs(v);
@@ -21,6 +30,7 @@ void tick_text(double v, char out[24])
         snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
     else
         snprintf(out, 24, whole && size < 1e9 ? "%.0f" : "%.4g", v);
+    minus_signs(out, 24);
 }
 
 int ticks_linear(double lo, double hi, int want, double *out, int max)

@@ -2,6 +2,8 @@
 #ifndef KVF_RENDER_AXIS_H
 #define KVF_RENDER_AXIS_H
 
+#include <stddef.h>
+
 #include "render/canvas.h"
 
 /* Font sizes of all figures, in points: what stays legible at column width. */
@@ -43,5 +45,7 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
 
 /* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
+/* Hyphens of numbers in s become minus signs, as wide as a plus; what has no room stays. */
+void minus_signs(char *s, size_t cap);
 
 #endif

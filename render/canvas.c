@@ -1,14 +1,20 @@
 #include <cairo-pdf.h>
-#include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
 #include <pango/pangocairo.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "render/canvas.h"
+#include "render/canvas_impl.h"
+#include "render/canvas_text.h"
 #include "render/png_out.h"
+#include "render/svg_text.h"
+
+#define FONTS "DejaVu Sans, Noto Sans CJK SC"
 
 struct canvas {
     enum canvas_format format;
@@ -17,15 +23,31 @@ struct canvas {
     cairo_t *cr;
     PangoFontDescription *font;
     PangoLayout *layout; /* of the text at hand */
-    struct buf bytes; /* of vector output */
+    struct buf bytes;    /* of PDF */
+    struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
+    char *title, *keywords;
     int err;
 };
+
+static bool is_svg(const struct canvas *c)
+{
+    return c->format == CANVAS_SVG;
+}
 
 static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
 {
     struct canvas *c = ctx;
     buf_add(&c->bytes, data, n);
     return c->bytes.err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+/* Bytes that are no UTF-8 become visible marks. */
+static void clean(struct buf *b, const char *s)
+{
+    if (utf8_valid(s, strlen(s)))
+        buf_str(b, s);
+    else
+        utf8_show(b, s, strlen(s));
 }
 
 /* Text is placed alike at every resolution: no hinting, no rounding of advances to
@@ -36,15 +58,20 @@ static int create_layout(struct canvas *c)
     cairo_font_options_set_hint_style(opt, CAIRO_HINT_STYLE_NONE);
     cairo_font_options_set_hint_metrics(opt, CAIRO_HINT_METRICS_OFF);
     cairo_font_options_set_antialias(opt, CAIRO_ANTIALIAS_GRAY);
+    /* A ligature is no character: text that is searched or edited is set without. */
+    PangoAttrList *plain = pango_attr_list_new();
+    pango_attr_list_insert(plain, pango_attr_font_features_new("liga=0,clig=0,dlig=0"));
     /* Colour fonts must not be named: they would take the digits.  Emoji find theirs. */
-    c->font = pango_font_description_from_string("DejaVu Sans, Noto Sans CJK SC");
+    c->font = pango_font_description_from_string(FONTS);
     c->layout = pango_cairo_create_layout(c->cr);
     if (c->layout && c->font) {
         PangoContext *ctx = pango_layout_get_context(c->layout);
         pango_cairo_context_set_font_options(ctx, opt);
         pango_context_set_round_glyph_positions(ctx, FALSE);
         pango_layout_set_single_paragraph_mode(c->layout, TRUE);
+        pango_layout_set_attributes(c->layout, plain);
     }
+    pango_attr_list_unref(plain);
     cairo_font_options_destroy(opt);
     return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
 }
@@ -65,10 +92,13 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
+    /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
     c->surface =
         f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_svg_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt)
+        : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
+    c->svg.w = w_mm;
+    c->svg.h = h_mm;
     c->cr = cairo_create(c->surface);
     double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);
@@ -92,8 +122,69 @@ void canvas_destroy(struct canvas *c)
         g_object_unref(c->layout);
     cairo_destroy(c->cr);
     cairo_surface_destroy(c->surface);
+    g_free(c->title);
+    g_free(c->keywords);
     buf_finish(&c->bytes);
+    svg_finish(&c->svg);
     mem_free(c);
+}
+
+static bool installed(PangoFontMap *map, const char *family)
+{
+    PangoFontFamily **list = NULL;
+    bool found = false;
+    int n = 0;
+    pango_font_map_list_families(map, &list, &n);
+    for (int i = 0; i < n && !found; i++)
+        found = strcasecmp(pango_font_family_get_name(list[i]), family) == 0;
+    g_free(list);
+    return found;
+}
+
+/* What fontconfig takes for a family that is not there. */
+static void stand_in(PangoContext *ctx, const char *family, char *out, size_t cap)
+{
+    PangoFontDescription *want = pango_font_description_new(), *got = NULL;
+    pango_font_description_set_family(want, family);
+    PangoFont *font = pango_context_load_font(ctx, want);
+    if (font)
+        got = pango_font_describe(font);
+    snprintf(out, cap, "%s", got ? pango_font_description_get_family(got) : "nothing");
+    pango_font_description_free(got);
+    pango_font_description_free(want);
+    if (font)
+        g_object_unref(font);
+}
+
+int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
+{
+    struct buf list = {0};
+    char other[96];
+    PangoContext *ctx = pango_layout_get_context(c->layout);
+    if (!installed(pango_context_get_font_map(ctx), family)) {
+        stand_in(ctx, family, other, sizeof other);
+        return kvf_fail(d, KVF_E_ARG, "--font: no font family '%.80s' is installed; fontconfig "
+                        "would take '%s'", family, other);
+    }
+    buf_printf(&list, "%s, " FONTS, family);
+    if (!list.err)
+        pango_font_description_set_family(c->font, list.data);
+    int err = list.err;
+    buf_finish(&list);
+    return err;
+}
+
+void canvas_about(struct canvas *c, const char *title, const char *keywords)
+{
+    g_free(c->title);
+    g_free(c->keywords);
+    struct buf a = {0}, b = {0};
+    clean(&a, title);
+    clean(&b, keywords);
+    c->title = g_strdup(a.data);
+    c->keywords = g_strdup(b.data);
+    buf_finish(&a);
+    buf_finish(&b);
 }
 
 double canvas_width(const struct canvas *c) { return c->w; }
@@ -103,6 +194,7 @@ double canvas_pixel(const struct canvas *c) { return c->pixel; }
 void canvas_reserve_top(struct canvas *c, double mm)
 {
     cairo_translate(c->cr, 0, mm);
+    c->svg.dy += mm;
     c->h -= mm;
 }
 
@@ -113,6 +205,11 @@ static void colour_of(struct canvas *c, struct rgb v)
 
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
+    const double xy[] = {x, y, x + w, y, x + w, y + h, x, y + h};
+    if (is_svg(c)) {
+        svg_area(&c->svg, xy, 4, fill, 1);
+        return;
+    }
     colour_of(c, fill);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_fill(c->cr);
@@ -122,19 +219,27 @@ void canvas_cell(struct canvas *c, double x, double y, double w, double h, struc
 {
     double lap = c->format == CANVAS_PNG ? 0 : 0.04; /* viewers show hairlines between cells */
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
+    c->svg.crisp = 1;
     canvas_rect(c, x, y, w + lap, h + lap, fill);
+    c->svg.crisp = 0;
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
 }
 
 void canvas_dash(struct canvas *c, double on, double off)
 {
     const double dash[2] = {on, off};
+    c->svg.dash[0] = on;
+    c->svg.dash[1] = off;
     cairo_set_dash(c->cr, dash, on > 0 ? 2 : 0, 0);
 }
 
 void canvas_frame(struct canvas *c, double x, double y, double w, double h, double width,
                   struct rgb colour)
 {
+    if (is_svg(c)) {
+        svg_frame(&c->svg, x, y, w, h, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
     cairo_rectangle(c->cr, x, y, w, h);
@@ -144,6 +249,10 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour)
 {
     int open = 0;
+    if (is_svg(c)) {
+        svg_line(&c->svg, xy, n, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
     cairo_set_line_join(c->cr, CAIRO_LINE_JOIN_ROUND);
@@ -161,6 +270,11 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
 void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, double alpha)
 {
     int k = 0;
+    if (is_svg(c)) {
+        svg_area(&c->svg, xy, n, fill, alpha);
+        return;
+    }
+    cairo_new_path(c->cr); /* text leaves a point behind */
     while (k < n && !isnan(xy[2 * k]) && !isnan(xy[2 * k + 1])) {
         cairo_line_to(c->cr, xy[2 * k], xy[2 * k + 1]);
         k++;
@@ -172,6 +286,10 @@ void canvas_area(struct canvas *c, const double *xy, int n, struct rgb fill, dou
 void canvas_disc(struct canvas *c, double x, double y, double radius, double width,
                  struct rgb colour)
 {
+    if (is_svg(c)) {
+        svg_disc(&c->svg, x, y, radius, width, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_new_sub_path(c->cr);
     cairo_arc(c->cr, x, y, radius, 0, 2 * 3.141592653589793);
@@ -184,6 +302,10 @@ void canvas_disc(struct canvas *c, double x, double y, double radius, double wid
 
 void canvas_clip(struct canvas *c, double x, double y, double w, double h)
 {
+    if (is_svg(c)) {
+        svg_clip(&c->svg, x, y, w, h);
+        return;
+    }
     cairo_save(c->cr);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_clip(c->cr);
@@ -191,23 +313,22 @@ void canvas_clip(struct canvas *c, double x, double y, double w, double h)
 
 void canvas_unclip(struct canvas *c)
 {
-    cairo_restore(c->cr);
+    if (is_svg(c))
+        svg_unclip(&c->svg);
+    else
+        cairo_restore(c->cr);
 }
 
-/* Bytes that are no UTF-8 become visible marks. */
 static void lay_out(struct canvas *c, const char *s, double pt, int bold)
 {
-    struct buf clean = {0};
-    if (utf8_valid(s, strlen(s)))
-        buf_str(&clean, s);
-    else
-        utf8_show(&clean, s, strlen(s));
+    struct buf shown = {0};
+    clean(&shown, s);
     /* user units are mm: 1 pt = 25.4 / 72 mm */
     pango_font_description_set_absolute_size(c->font, pt * 25.4 / 72 * PANGO_SCALE);
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
     pango_layout_set_font_description(c->layout, c->font);
-    pango_layout_set_text(c->layout, clean.data ? clean.data : "", -1);
-    buf_finish(&clean);
+    pango_layout_set_text(c->layout, shown.data ? shown.data : "", -1);
+    buf_finish(&shown);
 }
 
 void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
@@ -217,6 +338,12 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     lay_out(c, s, pt, 0);
     pango_layout_get_size(c->layout, &w, &h);
     double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
+    struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
+    at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
+    if (is_svg(c)) {
+        svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
+        return;
+    }
     cairo_save(c->cr);
     colour_of(c, colour);
     cairo_translate(c->cr, x, y);
@@ -237,20 +364,43 @@ double canvas_text_width(struct canvas *c, const char *s, double pt, int bold)
 void canvas_word(struct canvas *c, double x, double y, const char *s, double pt, int bold,
                  struct rgb colour)
 {
+    const struct svg_place at = {x, y, 0, 0, 0};
     lay_out(c, s, pt, bold);
+    if (is_svg(c)) {
+        svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
+        return;
+    }
     colour_of(c, colour);
     cairo_move_to(c->cr, x, y - (double)pango_layout_get_baseline(c->layout) / PANGO_SCALE);
     pango_cairo_show_layout(c->cr, c->layout);
 }
 
-/* Whole device pixels, so that no row or column of an image is drawn twice. */
-static void snap(const struct canvas *c, double *x, double *w, int n)
+/* Whole device pixels, so that no row or column of an image is drawn twice; top: mm that lie
+ * before x = 0. */
+static void snap(const struct canvas *c, double *x, double top, double *w, int n)
 {
-    if (c->format != CANVAS_PNG)
-        return;
-    *x = floor(*x / c->pixel + 0.5) * c->pixel;
+    *x = floor((*x + top) / c->pixel + 0.5) * c->pixel - top;
     if (fabs(*w / c->pixel - n) < 0.75)
         *w = n * c->pixel;
+}
+
+static cairo_status_t collect_png(void *ctx, const unsigned char *data, unsigned n)
+{
+    struct buf *b = ctx;
+    buf_add(b, data, n);
+    return b->err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+static void image_svg(struct canvas *c, double x, double y, double w_mm, double h_mm,
+                      cairo_surface_t *img)
+{
+    struct buf png = {0};
+    if (cairo_surface_write_to_png_stream(img, collect_png, &png) != CAIRO_STATUS_SUCCESS)
+        c->err = KVF_E_NOMEM;
+    else
+        svg_image(&c->svg, x, y, w_mm, h_mm, cairo_image_surface_get_width(img),
+                  cairo_image_surface_get_height(img), &png);
+    buf_finish(&png);
 }
 
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
@@ -266,8 +416,13 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     for (int r = 0; r < h; r++)
         memcpy(data + (size_t)r * (size_t)stride, argb + (size_t)r * (size_t)w, (size_t)w * 4);
     cairo_surface_mark_dirty(img);
-    snap(c, &x, &w_mm, w);
-    snap(c, &y, &h_mm, h);
+    snap(c, &x, 0, &w_mm, w);
+    snap(c, &y, c->svg.dy, &h_mm, h);
+    if (is_svg(c)) {
+        image_svg(c, x, y, w_mm, h_mm, img);
+        cairo_surface_destroy(img);
+        return;
+    }
     cairo_save(c->cr);
     cairo_translate(c->cr, x, y);
     cairo_scale(c->cr, w_mm / w, h_mm / h);
@@ -278,32 +433,24 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_surface_destroy(img);
 }
 
-/* Puts <desc> behind the opening svg tag. */
-static void finish_svg(struct canvas *c, const char *provenance, struct buf *out)
+/* Fixed dates: equal figures give equal bytes. */
+static void describe_pdf(struct canvas *c, const char *title, const char *provenance)
 {
-    const char *data = c->bytes.data ? c->bytes.data : "";
-    const char *tag = strstr(data, "<svg"), *end = tag ? strchr(tag, '>') : NULL;
-    size_t head = end ? (size_t)(end - data) + 1 : 0;
-    buf_add(out, data, head);
-    buf_str(out, "\n<desc>");
-    for (const char *p = provenance; *p; p++) {
-        if (*p == '<' || *p == '>' || *p == '&')
-            buf_str(out, *p == '<' ? "&lt;" : *p == '>' ? "&gt;" : "&amp;");
-        else if ((unsigned char)*p >= 32 || *p == '\n')
-            buf_char(out, *p);
-    }
-    buf_str(out, "</desc>");
-    buf_add(out, data + head, c->bytes.len - head);
+    cairo_surface_t *s = c->surface;
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATE_DATE, "2000-01-01T00:00:00Z");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_MOD_DATE, "2000-01-01T00:00:00Z");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATOR, "kvfate");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_AUTHOR, "kvfate");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_TITLE, title);
+    if (c->keywords)
+        cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_KEYWORDS, c->keywords);
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_SUBJECT, provenance);
 }
 
-int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
+static int finish(struct canvas *c, const char *title, const char *provenance, struct buf *out)
 {
-    if (c->format == CANVAS_PDF) { /* fixed dates: equal figures give equal bytes */
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATE_DATE,
-                                       "2000-01-01T00:00:00Z");
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATOR, "kvfate");
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_SUBJECT, provenance);
-    }
+    if (c->format == CANVAS_PDF)
+        describe_pdf(c, title, provenance);
     cairo_status_t drawn = cairo_status(c->cr);
     cairo_surface_flush(c->surface);
     if (c->format != CANVAS_PNG)
@@ -317,10 +464,47 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
                           cairo_image_surface_get_width(c->surface),
                           cairo_image_surface_get_height(c->surface),
                           cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
-                          provenance, out);
-    if (c->format == CANVAS_SVG)
-        finish_svg(c, provenance, out);
-    else
-        buf_add(out, c->bytes.data, c->bytes.len);
+                          title, provenance, out);
+    if (is_svg(c))
+        return svg_write(&c->svg, title, provenance, out);
+    buf_add(out, c->bytes.data, c->bytes.len);
     return out->err;
+}
+
+int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
+{
+    const char *title = c->title ? c->title : "kvfate figure";
+    struct buf about = {0};
+    clean(&about, provenance);
+    int err = about.err ? about.err : finish(c, title, about.data ? about.data : "", out);
+    buf_finish(&about);
+    return err;
+}
+
+/* ---- for canvas_text.c */
+
+struct canvas_inner canvas_inner(struct canvas *c)
+{
+    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
+                                 is_svg(c) ? &c->svg : NULL};
+}
+
+void canvas_fail(struct canvas *c, int err)
+{
+    c->err = c->err ? c->err : err;
+}
+
+bool canvas_has_pages(const struct canvas *c)
+{
+    return c->format == CANVAS_PDF;
+}
+
+bool canvas_new_page(struct canvas *c)
+{
+    if (!canvas_has_pages(c))
+        return false;
+    cairo_show_page(c->cr);
+    cairo_set_source_rgb(c->cr, 1, 1, 1);
+    cairo_paint(c->cr);
+    return true;
 }

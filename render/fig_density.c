@@ -117,4 +117,5 @@ const struct figure fig_density = {
     .needs = needs,
     .size = size,
     .draw = draw,
+    .side_by_side = true,
 };

@@ -206,4 +206,5 @@ const struct figure fig_dilution = {
     .needs = needs,
     .size = size,
     .draw = draw,
+    .side_by_side = true,
 };

@@ -7,22 +7,39 @@
 
 #include "render/figures.h"
 
-enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
+enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
+    &fig_agreement_map,
+    &fig_atlas,
     &fig_attention_sparsity,
+    &fig_attention_sparsity_map,
     &fig_calibration,
+    &fig_claims,
+    &fig_compare,
     &fig_density,
+    &fig_density_map,
     &fig_dilution,
+    &fig_dilution_map,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
+    &fig_eviction_mask,
     &fig_ghosts,
+    &fig_ghosts_map,
     &fig_hazard,
+    &fig_heads,
+    &fig_heads_map,
     &fig_intermittency,
+    &fig_intermittency_map,
+    &fig_kv_size,
     &fig_occupancy,
     &fig_occupancy_curves,
     &fig_overlap,
+    &fig_pareto,
     &fig_persistence,
+    &fig_persistence_map,
+    &fig_predict,
     &fig_received,
     &fig_regret,
     &fig_retention,
@@ -33,6 +50,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 
@@ -42,6 +61,15 @@ const struct figure *figure_find(const char *name)
         if (strcmp((*f)->name, name) == 0)
             return *f;
     return NULL;
+}
+
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
 }
 
 static enum canvas_format format_of(const char *path)
@@ -95,6 +123,33 @@ static void provenance(const struct table *t, struct buf *out)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
+/* "eviction: SmolLM2, h2o, budget 64", without what TeX would take for its own. */
+static void describe(struct canvas *c, const struct figure *f, const struct table *t,
+                     const struct figure_style *s)
+{
+    static const char *const keys[] = {"model", "method"};
+    struct buf title = {0}, words = {0};
+    buf_printf(&title, "%s", s->title ? s->title : f->name);
+    buf_printf(&words, "kvfate, KV cache, %s", f->name);
+    for (int i = 0; i < 2; i++) {
+        const char *v = table_meta(t, keys[i]);
+        if (v && *v && !s->title)
+            buf_printf(&title, "%s %s", i && table_meta(t, keys[0]) ? "," : ":", v);
+        if (v && *v)
+            buf_printf(&words, ", %s", v);
+    }
+    const char *budget = table_meta(t, "budget");
+    if (budget && !s->title && strcmp(budget, "0") != 0)
+        buf_printf(&title, ", budget %s", budget);
+    for (size_t i = 0; i < title.len; i++)
+        if ((unsigned char)title.data[i] < 32 || strchr("\\{}$&#^_~%", title.data[i]))
+            title.data[i] = ' ';
+    if (!title.err && !words.err)
+        canvas_about(c, title.data, words.data);
+    buf_finish(&title);
+    buf_finish(&words);
+}
+
 static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
 {
     struct buf part = {0};
@@ -116,15 +171,28 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
     return err;
 }
 
+int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    if (!palette_known(s->cmap))
+        return kvf_fail(d, KVF_E_ARG, "--cmap is one of " PALETTE_NAMES ", not '%.80s'", s->cmap);
+    if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
+        return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
+    int err = s->font ? canvas_create(CANVAS_PNG, 10, 10, 20, &c, d) : KVF_OK;
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    canvas_destroy(c);
+    return err;
+}
+
 static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d)
 {
+    int err = figure_style_check(s, d);
+    if (err)
+        return err;
     if (!figure_can_write(path))
         return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
-    if (!palette_known(s->cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
-    if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
-        return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
             return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
@@ -139,13 +207,18 @@ static int prepare(const struct figure *f, const struct table *t, const struct f
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
+    if (s->width_mm != 0) {
+        h *= s->width_mm / w;
+        w = s->width_mm;
+    }
     h += s->title ? TITLE_MM : 0;
-    w = s->width_mm != 0 ? s->width_mm : w;
     h = s->height_mm != 0 ? s->height_mm : h;
-    if (!(w >= LEAST_WIDTH && h >= LEAST_HEIGHT))
-        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", LEAST_WIDTH,
-                        LEAST_HEIGHT);
+    if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
+        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
+                        FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT);
     int err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, ret, d);
+    if (!err && s->font)
+        err = canvas_font(*ret, s->font, d);
     if (!err && s->title)
         draw_title(*ret, s->title);
     return err;
@@ -164,6 +237,7 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
     else if (!err)
         err = f->draw(c, t, s, d);
     if (!err) {
+        describe(c, f, t, s);
         provenance(t, &about);
         err = about.err ? about.err : canvas_finish(c, about.data, &out);
     }
