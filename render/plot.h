@@ -100,7 +100,7 @@ bool style_is(const struct style_key *keys, const char *name, const char *value)
 /* What the rows of most tables share.  Columns that the table lacks: -1. */
 struct plot_rows {
     const struct table *t;
-    int head, layer, index, class, criterion;
+    int head, layer, index, class, criterion, trace;
 };
 struct plot_rows plot_rows_of(const struct table *t);
 bool row_is(const struct table *t, int col, int64_t row, const char *text);
@@ -117,7 +117,7 @@ struct chart_look criterion_look(const char *raw);
 
 /* Rows by head, criterion and class, as `by` (criterion, class, head or gap), `criterion` and
  * `heads` (none or thin) of --style choose them: pooled rows, a line for each criterion or
- * class; a panel for each head; thin lines of the heads behind the pooled one. */
+ * class; a panel for each head or trace; thin lines of the heads behind the pooled one. */
 struct row_choice {
     struct plot_rows k;
     bool heads, classes, gaps, thin;

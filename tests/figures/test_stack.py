@@ -28,13 +28,13 @@ def rows(*args):
 
 def stacked(folder, paths):
     both, one = rows("density", *paths), [rows("density", p) for p in paths]
-    check(both[0] == ["trace", "method", "budget", "T"] + one[0][0], f"columns {both[0]}")
+    check(both[0] == ["trace"] + one[0][0] + ["method", "budget", "T"], f"columns {both[0]}")
     want = []
     for p, t in zip(paths, one):
         name = os.path.basename(p)[:-4]
         meta = dict(x[2:].split(": ", 1) for x in run("density", p, "-o", "-").stdout.decode().split("\n")
                     if x.startswith("# ") and ": " in x)
-        want += [[name, meta["method"], str(int(float(meta.get("budget", 0)))), meta["T"]] + x for x in t[1:]]
+        want += [[name] + x + [meta["method"], str(int(float(meta.get("budget", 0)))), meta["T"]] for x in t[1:]]
     check(both[1:] == want, "rows differ from those of each trace")
     r = run("density", *paths, "-o", os.path.join(folder, "x.svg"))
     check(r.returncode == 0 and os.path.getsize(os.path.join(folder, "x.svg")) > 1000, f"figure: {r.stderr}")
@@ -45,7 +45,7 @@ def stacked(folder, paths):
 
 def refused(folder, paths):
     out = os.path.join(folder, "no.png")
-    for args in (["eviction", *paths], ["density", *([paths[0]] * 17)],
+    for args in (["density", *([paths[0]] * 17)],
                  ["survival", paths[0], "-o", out, "--style", "by=weight"],
                  ["survival", paths[0], "-o", out, "--style", "criterion=top65"],
                  ["survival", paths[0], "-o", out, "--style", "y=log", "--vmin", "-1"],
