@@ -1,9 +1,9 @@
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -213,17 +213,8 @@ void json_put_num(struct buf *b, double v)
         buf_str(b, "null");
         return;
     }
-    char text[32];
-    if (v == floor(v) && fabs(v) < 1e15) {
-        buf_printf(b, "%.0f", v + 0.0); /* + 0.0: no "-0" */
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    buf_str(b, text);
+    char text[DECIMAL_MAX];
+    buf_add(b, text, decimal_put(v, text));
 }
 
 void json_put_key(struct buf *b, const char *key)

@@ -85,7 +85,9 @@ enum table_type table_col_type(const struct table *t, int col);
 void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out);
 double table_real(const struct table *t, int col, int64_t row);
 int64_t table_int(const struct table *t, int col, int64_t row);
-/* STR columns; borrowed until the table is destroyed. */
+/* STR columns; borrowed until the table is destroyed.  Rows of one block or cycle, and rows whose
+ * text came from one address, share a pointer as a rule. */
+void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
 
 #endif

@@ -77,8 +77,9 @@ int table_stack(const struct table *const *t, const char *const *name, int n, co
     int64_t rows = 0, at = 0;
     for (int i = 0; i < n; i++)
         rows += table_rows(t[i]);
-    if (rows > 50000000)
-        return kvf_fail(d, KVF_E_LIMIT, "%lld rows are too many to draw side by side",
+    if (rows > 8000000)
+        return kvf_fail(d, KVF_E_LIMIT, "%lld rows are too many for one table; choose fewer "
+                        "with --head or the options of the analysis",
                         (long long)rows);
     struct table *out = table_create(table_name(t[0]), rows);
     const char **which = MEM_NEW(const char *, (size_t)rows);

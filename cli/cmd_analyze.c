@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
+#include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/figure_options.h"
-#include "cli/side_by_side.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 5 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
+enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
@@ -21,8 +21,10 @@ struct request {
     const char *own[MAX_OWN]; /* the analyzer's options */
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
-    bool several; /* traces of an analysis of one: for a figure, side by side */
+    bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
+    struct buf about; /* of several traces: what is said of each */
+    int64_t threads;
 };
 
 static int build_options(struct request *q, struct opt *list)
@@ -34,6 +36,7 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
+        {OPT_INT, 't', "threads", &q->threads, "N", "threads (number of cores)", 1, 256},
     };
     int n = (int)(sizeof shared / sizeof *shared);
     memcpy(list, shared, sizeof shared);
@@ -63,6 +66,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
+    q->args.threads = (int)q->threads;
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";
@@ -92,7 +96,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
-    q->a->describe(t, &b);
+    if (q->about.len)
+        buf_add(&b, q->about.data, q->about.len);
+    else
+        q->a->describe(t, &b);
     if (!b.err && b.len)
         fwrite(b.data, 1, b.len, stdout);
     int err = b.err;
@@ -107,21 +114,21 @@ static const struct figure *figure_of(const struct request *q)
                                               : NULL;
 }
 
-/* Several traces of an analysis of one need a figure that draws them side by side. */
+/* Several traces of an analysis of one: any table, and figures that tell them apart. */
 static int check_several(struct request *q, int operands, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(q);
     q->several = q->a->max_traces == 1 && operands > 1;
-    if (!q->several || (f && f->side_by_side && operands <= SIDE_BY_SIDE_MOST && !q->json))
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "too many operands; usage: one trace (up to %d for a figure "
-                    "that draws maps side by side, such as sparsity)", SIDE_BY_SIDE_MOST);
+    return !q->several || !f || f->side_by_side ? KVF_OK
+           : kvf_fail(d, KVF_E_ARG, "the figure %s draws one trace; give one, or write the table "
+                      "of all as .tsv, .csv, .json or .npz", f->name);
 }
 
-static int make_table(const struct request *q, struct kvf_trace *const *trace, char *const *path,
-                      int n, struct table **ret, struct kvf_diag *d)
+static int make_table(struct request *q, struct kvf_trace *const *trace, char *const *path, int n,
+                      struct table **ret, struct kvf_diag *d)
 {
-    return q->several ? side_by_side(q->a, trace, path, n, &q->args, ret, d)
+    return q->several ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about,
+                                  ret, d)
                       : q->a->run(trace, n, &q->args, ret, d);
 }
 
@@ -135,7 +142,7 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         return table_write(t, TABLE_TSV, "-", d);
     int err = figure_of(q) ? figure_write(figure_of(q), t, &q->look.style, q->out, d)
                            : table_write(t, table_format_of(q->out), q->out, d);
-    return err || q->several ? err : describe(q, t);
+    return err ? err : describe(q, t);
 }
 
 static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,
@@ -156,7 +163,7 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
-    int most = q.a->max_traces == 1 ? MAX_TRACES : q.a->max_traces; /* see check_several */
+    int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
     build_options(&q, list);
     if (!command_options(self, list, argc, argv, least, most, &operands, &status))
         return status;
@@ -172,6 +179,7 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
+    buf_finish(&q.about);
     for (int i = 0; i < operands; i++)
         kvf_close(trace[i]);
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

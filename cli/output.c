@@ -8,12 +8,25 @@ static bool on_screen(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
+int output_check(const char *path, const char *table, struct kvf_diag *d)
+{
+    if (!path || on_screen(path) || table_format_of(path) != TABLE_FORMAT_NONE)
+        return KVF_OK;
+    if (!figure_can_write(path))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf", path);
+    if (!figure_of_table(table))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure; write it as .tsv, .csv, "
+                        ".json or .npz", path);
+    return KVF_OK;
+}
+
 static int write_path(const struct output *o, const struct table *t, struct kvf_diag *d)
 {
     if (on_screen(o->path))
         return table_write(t, TABLE_TSV, "-", d);
     if (o->style && figure_can_write(o->path))
-        return figure_write(figure_find(table_name(t)), t, o->style, o->path, d);
+        return figure_write(figure_of_table(table_name(t)), t, o->style, o->path, d);
     return table_write(t, table_format_of(o->path), o->path, d);
 }
 

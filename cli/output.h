@@ -13,6 +13,10 @@ struct output {
     const struct figure_style *style; /* NULL: the path names no figure */
 };
 
+/* Whether path is "-", NULL, or a name by which a table of that name can be written or drawn:
+ * KVF_OK, or KVF_E_ARG with a sentence. */
+int output_check(const char *path, const char *table, struct kvf_diag *d);
+
 /* KVF_OK, or what table_write or figure_write gives. */
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d);
 

@@ -64,18 +64,13 @@ static void mark_x(struct canvas *c, const struct axis_box *a, double v, double 
     canvas_line(c, xy, 2, WIDTH, ink);
 }
 
-/* 0.001 to 100,000 as they are, other powers of ten as such. */
-static void power_text(double v, int exponent, int factor, char out[24])
+static void power_text(int exponent, int factor, char out[24])
 {
     static const char *const digit[] = {"\xe2\x81\xb0", "\xc2\xb9", "\xc2\xb2", "\xc2\xb3",
                                         "\xe2\x81\xb4", "\xe2\x81\xb5", "\xe2\x81\xb6",
                                         "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
     int n = exponent < 0 ? -exponent : exponent;
     char times[8] = "";
-    if (exponent >= -3 && exponent <= 5) {
-        tick_text(v, out);
-        return;
-    }
     if (factor > 1)
         snprintf(times, sizeof times, "%d\xc2\xb7", factor);
     snprintf(out, 24, "%s10%s%s%s%s", times, exponent < 0 ? "\xe2\x81\xbb" : "",
@@ -83,11 +78,22 @@ static void power_text(double v, int exponent, int factor, char out[24])
              digit[n % 10]);
 }
 
+/* Too few numbers to read a scale from: every tick gets one, if they fit. */
+static void name_all(const double *v, char (*name)[24], int n, double room)
+{
+    int named = 0;
+    for (int i = 0; i < n; i++)
+        named += name[i][0] != 0;
+    for (int i = 0; named < 2 && n <= room && i < n; i++)
+        tick_text(v[i], name[i]);
+}
+
 int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     double decades = log10(hi / lo);
     int first = (int)floor(log10(lo) + 1e-9), last = (int)floor(log10(hi) + 1e-9), n = 0;
     int every = (int)ceil((decades + 1) / fmax(room, 1));
+    bool powers = first < -4 || last > 6; /* no axis has both kinds of numbers, 1 and 10 apart */
     bool few = decades < log10(90) && room >= 3 * decades, fine = every == 1 && decades < 9;
     for (int e = first; e <= last; e++)
         for (int k = 1; k < 10 && n < max; k++) {
@@ -96,10 +102,15 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
                 continue;
             v[n] = at;
             name[n][0] = 0;
-            if (k == 1 ? (e - first) % every == 0 : few && (k == 2 || k == 5))
-                power_text(at, e, k, name[n]);
+            if (k == 1 ? (e - first) % every == 0 : few && (k == 2 || k == 5)) {
+                if (powers && (e < 0 || e > 1))
+                    power_text(e, k, name[n]);
+                else
+                    tick_text(at, name[n]);
+            }
             n++;
         }
+    name_all(v, name, n, room);
     return n;
 }
 
@@ -144,7 +155,8 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
         log_ticks(c, a);
         return;
     }
-    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), fitting(a->w, 10), v, 16);
+    int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
+    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, v, 16);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], TICK);
         tick_text(v[i], text);

@@ -9,7 +9,8 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "render/canvas.h"
+#include "render/canvas_impl.h"
+#include "render/canvas_text.h"
 #include "render/png_out.h"
 #include "render/svg_text.h"
 
@@ -24,6 +25,7 @@ struct canvas {
     PangoLayout *layout; /* of the text at hand */
     struct buf bytes;    /* of PDF */
     struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
+    char *title, *keywords;
     int err;
 };
 
@@ -37,6 +39,15 @@ static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
     struct canvas *c = ctx;
     buf_add(&c->bytes, data, n);
     return c->bytes.err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+/* Bytes that are no UTF-8 become visible marks. */
+static void clean(struct buf *b, const char *s)
+{
+    if (utf8_valid(s, strlen(s)))
+        buf_str(b, s);
+    else
+        utf8_show(b, s, strlen(s));
 }
 
 /* Text is placed alike at every resolution: no hinting, no rounding of advances to
@@ -81,9 +92,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
+    /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
     c->surface =
         f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1)
+        : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->svg.w = w_mm;
     c->svg.h = h_mm;
@@ -110,6 +122,8 @@ void canvas_destroy(struct canvas *c)
         g_object_unref(c->layout);
     cairo_destroy(c->cr);
     cairo_surface_destroy(c->surface);
+    g_free(c->title);
+    g_free(c->keywords);
     buf_finish(&c->bytes);
     svg_finish(&c->svg);
     mem_free(c);
@@ -158,6 +172,19 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     int err = list.err;
     buf_finish(&list);
     return err;
+}
+
+void canvas_about(struct canvas *c, const char *title, const char *keywords)
+{
+    g_free(c->title);
+    g_free(c->keywords);
+    struct buf a = {0}, b = {0};
+    clean(&a, title);
+    clean(&b, keywords);
+    c->title = g_strdup(a.data);
+    c->keywords = g_strdup(b.data);
+    buf_finish(&a);
+    buf_finish(&b);
 }
 
 double canvas_width(const struct canvas *c) { return c->w; }
@@ -292,20 +319,16 @@ void canvas_unclip(struct canvas *c)
         cairo_restore(c->cr);
 }
 
-/* Bytes that are no UTF-8 become visible marks. */
 static void lay_out(struct canvas *c, const char *s, double pt, int bold)
 {
-    struct buf clean = {0};
-    if (utf8_valid(s, strlen(s)))
-        buf_str(&clean, s);
-    else
-        utf8_show(&clean, s, strlen(s));
+    struct buf shown = {0};
+    clean(&shown, s);
     /* user units are mm: 1 pt = 25.4 / 72 mm */
     pango_font_description_set_absolute_size(c->font, pt * 25.4 / 72 * PANGO_SCALE);
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
     pango_layout_set_font_description(c->layout, c->font);
-    pango_layout_set_text(c->layout, clean.data ? clean.data : "", -1);
-    buf_finish(&clean);
+    pango_layout_set_text(c->layout, shown.data ? shown.data : "", -1);
+    buf_finish(&shown);
 }
 
 void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
@@ -352,12 +375,11 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
     pango_cairo_show_layout(c->cr, c->layout);
 }
 
-/* Whole device pixels, so that no row or column of an image is drawn twice. */
-static void snap(const struct canvas *c, double *x, double *w, int n)
+/* Whole device pixels, so that no row or column of an image is drawn twice; top: mm that lie
+ * before x = 0. */
+static void snap(const struct canvas *c, double *x, double top, double *w, int n)
 {
-    if (c->format != CANVAS_PNG)
-        return;
-    *x = floor(*x / c->pixel + 0.5) * c->pixel;
+    *x = floor((*x + top) / c->pixel + 0.5) * c->pixel - top;
     if (fabs(*w / c->pixel - n) < 0.75)
         *w = n * c->pixel;
 }
@@ -394,8 +416,8 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     for (int r = 0; r < h; r++)
         memcpy(data + (size_t)r * (size_t)stride, argb + (size_t)r * (size_t)w, (size_t)w * 4);
     cairo_surface_mark_dirty(img);
-    snap(c, &x, &w_mm, w);
-    snap(c, &y, &h_mm, h);
+    snap(c, &x, 0, &w_mm, w);
+    snap(c, &y, c->svg.dy, &h_mm, h);
     if (is_svg(c)) {
         image_svg(c, x, y, w_mm, h_mm, img);
         cairo_surface_destroy(img);
@@ -411,14 +433,24 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_surface_destroy(img);
 }
 
-int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
+/* Fixed dates: equal figures give equal bytes. */
+static void describe_pdf(struct canvas *c, const char *title, const char *provenance)
 {
-    if (c->format == CANVAS_PDF) { /* fixed dates: equal figures give equal bytes */
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATE_DATE,
-                                       "2000-01-01T00:00:00Z");
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_CREATOR, "kvfate");
-        cairo_pdf_surface_set_metadata(c->surface, CAIRO_PDF_METADATA_SUBJECT, provenance);
-    }
+    cairo_surface_t *s = c->surface;
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATE_DATE, "2000-01-01T00:00:00Z");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_MOD_DATE, "2000-01-01T00:00:00Z");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATOR, "kvfate");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_AUTHOR, "kvfate");
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_TITLE, title);
+    if (c->keywords)
+        cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_KEYWORDS, c->keywords);
+    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_SUBJECT, provenance);
+}
+
+static int finish(struct canvas *c, const char *title, const char *provenance, struct buf *out)
+{
+    if (c->format == CANVAS_PDF)
+        describe_pdf(c, title, provenance);
     cairo_status_t drawn = cairo_status(c->cr);
     cairo_surface_flush(c->surface);
     if (c->format != CANVAS_PNG)
@@ -432,9 +464,47 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
                           cairo_image_surface_get_width(c->surface),
                           cairo_image_surface_get_height(c->surface),
                           cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
-                          provenance, out);
+                          title, provenance, out);
     if (is_svg(c))
-        return svg_write(&c->svg, "kvfate figure", provenance, out);
+        return svg_write(&c->svg, title, provenance, out);
     buf_add(out, c->bytes.data, c->bytes.len);
     return out->err;
+}
+
+int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
+{
+    const char *title = c->title ? c->title : "kvfate figure";
+    struct buf about = {0};
+    clean(&about, provenance);
+    int err = about.err ? about.err : finish(c, title, about.data ? about.data : "", out);
+    buf_finish(&about);
+    return err;
+}
+
+/* ---- for canvas_text.c */
+
+struct canvas_inner canvas_inner(struct canvas *c)
+{
+    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
+                                 is_svg(c) ? &c->svg : NULL};
+}
+
+void canvas_fail(struct canvas *c, int err)
+{
+    c->err = c->err ? c->err : err;
+}
+
+bool canvas_has_pages(const struct canvas *c)
+{
+    return c->format == CANVAS_PDF;
+}
+
+bool canvas_new_page(struct canvas *c)
+{
+    if (!canvas_has_pages(c))
+        return false;
+    cairo_show_page(c->cr);
+    cairo_set_source_rgb(c->cr, 1, 1, 1);
+    cairo_paint(c->cr);
+    return true;
 }

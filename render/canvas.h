@@ -1,6 +1,6 @@
-/* canvas.h - drawing in millimetres onto PNG, SVG or PDF; canvas.c is the only
- * file that includes cairo and pango.  y runs down.  Errors are sticky:
- * canvas_finish returns the first one. */
+/* canvas.h - drawing in millimetres onto PNG, SVG or PDF; canvas.c and canvas_text.c are the
+ * only files that include cairo and pango.  y runs down.  Errors are sticky: canvas_finish
+ * returns the first one. */
 #ifndef KVF_RENDER_CANVAS_H
 #define KVF_RENDER_CANVAS_H
 
@@ -26,6 +26,9 @@ void canvas_destroy(struct canvas *c); /* accepts NULL */
 /* Sets the font family of all text to come.  KVF_E_ARG where no such family is installed,
  * with a sentence that names the one that would stand in. */
 int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d);
+
+/* Title and keywords for the metadata; without: "kvfate figure" and none. */
+void canvas_about(struct canvas *c, const char *title, const char *keywords);
 
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);

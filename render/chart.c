@@ -226,19 +226,24 @@ static void bars(struct canvas *c, const struct axis_box *a, const struct chart_
 }
 
 /* Dots at points of a line: all, or those that no line shows; of those that coincide one. */
-static void dots(struct canvas *c, const double *xy, int n, const struct chart_look *look)
+static void dots(struct canvas *c, const struct axis_box *a, const double *xy, int n,
+                 const struct chart_look *look)
 {
     double x = -INFINITY, y = 0, radius = look->points ? 0.6 : fmax(0.3, 0.75 * look->width);
+    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6); /* at the rim they are whole */
     for (int i = 0; i < n; i++) {
         bool joined = (i > 0 && finite_at(xy, i - 1)) || (i + 1 < n && finite_at(xy, i + 1));
         if (!finite_at(xy, i) || (joined && !look->points))
             continue;
+        if (xy[2 * i + 1] < a->y - .01 || xy[2 * i + 1] > a->y + a->h + .01)
+            continue; /* beyond the axis */
         if (fabs(xy[2 * i] - x) < 0.1 && fabs(xy[2 * i + 1] - y) < 0.1)
             continue;
         x = xy[2 * i];
         y = xy[2 * i + 1];
         canvas_disc(c, x, y, n == 1 ? 0.6 : radius, 0, look->colour);
     }
+    canvas_unclip(c);
 }
 
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
@@ -247,7 +252,8 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
     double *xy = l->n > 0 ? MEM_NEW(double, 2 * (size_t)l->n) : NULL;
     if (!xy)
         return;
-    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6); /* points at the rim */
+    double rim = 0.5 * look->width; /* a line along the frame is whole */
+    canvas_clip(c, a->x - rim, a->y - rim, a->w + 2 * rim, a->h + 2 * rim);
     if (l->low && l->high && (l->n == 1 || look->bars))
         bars(c, a, l, look->colour);
     else if (l->low && l->high)
@@ -256,12 +262,13 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
         place(a, l->x[i], l->y[i], xy + 2 * i);
     int n = chart_thin(xy, l->n, canvas_pixel(c), xy);
     if (look->width > 0) {
-        dots(c, xy, n, look);
         canvas_dash(c, look->dash, look->gap > 0 ? look->gap : 0.6);
         canvas_line(c, xy, n, look->width, look->colour);
         canvas_dash(c, 0, 0);
     }
     canvas_unclip(c);
+    if (look->width > 0)
+        dots(c, a, xy, n, look);
     mem_free(xy);
 }
 

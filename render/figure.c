@@ -11,23 +11,37 @@ enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
     &fig_agreement_map,
+    &fig_atlas,
+    &fig_attention_sparsity,
     &fig_attention_sparsity_map,
     &fig_calibration,
     &fig_claims,
+    &fig_compare,
+    &fig_density,
     &fig_density_map,
+    &fig_dilution,
     &fig_dilution_map,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
     &fig_eviction_mask,
+    &fig_ghosts,
     &fig_ghosts_map,
+    &fig_hazard,
     &fig_heads,
     &fig_heads_map,
+    &fig_intermittency,
     &fig_intermittency_map,
     &fig_kv_size,
     &fig_occupancy,
+    &fig_occupancy_curves,
+    &fig_overlap,
     &fig_pareto,
+    &fig_persistence,
     &fig_persistence_map,
     &fig_predict,
+    &fig_received,
+    &fig_regret,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
@@ -47,6 +61,15 @@ const struct figure *figure_find(const char *name)
         if (strcmp((*f)->name, name) == 0)
             return *f;
     return NULL;
+}
+
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
 }
 
 static enum canvas_format format_of(const char *path)
@@ -98,6 +121,33 @@ static void provenance(const struct table *t, struct buf *out)
     buf_printf(out, "kvfate figure of table %s\n", table_name(t));
     for (int i = 0; i < table_meta_count(t); i++)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
+}
+
+/* "eviction: SmolLM2, h2o, budget 64", without what TeX would take for its own. */
+static void describe(struct canvas *c, const struct figure *f, const struct table *t,
+                     const struct figure_style *s)
+{
+    static const char *const keys[] = {"model", "method"};
+    struct buf title = {0}, words = {0};
+    buf_printf(&title, "%s", s->title ? s->title : f->name);
+    buf_printf(&words, "kvfate, KV cache, %s", f->name);
+    for (int i = 0; i < 2; i++) {
+        const char *v = table_meta(t, keys[i]);
+        if (v && *v && !s->title)
+            buf_printf(&title, "%s %s", i && table_meta(t, keys[0]) ? "," : ":", v);
+        if (v && *v)
+            buf_printf(&words, ", %s", v);
+    }
+    const char *budget = table_meta(t, "budget");
+    if (budget && !s->title && strcmp(budget, "0") != 0)
+        buf_printf(&title, ", budget %s", budget);
+    for (size_t i = 0; i < title.len; i++)
+        if ((unsigned char)title.data[i] < 32 || strchr("\\{}$&#^_~%", title.data[i]))
+            title.data[i] = ' ';
+    if (!title.err && !words.err)
+        canvas_about(c, title.data, words.data);
+    buf_finish(&title);
+    buf_finish(&words);
 }
 
 static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
@@ -187,6 +237,7 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
     else if (!err)
         err = f->draw(c, t, s, d);
     if (!err) {
+        describe(c, f, t, s);
         provenance(t, &about);
         err = about.err ? about.err : canvas_finish(c, about.data, &out);
     }

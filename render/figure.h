@@ -44,6 +44,8 @@ struct figure {
 
 extern const struct figure *const figure_table[]; /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
+/* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
+const struct figure *figure_of_table(const char *table);
 
 /* Whether the style's map, range and font exist: KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d);

@@ -11,23 +11,37 @@
 #include "render/palette.h"
 
 extern const struct figure fig_agreement_map;
+extern const struct figure fig_atlas;
+extern const struct figure fig_attention_sparsity;
 extern const struct figure fig_attention_sparsity_map;
 extern const struct figure fig_calibration;
 extern const struct figure fig_claims;
+extern const struct figure fig_compare;
+extern const struct figure fig_density;
 extern const struct figure fig_density_map;
+extern const struct figure fig_dilution;
 extern const struct figure fig_dilution_map;
+extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
 extern const struct figure fig_eviction_mask;
+extern const struct figure fig_ghosts;
 extern const struct figure fig_ghosts_map;
+extern const struct figure fig_hazard;
 extern const struct figure fig_heads;
 extern const struct figure fig_heads_map;
+extern const struct figure fig_intermittency;
 extern const struct figure fig_intermittency_map;
 extern const struct figure fig_kv_size;
 extern const struct figure fig_occupancy;
+extern const struct figure fig_occupancy_curves;
+extern const struct figure fig_overlap;
 extern const struct figure fig_pareto;
+extern const struct figure fig_persistence;
 extern const struct figure fig_persistence_map;
 extern const struct figure fig_predict;
+extern const struct figure fig_received;
+extern const struct figure fig_regret;
 extern const struct figure fig_retention;
 extern const struct figure fig_saliency;
 extern const struct figure fig_sparsity;
@@ -85,7 +99,11 @@ struct layermap {
     int (*chosen)(const struct table *t, int64_t row, const void *ctx);
     const void *ctx;
     double (*scale)(double v); /* what is coloured; NULL: the value itself */
+    double (*number)(const struct table *t, int64_t row, const void *ctx); /* in place of value */
+    int (*marked)(const struct table *t, int64_t row, const void *ctx);    /* a dot; NULL: none */
+    const char *note;          /* small, below; NULL: none; takes LAYERMAP_NOTE mm */
 };
+enum { LAYERMAP_NOTE = 3 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
 /* Numbers first, first + every, ... along a side of n cells, each dx or dy mm. */

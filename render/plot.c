@@ -40,6 +40,13 @@ struct chart_look plot_look(int i)
                                .gap = (i + i / 8) % 4 == 2 ? 0.5 : 0.7, .width = 0.4};
 }
 
+struct chart_look plot_look_coloured(int i)
+{
+    struct chart_look look = plot_look(i);
+    look.colour = palette_line(i % 7 == 6 ? 7 : i % 7);
+    return look;
+}
+
 /* Cut within a character, a name is no text any more. */
 static void copy_name(char *out, const char *name)
 {
@@ -203,4 +210,15 @@ void plot_behind(struct plot *p, const char *name)
         return;
     l->back = l->hidden = true;
     l->look = (struct chart_look){.colour = {.72, .72, .72}, .width = .1};
+}
+
+void plot_hide_empty(struct plot *p)
+{
+    for (int i = 0; i < p->n_lines; i++) {
+        bool any = false;
+        for (int k = 0; !any && k < p->n_series; k++)
+            for (int j = 0; p->series[k].line == i && !any && j < p->series[k].data.n; j++)
+                any = isfinite(p->series[k].data.y[j]);
+        p->line[i].hidden |= !any;
+    }
 }

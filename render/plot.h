@@ -67,8 +67,12 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, behind the others and absent from the key. */
 void plot_behind(struct plot *p, const char *name);
 
+/* Takes lines without a defined point out of the key. */
+void plot_hide_empty(struct plot *p);
 /* Colours and dashes by number, to be told apart in black and white, too. */
 struct chart_look plot_look(int i);
+/* The same without black, which is for what is pooled. */
+struct chart_look plot_look_coloured(int i);
 
 /* A figure made of one plot: build fills it, from table and style. */
 typedef int (*plot_build_fn)(const struct table *t, const struct figure_style *s, struct plot *p,

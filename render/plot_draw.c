@@ -211,7 +211,9 @@ static int arrange(struct canvas *c, const struct plot *p, struct layout *l, str
     l->step_x = l->w + GAP_X;
     l->step_y = l->h + head + GAP_Y;
     l->foot = l->y + (l->rows - 1) * l->step_y + l->h + TICKS;
-    l->key_x = l->beside ? W - right + 2 : EDGE;
+    double keys = l->key_cols * (l->key_w + KEY_GAP) - KEY_GAP, middle = (l->x + W - right) / 2;
+    l->key_x = l->beside ? W - right + 2
+                         : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
     l->key_y = l->beside ? l->y + 2 : l->foot + (p->xlabel ? LABEL : 0) + (p->note[0] ? NOTE : 0)
                                           + 1 + KEY_LINE / 2;
     if (l->w >= LEAST_W && l->h >= LEAST_H)

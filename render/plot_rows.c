@@ -215,6 +215,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
         made->look = criterion_look(table_str(v->k.t, v->k.criterion, r));
     else if (strcmp(line, "all") == 0)
         made->look = (struct chart_look){.colour = ink, .width = 0.55};
+    else
+        made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
     made->hidden |= v->thin; /* the panels say it */
 }
 

@@ -30,6 +30,9 @@ void svg_escape(struct buf *b, const char *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (s[i] == '<' || s[i] == '>' || s[i] == '&')
             buf_str(b, s[i] == '<' ? "&lt;" : s[i] == '>' ? "&gt;" : "&amp;");
+        else if (n - i >= 3 && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
+                                || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
+            i += 2; /* U+FFFE and U+FFFF are not of XML */
         else if ((unsigned char)s[i] >= 32 || s[i] == '\n')
             buf_char(b, s[i]);
     }

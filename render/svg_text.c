@@ -322,3 +322,17 @@ void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_
     buf_str(b, open ? "</text>\n" : "");
     pango_layout_iter_free(iter);
 }
+
+void svg_glyphs(struct svg *s, cairo_t *cr, const char *text, const PangoGlyphItem *item, double x,
+                double y, double pt, struct rgb colour)
+{
+    struct run r = {text + item->item->offset, (size_t)item->item->length, item->item,
+                    item->glyphs, 0, face_of(s, item->item->analysis.font), false};
+    bool as_text = r.face && plain(&r, pt);
+    write_open(s, as_text ? "text" : "g", "", pt, colour);
+    if (as_text)
+        write_run(s, &r, x, y + s->dy);
+    else
+        write_drawn(s, cr, &r, x, y + s->dy);
+    buf_str(&s->body, as_text ? "</text>\n" : "</g>\n");
+}

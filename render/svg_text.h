@@ -21,6 +21,12 @@ struct svg_place {
 void svg_text(struct svg *s, struct _cairo *cr, struct _PangoLayout *layout,
               const struct svg_place *at, double pt, struct rgb colour);
 
+/* Glyphs of one item of text, from the left end of their baseline. */
+struct _PangoGlyphItem;
+void svg_glyphs(struct svg *s, struct _cairo *cr, const char *text,
+                const struct _PangoGlyphItem *item, double x, double y, double pt,
+                struct rgb colour);
+
 void svg_fonts_destroy(struct svg_fonts *f); /* accepts NULL */
 /* <style> with all fonts of the text; nothing where f is NULL. */
 int svg_fonts_write(const struct svg_fonts *f, struct buf *out);

@@ -1,0 +1,22 @@
+/* canvas_impl.h - the inside of a canvas, for the files that draw with cairo and pango. */
+#ifndef KVF_RENDER_CANVAS_IMPL_H
+#define KVF_RENDER_CANVAS_IMPL_H
+
+#include <cairo.h>
+#include <pango/pangocairo.h>
+
+#include "render/canvas.h"
+#include "render/svg_text.h"
+
+/* Borrowed from the canvas. */
+struct canvas_inner {
+    cairo_t *cr;                      /* in mm */
+    PangoContext *context;            /* with the font options of the canvas */
+    const PangoFontDescription *font; /* without size and weight */
+    struct svg *svg;                  /* where to draw instead of cr; NULL: on cr */
+};
+struct canvas_inner canvas_inner(struct canvas *c);
+
+void canvas_fail(struct canvas *c, int err); /* the first error stays */
+
+#endif

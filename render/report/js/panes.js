@@ -1,0 +1,142 @@
+// panes.js - the map, or two and their difference; the colours; the tip under the pointer.
+
+const panes = { list: [], cell: null, asked: 0 };
+const tip = { node: byId('tip'), rows: [] };
+
+function buildPanes() {
+  const roles = state.other ? ['first', 'other', 'difference'] : ['first'];
+  if (panes.list.map((p) => p.role).join() !== roles.join()) {
+    panes.list = roles.map((role) => panes.list.find((p) => p.role === role) || new Pane(role));
+    byId('panes').replaceChildren(...panes.list.map((p) => p.node));
+    document.body.classList.toggle('comparing', roles.length > 1);
+  }
+  sizePanes();
+}
+
+// Whether the maps have another size than before.
+function sizePanes() {
+  const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
+  const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - MARGIN.left - MARGIN.right;
+  const most = Math.max(320, window.innerHeight - 190);
+  const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
+  const before = panes.list.map((p) => p.pixels).join();
+  for (const p of panes.list)
+    p.resize(side);
+  return before !== panes.list.map((p) => p.pixels).join();
+}
+
+async function loadPanes() {
+  const asked = ++panes.asked, done = await Promise.all(panes.list.map((p) => p.load(asked)));
+  if (done.every(Boolean)) {
+    drawPanes();
+    tellText();
+  }
+}
+
+function drawPanes() {
+  for (const p of panes.list)
+    p.draw();
+  if (!performance.getEntriesByName('kvfate-map').length)
+    performance.mark('kvfate-map');
+  drawLegend();
+  const kind = KINDS[state.kind];
+  byId('map-title').textContent = state.head ? `${kind.label} \u2013 ${state.head.name}` : 'Map';
+  byId('map-note').textContent = isWhole(state.view) ? '' : `tokens ${Math.floor(state.view.x0)}\u2013${Math.ceil(state.view.x1) - 1}, `
+    + `steps ${Math.floor(state.view.y0)}\u2013${Math.ceil(state.view.y1) - 1}`;
+  hideTip();
+}
+
+function colourBar(name, lo, hi, label) {
+  const canvas = el('canvas', { class: 'bar-colours', width: 256, height: 1, 'aria-hidden': 'true' });
+  const value = Float32Array.from({ length: 256 }, (_, k) => k / 255);
+  paint(canvas, { w: 256, h: 1, value, cover: value.map(() => 1) }, name, 0, 1);
+  return el('div', { class: 'colour-bar', role: 'img', 'aria-label': `${label}, from ${lo} to ${hi}` }, el('span', {}, lo), canvas,
+    el('span', {}, hi), el('span', { class: 'quiet' }, label));
+}
+
+function drawLegend() {
+  const kind = KINDS[state.kind];
+  byId('legend').replaceChildren(...[colourBar(state.colours, '0', '1', `${kind.symbol}: ${kind.range}`),
+    state.other ? colourBar('difference', '\u22121', '1', 'difference') : null,
+    el('span', { class: 'quiet' }, el('span', { class: 'swatch' }), 'not defined')].filter(Boolean));
+}
+
+// ---- the tip
+
+function buildTip() {
+  tip.rows = Array.from({ length: 7 }, () => {
+    const name = el('dt', {}), value = el('dd', {});
+    return { name, value };
+  });
+  tip.node.replaceChildren(el('dl', {}, tip.rows.map((r) => [r.name, r.value])));
+}
+
+function fate(detail, i) {
+  const end = detail.evict_step ? detail.evict_step[i] : undefined;
+  if (end === undefined)
+    return '';
+  if (end < 0)
+    return 'alive at the end';
+  return `evicted at step ${end}, age ${end - i}${detail.reason ? `, ${detail.reason[i]}` : ''}`;
+}
+
+function cellLines(pane, i, t) {
+  const { T } = state.trace, traces = pane.traces(), kind = KINDS[state.kind], d = pane.detail || {};
+  const values = pane.series.map((s, k) => traces[k].cell(s, i, t));
+  const one = (v) => (Number.isNaN(v) ? 'future: t < i' : shortNumber(v)), mean = pane.mean(i, t), text = traces[0];
+  const cells = (state.view.x1 - state.view.x0) / pane.pixels;
+  const lines = [['token', `${i}  ${quoted(text.tokenText(i))}`], ['step', `${t}  ${quoted(text.tokenText(t))}`],
+    [kind.symbol, values.length > 1 ? `${one(values[0])} \u2212 ${one(values[1])}` : one(values[0])]];
+  lines.push(['pixel mean', cells > 1 && !Number.isNaN(mean) ? `${shortNumber(mean)} of ${shortNumber(cells)} \u00d7 ${shortNumber(cells)} cells` : '']);
+  if (pane.series[0] && pane.series[0].logBeta)
+    lines.push(['log \u03b2', shortNumber(pane.series[0].logBeta[i])]);
+  if (pane.series[0] && pane.series[0].age)
+    lines.push(['last use', pane.series[0].age[i] < 0 ? 'never selected' : `age ${pane.series[0].age[i]}`]);
+  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', i < T ? `born ${i}; ${fate(d, i) || 'fate not in this file'}` : '']);
+  if (d.score && d.evict_step && d.evict_step[i] >= 0)
+    lines.push(['score', shortNumber(d.score[i]) + (d.margin ? `, margin ${shortNumber(d.margin[i])}` : '')]);
+  return lines.filter(([, v]) => v !== '');
+}
+
+// Shows the tip of the cell beside the point (x, y) of the window.
+function showTip(pane, i, t, x, y) {
+  const lines = cellLines(pane, i, t);
+  tip.rows.forEach((row, k) => {
+    const line = lines[k];
+    row.name.hidden = row.value.hidden = !line;
+    if (line) {
+      row.name.textContent = line[0];
+      row.value.textContent = line[1];
+    }
+  });
+  tip.node.hidden = false;
+  const width = 300, left = x + 18 + width > document.documentElement.clientWidth ? Math.max(4, x - width - 18) : x + 18;
+  const above = y > window.innerHeight - 190;
+  tip.node.style.transform = `translate(${left}px, ${above ? y - 14 : y + 18}px)${above ? ' translateY(-100%)' : ''}`;
+}
+
+function hideTip() {
+  tip.node.hidden = true;
+}
+
+function pointAt(pane, cell, x, y) {
+  panes.cell = cell;
+  for (const p of panes.list)
+    p.point(cell);
+  hoverText(cell ? cell.i : null);
+  if (cell && pane && pane.series.length)
+    showTip(pane, cell.i, cell.t, x, y);
+  else
+    hideTip();
+}
+
+function watchPanes(changed) {
+  if (has(changed, 'trace', 'other'))
+    buildPanes();
+  if (has(changed, 'trace', 'other', 'kind', 'head'))
+    loadPanes();
+  else if (has(changed, 'view', 'colours'))
+    drawPanes();
+  if (has(changed, 'pin'))
+    panes.list.forEach((p) => p.pin());
+}
