@@ -12,6 +12,7 @@ dense: what a user of numpy and matplotlib writes: a T x T array in float32 for 
        the same colours, one colour bar, savefig at the same size and dpi.
 averaged: the same arrays, averaged to blocks of about a pixel before imshow, which spares matplotlib its resampling.
 Both peers are timed from the loaded numbers to the file, without and with the start of Python and the imports.
+Times are milliseconds of the clock (of the processor), medians.
 
 Peers need matplotlib (apt-get install python3-matplotlib); without it kvfate alone is timed.  numpy.
 """
@@ -42,7 +43,7 @@ CASES = {
 
 PEER = r'''
 import json, sys, time
-start = time.perf_counter()
+start = time.perf_counter(), time.process_time()
 import numpy as np
 import matplotlib
 matplotlib.use("agg")
@@ -52,7 +53,7 @@ v = np.load(path)
 v = v.reshape(-1, v.shape[-1])
 v = v[[int(h) for h in heads.split(",")]] if heads else v
 T, side = v.shape[1], int(side)
-begin = time.perf_counter()
+begin = time.perf_counter(), time.process_time()
 age = np.arange(T, dtype=np.float32)[:, None] - np.arange(T, dtype=np.float32)[None, :]
 n = len(v)
 rows = 10 if n > 1 else 1
@@ -75,7 +76,7 @@ for a, x in zip(ax.ravel(), v):
     image = a.imshow(m, vmin=0, vmax=1, cmap="viridis", extent=(0, T, T, 0))
 fig.colorbar(image, ax=ax)
 fig.savefig(out, dpi=300)
-print(json.dumps([time.perf_counter() - begin, time.perf_counter() - start]))
+print(json.dumps([time.perf_counter() - begin[0], time.process_time() - begin[1]]))
 '''
 
 
@@ -116,13 +117,14 @@ def run_kvfate(kvfate, case, kvf, out):
 
 def run_peer(how, case, stem, out):
     head = "9" if "--head" in case[4] else ""  # 3.0 of three heads a layer
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", PEER, case[3], how, f"{stem}.{case[3]}.npy", out, str(case[6]), head],
                           capture_output=True, text=True)
     if done.returncode:
         return None
-    inner = json.loads(done.stdout.splitlines()[-1])[0]
-    return inner, time.perf_counter() - begin
+    took, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return *json.loads(done.stdout.splitlines()[-1]), took, cpu
 
 
 def main():
@@ -137,8 +139,8 @@ def main():
     peers = subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True).returncode == 0
     if not peers:
         print("no matplotlib (apt-get install python3-matplotlib): kvfate alone")
-    print("| figure | kvfate, ms (processor) | MB | dense, ms (with imports) | averaged, ms (with imports) | ratios |")
-    print("|---|---|---|---|---|---|")
+    print("| figure | kvfate | MB | dense | dense, with imports | averaged | averaged, with imports | ratios: without, with imports |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, case in CASES.items():
         if a.only and name not in a.only.split(","):
             continue
@@ -153,12 +155,12 @@ def main():
         for how in ("dense", "averaged"):
             got = [x for x in theirs.get(how, []) if x]
             if not got:
-                cells.append("failed" if theirs.get(how) else "-")
+                cells += ["failed" if theirs.get(how) else "-"] * 2
                 continue
-            inner, outer = (statistics.median(x[k] for x in got) for k in range(2))
-            cells.append(f"{1e3 * inner:.0f} ({1e3 * outer:.0f})")
-            ratios.append(f"{inner / took:.1f} ({outer / took:.1f})")
-        print(f"| {name} | {1e3 * took:.0f} ({1e3 * cpu:.0f}) | {mb:.0f} | {cells[0]} | {cells[1]} | {', '.join(ratios) or '-'} |", flush=True)
+            m = [statistics.median(x[k] for x in got) for k in range(4)]
+            cells += [f"{1e3 * m[0]:.0f} ({1e3 * m[1]:.0f})", f"{1e3 * m[2]:.0f} ({1e3 * m[3]:.0f})"]
+            ratios.append(f"{m[0] / took:.1f} ({m[1] / cpu:.1f}), {m[2] / took:.1f} ({m[3] / cpu:.1f})")
+        print(f"| {name} | {1e3 * took:.0f} ({1e3 * cpu:.0f}) | {mb:.0f} | {' | '.join(cells)} | {'; '.join(ratios) or '-'} |", flush=True)
 
 
 if __name__ == "__main__":
