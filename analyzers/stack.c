@@ -41,11 +41,14 @@ static void label_parts(struct parts *p, const char *const *names)
         else
             snprintf(p->label[i], 96, "%.60s", method ? method : "");
     }
-    for (int i = 0; !distinct(p) && i < p->n; i++)
+    bool alike = !distinct(p); /* then all get the next kind of name */
+    for (int i = 0; alike && i < p->n; i++)
         stem(names[i], p->label[i]);
-    for (int i = 0; !distinct(p) && i < p->n; i++)
+    alike = !distinct(p);
+    for (int i = 0; alike && i < p->n; i++)
         snprintf(p->label[i], 96, "%.95s", names[i]);
-    for (int i = 0; !distinct(p) && i < p->n; i++)
+    alike = !distinct(p);
+    for (int i = 0; alike && i < p->n; i++)
         snprintf(p->label[i], 96, "%d: %.80s", i + 1, names[i]);
 }
 
