@@ -60,8 +60,10 @@ class Trace {
     const t = this.table('tokens'), some = t && t.rows;
     const read = async (name, texts) => (some && t.has(name) ? t.column(name)[texts ? 'strings' : 'numbers'](0) : []);
     const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention'];
-    const [text, cls, role, ...numbers] = await Promise.all([read('text', true), read('class', true), read('role', true),
+    const [single, joined, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
       ...names.map((n) => read(n, false))]);
+    // A character of several tokens stands whole with the first of them.
+    const text = single.map((word, i) => joined[i] || (word ? '\u00b7' : ''));
     this.tokens = { text, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
   }
 

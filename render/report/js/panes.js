@@ -16,7 +16,7 @@ function buildPanes() {
 // Whether the maps have another size than before.
 function sizePanes() {
   const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
-  const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - MARGIN.left - MARGIN.right;
+  const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
   const most = Math.max(320, window.innerHeight - 190);
   const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
   const before = panes.list.map((p) => p.pixels).join();
