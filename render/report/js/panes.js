@@ -17,7 +17,7 @@ function buildPanes() {
 function sizePanes() {
   const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
   const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
-  const most = Math.max(320, window.innerHeight - 190);
+  const most = Math.max(320, window.innerHeight - 250);
   const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
   const before = panes.list.map((p) => p.pixels).join();
   for (const p of panes.list)
@@ -80,14 +80,16 @@ function fate(detail, i) {
   return `evicted at step ${end}, age ${end - i}${detail.reason ? `, ${detail.reason[i]}` : ''}`;
 }
 
+const coarse = (v) => String(Number(v.toPrecision(2)));
+
 function cellLines(pane, i, t) {
   const { T } = state.trace, traces = pane.traces(), kind = KINDS[state.kind], d = pane.detail || {};
   const values = pane.series.map((s, k) => traces[k].cell(s, i, t));
   const one = (v) => (Number.isNaN(v) ? 'future: t < i' : shortNumber(v)), mean = pane.mean(i, t), text = traces[0];
-  const cells = (state.view.x1 - state.view.x0) / pane.pixels;
+  const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);
   const lines = [['token', `${i}  ${quoted(text.tokenText(i))}`], ['step', `${t}  ${quoted(text.tokenText(t))}`],
     [kind.symbol, values.length > 1 ? `${one(values[0])} \u2212 ${one(values[1])}` : one(values[0])]];
-  lines.push(['pixel mean', cells > 1 && !Number.isNaN(mean) ? `${shortNumber(mean)} of ${shortNumber(cells)} \u00d7 ${shortNumber(cells)} cells` : '']);
+  lines.push(['pixel mean', (w > 1 || h > 1) && !Number.isNaN(mean) ? `${shortNumber(mean)} of ${coarse(w)} \u00d7 ${coarse(h)} cells` : '']);
   if (pane.series[0] && pane.series[0].logBeta)
     lines.push(['log \u03b2', shortNumber(pane.series[0].logBeta[i])]);
   if (pane.series[0] && pane.series[0].age)
