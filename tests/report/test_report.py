@@ -309,6 +309,20 @@ def compare(s, b, one, other):
     settle(b)
     s.check("the other trace", b.run("document.title").startswith("b.kvf"), b.run("document.title"))
     quiet(s, b, "comparison")
+    short = s.trace("c.kvf", 120, L, H, G, "e", seed=4)
+    ready(b, s.report("unlike.html", one, short))
+    b.key("d")
+    settle(b)
+    b.until("document.querySelectorAll('.pane').length === 3")
+    settle(b)
+    said = b.run("document.querySelector('.pane[data-role=difference] .frame').dataset.problem")
+    s.check("no difference of unlike lengths", "200 and 120" in said, said)
+    tip = point(b, 150, 160, "other")
+    s.check("beyond the end of the shorter", "c.kvf ends before" in tip.values(), tip)
+    b.key("3")
+    settle(b)
+    s.check("what the other lacks is said", "survival" in b.run("document.querySelector('.pane[data-role=other] .frame').dataset.problem"))
+    quiet(s, b, "unlike traces")
 
 
 def odd(s, b):

@@ -82,22 +82,32 @@ function fate(detail, i) {
 
 const coarse = (v) => String(Number(v.toPrecision(2)));
 
-function cellLines(pane, i, t) {
-  const { T } = state.trace, traces = pane.traces(), kind = KINDS[state.kind], d = pane.detail || {};
-  const values = pane.series.map((s, k) => traces[k].cell(s, i, t));
-  const one = (v) => (Number.isNaN(v) ? 'future: t < i' : shortNumber(v)), mean = pane.mean(i, t), text = traces[0];
-  const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);
-  const lines = [['token', `${i}  ${quoted(text.tokenText(i))}`], ['step', `${t}  ${quoted(text.tokenText(t))}`],
-    [kind.symbol, values.length > 1 ? `${one(values[0])} \u2212 ${one(values[1])}` : one(values[0])]];
-  lines.push(['pixel mean', (w > 1 || h > 1) && !Number.isNaN(mean) ? `${shortNumber(mean)} of ${coarse(w)} \u00d7 ${coarse(h)} cells` : '']);
-  if (pane.series[0] && pane.series[0].logBeta)
-    lines.push(['log \u03b2', shortNumber(pane.series[0].logBeta[i])]);
-  if (pane.series[0] && pane.series[0].age)
-    lines.push(['last use', pane.series[0].age[i] < 0 ? 'never selected' : `age ${pane.series[0].age[i]}`]);
-  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', i < T ? `born ${i}; ${fate(d, i) || 'fate not in this file'}` : '']);
+const oneCell = (v) => (Number.isNaN(v) ? 'not defined' : shortNumber(v));
+
+// What the tables say of the entry i of the pane's head: lines of a name and a text.
+function entryLines(pane, i) {
+  const d = pane.detail || {}, [series] = pane.series, lines = [];
+  if (series && series.logBeta)
+    lines.push(['log \u03b2', shortNumber(series.logBeta[i])]);
+  if (series && series.age)
+    lines.push(['last use', series.age[i] < 0 ? 'never selected' : `age ${series.age[i]}`]);
+  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', `born ${i}; ${fate(d, i) || 'fate not in this file'}`]);
   if (d.score && d.evict_step && d.evict_step[i] >= 0)
     lines.push(['score', shortNumber(d.score[i]) + (d.margin ? `, margin ${shortNumber(d.margin[i])}` : '')]);
-  return lines.filter(([, v]) => v !== '');
+  return lines;
+}
+
+function cellLines(pane, i, t) {
+  const traces = pane.traces(), [trace] = traces, mean = pane.mean(i, t);
+  const lines = [['token', `${i}  ${quoted(trace.tokenText(i))}`], ['step', `${t}  ${quoted(trace.tokenText(t))}`]];
+  if (i >= trace.T || t >= trace.T)
+    return [...lines, ['', `${trace.name} ends before`]];
+  const values = pane.series.map((s, k) => oneCell(traces[k].cell(s, i, t)));
+  lines.push([KINDS[state.kind].symbol, i > t ? 'future: t < i' : values.join(' \u2212 ')]);
+  const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);
+  if ((w > 1 || h > 1) && !Number.isNaN(mean))
+    lines.push(['pixel mean', `${shortNumber(mean)} of ${coarse(w)} \u00d7 ${coarse(h)} cells`]);
+  return [...lines, ...entryLines(pane, i)];
 }
 
 // Shows the tip of the cell beside the point (x, y) of the window.
