@@ -40,7 +40,8 @@ function thumb(head) {
 }
 
 function drawThumbs() {
-  const { trace, kind, colours, view } = state, heads = trace.heads[kind] || [], pixels = Math.round(grid.size * Math.min(2, window.devicePixelRatio || 1));
+  const { trace, kind, colours, view } = state, heads = trace.heads[kind] || [];
+  const pixels = Math.round(grid.size * Math.min(2, window.devicePixelRatio || 1));
   let at = 0;
   if (grid.stop)
     grid.stop();

@@ -114,7 +114,8 @@ class Pane {
     if (!this.raster)
       return NaN;
     const v = state.view, n = this.pixels;
-    const c = Math.min(n - 1, Math.floor((i + 0.5 - v.x0) / (v.x1 - v.x0) * n)), r = Math.min(n - 1, Math.floor((t + 0.5 - v.y0) / (v.y1 - v.y0) * n));
+    const c = Math.min(n - 1, Math.floor((i + 0.5 - v.x0) / (v.x1 - v.x0) * n));
+    const r = Math.min(n - 1, Math.floor((t + 0.5 - v.y0) / (v.y1 - v.y0) * n));
     return c < 0 || r < 0 ? NaN : this.raster.value[r * n + c];
   }
 
