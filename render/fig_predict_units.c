@@ -134,8 +134,8 @@ static void title(struct canvas *c, const struct scatter *s, const struct candid
              cell_text(t, table_find(t, "candidate"), k->from, one), plain ? "" : ", ",
              plain ? "" : reduce);
     canvas_text(c, a->x + a->w / 2, a->y - 5.4,
-                text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK, ALIGN_CENTER,
-                ink, 0);
+                text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK,
+                ALIGN_CENTER, ink, 0);
     snprintf(text, sizeof text, "\xcf\x81 %.2f (%.2f .. %.2f)", table_real(t, s->rho, k->from),
              table_real(t, s->low, k->from), table_real(t, s->high, k->from));
     if (k->size < 0)
