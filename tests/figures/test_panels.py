@@ -471,6 +471,10 @@ def compare():
     check("rows down", affine(range(6), [p[1] for p in dots]), dots)
     check("columns across", affine([(i * 3) % 8 for i in range(6)], [p[0] for p in dots]), dots)
     check("how many", "best assignment (6)" in words_of(svg), words_of(svg))
+    for shape in ((1, 2, 8, 8), (8, 8, 1, 2), (1, 1, 1, 1)):
+        for match in (False, True):
+            code, data, said = draw(pairs_rows(*shape, match=match), "compare", "png", dpi="30")
+            check(f"shapes {shape}: {said}", code == 0 and clean_rim(data))
     code, svg, said = draw(pairs_rows(match=True), "compare")
     check(f"proven and refuted: {said}", "6 matches; squares: proven (1); crosses: refuted (3)" in words_of(svg), words_of(svg))
     q = sorted(discs(svg, VERMILION), key=lambda p: -p[1])
