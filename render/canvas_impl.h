@@ -2,6 +2,9 @@
 #ifndef KVF_RENDER_CANVAS_IMPL_H
 #define KVF_RENDER_CANVAS_IMPL_H
 
+#include <stdbool.h>
+
+#include "render/ansi.h"
 #include "render/canvas.h"
 #include "render/svg_text.h"
 
@@ -14,6 +17,7 @@ struct canvas_inner {
     struct _PangoContext *context;            /* with the font options of the canvas */
     const struct _PangoFontDescription *font; /* without size and weight */
     struct svg *svg;                          /* where to draw instead of cr; NULL: on cr */
+    bool cells;                               /* a terminal: pieces go to canvas_word */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 

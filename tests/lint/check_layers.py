@@ -71,6 +71,7 @@ FENCES = [
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
     (r'linux/|sys/syscall', ['base/par.c']),
     (r'sys/file', ['base/replace.c']),
+    (r'sys/ioctl', ['cli/preview.c']),
 ]
 # What else <...> may name: ISO C and POSIX, in any room.
 SYSTEM = set('''assert ctype dirent errno fcntl float inttypes limits math pthread sched setjmp signal stdarg
