@@ -171,6 +171,8 @@ def characters_of_several_tokens():
         fill = p.fill_behind(word)
         want = ends[0] + v * (ends[1] - ends[0])
         check(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
+    p = draw(kvf, "--style", "by=state")  # tokens 0 and 2 are kept
+    check(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
     p = draw(trace("bytes", [b"\xff\xfe", b"\xe4\xbd", "z"], kept_every(2, 3)))
     check("\\xFF\\xFE" in p.text() and "\\xE4\\xBD" in p.text(), f"ill-formed bytes: {p.text()}")
 
