@@ -5,6 +5,7 @@
 #include <cairo.h>
 #include <pango/pangocairo.h>
 
+#include "render/ansi.h"
 #include "render/canvas.h"
 #include "render/svg_text.h"
 
@@ -14,6 +15,7 @@ struct canvas_inner {
     PangoContext *context;            /* with the font options of the canvas */
     const PangoFontDescription *font; /* without size and weight */
     struct svg *svg;                  /* where to draw instead of cr; NULL: on cr */
+    bool cells;                       /* a terminal: pieces go to canvas_word */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 
