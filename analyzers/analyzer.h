@@ -20,6 +20,7 @@ struct analyzer_args {
     const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
     int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
     const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
+    int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
 };
 
 struct analyzer_option {
@@ -49,7 +50,6 @@ struct analyzer {
     const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
     int min_traces;      /* 0 is 1 */
     int max_traces;      /* 1, or up to 256 for those that compare */
-    bool stacks;         /* makes a table of each of several traces: analyzers/stack.h */
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
      * sentence naming the flag that records it.  args->option has one entry per

@@ -113,8 +113,9 @@ static const char *const needs[] = {"head", "bin_low", "bin_high", "share", "mea
 const struct figure fig_density = {
     .name = "density",
     .table = "density",
-    .summary = "where in the text the entries lie that are held, with means; several traces overlaid",
+    .summary = "where in the text held entries lie, with means; several traces overlaid",
     .needs = needs,
     .size = size,
     .draw = draw,
+    .side_by_side = true,
 };

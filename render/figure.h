@@ -8,6 +8,8 @@
 #ifndef KVF_RENDER_FIGURE_H
 #define KVF_RENDER_FIGURE_H
 
+#include <stdbool.h>
+
 #include "base/table.h"
 
 struct canvas;
@@ -29,6 +31,7 @@ struct figure {
     const char *table;        /* which table it draws */
     const char *summary;      /* one line */
     const char *const *needs; /* columns it must have; ends with NULL */
+    bool side_by_side;        /* draws tables of several traces, told apart by column `trace` */
 
     /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
      * width back knows its height for it; others are scaled with their sides' ratio kept. */
@@ -53,6 +56,14 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
  * KVF_E_IO, KVF_E_NOMEM. */
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
+
+/* The same for a terminal: lines of text, half blocks in 24-bit colour or five shades. */
+struct figure_screen {
+    int cols, rows; /* rows: most; 0: any number */
+    bool shades;
+};
+int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
 
 /* Whether the extension of path is one that figure_write draws. */
 int figure_can_write(const char *path);

@@ -56,6 +56,12 @@ uint32_t palette_argb(const char *map, double v)
          | (uint32_t)(c.b * 255 + 0.5);
 }
 
+void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1])
+{
+    for (int i = 0; i <= PALETTE_STEPS; i++)
+        out[i] = palette_argb(map, (double)i / PALETTE_STEPS);
+}
+
 uint32_t palette_argb_at(const char *map, double v, double opacity)
 {
     struct rgb c = palette_at(map, v);

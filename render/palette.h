@@ -15,6 +15,9 @@ struct rgb palette_at(const char *map, double v);
 uint32_t palette_argb(const char *map, double v);
 /* The same at an opacity in [0, 1], colours multiplied by it. */
 uint32_t palette_argb_at(const char *map, double v, double opacity);
+/* Colours of 0 .. 1 in PALETTE_STEPS equal steps: as palette_argb to half a step. */
+enum { PALETTE_STEPS = 4096 };
+void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1]);
 int palette_known(const char *map);
 bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
 

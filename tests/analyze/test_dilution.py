@@ -371,7 +371,7 @@ def refusals(folder, run, one):
     x = run.kvf
     for more, word in ((["--useful", "topk:65"], "topk:65"), (["--useful", "mass:0.5"], "mass:0.5"), (["--useful", "plans"], "plans"),
                        (["--useful", ""], "--useful"), (["--useful", "span:"], "span:"), (["--weights", "x"], "--weights"), (["--every", "0"], "--every"),
-                       (["--every", "2", "--mean"], "--every"), (["--head", "L0K0"], "query"), (["-o", os.path.join(folder, "x.png")], ".tsv")):
+                       (["--every", "2", "--mean"], "--every"), (["--head", "L0K0"], "query"), (["-o", os.path.join(folder, "x.jpg")], ".tsv")):
         refused(" ".join(more), 2, ["dilution", x, *more], word)
     refused("no gates", 1, ["dilution", x, "--weights", "beta"], "beta.kept.span", "trimkv")
     refused("no such span", 1, ["dilution", x, "--useful", "span:none"], "useful.span.none", "--spans")
