@@ -6,6 +6,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "base/mem.h"
 #include "base/opt.h"
 
@@ -25,40 +26,68 @@ struct data {
     int64_t a, b, step, length, bins; /* tokens [a, b); positions are of [0, length) */
     int64_t *count;       /* [heads + 1][bins] */
     int64_t *total, *sum; /* [heads + 1]: entries, and the sum of their positions */
+    uint32_t *scratch;    /* [threads][T] */
+    int threads;
 };
 
-/* Bin of position i: floor(i bins / length), in whole numbers. */
-static int64_t bin_of(const struct data *x, int64_t i)
+/* The first position whose bin, floor(i bins / length), is k or later. */
+static int64_t bin_start(const struct data *x, int64_t k)
 {
-    return i * x->bins / x->length;
+    return (k * x->length + x->bins - 1) / x->bins;
 }
 
-static void count_head(struct data *x, int h, const double *evict)
+static int64_t within(int64_t i, int64_t low, int64_t high)
 {
-    for (int64_t i = x->a; i < x->b && i < x->length; i++) {
-        if (evict[i] <= (double)x->step)
-            continue;
-        for (int row = h;; row = x->heads.n) { /* the head's, then that of all */
-            x->count[row * x->bins + bin_of(x, i)]++;
-            x->total[row]++;
-            x->sum[row] += i;
-            if (row == x->heads.n)
-                break;
+    return i < low ? low : i > high ? high : i;
+}
+
+static void count_head(struct data *x, int h, const uint32_t *evict)
+{
+    int64_t end = x->b < x->length ? x->b : x->length, a = x->a < end ? x->a : end;
+    uint32_t step = (uint32_t)x->step;
+    for (int64_t k = 0; k < x->bins; k++) {
+        int64_t from = within(bin_start(x, k), a, end), to = within(bin_start(x, k + 1), a, end);
+        int64_t n = 0, sum = 0;
+        for (int64_t i = from; i < to; i++) {
+            n += evict[i] > step;
+            sum += evict[i] > step ? i : 0;
         }
+        x->count[h * x->bins + k] = n;
+        x->total[h] += n;
+        x->sum[h] += sum;
     }
+}
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    struct data *x = ctx;
+    uint32_t T = kvf_n_steps(t);
+    const uint32_t *evict;
+    (void)item;
+    int err = view_evict(t, x->evict, &x->heads.head[h], T, x->scratch + (size_t)thread * T, &evict,
+                         d);
+    if (!err)
+        count_head(x, h, evict);
+    return err;
 }
 
 static int read_heads(struct data *x, struct kvf_diag *d)
 {
     uint32_t T = kvf_n_steps(x->t);
-    double *evict = MEM_NEW(double, T);
-    int err = evict ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && T && h < x->heads.n; h++) {
-        err = read_evict(x->t, x->evict, &x->heads.head[h], T, evict, d);
-        if (!err)
-            count_head(x, h, evict);
+    struct heads_par *par = NULL;
+    int err = heads_par_create(x->t, x->threads, (int64_t)T * x->heads.n, &par), all = x->heads.n;
+    if (!err && !(x->scratch = mem_alloc((size_t)heads_par_threads(par), T * sizeof(uint32_t))))
+        err = KVF_E_NOMEM;
+    if (!err && T)
+        err = heads_par_run(par, &x->heads, 1, do_head, x, d);
+    for (int h = 0; !err && h < all; h++) {
+        for (int64_t k = 0; k < x->bins; k++)
+            x->count[all * x->bins + k] += x->count[h * x->bins + k];
+        x->total[all] += x->total[h];
+        x->sum[all] += x->sum[h];
     }
-    mem_free(evict);
+    heads_par_destroy(par);
+    mem_free(x->scratch);
     return err;
 }
 
@@ -126,7 +155,7 @@ static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    struct data x = {.t = traces[0]};
+    struct data x = {.t = traces[0], .threads = args->threads};
     struct table *out = NULL;
     (void)n_traces;
     int err = prepare(&x, args, d);

@@ -7,7 +7,7 @@
  *                      (proposition 3.1)
  * and from corollary 3.2, to be compared with dilution_retained,
  *   rho_d delta / (rho_u (1 - delta) + rho_d delta).
- * Rows of a head `all` are means over the heads. */
+ * Rows of a head `all` are means over heads. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +15,17 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/dilution_bounds.h"
+#include "analyzers/dilution_useful.h"
+#include "analyzers/heads_par.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
 enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
-enum { MOST_STEPS = 512, N_NEAR = 16 };
+enum { MOST_STEPS = 512 };
 static const struct analyzer_option options[] = {
-    {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
+    {"useful", "U", NULL, "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D (span, else topk:64)"},
     {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
     {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
     {"mean", NULL, NULL, "one row per head: its mean over the steps"},
@@ -39,7 +42,7 @@ static const char *const value_names[N_VALUES] = {
 /* Columns of one head; -1: the trace has none. */
 enum { IN_USEFUL, IN_DILUTION, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
        N_IN = IN_NEAR + N_NEAR,
-       BOUND_X = N_IN, BOUND_DELTA, BOUND_SIZE, N_ARRAYS }; /* and what follows from them */
+       BOUND_X = IN_NEAR, BOUND_DELTA, BOUND_SIZE, ONE_NEAR, N_ARRAYS }; /* and what follows */
 
 struct means {
     struct sum sum[N_VALUES];
@@ -48,10 +51,7 @@ struct means {
 };
 
 struct plan {
-    char set[KVF_NAME_MAX / 2]; /* "top64", "mass.90", "slack.1", "span", "span.NAME" */
-    char useful[KVF_NAME_MAX];  /* the same as the option has it */
-    bool prefix;     /* U is a prefix of the order of weights */
-    int top;         /* K of topk:K; 0: sizes are recorded */
+    struct useful_set useful;
     bool beta, mean;
     int column[N_IN];
     int64_t a, b;     /* steps [a, b) */
@@ -60,9 +60,11 @@ struct plan {
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     int64_t *count[3];       /* the same: n, compared, preferential */
     struct means *head;      /* [heads + 1] over all steps, shown or not */
-    struct means after;      /* over the steps after the prompt */
+    struct means *later;     /* [heads] over the steps after the prompt */
+    struct means after;      /* the same of all heads */
     double identity;         /* largest difference of the two ways to dilution_retained */
     int64_t above;           /* (head, step) pairs with a bound above the dilution */
+    int threads;
 };
 
 static void add(struct means *m, const double *v)
@@ -87,81 +89,127 @@ static double mean_of(const struct means *m, int k)
 static double size_at(const struct plan *p, double *const *in, int64_t k)
 {
     double steps = (double)(p->a + k + 1);
-    return !p->top ? in[IN_SIZE][k] : steps < p->top ? steps : p->top;
+    return !p->useful.top ? in[IN_SIZE][k] : steps < p->useful.top ? steps : p->useful.top;
 }
 
-/* Proposition 3.1, over Delta = j / 2: the largest x and its Delta at each of n steps.  In a
- * prefix of the order of weights, as many of the entries near the largest as it has are its
- * own. */
-static void find_bounds(const struct plan *p, double *const *in, int64_t n)
+/* Proposition 3.1: the largest x and its Delta at each step. */
+static int find_bounds(struct kvf_trace *t, const struct head *h, const struct plan *p,
+                       double *const *in, struct kvf_diag *d)
 {
-    double *restrict most = in[BOUND_X], *restrict delta = in[BOUND_DELTA];
-    double *restrict size = in[BOUND_SIZE];
-    for (int64_t k = 0; k < n; k++) {
-        size[k] = size_at(p, in, k);
-        most[k] = 0;
-        delta[k] = NAN;
+    for (int64_t k = 0; k < p->b - p->a; k++)
+        in[BOUND_SIZE][k] = size_at(p, in, k);
+    const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->useful.prefix,
+                              in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
+    return near_bounds(t, h, &near, d);
+}
+
+enum { BLOCK = 512 };
+
+struct work { /* of one thread */
+    double *data, *in[N_ARRAYS];  /* [b - a] each */
+    double v[N_VALUES][BLOCK];
+    double identity;
+    int64_t above;
+};
+
+/* Values of n steps from a + k0 on, n up to BLOCK. */
+static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
+{
+    const double *restrict useful = w->in[IN_USEFUL] + k0, *restrict x = w->in[BOUND_X] + k0;
+    const double *restrict best = w->in[IN_ORACLE] + k0;
+    const int of[] = {DILUTION, RHO_U, RHO_D, SIZE, DELTA};
+    const int from[] = {IN_DILUTION, IN_RHO_U, IN_RHO_D, BOUND_SIZE, BOUND_DELTA};
+    bool own = p->column[IN_KEPT] >= 0, oracle = p->useful.prefix;
+    for (int c = 0; c < 5; c++) {
+        double *restrict to = w->v[of[c]];
+        const double *restrict in = w->in[from[c]] + k0;
+        bool one = !own && (of[c] == RHO_U || of[c] == RHO_D);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = isnan(useful[i]) ? NAN : one ? 1 : in[i];
     }
-    for (int j = 0; j < N_NEAR; j++) {
-        const double *restrict near = in[IN_NEAR + j];
-        double scale = exp(-0.5 * j), own = p->prefix ? 1 : 0, at = 0.5 * j;
-        for (int64_t k = 0; k < n; k++) {
-            double x = scale * (near[k] - own * size[k]) / size[k], y = most[k], z = delta[k];
-            most[k] = x > y ? x : y;
-            delta[k] = x > y ? at : z;
-        }
+    double *restrict retained = w->v[RETAINED], *restrict bound = w->v[BOUND];
+    double *restrict apart = w->v[ORACLE];
+    const double *restrict rest = own ? w->in[IN_KEPT] + k0 : w->v[DILUTION];
+    for (int64_t i = 0; i < n; i++) {
+        double share = useful[i] / best[i], far = 1 - (share < 1 ? share : 1);
+        retained[i] = own ? 1 - rest[i] : rest[i];
+        bound[i] = isnan(useful[i]) ? NAN : x[i] / (1 + x[i]);
+        apart[i] = oracle && !isnan(useful[i]) && !isnan(best[i]) ? far : NAN;
     }
+    memcpy(w->v[USEFUL], useful, (size_t)n * sizeof *useful);
 }
 
-/* Values of step a + k. */
-static void values(struct plan *p, double *const *in, int64_t k, double *v)
+/* The two ways to dilution_retained, and the bound; nothing follows from NaN. */
+static void check_values(struct work *w, int64_t n)
 {
-    for (int i = 0; i < N_VALUES; i++)
-        v[i] = NAN;
-    bool own = p->column[IN_KEPT] >= 0, known = !isnan(in[IN_USEFUL][k]);
-    if (own)
-        v[RETAINED] = 1 - in[IN_KEPT][k];
-    if (!known)
-        return;
-    v[USEFUL] = in[IN_USEFUL][k];
-    v[DILUTION] = in[IN_DILUTION][k];
-    v[RETAINED] = own ? v[RETAINED] : v[DILUTION];
-    v[RHO_U] = own ? in[IN_RHO_U][k] : 1;
-    v[RHO_D] = own ? in[IN_RHO_D][k] : 1;
-    v[SIZE] = in[BOUND_SIZE][k];
-    if (p->prefix && !isnan(in[IN_ORACLE][k]))
-        v[ORACLE] = 1 - fmin(1, v[USEFUL] / in[IN_ORACLE][k]);
-    v[BOUND] = in[BOUND_X][k] / (1 + in[BOUND_X][k]);
-    v[DELTA] = in[BOUND_DELTA][k];
-    p->above += v[BOUND] > v[DILUTION] + 1e-6;
-    double top = v[RHO_D] * v[DILUTION], all = v[RHO_U] * v[USEFUL] + top;
-    double off = fabs(v[RETAINED] - top / all);
-    if (off > p->identity)
-        p->identity = off;
+    const double *restrict rho_u = w->v[RHO_U], *restrict rho_d = w->v[RHO_D];
+    const double *restrict useful = w->v[USEFUL], *restrict rest = w->v[DILUTION];
+    const double *restrict retained = w->v[RETAINED], *restrict bound = w->v[BOUND];
+    double most = w->identity;
+    int32_t above = 0;
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        double top = rho_d[i] * rest[i], all = rho_u[i] * useful[i] + top;
+        double off = fabs(retained[i] - top / all);
+        most = off > most ? off : most;
+        above += bound[i] > rest[i] + 1e-6;
+    }
+    w->identity = most;
+    w->above += above;
 }
 
-/* Rows of head h from its columns of steps [a, b); step: sums over the heads. */
-static void take_head(struct plan *p, int h, int n_heads, double *const *in, struct means *step)
+static void add_block(struct means *m, double (*v)[BLOCK], int64_t n)
 {
-    for (int64_t k = 0; k < p->b - p->a; k++) {
-        double v[N_VALUES];
-        values(p, in, k, v);
-        add(&p->head[h], v);
-        add(&p->head[n_heads], v);
-        if (p->prompt >= 0 && p->a + k >= p->prompt)
-            add(&p->after, v);
-        if (p->mean || k % p->every != 0)
-            continue;
+    for (int k = 0; k < N_VALUES; k++)
+        m->n[k] += sum_add_known(&m->sum[k], v[k], n);
+    int32_t compared = 0, preferential = 0;
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        compared += !isnan(v[RHO_U][i]) & !isnan(v[RHO_D][i]);
+        preferential += v[RHO_D][i] <= v[RHO_U][i];
+    }
+    m->compared += compared;
+    m->preferential += preferential;
+}
+
+static void merge(struct means *to, const struct means *m)
+{
+    for (int k = 0; k < N_VALUES; k++) {
+        sum_merge(&to->sum[k], &m->sum[k]);
+        to->n[k] += m->n[k];
+    }
+    to->compared += m->compared;
+    to->preferential += m->preferential;
+}
+
+/* Rows of head h at those of n steps from a + k0 on that are shown. */
+static void put_steps(struct plan *p, int h, const struct work *w, int64_t k0, int64_t n)
+{
+    for (int64_t r = (k0 + p->every - 1) / p->every; r * p->every < k0 + n; r++) {
         struct means one = {0};
-        int64_t row = h * p->n + k / p->every;
-        add(&one, v);
-        add(&step[k / p->every], v);
+        double v[N_VALUES];
+        int64_t row = h * p->n + r;
         for (int i = 0; i < N_VALUES; i++)
-            p->value[i][row] = v[i];
+            p->value[i][row] = v[i] = w->v[i][r * p->every - k0];
+        add(&one, v);
         p->count[0][row] = one.n[DILUTION];
         p->count[1][row] = one.compared;
         p->count[2][row] = one.preferential;
     }
+}
+
+static void take_head(struct plan *p, int h, struct work *w)
+{
+    int64_t n = p->b - p->a, prompt = p->prompt < 0 || p->prompt > p->b ? n : p->prompt - p->a;
+    prompt = prompt < 0 ? 0 : prompt;
+    for (int64_t k = 0, end; k < n; k = end) {
+        int64_t stop = k < prompt ? prompt : n;
+        end = k + BLOCK < stop ? k + BLOCK : stop;
+        values(p, w, k, end - k);
+        check_values(w, end - k);
+        add_block(k < prompt ? &p->head[h] : &p->later[h], w->v, end - k);
+        if (!p->mean)
+            put_steps(p, h, w, k, end - k);
+    }
+    merge(&p->head[h], &p->later[h]);
 }
 
 static void put_means(struct plan *p, int64_t row, const struct means *m)
@@ -178,37 +226,100 @@ static int read_head(struct kvf_trace *t, const struct head *h, const struct pla
 {
     int err = KVF_OK;
     uint32_t n = (uint32_t)(p->b - p->a);
-    for (int c = 0; !err && c < N_IN; c++) {
+    for (int c = 0; !err && c < IN_NEAR; c++) {
         if (p->column[c] >= 0)
             err = kvf_read_f64(t, p->column[c], h->layer, h->index, (uint32_t)p->a, n, in[c], d);
         for (uint32_t i = 0; p->column[c] < 0 && i < n; i++)
             in[c][i] = NAN;
     }
+    return err ? err : find_bounds(t, h, p, in, d);
+}
+
+struct crew {
+    struct plan *p;
+    const struct head_list *heads;
+    struct work *work;
+    int n;
+};
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    const struct crew *c = ctx;
+    (void)item;
+    int err = read_head(t, &c->heads->head[h], c->p, c->work[thread].in, d);
+    if (!err)
+        take_head(c->p, h, &c->work[thread]);
     return err;
+}
+
+static int alloc_crew(struct crew *c, size_t n)
+{
+    c->work = MEM_NEW(struct work, (size_t)c->n);
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        if (!(w->data = mem_alloc(N_ARRAYS * sizeof *w->data, n)))
+            return KVF_E_NOMEM;
+        for (int k = 0; k < N_ARRAYS; k++)
+            w->in[k] = w->data + (size_t)k * n;
+    }
+    return c->work ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_crew(struct crew *c)
+{
+    for (int i = 0; c->work && i < c->n; i++)
+        mem_free(c->work[i].data);
+    mem_free(c->work);
+}
+
+/* Over the heads, in their order: at each step shown, and over all steps. */
+static void add_heads(const struct crew *c)
+{
+    struct plan *p = c->p;
+    int n = c->heads->n;
+    for (int h = 0; h < n; h++) {
+        merge(&p->head[n], &p->head[h]);
+        merge(&p->after, &p->later[h]);
+    }
+    for (int i = 0; i < c->n; i++) {
+        p->above += c->work[i].above;
+        p->identity = c->work[i].identity > p->identity ? c->work[i].identity : p->identity;
+    }
+    for (int h = 0; p->mean && p->n && h <= n; h++)
+        put_means(p, h, &p->head[h]);
+    for (int64_t r = 0; !p->mean && r < p->n; r++) {
+        struct means step = {0};
+        for (int h = 0; h < n; h++) {
+            double v[N_VALUES];
+            for (int i = 0; i < N_VALUES; i++)
+                v[i] = p->value[i][h * p->n + r];
+            add(&step, v);
+        }
+        put_means(p, n * p->n + r, &step);
+    }
 }
 
 static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
                 struct kvf_diag *d)
 {
-    size_t n = (size_t)(p->b - p->a);
-    double *data = mem_alloc(N_ARRAYS * sizeof *data, n), *in[N_ARRAYS];
-    struct means *step = MEM_NEW(struct means, (size_t)p->n);
-    int err = data && step ? KVF_OK : KVF_E_NOMEM;
-    for (int c = 0; c < N_ARRAYS; c++)
-        in[c] = data ? data + (size_t)c * n : NULL;
-    for (int h = 0; !err && n && h < heads->n; h++) {
-        err = read_head(t, &heads->head[h], p, in, d);
-        if (err)
-            break;
-        find_bounds(p, in, (int64_t)n);
-        take_head(p, h, heads->n, in, step);
+    struct heads_par *par = NULL;
+    struct crew c = {.p = p, .heads = heads};
+    int64_t n = p->b - p->a;
+    int err = heads_par_create(t, p->threads, n * heads->n * N_NEAR, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        err = alloc_crew(&c, (size_t)n);
     }
-    for (int64_t r = 0; !err && !p->mean && r < p->n; r++)
-        put_means(p, heads->n * p->n + r, &step[r]);
-    for (int h = 0; !err && p->mean && p->n && h <= heads->n; h++)
-        put_means(p, h, &p->head[h]);
-    mem_free(data);
-    mem_free(step);
+    p->later = MEM_NEW(struct means, (size_t)heads->n);
+    if (!err && !p->later)
+        err = KVF_E_NOMEM;
+    if (!err && n)
+        err = heads_par_run(par, heads, 1, do_head, &c, d);
+    if (!err)
+        add_heads(&c);
+    mem_free(p->later);
+    free_crew(&c);
+    heads_par_destroy(par);
     return err;
 }
 
@@ -254,7 +365,7 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
     int err = put_heads_all(out, heads);
     put_provenance(out, t);
     put_tokens(out, p->a, p->b, kvf_n_steps(t));
-    table_meta_str(out, "useful", p->useful);
+    table_meta_str(out, "useful", p->useful.text);
     table_meta_str(out, "weights", p->beta ? "beta" : "run");
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
@@ -265,63 +376,6 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
     for (int k = 0; k < 3; k++)
         table_dense_int(out, counts[k], "", p->count[k]);
     return err ? err : table_err(out);
-}
-
-/* Whether a name is the only useful one of the run's spans: its set is then `span`. */
-static bool is_all_spans(const struct kvf_trace *t, const char *name)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    int useful = 0;
-    bool mine = false;
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return false;
-    for (const struct json *s = json_first(json_get(root, "spans")); s; s = json_next(s))
-        if (json_bool(json_get(s, "useful"), true)) {
-            useful++;
-            mine |= strcmp(json_str(json_get(s, "name"), ""), name) == 0;
-        }
-    json_free(root);
-    return mine && useful == 1;
-}
-
-/* The number of text among those that are recorded, or -1. */
-static int recorded(const char *text, const double *numbers, int n)
-{
-    char *end;
-    double v = strtod(text, &end);
-    for (int i = 0; i < n; i++)
-        if (end != text && !*end && v == numbers[i])
-            return i;
-    return -1;
-}
-
-static int parse_useful(const struct kvf_trace *t, const char *text, struct plan *p,
-                        struct kvf_diag *d)
-{
-    static const double tops[] = {64, 128, 256, 512}, masses[] = {.90, .95, .99},
-                        slacks[] = {1, 2, 4};
-    int i = -1;
-    if (!text)
-        text = kvf_find(t, "useful.span") >= 0 ? "span" : "topk:64";
-    snprintf(p->useful, sizeof p->useful, "%s", text);
-    bool span = strncmp(text, "span:", 5) == 0 && text[5] && strlen(text) <= 21;
-    if (strcmp(text, "span") == 0 || span) {
-        bool part = span && !is_all_spans(t, text + 5);
-        snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
-        return KVF_OK;
-    }
-    p->prefix = true;
-    if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
-        snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
-    else if (strncmp(text, "mass:", 5) == 0 && (i = recorded(text + 5, masses, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "mass.%d", (int)(100 * masses[i] + .5));
-    else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
-    if (i < 0)
-        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, "
-                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
-    return KVF_OK;
 }
 
 static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
@@ -344,14 +398,14 @@ static int parse(const struct kvf_trace *t, const struct analyzer_args *args, st
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
-    return parse_useful(t, option_text(&an_dilution, args, OPT_USEFUL), p, d);
+    return useful_parse(t, option_text(&an_dilution, args, OPT_USEFUL), &p->useful, d);
 }
 
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
                 struct kvf_diag *d)
 {
     char name[2 * KVF_NAME_MAX];
-    snprintf(name, sizeof name, kind, p->set);
+    snprintf(name, sizeof name, kind, p->useful.set);
     *ret = kvf_find(t, name);
     const struct kvf_column *c = *ret >= 0 ? kvf_column(t, *ret) : NULL;
     if (c && (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP))
@@ -367,11 +421,11 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
     if (err || *ret >= 0)
         return err;
     char name[2 * KVF_NAME_MAX];
-    snprintf(name, sizeof name, kind, p->set);
+    snprintf(name, sizeof name, kind, p->useful.set);
     return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
                     "--probes paper,dilution%s'", name,
                     strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
-                    : p->prefix ? "" : " --spans FILE.json");
+                    : p->useful.prefix ? "" : " --spans FILE.json");
 }
 
 static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
@@ -393,7 +447,7 @@ static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d
         err = find(t, p, "shadow.oracle_mass", &p->column[IN_ORACLE], d);
     for (int k = 0; !err && k < N_NEAR; k++) {
         char name[KVF_NAME_MAX];
-        snprintf(name, sizeof name, p->prefix ? "near.all.%d" : "near.%%s.%d", k);
+        snprintf(name, sizeof name, p->useful.prefix ? "near.all.%d" : "near.%%s.%d", k);
         err = need(t, p, name, &p->column[IN_NEAR + k], d);
     }
     return err;
@@ -438,7 +492,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                struct table **ret_table, struct kvf_diag *d)
 {
     struct head_list heads = {0};
-    struct plan p = {.every = 1};
+    struct plan p = {.every = 1, .threads = args->threads};
     struct table *out = NULL;
     (void)n_traces;
     int err = prepare(traces[0], args, &p, &heads, d);

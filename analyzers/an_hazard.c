@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
@@ -35,13 +36,14 @@ struct plan {
     int criterion[N_CRITERION_TABLE], n_criteria;
     int64_t T, a, b, grace;
     int64_t edge[MAX_BINS + 2], last_high; /* bins [edge[k], edge[k + 1]), the last to last_high */
-    int n_bins;
+    int n_bins, threads;
 };
 
 /* Counts at ages -1, 0, ..., T - 1: index age + 1; [groups][T + 1]. */
 struct counts {
-    int64_t *end;  /* tokens that are at risk for the last time */
-    int64_t *died; /* those of them that die */
+    int64_t *died;     /* tokens that die: at risk for the last time */
+    int64_t *censored; /* the others, where they are at risk for the last time */
+    int64_t most;      /* died is 0 from here on */
 };
 
 struct row {
@@ -73,6 +75,7 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
 {
     const struct analyzer *me = &an_hazard;
     p->T = kvf_n_steps(t);
+    p->threads = args->threads;
     int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
     if (!err)
         err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
@@ -98,53 +101,72 @@ static size_t cells(const struct plan *p)
 
 static int alloc_counts(struct counts *c, const struct plan *p)
 {
-    *c = (struct counts){MEM_NEW(int64_t, cells(p)), MEM_NEW(int64_t, cells(p))};
-    return c->end && c->died ? KVF_OK : KVF_E_NOMEM;
+    *c = (struct counts){MEM_NEW(int64_t, cells(p)), MEM_NEW(int64_t, cells(p)), 0};
+    return c->died && c->censored ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void free_counts(struct counts *c)
 {
-    mem_free(c->end);
     mem_free(c->died);
+    mem_free(c->censored);
 }
 
 static void clear(struct counts *c, const struct plan *p)
 {
-    memset(c->end, 0, cells(p) * sizeof *c->end);
-    memset(c->died, 0, cells(p) * sizeof *c->died);
+    for (int g = 0; g < p->groups.n; g++)
+        memset(c->died + g * (p->T + 1), 0, (size_t)c->most * sizeof *c->died);
+    memset(c->censored, 0, cells(p) * sizeof *c->censored);
+    c->most = 0;
 }
 
 static void count(const struct plan *p, const int32_t *age, struct counts *out)
 {
-    int64_t last_asked = p->T - 1 - p->grace < p->b - 1 ? p->T - 1 - p->grace : p->b - 1;
-    if (!p->groups.of) {
-        for (int64_t i = p->a; i <= last_asked; i++) {
-            int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
-            int64_t last = a < c ? a : c - 1;
-            out->end[last + 1]++;
-            out->died[last + 1] += a < c;
-        }
-        return;
-    }
+    out->most = p->T + 1;
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
         if (c < 0)
             continue; /* nothing can be said of it */
         int group = p->groups.of ? p->groups.of[i] : 0;
-        int64_t last = a < c ? a : c - 1;
         for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
-            out->end[g * (p->T + 1) + last + 1]++;
-            out->died[g * (p->T + 1) + last + 1] += a < c;
+            int64_t at = g * (p->T + 1);
+            if (a < c)
+                out->died[at + a + 1]++;
+            else
+                out->censored[at + c]++;
         }
+    }
+}
+
+/* The same of ages of 16 bits, of which all ones are "never", without groups. */
+static void count_narrow(const struct plan *p, const uint16_t *age, struct counts *out)
+{
+    int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
+    uint16_t top = 0;
+    for (int64_t i = p->a; i < end; i++) {
+        uint16_t next = (uint16_t)(age[i - p->a] + 1); /* -1 is 0 */
+        top = next > top ? next : top;
+    }
+    int64_t most = top < p->T ? top + 1 : p->T + 1;
+    out->most = most > out->most ? most : out->most;
+    int64_t *died = out->died, *censored = out->censored;
+    int64_t c = p->T - 1 - p->grace - p->a, n = end - p->a;
+    for (int64_t k = 0; k < n; k++, c--) {
+        int64_t next = (uint16_t)(age[k] + 1);
+        if (next <= c)
+            died[next]++;
+        else
+            censored[c]++;
     }
 }
 
 static void add(const struct plan *p, const struct counts *x, struct counts *to)
 {
-    for (size_t k = 0; k < cells(p); k++) {
-        to->end[k] += x->end[k];
-        to->died[k] += x->died[k];
-    }
+    for (int g = 0; g < p->groups.n; g++)
+        for (int64_t k = g * (p->T + 1), end = k + x->most; k < end; k++)
+            to->died[k] += x->died[k];
+    for (size_t k = 0; k < cells(p); k++)
+        to->censored[k] += x->censored[k];
+    to->most = x->most > to->most ? x->most : to->most;
 }
 
 /* ---- estimates */
@@ -154,22 +176,56 @@ struct estimate { /* up to an age */
     double survival, greenwood; /* S, and the sum in Var S */
 };
 
-/* Goes on to the next age, at which `end` were at risk for the last time. */
-static void step(struct estimate *e, int64_t died, int64_t end)
+/* Nobody is at risk any more. */
+static void run_out(struct estimate *e)
 {
-    if (died == 0 && e->risk > 0) { /* as below: times 1, plus 0 */
-        e->risk -= end;
-        return;
-    }
-    double r = (double)e->risk, x = (double)died;
-    if (e->risk == 0 && e->survival != 0)
+    if (e->survival != 0)
         e->survival = NAN; /* nobody could tell */
-    else if (died == e->risk)
+    e->greenwood = NAN;
+}
+
+/* An age at which x > 0 of r at risk died. */
+static void die(struct estimate *e, int64_t risk, int64_t died)
+{
+    double r = (double)risk, x = (double)died;
+    if (died == risk)
         e->survival = 0;
     else
         e->survival *= (r - x) / r;
-    e->greenwood += e->risk > died ? x / (r * (r - x)) : NAN;
-    e->risk -= end;
+    e->greenwood += risk > died ? x / (r * (r - x)) : NAN;
+}
+
+struct death {
+    int64_t risk, died;
+};
+
+struct sums {
+    int64_t events, censored, exposure;
+};
+
+/* Goes on over the ages [low, stop): their sums, and all ages at which somebody died.
+ * death: room for all. */
+static struct sums walk(const int64_t *died, const int64_t *censored, int64_t low, int64_t stop,
+                        struct death *death, struct estimate *e)
+{
+    struct sums s = {0, 0, 0};
+    int64_t risk = e->risk, last = risk, n = 0;
+    for (int64_t x = low; x < stop; x++) {
+        int64_t some = died[x + 1];
+        death[n] = (struct death){risk, some}; /* no branch: it would be guessed wrong often */
+        n += some > 0;
+        s.exposure += risk;
+        s.events += some;
+        s.censored += censored[x + 1];
+        last = risk;
+        risk -= some + censored[x + 1];
+    }
+    for (int64_t k = 0; k < n; k++)
+        die(e, death[k].risk, death[k].died);
+    if (stop > low && last == 0)
+        run_out(e);
+    e->risk = risk;
+    return s;
 }
 
 static void put_survival(const struct estimate *e, struct row *r)
@@ -183,23 +239,16 @@ static void put_survival(const struct estimate *e, struct row *r)
 }
 
 /* Ages of a bin one by one, each of those that are at risk there. */
-static void put_bin(const struct plan *p, const int64_t *end, const int64_t *died, int64_t low,
-                    int64_t high, struct estimate *e, struct row *r)
+static void put_bin(const struct plan *p, const int64_t *died, const int64_t *censored, int64_t low,
+                    int64_t high, struct death *death, struct estimate *e, struct row *r)
 {
-    int64_t stop = high < 0 || high > p->T ? p->T : high, events = 0, ends = 0, exposure = 0;
-    struct estimate now = *e;
-    r->at_risk = now.risk;
-    put_survival(&now, r);
-    for (int64_t x = low; x < stop; x++) {
-        events += died[x + 1];
-        ends += end[x + 1];
-        exposure += now.risk;
-        step(&now, died[x + 1], end[x + 1]);
-    }
-    r->events = events;
-    r->censored = ends - events;
-    r->exposure = exposure;
-    *e = now;
+    int64_t stop = high < 0 || high > p->T ? p->T : high;
+    r->at_risk = e->risk;
+    put_survival(e, r);
+    struct sums s = walk(died, censored, low, stop, death, e);
+    r->events = s.events;
+    r->censored = s.censored;
+    r->exposure = s.exposure;
     double half = (double)r->at_risk - (double)r->censored / 2; /* who leaves is there for half */
     if (r->exposure)
         r->hazard = (double)r->events / (double)r->exposure;
@@ -208,68 +257,144 @@ static void put_bin(const struct plan *p, const int64_t *end, const int64_t *die
 }
 
 static void put_rows(const struct plan *p, int criterion, const struct head *head,
-                     const struct counts *c, struct row *r)
+                     const struct counts *c, struct death *death, struct row *r)
 {
     for (int g = 0; g < p->groups.n; g++) {
-        const int64_t *end = c->end + g * (p->T + 1), *died = c->died + g * (p->T + 1);
+        const int64_t *died = c->died + g * (p->T + 1);
+        const int64_t *censored = c->censored + g * (p->T + 1);
         struct estimate e = {0, 1, 0};
         int64_t age = -1;
         for (int64_t x = 0; x <= p->T; x++)
-            e.risk += end[x];
+            e.risk += died[x] + censored[x];
         for (int k = 0; k < p->n_bins; k++, r++) {
             int64_t low = p->edge[k], high = k + 1 < p->n_bins ? p->edge[k + 1] : p->last_high;
             if (k == 0)
                 high = 0;
-            for (; age < low && age < p->T; age++) /* between the bins -1 and the first */
-                step(&e, died[age + 1], end[age + 1]);
+            int64_t before = low < p->T ? low : p->T; /* between the bins -1 and the first */
+            walk(died, censored, age, before, death, &e);
+            age = age > before ? age : before;
             *r = (struct row){head ? head->name : "all", criterion_table[criterion].name,
                               p->groups.name[g], head ? head->layer : -1, head ? head->index : -1,
                               low, high, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
             if (low < p->T) {
-                put_bin(p, end, died, low, high, &e, r);
+                put_bin(p, died, censored, low, high, death, &e, r);
                 age = high < 0 ? p->T : high;
             }
         }
     }
 }
 
+struct work { /* of one thread */
+    struct counts mine, *all; /* of the head at hand; [criteria] of all that it had */
+    struct ages_of ages;
+    struct death *death; /* [T + 1] */
+};
+
+struct crew {
+    const struct plan *p;
+    struct row *row;
+    struct work *work;
+    int n, column[N_CRITERION_TABLE];
+};
+
+static struct row *rows_at(const struct crew *c, int criterion, int head)
+{
+    const struct plan *p = c->p;
+    return c->row + ((int64_t)criterion * (p->heads.n + 1) + head) * p->groups.n * p->n_bins;
+}
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    const struct crew *c = ctx;
+    const struct plan *p = c->p;
+    struct work *w = &c->work[thread];
+    const struct head *head = &p->heads.head[h];
+    int column = c->column[item];
+    bool plain = !p->groups.of && kvf_column(t, column)->flags & KVF_COL_AGE;
+    struct unit u;
+    clear(&w->mine, p);
+    int err = unit_of(t, p->space, head, &u, d);
+    for (int m = 0; !err && m < u.members; m++) {
+        const uint16_t *narrow = NULL;
+        if (plain)
+            err = member_view(t, column, &u, m, p->a, p->b - p->a, &narrow, d);
+        if (!err && !narrow)
+            err = member_read(t, column, &u, m, &w->ages, d);
+        if (!err && narrow)
+            count_narrow(p, narrow, &w->mine);
+        else if (!err)
+            count(p, w->ages.age, &w->mine);
+    }
+    if (err)
+        return err;
+    add(p, &w->mine, &w->all[item]);
+    put_rows(p, p->criterion[item], head, &w->mine, w->death, rows_at(c, item, h));
+    return KVF_OK;
+}
+
+static int alloc_crew(struct crew *c)
+{
+    const struct plan *p = c->p;
+    c->work = MEM_NEW(struct work, (size_t)c->n);
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        w->all = MEM_NEW(struct counts, (size_t)p->n_criteria);
+        w->death = MEM_NEW(struct death, (size_t)p->T + 1);
+        if (!w->all || !w->death || alloc_counts(&w->mine, p)
+            || ages_alloc(&w->ages, p->a, p->b, p->T))
+            return KVF_E_NOMEM;
+        for (int k = 0; k < p->n_criteria; k++)
+            if (alloc_counts(&w->all[k], p))
+                return KVF_E_NOMEM;
+    }
+    return c->work ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_crew(struct crew *c)
+{
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        for (int k = 0; w->all && k < c->p->n_criteria; k++)
+            free_counts(&w->all[k]);
+        mem_free(w->all);
+        mem_free(w->death);
+        free_counts(&w->mine);
+        ages_free(&w->ages);
+    }
+    mem_free(c->work);
+}
+
+static void put_all(struct crew *c)
+{
+    const struct plan *p = c->p;
+    for (int k = 0; k < p->n_criteria; k++) {
+        for (int i = 1; i < c->n; i++)
+            add(p, &c->work[i].all[k], &c->work[0].all[k]);
+        put_rows(p, p->criterion[k], NULL, &c->work[0].all[k], c->work[0].death,
+                 rows_at(c, k, p->heads.n));
+    }
+}
+
 static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
 {
     const struct plan *p = plan;
-    struct row *row = rows;
-    struct counts mine = {0}, all = {0};
-    struct ages_of x = {0};
-    int64_t each = (int64_t)p->groups.n * p->n_bins;
-    int column, err = alloc_counts(&mine, p);
+    struct heads_par *par = NULL;
+    struct crew c = {.p = p, .row = rows};
+    int err = KVF_OK;
+    for (int k = 0; !err && k < p->n_criteria; k++)
+        err = criterion_column(t, "last_selected", p->criterion[k], "survival", &c.column[k], d);
     if (!err)
-        err = alloc_counts(&all, p);
-    if (!err)
-        err = ages_alloc(&x, p->a, p->b, p->T);
-    for (int c = 0; !err && c < p->n_criteria; c++) {
-        err = criterion_column(t, "last_selected", p->criterion[c], "survival", &column, d);
-        clear(&all, p);
-        for (int h = 0; !err && h < p->heads.n; h++, row += each) {
-            const struct head *head = &p->heads.head[h];
-            struct unit u;
-            clear(&mine, p);
-            err = unit_of(t, p->space, head, &u, d);
-            for (int m = 0; !err && m < u.members; m++) {
-                err = member_read(t, column, &u, m, &x, d);
-                if (!err)
-                    count(p, x.age, &mine);
-            }
-            if (err)
-                break;
-            add(p, &mine, &all);
-            put_rows(p, p->criterion[c], head, &mine, row);
-        }
-        if (!err)
-            put_rows(p, p->criterion[c], NULL, &all, row);
-        row += each;
+        err = heads_par_create(t, p->threads, p->T * p->heads.n * p->n_criteria, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        err = alloc_crew(&c);
     }
-    free_counts(&mine);
-    free_counts(&all);
-    ages_free(&x);
+    if (!err)
+        err = heads_par_run(par, &p->heads, p->n_criteria, do_head, &c, d);
+    if (!err)
+        put_all(&c);
+    free_crew(&c);
+    heads_par_destroy(par);
     return err;
 }
 

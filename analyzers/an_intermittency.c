@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
@@ -40,14 +41,17 @@ struct plan {
     int criterion[N_CRITERION_TABLE], n_criteria;
     int column[MOST_CRITERIA][N_QUANTITIES];
     int64_t T, a, b, follow_up, above[MOST_ABOVE];
-    int n_above;
+    int n_above, threads;
+    int64_t *asked; /* [groups][T + 1] tokens of one member whose queries have the ages below k */
 };
 
 /* Of one quantity, [groups][T + 1] each. */
 struct counts {
     int64_t *value;  /* tokens with the value; of first exits, those that have one */
-    int64_t *beyond; /* tokens that are over all n < k: value k, or no exit up to age k - 1 */
-    int64_t *asked;  /* of first exits: tokens that have a query of age n for all n < k */
+    int64_t *never;  /* first exits: tokens selected at all k ages that they have */
+    int64_t most;    /* value is 0 from here on */
+    int64_t members; /* how often the plan's `asked` counts */
+    bool any_never;
 };
 
 struct row {
@@ -80,6 +84,7 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     const struct analyzer *me = &an_intermittency;
     const char *above = option_text(me, args, OPT_ABOVE);
     p->T = kvf_n_steps(t);
+    p->threads = args->threads;
     int err = space_parse(option_text(me, args, OPT_SPACE), true, &p->space, d);
     if (!err)
         err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
@@ -111,30 +116,44 @@ static size_t cells(const struct plan *p)
 
 static int alloc_counts(struct counts *c, const struct plan *p)
 {
-    *c = (struct counts){MEM_NEW(int64_t, cells(p)), MEM_NEW(int64_t, cells(p)),
-                         MEM_NEW(int64_t, cells(p))};
-    return c->value && c->beyond && c->asked ? KVF_OK : KVF_E_NOMEM;
+    *c = (struct counts){.value = MEM_NEW(int64_t, cells(p)), .never = MEM_NEW(int64_t, cells(p))};
+    return c->value && c->never ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void free_counts(struct counts *c)
 {
     mem_free(c->value);
-    mem_free(c->beyond);
-    mem_free(c->asked);
+    mem_free(c->never);
 }
 
-static void clear(struct counts *c, const struct plan *p, bool exits)
+static void clear(struct counts *c, const struct plan *p)
 {
-    memset(c->value, 0, cells(p) * sizeof *c->value);
-    memset(c->beyond, 0, cells(p) * sizeof *c->beyond);
-    if (exits)
-        memset(c->asked, 0, cells(p) * sizeof *c->asked);
+    for (int g = 0; g < p->groups.n; g++)
+        memset(c->value + g * (p->T + 1), 0, (size_t)c->most * sizeof *c->value);
+    if (c->any_never)
+        memset(c->never, 0, cells(p) * sizeof *c->never);
+    c->most = c->members = 0;
+    c->any_never = false;
 }
 
-/* Values are at most T.  A token that never left (-1) was selected at all its ages 0 .. T - 1 -
- * i, and nobody asked it at more; all others are asked whether they are over any n. */
-static void count(const struct plan *p, const int32_t *v, bool exits, struct counts *out)
+/* A token that never left (-1) was selected at all its ages 0 .. T - 1 - i, and nobody asked it
+ * at more; all others are asked whether they are over any n. */
+static int count_asked(struct plan *p)
 {
+    p->asked = MEM_NEW(int64_t, cells(p));
+    for (int64_t i = p->a; p->asked && i < p->b; i++) {
+        int group = p->groups.of ? p->groups.of[i] : 0;
+        for (int g = 0; g <= group; g += group ? group : 1) /* all, and its class */
+            p->asked[g * (p->T + 1) + p->T - i]++;
+    }
+    return p->asked ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* Values are at most T. */
+static void count(const struct plan *p, const int32_t *v, struct counts *out)
+{
+    out->members++;
+    out->most = p->T + 1;
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t x = v[i - p->a], life = p->T - i;
         int group = p->groups.of ? p->groups.of[i] : 0;
@@ -143,29 +162,57 @@ static void count(const struct plan *p, const int32_t *v, bool exits, struct cou
             int64_t at = g * (p->T + 1);
             if (x >= 0)
                 out->value[at + x]++;
-            out->beyond[at + (x >= 0 ? x : life)]++;
-            out->asked[at + life] += exits;
+            else
+                out->never[at + life]++;
         }
+        out->any_never |= x < 0;
     }
 }
 
-static void add(const struct plan *p, const struct counts *x, bool exits, struct counts *to)
+/* The same of values of 16 bits without groups; of ages all ones are "never". */
+static void count_narrow(const struct plan *p, const uint16_t *v, bool age, struct counts *out)
 {
-    for (size_t k = 0; k < cells(p); k++) {
-        to->value[k] += x->value[k];
-        to->beyond[k] += x->beyond[k];
+    int64_t n = p->b - p->a, life = p->T - p->a, *value = out->value, *never = out->never;
+    uint32_t T = (uint32_t)p->T;
+    uint16_t top = 0, one = age; /* so that "never" is no large age */
+    for (int64_t k = 0; k < n; k++) {
+        uint16_t x = (uint16_t)(v[k] + one);
+        top = x > top ? x : top;
     }
-    for (size_t k = 0; exits && k < cells(p); k++)
-        to->asked[k] += x->asked[k];
+    int64_t most = top < T ? (int64_t)top + 1 : (int64_t)T + 1;
+    out->most = most > out->most ? most : out->most;
+    out->members++;
+    for (int64_t k = 0; !age && k < n; k++)
+        value[v[k] < T ? v[k] : T]++;
+    for (int64_t k = 0; age && k < n; k++) {
+        if (v[k] != UINT16_MAX) {
+            value[v[k] < T ? v[k] : T]++;
+            continue;
+        }
+        never[life - k]++;
+        out->any_never = true;
+    }
+}
+
+static void add(const struct plan *p, const struct counts *x, struct counts *to)
+{
+    for (int g = 0; g < p->groups.n; g++)
+        for (int64_t k = g * (p->T + 1), end = k + x->most; k < end; k++)
+            to->value[k] += x->value[k];
+    for (size_t k = 0; x->any_never && k < cells(p); k++)
+        to->never[k] += x->never[k];
+    to->most = x->most > to->most ? x->most : to->most;
+    to->members += x->members;
+    to->any_never |= x->any_never;
 }
 
 /* ---- rows */
 
 /* The least value that a share q of all n tokens does not exceed; NaN where that is in none. */
-static double quantile(const int64_t *value, int64_t T, int64_t n, double q)
+static double quantile(const int64_t *value, int64_t most, int64_t n, double q)
 {
     int64_t below = 0, want = (int64_t)ceil(q * (double)n);
-    for (int64_t x = 0; n && x <= T; x++) {
+    for (int64_t x = 0; n && x < most; x++) {
         below += value[x];
         if (below >= want && below)
             return (double)x;
@@ -173,29 +220,30 @@ static double quantile(const int64_t *value, int64_t T, int64_t n, double q)
     return NAN;
 }
 
-static void put_moments(const struct plan *p, const int64_t *value, int64_t n, struct row *r)
+static void put_moments(const int64_t *value, int64_t most, int64_t n, struct row *r)
 {
     r->most = -1;
-    for (int64_t x = 0; x <= p->T; x++) {
+    for (int64_t x = 0; x < most; x++) {
         r->defined += value[x];
         r->total += x * value[x];
         r->most = value[x] ? x : r->most;
     }
     if (r->defined)
         r->mean = (double)r->total / (double)r->defined;
-    r->q50 = quantile(value, p->T, n, .5);
-    r->q90 = quantile(value, p->T, n, .9);
-    r->q99 = quantile(value, p->T, n, .99);
+    r->q50 = quantile(value, most, n, .5);
+    r->q90 = quantile(value, most, n, .9);
+    r->q99 = quantile(value, most, n, .99);
 }
 
-/* Of a histogram those at index k > n for each n of p->above; returns all. */
-static int64_t above(const struct plan *p, const int64_t *x, int64_t ret[MOST_ABOVE])
+/* Adds to ret those of a histogram at index k > n for each n of p->above; returns all.  It is 0
+ * from `most` on. */
+static int64_t above(const struct plan *p, const int64_t *x, int64_t most, int64_t ret[MOST_ABOVE])
 {
-    int64_t sum = 0, k = p->T;
+    int64_t sum = 0, k = most - 1;
     for (int i = p->n_above - 1; i >= 0; i--) {
         for (; k > p->above[i]; k--)
             sum += x[k];
-        ret[i] = sum;
+        ret[i] += sum;
     }
     for (; k >= 0; k--)
         sum += x[k];
@@ -207,18 +255,20 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
                      const struct counts *c, struct row *r)
 {
     for (int g = 0; g < p->groups.n; g++) {
-        int64_t at = g * (p->T + 1), over[MOST_ABOVE], asked[MOST_ABOVE];
-        int64_t n = above(p, c->beyond + at, over);
+        int64_t at = g * (p->T + 1), over[MOST_ABOVE] = {0}, asked[MOST_ABOVE] = {0};
+        int64_t n = above(p, c->value + at, c->most, over);
+        if (c->any_never) /* over every n below their number of ages */
+            n += above(p, c->never + at, p->T + 1, over);
         if (what == FIRST_EXIT)
-            above(p, c->asked + at, asked);
+            above(p, p->asked + at, p->T + 1, asked);
         struct row mine = {head ? head->name : "all", criterion_table[criterion].name,
                            p->groups.name[g], quantity[what].name, head ? head->layer : -1,
                            head ? head->index : -1, 0, 0, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
-        put_moments(p, c->value + at, n, &mine);
+        put_moments(c->value + at, c->most, n, &mine);
         for (int k = 0; k < p->n_above; k++, r++) {
             *r = mine;
             r->above = p->above[k];
-            r->tokens = what == FIRST_EXIT ? asked[k] : n;
+            r->tokens = what == FIRST_EXIT ? c->members * asked[k] : n;
             r->over = over[k];
             if (r->tokens)
                 r->share = (double)r->over / (double)r->tokens;
@@ -226,51 +276,109 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
     }
 }
 
-struct work {
-    struct counts mine, all;
-    struct ages_of x;
+struct work { /* of one thread */
+    struct counts mine, *all; /* of the head at hand; [criteria and quantities] of all it had */
+    struct ages_of ages;
 };
 
-static int fill_quantity(struct kvf_trace *t, const struct plan *p, int c, int what,
-                         struct work *w, struct row *row, struct kvf_diag *d)
+struct crew {
+    const struct plan *p;
+    struct row *row;
+    struct work *work;
+    int n, items;
+};
+
+static struct row *rows_at(const struct crew *c, int item, int head)
 {
-    int64_t each = (int64_t)p->groups.n * p->n_above;
-    int err = KVF_OK;
-    clear(&w->all, p, what == FIRST_EXIT);
-    for (int h = 0; !err && h < p->heads.n; h++, row += each) {
-        struct unit u;
-        clear(&w->mine, p, what == FIRST_EXIT);
-        err = unit_of(t, p->space, &p->heads.head[h], &u, d);
-        for (int m = 0; !err && m < u.members; m++) {
-            err = member_read(t, p->column[c][what], &u, m, &w->x, d);
-            if (!err)
-                count(p, w->x.age, what == FIRST_EXIT, &w->mine);
-        }
-        if (err)
-            return err;
-        add(p, &w->mine, what == FIRST_EXIT, &w->all);
-        put_rows(p, p->criterion[c], what, &p->heads.head[h], &w->mine, row);
+    const struct plan *p = c->p;
+    return c->row + ((int64_t)item * (p->heads.n + 1) + head) * p->groups.n * p->n_above;
+}
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    const struct crew *c = ctx;
+    const struct plan *p = c->p;
+    struct work *w = &c->work[thread];
+    int criterion = item / N_QUANTITIES, what = item % N_QUANTITIES;
+    int column = p->column[criterion][what];
+    bool age = kvf_column(t, column)->flags & KVF_COL_AGE;
+    struct unit u;
+    clear(&w->mine, p);
+    int err = unit_of(t, p->space, &p->heads.head[h], &u, d);
+    for (int m = 0; !err && m < u.members; m++) {
+        const uint16_t *narrow = NULL;
+        if (!p->groups.of)
+            err = member_view(t, column, &u, m, p->a, p->b - p->a, &narrow, d);
+        if (!err && !narrow)
+            err = member_read(t, column, &u, m, &w->ages, d);
+        if (!err && narrow)
+            count_narrow(p, narrow, age, &w->mine);
+        else if (!err)
+            count(p, w->ages.age, &w->mine);
     }
-    put_rows(p, p->criterion[c], what, NULL, &w->all, row);
+    if (err)
+        return err;
+    add(p, &w->mine, &w->all[item]);
+    put_rows(p, p->criterion[criterion], what, &p->heads.head[h], &w->mine, rows_at(c, item, h));
     return KVF_OK;
+}
+
+static int alloc_crew(struct crew *c)
+{
+    const struct plan *p = c->p;
+    c->work = MEM_NEW(struct work, (size_t)c->n);
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        w->all = MEM_NEW(struct counts, (size_t)c->items);
+        if (!w->all || alloc_counts(&w->mine, p) || ages_alloc(&w->ages, p->a, p->b, p->T))
+            return KVF_E_NOMEM;
+        for (int k = 0; k < c->items; k++)
+            if (alloc_counts(&w->all[k], p))
+                return KVF_E_NOMEM;
+    }
+    return c->work ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_crew(struct crew *c)
+{
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        for (int k = 0; w->all && k < c->items; k++)
+            free_counts(&w->all[k]);
+        mem_free(w->all);
+        free_counts(&w->mine);
+        ages_free(&w->ages);
+    }
+    mem_free(c->work);
+}
+
+static void put_all(struct crew *c)
+{
+    const struct plan *p = c->p;
+    for (int k = 0; k < c->items; k++) {
+        for (int i = 1; i < c->n; i++)
+            add(p, &c->work[i].all[k], &c->work[0].all[k]);
+        put_rows(p, p->criterion[k / N_QUANTITIES], k % N_QUANTITIES, NULL, &c->work[0].all[k],
+                 rows_at(c, k, p->heads.n));
+    }
 }
 
 static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
 {
     const struct plan *p = plan;
-    struct row *row = rows;
-    struct work w = {.x = {0}};
-    int64_t each = (int64_t)(p->heads.n + 1) * p->groups.n * p->n_above;
-    int err = alloc_counts(&w.mine, p);
+    struct heads_par *par = NULL;
+    struct crew c = {.p = p, .row = rows, .items = p->n_criteria * N_QUANTITIES};
+    int err = heads_par_create(t, p->threads, p->T * p->heads.n * c.items, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        err = alloc_crew(&c);
+    }
     if (!err)
-        err = alloc_counts(&w.all, p);
+        err = heads_par_run(par, &p->heads, c.items, do_head, &c, d);
     if (!err)
-        err = ages_alloc(&w.x, p->a, p->b, p->T);
-    for (int k = 0; !err && k < p->n_criteria * N_QUANTITIES; k++)
-        err = fill_quantity(t, p, k / N_QUANTITIES, k % N_QUANTITIES, &w, row + k * each, d);
-    free_counts(&w.mine);
-    free_counts(&w.all);
-    ages_free(&w.x);
+        put_all(&c);
+    free_crew(&c);
+    heads_par_destroy(par);
     return err;
 }
 
@@ -308,7 +416,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     (void)n_traces;
     int err = parse(traces[0], args, &p, d);
     if (!err)
+        err = count_asked(&p);
+    if (!err)
         err = build(traces[0], &p, ret_table, d);
+    mem_free(p.asked);
     token_groups_free(&p.groups);
     heads_free(&p.heads);
     return err;

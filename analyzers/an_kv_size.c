@@ -7,6 +7,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -32,10 +33,25 @@ struct data {
     int evict, role;
     int64_t T, P, a, b; /* steps; those of the prompt; tokens [a, b) */
     int64_t window;     /* entries of smaller age do not count */
-    double *step;       /* [T] evict_step of a head */
-    int64_t *diff;      /* [T + 1] of a head */
     int64_t *held;      /* [T] of all heads */
     struct size *size;  /* [heads + 1][N_MOMENTS] */
+    /* the same for all heads */
+    int32_t *first;     /* [T + 1] entries that step t is the first to see */
+    int64_t born_all, born_later; /* sums of the tokens born by each query, and by those after P */
+    int threads;
+};
+
+struct work { /* of one thread */
+    uint32_t *scratch; /* [T] */
+    int32_t *gone;     /* [T + 1] entries that step t is the first not to see */
+    int64_t *now;      /* [T] held of the head at hand */
+    int64_t *held;     /* [T] of all heads that it had */
+};
+
+struct crew {
+    struct data *x;
+    struct work *work;
+    int n;
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -56,11 +72,11 @@ static int64_t born(const struct data *x, int64_t n)
 
 /* Entries of the first n tokens that the query n, or nobody any more if there is none, would
  * still see. */
-static int64_t left_after(const struct data *x, int64_t n)
+static int64_t left_after(const struct data *x, const uint32_t *step, int64_t n)
 {
-    int64_t k = 0;
-    for (int64_t i = x->a; i < x->b && n - i >= larger(x->window, 1); i++)
-        k += x->step[i] > (double)n;
+    int64_t k = 0, end = smaller(x->b, n - larger(x->window, 1) + 1);
+    for (int64_t i = x->a; i < end; i++)
+        k += step[i] > (uint32_t)n;
     return k;
 }
 
@@ -74,14 +90,16 @@ static int64_t born_sum(const struct data *x, int64_t from)
 }
 
 /* Sum over the queries t of [from, T) of what they see. */
-static int64_t held_sum(const struct data *x, int64_t from)
+static int64_t held_sum(const struct data *x, const uint32_t *step, int64_t from)
 {
-    int64_t n = 0;
+    int64_t sum = 0;
+    uint32_t T = (uint32_t)x->T;
     for (int64_t i = x->a; i < x->b; i++) {
-        int64_t end = x->step[i] < (double)x->T ? (int64_t)x->step[i] : x->T;
-        n += larger(0, end - larger(from, i + x->window));
+        int32_t end = (int32_t)(step[i] < T ? step[i] : T);
+        int32_t first = (int32_t)larger(from, i + x->window), n = end - first;
+        sum += n > 0 ? n : 0;
     }
-    return n;
+    return sum;
 }
 
 /* The largest of held[t], the first where several are. */
@@ -94,46 +112,51 @@ static struct size peak_of(const struct data *x, const int64_t *held, int64_t he
                          heads * (x->b - x->a)};
 }
 
-/* Makes diff what each query of a head sees, and adds it to those of all heads. */
-static void count_held(struct data *x)
+/* Makes now what each query of a head sees, and adds it to those of all heads. */
+static void count_held(const struct data *x, const uint32_t *step, struct work *w)
 {
     int64_t now = 0;
-    memset(x->diff, 0, ((size_t)x->T + 1) * sizeof *x->diff);
+    uint32_t T = (uint32_t)x->T;
+    memset(w->gone, 0, ((size_t)T + 1) * sizeof *w->gone);
     for (int64_t i = x->a; i < x->b; i++) {
-        int64_t from = smaller(i + x->window, x->T);
-        int64_t end = x->step[i] < (double)x->T ? (int64_t)x->step[i] : x->T;
-        x->diff[from]++;
-        x->diff[larger(from, end)]--;
+        uint32_t from = (uint32_t)smaller(i + x->window, x->T), end = step[i] < T ? step[i] : T;
+        w->gone[end > from ? end : from]++;
     }
-    for (int64_t t = 0; t < x->T; t++) {
-        now += x->diff[t];
-        x->diff[t] = now;
-        x->held[t] += now;
+    for (uint32_t t = 0; t < T; t++) {
+        now += x->first[t] - w->gone[t];
+        w->now[t] = now;
+        w->held[t] += now;
     }
 }
 
-static void measure_head(struct data *x, struct size *s)
+static int measure_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
+                        struct kvf_diag *d)
 {
+    const struct crew *c = ctx;
+    const struct data *x = c->x;
+    struct work *w = &c->work[thread];
+    struct size *s = x->size + h * N_MOMENTS;
     int64_t n = x->b - x->a, T = x->T, P = x->P;
-    s[AT_END] = (struct size){T, 1, left_after(x, T), n, n};
-    s[AT_PREFILL] = (struct size){P, 1, left_after(x, P), born(x, P), n};
-    s[AT_MEAN] = (struct size){0, T, held_sum(x, 0), born_sum(x, 0), T * n};
-    s[AT_ANSWER] = (struct size){P, T - P, held_sum(x, P), born_sum(x, P), (T - P) * n};
-    count_held(x);
-    s[AT_PEAK] = peak_of(x, x->diff, 1);
+    const uint32_t *step = w->scratch;
+    (void)item;
+    int err = T ? view_evict(t, x->evict, &x->heads.head[h], (uint32_t)T, w->scratch, &step, d)
+                : KVF_OK;
+    if (err)
+        return err;
+    s[AT_END] = (struct size){T, 1, left_after(x, step, T), n, n};
+    s[AT_PREFILL] = (struct size){P, 1, left_after(x, step, P), born(x, P), n};
+    s[AT_MEAN] = (struct size){0, T, held_sum(x, step, 0), x->born_all, T * n};
+    s[AT_ANSWER] = (struct size){P, T - P, held_sum(x, step, P), x->born_later, (T - P) * n};
+    count_held(x, step, w);
+    s[AT_PEAK] = peak_of(x, w->now, 1);
+    return KVF_OK;
 }
 
-static int measure(struct data *x, struct kvf_diag *d)
+static void add_heads(struct data *x)
 {
     struct size *all = x->size + x->heads.n * N_MOMENTS;
-    int err = KVF_OK;
-    for (int h = 0; !err && h < x->heads.n; h++) {
-        struct size *s = x->size + h * N_MOMENTS;
-        if (x->T)
-            err = read_evict(x->t, x->evict, &x->heads.head[h], (uint32_t)x->T, x->step, d);
-        if (err)
-            break;
-        measure_head(x, s);
+    for (int h = 0; h < x->heads.n; h++) {
+        const struct size *s = x->size + h * N_MOMENTS;
         for (int m = 0; m < AT_PEAK; m++) {
             all[m].step = s[m].step;
             all[m].steps = s[m].steps;
@@ -143,6 +166,55 @@ static int measure(struct data *x, struct kvf_diag *d)
         }
     }
     all[AT_PEAK] = peak_of(x, x->held, x->heads.n);
+}
+
+static int alloc_crew(struct crew *c)
+{
+    size_t T = (size_t)c->x->T;
+    c->work = MEM_NEW(struct work, (size_t)c->n);
+    for (int i = 0; c->work && i < c->n; i++) {
+        struct work *w = &c->work[i];
+        *w = (struct work){MEM_NEW(uint32_t, T), MEM_NEW(int32_t, T + 1), MEM_NEW(int64_t, T),
+                           MEM_NEW(int64_t, T)};
+        if (!w->scratch || !w->gone || !w->now || !w->held)
+            return KVF_E_NOMEM;
+    }
+    return c->work ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_crew(struct crew *c)
+{
+    for (int i = 0; c->work && i < c->n; i++) {
+        mem_free(c->work[i].scratch);
+        mem_free(c->work[i].gone);
+        mem_free(c->work[i].now);
+        mem_free(c->work[i].held);
+    }
+    mem_free(c->work);
+}
+
+static int measure(struct data *x, struct kvf_diag *d)
+{
+    struct heads_par *par = NULL;
+    struct crew c = {.x = x};
+    x->born_all = born_sum(x, 0);
+    x->born_later = born_sum(x, x->P);
+    for (int64_t i = x->a; i < x->b; i++)
+        x->first[smaller(i + x->window, x->T)]++;
+    int err = heads_par_create(x->t, x->threads, x->T * x->heads.n, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        err = alloc_crew(&c);
+    }
+    if (!err)
+        err = heads_par_run(par, &x->heads, 1, measure_head, &c, d);
+    for (int i = 0; !err && i < c.n; i++)
+        for (int64_t t = 0; t < x->T; t++)
+            x->held[t] += c.work[i].held[t];
+    if (!err)
+        add_heads(x);
+    free_crew(&c);
+    heads_par_destroy(par);
     return err;
 }
 
@@ -226,9 +298,12 @@ static int choose_window(struct data *x, const struct analyzer_args *args, struc
 
 static int count_prompt(struct data *x, struct kvf_diag *d)
 {
-    int err = x->T ? kvf_read_f64(x->t, x->role, 0, 0, 0, (uint32_t)x->T, x->step, d) : KVF_OK;
-    while (!err && x->P < x->T && x->step[x->P] == KVF_ROLE_PROMPT)
+    double *role = MEM_NEW(double, (size_t)x->T);
+    int err = !role ? KVF_E_NOMEM
+            : x->T ? kvf_read_f64(x->t, x->role, 0, 0, 0, (uint32_t)x->T, role, d) : KVF_OK;
+    while (!err && x->P < x->T && role[x->P] == KVF_ROLE_PROMPT)
         x->P++;
+    mem_free(role);
     return err;
 }
 
@@ -247,22 +322,20 @@ static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    struct data x = {.t = traces[0], .T = kvf_n_steps(traces[0])};
+    struct data x = {.t = traces[0], .T = kvf_n_steps(traces[0]), .threads = args->threads};
     (void)n_traces;
     int err = prepare(&x, args, d);
     if (err)
         return err;
-    x.step = MEM_NEW(double, (size_t)x.T);
-    x.diff = MEM_NEW(int64_t, (size_t)x.T + 1);
+    x.first = MEM_NEW(int32_t, (size_t)x.T + 1);
     x.held = MEM_NEW(int64_t, (size_t)x.T);
     x.size = MEM_NEW(struct size, ((size_t)x.heads.n + 1) * N_MOMENTS);
-    err = x.step && x.diff && x.held && x.size ? count_prompt(&x, d) : KVF_E_NOMEM;
+    err = x.first && x.held && x.size ? count_prompt(&x, d) : KVF_E_NOMEM;
     if (!err)
         err = measure(&x, d);
     if (!err)
         err = build(&x, ret_table);
-    mem_free(x.step);
-    mem_free(x.diff);
+    mem_free(x.first);
     mem_free(x.held);
     mem_free(x.size);
     heads_free(&x.heads);

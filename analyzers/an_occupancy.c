@@ -10,6 +10,7 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "base/mem.h"
 
 enum { OPT_EVERY, OPT_BY, OPT_CLASSES, MOST_STEPS = 512, MOST_GROUPS = CLASSES_MOST + 1 };
@@ -36,29 +37,55 @@ struct plan {
     int64_t T, a, b; /* steps; tokens [a, b) */
     int64_t every, n; /* every how many steps; how many rows that makes */
     struct groups groups;
+    int64_t *born; /* [groups][n] tokens up to step k * every */
+    int column, threads;
 };
 
-/* held[group][k]: entries at step k * every, from births and evictions. */
-static void count(const struct plan *p, const double *evict, int64_t *diff, int64_t *held)
+/* Sums of x[t] over t <= k * every, for each k. */
+static void sum_up(const struct plan *p, const int32_t *x, int64_t *out)
 {
-    int64_t T = p->T;
-    for (int c = 0; c < p->groups.n; c++) {
-        int64_t now = 0;
-        memset(diff, 0, (size_t)(T + 1) * sizeof *diff);
-        for (int64_t i = p->a; i < p->b; i++) {
-            if (c && p->groups.of[i] != c)
-                continue;
-            int64_t end = evict[i] < (double)T ? (int64_t)evict[i] : T;
-            end = end < i ? i : end; /* of a damaged or foreign trace */
-            diff[i]++;
-            diff[end]--;
-        }
-        for (int64_t k = 0, t = 0; k < p->n; k++) {
-            for (; t <= k * p->every; t++)
-                now += diff[t];
-            held[c * p->n + k] = now;
-        }
+    int64_t sum = 0;
+    for (int64_t k = 0, t = 0; k < p->n; k++) {
+        for (; t <= k * p->every; t++)
+            sum += x[t];
+        out[k] = sum;
     }
+}
+
+/* Group 0 has all that the others have, and those of none. */
+static void add_groups(const struct plan *p, int64_t *out)
+{
+    for (int c = 1; c < p->groups.n; c++)
+        for (int64_t k = 0; k < p->n; k++)
+            out[k] += out[c * p->n + k];
+}
+
+/* held[group][k]: entries at step k * every, from births and evictions. */
+static void count(const struct plan *p, const uint32_t *evict, int32_t *gone, int64_t *held)
+{
+    int64_t T = p->T, stride = T + 1;
+    memset(gone, 0, (size_t)(p->groups.n * stride) * sizeof *gone);
+    for (int64_t i = p->a; i < p->b; i++) {
+        int64_t end = evict[i] < (uint32_t)T ? evict[i] : T;
+        end = end < i ? i : end; /* of a damaged or foreign trace */
+        gone[p->groups.of[i] * stride + end]++;
+    }
+    for (int c = 0; c < p->groups.n; c++)
+        sum_up(p, gone + c * stride, held + c * p->n);
+    add_groups(p, held);
+    for (int64_t k = 0; k < p->groups.n * p->n; k++)
+        held[k] = p->born[k] - held[k];
+}
+
+static void count_births(const struct plan *p, int32_t *born)
+{
+    int64_t stride = p->T + 1;
+    memset(born, 0, (size_t)(p->groups.n * stride) * sizeof *born);
+    for (int64_t i = p->a; i < p->b; i++)
+        born[p->groups.of[i] * stride + i]++;
+    for (int c = 0; c < p->groups.n; c++)
+        sum_up(p, born + c * stride, p->born + c * p->n);
+    add_groups(p, p->born);
 }
 
 static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
@@ -154,25 +181,58 @@ static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *re
     return KVF_OK;
 }
 
-static int measure(struct kvf_trace *t, const struct head_list *heads, int column,
-                   const struct plan *p, struct table **ret, struct kvf_diag *d)
+struct work {
+    const struct plan *p;
+    const struct head_list *heads;
+    uint32_t *scratch; /* [threads][T] */
+    int32_t *gone;     /* [threads][groups][T + 1] */
+    int64_t *held;     /* [heads][groups][n] */
+};
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
 {
-    int64_t block = p->groups.n * p->n;
-    double *step = MEM_NEW(double, (size_t)p->T);
-    int64_t *held = mem_alloc((size_t)heads->n, (size_t)block * sizeof *held);
-    int64_t *diff = MEM_NEW(int64_t, (size_t)p->T + 1);
-    int err = step && held && diff ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && p->T && h < heads->n; h++) {
-        err = read_evict(t, column, &heads->head[h], (uint32_t)p->T, step, d);
-        if (!err)
-            count(p, step, diff, held + h * block);
+    const struct work *w = ctx;
+    const struct plan *p = w->p;
+    const uint32_t *evict;
+    (void)item;
+    int err = view_evict(t, p->column, &w->heads->head[h], (uint32_t)p->T,
+                         w->scratch + thread * p->T, &evict, d);
+    if (!err)
+        count(p, evict, w->gone + thread * p->groups.n * (p->T + 1),
+              w->held + h * p->groups.n * p->n);
+    return err;
+}
+
+static int alloc_work(struct work *w, struct plan *p, int threads)
+{
+    size_t T = (size_t)p->T, n = (size_t)threads, G = (size_t)p->groups.n;
+    p->born = mem_alloc(G, (size_t)p->n * sizeof *p->born);
+    w->scratch = mem_alloc(n, T * sizeof *w->scratch);
+    w->gone = mem_alloc(n * G, (T + 1) * sizeof *w->gone);
+    w->held = mem_alloc((size_t)w->heads->n * G, (size_t)p->n * sizeof *w->held);
+    return p->born && w->scratch && w->gone && w->held ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int measure(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
+                   struct table **ret, struct kvf_diag *d)
+{
+    struct heads_par *par = NULL;
+    struct work w = {.p = p, .heads = heads};
+    int err = heads_par_create(t, p->threads, p->T * heads->n, &par);
+    if (!err)
+        err = alloc_work(&w, p, heads_par_threads(par));
+    if (!err && p->T) {
+        count_births(p, w.gone);
+        err = heads_par_run(par, heads, 1, do_head, &w, d);
     }
-    struct table *out = err ? NULL : build(t, heads, p, held);
+    struct table *out = err ? NULL : build(t, heads, p, w.held);
     if (!err)
         err = out ? table_err(out) : KVF_E_NOMEM;
-    mem_free(step);
-    mem_free(held);
-    mem_free(diff);
+    heads_par_destroy(par);
+    mem_free(p->born);
+    mem_free(w.scratch);
+    mem_free(w.gone);
+    mem_free(w.held);
     if (err)
         table_destroy(out);
     else
@@ -200,7 +260,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 {
     struct kvf_trace *t = traces[0];
     struct head_list heads;
-    struct plan p = {.T = kvf_n_steps(t)};
+    struct plan p = {.T = kvf_n_steps(t), .threads = args->threads};
     struct table *out = NULL;
     enum by by;
     int column[2];
@@ -211,6 +271,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (err)
         return err;
     p.n = (p.T + p.every - 1) / p.every;
+    p.column = column[0];
     p.groups.of = MEM_NEW(uint8_t, (size_t)p.T);
     if (!p.groups.of)
         err = KVF_E_NOMEM;
@@ -219,7 +280,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     else
         err = group_roles(t, column[1], by, &p, d);
     if (!err)
-        err = measure(t, &heads, column[0], &p, &out, d);
+        err = measure(t, &heads, &p, &out, d);
     mem_free(p.groups.of);
     classes_close(p.groups.classes);
     heads_free(&heads);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/windows.h"
 #include "base/mem.h"
 
@@ -28,7 +29,7 @@ struct plan {
     int first;              /* windows first .. LAST are used */
     int64_t a, bound[KVF_WINDOWS]; /* candidates of a window: tokens [a, bound) */
     double p[MOST_P];
-    int n_p, queries;
+    int n_p, queries, threads;
     bool own;
 };
 
@@ -42,14 +43,14 @@ struct item {
     int64_t pos;
 };
 
-struct work { /* of one head */
-    double *evict;               /* [T] */
+struct work { /* of one thread */
+    uint32_t *evict;             /* [T] for view_evict */
     double *score[KVF_WINDOWS];  /* [T] */
     unsigned char *use;          /* [T] */
     struct item *item;           /* [2 T] */
     uint8_t *at[KVF_WINDOWS];    /* [T] the first p whose set has it; n_p: none */
     int64_t n[KVF_WINDOWS];      /* candidates */
-    int64_t left_out, evicted;   /* of all heads */
+    int64_t left_out, evicted;   /* of all heads that it had */
 };
 
 /* ---- what is asked for */
@@ -103,7 +104,10 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
                      struct work *k, struct kvf_diag *d)
 {
     int64_t n = x->bound[LAST];
-    int err = n ? read_evict(t, x->w.evict, head, (uint32_t)n, k->evict, d) : KVF_OK;
+    const uint32_t *evict = NULL;
+    int err = n ? view_evict(t, x->w.evict, head, (uint32_t)n, k->evict, &evict, d) : KVF_OK;
+    if (!err && n && evict != k->evict) /* it is borrowed until the next column */
+        memcpy(k->evict, evict, (size_t)n * sizeof *evict);
     for (int w = x->first; !err && n && w < KVF_WINDOWS; w++)
         err = kvf_read_f64(t, x->w.column[w], head->layer, head->index, 0, (uint32_t)n, k->score[w],
                            d);
@@ -111,7 +115,7 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
         bool defined = true;
         for (int w = x->first; w < KVF_WINDOWS; w++)
             defined = defined && (i >= x->bound[w] || !isnan(k->score[w][i]));
-        bool kept = k->evict[i] >= (double)x->w.T;
+        bool kept = k->evict[i] >= (uint32_t)x->w.T;
         k->use[i] = i >= x->a && kept && defined;
         k->evicted += i >= x->a && !kept;
         k->left_out += i >= x->a && kept && !defined;
@@ -129,26 +133,28 @@ static uint64_t key_of(double score)
     return bits >> 63 ? bits : ~bits & ~((uint64_t)1 << 63);
 }
 
-/* By rising key, equal ones as they are: a pass for each byte in which keys differ.  Returns
- * a or b, whichever has them. */
+/* By rising key, equal ones as they are: a pass for each 11 bits from the lowest in which keys
+ * differ.  Returns a or b, whichever has them. */
 static struct item *sort_items(struct item *a, struct item *b, int64_t n)
 {
+    enum { BITS = 11 };
     uint64_t any = 0;
     for (int64_t i = 1; i < n; i++)
         any |= a[i].key ^ a[0].key;
-    for (int shift = 0; shift < 64; shift += 8) {
-        int64_t at[256] = {0}, sum = 0;
-        if (!(any >> shift & 255))
+    for (int shift = any ? __builtin_ctzll(any) : 64; shift < 64; shift += BITS) {
+        int32_t at[1 << BITS] = {0}, sum = 0;
+        const uint64_t digit = (1 << BITS) - 1;
+        if (!(any >> shift & digit))
             continue;
         for (int64_t i = 0; i < n; i++)
-            at[a[i].key >> shift & 255]++;
-        for (int k = 0; k < 256; k++) {
-            int64_t here = at[k];
+            at[a[i].key >> shift & digit]++;
+        for (int k = 0; k < 1 << BITS; k++) {
+            int32_t here = at[k];
             at[k] = sum;
             sum += here;
         }
         for (int64_t i = 0; i < n; i++)
-            b[at[a[i].key >> shift & 255]++] = a[i];
+            b[at[a[i].key >> shift & digit]++] = a[i];
         struct item *other = a;
         a = b;
         b = other;
@@ -256,7 +262,7 @@ static void add_cells(struct cell *to, const struct cell *from, size_t n)
 
 static int alloc_work(struct work *k, size_t T)
 {
-    bool ok = (k->evict = MEM_NEW(double, T)) != NULL;
+    bool ok = (k->evict = MEM_NEW(uint32_t, T)) != NULL;
     ok = (k->use = MEM_NEW(unsigned char, T)) && ok;
     ok = (k->item = MEM_NEW(struct item, 2 * T)) && ok;
     for (int w = 0; w < KVF_WINDOWS; w++) {
@@ -277,20 +283,62 @@ static void free_work(struct work *k)
     }
 }
 
-static int fill(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
-                const struct head_groups *g, struct work *k, struct cell *cell, struct kvf_diag *d)
+struct crew {
+    const struct plan *x;
+    const struct head_list *heads;
+    struct cell *cell;
+    struct work *work; /* [n] */
+    int n;
+};
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
 {
-    size_t n = n_cells(x);
-    int err = alloc_work(k, (size_t)x->w.T);
-    for (int h = 0; !err && n && h < heads->n; h++) {
-        struct cell *mine = cell + (size_t)h * n;
-        err = read_head(t, x, &heads->head[h], k, d);
-        if (err)
-            break;
-        judge_head(x, k, mine);
-        add_cells(cell + (size_t)g->layer_of[h] * n, mine, n);
-        add_cells(cell + (size_t)(g->n - 1) * n, mine, n);
+    const struct crew *c = ctx;
+    struct work *k = &c->work[thread];
+    (void)item;
+    int err = read_head(t, c->x, &c->heads->head[h], k, d);
+    if (!err)
+        judge_head(c->x, k, c->cell + (size_t)h * n_cells(c->x));
+    return err;
+}
+
+/* Layers and all heads, in the order of the heads: `chance` is no integer. */
+static void add_heads(const struct crew *c, const struct head_groups *g, struct work *total)
+{
+    size_t n = n_cells(c->x);
+    for (int h = 0; h < c->heads->n; h++) {
+        const struct cell *mine = c->cell + (size_t)h * n;
+        add_cells(c->cell + (size_t)g->layer_of[h] * n, mine, n);
+        add_cells(c->cell + (size_t)(g->n - 1) * n, mine, n);
     }
+    for (int i = 0; i < c->n; i++) {
+        total->evicted += c->work[i].evicted;
+        total->left_out += c->work[i].left_out;
+    }
+}
+
+static int fill(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
+                const struct head_groups *g, struct work *total, struct cell *cell,
+                struct kvf_diag *d)
+{
+    struct heads_par *par = NULL;
+    struct crew c = {.x = x, .heads = heads, .cell = cell};
+    int err = heads_par_create(t, x->threads, x->w.T * heads->n * KVF_WINDOWS, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        c.work = MEM_NEW(struct work, (size_t)c.n);
+        err = c.work ? KVF_OK : KVF_E_NOMEM;
+    }
+    for (int i = 0; !err && i < c.n; i++)
+        err = alloc_work(&c.work[i], (size_t)x->w.T);
+    if (!err && n_cells(x))
+        err = heads_par_run(par, heads, 1, do_head, &c, d);
+    if (!err && n_cells(x))
+        add_heads(&c, g, total);
+    for (int i = 0; c.work && i < c.n; i++)
+        free_work(&c.work[i]);
+    mem_free(c.work);
+    heads_par_destroy(par);
     return err;
 }
 
@@ -375,7 +423,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                struct table **ret_table, struct kvf_diag *d)
 {
     struct kvf_trace *t = traces[0];
-    struct plan x = {.first = 0};
+    struct plan x = {.first = 0, .threads = args->threads};
     struct head_list heads;
     struct head_groups g = {0};
     struct work k = {0};

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
@@ -35,6 +36,7 @@ struct plan {
     struct head_list heads;
     int criterion[N_CRITERION_TABLE], n_criteria, n_ages;
     int64_t T, a, b, grace;
+    int threads;
 };
 
 struct cell {
@@ -57,6 +59,7 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
 {
     const struct analyzer *me = &an_persistence;
     p->T = kvf_n_steps(t);
+    p->threads = args->threads;
     while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
         p->n_ages++;
     int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
@@ -106,34 +109,52 @@ static void count(const struct plan *p, const uint32_t *mask, int head, struct c
     }
 }
 
-struct masks {
-    uint32_t *mask, *other;
+struct crew {
+    const struct plan *p;
+    uint32_t *scratch; /* [threads][2][T] */
+    struct cell *cell; /* [heads + 1][groups][ages] of the criterion at hand */
+    struct estimate *estimate; /* [ages][heads + 1][groups] */
+    double strength_heads[MOST_AGES], strength_classes[MOST_AGES];
+    int column;
 };
 
-static int count_head(struct kvf_trace *t, const struct plan *p, int column, int h,
-                      const struct masks *x, struct cell *c, struct kvf_diag *d)
+static int count_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
+                      struct kvf_diag *d)
 {
+    const struct crew *c = ctx;
+    const struct plan *p = c->p;
+    uint32_t n = (uint32_t)(p->b - p->a), *any = c->scratch + 2 * thread * p->T, *one = any + p->T;
     struct unit u;
-    uint32_t n = (uint32_t)(p->b - p->a);
+    (void)item;
     int err = unit_of(t, p->space, &p->heads.head[h], &u, d);
     for (int m = 0; !err && m < u.members; m++) {
-        memset(x->mask, 0, n * sizeof *x->mask);
-        for (int q = 0; !err && q < u.heads && n; q++) {
-            err = kvf_read(t, column, u.layer, u.first + m * u.heads + q, (uint32_t)p->a, n,
-                           x->other, d);
+        const void *view = any;
+        int first = u.first + m * u.heads;
+        if (u.heads == 1 && n)
+            err = kvf_view(t, c->column, u.layer, first, (uint32_t)p->a, n, &view, d);
+        else
+            memset(any, 0, n * sizeof *any);
+        for (int q = 0; !err && u.heads > 1 && q < u.heads && n; q++) {
+            err = kvf_read(t, c->column, u.layer, first + q, (uint32_t)p->a, n, one, d);
             for (uint32_t i = 0; !err && i < n; i++)
-                x->mask[i] |= x->other[i];
+                any[i] |= one[i];
         }
         if (!err)
-            count(p, x->mask, h, c);
+            count(p, view, h, c->cell);
     }
-    for (int g = 0; !err && g < p->groups.n; g++)
-        for (int k = 0; k < p->n_ages; k++) {
-            struct cell *all = cell_at(p, c, p->heads.n, g, k), *mine = cell_at(p, c, h, g, k);
-            all->n += mine->n;
-            all->yes += mine->yes;
-        }
     return err;
+}
+
+static void count_all(const struct plan *p, struct cell *c)
+{
+    for (int h = 0; h < p->heads.n; h++)
+        for (int g = 0; g < p->groups.n; g++)
+            for (int k = 0; k < p->n_ages; k++) {
+                struct cell *all = cell_at(p, c, p->heads.n, g, k);
+                const struct cell *mine = cell_at(p, c, h, g, k);
+                all->n += mine->n;
+                all->yes += mine->yes;
+            }
 }
 
 /* ---- shrinkage */
@@ -197,65 +218,101 @@ static double rate(const struct cell *c)
     return c->n ? (double)c->yes / (double)c->n : NAN;
 }
 
-/* Estimates of all cells at an age, [heads + 1][groups]. */
-static void estimate(const struct plan *p, struct cell *c, int k, struct estimate *e)
+/* How strong the rates of heads and of classes are at an age. */
+static void find_strengths(struct crew *c, int k)
 {
+    const struct plan *p = c->p;
     struct moments between = {0}, within = {0};
     int H = p->heads.n, G = p->groups.n;
-    const struct cell *all = cell_at(p, c, H, 0, k);
-    add_moments(&between, all, cell_at(p, c, 0, 0, k), H, (size_t)G * MOST_AGES);
+    const struct cell *all = cell_at(p, c->cell, H, 0, k);
+    add_moments(&between, all, cell_at(p, c->cell, 0, 0, k), H, (size_t)G * MOST_AGES);
     for (int h = 0; h < H; h++)
-        add_moments(&within, cell_at(p, c, h, 0, k), cell_at(p, c, h, G > 1, k), G - 1, MOST_AGES);
-    double M_heads = strength(&between), M_classes = strength(&within);
-    for (int h = 0; h <= H; h++) {
-        struct estimate *x = e + h * G;
-        shrink(cell_at(p, c, h, 0, k), h < H ? rate(all) : NAN, h < H ? M_heads : 0, x);
-        for (int g = 1; g < G; g++)
-            shrink(cell_at(p, c, h, g, k), h < H ? x->shrunk : NAN, h < H ? M_classes : 0, x + g);
-    }
+        add_moments(&within, cell_at(p, c->cell, h, 0, k), cell_at(p, c->cell, h, G > 1, k), G - 1,
+                    MOST_AGES);
+    c->strength_heads[k] = strength(&between);
+    c->strength_classes[k] = strength(&within);
+}
+
+/* Estimates of a head, or of all heads together (h the number of heads), at an age. */
+static void shrink_head(const struct crew *c, int k, int h)
+{
+    const struct plan *p = c->p;
+    int H = p->heads.n, G = p->groups.n;
+    struct estimate *x = c->estimate + ((size_t)k * (size_t)(H + 1) + (size_t)h) * (size_t)G;
+    bool one = h < H;
+    shrink(cell_at(p, c->cell, h, 0, k), one ? rate(cell_at(p, c->cell, H, 0, k)) : NAN,
+           one ? c->strength_heads[k] : 0, x);
+    for (int g = 1; g < G; g++)
+        shrink(cell_at(p, c->cell, h, g, k), one ? x->shrunk : NAN,
+               one ? c->strength_classes[k] : 0, x + g);
+}
+
+static int shrink_task(void *ctx, struct kvf_trace *t, int k, int h, int thread, struct kvf_diag *d)
+{
+    (void)t, (void)thread, (void)d;
+    shrink_head(ctx, k, h);
+    return KVF_OK;
 }
 
 /* ---- the table */
 
-static void put_rows(const struct plan *p, int criterion, struct cell *c, struct estimate *e,
-                     struct row *r)
+static void put_rows(const struct crew *c, int criterion, struct row *r)
 {
+    const struct plan *p = c->p;
     int H = p->heads.n, G = p->groups.n;
-    for (int k = 0; k < p->n_ages; k++) {
-        estimate(p, c, k, e);
+    const struct estimate *e = c->estimate;
+    for (int k = 0; k < p->n_ages; k++)
         for (int h = 0; h <= H; h++)
-            for (int g = 0; g < G; g++) {
-                const struct cell *x = cell_at(p, c, h, g, k);
+            for (int g = 0; g < G; g++, e++) {
+                const struct cell *x = cell_at(p, c->cell, h, g, k);
                 const struct head *head = h < H ? &p->heads.head[h] : NULL;
                 r[(h * G + g) * p->n_ages + k] = (struct row){
                     head ? head->name : "all", criterion_table[criterion].name, p->groups.name[g],
                     head ? head->layer : -1, head ? head->index : -1, (int64_t)1 << k, x->n,
-                    x->yes, rate(x), e[h * G + g]};
+                    x->yes, rate(x), *e};
             }
+}
+
+static int fill_criterion(struct kvf_trace *t, struct crew *c, struct heads_par *par, int criterion,
+                          struct row *row, struct kvf_diag *d)
+{
+    const struct plan *p = c->p;
+    size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
+    int err = criterion_column(t, "selected_at", criterion, "calibration", &c->column, d);
+    memset(c->cell, 0, cells * MOST_AGES * sizeof *c->cell);
+    if (!err)
+        err = heads_par_run(par, &p->heads, 1, count_head, c, d);
+    if (err)
+        return err;
+    count_all(p, c->cell);
+    for (int k = 0; k < p->n_ages; k++) {
+        find_strengths(c, k);
+        shrink_head(c, k, p->heads.n);
     }
+    err = heads_par_run(par, &p->heads, p->n_ages, shrink_task, c, d);
+    put_rows(c, criterion, row);
+    return err;
 }
 
 static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
 {
     const struct plan *p = plan;
     struct row *row = rows;
+    struct heads_par *par = NULL;
     size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
-    struct cell *c = MEM_NEW(struct cell, cells * MOST_AGES);
-    struct estimate *e = MEM_NEW(struct estimate, cells);
-    struct masks x = {MEM_NEW(uint32_t, (size_t)p->T), MEM_NEW(uint32_t, (size_t)p->T)};
-    int column, err = c && e && x.mask && x.other ? KVF_OK : KVF_E_NOMEM;
-    for (int k = 0; !err && k < p->n_criteria; k++) {
-        err = criterion_column(t, "selected_at", p->criterion[k], "calibration", &column, d);
-        memset(c, 0, cells * MOST_AGES * sizeof *c);
-        for (int h = 0; !err && h < p->heads.n; h++)
-            err = count_head(t, p, column, h, &x, c, d);
-        if (!err)
-            put_rows(p, p->criterion[k], c, e, row + k * (int64_t)cells * p->n_ages);
-    }
-    mem_free(c);
-    mem_free(e);
-    mem_free(x.mask);
-    mem_free(x.other);
+    struct crew c = {.p = p, .cell = MEM_NEW(struct cell, cells * MOST_AGES),
+                     .estimate = MEM_NEW(struct estimate, cells * MOST_AGES)};
+    int err = heads_par_create(t, p->threads, p->T * p->heads.n, &par);
+    if (!err)
+        c.scratch = mem_alloc(2 * (size_t)heads_par_threads(par), (size_t)p->T * sizeof(uint32_t));
+    if (!err && !(c.cell && c.estimate && c.scratch))
+        err = KVF_E_NOMEM;
+    for (int k = 0; !err && k < p->n_criteria; k++, row += (int64_t)cells * p->n_ages)
+        err = fill_criterion(t, &c, par, p->criterion[k], row, d);
+    heads_par_destroy(par);
+    mem_free(c.cell);
+    mem_free(c.estimate);
+    mem_free(c.scratch);
     return err;
 }
 

@@ -11,6 +11,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -34,8 +35,11 @@ struct plan {
     int64_t a, b;     /* steps [a, b) */
     int64_t every, n; /* every how many steps; rows per head */
     bool mean;
+    int threads;
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     struct means *head;      /* [heads + 1] over all steps, shown or not */
+    const struct head_list *heads;
+    double *scratch;         /* [threads][3][b - a] */
 };
 
 static void add(struct means *m, double kept, double oracle)
@@ -51,24 +55,57 @@ static double mean_of(const struct means *m, int k)
     return m->n ? sum_get(&m->value[k]) / (double)m->n : NAN;
 }
 
-/* Rows of head h from its two columns of steps [a, b); steps sums over the heads. */
-static void take_head(struct plan *p, int h, int n_heads, const double *kept,
-                      const double *oracle, struct means *step)
+/* Rows of head h from its two columns of steps [a, b), and its means. */
+static void take_head(struct plan *p, int h, double *kept, double *oracle, double *regret)
 {
-    for (int64_t k = 0; k < p->b - p->a; k++) {
-        bool known = !isnan(kept[k]) && !isnan(oracle[k]), shown = k % p->every == 0;
-        if (known) {
-            add(&p->head[h], kept[k], oracle[k]);
-            add(&p->head[n_heads], kept[k], oracle[k]);
+    struct means *m = &p->head[h];
+    int64_t n = p->b - p->a;
+    for (int64_t k = 0; k < n; k++)
+        regret[k] = oracle[k] - kept[k];
+    for (int64_t r = 0; !p->mean && r < p->n; r++) {
+        p->value[0][h * p->n + r] = kept[r * p->every];
+        p->value[1][h * p->n + r] = oracle[r * p->every];
+        p->value[2][h * p->n + r] = regret[r * p->every];
+    }
+    for (int64_t k = 0; k < n; k++) { /* known is what both columns have */
+        bool known = !isnan(kept[k]) && !isnan(oracle[k]);
+        kept[k] = known ? kept[k] : NAN;
+        oracle[k] = known ? oracle[k] : NAN;
+        regret[k] = known ? regret[k] : NAN;
+    }
+    m->n = sum_add_known(&m->value[0], kept, n);
+    sum_add_known(&m->value[1], oracle, n);
+    sum_add_known(&m->value[2], regret, n);
+}
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    struct plan *p = ctx;
+    const struct head *x = &p->heads->head[h];
+    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
+    double *kept = p->scratch + 3 * (size_t)thread * n, *oracle = kept + n;
+    (void)item;
+    int err = kvf_read_f64(t, p->column[0], x->layer, x->index, a, n, kept, d);
+    if (!err)
+        err = kvf_read_f64(t, p->column[1], x->layer, x->index, a, n, oracle, d);
+    if (!err)
+        take_head(p, h, kept, oracle, oracle + n);
+    return err;
+}
+
+/* Over the heads, in their order: at each step shown, and over all steps. */
+static void add_heads(struct plan *p, int n_heads, struct means *step)
+{
+    for (int h = 0; h < n_heads; h++) {
+        struct means *all = &p->head[n_heads];
+        for (int k = 0; k < N_VALUES; k++)
+            sum_merge(&all->value[k], &p->head[h].value[k]);
+        all->n += p->head[h].n;
+        for (int64_t r = 0; !p->mean && r < p->n; r++) {
+            double kept = p->value[0][h * p->n + r], oracle = p->value[1][h * p->n + r];
+            if (!isnan(kept) && !isnan(oracle))
+                add(&step[r], kept, oracle);
         }
-        if (p->mean || !shown)
-            continue;
-        int64_t row = h * p->n + k / p->every;
-        p->value[0][row] = kept[k];
-        p->value[1][row] = oracle[k];
-        p->value[2][row] = oracle[k] - kept[k];
-        if (known)
-            add(&step[k / p->every], kept[k], oracle[k]);
     }
 }
 
@@ -85,22 +122,23 @@ static void take_means(struct plan *p, int n_heads, const struct means *step)
 static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
                 struct kvf_diag *d)
 {
-    uint32_t n = (uint32_t)(p->b - p->a);
-    double *kept = MEM_NEW(double, n), *oracle = MEM_NEW(double, n);
+    struct heads_par *par = NULL;
+    size_t n = (size_t)(p->b - p->a);
     struct means *step = MEM_NEW(struct means, (size_t)p->n);
-    int err = kept && oracle && step ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && n && h < heads->n; h++) {
-        const struct head *x = &heads->head[h];
-        err = kvf_read_f64(t, p->column[0], x->layer, x->index, (uint32_t)p->a, n, kept, d);
-        if (!err)
-            err = kvf_read_f64(t, p->column[1], x->layer, x->index, (uint32_t)p->a, n, oracle, d);
-        if (!err)
-            take_head(p, h, heads->n, kept, oracle, step);
-    }
+    int err = heads_par_create(t, p->threads, 2 * (int64_t)n * heads->n, &par);
+    p->heads = heads;
     if (!err)
+        p->scratch = mem_alloc(3 * (size_t)heads_par_threads(par), n * sizeof(double));
+    if (!err && !(step && p->scratch))
+        err = KVF_E_NOMEM;
+    if (!err && n)
+        err = heads_par_run(par, heads, 1, do_head, p, d);
+    if (!err) {
+        add_heads(p, heads->n, step);
         take_means(p, heads->n, step);
-    mem_free(kept);
-    mem_free(oracle);
+    }
+    heads_par_destroy(par);
+    mem_free(p->scratch);
     mem_free(step);
     return err;
 }
@@ -176,7 +214,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 {
     struct kvf_trace *t = traces[0];
     struct head_list heads = {0};
-    struct plan p = {{0}, 0, 0, 1, 0, false, {NULL}, NULL};
+    struct plan p = {.every = 1, .threads = args->threads};
     struct table *out = NULL;
     (void)n_traces;
     int err = tokens_select(t, args, &p.a, &p.b, d);

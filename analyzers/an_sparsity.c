@@ -8,6 +8,7 @@
 
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/pools.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
@@ -31,6 +32,7 @@ struct plan {
     int column;
     bool lt;
     int64_t T, a, b; /* steps; tokens [a, b) */
+    int threads;
 };
 
 /* The sum of m_ti over t >= i, with v: evict_step, log beta or last use of token i. */
@@ -42,34 +44,110 @@ static double held(const struct plan *p, double i, double v)
     return (p->kind == ALPHA ? fmin(v, T) : v < 0 ? i : i + v + 1) - i;
 }
 
+/* Of all cells of tokens [a, b) the share that is not kept. */
+static double share_left(const struct plan *p, double kept)
+{
+    double cells = 0.5 * (double)((p->b - p->a) * (2 * p->T - p->a - p->b + 1));
+    return cells > 0 ? 1.0 - kept / cells : NAN;
+}
+
 /* v: of tokens a, a + 1, ... */
 static double sparsity_of(const double *v, const struct plan *p)
 {
-    double kept = 0, cells = 0;
+    double kept = 0;
     for (int64_t k = 0; k < p->b - p->a; k++) {
         double i = (double)(p->a + k), n = held(p, i, v[k]);
         n -= p->lt && n > 0; /* the diagonal */
         kept += n < 0 ? 0 : n; /* NaN stays */
-        cells += (double)p->T - i; /* in all T (T + 1) / 2 */
     }
-    return cells > 0 ? 1.0 - kept / cells : NAN;
+    return share_left(p, kept);
+}
+
+enum { BLOCK = 128 }; /* of lengths up to 2^24: their sum fits 32 bits */
+
+/* The same of evict_step as the trace has it, in whole numbers. */
+static double sparsity_of_steps(const uint32_t *v, const struct plan *p)
+{
+    int32_t T = (int32_t)p->T, n = (int32_t)(p->b - p->a);
+    int64_t kept = 0, cells = 0;
+    for (int32_t k0 = 0; k0 < n; k0 += BLOCK) {
+        uint32_t sum = 0, some = 0;
+        for (int32_t k = k0; k < n && k < k0 + BLOCK; k++) {
+            int32_t end = v[k] < (uint32_t)T ? (int32_t)v[k] : T, life = end - (int32_t)p->a - k;
+            sum += life > 0 ? (uint32_t)life : 0;
+            some += life > 0;
+        }
+        kept += sum;
+        cells += some;
+    }
+    return share_left(p, (double)(kept - (p->lt ? cells : 0)));
+}
+
+/* The same of ages of 16 bits, of which all ones are "never". */
+static double sparsity_of_ages(const uint16_t *v, const struct plan *p)
+{
+    int64_t kept = 0, cells = 0;
+    for (int64_t k0 = 0; k0 < p->b - p->a; k0 += BLOCK) {
+        uint32_t sum = 0, some = 0;
+        for (int64_t k = k0; k < p->b - p->a && k < k0 + BLOCK; k++) {
+            uint16_t life = (uint16_t)(v[k] + 1);
+            sum += life;
+            some += life > 0;
+        }
+        kept += sum;
+        cells += some;
+    }
+    return share_left(p, (double)(kept - (p->lt ? cells : 0)));
+}
+
+struct work {
+    const struct head_list *heads;
+    const struct plan *p;
+    double *value;   /* [heads] */
+    double *scratch; /* [threads][tokens] */
+};
+
+static int judge_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
+                      struct kvf_diag *d)
+{
+    const struct work *w = ctx;
+    const struct plan *p = w->p;
+    const struct head *x = &w->heads->head[h];
+    const struct kvf_column *c = kvf_column(t, p->column);
+    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
+    bool steps = p->kind == ALPHA && c->dtype == KVF_U32 && !(c->flags & KVF_COL_AGE);
+    bool ages = p->kind == LAST_USE && c->dtype == KVF_U16 && c->flags & KVF_COL_AGE;
+    double *v = w->scratch + (size_t)thread * n;
+    const void *raw;
+    int err = KVF_OK;
+    (void)item;
+    if (n && (steps || ages)) {
+        err = kvf_view(t, p->column, x->layer, x->index, a, n, &raw, d);
+        if (!err)
+            w->value[h] = steps ? sparsity_of_steps(raw, p) : sparsity_of_ages(raw, p);
+        return err;
+    }
+    /* ALIVE is the largest number of its type: no step reaches it */
+    if (n)
+        err = kvf_read_f64(t, p->column, x->layer, x->index, a, n, v, d);
+    if (!err)
+        w->value[h] = sparsity_of(v, p);
+    return err;
 }
 
 static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
                 double *value, struct kvf_diag *d)
 {
-    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
-    double *v = MEM_NEW(double, n);
-    int err = v ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h < heads->n; h++) {
-        const struct head *x = &heads->head[h];
-        /* ALIVE is the largest number of its type: no step reaches it */
-        if (n)
-            err = kvf_read_f64(t, p->column, x->layer, x->index, a, n, v, d);
-        if (!err)
-            value[h] = sparsity_of(v, p);
+    struct heads_par *par = NULL;
+    struct work w = {heads, p, value, NULL};
+    int err = heads_par_create(t, p->threads, heads->n * (p->b - p->a), &par);
+    if (!err) {
+        w.scratch = mem_alloc((size_t)heads_par_threads(par),
+                              (size_t)(p->b - p->a) * sizeof *w.scratch);
+        err = w.scratch ? heads_par_run(par, heads, 1, judge_head, &w, d) : KVF_E_NOMEM;
     }
-    mem_free(v);
+    heads_par_destroy(par);
+    mem_free(w.scratch);
     return err;
 }
 
@@ -92,7 +170,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     const char *kind = option_text(&an_sparsity, args, OPT_KIND);
     const char *criterion = option_text(&an_sparsity, args, OPT_CRITERION);
     const char *triangle = option_text(&an_sparsity, args, OPT_TRIANGLE);
-    struct plan p = {.kind = N_KINDS, .lt = strcmp(triangle, "lt") == 0, .T = kvf_n_steps(t)};
+    struct plan p = {.kind = N_KINDS, .lt = strcmp(triangle, "lt") == 0, .T = kvf_n_steps(t),
+                     .threads = args->threads};
     struct head_list heads;
     (void)n_traces;
     for (int k = 0; k < N_KINDS; k++)

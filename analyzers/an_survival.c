@@ -4,20 +4,18 @@
  * share is under one half, whatever horizons are listed.  Rows of a gap are the
  * share of one criterion less that of another (the caption of figure 9). */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analyzers/analyzers.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/survival_curve.h"
 #include "base/mem.h"
-#include "base/par.h"
 
 enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, OPT_SPACE, OPT_SKIP, OPT_FOLLOW_UP, OPT_GAP,
        OPT_BY, OPT_CLASSES };
-enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS,
-       FOR_THREADS = 1 << 21 }; /* values of columns that make threads worth it */
+enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
 static const struct analyzer_option options[] = {
     {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
     {"horizons", "LIST", NULL, "ages in steps, separated by commas (default: about 40 up to T)"},
@@ -47,7 +45,7 @@ struct plan {
     struct job job[MAX_JOBS];
     int n_jobs;
     int64_t horizon[MAX_HORIZONS], follow_up;
-    int n_horizons;
+    int n_horizons, threads;
     bool skip;
 };
 
@@ -127,8 +125,9 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     const char *horizons = option_text(me, args, OPT_HORIZONS);
     struct curve_plan *c = &p->curve;
     c->T = kvf_n_steps(t);
+    p->threads = args->threads;
     c->all = strcmp(denominator, "all") == 0;
-    p->skip = option_text(me, args, OPT_SKIP) != NULL;
+    p->skip = c->skips = option_text(me, args, OPT_SKIP) != NULL;
     if (!c->all && strcmp(denominator, "at-risk") != 0)
         return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
     int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
@@ -215,114 +214,100 @@ static void put_rows(const struct plan *p, const struct job *j, const struct hea
     }
 }
 
-/* ---- heads in parallel: the trace is read by one thread at a time */
+/* ---- heads in parallel */
 
-struct worker {
+struct worker { /* of one thread */
     struct curve_scratch *scratch;
-    struct curve mine, pooled; /* of the head at hand; of all that this thread had */
-    int err, task;
-    struct kvf_diag d;
+    struct curve mine;    /* of the head at hand */
+    struct curve *pooled; /* [jobs] of all heads that this thread had */
 };
 
 struct crew {
-    struct kvf_trace *t;
     const struct plan *p;
-    const struct job *job;
-    struct row *row; /* of the job */
+    struct row *row;
     struct worker *worker;
-    pthread_mutex_t mutex;
+    int n;
 };
 
-static void lock(void *ctx)
+static int64_t rows_of_job(const struct plan *p)
 {
-    pthread_mutex_lock(ctx);
+    return (p->heads.n + 1) * rows_of_unit(p);
 }
 
-static void unlock(void *ctx)
-{
-    pthread_mutex_unlock(ctx);
-}
-
-static void count_head(void *ctx, int h, int thread)
+static int count_head(void *ctx, struct kvf_trace *t, int job, int h, int thread,
+                      struct kvf_diag *d)
 {
     struct crew *c = ctx;
     struct worker *w = &c->worker[thread];
     const struct plan *p = c->p;
-    const struct curve_lock both = {lock, unlock, &c->mutex};
-    const struct reading r = {c->t, &p->curve, w->scratch, &both, p->skip ? c->job->top : 0};
-    struct kvf_diag d = {""};
+    const struct job *j = &p->job[job];
+    const struct reading r = {t, &p->curve, w->scratch, p->skip ? j->top : 0};
     curve_clear(&w->mine, &p->curve);
-    int err = curve_count(&r, &c->job->curve, &p->unit[h], &w->mine, &d);
-    if (err && (!w->err || h < w->task)) {
-        w->err = err;
-        w->task = h;
-        w->d = d;
-    }
+    int err = curve_count(&r, &j->curve, &p->unit[h], &w->mine, d);
     if (err)
-        return;
-    curve_add(&w->pooled, &w->mine, &p->curve);
-    put_rows(p, c->job, &p->heads.head[h], &w->mine, c->row + h * rows_of_unit(p));
+        return err;
+    curve_add(&w->pooled[job], &w->mine, &p->curve);
+    put_rows(p, j, &p->heads.head[h], &w->mine,
+             c->row + job * rows_of_job(p) + h * rows_of_unit(p));
+    return KVF_OK;
 }
 
-static int alloc_crew(struct crew *c, int n)
+static int alloc_crew(struct crew *c)
 {
-    c->worker = MEM_NEW(struct worker, (size_t)n);
-    for (int i = 0; c->worker && i < n; i++) {
+    c->worker = MEM_NEW(struct worker, (size_t)c->n);
+    for (int i = 0; c->worker && i < c->n; i++) {
         struct worker *w = &c->worker[i];
         w->scratch = curve_scratch_create(&c->p->curve);
-        if (!w->scratch || curve_alloc(&w->mine, &c->p->curve)
-            || curve_alloc(&w->pooled, &c->p->curve))
+        w->pooled = MEM_NEW(struct curve, (size_t)c->p->n_jobs);
+        if (!w->scratch || !w->pooled || curve_alloc(&w->mine, &c->p->curve))
             return KVF_E_NOMEM;
+        for (int j = 0; j < c->p->n_jobs; j++)
+            if (curve_alloc(&w->pooled[j], &c->p->curve))
+                return KVF_E_NOMEM;
     }
     return c->worker ? KVF_OK : KVF_E_NOMEM;
 }
 
-static void free_crew(struct crew *c, int n)
+static void free_crew(struct crew *c)
 {
-    for (int i = 0; c->worker && i < n; i++) {
-        curve_scratch_destroy(c->worker[i].scratch);
-        curve_free(&c->worker[i].mine);
-        curve_free(&c->worker[i].pooled);
+    for (int i = 0; c->worker && i < c->n; i++) {
+        struct worker *w = &c->worker[i];
+        curve_scratch_destroy(w->scratch);
+        curve_free(&w->mine);
+        for (int j = 0; w->pooled && j < c->p->n_jobs; j++)
+            curve_free(&w->pooled[j]);
+        mem_free(w->pooled);
     }
     mem_free(c->worker);
 }
 
-/* The first error by head, whoever met it; sums of all threads in the first worker's. */
-static int join(struct crew *c, int n, struct kvf_diag *d)
+/* Sums of all threads, which are integers: their order does not matter. */
+static void put_pooled(struct crew *c)
 {
-    struct worker *first = NULL;
-    for (int i = 0; i < n; i++) {
-        struct worker *w = &c->worker[i];
-        if (w->err && (!first || w->task < first->task))
-            first = w;
-        if (i)
-            curve_add(&c->worker[0].pooled, &w->pooled, &c->p->curve);
+    const struct plan *p = c->p;
+    for (int j = 0; j < p->n_jobs; j++) {
+        for (int i = 1; i < c->n; i++)
+            curve_add(&c->worker[0].pooled[j], &c->worker[i].pooled[j], &p->curve);
+        put_rows(p, &p->job[j], NULL, &c->worker[0].pooled[j],
+                 c->row + j * rows_of_job(p) + p->heads.n * rows_of_unit(p));
     }
-    if (first)
-        *d = first->d;
-    return first ? first->err : KVF_OK;
 }
 
 static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
 {
-    struct crew c = {.t = t, .p = p, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    struct par *pool = NULL;
-    int64_t values = p->curve.T * p->heads.n * p->n_jobs;
-    int err = values >= FOR_THREADS ? par_create(0, &pool) : KVF_OK, n = par_threads(pool);
-    if (!err)
-        err = alloc_crew(&c, n);
-    for (int j = 0; !err && j < p->n_jobs; j++) {
-        c.job = &p->job[j];
-        c.row = row + j * (p->heads.n + 1) * rows_of_unit(p);
-        for (int i = 0; i < n; i++)
-            curve_clear(&c.worker[i].pooled, &p->curve);
-        par_run(pool, p->heads.n, count_head, &c);
-        err = join(&c, n, d);
-        if (!err)
-            put_rows(p, c.job, NULL, &c.worker[0].pooled, c.row + p->heads.n * rows_of_unit(p));
+    struct heads_par *par = NULL;
+    struct crew c = {.p = p, .row = row};
+    int err = heads_par_create(t, p->threads, p->curve.T * p->heads.n * p->n_jobs, &par);
+    if (!err) {
+        c.n = heads_par_threads(par);
+        err = alloc_crew(&c);
     }
-    free_crew(&c, n);
-    par_destroy(pool);
+    if (!err)
+        err = heads_par_run(par, &p->heads, p->n_jobs, count_head, &c, d);
+    if (!err)
+        put_pooled(&c);
+    free_crew(&c);
+    heads_par_destroy(par);
     return err;
 }
 

@@ -222,6 +222,20 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
     return err;
 }
 
+int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n,
+               uint32_t *scratch, const uint32_t **ret, struct kvf_diag *d)
+{
+    const void *raw = NULL;
+    int err;
+    *ret = scratch;
+    if (kvf_column(t, column)->dtype != KVF_U32) /* what no int32 holds becomes -1: KVF_ALIVE */
+        return kvf_read_i32(t, column, h->layer, h->index, 0, n, (int32_t *)scratch, d);
+    err = kvf_view(t, column, h->layer, h->index, 0, n, &raw, d);
+    if (!err)
+        *ret = raw;
+    return err;
+}
+
 int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space, struct kvf_diag *d)
 {
     const struct kvf_column *c = kvf_column(t, column);

@@ -51,6 +51,11 @@ const char *option_text(const struct analyzer *a, const struct analyzer_args *ar
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);
 
+/* The same as whole numbers, KVF_ALIVE of those alive, borrowed until the next call that reads
+ * from t.  scratch: [n], for columns of another type. */
+int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n,
+               uint32_t *scratch, const uint32_t **ret, struct kvf_diag *d);
+
 /* The column log_beta that retention gates leave, or KVF_E_NOTFOUND with a sentence. */
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 

@@ -130,6 +130,17 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
     return KVF_OK;
 }
 
+int member_view(struct kvf_trace *t, int column, const struct unit *u, int m, int64_t a, int64_t n,
+                const uint16_t **ret, struct kvf_diag *d)
+{
+    const void *raw = NULL;
+    int err = KVF_OK;
+    if (kvf_column(t, column)->dtype == KVF_U16 && u->heads == 1 && n)
+        err = kvf_view(t, column, u->layer, u->first + m, (uint32_t)a, (uint32_t)n, &raw, d);
+    *ret = raw;
+    return err;
+}
+
 int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
                 const struct ages_of *x, struct kvf_diag *d)
 {

@@ -53,6 +53,12 @@ int unit_of(const struct kvf_trace *t, enum selected_space space, const struct h
 int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, int64_t a,
               int64_t n, void *raw, int32_t *out, struct kvf_diag *d);
 
+/* The n values of a member as the trace has them, borrowed until the next call that reads from t:
+ * of a column of 16 bits and members of one query head; else NULL.  All ones are "never" in
+ * columns of ages. */
+int member_view(struct kvf_trace *t, int column, const struct unit *u, int m, int64_t a, int64_t n,
+                const uint16_t **ret, struct kvf_diag *d);
+
 /* Room for the ages of tokens [a, b) in one member, and for reading them. */
 struct ages_of {
     int64_t a, b;

@@ -10,6 +10,7 @@ struct curve_scratch {
         int32_t *age, *open;
     } of[2];              /* [T] of a member of the one criterion and of the other */
     int32_t *change;      /* [2][groups][T + 2] differences of alive and open along n */
+    int32_t *tally;       /* [2^16] of count_narrow */
     double *evict;        /* [T] */
     int32_t *last;        /* [T] last non-trivial query up to t, -1: none */
     int64_t end;          /* queries from here on are trivial, or there are none */
@@ -45,8 +46,9 @@ static size_t cells(const struct curve_plan *p)
 
 int curve_alloc(struct curve *c, const struct curve_plan *p)
 {
-    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, cells(p)),
-                        .open = MEM_NEW(int64_t, cells(p))};
+    size_t n = p->skips ? cells(p) : 0; /* else all members are asked by all queries */
+    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, n),
+                        .open = MEM_NEW(int64_t, n)};
     return c->alive && c->risk && c->open ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -60,7 +62,9 @@ void curve_free(struct curve *c)
 
 void curve_clear(struct curve *c, const struct curve_plan *p)
 {
-    memset(c->alive, 0, cells(p) * sizeof *c->alive);
+    for (int g = 0; g < p->groups->n; g++)
+        memset(c->alive + g * p->T, 0, (size_t)c->most * sizeof *c->alive);
+    c->most = 0;
     if (c->any_risk)
         memset(c->risk, 0, cells(p) * sizeof *c->risk);
     if (c->any_open)
@@ -77,7 +81,9 @@ static void add(int64_t *to, const int64_t *x, size_t n)
 
 void curve_add(struct curve *to, const struct curve *c, const struct curve_plan *p)
 {
-    add(to->alive, c->alive, cells(p));
+    for (int g = 0; g < p->groups->n; g++)
+        add(to->alive + g * p->T, c->alive + g * p->T, (size_t)c->most);
+    to->most = c->most > to->most ? c->most : to->most;
     if (c->any_risk)
         add(to->risk, c->risk, cells(p));
     if (c->any_open)
@@ -108,10 +114,11 @@ struct curve_scratch *curve_scratch_create(const struct curve_plan *p)
     s->raw = MEM_NEW(double, T);
     s->age = MEM_NEW(int32_t, 6 * T);
     s->change = MEM_NEW(int32_t, 2 * (size_t)p->groups->n * (T + 2));
+    s->tally = MEM_NEW(int32_t, (size_t)1 << 16);
     s->evict = MEM_NEW(double, T);
     s->last = MEM_NEW(int32_t, T);
     s->layer = -1;
-    if (s->raw && s->age && s->change && s->evict && s->last) {
+    if (s->raw && s->age && s->change && s->tally && s->evict && s->last) {
         s->open = s->age + T;
         for (int k = 0; k < 2; k++) {
             s->of[k].age = s->age + (2 + 2 * k) * p->T;
@@ -127,7 +134,7 @@ void curve_scratch_destroy(struct curve_scratch *s)
 {
     if (!s)
         return;
-    void *const all[] = {s->raw, s->age, s->change, s->evict, s->last, s};
+    void *const all[] = {s->raw, s->age, s->change, s->tally, s->evict, s->last, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -196,18 +203,6 @@ struct member { /* tokens [a, b): alive up to age, then unknown up to open */
     bool any_open;
 };
 
-static void lock(const struct curve_lock *l)
-{
-    if (l)
-        l->lock(l->ctx);
-}
-
-static void unlock(const struct curve_lock *l)
-{
-    if (l)
-        l->unlock(l->ctx);
-}
-
 /* The member whose query heads are first and following ones: the largest of their ages. */
 static int read_member(const struct reading *r, int column, const struct unit *u, int first,
                        struct member *m, struct kvf_diag *d)
@@ -220,11 +215,9 @@ static int read_member(const struct reading *r, int column, const struct unit *u
     m->any_open = false;
     for (int h = 0; h < u->heads; h++) {
         int32_t *age = h ? s->age : m->age;
-        lock(r->lock);
         int err = ages_read(r->t, column, u, first + h, p->a, n, s->raw, age, d);
         if (!err && r->top)
             err = find_trivial(r, u, first + h, d);
-        unlock(r->lock);
         if (err)
             return err;
         if (r->top) {
@@ -243,21 +236,22 @@ static int group_of(const struct curve_plan *p, int64_t k)
     return p->groups->of ? p->groups->of[p->a + k] : 0;
 }
 
-/* Sums what changes at each age, from the largest down if from_top, into group g and all. */
-static void add_up(const int32_t *change, const struct curve_plan *p, bool from_top,
+/* Sums what changes at each age below `most`, from the largest down if from_top, into group g
+ * and all. */
+static void add_up(const int32_t *change, const struct curve_plan *p, int64_t most, bool from_top,
                    int64_t *out)
 {
     int64_t T = p->T;
     for (int g = p->groups->n > 1; g < p->groups->n; g++) {
         const int32_t *x = change + g * (T + 2);
         int64_t *mine = out + g * T, run = 0;
-        for (int64_t n = T - 1; from_top && n >= 0; n--) {
+        for (int64_t n = most - 1; from_top && n >= 0; n--) {
             run += x[n];
             mine[n] += run;
             if (g)
                 out[n] += run;
         }
-        for (int64_t n = 0; !from_top && n < T; n++) {
+        for (int64_t n = 0; !from_top && n < most; n++) {
             run += x[n];
             mine[n] += run;
             if (g)
@@ -271,9 +265,14 @@ static size_t changes(const struct curve_plan *p)
     return (size_t)p->groups->n * ((size_t)p->T + 2);
 }
 
+static void raise_most(struct curve *c, int64_t most)
+{
+    c->most = most > c->most ? most : c->most;
+}
+
 /* All is known: how many have each largest age, summed from the top. */
 static void count_ages(const struct curve_plan *p, const int32_t *age, int32_t *change,
-                       int64_t *alive)
+                       struct curve *out)
 {
     memset(change, 0, changes(p) * sizeof *change);
     int64_t n = p->b - p->a;
@@ -284,7 +283,28 @@ static void count_ages(const struct curve_plan *p, const int32_t *age, int32_t *
     for (int64_t k = 0; of && k < n; k++)
         if ((uint64_t)(int64_t)age[k] < (uint64_t)p->T)
             change[of[k] * (p->T + 2) + age[k]]++;
-    add_up(change, p, true, alive);
+    add_up(change, p, p->T, true, out->alive);
+    raise_most(out, p->T);
+}
+
+/* The same straight from 16 bits, of which all ones are "never", without groups.  tally: of
+ * every number of 16 bits, so that none needs a comparison; 0 before and after. */
+static void count_narrow(const struct curve_plan *p, const uint16_t *age, int32_t *tally,
+                         struct curve *out)
+{
+    int64_t n = p->b - p->a;
+    uint16_t top = 0; /* the largest age + 1 */
+    for (int64_t k = 0; k < n; k++) {
+        uint16_t next = (uint16_t)(age[k] + 1);
+        top = next > top ? next : top;
+    }
+    int64_t most = top < p->T ? top : p->T;
+    for (int64_t k = 0; k < n; k++)
+        tally[age[k]]++;
+    add_up(tally, p, most, true, out->alive);
+    raise_most(out, most);
+    memset(tally, 0, top * sizeof *tally);
+    tally[UINT16_MAX] = 0;
 }
 
 /* Adds `by` at ages from < n <= to. */
@@ -328,9 +348,10 @@ static void count_known(const struct curve_plan *p, const struct member *x,
         add_between(open + at, T, lo, lo_open, 1);
         add_between(open + at, T, largest(hi, lo_open), hi_open, 1);
     }
-    add_up(alive, p, false, out->alive);
+    add_up(alive, p, T, false, out->alive);
+    raise_most(out, T);
     if (x->any_open || (y && y->any_open)) {
-        add_up(open, p, false, out->open);
+        add_up(open, p, T, false, out->open);
         out->any_open = true;
     }
 }
@@ -347,25 +368,43 @@ static void add_risk(const struct curve_plan *p, int64_t end, struct curve *out)
             out->risk[g * p->T + n] += at_risk(p, g, n, end);
 }
 
-int curve_count(const struct reading *r, const struct curve_job *job, const struct unit *u,
-                struct curve *out, struct kvf_diag *d)
+static int count_member(const struct reading *r, const struct curve_job *job, const struct unit *u,
+                        int m, struct curve *out, struct kvf_diag *d)
 {
     const struct curve_plan *p = r->p;
     struct curve_scratch *s = r->s;
-    for (int m = 0; m < u->members; m++) {
-        struct member x = {.age = s->of[0].age, .open = s->of[0].open}, y = x;
-        int err = read_member(r, job->column, u, u->first + m * u->heads, &x, d);
-        y.age = s->of[1].age;
-        y.open = s->of[1].open;
-        if (!err && job->minus >= 0)
-            err = read_member(r, job->minus, u, u->first + m * u->heads, &y, d);
-        if (err)
-            return err;
-        if (job->minus < 0 && !x.any_open)
-            count_ages(p, x.age, s->change, out->alive);
-        else
-            count_known(p, &x, job->minus < 0 ? NULL : &y, s->change, out);
-        add_risk(p, x.end, out);
+    struct member x = {.age = s->of[0].age, .open = s->of[0].open}, y = x;
+    const uint16_t *narrow = NULL;
+    int err = KVF_OK, first = u->first + m * u->heads;
+    if (kvf_column(r->t, job->column)->flags & KVF_COL_AGE && !r->top && job->minus < 0
+        && !p->groups->of)
+        err = member_view(r->t, job->column, u, m, p->a, p->b - p->a, &narrow, d);
+    if (!err && narrow) {
+        count_narrow(p, narrow, s->tally, out);
+        out->plain++;
+        return KVF_OK;
     }
+    if (!err)
+        err = read_member(r, job->column, u, first, &x, d);
+    y.age = s->of[1].age;
+    y.open = s->of[1].open;
+    if (!err && job->minus >= 0)
+        err = read_member(r, job->minus, u, first, &y, d);
+    if (err)
+        return err;
+    if (job->minus < 0 && !x.any_open)
+        count_ages(p, x.age, s->change, out);
+    else
+        count_known(p, &x, job->minus < 0 ? NULL : &y, s->change, out);
+    add_risk(p, x.end, out);
     return KVF_OK;
+}
+
+int curve_count(const struct reading *r, const struct curve_job *job, const struct unit *u,
+                struct curve *out, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int m = 0; !err && m < u->members; m++)
+        err = count_member(r, job, u, m, out, d);
+    return err;
 }

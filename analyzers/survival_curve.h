@@ -20,7 +20,8 @@ struct curve_plan {
     bool all;        /* at risk are all tokens */
     const struct token_groups *groups;
     int32_t *before; /* [groups][T + 1] tokens of [a, b) and the group before position i */
-    int evict;       /* column evict_step, where trivial queries are left out */
+    bool skips;      /* trivial queries are left out */
+    int evict;       /* column evict_step, then */
 };
 
 /* Fills before[]; curve_plan_free.  KVF_OK or KVF_E_NOMEM. */
@@ -35,6 +36,7 @@ struct curve_job {
 /* Curves of one unit, or of many added up.  [groups][T] each. */
 struct curve {
     int64_t *alive; /* of a difference: may be negative */
+    int64_t most;   /* alive is 0 at ages from here on */
     int64_t plain;  /* members whose last query asks all: i + n < T is at risk */
     int64_t *risk;  /* of the other members */
     int64_t *open;  /* unknown, in all members */
@@ -51,17 +53,10 @@ struct curve_scratch; /* of one thread */
 struct curve_scratch *curve_scratch_create(const struct curve_plan *p); /* NULL: no memory */
 void curve_scratch_destroy(struct curve_scratch *s);
 
-/* A trace is read by one thread at a time: lock and unlock surround it (NULL: no others). */
-struct curve_lock {
-    void (*lock)(void *ctx), (*unlock)(void *ctx);
-    void *ctx;
-};
-
 struct reading {
     struct kvf_trace *t;
     const struct curve_plan *p;
     struct curve_scratch *s;
-    const struct curve_lock *lock;
     int top; /* K of the trivial queries to leave out; 0: there are none */
 };
 

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -8,6 +9,47 @@
 double sum_get(const struct sum *a)
 {
     return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */
+}
+
+void sum_merge(struct sum *a, const struct sum *b)
+{
+    sum_add(a, b->s);
+    a->c += b->c;
+}
+
+/* Two sums side by side, which is what every machine of 64 bits has registers for. */
+typedef double pair __attribute__((vector_size(2 * sizeof(double))));
+typedef int64_t pair_mask __attribute__((vector_size(2 * sizeof(int64_t))));
+enum { PAIRS = 4 };
+
+int64_t sum_add_known(struct sum *a, const double *v, int64_t n)
+{
+    const pair_mask positive = {INT64_MAX, INT64_MAX};
+    pair s[PAIRS] = {{0}}, c[PAIRS] = {{0}}, x;
+    pair_mask unknown = {0};
+    int64_t whole = n - n % (2 * PAIRS);
+    for (int64_t i = 0; i < whole; i += 2 * PAIRS)
+        for (int k = 0; k < PAIRS; k++) { /* sum_add without a branch */
+            memcpy(&x, v + i + 2 * k, sizeof x);
+            pair_mask nan = x != x;
+            x = (pair)((pair_mask)x & ~nan);
+            pair t = s[k] + x, of_s = (s[k] - t) + x, of_x = (x - t) + s[k];
+            pair of = (pair)((pair_mask)s[k] & positive), other = (pair)((pair_mask)x & positive);
+            pair_mask larger = of >= other;
+            c[k] += (pair)(((pair_mask)of_s & larger) | ((pair_mask)of_x & ~larger));
+            s[k] = t;
+            unknown -= nan; /* of all ones: -1 */
+        }
+    for (int k = 0; k < PAIRS; k++)
+        for (int side = 0; side < 2; side++)
+            sum_merge(a, &(struct sum){s[k][side], c[k][side]});
+    int64_t known = n - unknown[0] - unknown[1];
+    for (int64_t i = whole; i < n; i++)
+        if (isnan(v[i]))
+            known--;
+        else
+            sum_add(a, v[i]);
+    return known;
 }
 
 static int by_value(const void *a, const void *b)

@@ -19,6 +19,11 @@ static inline void sum_add(struct sum *a, double x)
     a->s = t;
 }
 double sum_get(const struct sum *a);
+/* Adds another sum. */
+void sum_merge(struct sum *a, const struct sum *b);
+/* Adds those of n values that are no NaN and returns how many they are: eight compensated sums
+ * side by side, which depend on n and the values alone, then one after the other into *a. */
+int64_t sum_add_known(struct sum *a, const double *v, int64_t n);
 
 /* Quantile q in [0, 1] of n > 0 values by linear interpolation (type 7 of
  * Hyndman and Fan 1996).  Sorts v in place.  NaN if any value is NaN. */

@@ -122,6 +122,7 @@ static int parse(struct job *j, struct kvf_diag *d)
     static const char *const names[] = {"auto", "all", "none"};
     int which = 0;
     j->args.option = j->own;
+    j->args.threads = 1; /* documents are in parallel */
     for (int i = 0; i < MOST_OWN; i++)
         if (j->flag[i])
             j->own[i] = "1";

@@ -84,7 +84,7 @@ static int open_files(struct job *j, char **path, int n, struct kvf_diag *d)
 
 static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, &j->look.style};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     struct buf b = {0};
     int err = output_table(&o, t, d);
     if (!err && output_summary(&o))

@@ -84,7 +84,8 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
     const char *value[MAX_OPTIONS] = {NULL};
-    struct analyzer_args args = {j->query ? q->query : q->heads, 0, -1, value};
+    struct analyzer_args args = {.heads = j->query ? q->query : q->heads, .token1 = -1,
+                                 .option = value};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);

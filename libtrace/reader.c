@@ -42,6 +42,47 @@ int kvf_find(const struct kvf_trace *t, const char *name)
     return -1;
 }
 
+void trace_no_buffers(struct kvf_trace *t)
+{
+    memset(t->cache, 0, sizeof t->cache);
+    t->n_cached = CACHED_CHUNKS;
+    for (int i = 0; i < MOST_CACHED_CHUNKS; i++)
+        t->cache[i].entry = SIZE_MAX;
+    t->decoded_before = NULL;
+    t->stored = t->shuffled = t->raw = (struct scratch){NULL, 0};
+    t->decoder = NULL;
+    t->clock = 0;
+    t->tokens_loaded = false;
+    t->text = NULL;
+    t->token = NULL;
+    t->text_len = t->n_tokens = 0;
+}
+
+void trace_free_buffers(struct kvf_trace *t)
+{
+    for (int i = 0; i < t->n_cached; i++)
+        mem_free(t->cache[i].data);
+    mem_free(t->decoded_before);
+    mem_free(t->stored.data);
+    mem_free(t->shuffled.data);
+    mem_free(t->raw.data);
+    decoder_destroy(t->decoder);
+    mem_free(t->text);
+    mem_free(t->token);
+}
+
+int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)
+{
+    struct kvf_trace *s = MEM_NEW(struct kvf_trace, 1);
+    if (!s)
+        return KVF_E_NOMEM;
+    *s = *t;
+    trace_no_buffers(s);
+    s->shared = true;
+    *ret_trace = s;
+    return KVF_OK;
+}
+
 /* n bytes, whose contents are lost; untouched when there is no memory. */
 static int room_for(size_t n, unsigned char **p, size_t *cap)
 {
@@ -160,26 +201,81 @@ static int read_pass(struct kvf_trace *t, const struct record *key, int head, ui
     return KVF_OK;
 }
 
-int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
-             void *out, struct kvf_diag *d)
+static int make_key(const struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
+                    uint32_t n, struct record *key, struct kvf_diag *d)
 {
     const struct kvf_column *c = kvf_column(t, column);
     if (!c || head < 0 || head >= kvf_n_heads(t, layer, (enum kvf_space)c->space)
         || t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column, layer or head", t->path);
-    struct record key = {.type = REC_COLUMN, .column = (uint32_t)column, .layer = (uint16_t)layer,
-                         .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
+    *key = (struct record){.type = REC_COLUMN, .column = (uint32_t)column,
+                           .layer = (uint16_t)layer,
+                           .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
+    return KVF_OK;
+}
+
+static int read_values(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
+                       uint32_t n, void *out, struct kvf_diag *d)
+{
     uint32_t have = t0, before;
     do { /* a second pass only where the heads were grouped differently over time */
         before = have;
-        int err = read_pass(t, &key, head, t0, t0 + n, &have, out, d);
+        int err = read_pass(t, key, head, t0, t0 + n, &have, out, d);
         if (err)
             return err;
     } while (have < t0 + n && have > before);
     if (have < t0 + n)
         return kvf_fail(d, KVF_E_NOTFOUND, "%s: column %s, layer %d, head %d: values from %u on "
-                        "are not in the trace", t->path, c->name, layer, head, have);
+                        "are not in the trace", t->path, t->column[key->column].name, key->layer,
+                        head, have);
     return KVF_OK;
+}
+
+int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+             void *out, struct kvf_diag *d)
+{
+    struct record key;
+    int err = make_key(t, column, layer, head, t0, n, &key, d);
+    return err ? err : read_values(t, &key, head, t0, n, out, d);
+}
+
+/* The chunk that read_pass takes the first value from; SIZE_MAX: none, or it has not all n. */
+static size_t whole_chunk(const struct kvf_trace *t, const struct record *key, int head,
+                          uint32_t t0, uint32_t n)
+{
+    for (size_t i = lower_bound(t, key); i < t->n_rec; i++) {
+        const struct record *r = &t->rec[i];
+        if (r->type != REC_COLUMN || r->column != key->column || r->layer != key->layer
+            || r->epoch != key->epoch)
+            break;
+        if (head >= r->head0 && head < r->head0 + r->n_heads && r->t0 <= t0 && r->t0 + r->n > t0)
+            return r->t0 + r->n >= t0 + n ? i : SIZE_MAX;
+    }
+    return SIZE_MAX;
+}
+
+int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+             const void **ret, struct kvf_diag *d)
+{
+    struct record key;
+    int err = make_key(t, column, layer, head, t0, n, &key, d);
+    if (err)
+        return err;
+    size_t width = kvf_dtype_size(t->column[column].dtype), at = whole_chunk(t, &key, head, t0, n);
+    if (n && at != SIZE_MAX) {
+        const struct record *r = &t->rec[at];
+        const unsigned char *data;
+        err = trace_chunk(t, at, &data, d);
+        if (!err)
+            *ret = data + ((size_t)(head - r->head0) * r->n + (t0 - r->t0)) * width;
+        return err;
+    }
+    err = scratch_room(n * width, &t->raw);
+    if (!err)
+        err = read_values(t, &key, head, t0, n, t->raw.data, d);
+    if (!err)
+        *ret = t->raw.data;
+    return err;
 }
 
 /* All ones of an age are "never". */
@@ -220,11 +316,10 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
     const struct kvf_column *c = kvf_column(t, column);
     if (!c)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column", t->path);
-    int err = scratch_room(n * kvf_dtype_size(c->dtype), &t->raw);
+    const void *raw;
+    int err = kvf_view(t, column, layer, head, t0, n, &raw, d);
     if (!err)
-        err = kvf_read(t, column, layer, head, t0, n, t->raw.data, d);
-    if (!err)
-        widen(t->raw.data, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
+        widen(raw, (enum kvf_dtype)c->dtype, c->flags & KVF_COL_AGE, n, out);
     return err;
 }
 

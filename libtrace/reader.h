@@ -21,6 +21,7 @@ struct token {
 
 struct kvf_trace {
     int fd;
+    bool shared; /* all but buffers and texts is of another reader */
     char *path;
     uint64_t size;
     uint32_t salt;
@@ -53,6 +54,10 @@ struct kvf_trace {
     uint64_t torn_bytes; /* after the last record of a trace that was not closed */
     bool bad_index;      /* there is one, but the records say something else */
 };
+
+/* What every reader has for itself: nothing yet; and frees it. */
+void trace_no_buffers(struct kvf_trace *t);
+void trace_free_buffers(struct kvf_trace *t);
 
 /* Opens the file; nothing of it is read yet. */
 int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d);

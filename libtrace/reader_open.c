@@ -230,9 +230,7 @@ int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_d
     if (!t)
         return KVF_E_NOMEM;
     t->fd = -1;
-    t->n_cached = CACHED_CHUNKS;
-    for (int i = 0; i < MOST_CACHED_CHUNKS; i++)
-        t->cache[i].entry = SIZE_MAX;
+    trace_no_buffers(t);
     int err = (t->path = mem_strdup(path)) ? KVF_OK : KVF_E_NOMEM;
     if (!err && (t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(errno));
@@ -294,20 +292,16 @@ void kvf_close(struct kvf_trace *t)
 {
     if (!t)
         return;
+    trace_free_buffers(t);
+    if (t->shared) {
+        mem_free(t);
+        return;
+    }
     if (t->fd >= 0)
         close(t->fd);
-    for (int i = 0; i < t->n_cached; i++)
-        mem_free(t->cache[i].data);
-    mem_free(t->decoded_before);
-    mem_free(t->stored.data);
-    mem_free(t->shuffled.data);
-    mem_free(t->raw.data);
-    decoder_destroy(t->decoder);
     for (int i = 0; i < t->n_notes; i++)
         mem_free(t->note[i]);
     mem_free(t->note);
-    mem_free(t->text);
-    mem_free(t->token);
     mem_free(t->meta);
     drop_schema(t);
     mem_free(t->rec);

@@ -248,25 +248,38 @@ static void bar_label(struct canvas *c, double x, double y, double h, const char
     }
 }
 
-void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
-                double lo, double hi, const char *label, const char *note)
+void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      const double *at, char (*name)[24], int n, const char *label,
+                      const char *note)
 {
     uint32_t px[256];
-    double v[16], widest = 0;
-    char text[24];
+    double widest = 0;
     for (int i = 0; i < 256; i++)
         px[i] = palette_argb(map, 1 - i / 255.0);
     canvas_image(c, x, y, w, h, px, 1, 256);
     canvas_frame(c, x, y, w, h, WIDTH, ink);
-    int n = ticks_linear(lo, hi, fitting(h, 6), v, 16);
     for (int i = 0; i < n; i++) {
-        double at = y + h - (v[i] - lo) / (hi - lo) * h, xy[] = {x + w, at, x + w + TICK, at};
+        double place = y + h - at[i] * h, xy[] = {x + w, place, x + w + TICK, place};
         canvas_line(c, xy, 2, WIDTH, ink);
-        tick_text(v[i], text);
-        canvas_text(c, x + w + 1.5, at, text, PT_TICK, ALIGN_LEFT, ink, 0);
-        widest = fmax(widest, canvas_text_width(c, text, PT_TICK, 0));
+        canvas_text(c, x + w + 1.5, place, name[i], PT_TICK, ALIGN_LEFT, ink, 0);
+        widest = fmax(widest, canvas_text_width(c, name[i], PT_TICK, 0));
     }
     bar_label(c, x + w + 1.5 + widest + 2.2, y + h / 2, h, label);
     if (note && *note)
         canvas_text(c, x, y + h + 2.5, note, PT_SMALL, ALIGN_LEFT, ink, 0);
+}
+
+void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
+                double lo, double hi, const char *label, const char *note)
+{
+    double v[16];
+    char name[16][24];
+    int want = fitting(h, 6), n = ticks_linear(lo, hi, want, v, 16);
+    while (n < 2 && want++ < 6) /* one number makes no scale */
+        n = ticks_linear(lo, hi, want, v, 16);
+    for (int i = 0; i < n; i++) {
+        tick_text(v[i], name[i]);
+        v[i] = (v[i] - lo) / (hi - lo);
+    }
+    colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, note);
 }

@@ -43,6 +43,11 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
                 double lo, double hi, const char *label, const char *note);
 
+/* The same with ticks at[i] in 0 .. 1 of its height. */
+void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      const double *at, char (*name)[24], int n, const char *label,
+                      const char *note);
+
 /* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
 /* Hyphens of numbers in s become minus signs, as wide as a plus; what has no room stays. */

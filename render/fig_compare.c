@@ -371,12 +371,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_pairs(t, s, &p, d);
     double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
     double h = canvas_height(c) - TOP - BOTTOM;
-    if (!err && (room < 40 || h < 20))
-        err = kvf_fail(d, KVF_E_ARG, "--size: figure compare needs at least %d x %d mm",
-                       LEFT + BAR + Y_ROOM + RIGHT + 40, TOP + BOTTOM + 20);
+    if (!err)
+        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
-    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
+    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b),
+                         .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;

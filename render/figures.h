@@ -19,6 +19,7 @@ extern const struct figure fig_claims;
 extern const struct figure fig_compare;
 extern const struct figure fig_density;
 extern const struct figure fig_density_map;
+extern const struct figure fig_difference;
 extern const struct figure fig_dilution;
 extern const struct figure fig_dilution_map;
 extern const struct figure fig_dynamics;

@@ -12,7 +12,7 @@
 #include "base/par.h"
 #include "render/figures.h"
 
-enum { TOP = 5, RIGHT = 20, BOTTOM = 10, NAMED_MOST = 12, TICKS_FROM = 18,
+enum { TOP = 5, RIGHT = 20, BOTTOM = 10, LEAST_HEIGHT = 40, NAMED_MOST = 12, TICKS_FROM = 18,
        LEAST_PIXELS = 4, MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
        STRIPE = 64, MOST_THREADS = 16, MOST_BATCH = 1 << 24 }; /* pixels held at once */
 
@@ -85,7 +85,7 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     l.margin = g->margin;
-    l.gap_x = (l.named ? 5 : 1.2) + l.margin;
+    l.gap_x = (l.named ? 5 : heads > 24 ? 0.6 : 1.2) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
@@ -158,7 +158,7 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
         l = plan(g, &win, w, h);
     }
     *ret_w = width_of(&l);
-    *ret_h = height_of(&l);
+    *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
 }
 
 static void place(const struct layout *l, int64_t h, double *x, double *y)

@@ -314,7 +314,10 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
         layermap_numbers(c, p->layer0, p->layers, x, y + l->h + 2.3, cw, 0);
     if (p->panel < 0)
         return;
-    snprintf(name, sizeof name, p->minus ? "%s \xe2\x88\x92 %s" : "%s", p->name[panel], p->name[0]);
+    bool number = is_number(p->t, p->panel); /* "age 4" */
+    snprintf(name, sizeof name, p->minus ? "%s%s%s \xe2\x88\x92 %s" : "%s%s%s",
+             number ? table_col_name(p->t, p->panel) : "", number ? " " : "", p->name[panel],
+             p->name[0]);
     canvas_text(c, x, y - 2.2, text_fit(c, name, PT_TICK, l->w, room, sizeof room), PT_TICK,
                 ALIGN_LEFT, ink, 0);
 }

@@ -342,8 +342,9 @@ static void say_what(struct legend *g)
 {
     const struct text_style *x = g->x;
     const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
+    const char *head = strcmp(x->by->by, "nll") == 0 ? NULL : x->head; /* of no head */
     char text[192];
-    snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", x->head ? x->head : "", x->head ? ": " : "",
+    snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", head ? head : "", head ? ": " : "",
              x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
              set ? ")" : "");
     say(g, text);

@@ -294,7 +294,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
             ("several entries", 2, [each([1, 2], [3, 4], counts=2), d["path"]], ("--each",)), ("both kinds", 2, [good, d["path"], each([1, 2], [3, 4]), d["path"]], ("entries",)),
             ("entries without a trace", 2, [each([1, 2], [3, 4]), sal], ("trace",)), ("--value", 2, [good, d["path"], "--value", "x"], ("'x'",)),
             ("--only", 2, [good, d["path"], "--only", "beta,x"], ("'x'",)), ("--criterion", 2, [good, d["path"], "--criterion", "x"], ("criterion",)),
-            ("-o", 2, [good, d["path"], "-o", "x.png"], (".tsv",)), ("--horizon", 2, [good, d["path"], "--horizon", "-1"], ("horizon",)),
+            ("-o", 2, [good, d["path"], "-o", "x.doc"], (".tsv", ".png")), ("--horizon", 2, [good, d["path"], "--horizon", "-1"], ("horizon",)),
             ("several rows", 2, [good, tsv("t", {}, {"head": ["L0K0", "L0K0"], "v": [1, 2]})], ("row",)),
             ("no heads", 2, [good, tsv("t", {}, {"name": ["a"], "v": [1]})], ("head",)),
             ("query heads alone", 2, [good, tsv("t", {}, {"head": ["L0H0"], "v": [1]})], ("query heads",)),
@@ -302,7 +302,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         refused(name, code, ["predict", *argv], *words)
     text = open(good).read().splitlines()
     refused("the same head twice", 1, ["predict", file("\n".join(text + [text[-2]]) + "\n"), d["path"]], "several rows")
-    for ext in ("tsv", "csv", "npz"):
+    for ext in ("tsv", "csv", "npz", "png", "svg", "pdf"):
         out = os.path.join(folder, "t." + ext)
         r = subprocess.run([kvfate, "predict", good, d["path"], "-o", out], capture_output=True, text=True)
         check(ext, r.returncode == 0 and os.path.getsize(out) > 100 and "rank correlation" in r.stdout and not r.stderr, r)

@@ -130,6 +130,11 @@ int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_t
              struct kvf_diag *d);
 void kvf_close(struct kvf_trace *t); /* accepts NULL */
 
+/* One more reader of an open trace, for another thread: the same file, run header, schema and
+ * records, which are borrowed, with its own buffers.  Close it before t; as long as it is open,
+ * t may be read but not closed.  KVF_OK or KVF_E_NOMEM. */
+int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace);
+
 const char *kvf_meta(const struct kvf_trace *t);                  /* the run header */
 const char *kvf_note(const struct kvf_trace *t, const char *key); /* NULL: none; last wins */
 int kvf_n_layers(const struct kvf_trace *t);
@@ -148,7 +153,12 @@ size_t kvf_dtype_size(enum kvf_dtype dtype);
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
              void *out, struct kvf_diag *d);
 
-/* The same, widened: integers exactly (u64 up to 2^53); KVF_COL_AGE's "never"
+/* The same values, borrowed until the next call that reads from t: not copied where they lie
+ * in one chunk.  Aligned to their type. */
+int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+             const void **ret, struct kvf_diag *d);
+
+/* As kvf_read, widened: integers exactly (u64 up to 2^53); KVF_COL_AGE's "never"
  * becomes -1.  As i32, what does not fit (KVF_ALIVE, NaN) becomes -1 too. */
 int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
                  uint32_t n, double *out, struct kvf_diag *d);
