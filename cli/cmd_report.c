@@ -144,7 +144,7 @@ static int deliver(const struct command *self, const struct request *q, struct r
         fprintf(stderr, "kvfate %s: left out to stay under %g MB: %s; --max-size N or --head SET "
                 "makes room\n", self->name, q->max_size, left_out.data);
     if (!err && bytes > most)
-        fprintf(stderr, "kvfate %s: %s has %.1f MB, more than the %g MB of --max-size\n",
+        fprintf(stderr, "kvfate %s: %s has %.2f MB, more than the %g MB of --max-size\n",
                 self->name, q->out, (double)bytes / 1e6, q->max_size);
     if (!err)
         printf("%s: %.2f MB\n", q->out, (double)bytes / 1e6);
