@@ -61,6 +61,7 @@ FENCES = [
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
+    (r'dlfcn', ['render/drawing_libs.c']),
     (r'cairo|pango', ['render/drawing_libs.h']),
     (r'png\.h', ['render/drawing_libs.h']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
