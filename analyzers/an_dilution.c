@@ -425,6 +425,7 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
     return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
                     "--probes paper,dilution%s'", name,
                     strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
+                    : strcmp(p->useful.set, "plan") == 0 ? " --plan PLAN.kvf"
                     : p->useful.prefix ? "" : " --spans FILE.json");
 }
 
