@@ -7,7 +7,7 @@
  *                      (proposition 3.1)
  * and from corollary 3.2, to be compared with dilution_retained,
  *   rho_d delta / (rho_u (1 - delta) + rho_d delta).
- * Rows of a head `all` are means over the heads. */
+ * Rows of a head `all` are means over heads. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/dilution_bounds.h"
+#include "analyzers/dilution_useful.h"
 #include "analyzers/heads_par.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -24,7 +25,7 @@
 enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
 enum { MOST_STEPS = 512 };
 static const struct analyzer_option options[] = {
-    {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
+    {"useful", "U", NULL, "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D (span, else topk:64)"},
     {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
     {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
     {"mean", NULL, NULL, "one row per head: its mean over the steps"},
@@ -50,10 +51,7 @@ struct means {
 };
 
 struct plan {
-    char set[KVF_NAME_MAX / 2]; /* "top64", "mass.90", "slack.1", "span", "span.NAME" */
-    char useful[KVF_NAME_MAX];  /* the same as the option has it */
-    bool prefix;     /* U is a prefix of the order of weights */
-    int top;         /* K of topk:K; 0: sizes are recorded */
+    struct useful_set useful;
     bool beta, mean;
     int column[N_IN];
     int64_t a, b;     /* steps [a, b) */
@@ -91,7 +89,7 @@ static double mean_of(const struct means *m, int k)
 static double size_at(const struct plan *p, double *const *in, int64_t k)
 {
     double steps = (double)(p->a + k + 1);
-    return !p->top ? in[IN_SIZE][k] : steps < p->top ? steps : p->top;
+    return !p->useful.top ? in[IN_SIZE][k] : steps < p->useful.top ? steps : p->useful.top;
 }
 
 /* Proposition 3.1: the largest x and its Delta at each step. */
@@ -100,7 +98,7 @@ static int find_bounds(struct kvf_trace *t, const struct head *h, const struct p
 {
     for (int64_t k = 0; k < p->b - p->a; k++)
         in[BOUND_SIZE][k] = size_at(p, in, k);
-    const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->prefix,
+    const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->useful.prefix,
                               in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
     return near_bounds(t, h, &near, d);
 }
@@ -121,7 +119,7 @@ static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
     const double *restrict best = w->in[IN_ORACLE] + k0;
     const int of[] = {DILUTION, RHO_U, RHO_D, SIZE, DELTA};
     const int from[] = {IN_DILUTION, IN_RHO_U, IN_RHO_D, BOUND_SIZE, BOUND_DELTA};
-    bool own = p->column[IN_KEPT] >= 0, oracle = p->prefix;
+    bool own = p->column[IN_KEPT] >= 0, oracle = p->useful.prefix;
     for (int c = 0; c < 5; c++) {
         double *restrict to = w->v[of[c]];
         const double *restrict in = w->in[from[c]] + k0;
@@ -198,10 +196,9 @@ static void put_steps(struct plan *p, int h, const struct work *w, int64_t k0, i
     }
 }
 
-/* Rows and means of head h from its columns of steps [a, b). */
 static void take_head(struct plan *p, int h, struct work *w)
 {
-    int64_t n = p->b - p->a, prompt = p->prompt < 0 || p->prompt - p->a > n ? n : p->prompt - p->a;
+    int64_t n = p->b - p->a, prompt = p->prompt < 0 || p->prompt > p->b ? n : p->prompt - p->a;
     prompt = prompt < 0 ? 0 : prompt;
     for (int64_t k = 0, end; k < n; k = end) {
         int64_t stop = k < prompt ? prompt : n;
@@ -368,7 +365,7 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
     int err = put_heads_all(out, heads);
     put_provenance(out, t);
     put_tokens(out, p->a, p->b, kvf_n_steps(t));
-    table_meta_str(out, "useful", p->useful);
+    table_meta_str(out, "useful", p->useful.text);
     table_meta_str(out, "weights", p->beta ? "beta" : "run");
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
@@ -379,63 +376,6 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
     for (int k = 0; k < 3; k++)
         table_dense_int(out, counts[k], "", p->count[k]);
     return err ? err : table_err(out);
-}
-
-/* Whether a name is the only useful one of the run's spans: its set is then `span`. */
-static bool is_all_spans(const struct kvf_trace *t, const char *name)
-{
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    int useful = 0;
-    bool mine = false;
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return false;
-    for (const struct json *s = json_first(json_get(root, "spans")); s; s = json_next(s))
-        if (json_bool(json_get(s, "useful"), true)) {
-            useful++;
-            mine |= strcmp(json_str(json_get(s, "name"), ""), name) == 0;
-        }
-    json_free(root);
-    return mine && useful == 1;
-}
-
-/* The number of text among those that are recorded, or -1. */
-static int recorded(const char *text, const double *numbers, int n)
-{
-    char *end;
-    double v = strtod(text, &end);
-    for (int i = 0; i < n; i++)
-        if (end != text && !*end && v == numbers[i])
-            return i;
-    return -1;
-}
-
-static int parse_useful(const struct kvf_trace *t, const char *text, struct plan *p,
-                        struct kvf_diag *d)
-{
-    static const double tops[] = {64, 128, 256, 512}, masses[] = {.90, .95, .99},
-                        slacks[] = {1, 2, 4};
-    int i = -1;
-    if (!text)
-        text = kvf_find(t, "useful.span") >= 0 ? "span" : "topk:64";
-    snprintf(p->useful, sizeof p->useful, "%s", text);
-    bool span = strncmp(text, "span:", 5) == 0 && text[5] && strlen(text) <= 21;
-    if (strcmp(text, "span") == 0 || span) {
-        bool part = span && !is_all_spans(t, text + 5);
-        snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
-        return KVF_OK;
-    }
-    p->prefix = true;
-    if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
-        snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
-    else if (strncmp(text, "mass:", 5) == 0 && (i = recorded(text + 5, masses, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "mass.%d", (int)(100 * masses[i] + .5));
-    else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
-    if (i < 0)
-        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, "
-                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
-    return KVF_OK;
 }
 
 static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
@@ -458,14 +398,14 @@ static int parse(const struct kvf_trace *t, const struct analyzer_args *args, st
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
-    return parse_useful(t, option_text(&an_dilution, args, OPT_USEFUL), p, d);
+    return useful_parse(t, option_text(&an_dilution, args, OPT_USEFUL), &p->useful, d);
 }
 
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
                 struct kvf_diag *d)
 {
     char name[2 * KVF_NAME_MAX];
-    snprintf(name, sizeof name, kind, p->set);
+    snprintf(name, sizeof name, kind, p->useful.set);
     *ret = kvf_find(t, name);
     const struct kvf_column *c = *ret >= 0 ? kvf_column(t, *ret) : NULL;
     if (c && (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP))
@@ -481,11 +421,11 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
     if (err || *ret >= 0)
         return err;
     char name[2 * KVF_NAME_MAX];
-    snprintf(name, sizeof name, kind, p->set);
+    snprintf(name, sizeof name, kind, p->useful.set);
     return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
                     "--probes paper,dilution%s'", name,
                     strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
-                    : p->prefix ? "" : " --spans FILE.json");
+                    : p->useful.prefix ? "" : " --spans FILE.json");
 }
 
 static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
@@ -507,7 +447,7 @@ static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d
         err = find(t, p, "shadow.oracle_mass", &p->column[IN_ORACLE], d);
     for (int k = 0; !err && k < N_NEAR; k++) {
         char name[KVF_NAME_MAX];
-        snprintf(name, sizeof name, p->prefix ? "near.all.%d" : "near.%%s.%d", k);
+        snprintf(name, sizeof name, p->useful.prefix ? "near.all.%d" : "near.%%s.%d", k);
         err = need(t, p, name, &p->column[IN_NEAR + k], d);
     }
     return err;

@@ -116,7 +116,8 @@ static int allocate(struct data *x)
     x->seen = MEM_NEW(int64_t, rows);
     x->attention = MEM_NEW(double, rows);
     x->sum = MEM_NEW(double, rows);
-    return x->value && x->head && x->name && x->text && x->shown && x->layer && x->index && x->token && x->step && x->seen
+    return x->value && x->head && x->name && x->text && x->shown
+                   && x->layer && x->index && x->token && x->step && x->seen
                    && x->attention && x->sum ? KVF_OK : KVF_E_NOMEM;
 }
 

@@ -142,7 +142,8 @@ static int fill(struct kvf_trace *t, const struct head_list *heads, const struct
     struct work w = {heads, p, value, NULL};
     int err = heads_par_create(t, p->threads, heads->n * (p->b - p->a), &par);
     if (!err) {
-        w.scratch = mem_alloc((size_t)heads_par_threads(par), (size_t)(p->b - p->a) * sizeof(double));
+        w.scratch = mem_alloc((size_t)heads_par_threads(par),
+                              (size_t)(p->b - p->a) * sizeof *w.scratch);
         err = w.scratch ? heads_par_run(par, heads, 1, judge_head, &w, d) : KVF_E_NOMEM;
     }
     heads_par_destroy(par);

@@ -20,7 +20,7 @@ struct analyzer_args {
     const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
     int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
     const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
-    int threads; /* at most so many; 0: number of cores.  No table depends on it */
+    int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
 };
 
 struct analyzer_option {

@@ -294,9 +294,12 @@ int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_dia
         err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
     for (int k = 0; k < c->set.replicates; k++)
         c->weight[k] = rng_poisson1(rng_hash(c->set.seed, x->entry.id, (uint64_t)k, 0));
+    c->rows.next = 0;
     for (size_t i = 0; !err && i < x->rows.n; i++) {
         const struct row *r = &x->rows.row[i];
         size_t at;
+        if (!rows_has(&x->rows, i))
+            continue;
         err = corpus_row(c, x->rows.key.data + r->key_at, r->key_len, r->interval, &at, d);
         if (!err)
             add_row(c, at, rows_sum(&x->rows, i));

@@ -138,7 +138,7 @@ void corpus_document_destroy(struct corpus_document *x)
 
 void corpus_document_begin(struct corpus_document *x, uint64_t id)
 {
-    rows_clear(&x->rows);
+    rows_next_round(&x->rows);
     forget_meta(x);
     memset(x->type, 0, sizeof x->type);
     x->entry = (struct corpus_entry){.id = id};
@@ -201,6 +201,17 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
     return err;
 }
 
+/* As buf_add; most are a few bytes that fit. */
+static void append(struct buf *b, const char *s, size_t n)
+{
+    if (b->err || b->cap - b->len <= n) {
+        buf_add(b, s, n);
+        return;
+    }
+    memcpy(b->data + b->len, s, n);
+    b->len += n;
+}
+
 static void put_int(struct buf *b, int64_t v)
 {
     char text[24];
@@ -211,7 +222,7 @@ static void put_int(struct buf *b, int64_t v)
     while (u /= 10);
     if (v < 0)
         text[--at] = '-';
-    buf_add(b, text + at, sizeof text - at);
+    append(b, text + at, sizeof text - at);
 }
 
 /* Row r0 + i of a block as a key. */
@@ -223,7 +234,7 @@ static void put_key(struct corpus_document *x, const struct table *t, const stru
         double v = x->number[k * BLOCK + i];
         if (x->type[k] == 's') {
             const char *s = table_str(t, c->key[k], r0 + i);
-            buf_add(&x->key, s, strlen(s));
+            append(&x->key, s, strlen(s));
         } else if (x->type[k] == 'i') {
             put_int(&x->key, (int64_t)v);
         } else if (isfinite(v)) {
@@ -231,7 +242,7 @@ static void put_key(struct corpus_document *x, const struct table *t, const stru
         } else {
             buf_str(&x->key, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         }
-        buf_char(&x->key, 0);
+        append(&x->key, "", 1);
     }
 }
 
@@ -288,12 +299,12 @@ static int take_row(struct corpus_document *x, const struct table *t, const stru
                     int64_t r0, int i, struct kvf_diag *d)
 {
     const double *v = x->number + (size_t)x->c->n_keys * BLOCK + i;
-    size_t row, before = x->rows.n;
+    size_t row;
     put_key(x, t, c, r0, i);
     int err = x->key.err ? x->key.err : rows_put(&x->rows, x->key.data, x->key.len, &row);
     if (err)
         return err;
-    if (x->rows.n > before) {
+    if (x->rows.fresh) {
         bool all = c->head < 0 || !c->has_all
                    || strcmp(table_str(t, c->key[c->head], r0 + i), "all") == 0;
         x->rows.row[row].interval = x->c->set.intervals == CORPUS_EVERY

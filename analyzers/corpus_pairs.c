@@ -95,7 +95,7 @@ int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
         for (size_t r = 0; !err && r < x->rows.n; r++) {
             const struct row *row = &x->rows.row[r];
             size_t at;
-            if (!row->interval)
+            if (!row->interval || !rows_has(&x->rows, r))
                 continue;
             err = row_of(p, x->rows.key.data + row->key_at, row->key_len, &at, d);
             if (!err)

@@ -51,8 +51,43 @@ static bool is_key(const struct rows *r, const struct row *x, const char *key, s
     return x->hash == hash && x->key_len == len && memcmp(r->key.data + x->key_at, key, len) == 0;
 }
 
+bool rows_has(const struct rows *r, size_t row)
+{
+    return r->row[row].round == r->round;
+}
+
+static void found(struct rows *r, size_t row, size_t *ret_row)
+{
+    struct row *x = &r->row[row];
+    r->fresh = x->round != r->round;
+    if (r->fresh)
+        memset(rows_sum(r, row), 0, r->stride * sizeof *r->sum);
+    x->round = r->round;
+    r->next = row + 1;
+    *ret_row = row;
+}
+
+static int make_row(struct rows *r, size_t at, const char *key, size_t len, uint64_t hash,
+                    size_t *ret_row)
+{
+    size_t key_at = r->key.len;
+    buf_add(&r->key, key, len);
+    if (r->key.err)
+        return r->key.err;
+    r->row[r->n] = (struct row){.key_at = key_at, .key_len = (uint32_t)len, .hash = hash,
+                                .round = r->round - 1};
+    r->slot[at] = (uint32_t)r->n + 1;
+    found(r, r->n++, ret_row);
+    return KVF_OK;
+}
+
 int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row)
 {
+    const struct row *guess = r->next < r->n ? &r->row[r->next] : NULL;
+    if (guess && guess->key_len == len && memcmp(r->key.data + guess->key_at, key, len) == 0) {
+        found(r, r->next, ret_row);
+        return KVF_OK;
+    }
     uint64_t hash = rng_hash_bytes(0, key, len);
     if (len >= UINT32_MAX)
         return KVF_E_LIMIT;
@@ -64,33 +99,22 @@ int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row)
     size_t at = hash & (r->n_slots - 1);
     for (; r->slot[at]; at = (at + 1) & (r->n_slots - 1))
         if (is_key(r, &r->row[r->slot[at] - 1], key, len, hash)) {
-            *ret_row = r->slot[at] - 1;
+            found(r, r->slot[at] - 1, ret_row);
             return KVF_OK;
         }
-    size_t key_at = r->key.len;
-    buf_add(&r->key, key, len);
-    if (r->key.err)
-        return r->key.err;
-    r->row[r->n] = (struct row){.key_at = key_at, .key_len = (uint32_t)len, .hash = hash};
-    memset(rows_sum(r, r->n), 0, r->stride * sizeof *r->sum);
-    *ret_row = r->n;
-    r->slot[at] = (uint32_t)++r->n;
-    return KVF_OK;
+    return make_row(r, at, key, len, hash, ret_row);
 }
 
-void rows_clear(struct rows *r)
+void rows_next_round(struct rows *r)
 {
-    for (size_t i = 0; i < r->n; i++)
-        mem_free(r->row[i].replicate);
-    r->n = 0;
-    buf_clear(&r->key);
-    if (r->slot)
-        memset(r->slot, 0, r->n_slots * sizeof *r->slot);
+    r->round++;
+    r->next = 0;
 }
 
 void rows_finish(struct rows *r)
 {
-    rows_clear(r);
+    for (size_t i = 0; i < r->n; i++)
+        mem_free(r->row[i].replicate);
     buf_finish(&r->key);
     mem_free(r->row);
     mem_free(r->sum);

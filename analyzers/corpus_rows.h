@@ -15,6 +15,7 @@ struct row {
     uint64_t hash;
     int64_t *replicate; /* [rows.replicated][replicates] owned; NULL: no intervals */
     bool interval;      /* it is to have them */
+    uint32_t round;     /* the newest one in which it was put */
 };
 
 struct rows {
@@ -22,13 +23,20 @@ struct rows {
     struct row *row;
     int64_t *sum; /* [cap][stride] */
     size_t n, cap, stride;
+    size_t next;    /* most probably the row that is asked for next: that after the last one */
+    uint32_t round; /* rows of other rounds are only remembered */
+    bool fresh;     /* the last row put is the first of this round with its key */
     uint32_t *slot; /* row + 1; 0: free */
     size_t n_slots; /* a power of two */
 };
 
-int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row); /* finds or makes */
+/* Finds or makes the row; its sums are 0 when it is fresh. */
+int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row);
+bool rows_has(const struct rows *r, size_t row); /* whether it was put in this round */
 int64_t *rows_sum(const struct rows *r, size_t row);
-void rows_clear(struct rows *r);  /* keeps the memory; replicates are freed */
+/* No row is there any more, but keys are remembered: those of the next document are mostly the
+ * same, in the same order. */
+void rows_next_round(struct rows *r);
 void rows_finish(struct rows *r); /* accepts a zeroed struct with its stride */
 
 /* How a measure is pooled. */

@@ -33,7 +33,8 @@ int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct he
     struct heads_par *p = MEM_NEW(struct heads_par, 1);
     if (!p)
         return KVF_E_NOMEM;
-    int err = values >= FOR_THREADS && threads != 1 ? par_create(threads, &p->pool) : KVF_OK;
+    bool many = threads > 1 || (threads == 0 && values >= FOR_THREADS);
+    int err = many ? par_create(threads, &p->pool) : KVF_OK;
     p->n_threads = par_threads(p->pool);
     if (!err && !(p->hand = MEM_NEW(struct hand, (size_t)p->n_threads)))
         err = KVF_E_NOMEM;

@@ -11,8 +11,8 @@
 
 struct heads_par;
 
-/* Threads for work on so many values: one where it is little, else `threads` (0: number of
- * cores).  KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  Destroy before t is closed. */
+/* So many threads; 0: one for each core, or one in all where there are few values to read.
+ * KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  Destroy before t is closed. */
 int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct heads_par **ret);
 void heads_par_destroy(struct heads_par *p); /* accepts NULL */
 int heads_par_threads(const struct heads_par *p);

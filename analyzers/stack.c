@@ -41,15 +41,14 @@ static void label_parts(struct parts *p, const char *const *names)
         else
             snprintf(p->label[i], 96, "%.60s", method ? method : "");
     }
-    bool alike = !distinct(p); /* then all get the next kind of name */
-    for (int i = 0; alike && i < p->n; i++)
-        stem(names[i], p->label[i]);
-    alike = !distinct(p);
-    for (int i = 0; alike && i < p->n; i++)
-        snprintf(p->label[i], 96, "%.95s", names[i]);
-    alike = !distinct(p);
-    for (int i = 0; alike && i < p->n; i++)
-        snprintf(p->label[i], 96, "%d: %.80s", i + 1, names[i]);
+    for (int way = 0; way < 3 && !distinct(p); way++)
+        for (int i = 0; i < p->n; i++)
+            if (way == 0)
+                stem(names[i], p->label[i]);
+            else if (way == 1)
+                snprintf(p->label[i], 96, "%.95s", names[i]);
+            else
+                snprintf(p->label[i], 96, "%d: %.80s", i + 1, names[i]);
 }
 
 static int check(const struct parts *p, const char *const *names, struct kvf_diag *d)

@@ -1,5 +1,6 @@
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,18 @@ static int check_keys(const cJSON *root, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* cJSON 1.7 keeps the place of the last error in a global, which every parse writes, whether it
+ * gives the place to its caller or not. */
+static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
+
+static cJSON *parse_alone(const char *text, size_t len, const char **ret_end)
+{
+    pthread_mutex_lock(&parsing);
+    cJSON *root = cJSON_ParseWithLengthOpts(text, len, ret_end, 0);
+    pthread_mutex_unlock(&parsing);
+    return root;
+}
+
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d)
 {
     if (len > MAX_BYTES)
@@ -97,7 +110,7 @@ int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_
     if (err)
         return err;
     const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+    cJSON *root = parse_alone(text, len, &end);
     if (!root)
         return kvf_fail(d, KVF_E_FORMAT, "not valid JSON near byte %zu",
                         end ? (size_t)(end - text) : len);

@@ -34,7 +34,8 @@ int64_t sum_add_known(struct sum *a, const double *v, int64_t n)
             pair_mask nan = x != x;
             x = (pair)((pair_mask)x & ~nan);
             pair t = s[k] + x, of_s = (s[k] - t) + x, of_x = (x - t) + s[k];
-            pair_mask larger = (pair)((pair_mask)s[k] & positive) >= (pair)((pair_mask)x & positive);
+            pair of = (pair)((pair_mask)s[k] & positive), other = (pair)((pair_mask)x & positive);
+            pair_mask larger = of >= other;
             c[k] += (pair)(((pair_mask)of_s & larger) | ((pair_mask)of_x & ~larger));
             s[k] = t;
             unknown -= nan; /* of all ones: -1 */

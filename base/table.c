@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +353,11 @@ void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *
         c->read(c->ctx, row0, n, out);
         return;
     }
+    if (c->type == TABLE_STR) {
+        for (int64_t k = 0; k < n; k++)
+            out[k] = NAN;
+        return;
+    }
     if (c->kind == AFFINE) {
         get_affine(c, row0, n, out);
         return;
@@ -377,7 +383,9 @@ void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *
 void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out)
 {
     const struct column *c = &t->col[col];
-    while (n > 0) {
+    for (int64_t k = 0; c->type != TABLE_STR && k < n; k++)
+        out[k] = "";
+    while (c->type == TABLE_STR && n > 0) {
         struct run r = run_at(c, row0, n);
         for (int64_t k = 0; k < r.n; k++)
             out[k] = c->s[r.from + (r.same ? 0 : k)];
@@ -396,7 +404,8 @@ double table_real(const struct table *t, int col, int64_t row)
 
 int64_t table_int(const struct table *t, int col, int64_t row)
 {
-    return (int64_t)table_real(t, col, row);
+    double v = table_real(t, col, row);
+    return fabs(v) < 9e18 ? (int64_t)v : -1;
 }
 
 const char *table_str(const struct table *t, int col, int64_t row)

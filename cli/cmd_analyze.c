@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
-#include "cli/figure_options.h"
+#include "cli/preview.h"
 #include "render/figure.h"
 
 enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
@@ -62,6 +62,11 @@ bool range_parse(const char *s, int64_t *a, int64_t *b)
            && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
 }
 
+static const struct figure *figure_of(const struct request *q)
+{
+    return figure_find(q->figure ? q->figure : q->a->name);
+}
+
 static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
@@ -87,7 +92,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
                         q->out);
-    if (q->out && figure_can_write(q->out) && !q->figure && !figure_find(q->a->name))
+    err = preview_check(&q->look, figure_of(q), d);
+    if (err)
+        return err;
+    if (q->out && figure_can_write(q->out) && !figure_of(q))
         return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
                         ".tsv, .csv, .json or .npz", q->out);
     return KVF_OK;
@@ -107,19 +115,13 @@ static int describe(const struct request *q, const struct table *t)
     return err;
 }
 
-/* The figure that -o draws, or NULL. */
-static const struct figure *figure_of(const struct request *q)
-{
-    return q->out && figure_can_write(q->out) ? figure_find(q->figure ? q->figure : q->a->name)
-                                              : NULL;
-}
-
 /* Several traces of an analysis of one: any table, and figures that tell them apart. */
 static int check_several(struct request *q, int operands, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(q);
+    bool asked = q->look.preview || (q->out && figure_can_write(q->out));
     q->several = q->a->max_traces == 1 && operands > 1;
-    return !q->several || !f || f->side_by_side ? KVF_OK
+    return !q->several || !f || f->side_by_side || !asked ? KVF_OK
            : kvf_fail(d, KVF_E_ARG, "the figure %s draws one trace; give one, or write the table "
                       "of all as .tsv, .csv, .json or .npz", f->name);
 }
@@ -136,13 +138,19 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
 {
     if (q->json)
         return table_write(t, TABLE_JSON, "-", d);
-    if (!q->out)
-        return describe(q, t);
-    if (strcmp(q->out, "-") == 0)
+    const struct figure *f = figure_of(q);
+    if (f && q->several && !f->side_by_side)
+        f = NULL;
+    bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
+    int err = KVF_OK;
+    if (screen && !drawn)
         return table_write(t, TABLE_TSV, "-", d);
-    int err = figure_of(q) ? figure_write(figure_of(q), t, &q->look.style, q->out, d)
-                           : table_write(t, table_format_of(q->out), q->out, d);
-    return err ? err : describe(q, t);
+    if (q->out && !screen)
+        err = figure_can_write(q->out) ? figure_write(f, t, &q->look.style, q->out, d)
+                                       : table_write(t, table_format_of(q->out), q->out, d);
+    if (err)
+        return err;
+    return drawn ? preview(&q->look, f, t, d) : describe(q, t);
 }
 
 static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,

@@ -210,7 +210,7 @@ static bool is_folder(const char *path)
 
 static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, &j->look.style};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     struct table *t = NULL;
     int err = figure_options_check(&j->look, d);
     if (!err)

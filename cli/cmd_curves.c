@@ -6,7 +6,7 @@
 
 #include "base/table_io.h"
 #include "cli/cmds.h"
-#include "cli/figure_options.h"
+#include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/training_table.h"
 #include "render/figure.h"
@@ -59,16 +59,9 @@ static void summary(const struct table *t)
 
 static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
 {
-    int err = KVF_OK;
-    if (j->json)
-        return table_write(t, TABLE_JSON, "-", d);
-    if (j->out && strcmp(j->out, "-") == 0)
-        return table_write(t, TABLE_TSV, "-", d);
-    if (j->out)
-        err = figure_can_write(j->out)
-              ? figure_write(figure_find("training"), t, &j->look.style, j->out, d)
-              : table_write(t, table_format_of(j->out), j->out, d);
-    if (!err)
+    const struct output o = {j->out, j->json, &j->look, NULL};
+    int err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
         summary(t);
     return err;
 }

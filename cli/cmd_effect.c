@@ -379,7 +379,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
                               j->step, j->ids};
     struct table *rows = effect_table(&r), *steps = j->per_token ? effect_table_steps(&r) : NULL;
     struct table *t = j->per_token ? steps : rows;
-    const struct output o = {j->out, j->json, &j->look.style};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     int err = rows && t ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);

@@ -373,7 +373,7 @@ static void summary(const struct job *j, const struct table *t)
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
-    const struct output o = {j->out, j->json, &j->look.style};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     int err = t ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         table_meta_num(t, "seed", (double)j->seed);

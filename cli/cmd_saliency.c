@@ -381,7 +381,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
     struct table *entries = saliency_table(&j->s, &run);
     struct table *heads = saliency_table_heads(&j->s, j->beta.head, j->evict.head);
     struct table *t = j->by_head ? heads : entries;
-    const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->look.style};
+    const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->look, NULL};
     int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);

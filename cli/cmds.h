@@ -43,6 +43,7 @@ int cmd_part(const struct command *self, int argc, char **argv);
 int cmd_diff(const struct command *self, int argc, char **argv);
 int cmd_corpus(const struct command *self, int argc, char **argv);
 int cmd_merge(const struct command *self, int argc, char **argv);
+int cmd_draw(const struct command *self, int argc, char **argv);
 int cmd_figures(const struct command *self, int argc, char **argv);
 int cmd_analyze(const struct command *self, int argc, char **argv);
 

@@ -24,6 +24,7 @@ int figure_options(struct figure_options *f, struct opt *list)
         {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},
         {OPT_STR, 0, "font", &f->style.font, "NAME", "font family (DejaVu Sans)", 0, 0},
         {OPT_STR, 0, "style", &f->style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_FLAG, 0, "preview", &f->preview, NULL, "draw the figure on the standard output", 0, 0},
     };
     memcpy(list, own, sizeof own);
     return FIGURE_OPTIONS;
@@ -104,7 +105,7 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
     f->style.dpi = (int)f->dpi;
     if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
         return figure_style_check(&f->style, d);
-    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, pt), a "
-                    "width alone, single-column, one-and-half-column, double-column, page or "
-                    "slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
+                    "pt), a width alone, single-column, one-and-half-column, double-column, page "
+                    "or slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
 }

@@ -1,16 +1,17 @@
 /* figure_options.h - the options that every command with a figure has, once: --size, --dpi,
- * --cmap, --vmin, --vmax, --title, --font, --style. */
+ * --cmap, --vmin, --vmax, --title, --font, --style, --preview. */
 #ifndef KVF_CLI_FIGURE_OPTIONS_H
 #define KVF_CLI_FIGURE_OPTIONS_H
 
 #include "base/opt.h"
 #include "render/figure.h"
 
-enum { FIGURE_OPTIONS = 8 };
+enum { FIGURE_OPTIONS = 9 };
 
 struct figure_options {
     struct figure_style style; /* complete after figure_options_check */
     const char *size;
+    bool preview;
     int64_t dpi;
 };
 

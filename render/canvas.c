@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "render/ansi.h"
 #include "render/canvas_impl.h"
 #include "render/canvas_text.h"
 #include "render/png_out.h"
@@ -24,6 +25,7 @@ struct canvas {
     PangoFontDescription *font;
     PangoLayout *layout; /* of the text at hand */
     struct buf bytes;    /* of PDF */
+    struct ansi ansi;    /* text, for terminals; the surface has the pixels */
     struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
     char *title, *keywords;
     int err;
@@ -32,6 +34,11 @@ struct canvas {
 static bool is_svg(const struct canvas *c)
 {
     return c->format == CANVAS_SVG;
+}
+
+static bool is_ansi(const struct canvas *c)
+{
+    return c->format == CANVAS_ANSI;
 }
 
 static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
@@ -92,22 +99,31 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     c->w = w_mm;
     c->h = h_mm;
     c->pixel = 25.4 / dpi;
+    if (f == CANVAS_ANSI) {
+        c->pixel = ANSI_PIXEL;
+        c->err = ansi_init(&c->ansi, w_mm, h_mm);
+    }
     /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
     c->surface =
-        f == CANVAS_PNG   ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
+        f == CANVAS_ANSI  ? cairo_image_surface_create(CAIRO_FORMAT_ARGB32, c->ansi.cols,
+                                                       2 * c->ansi.rows)
+        : f == CANVAS_PNG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
         : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
                           : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->svg.w = w_mm;
     c->svg.h = h_mm;
     c->cr = cairo_create(c->surface);
-    double scale = f == CANVAS_PNG ? dpi / 25.4 : pt;
+    double scale = f == CANVAS_ANSI ? 1 / ANSI_PIXEL : f == CANVAS_PNG ? dpi / 25.4 : pt;
     cairo_scale(c->cr, scale, scale);
     if (cairo_status(c->cr) != CAIRO_STATUS_SUCCESS || create_layout(c) != KVF_OK) {
         canvas_destroy(c);
         return KVF_E_NOMEM;
     }
     cairo_set_source_rgb(c->cr, 1, 1, 1);
-    cairo_paint(c->cr);
+    if (f == CANVAS_ANSI)
+        cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE); /* on what is there already */
+    else
+        cairo_paint(c->cr);
     *ret = c;
     return KVF_OK;
 }
@@ -126,6 +142,7 @@ void canvas_destroy(struct canvas *c)
     g_free(c->keywords);
     buf_finish(&c->bytes);
     svg_finish(&c->svg);
+    ansi_finish(&c->ansi);
     mem_free(c);
 }
 
@@ -174,6 +191,8 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     return err;
 }
 
+void canvas_shades(struct canvas *c) { c->ansi.shades = true; }
+
 void canvas_about(struct canvas *c, const char *title, const char *keywords)
 {
     g_free(c->title);
@@ -203,6 +222,13 @@ static void colour_of(struct canvas *c, struct rgb v)
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
 }
 
+/* Black lines are grey on terminals, which may be black themselves. */
+static void colour_of_line(struct canvas *c, struct rgb v)
+{
+    bool dark = is_ansi(c) && fmax(v.r, fmax(v.g, v.b)) < 0.2;
+    colour_of(c, dark ? (struct rgb){0.5, 0.5, 0.5} : v);
+}
+
 void canvas_rect(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
     const double xy[] = {x, y, x + w, y, x + w, y + h, x, y + h};
@@ -211,18 +237,22 @@ void canvas_rect(struct canvas *c, double x, double y, double w, double h, struc
         return;
     }
     colour_of(c, fill);
+    if (is_ansi(c) && fmin(fill.r, fmin(fill.g, fill.b)) > 0.99) /* paper: the terminal's */
+        cairo_set_operator(c->cr, CAIRO_OPERATOR_CLEAR);
     cairo_rectangle(c->cr, x, y, w, h);
     cairo_fill(c->cr);
+    cairo_set_operator(c->cr, CAIRO_OPERATOR_OVER);
 }
 
 void canvas_cell(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
 {
-    double lap = c->format == CANVAS_PNG ? 0 : 0.04; /* viewers show hairlines between cells */
+    /* viewers of vectors show hairlines between cells */
+    double lap = c->format == CANVAS_PNG || is_ansi(c) ? 0 : 0.04;
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
     c->svg.crisp = 1;
     canvas_rect(c, x, y, w + lap, h + lap, fill);
     c->svg.crisp = 0;
-    cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
+    cairo_set_antialias(c->cr, is_ansi(c) ? CAIRO_ANTIALIAS_NONE : CAIRO_ANTIALIAS_DEFAULT);
 }
 
 void canvas_dash(struct canvas *c, double on, double off)
@@ -240,6 +270,10 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
         svg_frame(&c->svg, x, y, w, h, width, colour);
         return;
     }
+    if (is_ansi(c)) {
+        ansi_frame(&c->ansi, x / c->pixel, (y + c->svg.dy) / c->pixel, w / c->pixel, h / c->pixel);
+        return;
+    }
     colour_of(c, colour);
     cairo_set_line_width(c->cr, width);
     cairo_rectangle(c->cr, x, y, w, h);
@@ -253,8 +287,10 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
         svg_line(&c->svg, xy, n, width, colour);
         return;
     }
-    colour_of(c, colour);
-    cairo_set_line_width(c->cr, width);
+    if (is_ansi(c) && n == 2 && hypot(xy[2] - xy[0], xy[3] - xy[1]) < c->pixel)
+        return; /* a tick */
+    colour_of_line(c, colour);
+    cairo_set_line_width(c->cr, is_ansi(c) ? fmax(width, c->pixel) : width);
     cairo_set_line_join(c->cr, CAIRO_LINE_JOIN_ROUND);
     for (int i = 0; i < n; i++) {
         if (isnan(xy[2 * i]) || isnan(xy[2 * i + 1]))
@@ -290,8 +326,9 @@ void canvas_disc(struct canvas *c, double x, double y, double radius, double wid
         svg_disc(&c->svg, x, y, radius, width, colour);
         return;
     }
-    colour_of(c, colour);
+    colour_of_line(c, colour);
     cairo_new_sub_path(c->cr);
+    radius = is_ansi(c) ? fmax(radius, 0.6 * c->pixel) : radius;
     cairo_arc(c->cr, x, y, radius, 0, 2 * 3.141592653589793);
     cairo_set_line_width(c->cr, width);
     if (width > 0)
@@ -331,10 +368,30 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     buf_finish(&shown);
 }
 
+static void text_ansi(struct canvas *c, double x, double y, const char *s, enum text_align align,
+                      struct rgb colour, int turn)
+{
+    struct buf shown = {0};
+    clean(&shown, s);
+    const char *text = shown.data ? shown.data : "";
+    double n = ansi_width(text), px = c->pixel;
+    double back = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? n / 2 : n;
+    double col = x / px, row = (y + c->svg.dy) / (2 * px);
+    if (turn)
+        ansi_text(&c->ansi, (int)floor(col), (int)floor(row - back + 0.5), text, colour, true);
+    else
+        ansi_text(&c->ansi, (int)floor(col - back + 0.5), (int)floor(row), text, colour, false);
+    buf_finish(&shown);
+}
+
 void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
                  enum text_align align, struct rgb colour, int turn)
 {
     int w, h;
+    if (is_ansi(c)) {
+        text_ansi(c, x, y, s, align, colour, turn);
+        return;
+    }
     lay_out(c, s, pt, 0);
     pango_layout_get_size(c->layout, &w, &h);
     double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
@@ -356,6 +413,8 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
 double canvas_text_width(struct canvas *c, const char *s, double pt, int bold)
 {
     int w;
+    if (is_ansi(c))
+        return ansi_width(s) * c->pixel;
     lay_out(c, s, pt, bold);
     pango_layout_get_size(c->layout, &w, NULL);
     return (double)w / PANGO_SCALE;
@@ -365,6 +424,10 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
                  struct rgb colour)
 {
     const struct svg_place at = {x, y, 0, 0, 0};
+    if (is_ansi(c)) { /* the baseline is above the middle of the line's lower half */
+        text_ansi(c, x, y - 0.35 * pt * 25.4 / 72, s, ALIGN_LEFT, colour, 0);
+        return;
+    }
     lay_out(c, s, pt, bold);
     if (is_svg(c)) {
         svg_text(&c->svg, c->cr, c->layout, &at, pt, colour);
@@ -406,6 +469,14 @@ static void image_svg(struct canvas *c, double x, double y, double w_mm, double 
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
                   const uint32_t *argb, int w, int h)
 {
+    if (is_ansi(c)) {
+        cairo_surface_flush(c->surface);
+        ansi_image((uint32_t *)(void *)cairo_image_surface_get_data(c->surface), c->ansi.cols,
+                   2 * c->ansi.rows, cairo_image_surface_get_stride(c->surface) / 4, x / c->pixel,
+                   (y + c->svg.dy) / c->pixel, w_mm / c->pixel, h_mm / c->pixel, argb, w, h);
+        cairo_surface_mark_dirty(c->surface);
+        return;
+    }
     cairo_surface_t *img = cairo_image_surface_create(CAIRO_FORMAT_ARGB32, w, h);
     if (cairo_surface_status(img) != CAIRO_STATUS_SUCCESS) {
         c->err = KVF_E_NOMEM;
@@ -453,7 +524,7 @@ static int finish(struct canvas *c, const char *title, const char *provenance, s
         describe_pdf(c, title, provenance);
     cairo_status_t drawn = cairo_status(c->cr);
     cairo_surface_flush(c->surface);
-    if (c->format != CANVAS_PNG)
+    if (c->format == CANVAS_PDF)
         cairo_surface_finish(c->surface);
     if (drawn != CAIRO_STATUS_SUCCESS)
         c->err = c->err ? c->err : KVF_E_NOMEM;
@@ -465,6 +536,11 @@ static int finish(struct canvas *c, const char *title, const char *provenance, s
                           cairo_image_surface_get_height(c->surface),
                           cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
                           title, provenance, out);
+    if (is_ansi(c)) {
+        ansi_write(&c->ansi, (const uint32_t *)(void *)cairo_image_surface_get_data(c->surface),
+                   cairo_image_surface_get_stride(c->surface) / 4, out);
+        return out->err;
+    }
     if (is_svg(c))
         return svg_write(&c->svg, title, provenance, out);
     buf_add(out, c->bytes.data, c->bytes.len);
@@ -486,7 +562,7 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
 struct canvas_inner canvas_inner(struct canvas *c)
 {
     return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
-                                 is_svg(c) ? &c->svg : NULL};
+                                 is_svg(c) ? &c->svg : NULL, is_ansi(c)};
 }
 
 void canvas_fail(struct canvas *c, int err)

@@ -1,6 +1,6 @@
-/* canvas.h - drawing in millimetres onto PNG, SVG or PDF; canvas.c and canvas_text.c are the
- * only files that include cairo and pango.  y runs down.  Errors are sticky: canvas_finish
- * returns the first one. */
+/* canvas.h - drawing in millimetres onto PNG, SVG, PDF or a terminal (ansi.h); canvas.c,
+ * canvas_text.c and svg_text.c are the only files that include cairo and pango.  y runs down.
+ * Errors are sticky: canvas_finish returns the first one. */
 #ifndef KVF_RENDER_CANVAS_H
 #define KVF_RENDER_CANVAS_H
 
@@ -10,7 +10,7 @@
 
 struct canvas;
 
-enum canvas_format { CANVAS_PNG, CANVAS_SVG, CANVAS_PDF, CANVAS_NONE };
+enum canvas_format { CANVAS_PNG, CANVAS_SVG, CANVAS_PDF, CANVAS_ANSI, CANVAS_NONE };
 enum text_align { ALIGN_LEFT, ALIGN_CENTER, ALIGN_RIGHT };
 
 struct rgb {
@@ -29,6 +29,9 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d);
 
 /* Title and keywords for the metadata; without: "kvfate figure" and none. */
 void canvas_about(struct canvas *c, const char *title, const char *keywords);
+
+/* On a terminal: shades instead of colours. */
+void canvas_shades(struct canvas *c);
 
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);

@@ -1,19 +1,23 @@
-/* canvas_impl.h - the inside of a canvas, for the files that draw with cairo and pango. */
+/* canvas_impl.h - the inside of a canvas, for the file that lays out text with pango. */
 #ifndef KVF_RENDER_CANVAS_IMPL_H
 #define KVF_RENDER_CANVAS_IMPL_H
 
-#include <cairo.h>
-#include <pango/pangocairo.h>
+#include <stdbool.h>
 
+#include "render/ansi.h"
 #include "render/canvas.h"
 #include "render/svg_text.h"
 
+struct _PangoContext;
+struct _PangoFontDescription;
+
 /* Borrowed from the canvas. */
 struct canvas_inner {
-    cairo_t *cr;                      /* in mm */
-    PangoContext *context;            /* with the font options of the canvas */
-    const PangoFontDescription *font; /* without size and weight */
-    struct svg *svg;                  /* where to draw instead of cr; NULL: on cr */
+    struct _cairo *cr;                        /* in mm */
+    struct _PangoContext *context;            /* with the font options of the canvas */
+    const struct _PangoFontDescription *font; /* without size and weight */
+    struct svg *svg;                          /* where to draw instead of cr; NULL: on cr */
+    bool cells;                               /* a terminal: pieces go to canvas_word */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 

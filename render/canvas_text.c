@@ -1,3 +1,4 @@
+#include <pango/pangocairo.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -97,10 +98,15 @@ int paragraph_create(struct canvas *c, const char *s, size_t n, const unsigned c
     if (!p)
         return KVF_E_NOMEM;
     PangoFontDescription *font = pango_font_description_copy(in.font);
-    PangoAttrList *list = attributes(n, bold);
+    PangoAttrList *list = attributes(n, in.cells ? NULL : bold);
     p->pt = pt;
     p->em = pt * 25.4 / 72;
     p->dir = dir;
+    if (in.cells) { /* a character a cell: this font advances by 1233 of 2048 units */
+        pango_font_description_set_family(font, "DejaVu Sans Mono, Noto Sans CJK SC");
+        p->em = ANSI_PIXEL * 2048 / 1233;
+        p->pt = p->em * 72 / 25.4;
+    }
     pango_font_description_set_absolute_size(font, p->em * PANGO_SCALE);
     pango_font_description_set_weight(font, PANGO_WEIGHT_NORMAL);
     p->layout = layout_of(&in, dir);
@@ -286,6 +292,18 @@ static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p
     mem_free(cluster);
 }
 
+/* The bytes of a piece into cells. */
+static void draw_cells(struct canvas *c, const struct paragraph *p, int i, double x, double y,
+                       struct rgb ink)
+{
+    const char *text = pango_layout_get_text(p->layout);
+    struct buf b = {0};
+    buf_add(&b, text + p->piece[i].from, p->piece[i].to - p->piece[i].from);
+    if (!b.err && b.len)
+        canvas_word(c, x, y, b.data, p->pt, 0, ink);
+    buf_finish(&b);
+}
+
 /* A place to break a line has no glyph. */
 static bool is_nothing(const struct paragraph *p, int i)
 {
@@ -302,6 +320,10 @@ static void draw_inks(struct canvas *c, const struct paragraph *p, int n, double
         k = i + 1;
         if (is_nothing(p, i))
             continue;
+        if (in.cells) {
+            draw_cells(c, p, i, x + p->piece[i].x, y, look[i].ink);
+            continue;
+        }
         for (; k < n && same(look[k].ink, look[i].ink) && p->glyphs[k].run == p->glyphs[i].run
                && !is_nothing(p, k); k++)
             ;
@@ -314,6 +336,8 @@ static void draw_marks(struct canvas *c, const struct paragraph *p, int n, doubl
 {
     for (int i = 0; i < n; i++) {
         const struct text_piece *piece = &p->piece[i];
+        if (canvas_inner(c).cells) /* a pixel is half a letter */
+            continue;
         if (look[i].underlined && piece->w > 0)
             canvas_rect(c, x + piece->x, y + 0.2 * p->em, piece->w, 0.1 * p->em, look[i].ink);
         if (look[i].dot && piece->w > 0)

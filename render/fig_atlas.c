@@ -44,7 +44,8 @@ static int by_cluster(const void *a, const void *b)
     const struct member *p = a, *q = b;
     if (p->cluster != q->cluster)
         return (p->cluster > q->cluster) - (p->cluster < q->cluster);
-    double x = isnan(p->silhouette) ? -2 : p->silhouette, y = isnan(q->silhouette) ? -2 : q->silhouette;
+    double x = isnan(p->silhouette) ? -2 : p->silhouette;
+    double y = isnan(q->silhouette) ? -2 : q->silhouette;
     return x != y ? (x < y) - (x > y) : (p->row > q->row) - (p->row < q->row);
 }
 
@@ -109,7 +110,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     if (read_clusters(t, &x, &unused) == KVF_OK) {
         struct kindmap m = {x.cell, x.n, x.query};
         kindmap_size(&m, 180 - KEY, 160, w, h);
-        *w += KEY;
+        *w = fmax(88, *w + KEY);
         *h = TOP + fmax(*h + GAP + PROFILE + BOTTOM, fmin(160, x.k * LINE * 2 + 2));
     }
     free_clusters(&x);
@@ -127,7 +128,8 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
         snprintf(text, sizeof text, "%lld head%s", (long long)x->count[k],
                  x->count[k] > 1 ? "s" : "");
         if (isfinite(x->stability[k]))
-            snprintf(text + strlen(text), 40, ", stability %.2f", x->stability[k] / (double)x->count[k]);
+            snprintf(text + strlen(text), 40, ", stability %.2f",
+                     x->stability[k] / (double)x->count[k]);
         y = kindmap_key(c, left, y, colour_of(k), sign, text) - .4;
         if (x->medoid[k] >= 0) {
             int n = snprintf(text, sizeof text, "medoid %.20s",
@@ -135,8 +137,8 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
             if (kinds >= 0)
                 snprintf(text + n, sizeof text - (size_t)n, " (%.30s)",
                          cell_text(t, kinds, x->medoid[k], kind));
-            canvas_text(c, left + 4.1, y - .3, text_fit(c, text, PT_SMALL, KEY - 7, fit, sizeof fit),
-                        PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
+            canvas_text(c, left + 4.1, y - .3, text_fit(c, text, PT_SMALL, KEY - 7, fit,
+                        sizeof fit), PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
             y += LINE - .4;
         }
     }
@@ -213,9 +215,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct clusters x = {.n = 0};
     int err = options_read("atlas", s->option, NULL, 0, d);
     double w = canvas_width(c) - KEY, h = canvas_height(c) - TOP - GAP - BOTTOM;
-    if (!err && (w < 30 || h < 36))
-        err = kvf_fail(d, KVF_E_ARG, "--size: figure atlas needs at least %d x %d mm", KEY + 30,
-                       TOP + GAP + BOTTOM + 36);
+    if (!err)
+        err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
     if (!err)
         err = read_clusters(t, &x, d);
     if (!err) {

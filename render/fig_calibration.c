@@ -226,7 +226,8 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
 
 /* Below panel k: Brier score, that of the constant at the observed share, area under the
  * curve; a line for each horizon. */
-static void scores(struct canvas *c, const struct layout *l, int k, double x, double width, double y)
+static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
+                   double y)
 {
     static const char *const names[] = {"Brier", "constant", "AUROC"};
     const int col[] = {l->brier, l->base, l->auroc};

@@ -158,13 +158,17 @@ static void key(struct canvas *c, const struct register_view *x, double left)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct register_view x;
+    struct register_view x = {.n = 0};
     char more[48];
     int err = options_read("claims", s->option, NULL, 0, d);
     if (!err)
         err = read_register(t, &x, d);
-    if (err)
+    if (!err)
+        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
+    if (err) {
+        mem_free(x.row);
         return err;
+    }
     double h = canvas_height(c) - TOP - BOTTOM;
     int fit = (int)fmax(1, h / LEAST_ROW);
     struct forest f = {x.row, x.n < fit ? x.n : fit, 0, 0, 0, 0};
@@ -173,8 +177,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          .x1 = RIM, .w = canvas_width(c) - f.names - f.notes - 6};
     forest_draw(c, &a, &f);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    canvas_text(c, a.x + a.w / 2, a.y - 1.8, "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92",
-                PT_TICK, ALIGN_CENTER, ink, 0);
+    canvas_text(c, a.x + a.w / 2, a.y - 1.8,
+                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK,
+                ALIGN_CENTER, ink, 0);
     canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, &x, 2);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL,

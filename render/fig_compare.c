@@ -13,7 +13,7 @@
 #include "render/options.h"
 
 enum { LEFT = 13, TOP = 4, BOTTOM = 13, BAR = 18, RIGHT = 3, Y_ROOM = 12, MOST_SIDE = 16384 };
-static const double SIDE = 72, PANEL = 56;
+static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
 static const struct rgb mark_ink = {.835, .369, 0};
 
 /* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
@@ -228,9 +228,11 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     layer_ticks(c, &p->b, a, false);
     layer_ticks(c, &p->a, a, true);
-    snprintf(text, sizeof text, "heads of run %lld, by layer", (long long)p->run_b);
+    snprintf(text, sizeof text, a->w < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_b);
     canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, text, PT_LABEL, ALIGN_CENTER, ink, 0);
-    snprintf(text, sizeof text, "heads of run %lld, by layer", (long long)p->run_a);
+    snprintf(text, sizeof text, a->h < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_a);
     canvas_text(c, a->x - 9, a->y + a->h / 2, text, PT_LABEL, ALIGN_CENTER, ink, 1);
     colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h, "distance");
     return err;
@@ -371,12 +373,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_pairs(t, s, &p, d);
     double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
     double h = canvas_height(c) - TOP - BOTTOM;
-    if (!err && (room < 40 || h < 20))
-        err = kvf_fail(d, KVF_E_ARG, "--size: figure compare needs at least %d x %d mm",
-                       LEFT + BAR + Y_ROOM + RIGHT + 40, TOP + BOTTOM + 20);
+    if (!err)
+        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
-    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
+    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b),
+                         .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;

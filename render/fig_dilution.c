@@ -137,6 +137,19 @@ static int open_view(struct view *v, const struct table *t, struct style_key *ke
     return err;
 }
 
+/* All of the range from 0 or to 1 where values come near the end. */
+static void frame_shares(struct plot *p)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            lo = fmin(lo, p->series[i].data.y[k]);
+            hi = fmax(hi, p->series[i].data.y[k]);
+        }
+    p->y0 = lo < .35 && lo >= 0 ? 0 : NAN;
+    p->y1 = hi > .8 && hi <= 1 ? 1 : NAN;
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -153,10 +166,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
                 ? "budget (entries)" : "length T (tokens)";
-    p->ylabel = "dilution (share of the attention)";
+    bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
+             useful ? useful : "?");
+    p->ylabel = p->text;
     p->log_x = !v.steps;
-    p->y0 = 0;
-    p->y1 = strstr(keys[2].value, "bound_delta") ? NAN : 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);
         if (one && v.steps && table_real(t, step, r) >= 0)
@@ -165,6 +179,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
             add_runs(p, &v, r);
     }
     plot_hide_empty(p);
+    frame_shares(p);
     snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
              useful ? useful : "?", weights ? weights : "?",
              v.heads ? "one head a panel" : "means over heads");

@@ -158,7 +158,8 @@ static void running_means(struct canvas *c, const struct dynamics_view *v, const
         int64_t line = mean ? prompt : rollout;
         if (line < 0 || line >= RUNS)
             continue;
-        double x = axis_x(a, table_real(k->t, k->x, r)), y = axis_y(a, table_real(k->t, k->value, r));
+        double x = axis_x(a, table_real(k->t, k->x, r));
+        double y = axis_y(a, table_real(k->t, k->value, r));
         const double xy[] = {last[mean][line].x, last[mean][line].y, x, y};
         canvas_line(c, xy, 2, mean ? .5 : .22,
                     mean ? colour_of(prompt) : tint(colour_of(prompt), .5));
@@ -195,7 +196,8 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
         if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
             least = fmin(least, share);
     }
-    *a = (struct axis_box){a->x, a->y, a->w, a->h, 0, 6, fmax(1e-9, least / 2), 1.5, 0, NULL, NULL, 1};
+    *a = (struct axis_box){a->x, a->y, a->w, a->h, 0, 6, fmax(1e-9, least / 2), 1.5, 0,
+                           NULL, NULL, 1};
     canvas_clip(c, a->x, a->y, a->w, a->h);
     for (int i = 0; i < 4; i++) {
         double last[2] = {NAN, NAN};
@@ -241,8 +243,9 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
         if (prompt < 0)
             canvas_line(c, bar, 2, .5, shuffled ? grey : ink);
         else
-            mark_draw(c, shuffled ? MARK_RING : MARK_DISC, x + .8 * (double)(prompt % PROMPTS) - 1, y,
-                      1.2, shuffled ? grey : colour_of(prompt));
+            mark_draw(c, shuffled ? MARK_RING : MARK_DISC,
+                      x + .8 * (double)(prompt % PROMPTS) - 1, y, 1.2,
+                      shuffled ? grey : colour_of(prompt));
         left = shuffled ? left : y;
     }
     canvas_unclip(c);
@@ -266,12 +269,14 @@ static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
     if (p < 3)
         axis_ticks_x(c, a);
     for (int k = 0; p == 3 && k < 2; k++)
-        canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "fit", PT_TICK, ALIGN_CENTER,
-                    ink, 0);
+        canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "fit", PT_TICK,
+                    ALIGN_CENTER, ink, 0);
     if (last && xlabels[p])
-        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER,
+                    ink, 0);
     if (p == 0)
-        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER, ink, 1);
+        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER,
+                    ink, 1);
 }
 
 static void head_row(struct canvas *c, const struct dynamics_view *v, int i, double y, double w,

@@ -225,6 +225,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct effect_view v;
     int err = read_view(t, s, &v, d);
+    if (!err && v.form)
+        err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * LEAST_ROW, d);
     return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 

@@ -91,6 +91,7 @@ const struct figure fig_hazard = {
     .table = "hazard",
     .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
     .needs = needs,
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

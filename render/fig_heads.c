@@ -87,8 +87,8 @@ static int read_view(const struct table *t, struct view *v, struct kvf_diag *d)
             continue;
         int which = kind_of(v, table_str(t, name, r));
         struct kind x = kind_at(v, which);
-        k->fill = which == KINDS - 2 ? x.fill
-                                     : tint(x.fill, score < 0 ? 1 : opacity(table_real(t, score, r)));
+        double sure = score < 0 || which == KINDS - 2 ? 1 : opacity(table_real(t, score, r));
+        k->fill = tint(x.fill, sure);
         memcpy(k->sign, x.sign, sizeof x.sign);
         v->count[which]++;
         v->kind[v->n++] = which;
@@ -138,7 +138,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     }
     free_view(&v);
     *w = fmax(88, *w + KEY + 2);
-    *h = fmax(*h, lines * LINE) + TOP + BOTTOM;
+    *h = fmax(fmax(*h, 24), lines * LINE) + TOP + BOTTOM;
 }
 
 static void key(struct canvas *c, const struct view *v, double x, double bottom, bool scores)
@@ -242,6 +242,9 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
     int64_t r = row_of(t, head);
     int bars = 0, score = numeric_column(t, "score");
     char text[128], cell[24];
+    int err = canvas_room(c, "heads", 64, 42, d);
+    if (err)
+        return err;
     for (int col = 0; col < table_cols(t); col++)
         bars += is_score(t, col);
     if (r < 0 || !bars)
@@ -249,7 +252,8 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
                                             : "--style: table %s has no scores for head '%s'",
                         table_name(t), head);
     struct axis_box a = {.x = LEFT, .y = 7, .w = canvas_width(c) - LEFT - 12, .x1 = 1,
-                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 26)), .xlabel = "score of the rule"};
+                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 26)),
+                         .xlabel = "score of the rule"};
     snprintf(text, sizeof text, "%s: %.40s", head, cell_text(t, table_find(t, "kind"), r, cell));
     if (score >= 0 && isfinite(table_real(t, score, r)))
         snprintf(text + strlen(text), 32, ", score %.2f", table_real(t, score, r));
@@ -271,6 +275,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = options_of(s, option, d);
     if (!err && option[0].value[0])
         return evidence(c, t, option[0].value, d);
+    if (!err)
+        err = canvas_room(c, "heads", KEY + 32, TOP + BOTTOM + 24, d);
     if (!err)
         err = read_view(t, &v, d);
     if (!err) {

@@ -123,16 +123,17 @@ static void stack_class(struct plot *p, const struct view *v, int panel, int cla
     }
 }
 
-static void looks(struct plot *p, const struct view *v, int from)
+static void looks(struct plot *p, const struct view *v)
 {
-    for (int i = from, k = 0; i < v->n_classes; i++, k++) {
+    for (int i = 0, k = 0; i < v->n_classes; i++) {
         char edge[PLOT_NAME];
         snprintf(edge, sizeof edge, "edge of %.60s", v->class[i]);
         struct plot_line *area = plot_line(p, v->class[i]), *line = plot_line(p, edge);
         struct rgb c = plot_look_coloured(k).colour;
-        double tint = k / 7 % 2 ? .55 : .2;
+        double tint = k / 12 % 2 ? .6 : .25;
         if (!area || !line)
             continue;
+        k++;
         c = (struct rgb){c.r + tint * (1 - c.r), c.g + tint * (1 - c.g), c.b + tint * (1 - c.b)};
         area->look = (struct chart_look){.colour = c, .fill = 1};
         area->back = line->hidden = true;
@@ -143,17 +144,17 @@ static void looks(struct plot *p, const struct view *v, int from)
 static int stack(struct plot *p, struct view *v)
 {
     double *base = MEM_NEW(double, (size_t)v->steps);
-    int from = v->n_classes > 1 && strcmp(v->class[0], "all") == 0; /* the sum of the others */
     if (!base)
         return KVF_E_NOMEM;
     for (int k = 0; k < v->n_panels; k++) {
         for (int64_t i = 0; i < v->steps; i++)
             base[i] = 0;
-        for (int class = from; class < v->n_classes; class++)
-            stack_class(p, v, k, class, base);
+        for (int class = 0; class < v->n_classes; class++)
+            if (v->n_classes == 1 || strcmp(v->class[class], "all") != 0) /* the others' sum */
+                stack_class(p, v, k, class, base);
     }
     mem_free(base);
-    looks(p, v, from);
+    looks(p, v);
     return KVF_OK;
 }
 

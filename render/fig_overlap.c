@@ -117,12 +117,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return plot_figure_draw(build, c, t, s, d);
 }
 
-static const char *const needs[] = {"head", "layer", "window", "p", "overlap", "expected", "kappa", NULL};
+static const char *const needs[] = {"head",     "layer", "window", "p", "overlap",
+                                    "expected", "kappa", NULL};
 
 const struct figure fig_overlap = {
     .name = "overlap",
     .table = "overlap",
-    .summary = "do windows agree about the tokens that matter: overlap by share of tokens, and chance",
+    .summary = "overlap of windows by the share of tokens, and chance",
     .needs = needs,
     .size = size,
     .draw = draw,

@@ -25,7 +25,8 @@ struct quality {
 };
 
 static const struct option_key defaults[] = {
-    {"y", "kl|nll|top1_agree", "kl", 0, 0, 0}, {"x", "kv_mean|budget|kv_end|kv_peak", "kv_mean", 0, 0, 0},
+    {"y", "kl|nll|top1_agree", "kl", 0, 0, 0},
+    {"x", "kv_mean|budget|kv_end|kv_peak", "kv_mean", 0, 0, 0},
     {"front", "yes|no", "yes", 0, 0, 0}, {"scale", "log|linear", "log", 0, 0, 0}};
 
 static const char *y_label(const char *y)
@@ -133,8 +134,11 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct quality q;
     struct kvf_diag unused;
     int n = read_quality(t, s, &q, &unused) == KVF_OK ? q.h.n : 0;
+    size_t longest = 0; /* name */
+    for (int i = 0; i < n; i++)
+        longest = strlen(q.h.line[i].name) > longest ? strlen(q.h.line[i].name) : longest;
     chart_destroy(&q.h);
-    *w = n > 6 ? 130 : 88;
+    *w = n > 6 || longest > 18 ? 130 : 88;
     *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
 }
 
@@ -250,8 +254,8 @@ static void key_line(struct canvas *c, double x, double y, double room, const ch
     canvas_line(c, xy, 2, 0.3, k.colour);
     canvas_dash(c, 0, 0);
     mark_draw(c, k.mark, x + SAMPLE / 2, y, DOT, k.colour);
-    canvas_text(c, x + SAMPLE + 1, y, text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit, sizeof fit),
-                PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x + SAMPLE + 1, y, text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit,
+                sizeof fit), PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
 /* Lines of the key by quality; the last says how many it has no room for. */
@@ -308,8 +312,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char note[64];
     int err = read_quality(t, s, &q, d);
     double room = err ? 0 : widest_name(c, &q);
+    if (!err)
+        err = canvas_room(c, "pareto", LEFT + room + 37, 55, d);
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
-    struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room, canvas_height(c) - TOP - BOTTOM);
+    struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room,
+                             canvas_height(c) - TOP - BOTTOM);
     if (!err && isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");

@@ -60,6 +60,7 @@ const struct figure fig_persistence = {
     .table = "persistence",
     .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
     .needs = needs,
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

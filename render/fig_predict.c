@@ -46,8 +46,9 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
     double q = table_real(t, table_find(t, "q"), r);
     const char *reduce = cell_text(t, table_find(t, "reduce"), r, reduced);
     bool plain = strcmp(reduce, "none") == 0;
-    snprintf(x.name, sizeof x.name, "%.70s%s%.16s", cell_text(t, table_find(t, "candidate"), r, cell),
-             plain ? "" : ", ", plain ? "" : reduce);
+    snprintf(x.name, sizeof x.name, "%.70s%s%.16s",
+             cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
+             plain ? "" : reduce);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
     minus_signs(x.note, sizeof x.note);
     x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
@@ -116,11 +117,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_candidates(t, s, &x, d);
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
     int n = err ? 0 : shown(&x), fit = (int)fmax(1, h / LEAST_ROW);
+    if (!err)
+        err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
     struct forest f = {x.row, n < fit ? n : fit, 0, 0, 0, 0};
     if (!err)
         forest_measure(c, &f, canvas_width(c) * .4);
+    f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
     for (int i = 0; i < f.n; i++)
-        most = fmax(most, fmax(fabs(x.row[i].value), fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
+        most = fmax(most, fmax(fabs(x.row[i].value),
+                               fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
     struct axis_box a = {.x = f.names + 3, .y = TOP + 4, .h = h, .x0 = -most, .x1 = most,
                          .w = canvas_width(c) - f.names - f.notes - 6,

@@ -20,7 +20,7 @@ struct view {
 static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
 {
     long long token = table_int(v->t, v->token, r);
-    if (v->text >= 0)
+    if (v->text >= 0 && table_str(v->t, v->text, r)[0])
         snprintf(line, PLOT_NAME, "%lld \xe2\x80\x9c%.60s\xe2\x80\x9d", token,
                  table_str(v->t, v->text, r));
     else
@@ -75,7 +75,8 @@ static void looks(struct plot *p, const struct view *v)
         p->line[i].look.dash = 0;
         if (!ramp)
             continue;
-        sscanf(p->line[i].name + (v->text < 0 ? 6 : 0), "%lld", &token);
+        if (sscanf(p->line[i].name, "token %lld", &token) != 1)
+            sscanf(p->line[i].name, "%lld", &token);
         p->line[i].hidden = true;
         p->line[i].look.colour = palette_at(v->map, (double)(token - v->first)
                                                         / (double)(v->last - v->first));

@@ -16,7 +16,13 @@ struct view {
 
 static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
-    const char *panel = v->heads ? table_str(v->t, v->k.head, r) : "";
+    char panel[PLOT_NAME] = "";
+    if (v->k.trace >= 0)
+        snprintf(panel, sizeof panel, "%.60s%s", table_str(v->t, v->k.trace, r),
+                 v->heads ? ": " : "");
+    if (v->heads)
+        snprintf(panel + strlen(panel), sizeof panel - strlen(panel), "%.30s",
+                 table_str(v->t, v->k.head, r));
     double x = table_real(v->t, v->step, r), kept = table_real(v->t, v->kept, r);
     double oracle = table_real(v->t, v->oracle, r);
     plot_add(p, panel, "regret", x, kept, kept, oracle);
@@ -100,6 +106,7 @@ const struct figure fig_regret = {
     .table = "regret",
     .summary = "kept mass and the mass of the best set, over the steps",
     .needs = needs,
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

@@ -82,6 +82,7 @@ const struct figure fig_survival = {
     .table = "survival",
     .summary = "survival curves by criterion, class or head; half-lives; gaps",
     .needs = needs,
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

@@ -81,8 +81,8 @@ static void bar(struct canvas *c, const struct axis_box *a, double y, double thi
     if (!isnan(v))
         snprintf(text, sizeof text, "%.3f", v);
     canvas_rect(c, a->x, y - thick / 2, axis_x(a, end) - a->x, thick, colour);
-    canvas_text(c, interval(c, a, y, ends, axis_x(a, end)) + 0.8, y, text, PT_SMALL, ALIGN_LEFT, ink,
-                0);
+    canvas_text(c, interval(c, a, y, ends, axis_x(a, end)) + 0.8, y, text, PT_SMALL, ALIGN_LEFT,
+                ink, 0);
 }
 
 /* What the two kinds of bars are, below the axis. */

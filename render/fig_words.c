@@ -123,6 +123,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct bars b;
     int err = read_bars(t, s, &b, d);
+    if (!err)
+        err = canvas_room(c, "words", 64, TOP + BOTTOM + LEAST_BARS * LEAST_ROW, d);
     if (!err) {
         double h = canvas_height(c) - TOP - BOTTOM;
         prepare(c, &b, h);
@@ -140,7 +142,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_ticks_x(c, &a);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
         canvas_text(c, a.x + a.w + 1.5, a.y - 2.5, "lift", PT_TICK, ALIGN_LEFT, ink, 0);
-        canvas_text(c, canvas_width(c) - 1.5, a.y - 2.5, "count", PT_TICK, ALIGN_RIGHT, base_grey, 0);
+        canvas_text(c, canvas_width(c) - 1.5, a.y - 2.5, "count", PT_TICK, ALIGN_RIGHT,
+                    base_grey, 0);
         notes(c, &a, &b);
     }
     words_free(&b.list);

@@ -91,8 +91,8 @@ static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
         }
         k->place[k->placed++] = p;
         if (draw)
-            canvas_text(c, p.x + PAD, p.y + p.h / 2, word, pt, ALIGN_LEFT, colour_of(&k->list.row[i]),
-                        0);
+            canvas_text(c, p.x + PAD, p.y + p.h / 2, word, pt, ALIGN_LEFT,
+                        colour_of(&k->list.row[i]), 0);
     }
     return k->placed;
 }

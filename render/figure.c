@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "render/ansi.h"
 #include "render/figures.h"
 
 enum { TITLE_MM = 7 };
@@ -19,6 +20,7 @@ const struct figure *const figure_table[] = {
     &fig_compare,
     &fig_density,
     &fig_density_map,
+    &fig_difference,
     &fig_dilution,
     &fig_dilution_map,
     &fig_dynamics,
@@ -40,6 +42,7 @@ const struct figure *const figure_table[] = {
     &fig_persistence,
     &fig_persistence_map,
     &fig_predict,
+    &fig_predict_units,
     &fig_received,
     &fig_regret,
     &fig_retention,
@@ -186,13 +189,11 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
 }
 
 static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
-                 const char *path, struct kvf_diag *d)
+                 struct kvf_diag *d)
 {
     int err = figure_style_check(s, d);
     if (err)
         return err;
-    if (!figure_can_write(path))
-        return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
             return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
@@ -200,9 +201,9 @@ static int check(const struct figure *f, const struct table *t, const struct fig
     return KVF_OK;
 }
 
-/* A canvas of the size asked for, or the figure's own; the title above it. */
-static int prepare(const struct figure *f, const struct table *t, const struct figure_style *s,
-                   const char *path, struct canvas **ret, struct kvf_diag *d)
+/* The size asked for, or the figure's own, in mm. */
+static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   double *ret_w, double *ret_h, struct kvf_diag *d)
 {
     double w = 88, h = 40;
     if (table_rows(t) > 0)
@@ -216,11 +217,29 @@ static int prepare(const struct figure *f, const struct table *t, const struct f
     if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
         return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
                         FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT);
-    int err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, ret, d);
-    if (!err && s->font)
-        err = canvas_font(*ret, s->font, d);
-    if (!err && s->title)
-        draw_title(*ret, s->title);
+    *ret_w = w;
+    *ret_h = h;
+    return KVF_OK;
+}
+
+/* All that is drawn, and the bytes of it. */
+static int draw(const struct figure *f, const struct table *t, const struct figure_style *s,
+                struct canvas *c, struct buf *out, struct kvf_diag *d)
+{
+    struct buf about = {0};
+    int err = KVF_OK;
+    if (s->title)
+        draw_title(c, s->title);
+    if (table_rows(t) == 0)
+        draw_no_data(c);
+    else
+        err = f->draw(c, t, s, d);
+    if (!err) {
+        describe(c, f, t, s);
+        provenance(t, &about);
+        err = about.err ? about.err : canvas_finish(c, about.data, out);
+    }
+    buf_finish(&about);
     return err;
 }
 
@@ -228,23 +247,47 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
                  const char *path, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    struct buf about = {0}, out = {0};
-    int err = check(f, t, s, path, d);
+    struct buf out = {0};
+    double w, h;
+    int err = check(f, t, s, d);
+    if (!err && !figure_can_write(path))
+        err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
     if (!err)
-        err = prepare(f, t, s, path, &c, d);
-    if (!err && table_rows(t) == 0)
-        draw_no_data(c);
-    else if (!err)
-        err = f->draw(c, t, s, d);
-    if (!err) {
-        describe(c, f, t, s);
-        provenance(t, &about);
-        err = about.err ? about.err : canvas_finish(c, about.data, &out);
-    }
+        err = size_of(f, t, s, &w, &h, d);
+    if (!err)
+        err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, &c, d);
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    if (!err)
+        err = draw(f, t, s, c, &out, d);
     if (!err)
         err = write_whole(path, &out, d);
-    buf_finish(&about);
     buf_finish(&out);
+    canvas_destroy(c);
+    return err;
+}
+
+int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const struct figure_screen *screen, struct buf *out, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    struct figure_style own = *s;
+    double w, h, most = screen->rows * 2 * ANSI_PIXEL;
+    if (!(own.width_mm > 0)) {
+        own.width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
+        own.height_mm = 0;
+    }
+    int err = check(f, t, s, d);
+    if (!err)
+        err = size_of(f, t, &own, &w, &h, d);
+    if (!err && screen->rows > 0 && h > most)
+        h = fmax(most, FIGURE_LEAST_HEIGHT);
+    if (!err)
+        err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
+    if (!err && screen->shades)
+        canvas_shades(c);
+    if (!err)
+        err = draw(f, t, s, c, out, d);
     canvas_destroy(c);
     return err;
 }

@@ -57,6 +57,14 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
 
+/* The same for a terminal: lines of text, half blocks in 24-bit colour or five shades. */
+struct figure_screen {
+    int cols, rows; /* rows: most; 0: any number */
+    bool shades;
+};
+int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
+
 /* Whether the extension of path is one that figure_write draws. */
 int figure_can_write(const char *path);
 

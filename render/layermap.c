@@ -110,7 +110,7 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
                     palette_at(k.map, colours_at(&k, value_of(m, col, r))));
     }
     draw_dots(c, m, &e, cw, ch);
-    if (m->note)
+    if (m->note && canvas_text_width(c, m->note, PT_SMALL, 0) < canvas_width(c) - LEFT)
         canvas_text(c, LEFT + w / 2, TOP + h + 9, m->note, PT_SMALL, ALIGN_CENTER,
                     (struct rgb){.35, .35, .35}, 0);
     canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);

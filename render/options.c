@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,14 @@ int options_read(const char *figure, const char *option, struct option_key *key,
             return refuse(figure, key, n, name, value, d);
     }
     return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
+}
+
+int canvas_room(const struct canvas *c, const char *figure, double w, double h, struct kvf_diag *d)
+{
+    if (canvas_width(c) >= w - 1e-9 && canvas_height(c) >= h - 1e-9)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--size: figure %s needs at least %.0f x %.0f mm here", figure,
+                    ceil(w - 1e-9), ceil(h - 1e-9));
 }
 
 const char *cell_text(const struct table *t, int col, int64_t row, char out[24])

@@ -22,6 +22,10 @@ int options_read(const char *figure, const char *option, struct option_key *key,
 /* Which of "a|b|c" value is, counted from 0. */
 int option_index(const struct option_key *k);
 
+/* KVF_OK, or KVF_E_ARG with a sentence on --size when the canvas is less than w x h mm. */
+struct canvas;
+int canvas_room(const struct canvas *c, const char *figure, double w, double h, struct kvf_diag *d);
+
 /* The cell as text, also of a column of numbers (a saved table has no types, so that names
  * which are all digits come back as numbers). */
 const char *cell_text(const struct table *t, int col, int64_t row, char out[24]);

@@ -43,7 +43,14 @@ struct chart_look plot_look(int i)
 struct chart_look plot_look_coloured(int i)
 {
     struct chart_look look = plot_look(i);
-    look.colour = palette_line(i % 7 == 6 ? 7 : i % 7);
+    static const unsigned char more[5][3] = { /* after grey */
+        {110, 60, 20}, {90, 70, 170}, {140, 20, 70}, {120, 130, 30}, {30, 90, 90}};
+    int k = i % 12;
+    if (k < 7)
+        look.colour = palette_line(k == 6 ? 7 : k);
+    else
+        look.colour = (struct rgb){more[k - 7][0] / 255.0, more[k - 7][1] / 255.0,
+                                   more[k - 7][2] / 255.0};
     return look;
 }
 

@@ -39,6 +39,7 @@ struct plot {
     int line_room, series_room, last; /* last: series added to, -1 none */
 
     const char *xlabel, *ylabel;
+    char text[96];        /* room for a label of the figure's own making */
     char note[256];       /* below the axes, small; "": none */
     bool log_x, log_y;
     double x0, x1, y0, y1; /* NaN: from the data */
@@ -99,7 +100,7 @@ bool style_is(const struct style_key *keys, const char *name, const char *value)
 /* What the rows of most tables share.  Columns that the table lacks: -1. */
 struct plot_rows {
     const struct table *t;
-    int head, layer, index, class, criterion;
+    int head, layer, index, class, criterion, trace;
 };
 struct plot_rows plot_rows_of(const struct table *t);
 bool row_is(const struct table *t, int col, int64_t row, const char *text);
@@ -116,7 +117,7 @@ struct chart_look criterion_look(const char *raw);
 
 /* Rows by head, criterion and class, as `by` (criterion, class, head or gap), `criterion` and
  * `heads` (none or thin) of --style choose them: pooled rows, a line for each criterion or
- * class; a panel for each head; thin lines of the heads behind the pooled one. */
+ * class; a panel for each head or trace; thin lines of the heads behind the pooled one. */
 struct row_choice {
     struct plot_rows k;
     bool heads, classes, gaps, thin;

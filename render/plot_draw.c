@@ -77,14 +77,16 @@ static void fit_text(struct canvas *c, const char *s, double pt, double room, ch
     } while (n > 0 && canvas_text_width(c, out, pt, 0) > room);
 }
 
-/* Text that is set smaller, and then cut, where there is no room. */
-static void label(struct canvas *c, double x, double y, const char *s, double room, int turn)
+/* Text around a place within 0 to end; set smaller, and then cut, where there is no room. */
+static void label(struct canvas *c, double x, double y, const char *s, double end, int turn)
 {
     char text[256];
-    double pt = PT_LABEL, wide = canvas_text_width(c, s, PT_LABEL, 0);
+    double pt = PT_LABEL, wide = canvas_text_width(c, s, PT_LABEL, 0), room = end - 2;
     if (wide > room)
         pt = fmax(PT_SMALL, PT_LABEL * room / wide);
     fit_text(c, s, pt, room, text);
+    double half = canvas_text_width(c, text, pt, 0) / 2, *at = turn ? &y : &x;
+    *at = fmax(1 + half, fmin(*at, end - 1 - half));
     canvas_text(c, x, y, text, pt, ALIGN_CENTER, ink, turn);
 }
 
@@ -329,15 +331,15 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     for (int i = 0; i < (p->n_panels ? p->n_panels : 1); i++)
         draw_panel(c, p, &l, i);
     if (p->xlabel)
-        label(c, fmin(fmax(l.x + across / 2, EDGE), canvas_width(c) - EDGE), l.foot + 1.6,
-              p->xlabel, 2 * fmin(l.x + across / 2, canvas_width(c) - l.x - across / 2) - 2, 0);
+        label(c, l.x + across / 2, l.foot + 1.6, p->xlabel, canvas_width(c), 0);
     if (p->ylabel)
-        label(c, EDGE + 1.2, l.y + down / 2, p->ylabel,
-              2 * fmin(l.y + down / 2, canvas_height(c) - l.y - down / 2) - 2, 1);
+        label(c, EDGE + 1.2, l.y + down / 2, p->ylabel, l.foot + (p->xlabel ? LABEL : 0), 1);
     if (p->note[0]) {
         fit_text(c, p->note, PT_SMALL, canvas_width(c) - 2 * EDGE, text);
-        canvas_text(c, canvas_width(c) / 2, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL,
-                    ALIGN_CENTER, note_ink, 0);
+        double half = canvas_text_width(c, text, PT_SMALL, 0) / 2 + 1;
+        double at = fmax(half, fmin(l.x + across / 2, canvas_width(c) - half));
+        canvas_text(c, at, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL, ALIGN_CENTER,
+                    note_ink, 0);
     }
     draw_key(c, p, &l);
     if (l.ramp)

@@ -56,7 +56,7 @@ struct plot_rows plot_rows_of(const struct table *t)
 {
     return (struct plot_rows){t, table_find(t, "head"), table_find(t, "layer"),
                               table_find(t, "index"), table_find(t, "class"),
-                              table_find(t, "criterion")};
+                              table_find(t, "criterion"), table_find(t, "trace")};
 }
 
 bool row_is(const struct table *t, int col, int64_t row, const char *text)
@@ -193,6 +193,12 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME],
         snprintf(panel, PLOT_NAME, "%s", table_str(v->k.t, v->k.head, r));
     else if (v->thin)
         snprintf(panel, PLOT_NAME, "%s", line);
+    if (v->k.trace >= 0) {
+        char own[PLOT_NAME];
+        memcpy(own, panel, sizeof own);
+        snprintf(panel, PLOT_NAME, "%.50s%s%.40s", table_str(v->k.t, v->k.trace, r),
+                 own[0] ? ": " : "", own);
+    }
     if (v->heads || row_pooled(&v->k, r))
         return true;
     snprintf(line, PLOT_NAME, "head %.60s", table_str(v->k.t, v->k.head, r));
@@ -218,6 +224,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     else
         made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
     made->hidden |= v->thin; /* the panels say it */
+    if (front && v->thin)
+        made->look.width = 0.6;
 }
 
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME])

@@ -21,7 +21,8 @@ static bool same_panel(const struct table *t, int trace, int head, int64_t a, in
 static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
 {
     if (s->n % 16 == 0) {
-        struct text_panel *more = mem_grow(s->panel, (size_t)s->n, (size_t)s->n + 16, sizeof *more);
+        struct text_panel *more =
+            mem_grow(s->panel, (size_t)s->n, (size_t)s->n + 16, sizeof *more);
         if (!more)
             return KVF_E_NOMEM;
         s->panel = more;
@@ -191,7 +192,8 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
     y += name_of(s) + (double)a * s->pitch;
     err = add_slice(ret, (struct text_slice){0, band, a, lines - b, lines - b - a, y, false});
     if (!err && b > 0)
-        err = add_slice(ret, (struct text_slice){0, band, lines - b, lines, 0, y + s->pitch, false});
+        err = add_slice(ret,
+                        (struct text_slice){0, band, lines - b, lines, 0, y + s->pitch, false});
     return err;
 }
 

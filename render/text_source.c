@@ -90,7 +90,8 @@ static void add_character(struct text_source *s, const char *c, size_t n, uint32
 static void shared_bytes(const struct text_source *s, int64_t next, const char *joined, size_t n,
                          size_t *a, size_t *b)
 {
-    const char *first = table_str(s->t, s->text, s->row), *last = table_str(s->t, s->text, next - 1);
+    const char *first = table_str(s->t, s->text, s->row);
+    const char *last = table_str(s->t, s->text, next - 1);
     size_t k = strlen(last);
     *a = 0;
     *b = n;
@@ -117,8 +118,9 @@ static void take_part(struct text_source *s, const char *text, size_t n, int64_t
         at += len ? len : 1;
         s->ended = len && code == LINE_BREAK;
     }
-    bool shared = end > a && end <= b;
-    add_unit(s, end <= a || shared ? s->row : next - 1, end <= a && a < n ? s->row + 1 : next, space);
+    int64_t row0 = end <= b ? s->row : next - 1;
+    int64_t row1 = end <= a && a < n ? s->row + 1 : next;
+    add_unit(s, row0, row1, space);
     s->skip = at;
 }
 

@@ -73,7 +73,8 @@ int words_read(const struct table *t, const char *figure, enum words_sort sort,
         return KVF_E_NOMEM;
     fill(t, ret);
     if (sort != WORDS_TABLE)
-        qsort(ret->row, (size_t)ret->n, sizeof *ret->row, sort == WORDS_COUNT ? by_count : by_ratio);
+        qsort(ret->row, (size_t)ret->n, sizeof *ret->row,
+              sort == WORDS_COUNT ? by_count : by_ratio);
     for (int64_t k = 0; k < ret->n; k++) /* words of digits have moved with their rows */
         if (table_col_type(t, table_find(t, "word")) != TABLE_STR)
             ret->row[k].word = ret->row[k].text;

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -197,6 +198,94 @@ Test(roundtrip, heads_may_be_grouped_differently_over_time)
     }
     kvf_close(t);
     unlink(path);
+}
+
+/* Of 3 heads: values over two chunks, each with all heads. */
+enum { LONG = 100000 };
+
+static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
+{
+    const struct kvf_column column = {"x", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
+    const uint16_t heads = 3;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_writer *w;
+    for (uint32_t i = 0; i < 3 * LONG; i++)
+        data[i] = i * 2654435761u >> 7;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &column, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 3, 0, LONG, 0, data)));
+    cr_assert(zero(int, kvf_writer_commit(w, 1, LONG)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    return open_or_die(path, KVF_OPEN_STRICT);
+}
+
+Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
+{
+    const char *path = scratch_path("view.kvf");
+    uint32_t *data = malloc(3 * LONG * sizeof *data);
+    const uint32_t chunk = (512 << 10) / 12; /* values of a head in the first chunk */
+    const uint32_t from[] = {0, 1, chunk - 2, chunk - 1, chunk, LONG - 3}, n[] = {0, 1, 2, 3};
+    struct kvf_trace *t = two_chunks(path, data);
+    const void *seen;
+    for (int h = 0; h < 3; h++)
+        for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+            for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+                cr_assert(zero(int, kvf_view(t, 0, 0, h, from[i], n[k], &seen, NULL)));
+                cr_assert(zero(int, memcmp(seen, data + (uint32_t)h * LONG + from[i], 4 * n[k])),
+                          "head %d from %u, %u", h, from[i], n[k]);
+            }
+    cr_assert(zero(int, kvf_view(t, 0, 0, 1, 0, LONG, &seen, NULL)));
+    cr_expect(zero(int, memcmp(seen, data + LONG, 4 * LONG)));
+    cr_expect(eq(int, kvf_view(t, 0, 0, 1, 1, LONG, &seen, NULL), KVF_E_NOTFOUND));
+    cr_expect(eq(int, kvf_view(t, 0, 0, 3, 0, 1, &seen, NULL), KVF_E_ARG));
+    kvf_close(t);
+    unlink(path);
+    free(data);
+}
+
+struct reading {
+    struct kvf_trace *t;
+    const uint32_t *data;
+    int wrong;
+};
+
+static void *read_many(void *arg)
+{
+    struct reading *r = arg;
+    uint32_t got[64];
+    for (uint32_t i = 0; i < 300; i++) {
+        uint32_t head = i % 3, at = i * 7919 % (LONG - 64);
+        if (kvf_read(r->t, 0, 0, (int)head, at, 64, got, NULL)
+            || memcmp(got, r->data + head * LONG + at, sizeof got) != 0)
+            r->wrong++;
+    }
+    return NULL;
+}
+
+Test(roundtrip, readers_that_share_a_trace_read_at_the_same_time)
+{
+    const char *path = scratch_path("share.kvf");
+    uint32_t *data = malloc(3 * LONG * sizeof *data);
+    struct reading r[3] = {{two_chunks(path, data), data, 0}};
+    pthread_t thread[3];
+    for (int i = 1; i < 3; i++) {
+        r[i] = r[0];
+        cr_assert(zero(int, kvf_share(r[0].t, &r[i].t)));
+        cr_expect(eq(u32, kvf_n_steps(r[i].t), LONG));
+        cr_expect(zero(int, strcmp(kvf_meta(r[i].t), "{}")));
+    }
+    for (int i = 0; i < 3; i++)
+        cr_assert(zero(int, pthread_create(&thread[i], NULL, read_many, &r[i])));
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        cr_expect(eq(int, r[i].wrong, 0));
+    }
+    kvf_close(r[1].t);
+    kvf_close(r[2].t);
+    read_many(&r[0]); /* it goes on when the others are closed */
+    cr_expect(eq(int, r[0].wrong, 0));
+    kvf_close(r[0].t);
+    unlink(path);
+    free(data);
 }
 
 Test(roundtrip, missing_is_an_error_never_zero)

@@ -163,7 +163,8 @@ int main(int argc, char **argv)
         query[l] = (uint16_t)G;
     }
     declare(argv[7]);
-    snprintf(meta, sizeof meta, "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"made up\",\"hash\":"
+    snprintf(meta, sizeof meta,
+             "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"made up\",\"hash\":"
              "\"00\",\"query_heads\":%d,\"kv_heads\":%d},\"run\":{\"prompt_tokens\":%u},\"method\":"
              "{\"name\":\"made-up\",\"budget\":64}}", G, H, T - T / 4);
     struct kvf_shape shape = {L, kv, query};

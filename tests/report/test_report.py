@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import re
 import statistics
 import sys
 import time
@@ -18,7 +19,6 @@ import browser
 from page import HOSTILE, Case
 
 MAP, GRID, PANELS = (f"performance.getEntriesByName('kvfate-{n}').length > 0" for n in ("map", "grid", "panels"))
-VIRIDIS = ["440154", "472c7a", "3b518e", "2c718e", "21908d", "27ad81", "5cc863", "aadc32", "fde725"]
 TIP = "Object.fromEntries([...document.querySelectorAll('#tip dt')].filter(d => !d.hidden).map(d => [d.textContent, d.nextElementSibling.textContent]))"
 T, L, H, G = 200, 3, 2, 4
 
@@ -113,13 +113,10 @@ def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
 # ---- pixels
 
 def colours():
-    anchors = [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in VIRIDIS]
-    out = []
-    for k in range(256):
-        x = k / 255 * 8
-        i = min(int(x), 7)
-        out.append([anchors[i][c] + (x - i) * (anchors[i + 1][c] - anchors[i][c]) for c in range(3)])
-    return out
+    """The colours of viridis as the figures have them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
+        body = re.search(r"viridis\[256\] = {(.*?)}", f.read(), re.S).group(1)
+    return [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in re.findall(r"0x([0-9a-f]{6})", body)]
 
 
 def box_mean(value, x0, x1, y0, y1):
@@ -312,6 +309,20 @@ def compare(s, b, one, other):
     settle(b)
     s.check("the other trace", b.run("document.title").startswith("b.kvf"), b.run("document.title"))
     quiet(s, b, "comparison")
+    short = s.trace("c.kvf", 120, L, H, G, "e", seed=4)
+    ready(b, s.report("unlike.html", one, short))
+    b.key("d")
+    settle(b)
+    b.until("document.querySelectorAll('.pane').length === 3")
+    settle(b)
+    said = b.run("document.querySelector('.pane[data-role=difference] .frame').dataset.problem")
+    s.check("no difference of unlike lengths", "200 and 120" in said, said)
+    tip = point(b, 150, 160, "other")
+    s.check("beyond the end of the shorter", "c.kvf ends before" in tip.values(), tip)
+    b.key("3")
+    settle(b)
+    s.check("what the other lacks is said", "survival" in b.run("document.querySelector('.pane[data-role=other] .frame').dataset.problem"))
+    quiet(s, b, "unlike traces")
 
 
 def odd(s, b):

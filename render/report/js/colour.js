@@ -1,27 +1,18 @@
-// colour.js - maps from numbers to colours that rise in lightness, and one with two ends.
+// colour.js - maps from numbers to colours: those of the figures (PALETTES: text of 256 colours each), rising in lightness; for
+// differences red below the middle and blue above it.
 
-const ANCHORS = {
-  viridis: ['440154', '472c7a', '3b518e', '2c718e', '21908d', '27ad81', '5cc863', 'aadc32', 'fde725'],
-  cividis: ['00204d', '00306f', '2a406c', '48526b', '5e626e', '727374', '878479', '9e9677', 'b6a971', 'd0be67', 'ead357', 'ffea46'],
-  magma: ['000004', '1c1044', '4f127b', '812581', 'b5367a', 'e55064', 'fb8761', 'fec287', 'fcfdbf'],
-  difference: ['67001f', 'b2182b', 'd6604d', 'f4a582', 'f7f7f7', '92c5de', '4393c3', '2166ac', '053061'],
-};
 const GREY = 217;
 
-const rgbOf = (hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16));
-
-// 256 colours as the words of image data (little-endian ABGR), linear between anchors.
-function tableOf(name) {
-  const anchors = ANCHORS[name].map(rgbOf), out = new Uint32Array(256);
-  for (let k = 0; k < 256; k++) {
-    const x = (k / 255) * (anchors.length - 1), i = Math.min(Math.floor(x), anchors.length - 2), f = x - i;
-    const [r, g, b] = anchors[i].map((v, c) => Math.round(v + f * (anchors[i + 1][c] - v)));
-    out[k] = (r | (g << 8) | (b << 16)) >>> 0;
-  }
-  return out;
+// 256 colours as the words of image data (little-endian ABGR).
+function wordsOf(text, reversed) {
+  return Uint32Array.from({ length: 256 }, (_, k) => {
+    const at = 6 * (reversed ? 255 - k : k), rgb = parseInt(text.slice(at, at + 6), 16);
+    return ((rgb >> 16) | (rgb & 0xff00) | ((rgb & 255) << 16)) >>> 0;
+  });
 }
 
-const COLOURS = Object.fromEntries(Object.keys(ANCHORS).map((name) => [name, tableOf(name)]));
+const COLOURS = { viridis: wordsOf(PALETTES.viridis), cividis: wordsOf(PALETTES.cividis), magma: wordsOf(PALETTES.magma),
+  difference: wordsOf(PALETTES.bluered, true) };
 
 function cssColour(name, v) {
   if (Number.isNaN(v))

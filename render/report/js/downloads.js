@@ -11,7 +11,8 @@ function csvText(s) {
 // The lines of a table, as pieces of text.
 async function tableText(table, csv) {
   const columns = table.columns.filter((c) => c.here), put = csv ? csvText : tsvText, gap = csv ? ',' : '\t';
-  const out = [`# table: ${table.name}\n`, ...table.meta.map(([k, v]) => `# ${k}: ${tsvText(v)}\n`), `${columns.map((c) => put(c.name)).join(gap)}\n`];
+  const about = table.meta.map(([k, v]) => `# ${k}: ${tsvText(v)}\n`);
+  const out = [`# table: ${table.name}\n`, ...about, `${columns.map((c) => put(c.name)).join(gap)}\n`];
   for (let b = 0; b < table.blocks; b++) {
     const cells = [];
     for (const c of columns)

@@ -1,6 +1,6 @@
-// grid.js - the overview: a thumbnail for each head, a row for each layer.
+// grid.js - the overview: a thumbnail for each head, a row for each layer; of the part of the plane that the map shows.
 
-const grid = { buttons: new Map(), stop: null, drawn: 0 };
+const grid = { buttons: new Map(), stop: null, size: 20, later: 0 };
 
 // The largest thumbnails with which all layers fit into the room: {size, down: layers in a column}.
 function layOut(layers, most, width, height) {
@@ -28,7 +28,8 @@ function buildGrid() {
   if (!heads.length)
     host.append(el('p', { class: 'quiet' }, state.trace.why(state.kind)));
   byId('overview-note').textContent = heads.length ? `${heads.length} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
-  drawThumbs(heads, size);
+  grid.size = size;
+  drawThumbs();
 }
 
 function thumb(head) {
@@ -38,20 +39,18 @@ function thumb(head) {
   return button;
 }
 
-function drawThumbs(heads, size) {
-  const { trace, kind, colours } = state, view = { x0: 0, x1: Math.max(1, trace.T), y0: 0, y1: Math.max(1, trace.T) };
-  const pixels = Math.round(size * Math.min(2, window.devicePixelRatio || 1));
+function drawThumbs() {
+  const { trace, kind, colours, view } = state, heads = trace.heads[kind] || [];
+  const pixels = Math.round(grid.size * Math.min(2, window.devicePixelRatio || 1));
   let at = 0;
   if (grid.stop)
     grid.stop();
-  grid.drawn = 0;
   grid.stop = inPieces(async () => {
     const head = heads[at++];
     if (!head)
       return false;
     const series = await trace.readSeries(kind, head);
     paint(grid.buttons.get(head.name).firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1);
-    grid.drawn = at;
     return at < heads.length;
   }, () => performance.mark('kvfate-grid'));
 }
@@ -65,8 +64,12 @@ function markThumb() {
 }
 
 function watchGrid(changed) {
+  if (has(changed, 'trace', 'kind', 'colours', 'view'))
+    clearTimeout(grid.later);
   if (has(changed, 'trace', 'kind', 'colours'))
     buildGrid();
+  else if (has(changed, 'view'))
+    grid.later = setTimeout(drawThumbs, 250);
   if (has(changed, 'trace', 'kind', 'colours', 'head'))
     markThumb();
 }

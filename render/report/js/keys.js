@@ -1,15 +1,26 @@
 // keys.js - the keyboard.
 
 const COLOUR_MAPS = ['viridis', 'cividis', 'magma'];
-const KEYS = [['\u2190 \u2192', 'previous, next head'], ['\u2191 \u2193', 'the same head, a layer up or down'], ['1 2 3', 'kept, retention, last use'],
-  ['t', 'next trace'], ['d', 'compare with the next trace, or not'], ['c', 'next colour map'], ['+ \u2212 0', 'zoom in, out, whole map'],
-  ['Shift + arrows', 'move the crosshair (says the cell)'], ['Enter', 'pin the token under the crosshair'], ['Esc', 'unpin, whole map'], ['?', 'these keys']];
+const KEYS = [
+  ['\u2190 \u2192', 'previous, next head'],
+  ['\u2191 \u2193', 'the same head, a layer up or down'],
+  ['1 2 3', 'kept, retention, last use'],
+  ['t', 'next trace'],
+  ['d', 'compare with the next trace, or not'],
+  ['c', 'next colour map'],
+  ['+ \u2212 0', 'zoom in, out, whole map'],
+  ['Shift + arrows', 'move the crosshair (says the cell)'],
+  ['Enter', 'pin the token under the crosshair'],
+  ['Esc', 'unpin, whole map'],
+  ['?', 'these keys'],
+];
+const HANDS = 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, '
+  + 'double-click for the whole map. Touch: tap to read and pin, pinch to zoom, drag to move.';
 
 function helpDialog() {
   byId('help').replaceChildren(el('h2', { id: 'help-title' }, 'Keys, mouse and touch'),
     el('dl', { class: 'facts' }, KEYS.map(([k, what]) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)])),
-    el('p', {}, 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, double-click for the whole map. '
-      + 'Touch: tap to read and pin, pinch to zoom, drag to move.'),
+    el('p', {}, HANDS),
     el('form', { method: 'dialog' }, el('button', { type: 'button', onclick: () => byId('help').close() }, 'Close')));
   byId('help').showModal();
 }
@@ -35,10 +46,21 @@ function toggleCompare() {
 }
 
 const ACTIONS = {
-  ArrowLeft: () => stepHead(-1), ArrowRight: () => stepHead(1), ArrowUp: () => stepHead(-1, true), ArrowDown: () => stepHead(1, true),
-  1: () => showKind('alpha'), 2: () => showKind('beta'), 3: () => showKind('last'), t: () => showTrace(nextOf(TRACES, state.trace)), d: toggleCompare,
-  c: () => change({ colours: nextOf(COLOUR_MAPS, state.colours) }), '+': () => zoomKey(1.5), '=': () => zoomKey(1.5), '-': () => zoomKey(1 / 1.5),
-  0: () => change({ view: wholeView() }), '?': helpDialog,
+  ArrowLeft: () => stepHead(-1),
+  ArrowRight: () => stepHead(1),
+  ArrowUp: () => stepHead(-1, true),
+  ArrowDown: () => stepHead(1, true),
+  1: () => showKind('alpha'),
+  2: () => showKind('beta'),
+  3: () => showKind('last'),
+  t: () => showTrace(nextOf(TRACES, state.trace)),
+  d: toggleCompare,
+  c: () => change({ colours: nextOf(COLOUR_MAPS, state.colours) }),
+  '+': () => zoomKey(1.5),
+  '=': () => zoomKey(1.5),
+  '-': () => zoomKey(1 / 1.5),
+  0: () => change({ view: wholeView() }),
+  '?': helpDialog,
   Escape: () => {
     change({ pin: null, view: wholeView() });
     pointAt(null, null);

@@ -27,10 +27,17 @@ function drawTitle() {
     problem(`The texts of the two traces differ in ${differ} of ${T} tokens: cells of the difference are not of the same tokens.`);
 }
 
+const TOOLS = [
+  ['\u2212', 'Zoom out', () => zoomKey(1 / 1.5)],
+  ['+', 'Zoom in', () => zoomKey(1.5)],
+  ['Whole', 'Whole map', () => change({ view: wholeView() })],
+  ['Answer', 'The queries after the prompt', () => showAnswer()],
+];
+
 function mapTools() {
-  byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' },
-    [['\u2212', 'Zoom out', () => zoomKey(1 / 1.5)], ['+', 'Zoom in', () => zoomKey(1.5)], ['Whole', 'Whole map', () => change({ view: wholeView() })], ['Answer', 'The queries after the prompt', showAnswer]]
-      .map(([label, title, action]) => el('button', { type: 'button', title, 'aria-label': title, onclick: action }, label))));
+  const buttons = TOOLS.map(([label, title, action]) =>
+    el('button', { type: 'button', title, 'aria-label': title, onclick: action }, label));
+  byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' }, buttons));
 }
 
 function showAnswer() {

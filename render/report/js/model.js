@@ -60,8 +60,10 @@ class Trace {
     const t = this.table('tokens'), some = t && t.rows;
     const read = async (name, texts) => (some && t.has(name) ? t.column(name)[texts ? 'strings' : 'numbers'](0) : []);
     const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention'];
-    const [text, cls, role, ...numbers] = await Promise.all([read('text', true), read('class', true), read('role', true),
+    const [single, joined, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
       ...names.map((n) => read(n, false))]);
+    // A character of several tokens stands whole with the first of them.
+    const text = single.map((word, i) => joined[i] || (word ? '\u00b7' : ''));
     this.tokens = { text, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
   }
 
@@ -77,18 +79,20 @@ class Trace {
     const here = list.filter((h) => h.layer === like.layer);
     if (!here.length)
       return list[0];
-    const share = this.share(), to = kind === 'last', from = like.name.includes('H');
+    const share = this.share(like.layer), to = kind === 'last', from = like.name.includes('H');
     const index = to === from ? like.index : to ? like.index * share : Math.floor(like.index / share);
     return here.find((h) => h.index === index) || here[0];
   }
 
-  share() {
+  // Query heads of a layer that read one KV head.
+  share(layer) {
+    const count = (kind) => this.heads[kind].filter((h) => h.layer === layer).length, kv = count('alpha') || count('beta');
     const q = Number(this.about.get('query_heads')), k = Number(this.about.get('kv_heads'));
-    return q && k ? Math.max(1, Math.floor(q / k)) : 1;
+    return Math.max(1, Math.floor(kv && count('last') ? count('last') / kv : q && k ? q / k : 1));
   }
 
   kvHead(head) {
-    return head.name.includes('H') ? `L${head.layer}K${Math.floor(head.index / this.share())}` : head.name;
+    return head.name.includes('H') ? `L${head.layer}K${Math.floor(head.index / this.share(head.layer))}` : head.name;
   }
 
   // Ends of the spans of a head (alpha, last), or its log beta.

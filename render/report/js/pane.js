@@ -1,6 +1,8 @@
 // pane.js - one map: its pixels, axes, crosshair, and what lies under a point of it.
 
-const MARGIN = { left: 52, top: 6, right: 6, bottom: 40 };
+const MARGIN = { top: 6, right: 6, bottom: 40 };
+// Room for the numbers of steps.
+const leftMargin = () => 31 + 7 * String(extent()).length;
 
 class Pane {
   // role: 'first', 'other' or 'difference'
@@ -50,7 +52,8 @@ class Pane {
     this.pixels = Math.max(1, Math.round(this.side * ratio));
     for (const [name, value] of [['width', `${this.side}px`], ['height', `${this.side}px`]])
       this.frame.style[name] = value;
-    this.node.style.width = `${this.side + MARGIN.left + MARGIN.right}px`;
+    this.frame.style.left = this.title.style.paddingLeft = `${leftMargin()}px`;
+    this.node.style.width = `${this.side + leftMargin() + MARGIN.right}px`;
   }
 
   draw() {
@@ -81,7 +84,7 @@ class Pane {
   }
 
   drawAxes() {
-    const { side } = this, { left, top, right, bottom } = MARGIN, v = state.view, most = Math.max(2, side / 90);
+    const { side } = this, { top, right, bottom } = MARGIN, left = leftMargin(), v = state.view, most = Math.max(2, side / 90);
     const W = left + side + right, H = top + side + bottom, parts = [];
     this.axes.setAttribute('viewBox', `0 0 ${W} ${H}`);
     this.axes.style.width = `${W}px`;
@@ -97,7 +100,7 @@ class Pane {
         svg('text', { class: 'tick', x: left - 7, y: y + 3.5, 'text-anchor': 'end' }, String(t)));
     }
     parts.push(svg('text', { class: 'label', x: left + side / 2, y: H - 6, 'text-anchor': 'middle' }, 'token i'),
-      svg('text', { class: 'label', transform: `translate(11 ${top + side / 2}) rotate(-90)`, 'text-anchor': 'middle' }, 'query step t'));
+      svg('text', { class: 'label', transform: `translate(10 ${top + side / 2}) rotate(-90)`, 'text-anchor': 'middle' }, 'query step t'));
     this.axes.replaceChildren(...parts);
   }
 
@@ -111,7 +114,8 @@ class Pane {
     if (!this.raster)
       return NaN;
     const v = state.view, n = this.pixels;
-    const c = Math.min(n - 1, Math.floor((i + 0.5 - v.x0) / (v.x1 - v.x0) * n)), r = Math.min(n - 1, Math.floor((t + 0.5 - v.y0) / (v.y1 - v.y0) * n));
+    const c = Math.min(n - 1, Math.floor((i + 0.5 - v.x0) / (v.x1 - v.x0) * n));
+    const r = Math.min(n - 1, Math.floor((t + 0.5 - v.y0) / (v.y1 - v.y0) * n));
     return c < 0 || r < 0 ? NaN : this.raster.value[r * n + c];
   }
 

@@ -129,7 +129,8 @@ async function layerMap(table, column, row, label) {
   const own = heads.map((h, b) => b).filter((b) => heads[b] !== 'all'), finite = own.map((b) => values[b]).filter(Number.isFinite);
   const lo = finite.length ? Math.min(...finite) : 0, hi = finite.length ? Math.max(...finite) : 1, spread = hi > lo;
   const L = Math.max(...layers) + 1, G = Math.max(...indices) + 1, cell = Math.min(14, 400 / L), tall = Math.max(cell, Math.min(14, 160 / G));
-  const out = svg('svg', { viewBox: `0 0 ${26 + L * cell + 2} ${G * tall + 18}`, class: 'layers', role: 'img', 'aria-label': `${label} by layer and head` });
+  const out = svg('svg', { viewBox: `0 0 ${26 + L * cell + 2} ${G * tall + 18}`, class: 'layers', role: 'img',
+    'aria-label': `${label} by layer and head` });
   for (const b of own)
     out.append(svg('rect', { x: 26 + layers[b] * cell, y: indices[b] * tall, width: cell - 0.6, height: tall - 0.6,
       fill: cssColour(state.colours, spread ? (values[b] - lo) / (hi - lo) : values[b]), 'data-head': heads[b],
@@ -151,9 +152,11 @@ panel('sizes', 'Cache size by head', 'kv-size', ['colours'], async (table) => {
     el('p', { class: 'quiet' }, `Layers across, heads down. All heads: ${shortNumber(share)}.`)];
 });
 
-panel('sparsity', 'Sparsity by head', () => `sparsity-${{ alpha: 'alpha', beta: 'beta', last: 'last-use' }[state.kind]}`, ['kind', 'colours'],
-  async (table) => [...await layerMap(table, 'sparsity', 0, '1 \u2212 share of the triangle'),
-    el('p', { class: 'quiet' }, `Share of the triangle i \u2264 t that was not ${{ alpha: 'kept', beta: 'retained', last: 'in use' }[state.kind]}.`)]);
+const SPARSE = { alpha: ['alpha', 'kept'], beta: ['beta', 'retained'], last: ['last-use', 'in use'] };
+
+panel('sparsity', 'Sparsity by head', () => `sparsity-${SPARSE[state.kind][0]}`, ['kind', 'colours'], async (table) => [
+  ...await layerMap(table, 'sparsity', 0, '1 \u2212 share of the triangle'),
+  el('p', { class: 'quiet' }, `Share of the triangle i \u2264 t that was not ${SPARSE[state.kind][1]}.`)]);
 
 // ---- density
 

@@ -16,8 +16,8 @@ function buildPanes() {
 // Whether the maps have another size than before.
 function sizePanes() {
   const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
-  const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - MARGIN.left - MARGIN.right;
-  const most = Math.max(320, window.innerHeight - 190);
+  const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
+  const most = Math.max(320, window.innerHeight - 250);
   const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
   const before = panes.list.map((p) => p.pixels).join();
   for (const p of panes.list)
@@ -80,22 +80,34 @@ function fate(detail, i) {
   return `evicted at step ${end}, age ${end - i}${detail.reason ? `, ${detail.reason[i]}` : ''}`;
 }
 
-function cellLines(pane, i, t) {
-  const { T } = state.trace, traces = pane.traces(), kind = KINDS[state.kind], d = pane.detail || {};
-  const values = pane.series.map((s, k) => traces[k].cell(s, i, t));
-  const one = (v) => (Number.isNaN(v) ? 'future: t < i' : shortNumber(v)), mean = pane.mean(i, t), text = traces[0];
-  const cells = (state.view.x1 - state.view.x0) / pane.pixels;
-  const lines = [['token', `${i}  ${quoted(text.tokenText(i))}`], ['step', `${t}  ${quoted(text.tokenText(t))}`],
-    [kind.symbol, values.length > 1 ? `${one(values[0])} \u2212 ${one(values[1])}` : one(values[0])]];
-  lines.push(['pixel mean', cells > 1 && !Number.isNaN(mean) ? `${shortNumber(mean)} of ${shortNumber(cells)} \u00d7 ${shortNumber(cells)} cells` : '']);
-  if (pane.series[0] && pane.series[0].logBeta)
-    lines.push(['log \u03b2', shortNumber(pane.series[0].logBeta[i])]);
-  if (pane.series[0] && pane.series[0].age)
-    lines.push(['last use', pane.series[0].age[i] < 0 ? 'never selected' : `age ${pane.series[0].age[i]}`]);
-  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', i < T ? `born ${i}; ${fate(d, i) || 'fate not in this file'}` : '']);
+const coarse = (v) => String(Number(v.toPrecision(2)));
+
+const oneCell = (v) => (Number.isNaN(v) ? 'not defined' : shortNumber(v));
+
+// What the tables say of the entry i of the pane's head: lines of a name and a text.
+function entryLines(pane, i) {
+  const d = pane.detail || {}, [series] = pane.series, lines = [];
+  if (series && series.logBeta)
+    lines.push(['log \u03b2', shortNumber(series.logBeta[i])]);
+  if (series && series.age)
+    lines.push(['last use', series.age[i] < 0 ? 'never selected' : `age ${series.age[i]}`]);
+  lines.push([d.name && d.name !== state.head.name ? d.name : 'entry', `born ${i}; ${fate(d, i) || 'fate not in this file'}`]);
   if (d.score && d.evict_step && d.evict_step[i] >= 0)
     lines.push(['score', shortNumber(d.score[i]) + (d.margin ? `, margin ${shortNumber(d.margin[i])}` : '')]);
-  return lines.filter(([, v]) => v !== '');
+  return lines;
+}
+
+function cellLines(pane, i, t) {
+  const traces = pane.traces(), [trace] = traces, mean = pane.mean(i, t);
+  const lines = [['token', `${i}  ${quoted(trace.tokenText(i))}`], ['step', `${t}  ${quoted(trace.tokenText(t))}`]];
+  if (i >= trace.T || t >= trace.T)
+    return [...lines, ['', `${trace.name} ends before`]];
+  const values = pane.series.map((s, k) => oneCell(traces[k].cell(s, i, t)));
+  lines.push([KINDS[state.kind].symbol, i > t ? 'future: t < i' : values.join(' \u2212 ')]);
+  const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);
+  if ((w > 1 || h > 1) && !Number.isNaN(mean))
+    lines.push(['pixel mean', `${shortNumber(mean)} of ${coarse(w)} \u00d7 ${coarse(h)} cells`]);
+  return [...lines, ...entryLines(pane, i)];
 }
 
 // Shows the tip of the cell beside the point (x, y) of the window.

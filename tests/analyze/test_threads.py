@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""usage: test_threads.py KVFATE WRITE_KVF READ_KVF
+
+The table of every analysis that works on threads is the same, byte for byte, for 1, 2, 3 and 7 of them, and so is the
+error where several columns are damaged: that of the first head that a loop would come to.  READ_KVF: tests/format/read_kvf.py,
+which tells where the chunks lie.
+"""
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from checks import check, finish, kvfate
+from maker import AGE, ALIVE, SNAPSHOT, Column, make
+
+write_kvf = os.path.abspath(sys.argv[2])
+L, H, G, T = 5, 2, 4, 300
+CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
+COMMANDS = (
+    "survival", "survival --space kv-union --gap top64,mass.90", "survival --skip-trivial", "sparsity", "sparsity --kind last-use",
+    "sparsity --kind beta --triangle lt", "density --step 200", "kv-size --window 5", "occupancy --every 3", "hazard",
+    "hazard --space kv-mean --grace 9", "overlap", "overlap --candidates own", "dilution", "dilution --mean", "intermittency",
+    "intermittency --space kv-mean", "persistence", "persistence --space kv-union", "regret", "regret --mean",
+    "survival --head L1-3H1,L4H*", "hazard --tokens 17:200")
+
+
+def columns(rng):
+    born = np.arange(T)
+
+    def heads(n, make_values):
+        return np.array([[make_values() for _ in range(n)] for _ in range(L)], float)
+
+    def age():
+        a = np.minimum(rng.geometric(0.02, T) - 1, T - 1 - born).astype(float)
+        a[rng.random(T) < 0.1] = np.nan
+        return a
+
+    def evict():
+        e = born + 1 + rng.integers(0, 400, T)
+        return np.where(e > T, ALIVE, e)
+
+    yield Column("tokens.id", "i32", "run", rng.integers(0, 9, T))
+    yield Column("tokens.role", "u8", "run", born >= 100)
+    for name in CRITERIA:
+        yield Column("last_selected." + name, "u16", "query", heads(G, age), flags=SNAPSHOT | AGE)
+    yield Column("evict_step", "u32", "kv", heads(H, evict))
+    yield Column("log_beta", "f32", "kv", heads(H, lambda: -np.exp(rng.uniform(-12, 0, T))))
+    for w in range(4):
+        yield Column(f"window.{w}", "f32", "kv", heads(H, lambda: rng.exponential(0.001, T).astype(np.float32)), flags=SNAPSHOT)
+    for name in ("top64", "mass.95"):
+        for family in ("n_selected", "n_returns", "longest_gap"):
+            yield Column(f"{family}.{name}", "u16", "query", heads(G, lambda: np.minimum(rng.geometric(0.05, T) - 1, T - born)), flags=SNAPSHOT)
+        yield Column(f"first_unselected.{name}", "u16", "query", heads(G, age), flags=SNAPSHOT | AGE)
+    yield Column("selected_at.top64", "u32", "query", heads(G, lambda: rng.integers(0, 512, T)), flags=SNAPSHOT)
+    for name in ("shadow.kept_mass", "shadow.oracle_mass", "useful.top64", "dilution.top64"):
+        yield Column(name, "f32", "query", heads(G, lambda: np.where(rng.random(T) < 0.1, np.nan, rng.random(T)).astype(np.float32)), axis="step")
+    yield Column("size.top64", "u16", "query", heads(G, lambda: np.minimum(64, born + 1)), axis="step")
+    for k in range(16):
+        yield Column(f"near.all.{k}", "u16", "query", heads(G, lambda: np.minimum(1 + rng.poisson(2 ** (k / 2), T), born + 1)), axis="step")
+
+
+def run(words, trace, threads):
+    argv = [kvfate, *words.split(), trace, "-o", "-"] + (["-t", str(threads)] if threads else [])
+    done = subprocess.run(argv, capture_output=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def damage(trace, read_kvf, places):
+    """Flips a byte of the values of (column, layer); returns the offset of the record of the first."""
+    spec = importlib.util.spec_from_file_location("read_kvf", read_kvf)
+    reader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reader)
+    t = reader.Trace(trace)
+    at = {(name, layer): min(r["offset"] for r in t.of_type(reader.COLUMN) if r["column"] == t.columns[name]["number"] and r["layer"] == layer)
+          for name, layer in places}
+    with open(trace, "r+b") as f:
+        for offset in at.values():
+            f.seek(offset + 80)
+            byte = f.read(1)[0]
+            f.seek(offset + 80)
+            f.write(bytes([byte ^ 1]))
+    return [at[p] for p in places]
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-threads-") as folder:
+    trace = make(write_kvf, os.path.join(folder, "x.kvf"), list(columns(np.random.default_rng(7))), (L, H, G, T), {"run": {"prompt_tokens": 100}})
+    for words in COMMANDS:
+        one = run(words, trace, 1)
+        check(words, one[0] == 0 and len(one[1]) > 300 and not one[2], one[0], one[2])
+        for n in (0, 2, 3, 7):
+            check(f"{words}, {n} threads", run(words, trace, n) == one)
+    places = [("last_selected.top64", 4), ("last_selected.top128", 0), ("last_selected.mass.99", 2), ("evict_step", 3), ("evict_step", 1)]
+    offsets = damage(trace, sys.argv[3], places)
+    for words, first in (("survival", offsets[0]), ("survival --criterion top128,mass.99", offsets[1]), ("hazard", offsets[0]),
+                         ("density", offsets[4]), ("kv-size", offsets[4]), ("occupancy", offsets[4])):
+        for n in (1, 2, 3, 7, 7, 7):
+            code, out, text = run(words, trace, n)
+            check(f"{words}, damaged, {n} threads", code == 1 and not out and f"byte {first} ".encode() in text and text.count(b"\n") == 1, code, text, first)
+finish()
