@@ -148,8 +148,8 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
     canvas_unclip(c);
     if (row0 == 0) {
         legend(c, a, prompt, rows_per_head(t) <= MOST_CROSSES);
-        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL, ALIGN_CENTER,
-                    ink, 0);
+        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL,
+                    ALIGN_CENTER, ink, 0);
     }
     bars(c, t, row0, a);
 }
