@@ -144,7 +144,8 @@ static double beta_fraction(double x, double a, double b)
 
 static double beta_log(double a, double b) /* of 1 / B(a, b) */
 {
-    return lgamma(a + b) - lgamma(a) - lgamma(b);
+    int sign; /* lgamma would write it to a variable that threads share */
+    return lgamma_r(a + b, &sign) - lgamma_r(a, &sign) - lgamma_r(b, &sign);
 }
 
 static double beta_below(double x, double a, double b, double log_scale)

@@ -101,7 +101,7 @@ static int run(struct job *j, char **path, int n, struct kvf_diag *d)
     struct table *t = NULL;
     int err = figure_options_check(&j->look, d);
     if (!err)
-        err = output_check(j->out, "predict", d);
+        err = output_check(j->out, j->args.units ? "predict-units" : "predict", d);
     if (!err)
         err = open_files(j, path, n, d);
     if (!err)
@@ -133,6 +133,8 @@ int cmd_predict(const struct command *self, int argc, char **argv)
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "value", &j.args.value, "COLUMN", "of the effect (kl)", 0, 0},
         {OPT_STR, 0, "only", &j.args.only, "LIST", "these candidates, as the table names them", 0,
+         0},
+        {OPT_FLAG, 0, "units", &j.args.units, NULL, "the statistic and the effect of every unit", 0,
          0},
         {OPT_STR, 0, "criterion", &j.args.criteria, "LIST",
          "selected sets: top64 ... mass.99, or all (top64,mass.95)", 0, 0},

@@ -13,7 +13,7 @@
 #include "render/options.h"
 
 enum { LEFT = 13, TOP = 4, BOTTOM = 13, BAR = 18, RIGHT = 3, Y_ROOM = 12, MOST_SIDE = 16384 };
-static const double SIDE = 72, PANEL = 56;
+static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
 static const struct rgb mark_ink = {.835, .369, 0};
 
 /* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
@@ -228,9 +228,11 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     layer_ticks(c, &p->b, a, false);
     layer_ticks(c, &p->a, a, true);
-    snprintf(text, sizeof text, "heads of run %lld, by layer", (long long)p->run_b);
+    snprintf(text, sizeof text, a->w < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_b);
     canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, text, PT_LABEL, ALIGN_CENTER, ink, 0);
-    snprintf(text, sizeof text, "heads of run %lld, by layer", (long long)p->run_a);
+    snprintf(text, sizeof text, a->h < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_a);
     canvas_text(c, a->x - 9, a->y + a->h / 2, text, PT_LABEL, ALIGN_CENTER, ink, 1);
     colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h, "distance");
     return err;

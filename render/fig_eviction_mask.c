@@ -50,7 +50,6 @@ static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, doub
             last = at;
         }
     }
-    canvas_text(c, x + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL, ALIGN_CENTER, ink, 0);
 }
 
 /* A bar a step, on a logarithmic scale: a cut of hundreds beside steps of one. */
@@ -121,7 +120,7 @@ static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool
     double x = a->x + a->w - 1.5, y = a->y + 2.5;
     double dash[] = {0, 0, 0, 0};
     const char *const text[2] = {"evicted before this query", "end of the prompt"};
-    if (a->w < 40 || a->x0 != a->y1)
+    if (a->w < 33 || a->x0 != a->y1)
         return;
     for (int k = 0; k < 2; k++) {
         double left = x - canvas_text_width(c, text[k], PT_SMALL, 0) - 2.4;
@@ -147,8 +146,11 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
     crosses(c, t, row0, a);
     bool prompt = prompt_border(c, t, a);
     canvas_unclip(c);
-    if (row0 == 0)
+    if (row0 == 0) {
         legend(c, a, prompt, rows_per_head(t) <= MOST_CROSSES);
+        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL, ALIGN_CENTER,
+                    ink, 0);
+    }
     bars(c, t, row0, a);
 }
 

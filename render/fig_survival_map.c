@@ -11,7 +11,8 @@ static const struct headmap map = {
                {"class", "all", 0}},
 };
 
-static const char *const needs[] = {"head", "layer", "index", "criterion", "horizon", "fraction", NULL};
+static const char *const needs[] = {"head", "layer", "index", "criterion", "horizon", "fraction",
+                                    NULL};
 
 HEADMAP_FIGURE(fig_survival_map, "survival-map", "survival",
                "layer x head map of the survival at one horizon", map, needs);

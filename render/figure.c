@@ -42,6 +42,7 @@ const struct figure *const figure_table[] = {
     &fig_persistence,
     &fig_persistence_map,
     &fig_predict,
+    &fig_predict_units,
     &fig_received,
     &fig_regret,
     &fig_retention,

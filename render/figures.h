@@ -41,6 +41,7 @@ extern const struct figure fig_pareto;
 extern const struct figure fig_persistence;
 extern const struct figure fig_persistence_map;
 extern const struct figure fig_predict;
+extern const struct figure fig_predict_units;
 extern const struct figure fig_received;
 extern const struct figure fig_regret;
 extern const struct figure fig_retention;

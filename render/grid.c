@@ -146,7 +146,7 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
 {
     struct window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
-    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = 150;
+    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
     struct layout l = plan(g, &win, w, h);

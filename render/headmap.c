@@ -147,6 +147,10 @@ static int measure(struct plan *p, struct kvf_diag *d)
         h1 = h > h1 ? h : h1;
     }
     p->drawn = l1 >= 0;
+    if (!p->n) { /* no row is of one head */
+        p->n = 1;
+        p->panel = -1;
+    }
     p->layers = l1 < 0 ? 1 : l1 - p->layer0 + 1;
     p->heads = h1 < 0 ? 1 : h1 - p->head0 + 1;
     return p->layers < 100000 && p->heads < 100000 && p->layers * p->heads < 1 << 24

@@ -30,7 +30,8 @@ void headmap_size(const struct headmap *m, const struct table *t, const struct f
 int headmap_draw(struct canvas *c, const struct headmap *m, const struct table *t,
                  const struct figure_style *s, struct kvf_diag *d);
 
-/* A figure of one headmap, in its file: HEADMAP_FIGURE(fig_x, "x", "table", "summary", map, needs) */
+/* A figure of one headmap, in its file:
+ * HEADMAP_FIGURE(fig_x, "x", "table", "summary", map, needs) */
 #define HEADMAP_FIGURE(symbol, title, of_table, line, map, need)                                   \
     static void size(const struct table *t, const struct figure_style *s, double *w, double *h)    \
     {                                                                                              \

@@ -192,6 +192,15 @@ struct decay {
 
 static const double VANISHED = -41.45; /* log 1e-18 */
 
+/* expm1, by its series where that is exact to the last digit or two: most tokens live long. */
+static double exp_less_one(double x)
+{
+    if (!(fabs(x) < 0x1p-7))
+        return expm1(x);
+    return x * (1 + x * (1. / 2) * (1 + x * (1. / 3) * (1 + x * (1. / 4)
+             * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
+}
+
 /* beta^n and the sum of beta^k, 0 <= k < n; less: expm1(x). */
 static double power_and_sum(double x, double less, double n, double *ret_sum)
 {
@@ -200,7 +209,7 @@ static double power_and_sum(double x, double less, double n, double *ret_sum)
         *ret_sum = -1 / less;
         return 0;
     }
-    e = nx < -1 ? exp(nx) : expm1(nx); /* each keeps its digits there */
+    e = nx < -1 ? exp(nx) : exp_less_one(nx); /* each keeps its digits there */
     *ret_sum = less < 0 ? (nx < -1 ? e - 1 : e) / less : isnan(x) ? x : n;
     return nx < -1 ? e : e + 1;
 }
@@ -250,7 +259,7 @@ static void lead(struct decay *d, long row, double weight, double log_v, double 
 /* The row of birth by itself (none for tokens born before the window). */
 static void add_token(struct decay *d, const struct walk *k, double log_beta)
 {
-    double x = log_beta < -1e4 ? -1e4 : log_beta, less = expm1(x), sum; /* 0 * INFINITY */
+    double x = log_beta < -1e4 ? -1e4 : log_beta, less = exp_less_one(x), sum; /* 0 * INFINITY */
     const struct heat *m = d->m;
     if (k->r >= m->h)
         return;

@@ -99,13 +99,17 @@ static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
     return kind_of(x) == KIND_AGE && !isnan(mean) ? most : mean;
 }
 
+/* Of tokens that share a character: evicted if one of them is, else kept if they differ. */
 static const char *state_of(const struct text_style *x, int64_t row0, int64_t row1)
 {
     const char *first = table_str(x->t, x->column, row0);
-    for (int64_t r = row0 + 1; r < row1; r++)
-        if (strcmp(table_str(x->t, x->column, r), first) != 0)
-            return "mixed";
-    return first;
+    bool differ = false, evicted = strcmp(first, "evicted") == 0;
+    for (int64_t r = row0 + 1; r < row1; r++) {
+        const char *s = table_str(x->t, x->column, r);
+        differ |= strcmp(s, first) != 0;
+        evicted |= strcmp(s, "evicted") == 0;
+    }
+    return !differ ? first : evicted ? "evicted" : "kept";
 }
 
 /* Counts what the legend has to say, and finds the range of the colours. */

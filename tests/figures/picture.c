@@ -134,8 +134,8 @@ bool has_ring(int k, const struct axes *a, double x, double y, double radius)
     double at = f[0] + share_of(x, a->x0, a->x1, a->log_x) * (f[2] - f[0]);
     double up = f[5] - share_of(y, a->y0, a->y1, a->log_y) * (f[5] - f[1]);
     for (int i = 0; i < pic.n; i++)
-        if ((pic.path[i].n == 3 || pic.path[i].n == 5) && fabs(pic.path[i].xy[0] - at - radius) < .02
-            && fabs(pic.path[i].xy[1] - up) < .02)
+        if ((pic.path[i].n == 3 || pic.path[i].n == 5)
+            && fabs(pic.path[i].xy[0] - at - radius) < .02 && fabs(pic.path[i].xy[1] - up) < .02)
             return true;
     return false;
 }

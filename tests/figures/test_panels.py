@@ -158,6 +158,7 @@ HEADS = ["head", "layer", "index"]
 KINDS = ["sliding-window", "sink", "a-shape", "mixed", "gist", "odd-kind"]
 SCORES = ["score_sliding_window", "score_sink", "score_a_shape"]
 PREDICT = ["candidate", "reduce", "n", "documents", "rho", "low", "high", "p", "q"]
+UNITS = ["candidate", "reduce", "pair", "layer", "index", "token", "statistic", "effect", "rho", "low", "high", "q"]
 CLAIMS = ["id", "paper", "where", "verdict", "table", "than", "value", "low", "high", "null", "null_high", "p"]
 EVAL = ["method", "budget", "docs", "nll", "nll_low", "nll_high", "kl", "kl_low", "kl_high", "top1_agree", "kv_end",
         "kv_mean", "kv_peak"]
@@ -253,6 +254,13 @@ def predict_rows():
     return tsv("predict", PREDICT, rows + [("undefined", "none", 0, 0) + ("nan",) * 5])
 
 
+def units_rows():
+    rows = [(name, "mean", 0, u, 0, -1, .1 * u * u, 10 ** -(u + 1.5), rho, rho - .1, rho + .1, .5)
+            for name, rho in (("weak", .1), ("strong", -.9)) for u in range(5)]
+    rows += [("none", "mean", 0, u, 0, -1, 1.5, 10 ** -(u + 1.5), "nan", "nan", "nan", "nan") for u in range(5)]
+    return tsv("predict-units", UNITS, rows, value="kl")
+
+
 def claims_rows():
     rows = [("up", "P", "1", "supported", "t", ">", .8, .6, .9, .5, "nan", "nan"),
             ("down", "P", "1", "contradicted", "t", "<", .8, .7, .9, .5, "nan", "nan"),
@@ -272,7 +280,7 @@ def atlas_rows(L=6, H=4):
 
 
 TABLES = {"heads": heads_rows, "pareto": eval_rows, "dynamics": dynamics_rows, "compare": pairs_rows, "effect": effect_rows,
-          "words": words_rows, "words-cloud": words_rows, "predict": predict_rows, "claims": claims_rows, "atlas": atlas_rows}
+          "words": words_rows, "words-cloud": words_rows, "predict": predict_rows, "predict-units": units_rows, "claims": claims_rows, "atlas": atlas_rows}
 
 
 def undefined(text):
@@ -329,6 +337,17 @@ def predict():
           == ["statistic0, mean", "statistic1, mean"], names)
     svg = draw(predict_rows(), "predict", style="top=2")[1]
     check("how many are left out", "3 more not shown" in words_of(svg), words_of(svg))
+
+
+def units():
+    svg = draw(units_rows(), "predict-units", style="top=2")[1]
+    names = [t[0] for t in texts(svg) if t[0] in ("weak, mean", "strong, mean", "none, mean")]
+    check("largest correlation first", names == ["strong, mean", "weak, mean"] and "1 more not shown" in words_of(svg), names)
+    points = [centre(p) for fill, _, p, curve, _ in paths(svg) if curve and fill]
+    check("a point for each unit", len(points) == 10, points)
+    check("statistic across", affine([.1 * u * u for u in range(5)], [p[0] for p in points[:5]]), points)
+    check("effect up, logarithmic", affine(range(5), [p[1] for p in points[5:]]) and points[5][1] < points[9][1], points)
+    check("correlation said", "ρ −0.90 (−1.00 .. −0.80)" in words_of(svg).replace("  ", " "), words_of(svg))
 
 
 def claims():
@@ -452,6 +471,10 @@ def compare():
     check("rows down", affine(range(6), [p[1] for p in dots]), dots)
     check("columns across", affine([(i * 3) % 8 for i in range(6)], [p[0] for p in dots]), dots)
     check("how many", "best assignment (6)" in words_of(svg), words_of(svg))
+    for shape in ((1, 2, 8, 8), (8, 8, 1, 2), (1, 1, 1, 1)):
+        for match in (False, True):
+            code, data, said = draw(pairs_rows(*shape, match=match), "compare", "png", dpi="30")
+            check(f"shapes {shape}: {said}", code == 0 and clean_rim(data))
     code, svg, said = draw(pairs_rows(match=True), "compare")
     check(f"proven and refuted: {said}", "6 matches; squares: proven (1); crosses: refuted (3)" in words_of(svg), words_of(svg))
     q = sorted(discs(svg, VERMILION), key=lambda p: -p[1])
@@ -493,6 +516,6 @@ def many():
 
 
 if __name__ == "__main__":
-    for test in (holds_for_all, predict, claims, pareto, words, cloud, heads, atlas, dynamics, compare, effect, many):
+    for test in (holds_for_all, predict, units, claims, pareto, words, cloud, heads, atlas, dynamics, compare, effect, many):
         test()
     sys.exit(1 if failures else 0)

@@ -124,9 +124,9 @@ def words_and_states():
     """kept, evicted, sink, recent and not yet compressed of one head, from the method's own numbers."""
     T = 20
     texts = [f"w{i}\n" for i in range(T)]
-    step = [[maker.ALIVE if i < 2 or i in (5, 9) or i >= 14 else 16 if i < 13 else 17 for i in range(T)]]
+    step = [[maker.ALIVE if i < 3 or i in (5, 9) or i >= 14 else 16 if i < 13 else 17 for i in range(T)]]
     kvf = trace("state", texts, step, method={"name": "h2o", "budget": 8, "sinks": 2, "recent": 2})
-    want = ["sink"] * 2 + ["kept" if i in (5, 9) or 14 <= i < 17 else "evicted" for i in range(2, 17)]
+    want = ["sink"] * 2 + ["kept" if i in (2, 5, 9) or 14 <= i < 17 else "evicted" for i in range(2, 17)]
     want += ["new"] + ["recent"] * 2
     data, _ = maker.table(KVFATE, "tokens", kvf)
     check(data["state"] == want, f"states {data['state']}")
@@ -171,6 +171,8 @@ def characters_of_several_tokens():
         fill = p.fill_behind(word)
         want = ends[0] + v * (ends[1] - ends[0])
         check(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
+    p = draw(kvf, "--style", "by=state")  # tokens 0 and 2 are kept
+    check(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
     p = draw(trace("bytes", [b"\xff\xfe", b"\xe4\xbd", "z"], kept_every(2, 3)))
     check("\\xFF\\xFE" in p.text() and "\\xE4\\xBD" in p.text(), f"ill-formed bytes: {p.text()}")
 
@@ -253,6 +255,8 @@ def many_pages():
     check(all(f"{p} / {pages}" in text for p in (1, 2, pages)), "numbers of pages")
     check(text.count("kept") >= pages or text.count("hold the token") >= pages, "a legend on every page")
     p = draw(kvf, "--style", f"page={pages}")
+    middle = draw(kvf, "--style", "page=2")
+    check(max(y for _, y, *_ in middle.words) < 238 / 25.4 * 72, "lines below the end of the page")
     check(f"t{T - 1}" in p.text() and "t0 " not in p.text(), "page=N of an SVG is the last page")
     run("tokens", kvf, "-o", os.path.join(FOLDER, "no.svg"), "--style", f"page={pages + 1}", code=2)
     one = draw(kvf, "--style", "page=2", ext="pdf")
