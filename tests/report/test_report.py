@@ -338,6 +338,22 @@ def odd(s, b):
         quiet(s, b, name)
 
 
+def old_browser(s, b):
+    """A browser that cannot unpack the tables is told so."""
+    script = b.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")["identifier"]
+    b.open(s.path("one.html"))
+    said = b.until("document.readyState === 'complete' && !document.getElementById('problem').hidden && document.getElementById('problem').textContent")
+    s.check("an old browser is told", "DecompressionStream" in said, said)
+    b.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def names(s, b):
+    """Everything that can be pressed has a name, for screen readers."""
+    bare = b.run("[...document.querySelectorAll('button, select, a[href], canvas[role], svg[role]')].filter(e => !(e.getAttribute('aria-label') || e.title "
+                 "|| e.textContent.trim())).map(e => e.outerHTML.slice(0, 90))")
+    s.check("what can be pressed has a name", not bare, bare)
+
+
 def shown_texts(s, b):
     """Tokens as text: marks in place of what cannot be seen, long ones cut, none with markup."""
     words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, w.children.length])")
@@ -396,9 +412,9 @@ def main():
         other = s.trace("b.kvf", T, L, H, G, "eu", seed=9)
         page = s.report("a.html", one)
         ready(b, page)
-        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
+        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
                      lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b),
+                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: old_browser(s, b),
                      lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
             step()
     finally:

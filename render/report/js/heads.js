@@ -22,7 +22,7 @@ function sorted(rows) {
 
 function headRow(row) {
   const on = Boolean(state.head) && (state.head.name === row.head || state.trace.kvHead(state.head) === row.head);
-  return el('tr', { 'aria-selected': String(on), class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
+  return el('tr', { 'aria-current': on ? 'true' : null, class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
     HEAD_COLUMNS.map(([name], k) => el(k ? 'td' : 'th', { scope: k ? null : 'row', class: typeof row[name] === 'number' ? 'number' : null },
       typeof row[name] === 'number' ? shortNumber(row[name]) : row[name])));
 }

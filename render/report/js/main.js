@@ -7,7 +7,7 @@ function drawBar() {
     TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), t.name]), String(state.trace.index), (v) => showTrace(TRACES[v])),
     segments('Map', kinds, state.kind, showKind),
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
-    others.length > 0 && choice('Compare with', [['', 'nothing'], ...others], state.other ? String(state.other.index) : '',
+    others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
       (v) => compareWith(v === '' ? null : TRACES[v])),
     el('button', { type: 'button', class: 'push', onclick: helpDialog, 'aria-haspopup': 'dialog' }, 'Keys'),
   ].filter(Boolean));
