@@ -31,7 +31,7 @@ static const struct analyzer_option options[] = {
 extern const struct analyzer an_compare;
 
 struct row {
-    int64_t a, b, layer_a, index_a, layer_b, index_b, stands, own;
+    int64_t a, b, layer_a, index_a, layer_b, index_b, matched, stands, own;
     const char *head_a, *head_b, *changed;
     double distance, value_a, value_b, halves, p, q, others, p_other, q_other, nearer;
 };
@@ -156,12 +156,13 @@ static struct row *next_row(struct job *x, int a, int b, int i, int j, double di
     return r;
 }
 
-static void all_rows(struct job *x, int a, int b, const double *D)
+static void all_rows(struct job *x, int a, int b, const double *D, const int64_t *partner)
 {
     int n = x->side[b].heads->n;
     for (int i = 0; i < x->side[a].heads->n; i++)
         for (int j = 0; j < n; j++)
-            next_row(x, a, b, i, j, D[(size_t)i * (size_t)n + (size_t)j]);
+            next_row(x, a, b, i, j, D[(size_t)i * (size_t)n + (size_t)j])->matched
+                = partner[i] == j;
 }
 
 /* Share of the pairs of either head with another that are as near, or nearer. */
@@ -245,37 +246,48 @@ static int false_discoveries(struct job *x, int64_t first)
     return err;
 }
 
-/* Rows are those of the side with fewer heads, as the assignment wants it.  Pairs of no
- * distance cost more than any other and are left out. */
-static int match_rows(struct job *x, int a, int b, const double *D)
+/* Which head of b each head of a has in the best assignment, -1 where it has none.  Rows are
+ * those of the side with fewer heads, as the assignment wants it.  Pairs of no distance cost
+ * more than any other and are left out. */
+static int best_partners(int A, int B, const double *D, int64_t *partner)
 {
-    int A = x->side[a].heads->n, B = x->side[b].heads->n, n = A < B ? A : B, m = A < B ? B : A;
-    double *cost = mem_alloc((size_t)n * (size_t)m, sizeof(double));
-    size_t *column = MEM_NEW(size_t, (size_t)n);
-    int64_t first = x->n_rows;
+    size_t n = (size_t)(A < B ? A : B), m = (size_t)(A < B ? B : A);
+    double *cost = mem_alloc(n * m, sizeof(double));
+    size_t *column = MEM_NEW(size_t, n);
     int err = cost && column ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < A; i++)
-        for (int j = 0; j < B; j++) {
-            double far = D[(size_t)i * (size_t)B + (size_t)j];
-            cost[A <= B ? (size_t)i * (size_t)m + (size_t)j : (size_t)j * (size_t)m + (size_t)i] =
-                isnan(far) ? 1e6 : far;
+    for (size_t i = 0; !err && i < (size_t)A; i++)
+        for (size_t j = 0; j < (size_t)B; j++) {
+            double far = D[i * (size_t)B + j];
+            cost[A <= B ? i * m + j : j * m + i] = isnan(far) ? 1e6 : far;
         }
     if (!err)
-        err = assign_least(cost, (size_t)n, (size_t)m, column, NULL, NULL);
+        err = assign_least(cost, n, m, column, NULL, NULL);
     for (int i = 0; !err && i < A; i++)
-        for (int k = A <= B ? i : 0; k < (A <= B ? i + 1 : n); k++) {
-            int j = A <= B ? (int)column[k] : k;
-            double far = D[(size_t)i * (size_t)B + (size_t)j];
-            if ((A > B && column[k] != (size_t)i) || isnan(far))
-                continue;
-            struct row *r = next_row(x, a, b, i, j, far);
-            r->nearer = share_nearer(D, A, B, i, j);
-            fill_match(x, &x->side[a], &x->side[b], i, j, r);
-        }
-    x->unmatched += A + B - 2 * (x->n_rows - first);
+        partner[i] = A <= B ? (int64_t)column[i] : -1;
+    for (size_t k = 0; !err && A > B && k < n; k++)
+        partner[column[k]] = (int64_t)k;
+    for (size_t i = 0; !err && i < (size_t)A; i++)
+        if (partner[i] >= 0 && isnan(D[i * (size_t)B + (size_t)partner[i]]))
+            partner[i] = -1;
     mem_free(cost);
     mem_free(column);
-    return err ? err : false_discoveries(x, first);
+    return err;
+}
+
+static int match_rows(struct job *x, int a, int b, const double *D, const int64_t *partner)
+{
+    int A = x->side[a].heads->n, B = x->side[b].heads->n;
+    int64_t first = x->n_rows;
+    for (int i = 0; i < A; i++) {
+        int j = (int)partner[i];
+        if (j < 0)
+            continue;
+        struct row *r = next_row(x, a, b, i, j, D[(size_t)i * (size_t)B + (size_t)j]);
+        r->nearer = share_nearer(D, A, B, i, j);
+        fill_match(x, &x->side[a], &x->side[b], i, j, r);
+    }
+    x->unmatched += A + B - 2 * (x->n_rows - first);
+    return false_discoveries(x, first);
 }
 
 static int compare(struct job *x, int a, int b, struct kvf_diag *d)
@@ -284,16 +296,20 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
     double *D = mem_alloc((size_t)p->heads->n * (size_t)q->heads->n, sizeof(double));
     int err = !D ? KVF_E_NOMEM : x->by_tokens ? distances_of_tokens(x, p, q, D, d)
                                               : distances_of_signatures(p, q, D);
+    int64_t *partner = MEM_NEW(int64_t, (size_t)p->heads->n);
+    if (!err)
+        err = partner ? best_partners(p->heads->n, q->heads->n, D, partner) : KVF_E_NOMEM;
     if (!err && x->match) {
         err = find_nulls(x, p, q);
         if (!err)
-            err = match_rows(x, a, b, D);
+            err = match_rows(x, a, b, D, partner);
         mem_free(x->halves);
         mem_free(x->others);
         x->halves = x->others = NULL;
     } else if (!err) {
-        all_rows(x, a, b, D);
+        all_rows(x, a, b, D, partner);
     }
+    mem_free(partner);
     mem_free(D);
     return err;
 }
@@ -304,21 +320,22 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
 static const struct {
     const char *name, *unit;
     enum table_type type;
-    bool match;
+    enum { ANY, PAIRS, MATCH } when; /* without --match, with it */
     size_t offset;
 } members[] = {
-    {"a", "", TABLE_INT, false, AT(a)}, {"b", "", TABLE_INT, false, AT(b)},
-    {"head_a", "", TABLE_STR, false, AT(head_a)}, {"head_b", "", TABLE_STR, false, AT(head_b)},
-    {"distance", "", TABLE_REAL, false, AT(distance)},
-    {"layer_a", "", TABLE_INT, false, AT(layer_a)}, {"index_a", "", TABLE_INT, false, AT(index_a)},
-    {"layer_b", "", TABLE_INT, false, AT(layer_b)}, {"index_b", "", TABLE_INT, false, AT(index_b)},
-    {"changed", "", TABLE_STR, true, AT(changed)}, {"value_a", "", TABLE_REAL, true, AT(value_a)},
-    {"value_b", "", TABLE_REAL, true, AT(value_b)}, {"halves", "", TABLE_REAL, true, AT(halves)},
-    {"p", "", TABLE_REAL, true, AT(p)}, {"q", "", TABLE_REAL, true, AT(q)},
-    {"stands", "", TABLE_INT, true, AT(stands)}, {"others", "", TABLE_REAL, true, AT(others)},
-    {"p_other", "", TABLE_REAL, true, AT(p_other)},
-    {"q_other", "", TABLE_REAL, true, AT(q_other)}, {"own", "", TABLE_INT, true, AT(own)},
-    {"nearer", "", TABLE_REAL, true, AT(nearer)},
+    {"a", "", TABLE_INT, ANY, AT(a)}, {"b", "", TABLE_INT, ANY, AT(b)},
+    {"head_a", "", TABLE_STR, ANY, AT(head_a)}, {"head_b", "", TABLE_STR, ANY, AT(head_b)},
+    {"distance", "", TABLE_REAL, ANY, AT(distance)},
+    {"layer_a", "", TABLE_INT, ANY, AT(layer_a)}, {"index_a", "", TABLE_INT, ANY, AT(index_a)},
+    {"layer_b", "", TABLE_INT, ANY, AT(layer_b)}, {"index_b", "", TABLE_INT, ANY, AT(index_b)},
+    {"matched", "", TABLE_INT, PAIRS, AT(matched)},
+    {"changed", "", TABLE_STR, MATCH, AT(changed)}, {"value_a", "", TABLE_REAL, MATCH, AT(value_a)},
+    {"value_b", "", TABLE_REAL, MATCH, AT(value_b)}, {"halves", "", TABLE_REAL, MATCH, AT(halves)},
+    {"p", "", TABLE_REAL, MATCH, AT(p)}, {"q", "", TABLE_REAL, MATCH, AT(q)},
+    {"stands", "", TABLE_INT, MATCH, AT(stands)}, {"others", "", TABLE_REAL, MATCH, AT(others)},
+    {"p_other", "", TABLE_REAL, MATCH, AT(p_other)},
+    {"q_other", "", TABLE_REAL, MATCH, AT(q_other)}, {"own", "", TABLE_INT, MATCH, AT(own)},
+    {"nearer", "", TABLE_REAL, MATCH, AT(nearer)},
 };
 
 static int put_columns(struct table *out, const struct job *x)
@@ -328,7 +345,7 @@ static int put_columns(struct table *out, const struct job *x)
     void *v = mem_alloc((size_t)x->n_rows, sizeof(union { int64_t i; double x; const char *s; }));
     for (size_t c = 0; v && c < sizeof members / sizeof *members; c++) {
         size_t size = sizes[members[c].type];
-        if (members[c].match && !x->match)
+        if (members[c].when == (x->match ? PAIRS : MATCH))
             continue;
         for (int64_t r = 0; r < x->n_rows; r++)
             memcpy((char *)v + (size_t)r * size, (const char *)&x->row[r] + members[c].offset,

@@ -25,7 +25,7 @@
 enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
 enum { MOST_STEPS = 512 };
 static const struct analyzer_option options[] = {
-    {"useful", "U", NULL, "span[:NAME], topk:K, mass:TAU or topk-slack:DELTA (span, else topk:64)"},
+    {"useful", "U", NULL, "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D (span, else topk:64)"},
     {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
     {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
     {"mean", NULL, NULL, "one row per head: its mean over the steps"},

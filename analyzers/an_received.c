@@ -12,7 +12,9 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/stats.h"
+#include "base/utf8.h"
 
+enum { TEXT_MOST = 64 }; /* bytes of a token's text and a NUL */
 enum { OPT_CUMULATIVE, OPT_EVERY, OPT_SPREAD, OPT_MASS, OPT_WEIGHT };
 static const struct analyzer_option options[] = {
     {"cumulative", NULL, NULL, "a column more: the sum of what came up to each step"},
@@ -38,7 +40,8 @@ struct data {
     int64_t unborn, unseen, unknown; /* pairs; steps */
     double *value;     /* [T] of one column */
     const char **head; /* [rows] into name */
-    char (*name)[32];  /* [n] */
+    const char **text; /* [rows] into shown */
+    char (*name)[32], (*shown)[TEXT_MOST]; /* [n] */
     int64_t *layer, *index, *token, *step, *seen;
     double *attention, *sum;
 };
@@ -104,6 +107,8 @@ static int allocate(struct data *x)
     x->value = MEM_NEW(double, (size_t)x->T);
     x->head = MEM_NEW(const char *, rows);
     x->name = mem_alloc((size_t)x->n, sizeof *x->name);
+    x->text = MEM_NEW(const char *, rows);
+    x->shown = mem_alloc((size_t)x->n, sizeof *x->shown);
     x->layer = MEM_NEW(int64_t, rows);
     x->index = MEM_NEW(int64_t, rows);
     x->token = MEM_NEW(int64_t, rows);
@@ -111,16 +116,36 @@ static int allocate(struct data *x)
     x->seen = MEM_NEW(int64_t, rows);
     x->attention = MEM_NEW(double, rows);
     x->sum = MEM_NEW(double, rows);
-    return x->value && x->head && x->name && x->layer && x->index && x->token && x->step && x->seen
+    return x->value && x->head && x->name && x->text && x->shown
+                   && x->layer && x->index && x->token && x->step && x->seen
                    && x->attention && x->sum ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
 {
-    void *const all[] = {x->pair, x->value, (void *)x->head, x->name, x->layer, x->index, x->token,
+    void *const all[] = {x->pair, x->value, (void *)x->head, x->name, (void *)x->text, x->shown,
+                         x->layer, x->index, x->token,
                          x->step, x->seen, x->attention, x->sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
+}
+
+/* The token's text, cut at a character. */
+static int show_text(const struct data *x, int k)
+{
+    struct buf b = {0};
+    size_t len = 0;
+    const char *s = kvf_token(x->t, (uint32_t)x->pair[k].token, &len);
+    utf8_show(&b, s ? s : "", s ? len : 0);
+    size_t n = b.data ? strlen(b.data) : 0;
+    if (n >= TEXT_MOST)
+        for (n = TEXT_MOST - 1; n > 0 && ((unsigned char)b.data[n] & 0xc0) == 0x80;)
+            n--;
+    if (n)
+        memcpy(x->shown[k], b.data, n); /* the rest is 0 */
+    int err = b.err;
+    buf_finish(&b);
+    return err;
 }
 
 static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
@@ -130,6 +155,7 @@ static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
     struct sum sum = {0};
     int err = kvf_read_f64(x->t, p->column, 0, 0, (uint32_t)p->token, n, x->value, d);
     snprintf(x->name[k], sizeof x->name[k], "L%dH%d", p->layer, p->head);
+    err = err ? err : show_text(x, k);
     for (uint32_t i = 0; !err && i < n; i++) {
         double v = x->value[i];
         int64_t r = *row;
@@ -140,6 +166,7 @@ static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
         if (i % x->every)
             continue;
         x->head[r] = x->name[k];
+        x->text[r] = x->shown[k];
         x->layer[r] = p->layer;
         x->index[r] = p->head;
         x->token[r] = p->token;
@@ -170,6 +197,7 @@ static int build(const struct data *x, struct table *out)
     table_dense_int(out, "seen", "", x->seen);
     if (x->cumulative)
         table_dense_real(out, "cumulative", "", x->sum);
+    table_dense_str(out, "text", "", x->text);
     return table_err(out);
 }
 

@@ -1,9 +1,11 @@
-/* an_tokens.c - one row per token: its text, and how long the chosen KV heads
- * kept it.  mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i).
+/* an_tokens.c - one row per token: its text, and how long the chosen KV heads kept it; with
+ * --by-head one row per head and token; of several traces one after the other.
+ * mean_residency: mean over heads of (min(evict_step, T) - i) / (T - i).
  * kept: share of the heads whose cache holds it at the end; one that was cut after
  * the last query (evict_step = T) was seen by all queries and yet is not kept.
  * mean_beta, mean_retention: means over heads of what retention gates gave. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <kvf/schema.h>
@@ -11,250 +13,417 @@
 #include "analyzers/analyzers.h"
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
+#include "analyzers/selected.h"
+#include "analyzers/token_text.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 
-enum { OPT_CLASSES };
+enum { OPT_CLASSES, OPT_BY_HEAD, OPT_CRITERION, MOST_TRACES = 16 };
 static const struct analyzer_option options[] = {
     CLASSES_OPTION,
+    {"by-head", NULL, NULL, "a row for every head and token, not means over heads"},
+    {"criterion", "C", NULL, "selected set of last_use_age (top64)"},
     {NULL, NULL, NULL, NULL},
 };
 
 extern const struct analyzer an_tokens;
 
-struct data {
-    struct classes *classes;
-    uint8_t *class; /* [T] */
-    double *evict, *id, *nll, *role, *residency, *kept;
-    double *beta, *retention; /* NaN without gates */
+/* What became of a token in a head; in several heads that differ: mixed. */
+enum state { KEPT, EVICTED, SINK, RECENT, NEW, MIXED, UNKNOWN, N_STATES };
+static const char *const state_names[N_STATES] = {"kept", "evicted", "sink", "recent",
+                                                  "new", "mixed", ""};
+
+/* One trace. */
+struct source {
+    struct kvf_trace *t;
+    int evict, log_beta, saliency, age; /* columns, or -1 */
+    struct head_list heads;
+    int64_t a, n, T; /* tokens [a, a + n) of T */
+    int64_t sinks, recent;
+    bool cuts; /* its method ever evicts */
+    char name[128];
 };
 
-static int alloc(struct data *x, size_t n)
+/* One value per row of the table, panel by panel: a head or all heads of a trace. */
+struct rows {
+    double *nll, *residency, *kept, *beta, *retention, *saliency, *age;
+    int64_t *trace, *layer, *index, *token, *id;
+    const char **text, **joined, **cls, **role, **state, **head;
+    enum state *fate;
+    double *value;  /* of a column of one head: [T] */
+    uint8_t *class; /* [T] */
+};
+
+/* ---- before the rows */
+
+static void read_method(struct source *s)
 {
-    x->class = MEM_NEW(uint8_t, n);
-    x->evict = MEM_NEW(double, n);
-    x->id = MEM_NEW(double, n);
-    x->nll = MEM_NEW(double, n);
-    x->role = MEM_NEW(double, n);
-    x->residency = MEM_NEW(double, n);
-    x->kept = MEM_NEW(double, n);
-    x->beta = MEM_NEW(double, n);
-    x->retention = MEM_NEW(double, n);
-    return x->evict && x->id && x->nll && x->role && x->residency && x->kept && x->beta
-           && x->retention && x->class ? KVF_OK : KVF_E_NOMEM;
+    struct json *root = NULL;
+    const char *text = kvf_meta(s->t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        root = NULL;
+    const struct json *method = json_get(root, "method");
+    const char *name = json_str(json_get(method, "name"), "?");
+    int64_t budget = json_int(json_get(method, "budget"), 0);
+    s->sinks = json_int(json_get(method, "sinks"), 0);
+    s->recent = json_int(json_get(method, "recent"), 0);
+    s->cuts = strcmp(name, "full") != 0;
+    snprintf(s->name, sizeof s->name, "%.80s", name);
+    if (budget > 0)
+        snprintf(s->name, sizeof s->name, "%.80s, budget %lld", name, (long long)budget);
+    json_free(root);
 }
 
-static void release(struct data *x)
+/* Of a trace of saliencies no cache was recorded. */
+static int find_columns(struct source *s, const char *criterion, struct kvf_diag *d)
 {
-    double *const all[] = {x->evict, x->id, x->nll, x->role, x->residency, x->kept, x->beta,
-                           x->retention};
+    char name[KVF_NAME_MAX + 16];
+    int other;
+    snprintf(name, sizeof name, "last_selected.%.40s", criterion ? criterion : "top64");
+    s->evict = kvf_find(s->t, "evict_step");
+    s->log_beta = kvf_find(s->t, "log_beta");
+    s->saliency = kvf_find(s->t, "saliency");
+    s->age = kvf_find(s->t, name);
+    int err = s->saliency < 0 ? column_need(s->t, "evict_step", "evict", &s->evict, d) : KVF_OK;
+    if (!err)
+        err = column_need(s->t, "tokens.id", "lean", &other, d);
+    if (!err)
+        err = column_need(s->t, "tokens.role", "lean", &other, d);
+    if (!err && criterion)
+        err = column_need(s->t, name, criterion_probe(criterion), &s->age, d);
+    return err;
+}
+
+static int open_source(struct source *s, struct kvf_trace *t, const struct analyzer_args *args,
+                       struct kvf_diag *d)
+{
+    int64_t b;
+    s->t = t;
+    s->T = kvf_n_steps(t);
+    int err = find_columns(s, option_text(&an_tokens, args, OPT_CRITERION), d);
+    if (!err)
+        err = tokens_select(t, args, &s->a, &b, d);
+    if (!err)
+        err = heads_select(t, KVF_SPACE_KV, args->heads, &s->heads, d);
+    if (!err) {
+        s->n = b - s->a;
+        read_method(s);
+    }
+    return err;
+}
+
+static int alloc(struct rows *x, size_t n, size_t T)
+{
+    double **const real[] = {&x->nll, &x->residency, &x->kept, &x->beta, &x->retention,
+                             &x->saliency, &x->age};
+    int64_t **const whole[] = {&x->trace, &x->layer, &x->index, &x->token, &x->id};
+    const char ***const text[] = {&x->text, &x->joined, &x->cls, &x->role, &x->state, &x->head};
+    bool all = true;
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+        all &= (*real[i] = MEM_NEW(double, n)) != NULL;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        all &= (*whole[i] = MEM_NEW(int64_t, n)) != NULL;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        all &= (*text[i] = MEM_NEW(const char *, n)) != NULL;
+    x->fate = MEM_NEW(enum state, n);
+    x->value = MEM_NEW(double, T);
+    x->class = MEM_NEW(uint8_t, T);
+    return all && x->fate && x->value && x->class ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void release(struct rows *x)
+{
+    void *const all[] = {x->nll, x->residency, x->kept, x->beta, x->retention, x->saliency,
+                         x->age, x->trace, x->layer, x->index, x->token, x->id, (void *)x->text,
+                         (void *)x->joined, (void *)x->cls, (void *)x->role, (void *)x->state,
+                         (void *)x->head, x->fate, x->value, x->class};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
-    mem_free(x->class);
-    classes_close(x->classes);
 }
 
-/* Uses x->evict for the column of a head. */
-static int read_gates(struct kvf_trace *t, const struct head_list *heads, uint32_t T,
-                      struct data *x, struct kvf_diag *d)
+/* ---- a head's part of n rows from `at` on; sums, for the mean over heads */
+
+static int read(struct rows *x, const struct source *s, int column, int layer, int index,
+                struct kvf_diag *d)
 {
-    int column = kvf_find(t, "log_beta"), err = KVF_OK;
-    for (int h = 0; !err && column >= 0 && h < heads->n; h++) {
-        const struct head *head = &heads->head[h];
-        err = kvf_read_f64(t, column, head->layer, head->index, 0, T, x->evict, d);
-        for (uint32_t i = 0; !err && i < T; i++) {
-            x->beta[i] += exp(x->evict[i]);
-            x->retention[i] += mean_retention(x->evict[i], i, T);
-        }
-    }
-    for (uint32_t i = 0; i < T; i++) {
-        x->beta[i] = column < 0 ? NAN : x->beta[i] / heads->n;
-        x->retention[i] = column < 0 ? NAN : x->retention[i] / heads->n;
+    return kvf_read_f64(s->t, column, layer, index, 0, (uint32_t)s->T, x->value, d);
+}
+
+/* Entries that came at or after the last cut of the head were in no cut.  step: [T]. */
+static enum state state_of(const struct source *s, const double *step, int64_t i, double last)
+{
+    if (!isinf(step[i]))
+        return EVICTED;
+    if (!s->cuts)
+        return KEPT;
+    return i < s->sinks ? SINK : i >= s->T - s->recent ? RECENT : (double)i >= last ? NEW : KEPT;
+}
+
+static int add_fates(struct rows *x, const struct source *s, const struct head *h, bool first,
+                     int64_t at, struct kvf_diag *d)
+{
+    double last = 0;
+    int err = read_evict(s->t, s->evict, h, (uint32_t)s->T, x->value, d);
+    for (int64_t i = 0; !err && i < s->T; i++)
+        last = isinf(x->value[i]) ? last : fmax(last, x->value[i]);
+    for (int64_t k = 0; !err && k < s->n; k++) {
+        int64_t i = s->a + k, T = s->T;
+        enum state now = state_of(s, x->value, i, last), *was = &x->fate[at + k];
+        x->residency[at + k] += (fmin(x->value[i], (double)T) - (double)i) / (double)(T - i);
+        x->kept[at + k] += isinf(x->value[i]) != 0;
+        *was = first || *was == now ? now : MIXED;
     }
     return err;
 }
 
-static int read_all(struct kvf_trace *t, const struct head_list *heads, int evict, uint32_t T,
-                    struct data *x, struct kvf_diag *d)
+static int add_gates(struct rows *x, const struct source *s, const struct head *h, int64_t at,
+                     struct kvf_diag *d)
 {
-    int nll = kvf_find(t, "nll");
-    int err = kvf_read_f64(t, kvf_find(t, "tokens.id"), 0, 0, 0, T, x->id, d);
-    if (!err)
-        err = kvf_read_f64(t, kvf_find(t, "tokens.role"), 0, 0, 0, T, x->role, d);
-    if (!err && nll >= 0)
-        err = kvf_read_f64(t, nll, 0, 0, 0, T, x->nll, d);
-    for (uint32_t i = 0; nll < 0 && i < T; i++)
-        x->nll[i] = NAN;
-    for (int h = 0; !err && h < heads->n; h++) {
-        err = read_evict(t, evict, &heads->head[h], T, x->evict, d);
-        for (uint32_t i = 0; !err && i < T; i++) {
-            x->residency[i] += (fmin(x->evict[i], T) - i) / (double)(T - i);
-            x->kept[i] += isinf(x->evict[i]) != 0;
-        }
+    int err = read(x, s, s->log_beta, h->layer, h->index, d);
+    for (int64_t k = 0; !err && k < s->n; k++) {
+        x->beta[at + k] += exp(x->value[s->a + k]);
+        x->retention[at + k] += mean_retention(x->value[s->a + k], s->a + k, s->T);
     }
-    for (uint32_t i = 0; i < T; i++) {
-        x->residency[i] /= heads->n;
-        x->kept[i] /= heads->n;
-    }
-    return err ? err : read_gates(t, heads, T, x, d);
+    return err;
 }
 
-struct texts {
-    int64_t n, *id;
-    const char **text, **joined, **cls, **role; /* text and joined: owned strings */
+static int add_saliency(struct rows *x, const struct source *s, const struct head *h, int64_t at,
+                        struct kvf_diag *d)
+{
+    int err = read(x, s, s->saliency, h->layer, h->index, d);
+    for (int64_t k = 0; !err && k < s->n; k++)
+        x->saliency[at + k] += x->value[s->a + k];
+    return err;
+}
+
+/* The largest of all heads; -1: never. */
+static int add_ages(struct rows *x, const struct source *s, const struct head *h, int64_t at,
+                    struct kvf_diag *d)
+{
+    int err = KVF_OK, share = kvf_n_heads(s->t, h->layer, KVF_SPACE_QUERY)
+                              / kvf_n_heads(s->t, h->layer, KVF_SPACE_KV);
+    for (int g = h->index * share; !err && g < (h->index + 1) * share; g++) {
+        err = read(x, s, s->age, h->layer, g, d);
+        for (int64_t k = 0; !err && k < s->n; k++)
+            x->age[at + k] = fmax(x->age[at + k], x->value[s->a + k]);
+    }
+    return err;
+}
+
+static int add_head(struct rows *x, const struct source *s, const struct head *h, bool first,
+                    int64_t at, struct kvf_diag *d)
+{
+    int err = s->evict >= 0 ? add_fates(x, s, h, first, at, d) : KVF_OK;
+    if (!err && s->log_beta >= 0)
+        err = add_gates(x, s, h, at, d);
+    if (!err && s->saliency >= 0)
+        err = add_saliency(x, s, h, at, d);
+    return !err && s->age >= 0 ? add_ages(x, s, h, at, d) : err;
+}
+
+/* Heads [from, to) of a source as one panel. */
+static int fill_panel(struct rows *x, const struct source *s, int from, int to, int64_t at,
+                      struct kvf_diag *d)
+{
+    const struct head *head = &s->heads.head[from];
+    bool one = to - from == 1;
+    int err = KVF_OK;
+    for (int64_t r = at; r < at + s->n; r++) {
+        x->age[r] = s->age < 0 ? NAN : -1;
+        x->fate[r] = UNKNOWN;
+    }
+    for (int h = from; !err && h < to; h++)
+        err = add_head(x, s, &s->heads.head[h], h == from, at, d);
+    for (int64_t r = at; r < at + s->n; r++) {
+        x->residency[r] = s->evict < 0 ? NAN : x->residency[r] / (to - from);
+        x->kept[r] = s->evict < 0 ? NAN : x->kept[r] / (to - from);
+        x->beta[r] = s->log_beta < 0 ? NAN : x->beta[r] / (to - from);
+        x->retention[r] = s->log_beta < 0 ? NAN : x->retention[r] / (to - from);
+        x->saliency[r] = s->saliency < 0 ? NAN : x->saliency[r] / (to - from);
+        x->state[r] = state_names[x->fate[r]];
+        x->head[r] = one ? head->name : "all";
+        x->layer[r] = one ? head->layer : -1;
+        x->index[r] = one ? head->index : -1;
+    }
+    return err;
+}
+
+/* ---- what all heads of a trace share */
+
+static int read_shared(struct rows *x, const struct source *s, int number, const struct classes *c,
+                       const struct token_text *text, int64_t at, struct kvf_diag *d)
+{
+    int nll = kvf_find(s->t, "nll");
+    int err = read(x, s, kvf_find(s->t, "tokens.id"), 0, 0, d);
+    for (int64_t k = 0; !err && k < s->n; k++)
+        x->id[at + k] = (int64_t)x->value[s->a + k];
+    if (!err)
+        err = read(x, s, kvf_find(s->t, "tokens.role"), 0, 0, d);
+    for (int64_t k = 0; !err && k < s->n; k++)
+        x->role[at + k] = role_name(x->value[s->a + k]);
+    if (!err && nll >= 0)
+        err = read(x, s, nll, 0, 0, d);
+    for (int64_t k = 0; !err && k < s->n; k++) {
+        int64_t r = at + k;
+        x->nll[r] = nll < 0 ? NAN : x->value[s->a + k];
+        x->trace[r] = number;
+        x->token[r] = s->a + k;
+        x->text[r] = text->text[k];
+        x->joined[r] = text->joined[k];
+        x->cls[r] = classes_name(c, x->class[s->a + k]);
+    }
+    return err;
+}
+
+static void repeat_shared(struct rows *x, int64_t from, int64_t at, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) {
+        x->id[at + k] = x->id[from + k];
+        x->role[at + k] = x->role[from + k];
+        x->nll[at + k] = x->nll[from + k];
+        x->trace[at + k] = x->trace[from + k];
+        x->token[at + k] = x->token[from + k];
+        x->text[at + k] = x->text[from + k];
+        x->joined[at + k] = x->joined[from + k];
+        x->cls[at + k] = x->cls[from + k];
+    }
+}
+
+static int panels_of(const struct source *s, bool by_head)
+{
+    return by_head ? s->heads.n : 1;
+}
+
+static int fill_source(struct rows *x, const struct source *s, int number, bool by_head,
+                       const struct classes *c, const struct token_text *text, int64_t at,
+                       struct kvf_diag *d)
+{
+    int err = classes_of_trace(c, s->t, x->class, d);
+    if (!err)
+        err = read_shared(x, s, number, c, text, at, d);
+    for (int p = 0; !err && p < panels_of(s, by_head); p++) {
+        err = fill_panel(x, s, by_head ? p : 0, by_head ? p + 1 : s->heads.n, at + p * s->n, d);
+        if (p)
+            repeat_shared(x, at, at + p * s->n, s->n);
+    }
+    return err;
+}
+
+/* ---- the table */
+
+static void put_columns(struct table *out, const struct rows *x)
+{
+    table_dense_int(out, "token", "", x->token);
+    table_dense_int(out, "id", "", x->id);
+    table_dense_str(out, "text", "", x->text);
+    table_dense_str(out, "class", "", x->cls);
+    table_dense_str(out, "role", "", x->role);
+    table_dense_real(out, "mean_beta", "", x->beta);
+    table_dense_real(out, "mean_residency", "", x->residency);
+    table_dense_real(out, "kept", "", x->kept);
+    table_dense_real(out, "nll", "nat", x->nll);
+    table_dense_str(out, "joined", "", x->joined);
+    table_dense_real(out, "mean_retention", "", x->retention);
+    table_dense_real(out, "saliency", "nat", x->saliency);
+    table_dense_real(out, "last_use_age", "step", x->age);
+    table_dense_str(out, "state", "", x->state);
+    table_dense_int(out, "trace", "", x->trace);
+    table_dense_str(out, "head", "", x->head);
+    table_dense_int(out, "layer", "", x->layer);
+    table_dense_int(out, "index", "", x->index);
+}
+
+static void put_meta(struct table *out, const struct source *s, int n, const struct classes *c,
+                     const char *criterion)
+{
+    put_provenance(out, s->t);
+    table_meta_num(out, "heads", s->heads.n);
+    put_tokens(out, s->a, s->a + s->n, s->T);
+    classes_note(c, out);
+    if (s->age >= 0)
+        table_meta_str(out, "criterion", criterion ? criterion : "top64");
+    for (int k = 0; n > 1 && k < n; k++) {
+        char key[24];
+        snprintf(key, sizeof key, "trace_%d", k + 1);
+        table_meta_str(out, key, s[k].name);
+    }
+}
+
+struct job {
+    struct source source[MOST_TRACES];
+    struct token_text text[MOST_TRACES];
+    struct rows x;
+    struct classes *classes;
+    int n;
+    bool by_head;
 };
 
-static int alloc_texts(struct texts *s, int64_t n)
+static int fill(struct job *j, int64_t rows, struct table **ret, struct kvf_diag *d)
 {
-    s->n = n;
-    s->id = MEM_NEW(int64_t, (size_t)n);
-    s->text = MEM_NEW(const char *, (size_t)n);
-    s->joined = MEM_NEW(const char *, (size_t)n);
-    s->cls = MEM_NEW(const char *, (size_t)n);
-    s->role = MEM_NEW(const char *, (size_t)n);
-    return s->id && s->text && s->joined && s->cls && s->role ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void release_texts(struct texts *s)
-{
-    for (int64_t i = 0; i < s->n; i++) {
-        if (s->text)
-            mem_free((char *)(uintptr_t)s->text[i]);
-        if (s->joined)
-            mem_free((char *)(uintptr_t)s->joined[i]);
+    struct table *out = table_create("tokens", rows);
+    int err = out ? KVF_OK : KVF_E_NOMEM;
+    int64_t at = 0;
+    for (int k = 0; !err && k < j->n; k++) {
+        const struct source *s = &j->source[k];
+        err = token_text_read(s->t, s->a, s->n, &j->text[k]);
+        if (!err && s->n)
+            err = fill_source(&j->x, s, k + 1, j->by_head, j->classes, &j->text[k], at, d);
+        at += s->n * panels_of(s, j->by_head);
     }
-    mem_free(s->id);
-    mem_free((void *)s->text);
-    mem_free((void *)s->joined);
-    mem_free((void *)s->cls);
-    mem_free((void *)s->role);
-}
-
-static int show(const char *s, size_t n, const char **ret)
-{
-    struct buf b = {0};
-    utf8_show(&b, s, n);
-    *ret = mem_strdup(b.data ? b.data : "");
-    int err = b.err ? b.err : *ret ? KVF_OK : KVF_E_NOMEM;
-    buf_finish(&b);
-    return err;
-}
-
-/* Characters whose bytes lie in several tokens stand whole with the first of them,
- * the others are empty. */
-static int join(struct kvf_trace *t, int64_t a, struct texts *x)
-{
-    enum { MOST = 8 }; /* tokens of a character and what they drag along */
-    int err = KVF_OK;
-    for (int64_t i = 0, next; !err && i < x->n; i = next) {
-        struct buf b = {0};
-        size_t len = 0, first = 0;
-        bool whole = false;
-        for (next = i; !whole && next < x->n && next < i + MOST; next++) {
-            const char *s = kvf_token(t, (uint32_t)(a + next), &len);
-            buf_add(&b, s ? s : "", s ? len : 0);
-            first = next == i ? b.len : first;
-            whole = b.len == 0 || utf8_valid(b.data, b.len);
-        }
-        if (!whole)
-            next = i + 1;
-        err = b.err ? b.err : show(b.data ? b.data : "", whole ? b.len : first, &x->joined[i]);
-        for (int64_t k = i + 1; !err && k < next; k++) {
-            x->joined[k] = mem_strdup("");
-            err = x->joined[k] ? KVF_OK : KVF_E_NOMEM;
-        }
-        buf_finish(&b);
-    }
-    return err;
-}
-
-static int read_texts(struct kvf_trace *t, const struct data *x, int64_t a, struct texts *out)
-{
-    int err = KVF_OK;
-    for (int64_t i = 0; !err && i < out->n; i++) {
-        size_t len = 0;
-        const char *s = kvf_token(t, (uint32_t)(a + i), &len);
-        err = show(s ? s : "", s ? len : 0, &out->text[i]);
-        out->cls[i] = classes_name(x->classes, x->class[a + i]);
-        out->role[i] = role_name(x->role[a + i]);
-        out->id[i] = (int64_t)x->id[a + i];
-    }
-    return err ? err : join(t, a, out);
-}
-
-static int build(struct kvf_trace *t, const struct head_list *heads, const struct data *x,
-                 int64_t a, int64_t n, struct table **ret)
-{
-    struct table *out = table_create("tokens", n);
-    struct texts s = {0};
-    int err = out ? alloc_texts(&s, n) : KVF_E_NOMEM;
-    if (!err)
-        err = read_texts(t, x, a, &s);
     if (!err) {
-        put_provenance(out, t);
-        table_meta_num(out, "heads", heads->n);
-        put_tokens(out, a, a + n, kvf_n_steps(t));
-        classes_note(x->classes, out);
-        table_affine(out, "token", "", a, 1, 0);
-        table_dense_int(out, "id", "", s.id);
-        table_dense_str(out, "text", "", s.text);
-        table_dense_str(out, "class", "", s.cls);
-        table_dense_str(out, "role", "", s.role);
-        table_dense_real(out, "mean_beta", "", x->beta + a);
-        table_dense_real(out, "mean_residency", "", x->residency + a);
-        table_dense_real(out, "kept", "", x->kept + a);
-        table_dense_real(out, "nll", "nat", x->nll + a);
-        table_dense_str(out, "joined", "", s.joined);
-        table_dense_real(out, "mean_retention", "", x->retention + a);
-        err = table_err(out);
-    }
-    release_texts(&s);
-    if (err)
-        table_destroy(out);
-    else
+        put_columns(out, &j->x);
         *ret = out;
+    } else {
+        table_destroy(out);
+    }
     return err;
+}
+
+static void close_job(struct job *j)
+{
+    release(&j->x);
+    classes_close(j->classes);
+    for (int k = 0; k < MOST_TRACES; k++) {
+        token_text_finish(&j->text[k]);
+        heads_free(&j->source[k].heads);
+    }
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    struct kvf_trace *t = traces[0];
-    struct head_list heads;
-    struct data x = {0};
-    int evict, other;
-    int64_t a, b;
-    uint32_t T = kvf_n_steps(t);
-    (void)n_traces;
-    int err = column_need(t, "evict_step", "evict", &evict, d);
+    struct table *out = NULL;
+    struct job j = {.n = n_traces, .by_head = option_text(&an_tokens, args, OPT_BY_HEAD) != NULL};
+    int64_t rows = 0, T = 0;
+    int err = KVF_OK;
+    for (int k = 0; !err && k < n_traces; k++) {
+        struct source *s = &j.source[k];
+        err = open_source(s, traces[k], args, d);
+        rows += err ? 0 : s->n * panels_of(s, j.by_head);
+        T = s->T > T ? s->T : T;
+    }
     if (!err)
-        err = column_need(t, "tokens.id", "lean", &other, d);
+        err = classes_open(option_text(&an_tokens, args, OPT_CLASSES), &j.classes, d);
     if (!err)
-        err = column_need(t, "tokens.role", "lean", &other, d);
+        err = alloc(&j.x, (size_t)rows, (size_t)T);
     if (!err)
-        err = tokens_select(t, args, &a, &b, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
+        err = fill(&j, rows, &out, d);
+    if (!err) {
+        put_meta(out, j.source, n_traces, j.classes, option_text(&an_tokens, args, OPT_CRITERION));
+        err = table_err(out);
+    }
     if (err)
-        return err;
-    err = classes_open(option_text(&an_tokens, args, OPT_CLASSES), &x.classes, d);
-    if (!err)
-        err = alloc(&x, T);
-    if (!err)
-        err = classes_of_trace(x.classes, t, x.class, d);
-    if (!err && T)
-        err = read_all(t, &heads, evict, T, &x, d);
-    if (!err)
-        err = build(t, &heads, &x, a, b - a, ret_table);
-    release(&x);
-    heads_free(&heads);
+        table_destroy(out);
+    else
+        *ret_table = out;
+    close_job(&j);
     return err;
 }
 
 static void describe(const struct table *t, struct buf *out)
 {
     int kept = table_find(t, "kept"), res = table_find(t, "mean_residency"),
-        nll = table_find(t, "nll");
+        nll = table_find(t, "nll"), head = table_find(t, "head"), trace = table_find(t, "trace");
     double k = 0, r = 0, l = 0;
     int64_t n = table_rows(t), scored = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -270,8 +439,13 @@ static void describe(const struct table *t, struct buf *out)
         buf_str(out, "no tokens\n");
         return;
     }
-    buf_printf(out, "%lld tokens; kept at the end: %.1f %% of entries; mean residency %.3f\n",
-               (long long)n, 100 * k / (double)n, r / (double)n);
+    bool panels = strcmp(table_str(t, head, 0), table_str(t, head, n - 1)) != 0
+                  || table_int(t, trace, 0) != table_int(t, trace, n - 1);
+    buf_printf(out, "%lld %s", (long long)n, panels ? "rows of heads and tokens" : "tokens");
+    if (!isnan(k))
+        buf_printf(out, "; kept at the end: %.1f %% of entries; mean residency %.3f",
+                   100 * k / (double)n, r / (double)n);
+    buf_char(out, '\n');
     if (scored)
         buf_printf(out, "mean NLL %.4f nats over %lld tokens\n", l / (double)scored,
                    (long long)scored);
@@ -281,7 +455,7 @@ const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
     .options = options,
-    .max_traces = 1,
+    .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,
 };

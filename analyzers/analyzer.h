@@ -7,6 +7,7 @@
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kvf/trace.h>

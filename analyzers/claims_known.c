@@ -27,6 +27,7 @@ static const struct known known[] = {
     {"persistence", "head layer index criterion class age", "rate=selected/at_risk shrunk", true},
     {"received", "head layer index", "tokens_share=tokens_needed/tokens gini effective_tokens",
      true},
+    {"runs", "head layer index", "mean_run=kept/runs alone_share=alone/kept clustering z", true},
     {"sparsity", "kind head layer index", "sparsity", true},
     {"survival", "head layer index criterion class horizon", "fraction=alive/at_risk half_life",
      true},

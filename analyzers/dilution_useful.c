@@ -49,6 +49,10 @@ int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set 
         snprintf(p->set, sizeof p->set, "span%s%s", part ? "." : "", part ? text + 5 : "");
         return KVF_OK;
     }
+    if (strcmp(text, "plan") == 0) {
+        snprintf(p->set, sizeof p->set, "plan");
+        return KVF_OK;
+    }
     p->prefix = true;
     if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
         snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
@@ -57,7 +61,7 @@ int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set 
     else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
         snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
     if (i < 0)
-        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, "
+        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, plan, "
                         "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
     return KVF_OK;
 }

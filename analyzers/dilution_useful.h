@@ -7,7 +7,7 @@
 #include "analyzers/common.h"
 
 struct useful_set {
-    char set[KVF_NAME_MAX / 2]; /* in names of columns: "top64", "mass.90", "slack.1", "span" */
+    char set[KVF_NAME_MAX / 2]; /* in names: "top64", "mass.90", "slack.1", "span", "plan" */
     char text[KVF_NAME_MAX];    /* the same as the option has it */
     bool prefix;                /* U is a prefix of the order of weights */
     int top;                    /* K of topk:K; 0: sizes are recorded */

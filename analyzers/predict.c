@@ -335,6 +335,54 @@ static void put_meta(const struct predict_values *v, struct table *out)
     table_meta_num(out, "traces_of_another_prompt_length", v->prompts_differ);
 }
 
+struct unit_row {
+    const char *candidate, *reduce;
+    int64_t pair, layer, index, token;
+    double statistic, effect, rho, low, high, q;
+};
+
+#define UNIT_AT(member) offsetof(struct unit_row, member)
+static const struct record_member unit_members[] = {
+    {"candidate", "", TABLE_STR, UNIT_AT(candidate)}, {"reduce", "", TABLE_STR, UNIT_AT(reduce)},
+    {"pair", "", TABLE_INT, UNIT_AT(pair)}, {"layer", "", TABLE_INT, UNIT_AT(layer)},
+    {"index", "", TABLE_INT, UNIT_AT(index)}, {"token", "", TABLE_INT, UNIT_AT(token)},
+    {"statistic", "", TABLE_REAL, UNIT_AT(statistic)}, {"effect", "", TABLE_REAL, UNIT_AT(effect)},
+    {"rho", "", TABLE_REAL, UNIT_AT(rho)}, {"low", "", TABLE_REAL, UNIT_AT(low)},
+    {"high", "", TABLE_REAL, UNIT_AT(high)}, {"q", "", TABLE_REAL, UNIT_AT(q)},
+};
+
+/* Rows of one candidate; only those with both numbers. */
+static int64_t fill_units(const struct predict_values *v, const struct candidate *c,
+                          const struct row *r, struct unit_row *to)
+{
+    int64_t n = 0;
+    for (int p = 0; p < v->args->n_pairs; p++)
+        for (int64_t u = 0; u < v->units; u++) {
+            int64_t at = (int64_t)p * v->units + u;
+            if (!both(v, c, p, u))
+                continue;
+            to[n++] = (struct unit_row){
+                r->candidate, r->reduce, p, v->entries ? -1 : u / v->heads,
+                v->entries ? -1 : u % v->heads, v->entries ? u : -1, c->v[at], v->effect[at],
+                r->rho, r->low, r->high, r->q};
+        }
+    return n;
+}
+
+static int units_table(const struct predict_values *v, const struct row *row, struct table **ret)
+{
+    size_t most = (size_t)v->n * (size_t)v->args->n_pairs * (size_t)v->units;
+    struct unit_row *unit = mem_alloc(most + 1, sizeof *unit);
+    int64_t n = 0;
+    for (int k = 0; unit && k < v->n; k++)
+        n += fill_units(v, &v->c[k], &row[k], unit + n);
+    *ret = unit ? table_create("predict-units", n) : NULL;
+    int err = *ret ? records_put(*ret, unit, sizeof *unit, unit_members,
+                                 sizeof unit_members / sizeof *unit_members) : KVF_E_NOMEM;
+    mem_free(unit);
+    return err;
+}
+
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
     {"candidate", "", TABLE_STR, AT(candidate)}, {"reduce", "", TABLE_STR, AT(reduce)},
@@ -353,11 +401,16 @@ int predict_run(const struct predict_args *args, struct table **ret, struct kvf_
         err = choose(&v, d);
     struct row *row = err ? NULL : MEM_NEW(struct row, (size_t)v.n);
     if (!err)
-        err = row && (out = table_create("predict", v.n)) ? fill(&v, row) : KVF_E_NOMEM;
-    if (!err) {
+        err = row ? fill(&v, row) : KVF_E_NOMEM;
+    if (!err && args->units)
+        err = units_table(&v, row, &out);
+    else if (!err)
+        err = (out = table_create("predict", v.n))
+              ? records_put(out, row, sizeof *row, members, sizeof members / sizeof *members)
+              : KVF_E_NOMEM;
+    if (!err)
         put_meta(&v, out);
-        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
-    }
+    err = err ? err : table_err(out);
     mem_free(row);
     predict_values_free(&v);
     if (err)
@@ -385,6 +438,11 @@ int predict_describe(const struct table *t, struct buf *out)
 {
     static const char *const names[] = {"rho", "low", "high", "p", "q"};
     int64_t n = table_rows(t);
+    if (strcmp(table_name(t), "predict-units") == 0) {
+        buf_printf(out, "%lld pairs of a statistic and the effect of %s\n", (long long)n,
+                   table_meta(t, "units"));
+        return out->err;
+    }
     struct place *order = MEM_NEW(struct place, (size_t)n);
     if (!order)
         return KVF_E_NOMEM;

@@ -31,12 +31,14 @@ struct predict_args {
     const char *criteria;   /* selected sets: a list, or "all" */
     int64_t horizon, sinks; /* -1: those of the effect, else 64 and 4 */
     const char *only;       /* names of candidates, a list; NULL: all there are */
+    bool units;             /* table "predict-units": the two numbers of every unit */
 };
 
 /* Whether a table is an effect that can be predicted: rows of heads, or of single entries. */
 bool predict_is_effect(const struct table *t);
 
-/* Table "predict": a row per candidate and reduction, those of the traces first.  KVF_E_ARG,
+/* Table "predict": a row per candidate and reduction, those of the traces first; or, with
+ * units, "predict-units": a row per candidate, reduction, pair and unit.  KVF_E_ARG,
  * KVF_E_FORMAT, KVF_E_NOTFOUND or KVF_E_LIMIT with a sentence. */
 int predict_run(const struct predict_args *args, struct table **ret, struct kvf_diag *d);
 

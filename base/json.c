@@ -1,9 +1,10 @@
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -86,6 +87,18 @@ static int check_keys(const cJSON *root, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* cJSON 1.7 keeps the place of the last error in a global, which every parse writes, whether it
+ * gives the place to its caller or not. */
+static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
+
+static cJSON *parse_alone(const char *text, size_t len, const char **ret_end)
+{
+    pthread_mutex_lock(&parsing);
+    cJSON *root = cJSON_ParseWithLengthOpts(text, len, ret_end, 0);
+    pthread_mutex_unlock(&parsing);
+    return root;
+}
+
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d)
 {
     if (len > MAX_BYTES)
@@ -97,7 +110,7 @@ int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_
     if (err)
         return err;
     const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+    cJSON *root = parse_alone(text, len, &end);
     if (!root)
         return kvf_fail(d, KVF_E_FORMAT, "not valid JSON near byte %zu",
                         end ? (size_t)(end - text) : len);
@@ -213,17 +226,8 @@ void json_put_num(struct buf *b, double v)
         buf_str(b, "null");
         return;
     }
-    char text[32];
-    if (v == floor(v) && fabs(v) < 1e15) {
-        buf_printf(b, "%.0f", v + 0.0); /* + 0.0: no "-0" */
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    buf_str(b, text);
+    char text[DECIMAL_MAX];
+    buf_add(b, text, decimal_put(v, text));
 }
 
 void json_put_key(struct buf *b, const char *key)

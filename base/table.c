@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,9 +317,33 @@ int table_find(const struct table *t, const char *name)
     return -1;
 }
 
-static int64_t value_index(const struct column *c, int64_t row)
+/* The first of the rows from `row` on that share a stored value, or lie side by side. */
+struct run {
+    int64_t from, n;
+    bool same; /* n times value `from`, else from .. from+n-1 */
+};
+
+static struct run run_at(const struct column *c, int64_t row, int64_t n)
 {
-    return c->kind == BLOCK ? row / c->per : c->kind == CYCLE ? row % c->n : row;
+    struct run r = {row, n, false};
+    if (c->kind == BLOCK) {
+        int64_t left = c->per - row % c->per;
+        r = (struct run){row / c->per, left < n ? left : n, true};
+    } else if (c->kind == CYCLE) {
+        r.from = row % c->n;
+        r.n = c->n - r.from < n ? c->n - r.from : n;
+    }
+    return r;
+}
+
+static void get_affine(const struct column *c, int64_t row0, int64_t n, double *out)
+{
+    int64_t at = c->per ? row0 % c->per : row0;
+    for (int64_t k = 0; k < n; k++, at++) {
+        if (at == c->per && c->per)
+            at = 0;
+        out[k] = (double)(c->start + c->step * at);
+    }
 }
 
 void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out)
@@ -328,13 +353,45 @@ void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *
         c->read(c->ctx, row0, n, out);
         return;
     }
-    for (int64_t k = 0; k < n; k++) {
-        int64_t row = row0 + k;
-        if (c->kind == AFFINE)
-            out[k] = (double)(c->start + c->step * (c->per ? row % c->per : row));
-        else
-            out[k] = c->type == TABLE_INT ? (double)c->i[value_index(c, row)]
-                                          : c->r[value_index(c, row)];
+    if (c->type == TABLE_STR) {
+        for (int64_t k = 0; k < n; k++)
+            out[k] = NAN;
+        return;
+    }
+    if (c->kind == AFFINE) {
+        get_affine(c, row0, n, out);
+        return;
+    }
+    while (n > 0) {
+        struct run r = run_at(c, row0, n);
+        if (r.same) {
+            double v = c->i ? (double)c->i[r.from] : c->r[r.from];
+            for (int64_t k = 0; k < r.n; k++)
+                out[k] = v;
+        } else if (c->i) {
+            for (int64_t k = 0; k < r.n; k++)
+                out[k] = (double)c->i[r.from + k];
+        } else {
+            memcpy(out, c->r + r.from, (size_t)r.n * sizeof *out);
+        }
+        row0 += r.n;
+        out += r.n;
+        n -= r.n;
+    }
+}
+
+void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out)
+{
+    const struct column *c = &t->col[col];
+    for (int64_t k = 0; c->type != TABLE_STR && k < n; k++)
+        out[k] = "";
+    while (c->type == TABLE_STR && n > 0) {
+        struct run r = run_at(c, row0, n);
+        for (int64_t k = 0; k < r.n; k++)
+            out[k] = c->s[r.from + (r.same ? 0 : k)];
+        row0 += r.n;
+        out += r.n;
+        n -= r.n;
     }
 }
 
@@ -347,11 +404,13 @@ double table_real(const struct table *t, int col, int64_t row)
 
 int64_t table_int(const struct table *t, int col, int64_t row)
 {
-    return (int64_t)table_real(t, col, row);
+    double v = table_real(t, col, row);
+    return fabs(v) < 9e18 ? (int64_t)v : -1;
 }
 
 const char *table_str(const struct table *t, int col, int64_t row)
 {
-    const struct column *c = &t->col[col];
-    return c->s[value_index(c, row)];
+    const char *s;
+    table_get_str(t, col, row, 1, &s);
+    return s;
 }

@@ -81,11 +81,13 @@ const char *table_col_name(const struct table *t, int col);
 const char *table_col_unit(const struct table *t, int col);
 enum table_type table_col_type(const struct table *t, int col);
 /* Rows row0 .. row0+n-1 as numbers (INT and REAL columns; integers are exact to
- * 2^53).  Out of range rows are a programming error. */
+ * 2^53); of STR columns NaN, and -1 as an integer.  Out of range rows are a programming error. */
 void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out);
 double table_real(const struct table *t, int col, int64_t row);
 int64_t table_int(const struct table *t, int col, int64_t row);
-/* STR columns; borrowed until the table is destroyed. */
+/* STR columns, "" of others; borrowed until the table is destroyed.  Rows of one block or cycle,
+ * and rows whose text came from one address, share a pointer as a rule. */
+void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
 
 #endif

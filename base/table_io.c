@@ -1,18 +1,17 @@
 #include <errno.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-#include <zip.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/table_io.h"
-#include "base/utf8.h"
+#include "base/table_npz.h"
 
-enum { FLUSH_BYTES = 1 << 20 };
+enum { FLUSH_BYTES = 1 << 20, ROWS = 1024 };
 
 enum table_format table_format_of(const char *path)
 {
@@ -38,25 +37,16 @@ static void flush(struct sink *s, size_t above)
     }
 }
 
-static void put_number(struct buf *b, double v)
-{
-    if (isnan(v))
-        buf_str(b, "nan");
-    else if (isinf(v))
-        buf_str(b, v > 0 ? "inf" : "-inf");
-    else
-        json_put_num(b, v);
-}
-
 static void put_tsv_text(struct buf *b, const char *s)
 {
-    for (; *s; s++) {
-        const char *esc = *s == '\t' ? "\\t" : *s == '\n' ? "\\n" : *s == '\r' ? "\\r"
-                        : *s == '\\' ? "\\\\" : NULL;
-        if (esc)
-            buf_str(b, esc);
-        else
-            buf_char(b, *s);
+    for (;;) {
+        size_t n = strcspn(s, "\t\n\r\\");
+        buf_add(b, s, n);
+        s += n;
+        if (!*s)
+            return;
+        buf_str(b, *s == '\t' ? "\\t" : *s == '\n' ? "\\n" : *s == '\r' ? "\\r" : "\\\\");
+        s++;
     }
 }
 
@@ -77,15 +67,94 @@ static void put_csv_text(struct buf *b, const char *s)
 
 static void put_text(struct buf *b, enum table_format f, const char *s)
 {
-    if (f == TABLE_CSV)
+    if (f == TABLE_JSON)
+        json_put_str(b, s, strlen(s));
+    else if (f == TABLE_CSV)
         put_csv_text(b, s);
     else
         put_tsv_text(b, s);
 }
 
-static void write_lines(const struct table *t, enum table_format f, struct sink *s)
+static void put_number(struct buf *b, enum table_format f, double v)
 {
-    char gap = f == TABLE_CSV ? ',' : '\t';
+    if (f == TABLE_JSON || isfinite(v))
+        json_put_num(b, v);
+    else
+        buf_str(b, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+}
+
+/* --- cells ------------------------------------------------------------------ */
+
+/* One column while it is written: its values of some rows, and the texts of values that come
+ * again and again.  Texts are known by their address, which the table shares where it can. */
+enum { PLACES = 64 };
+
+struct lane {
+    const struct table *t;
+    enum table_format f;
+    int col;
+    bool is_text;
+    double num[ROWS];
+    const char *str[ROWS];
+    uint64_t bits;               /* of the number in last */
+    struct buf last;
+    const char *from[PLACES];    /* of the text in shown */
+    struct buf shown[PLACES];
+};
+
+static void lane_open(struct lane *l, const struct table *t, int col, enum table_format f)
+{
+    l->t = t;
+    l->f = f;
+    l->col = col;
+    l->is_text = table_col_type(t, col) == TABLE_STR;
+}
+
+static int lane_close(struct lane *l)
+{
+    int err = l->last.err;
+    buf_finish(&l->last);
+    for (int k = 0; k < PLACES; k++) {
+        err = err ? err : l->shown[k].err;
+        buf_finish(&l->shown[k]);
+    }
+    return err;
+}
+
+static void lane_read(struct lane *l, int64_t row0, int64_t n)
+{
+    if (l->is_text)
+        table_get_str(l->t, l->col, row0, n, l->str);
+    else
+        table_get(l->t, l->col, row0, n, l->num);
+}
+
+static void lane_put(struct lane *l, int64_t i, struct buf *b)
+{
+    struct buf *kept = &l->last;
+    if (l->is_text) {
+        uintptr_t at = (uintptr_t)l->str[i];
+        size_t k = (at >> 3 ^ at >> 9 ^ at) % PLACES;
+        kept = &l->shown[k];
+        if (l->from[k] != l->str[i]) {
+            l->from[k] = l->str[i];
+            buf_clear(kept);
+            put_text(kept, l->f, l->str[i]);
+        }
+    } else {
+        uint64_t bits;
+        memcpy(&bits, &l->num[i], sizeof bits);
+        if (bits != l->bits || !kept->len) {
+            l->bits = bits;
+            buf_clear(kept);
+            put_number(kept, l->f, l->num[i]);
+        }
+    }
+    buf_add(b, kept->data, kept->len);
+}
+
+static void write_head(const struct table *t, enum table_format f, struct sink *s)
+{
     buf_printf(&s->b, "# table: %s\n", table_name(t));
     for (int i = 0; i < table_meta_count(t); i++) {
         buf_printf(&s->b, "# %s: ", table_meta_key(t, i));
@@ -94,27 +163,68 @@ static void write_lines(const struct table *t, enum table_format f, struct sink 
     }
     for (int c = 0; c < table_cols(t); c++) {
         if (c)
-            buf_char(&s->b, gap);
+            buf_char(&s->b, f == TABLE_CSV ? ',' : '\t');
         put_text(&s->b, f, table_col_name(t, c));
     }
     buf_char(&s->b, '\n');
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        for (int c = 0; c < table_cols(t); c++) {
-            if (c)
-                buf_char(&s->b, gap);
-            if (table_col_type(t, c) == TABLE_STR)
-                put_text(&s->b, f, table_str(t, c, r));
-            else
-                put_number(&s->b, table_real(t, c, r));
-        }
-        buf_char(&s->b, '\n');
-        flush(s, FLUSH_BYTES);
+}
+
+static void write_lines(const struct table *t, enum table_format f, struct sink *s)
+{
+    char gap = f == TABLE_CSV ? ',' : '\t';
+    int n_cols = table_cols(t);
+    write_head(t, f, s);
+    struct lane *lane = MEM_NEW(struct lane, (size_t)n_cols);
+    if (!lane) {
+        s->bad = true;
+        return;
     }
+    for (int c = 0; c < n_cols; c++)
+        lane_open(&lane[c], t, c, f);
+    for (int64_t r0 = 0; r0 < table_rows(t); r0 += ROWS) {
+        int64_t n = table_rows(t) - r0 < ROWS ? table_rows(t) - r0 : ROWS;
+        for (int c = 0; c < n_cols; c++)
+            lane_read(&lane[c], r0, n);
+        for (int64_t i = 0; i < n; i++) {
+            for (int c = 0; c < n_cols; c++) {
+                if (c)
+                    buf_char(&s->b, gap);
+                lane_put(&lane[c], i, &s->b);
+            }
+            buf_char(&s->b, '\n');
+            flush(s, FLUSH_BYTES);
+        }
+    }
+    for (int c = 0; c < n_cols; c++)
+        s->bad |= lane_close(&lane[c]) != KVF_OK;
+    mem_free(lane);
 }
 
 static void json_text(struct buf *b, const char *s)
 {
     json_put_str(b, s, strlen(s));
+}
+
+static void json_values(const struct table *t, int c, struct sink *s)
+{
+    struct lane *lane = MEM_NEW(struct lane, 1);
+    if (!lane) {
+        s->bad = true;
+        return;
+    }
+    lane_open(lane, t, c, TABLE_JSON);
+    for (int64_t r0 = 0; r0 < table_rows(t); r0 += ROWS) {
+        int64_t n = table_rows(t) - r0 < ROWS ? table_rows(t) - r0 : ROWS;
+        lane_read(lane, r0, n);
+        for (int64_t i = 0; i < n; i++) {
+            if (r0 + i)
+                buf_char(&s->b, ',');
+            lane_put(lane, i, &s->b);
+            flush(s, FLUSH_BYTES);
+        }
+    }
+    s->bad |= lane_close(lane) != KVF_OK;
+    mem_free(lane);
 }
 
 static void write_json(const struct table *t, struct sink *s)
@@ -142,15 +252,7 @@ static void write_json(const struct table *t, struct sink *s)
             buf_char(b, ',');
         json_text(b, table_col_name(t, c));
         buf_str(b, ":[");
-        for (int64_t r = 0; r < table_rows(t); r++) {
-            if (r)
-                buf_char(b, ',');
-            if (table_col_type(t, c) == TABLE_STR)
-                json_text(b, table_str(t, c, r));
-            else
-                json_put_num(b, table_real(t, c, r));
-            flush(s, FLUSH_BYTES);
-        }
+        json_values(t, c, s);
         buf_char(b, ']');
     }
     buf_str(b, "}}\n");
@@ -168,103 +270,6 @@ static int write_text(const struct table *t, enum table_format f, FILE *out)
     return s.bad || fflush(out) != 0 ? KVF_E_IO : KVF_OK;
 }
 
-static void npy_header(struct buf *b, const char *descr, int64_t n)
-{
-    char dict[118];
-    int len = snprintf(dict, sizeof dict,
-                       "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,), }", descr,
-                       (long long)n);
-    memset(dict + len, ' ', sizeof dict - (size_t)len);
-    dict[sizeof dict - 1] = '\n';
-    buf_add(b, "\x93NUMPY\x01\x00", 8);
-    buf_le16(b, sizeof dict);
-    buf_add(b, dict, sizeof dict);
-}
-
-/* Text as NumPy's fixed-width UTF-32. */
-static void npy_text(struct buf *b, const struct table *t, int c)
-{
-    int64_t n = table_rows(t);
-    size_t width = 1;
-    for (int64_t r = 0; r < n; r++) {
-        const char *s = table_str(t, c, r);
-        size_t left = strlen(s), len = 0;
-        while (left) { /* ill-formed bytes count one each, as below */
-            uint32_t cp;
-            size_t k = utf8_decode(s, left, &cp);
-            s += k ? k : 1;
-            left -= k ? k : 1;
-            len++;
-        }
-        width = len > width ? len : width;
-    }
-    char descr[32];
-    snprintf(descr, sizeof descr, "<U%zu", width);
-    npy_header(b, descr, n);
-    for (int64_t r = 0; r < n; r++) {
-        const char *s = table_str(t, c, r);
-        size_t left = strlen(s), k = 0;
-        while (left && k < width) {
-            uint32_t cp = 0xfffd;
-            size_t len = utf8_decode(s, left, &cp);
-            len = len ? len : 1;
-            buf_le32(b, cp);
-            s += len;
-            left -= len;
-            k++;
-        }
-        for (; k < width; k++)
-            buf_le32(b, 0);
-    }
-}
-
-static void npy_numbers(struct buf *b, const struct table *t, int c)
-{
-    bool whole = table_col_type(t, c) == TABLE_INT;
-    npy_header(b, whole ? "<i8" : "<f8", table_rows(t));
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double v = table_real(t, c, r);
-        uint64_t bits;
-        int64_t i = whole ? (int64_t)v : 0;
-        memcpy(&bits, whole ? (const void *)&i : (const void *)&v, 8);
-        buf_le64(b, bits);
-    }
-}
-
-static int write_npz(const struct table *t, const char *path, struct kvf_diag *d)
-{
-    int code, err = KVF_OK;
-    zip_t *z = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
-    if (!z)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot create: %s", path, strerror(errno));
-    for (int c = 0; !err && c < table_cols(t); c++) {
-        struct buf b = {.max = (size_t)4 << 30};
-        char name[128];
-        if (table_col_type(t, c) == TABLE_STR)
-            npy_text(&b, t, c);
-        else
-            npy_numbers(&b, t, c);
-        void *copy = b.err ? NULL : malloc(b.len); /* libzip frees it with free() */
-        if (copy)
-            memcpy(copy, b.data, b.len);
-        snprintf(name, sizeof name, "%s.npy", table_col_name(t, c));
-        zip_source_t *src = copy ? zip_source_buffer(z, copy, b.len, 1) : NULL;
-        zip_int64_t i = src ? zip_file_add(z, name, src, ZIP_FL_ENC_UTF_8) : -1;
-        if (i < 0)
-            err = KVF_E_NOMEM;
-        else /* 1980-01-01: equal tables give equal bytes */
-            zip_file_set_dostime(z, (zip_uint64_t)i, 0, 33, 0);
-        buf_finish(&b);
-    }
-    if (err)
-        zip_discard(z);
-    else if (zip_close(z) != 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, zip_strerror(z));
-        zip_discard(z);
-    }
-    return err;
-}
-
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
     if (table_err(t))
@@ -280,7 +285,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
         return part.err;
     int err;
     if (f == TABLE_NPZ) {
-        err = write_npz(t, part.data, d);
+        err = table_npz_write(t, part.data, d);
     } else {
         FILE *out = fopen(part.data, "wb");
         err = out ? write_text(t, f, out) : KVF_E_IO;

@@ -417,12 +417,13 @@ int table_read(const char *path, struct table **ret, struct kvf_diag *d)
 {
     struct buf b = {.max = TABLE_MOST_BYTES};
     enum table_format f = table_format_of(path);
-    if (f != TABLE_TSV && f != TABLE_JSON)
-        return kvf_fail(d, KVF_E_ARG, "%s: a table is read from .tsv or .json", path);
+    if (f != TABLE_TSV && f != TABLE_CSV && f != TABLE_JSON)
+        return kvf_fail(d, KVF_E_ARG, "%s: a table is read from .tsv, .csv or .json", path);
     int err = load(path, &b, d);
     if (!err)
-        err = f == TABLE_TSV ? table_parse_tsv(b.data ? b.data : "", b.len, ret, d)
-                             : table_parse_json(b.data ? b.data : "", b.len, ret, d);
+        err = (f == TABLE_TSV   ? table_parse_tsv
+               : f == TABLE_CSV ? table_parse_csv
+                                : table_parse_json)(b.data ? b.data : "", b.len, ret, d);
     buf_finish(&b);
     if (err && d && !d->text[0])
         kvf_fail(d, err, "%s", kvf_strerror(err));

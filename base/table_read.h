@@ -1,4 +1,4 @@
-/* table_read.h - tables from files that table_write made (TSV and JSON).
+/* table_read.h - tables from files that table_write made (TSV, CSV and JSON).
  *
  * Input is not trusted.  Limits: 64 MiB of TSV (16 MiB of JSON, json.h), TABLE_MOST_COLUMNS
  * columns, TABLE_MOST_CELLS cells, TABLE_MOST_META lines of metadata.  Text must be UTF-8
@@ -10,6 +10,7 @@
 #ifndef KVF_BASE_TABLE_READ_H
 #define KVF_BASE_TABLE_READ_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/table.h"
@@ -21,7 +22,7 @@ enum {
     TABLE_MOST_BYTES = 64 << 20
 };
 
-/* By the extension of path, .tsv or .json (any other: KVF_E_ARG).  A TSV file may lack
+/* By the extension of path, .tsv, .csv or .json (any other: KVF_E_ARG).  A TSV file may lack
  * metadata; what a line "# key: value" says twice counts the last time.  On success the
  * caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT or
  * KVF_E_NOMEM with a sentence that begins with the path. */
@@ -29,6 +30,7 @@ int table_read(const char *path, struct table **ret, struct kvf_diag *d);
 
 /* The same of bytes in memory; sentences name the line. */
 int table_parse_tsv(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
+int table_parse_csv(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
 int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
 
 #endif

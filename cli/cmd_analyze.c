@@ -1,27 +1,30 @@
 /* cmd_analyze.c - every analysis: trace in, table or figure out; and the list of
  * figures. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"
+#include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "cli/preview.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 32, MAX_TRACES = 256 };
+enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
     struct analyzer_args args;
-    const char *tokens, *out, *figure, *size;
+    const char *tokens, *out, *figure;
     const char *own[MAX_OWN]; /* the analyzer's options */
     bool flag[MAX_OWN];       /* those that are flags */
     bool json;
-    int64_t dpi, threads;
-    struct figure_style style;
+    bool several; /* traces of an analysis of one: their tables, one after the other */
+    struct figure_options look;
+    struct buf about; /* of several traces: what is said of each */
+    int64_t threads;
 };
 
 static int build_options(struct request *q, struct opt *list)
@@ -33,17 +36,11 @@ static int build_options(struct request *q, struct opt *list)
         {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
         {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
-        {OPT_STR, 0, "size", &q->size, "WxH", "size in mm", 0, 0},
-        {OPT_INT, 0, "dpi", &q->dpi, "N", "resolution of rasters (300)", 20, 2400},
-        {OPT_STR, 0, "cmap", &q->style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
-        {OPT_REAL, 0, "vmin", &q->style.vmin, "X", "lower end of the colours", 0, 0},
-        {OPT_REAL, 0, "vmax", &q->style.vmax, "X", "upper end of the colours", 0, 0},
-        {OPT_STR, 0, "title", &q->style.title, "TEXT", "title of the figure (none)", 0, 0},
-        {OPT_STR, 0, "style", &q->style.option, "K=V,...", "options of the figure", 0, 0},
         {OPT_INT, 't', "threads", &q->threads, "N", "threads (number of cores)", 1, 256},
     };
     int n = (int)(sizeof shared / sizeof *shared);
     memcpy(list, shared, sizeof shared);
+    n += figure_options(&q->look, list + n);
     for (int i = 0; q->a->options && q->a->options[i].name && i < MAX_OWN; i++) {
         const struct analyzer_option *o = &q->a->options[i];
         list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &q->own[i], o->arg, o->help, 0, 0}
@@ -65,11 +62,9 @@ bool range_parse(const char *s, int64_t *a, int64_t *b)
            && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
 }
 
-static bool parse_size(const char *s, double *width, double *height)
+static const struct figure *figure_of(const struct request *q)
 {
-    int end = 0;
-    return sscanf(s, "%lfx%lf%n", width, height, &end) == 2 && !s[end] && *width >= 1
-           && *height >= 1 && *width <= 5000 && *height <= 5000;
+    return figure_find(q->figure ? q->figure : q->a->name);
 }
 
 static int parse_request(struct request *q, struct kvf_diag *d)
@@ -82,9 +77,9 @@ static int parse_request(struct request *q, struct kvf_diag *d)
             q->own[i] = "1";
     if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
-    if (q->size && !parse_size(q->size, &q->style.width_mm, &q->style.height_mm))
-        return kvf_fail(d, KVF_E_ARG, "--size needs WxH in mm (1 to 5000), not '%s'", q->size);
-    q->style.dpi = (int)q->dpi;
+    int err = figure_options_check(&q->look, d);
+    if (err)
+        return err;
     if (q->figure) {
         const struct figure *f = figure_find(q->figure);
         if (!f || strcmp(f->table, q->a->name) != 0)
@@ -97,7 +92,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
                         q->out);
-    if (q->out && figure_can_write(q->out) && !q->figure && !figure_find(q->a->name))
+    err = preview_check(&q->look, figure_of(q), d);
+    if (err)
+        return err;
+    if (q->out && figure_can_write(q->out) && !figure_of(q))
         return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
                         ".tsv, .csv, .json or .npz", q->out);
     return KVF_OK;
@@ -106,7 +104,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
-    q->a->describe(t, &b);
+    if (q->about.len)
+        buf_add(&b, q->about.data, q->about.len);
+    else
+        q->a->describe(t, &b);
     if (!b.err && b.len)
         fwrite(b.data, 1, b.len, stdout);
     int err = b.err;
@@ -114,19 +115,42 @@ static int describe(const struct request *q, const struct table *t)
     return err;
 }
 
+/* Several traces of an analysis of one: any table, and figures that tell them apart. */
+static int check_several(struct request *q, int operands, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(q);
+    bool asked = q->look.preview || (q->out && figure_can_write(q->out));
+    q->several = q->a->max_traces == 1 && operands > 1;
+    return !q->several || !f || f->side_by_side || !asked ? KVF_OK
+           : kvf_fail(d, KVF_E_ARG, "the figure %s draws one trace; give one, or write the table "
+                      "of all as .tsv, .csv, .json or .npz", f->name);
+}
+
+static int make_table(struct request *q, struct kvf_trace *const *trace, char *const *path, int n,
+                      struct table **ret, struct kvf_diag *d)
+{
+    return q->several ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about,
+                                  ret, d)
+                      : q->a->run(trace, n, &q->args, ret, d);
+}
+
 static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
 {
     if (q->json)
         return table_write(t, TABLE_JSON, "-", d);
-    if (!q->out)
-        return describe(q, t);
-    if (strcmp(q->out, "-") == 0)
+    const struct figure *f = figure_of(q);
+    if (f && q->several && !f->side_by_side)
+        f = NULL;
+    bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
+    int err = KVF_OK;
+    if (screen && !drawn)
         return table_write(t, TABLE_TSV, "-", d);
-    int err = figure_can_write(q->out)
-                  ? figure_write(figure_find(q->figure ? q->figure : q->a->name), t, &q->style,
-                                 q->out, d)
-                  : table_write(t, table_format_of(q->out), q->out, d);
-    return err ? err : describe(q, t);
+    if (q->out && !screen)
+        err = figure_can_write(q->out) ? figure_write(f, t, &q->look.style, q->out, d)
+                                       : table_write(t, table_format_of(q->out), q->out, d);
+    if (err)
+        return err;
+    return drawn ? preview(&q->look, f, t, d) : describe(q, t);
 }
 
 static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,
@@ -141,25 +165,29 @@ static int open_trace(const struct command *self, const char *path, struct kvf_t
 
 int cmd_analyze(const struct command *self, int argc, char **argv)
 {
-    struct request q = {.a = analyzer_find(self->name), .style = {.vmin = NAN, .vmax = NAN}};
+    struct request q = {.a = analyzer_find(self->name)};
     struct opt list[MAX_OPTIONS + 1];
     struct kvf_diag d = {""};
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
+    int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
     build_options(&q, list);
-    if (!command_options(self, list, argc, argv, least, q.a->max_traces, &operands, &status))
+    if (!command_options(self, list, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
+    if (!err)
+        err = check_several(&q, operands, &d);
     for (int i = 0; !err && i < operands; i++)
         err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)
-        err = q.a->run(trace, operands, &q.args, &t, &d);
+        err = make_table(&q, trace, argv + 1, operands, &t, &d);
     if (!err)
         err = deliver(&q, t, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
+    buf_finish(&q.about);
     for (int i = 0; i < operands; i++)
         kvf_close(trace[i]);
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

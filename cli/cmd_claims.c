@@ -10,6 +10,7 @@
 #include "base/table_io.h"
 #include "cli/claims_embedded.h"
 #include "cli/cmds.h"
+#include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 
@@ -18,6 +19,7 @@ enum { MOST_BYTES = 1 << 20 };
 struct job {
     const char *out, *file;
     bool json, check;
+    struct figure_options look;
     struct claims claims;
     struct claim_result *result; /* [claims.n] */
 };
@@ -208,13 +210,14 @@ static bool is_folder(const char *path)
 
 static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, NULL};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     struct table *t = NULL;
-    if (j->out && strcmp(j->out, "-") != 0 && table_format_of(j->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                        j->out);
-    int err = is_folder(folder) ? judge(j, folder, d)
-            : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
+    int err = figure_options_check(&j->look, d);
+    if (!err)
+        err = output_check(j->out, "claims", d);
+    if (!err)
+        err = is_folder(folder) ? judge(j, folder, d)
+              : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
     if (!err && !(t = build(j)))
         err = KVF_E_NOMEM;
     if (!err)
@@ -230,15 +233,17 @@ int cmd_claims(const struct command *self, int argc, char **argv)
     struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0,
-         0},
+    const struct opt own[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json, npz, png, svg or pdf by "
+         "extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
         {OPT_STR, 0, "register", &j.file, "FILE", "a register as JSON (the papers' claims)", 0, 0},
         {OPT_FLAG, 0, "check", &j.check, NULL, "whether the register's tables and columns exist",
          0, 0},
         {.type = OPT_END},
     };
+    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + figure_options(&j.look, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
         return status;
     if (operands == j.check) {

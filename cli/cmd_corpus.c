@@ -16,7 +16,7 @@
 #include "cli/signals.h"
 #include "render/figure.h"
 
-enum { MOST_OWN = 16, MOST_OPTIONS = 40, ROUND = 8 };
+enum { MOST_OWN = 16, MOST_OPTIONS = 20 + FIGURE_OPTIONS + MOST_OWN, ROUND = 8 };
 
 struct job {
     const char *name;
@@ -76,6 +76,7 @@ static void build_options(struct job *j, struct opt *list)
     };
     int n = (int)(sizeof shared / sizeof *shared);
     memcpy(list, shared, sizeof shared);
+    n += figure_options(&j->to.look, list + n);
     for (int i = 0; j->a && j->a->options && j->a->options[i].name && i < MOST_OWN; i++) {
         const struct analyzer_option *o = &j->a->options[i];
         list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &j->own[i], o->arg, o->help, 0, 0}

@@ -6,6 +6,7 @@
 
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/training_table.h"
 #include "render/figure.h"
@@ -13,8 +14,7 @@
 struct job {
     const char *out;
     bool json;
-    int64_t dpi;
-    struct figure_style style;
+    struct figure_options look;
 };
 
 static int check_output(const struct job *j, int n, char **path, struct kvf_diag *d)
@@ -59,40 +59,34 @@ static void summary(const struct table *t)
 
 static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
 {
-    int err = KVF_OK;
-    if (j->json)
-        return table_write(t, TABLE_JSON, "-", d);
-    if (j->out && strcmp(j->out, "-") == 0)
-        return table_write(t, TABLE_TSV, "-", d);
-    if (j->out)
-        err = figure_can_write(j->out)
-              ? figure_write(figure_find("training"), t, &j->style, j->out, d)
-              : table_write(t, table_format_of(j->out), j->out, d);
-    if (!err)
+    const struct output o = {j->out, j->json, &j->look, NULL};
+    int err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
         summary(t);
     return err;
 }
 
 int cmd_curves(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.style = {.vmin = NAN, .vmax = NAN}};
+    struct job j = {NULL, false, {.size = NULL}};
     struct kvf_diag d = {""};
     struct table *t = NULL;
     int operands, status;
-    const struct opt list[] = {
+    const struct opt own[] = {
         {OPT_STR, 'o', "output", &j.out, "OUT",
          "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_INT, 0, "dpi", &j.dpi, "N", "resolution of rasters (300)", 20, 2400},
-        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
-        {OPT_STR, 0, "style", &j.style.option, "K=V,...",
-         "smooth=N: steps of the running mean; show=A+B: columns", 0, 0},
-        {.type = OPT_END},
     };
+    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
+    int n = (int)(sizeof own / sizeof *own);
+    memcpy(list, own, sizeof own);
+    n += figure_options(&j.look, list + n);
+    list[n] = (struct opt){.type = OPT_END};
     if (!command_options(self, list, argc, argv, 1, 64, &operands, &status))
         return status;
-    j.style.dpi = (int)j.dpi;
-    int err = check_output(&j, operands, argv + 1, &d);
+    int err = figure_options_check(&j.look, &d);
+    if (!err)
+        err = check_output(&j, operands, argv + 1, &d);
     if (!err)
         err = training_table(argv + 1, operands, &t, &d);
     if (!err)

@@ -11,6 +11,7 @@
 #include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/entries.h"
+#include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "engine/experiment/documents.h"
@@ -26,7 +27,7 @@ struct job {
     int64_t docs, prompt, score, recent, sinks, seed;
     const char *heads, *entries, *out;
     bool mirror, each, per_token, json;
-    struct figure_style style;
+    struct figure_options look;
 
     struct effect effect;
     struct documents text;
@@ -88,7 +89,9 @@ static int check_together(const struct job *j, struct kvf_diag *d)
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     const char *kv = j->r.kv_type;
-    int err = check_together(j, d);
+    int err = figure_options_check(&j->look, d);
+    if (!err)
+        err = check_together(j, d);
     if (!err && kv && strcmp(kv, "f16") != 0 && strcmp(kv, "f32") != 0)
         err = kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", kv);
     if (!err)
@@ -376,7 +379,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
                               j->step, j->ids};
     struct table *rows = effect_table(&r), *steps = j->per_token ? effect_table_steps(&r) : NULL;
     struct table *t = j->per_token ? steps : rows;
-    const struct output o = {j->out, j->json, &j->style};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     int err = rows && t ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);
@@ -423,8 +426,7 @@ static void finish(struct job *j)
 
 int cmd_effect(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.docs = 0, .score = 64, .recent = -1, .sinks = -1,
-                    .style = {.vmin = NAN, .vmax = NAN}};
+    struct job j = {.docs = 0, .score = 64, .recent = -1, .sinks = -1};
     struct kvf_diag d = {""};
     int operands, status;
     runner_init(&j.r);
@@ -448,19 +450,16 @@ int cmd_effect(const struct command *self, int argc, char **argv)
         {OPT_STR, 'o', "output", &j.out, "OUT",
          "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_STR, 0, "cmap", &j.style.cmap, "NAME", "colour map: viridis or magma", 0, 0},
-        {OPT_REAL, 0, "vmin", &j.style.vmin, "X", "lower end of the colours", 0, 0},
-        {OPT_REAL, 0, "vmax", &j.style.vmax, "X", "upper end of the colours", 0, 0},
-        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
-        {OPT_STR, 0, "style", &j.style.option, "K=V,...", "options of the figure", 0, 0},
         {OPT_INT, 0, "chunk", &j.r.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
         {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
         {OPT_STR, 0, "kv-type", &j.r.kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
         {OPT_FLAG, 0, "exact", &j.r.exact, NULL, "f32 weights, activations and cache", 0, 0},
         {.type = OPT_END},
     };
-    struct opt list[RUNNER_PROMPT_OPTIONS + sizeof own / sizeof *own];
-    memcpy(list + runner_prompt_options(&j.r, list), own, sizeof own);
+    struct opt list[RUNNER_PROMPT_OPTIONS + FIGURE_OPTIONS + sizeof own / sizeof *own];
+    int n = runner_prompt_options(&j.r, list);
+    n += figure_options(&j.look, list + n);
+    memcpy(list + n, own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     int err = runner_data(&j.data, argv, operands, &d);

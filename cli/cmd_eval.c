@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "config.h"
@@ -19,6 +20,7 @@ struct job {
     struct opt_list data, gates_file;
     int64_t docs, prompt, score, seed, threads, chunk;
     bool json, exact;
+    struct figure_options look;
 
     struct buf left_out; /* of all methods: what cannot run */
     struct eval eval;
@@ -166,9 +168,11 @@ static int check_options(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "no --data FILE: text with headings, or JSONL");
     if (j->kv_type && strcmp(j->kv_type, "f16") != 0 && strcmp(j->kv_type, "f32") != 0)
         return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", j->kv_type);
-    if (j->out && strcmp(j->out, "-") != 0 && table_format_of(j->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                        j->out);
+    int err = figure_options_check(&j->look, d);
+    if (!err)
+        err = output_check(j->out, "eval", d);
+    if (err)
+        return err;
     bool wide = j->kv_type ? strcmp(j->kv_type, "f32") == 0 : j->exact;
     j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16, .prompt = (int)j->prompt,
                             .score = (int)j->score, .chunk = (int)j->chunk};
@@ -369,7 +373,7 @@ static void summary(const struct job *j, const struct table *t)
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct table *t = eval_table(&j->eval, j->cell, j->n, j->result, (int)j->docs);
-    const struct output o = {j->out, j->json, NULL};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     int err = t ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         table_meta_num(t, "seed", (double)j->seed);
@@ -427,7 +431,7 @@ int cmd_eval(const struct command *self, int argc, char **argv)
                     .score = 128};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt list[] = {
+    const struct opt own[] = {
         {OPT_STR, 'm', "model", &j.model, "FILE",
          "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
         {OPT_LIST, 0, "data", &j.data, "FILE", "text with headings, or JSONL; several may follow",
@@ -444,7 +448,8 @@ int cmd_eval(const struct command *self, int argc, char **argv)
          1 << 24},
         {OPT_INT, 's', "seed", &j.seed, "S", "seed of the choice of documents (0)", 0, 9e15},
         {OPT_STR, 0, "state", &j.state_path, "FILE", "keep results here and go on from them", 0, 0},
-        {OPT_STR, 'o', "output", &j.out, "OUT", "the table: .tsv, .csv, .json, .npz, or -", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
         {OPT_INT, 0, "chunk", &j.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
         {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
@@ -452,6 +457,8 @@ int cmd_eval(const struct command *self, int argc, char **argv)
         {OPT_FLAG, 0, "exact", &j.exact, NULL, "f32 weights, activations and cache", 0, 0},
         {.type = OPT_END},
     };
+    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + figure_options(&j.look, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     int err = runner_data(&j.data, argv, operands, &d);

@@ -1,5 +1,6 @@
 /* cmd_merge.c - adds up the states of shards of a corpus. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cmds.h"
 #include "cli/corpus_out.h"
@@ -35,19 +36,23 @@ static int merge(int n, char **path, struct corpus **ret, struct kvf_diag *d)
 
 int cmd_merge(const struct command *self, int argc, char **argv)
 {
-    struct corpus_target to = {NULL, NULL, false};
+    struct corpus_target to = {NULL, NULL, false, {.size = NULL}};
     const char *state = NULL;
     int operands, status;
     struct corpus *c = NULL;
     struct kvf_diag d = {""};
-    const struct opt list[] = {
+    const struct opt own[] = {
         {OPT_STR, 'o', "output", &to.out, "OUT",
          "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &to.json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "figure", &to.figure, "NAME", "another figure of this table", 0, 0},
         {OPT_STR, 0, "state", &state, "FILE", "write the state of the whole, too", 0, 0},
-        {.type = OPT_END},
     };
+    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
+    int n = (int)(sizeof own / sizeof *own);
+    memcpy(list, own, sizeof own);
+    n += figure_options(&to.look, list + n);
+    list[n] = (struct opt){.type = OPT_END};
     if (!command_options(self, list, argc, argv, 1, -1, &operands, &status))
         return status;
     int err = merge(operands, argv + 1, &c, &d), wrong = KVF_OK;

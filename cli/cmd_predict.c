@@ -7,6 +7,7 @@
 #include "base/table_io.h"
 #include "base/table_read.h"
 #include "cli/cmds.h"
+#include "cli/figure_options.h"
 #include "cli/output.h"
 
 enum { MOST_FILES = 256 };
@@ -15,6 +16,7 @@ struct job {
     struct predict_args args;
     const char *out;
     bool json;
+    struct figure_options look;
     struct predict_pair *pair; /* [PREDICT_MOST] */
     struct table *table[MOST_FILES];
     struct kvf_trace *trace[MOST_FILES];
@@ -82,7 +84,7 @@ static int open_files(struct job *j, char **path, int n, struct kvf_diag *d)
 
 static int deliver(const struct job *j, const struct table *t, struct kvf_diag *d)
 {
-    const struct output o = {j->out, j->json, NULL};
+    const struct output o = {j->out, j->json, &j->look, NULL};
     struct buf b = {0};
     int err = output_table(&o, t, d);
     if (!err && output_summary(&o))
@@ -97,10 +99,11 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
 static int run(struct job *j, char **path, int n, struct kvf_diag *d)
 {
     struct table *t = NULL;
-    if (j->out && table_format_of(j->out) == TABLE_FORMAT_NONE && strcmp(j->out, "-") != 0)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                        j->out);
-    int err = open_files(j, path, n, d);
+    int err = figure_options_check(&j->look, d);
+    if (!err)
+        err = output_check(j->out, j->args.units ? "predict-units" : "predict", d);
+    if (!err)
+        err = open_files(j, path, n, d);
     if (!err)
         err = predict_run(&j->args, &t, d);
     if (!err)
@@ -124,12 +127,14 @@ int cmd_predict(const struct command *self, int argc, char **argv)
                              .sinks = -1}};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0,
-         0},
+    const struct opt own[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json, npz, png, svg or pdf by "
+         "extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "value", &j.args.value, "COLUMN", "of the effect (kl)", 0, 0},
         {OPT_STR, 0, "only", &j.args.only, "LIST", "these candidates, as the table names them", 0,
+         0},
+        {OPT_FLAG, 0, "units", &j.args.units, NULL, "the statistic and the effect of every unit", 0,
          0},
         {OPT_STR, 0, "criterion", &j.args.criteria, "LIST",
          "selected sets: top64 ... mass.99, or all (top64,mass.95)", 0, 0},
@@ -139,6 +144,8 @@ int cmd_predict(const struct command *self, int argc, char **argv)
          "first tokens, of sink mass (those of the effect, or 4)", 0, 1 << 24},
         {.type = OPT_END},
     };
+    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
+    memcpy(list + figure_options(&j.look, list), own, sizeof own);
     if (!command_options(self, list, argc, argv, 2, MOST_FILES, &operands, &status))
         return status;
     int err = run(&j, argv + 1, operands, &d);

@@ -144,6 +144,12 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r),
         .evicts = runner_evicts(&u->r), .shadow_entries = keeps_entries(u->shadows),
         .span_set = u->spans.set, .n_span_sets = u->spans.n_sets};
+    const struct plan *p = u->force.plan;
+    if (p && p->evict_step) {
+        cfg.plan_until = p->evict_step;
+        cfg.plan_heads = p->n_kv_heads;
+        cfg.plan_tokens = p->n_tokens;
+    }
     struct buf header = {0};
     unsigned set;
     int err = probes_parse(u->probes, &set, d);

@@ -11,6 +11,7 @@
 #include "base/table_io.h"
 #include "base/utf8.h"
 #include "cli/cmds.h"
+#include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/saliency_beta.h"
@@ -34,7 +35,7 @@ struct job {
     const char *of_path, *gates_file, *method, *heads, *loss, *weight, *out;
     int64_t window;
     bool by_head, json;
-    struct figure_style style;
+    struct figure_options look;
 
     struct saliency_options opt;
     struct saliency_of of;
@@ -104,7 +105,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
     j->r.exact = true;
-    int err = parse_weight(j, d);
+    int err = figure_options_check(&j->look, d);
+    if (!err)
+        err = parse_weight(j, d);
     return err ? err : check_output_name(j, d);
 }
 
@@ -378,7 +381,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
     struct table *entries = saliency_table(&j->s, &run);
     struct table *heads = saliency_table_heads(&j->s, j->beta.head, j->evict.head);
     struct table *t = j->by_head ? heads : entries;
-    const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->style};
+    const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->look, NULL};
     int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         add_meta(j, t);
@@ -409,7 +412,7 @@ static void finish(struct job *j)
 
 int cmd_saliency(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.loss = "nll", .window = 1, .style = {.vmin = NAN, .vmax = NAN}};
+    struct job j = {.loss = "nll", .window = 1};
     struct kvf_diag d = {""};
     int operands, status;
     runner_init(&j.r);
@@ -430,16 +433,13 @@ int cmd_saliency(const struct command *self, int argc, char **argv)
         {OPT_STR, 'o', "output", &j.out, "OUT",
          "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_STR, 0, "cmap", &j.style.cmap, "NAME", "colour map: redblue, viridis or magma", 0, 0},
-        {OPT_REAL, 0, "vmin", &j.style.vmin, "X", "lower end of the colours", 0, 0},
-        {OPT_REAL, 0, "vmax", &j.style.vmax, "X", "upper end of the colours", 0, 0},
-        {OPT_STR, 0, "title", &j.style.title, "TEXT", "title of the figure (none)", 0, 0},
-        {OPT_STR, 0, "style", &j.style.option, "K=V,...", "options of the figure", 0, 0},
         {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
         {.type = OPT_END},
     };
-    struct opt list[RUNNER_PROMPT_OPTIONS + sizeof own / sizeof *own];
-    memcpy(list + runner_prompt_options(&j.r, list), own, sizeof own);
+    struct opt list[RUNNER_PROMPT_OPTIONS + FIGURE_OPTIONS + sizeof own / sizeof *own];
+    int n = runner_prompt_options(&j.r, list);
+    n += figure_options(&j.look, list + n);
+    memcpy(list + n, own, sizeof own);
     if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
         return status;
     int err = check_options(&j, &d);

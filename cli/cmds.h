@@ -30,6 +30,7 @@ int cmd_effect(const struct command *self, int argc, char **argv);
 int cmd_eval(const struct command *self, int argc, char **argv);
 int cmd_claims(const struct command *self, int argc, char **argv);
 int cmd_curves(const struct command *self, int argc, char **argv);
+int cmd_report(const struct command *self, int argc, char **argv);
 int cmd_saliency(const struct command *self, int argc, char **argv);
 int cmd_train(const struct command *self, int argc, char **argv);
 int cmd_methods(const struct command *self, int argc, char **argv);
@@ -42,6 +43,7 @@ int cmd_part(const struct command *self, int argc, char **argv);
 int cmd_diff(const struct command *self, int argc, char **argv);
 int cmd_corpus(const struct command *self, int argc, char **argv);
 int cmd_merge(const struct command *self, int argc, char **argv);
+int cmd_draw(const struct command *self, int argc, char **argv);
 int cmd_figures(const struct command *self, int argc, char **argv);
 int cmd_analyze(const struct command *self, int argc, char **argv);
 

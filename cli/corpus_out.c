@@ -1,9 +1,9 @@
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/table_io.h"
 #include "cli/corpus_out.h"
+#include "cli/preview.h"
 #include "render/figure.h"
 
 static bool to_stdout(const char *out)
@@ -16,9 +16,14 @@ static const struct figure *figure_of(const struct analyzer *a, const struct cor
     return figure_find(t->figure ? t->figure : a->name);
 }
 
-int corpus_out_check(const struct analyzer *a, const struct corpus_target *t, struct kvf_diag *d)
+int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(a, t);
+    int err = figure_options_check(&t->look, d);
+    if (!err)
+        err = preview_check(&t->look, f, d);
+    if (err)
+        return err;
     if (t->figure && (!f || strcmp(f->table, a->name) != 0))
         return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%s' of %s; 'kvfate figures' lists them",
                         t->figure, a->name);
@@ -50,19 +55,22 @@ static void warn(const struct corpus *c)
 
 int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d)
 {
-    const struct figure_style style = {.vmin = NAN, .vmax = NAN};
     struct table *t = NULL;
     struct buf b = {0};
-    bool screen = to->json || (to->out && to_stdout(to->out));
+    const struct figure *f = figure_of(corpus_analyzer(c), to);
+    bool drawn = !to->json && preview_wanted(&to->look, f, to->out);
+    bool screen = to->json || (to->out && to_stdout(to->out) && !drawn);
     int err = corpus_table(c, &t, d);
     warn(c);
     if (!err && screen)
         err = table_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
-    else if (!err && to->out && figure_can_write(to->out))
-        err = figure_write(figure_of(corpus_analyzer(c), to), t, &style, to->out, d);
-    else if (!err && to->out)
+    else if (!err && drawn)
+        err = preview(&to->look, f, t, d);
+    if (!err && !screen && to->out && !to_stdout(to->out) && figure_can_write(to->out))
+        err = figure_write(f, t, &to->look.style, to->out, d);
+    else if (!err && !screen && to->out && !to_stdout(to->out))
         err = table_write(t, table_format_of(to->out), to->out, d);
-    if (!err && !screen) {
+    if (!err && !screen && !drawn) {
         corpus_describe(c, t, &b);
         err = b.err;
         if (!err)

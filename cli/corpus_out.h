@@ -5,15 +5,18 @@
 #include <stdbool.h>
 
 #include "analyzers/corpus.h"
+#include "cli/figure_options.h"
 
 struct corpus_target {
     const char *out;    /* NULL: none */
     const char *figure; /* NULL: that of the analysis's name */
     bool json;
+    struct figure_options look;
 };
 
-/* KVF_E_ARG with a sentence unless OUT can be written: a table, or a figure of that analysis. */
-int corpus_out_check(const struct analyzer *a, const struct corpus_target *t, struct kvf_diag *d);
+/* KVF_E_ARG with a sentence unless OUT can be written, a table or a figure of that analysis, and
+ * the options of the figure make sense. */
+int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct kvf_diag *d);
 
 /* The table as JSON to stdout, or to OUT; a few lines for people unless stdout has it. */
 int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d);

@@ -2,28 +2,50 @@
 
 #include "base/table_io.h"
 #include "cli/output.h"
+#include "cli/preview.h"
 
 static bool on_screen(const char *path)
 {
     return path && strcmp(path, "-") == 0;
 }
 
-static int write_path(const struct output *o, const struct table *t, struct kvf_diag *d)
+int output_check(const char *path, const char *table, struct kvf_diag *d)
+{
+    if (!path || on_screen(path) || table_format_of(path) != TABLE_FORMAT_NONE)
+        return KVF_OK;
+    if (!figure_can_write(path))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf", path);
+    if (!figure_of_table(table))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure; write it as .tsv, .csv, "
+                        ".json or .npz", path);
+    return KVF_OK;
+}
+
+static int write_path(const struct output *o, const struct table *t, const struct figure *f,
+                      struct kvf_diag *d)
 {
     if (on_screen(o->path))
         return table_write(t, TABLE_TSV, "-", d);
-    if (o->style && figure_can_write(o->path))
-        return figure_write(figure_find(table_name(t)), t, o->style, o->path, d);
+    if (f && figure_can_write(o->path))
+        return figure_write(f, t, &o->look->style, o->path, d);
     return table_write(t, table_format_of(o->path), o->path, d);
 }
 
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d)
 {
-    int err = o->path ? write_path(o, t, d) : KVF_OK;
-    return err || !o->json ? err : table_write(t, TABLE_JSON, "-", d);
+    const struct figure *f = !o->look ? NULL : o->figure ? figure_find(o->figure)
+                                                         : figure_of_table(table_name(t));
+    bool drawn = o->look && preview_wanted(o->look, f, o->path);
+    int err = o->look ? preview_check(o->look, f, d) : KVF_OK;
+    if (!err && o->path && !(drawn && on_screen(o->path)))
+        err = write_path(o, t, f, d);
+    if (!err && o->json)
+        err = table_write(t, TABLE_JSON, "-", d);
+    return err || !drawn || o->json ? err : preview(o->look, f, t, d);
 }
 
 bool output_summary(const struct output *o)
 {
-    return !o->json && !on_screen(o->path);
+    return !o->json && !on_screen(o->path) && !(o->look && o->look->preview);
 }

@@ -5,13 +5,19 @@
 
 #include <stdbool.h>
 
-#include "render/figure.h"
+#include "cli/figure_options.h"
 
 struct output {
-    const char *path; /* of -o, checked before; "-": TSV on the standard output; NULL: none */
+    const char *path; /* of -o, checked before; "-": TSV on the standard output, or the figure
+                         where that is a terminal; NULL: none */
     bool json;        /* JSON on the standard output, beside a file too */
-    const struct figure_style *style; /* NULL: the path names no figure */
+    const struct figure_options *look; /* of the table's figure; NULL: it has none */
+    const char *figure; /* another figure of the table; NULL: that of its name */
 };
+
+/* Whether path is "-", NULL, or a name by which a table of that name can be written or drawn:
+ * KVF_OK, or KVF_E_ARG with a sentence. */
+int output_check(const char *path, const char *table, struct kvf_diag *d);
 
 /* KVF_OK, or what table_write or figure_write gives. */
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d);

@@ -112,6 +112,7 @@ for text in "$texts"/prose-*.txt "$texts"/code-*.txt "$texts"/markup-*.txt; do
     # Retention gates that evict nothing: the full cache's attention, and what the gates say of it.
     run "full.$x" -f "$text" -n 0 --method trimkv -B "$everything" $retention \
         --probes paper,calibration,window
+    run "trimkv.$x" -f "$text" -n 0 --method trimkv -B "$B" $retention --probes evict
     run "dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" $retention --probes evict
     run "wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" $write --probes evict
     # The second half token by token, as if it were generated.
@@ -158,6 +159,7 @@ corpus attention-sparsity.gkv attention-sparsity "$traces"/gkv.* --entries kept
 corpus received.heads received "$traces"/full.* --spread heads
 corpus heads heads "$traces"/full.*
 corpus sparsity.trimkv sparsity "$traces"/full.* --kind beta
+corpus runs.trimkv runs "$traces"/trimkv.*
 corpus words.trimkv words "$traces"/full.* --by class
 corpus variance.trimkv variance "$traces"/full.*
 corpus dilution dilution "$traces"/needle-long-* --mean

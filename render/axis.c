@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,15 @@
 
 const struct rgb ink = {0.12, 0.12, 0.12};
 static const double WIDTH = 0.18, TICK = 0.9;
+
+void minus_signs(char *s, size_t cap)
+{
+    size_t n = strlen(s);
+    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; p += 3, n += 2) {
+        memmove(p + 3, p + 1, n - (size_t)(p - s));
+        memcpy(p, "\xe2\x88\x92", 3);
+    }
+}
 
 void tick_text(double v, char out[24])
 {
@@ -20,6 +30,7 @@ void tick_text(double v, char out[24])
         snprintf(out, 24, "%d,%03d", (int)(v / 1000), (int)fmod(size, 1000));
     else
         snprintf(out, 24, whole && size < 1e9 ? "%.0f" : "%.4g", v);
+    minus_signs(out, 24);
 }
 
 int ticks_linear(double lo, double hi, int want, double *out, int max)
@@ -43,7 +54,8 @@ double axis_x(const struct axis_box *a, double v)
 
 double axis_y(const struct axis_box *a, double v)
 {
-    return a->y + a->h - (v - a->y0) / (a->y1 - a->y0) * a->h;
+    double f = a->log_y ? log(v / a->y0) / log(a->y1 / a->y0) : (v - a->y0) / (a->y1 - a->y0);
+    return a->y + a->h - f * a->h;
 }
 
 static void mark_x(struct canvas *c, const struct axis_box *a, double v, double length)
@@ -52,29 +64,66 @@ static void mark_x(struct canvas *c, const struct axis_box *a, double v, double 
     canvas_line(c, xy, 2, WIDTH, ink);
 }
 
-static void tick_x(struct canvas *c, const struct axis_box *a, double v)
+static void power_text(int exponent, int factor, char out[24])
 {
-    char text[24];
-    mark_x(c, a, v, TICK);
-    tick_text(v, text);
-    canvas_text(c, axis_x(a, v), a->y + a->h + 2.5, text, PT_TICK, ALIGN_CENTER, ink, 0);
+    static const char *const digit[] = {"\xe2\x81\xb0", "\xc2\xb9", "\xc2\xb2", "\xc2\xb3",
+                                        "\xe2\x81\xb4", "\xe2\x81\xb5", "\xe2\x81\xb6",
+                                        "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
+    int n = exponent < 0 ? -exponent : exponent;
+    char times[8] = "";
+    if (factor > 1)
+        snprintf(times, sizeof times, "%d\xc2\xb7", factor);
+    snprintf(out, 24, "%s10%s%s%s%s", times, exponent < 0 ? "\xe2\x81\xbb" : "",
+             n >= 100 ? digit[n / 100 % 10] : "", n >= 10 ? digit[n / 10 % 10] : "",
+             digit[n % 10]);
 }
 
-/* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
- * get numbers too. */
-static void log_ticks(struct canvas *c, const struct axis_box *a)
+/* Too few numbers to read a scale from: every tick gets one, if they fit. */
+static void name_all(const double *v, char (*name)[24], int n, double room)
 {
-    int few = a->x1 / a->x0 < 90;
-    for (double p = pow(10, floor(log10(a->x0) + 1e-9)); p <= a->x1 * (1 + 1e-9); p *= 10)
-        for (int k = 1; k < 10; k++) {
-            double v = k * p;
-            if (v < a->x0 * (1 - 1e-9) || v > a->x1 * (1 + 1e-9))
+    int named = 0;
+    for (int i = 0; i < n; i++)
+        named += name[i][0] != 0;
+    for (int i = 0; named < 2 && n <= room && i < n; i++)
+        tick_text(v[i], name[i]);
+}
+
+int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
+{
+    double decades = log10(hi / lo);
+    int first = (int)floor(log10(lo) + 1e-9), last = (int)floor(log10(hi) + 1e-9), n = 0;
+    int every = (int)ceil((decades + 1) / fmax(room, 1));
+    bool powers = first < -4 || last > 6; /* no axis has both kinds of numbers, 1 and 10 apart */
+    bool few = decades < log10(90) && room >= 3 * decades, fine = every == 1 && decades < 9;
+    for (int e = first; e <= last; e++)
+        for (int k = 1; k < 10 && n < max; k++) {
+            double at = k * pow(10, e);
+            if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine))
                 continue;
-            if (k == 1 || (few && (k == 2 || k == 5)))
-                tick_x(c, a, v);
-            else
-                mark_x(c, a, v, 0.55 * TICK);
+            v[n] = at;
+            name[n][0] = 0;
+            if (k == 1 ? (e - first) % every == 0 : few && (k == 2 || k == 5)) {
+                if (powers && (e < 0 || e > 1))
+                    power_text(e, k, name[n]);
+                else
+                    tick_text(at, name[n]);
+            }
+            n++;
         }
+    name_all(v, name, n, room);
+    return n;
+}
+
+enum { TICKS = 128 };
+
+/* Numbers of the x axis that would run into the one before are left out. */
+static void number_x(struct canvas *c, double x, double y, const char *text, double *end)
+{
+    double half = canvas_text_width(c, text, PT_TICK, 0) / 2;
+    if (x - half < *end + 0.8)
+        return;
+    canvas_text(c, x, y, text, PT_TICK, ALIGN_CENTER, ink, 0);
+    *end = x + half;
 }
 
 /* How many ticks fit into mm of axis when one takes `each`. */
@@ -84,29 +133,68 @@ static int fitting(double mm, double each)
     return n < 1 ? 1 : n > 6 ? 6 : (int)n;
 }
 
+/* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
+ * get numbers too. */
+static void log_ticks(struct canvas *c, const struct axis_box *a)
+{
+    double v[TICKS], end = -INFINITY;
+    char name[TICKS][24];
+    int n = ticks_log(a->x0, a->x1, a->w / 5, v, name, TICKS);
+    for (int i = 0; i < n; i++) {
+        mark_x(c, a, v[i], name[i][0] ? TICK : 0.55 * TICK);
+        if (name[i][0])
+            number_x(c, axis_x(a, v[i]), a->y + a->h + 2.5, name[i], &end);
+    }
+}
+
 void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 {
-    double v[16];
+    double v[16], end = -INFINITY;
+    char text[24];
     if (a->log_x) {
         log_ticks(c, a);
         return;
     }
-    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), fitting(a->w, 10), v, 16);
+    int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
+    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, v, 16);
+    for (int i = 0; i < n; i++) {
+        mark_x(c, a, v[i], TICK);
+        tick_text(v[i], text);
+        number_x(c, axis_x(a, v[i]), a->y + a->h + 2.5, text, &end);
+    }
+}
+
+static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
+{
+    if (a->log_y)
+        return ticks_log(a->y0, a->y1, a->h / 3.2, v, name, TICKS);
+    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
     for (int i = 0; i < n; i++)
-        tick_x(c, a, v[i]);
+        tick_text(v[i], name[i]);
+    return n;
 }
 
 void axis_ticks_y(struct canvas *c, const struct axis_box *a)
 {
-    double v[16];
-    char text[24];
-    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
+    double v[TICKS];
+    char name[TICKS][24];
+    int n = ticks_of_y(a, v, name);
     for (int i = 0; i < n; i++) {
-        double y = axis_y(a, v[i]), xy[] = {a->x - TICK, y, a->x, y};
+        double y = axis_y(a, v[i]), length = name[i][0] ? TICK : 0.55 * TICK;
+        double xy[] = {a->x - length, y, a->x, y};
         canvas_line(c, xy, 2, WIDTH, ink);
-        tick_text(v[i], text);
-        canvas_text(c, a->x - 1.5, y, text, PT_TICK, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, a->x - 1.5, y, name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
     }
+}
+
+double axis_width_y(struct canvas *c, const struct axis_box *a)
+{
+    double v[TICKS], widest = 0;
+    char name[TICKS][24];
+    int n = ticks_of_y(a, v, name);
+    for (int i = 0; i < n; i++)
+        widest = fmax(widest, canvas_text_width(c, name[i], PT_TICK, 0));
+    return widest;
 }
 
 void axis_draw(struct canvas *c, const struct axis_box *a)
@@ -160,25 +248,38 @@ static void bar_label(struct canvas *c, double x, double y, double h, const char
     }
 }
 
-void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
-                double lo, double hi, const char *label, const char *note)
+void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      const double *at, char (*name)[24], int n, const char *label,
+                      const char *note)
 {
     uint32_t px[256];
-    double v[16], widest = 0;
-    char text[24];
+    double widest = 0;
     for (int i = 0; i < 256; i++)
         px[i] = palette_argb(map, 1 - i / 255.0);
     canvas_image(c, x, y, w, h, px, 1, 256);
     canvas_frame(c, x, y, w, h, WIDTH, ink);
-    int n = ticks_linear(lo, hi, fitting(h, 6), v, 16);
     for (int i = 0; i < n; i++) {
-        double at = y + h - (v[i] - lo) / (hi - lo) * h, xy[] = {x + w, at, x + w + TICK, at};
+        double place = y + h - at[i] * h, xy[] = {x + w, place, x + w + TICK, place};
         canvas_line(c, xy, 2, WIDTH, ink);
-        tick_text(v[i], text);
-        canvas_text(c, x + w + 1.5, at, text, PT_TICK, ALIGN_LEFT, ink, 0);
-        widest = fmax(widest, canvas_text_width(c, text, PT_TICK, 0));
+        canvas_text(c, x + w + 1.5, place, name[i], PT_TICK, ALIGN_LEFT, ink, 0);
+        widest = fmax(widest, canvas_text_width(c, name[i], PT_TICK, 0));
     }
     bar_label(c, x + w + 1.5 + widest + 2.2, y + h / 2, h, label);
     if (note && *note)
         canvas_text(c, x, y + h + 2.5, note, PT_SMALL, ALIGN_LEFT, ink, 0);
+}
+
+void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
+                double lo, double hi, const char *label, const char *note)
+{
+    double v[16];
+    char name[16][24];
+    int want = fitting(h, 6), n = ticks_linear(lo, hi, want, v, 16);
+    while (n < 2 && want++ < 6) /* one number makes no scale */
+        n = ticks_linear(lo, hi, want, v, 16);
+    for (int i = 0; i < n; i++) {
+        tick_text(v[i], name[i]);
+        v[i] = (v[i] - lo) / (hi - lo);
+    }
+    colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, note);
 }

@@ -2,6 +2,8 @@
 #ifndef KVF_RENDER_AXIS_H
 #define KVF_RENDER_AXIS_H
 
+#include <stddef.h>
+
 #include "render/canvas.h"
 
 /* Font sizes of all figures, in points: what stays legible at column width. */
@@ -20,21 +22,35 @@ struct axis_box {
     double x0, x1, y0, y1;      /* data range; y0 at the bottom (it may be the larger) */
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
+    int log_y;
 };
 
-double axis_x(const struct axis_box *a, double v); /* data to mm */
+double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
 void axis_draw(struct canvas *c, const struct axis_box *a);
 /* The parts of axis_draw: ticks with their numbers; names further out. */
 void axis_ticks_x(struct canvas *c, const struct axis_box *a);
 void axis_ticks_y(struct canvas *c, const struct axis_box *a);
+/* mm that the widest number of axis_ticks_y takes. */
+double axis_width_y(struct canvas *c, const struct axis_box *a);
+
+/* Ticks of a logarithmic axis: v[i] with its number where name[i] is not "".  room: how many
+ * numbers fit.  Returns how many there are, at most max. */
+int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max);
 
 /* A vertical bar with its range and label; notes below what was clipped (NULL or
  * "": nothing). */
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
                 double lo, double hi, const char *label, const char *note);
 
+/* The same with ticks at[i] in 0 .. 1 of its height. */
+void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      const double *at, char (*name)[24], int n, const char *label,
+                      const char *note);
+
 /* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
+/* Hyphens of numbers in s become minus signs, as wide as a plus; what has no room stays. */
+void minus_signs(char *s, size_t cap);
 
 #endif

@@ -1,6 +1,6 @@
-/* canvas.h - drawing in millimetres onto PNG, SVG or PDF; canvas.c is the only
- * file that includes cairo and pango.  y runs down.  Errors are sticky:
- * canvas_finish returns the first one. */
+/* canvas.h - drawing in millimetres onto PNG, SVG, PDF or a terminal (ansi.h); canvas.c,
+ * canvas_text.c and svg_text.c are the only files that include cairo and pango.  y runs down.
+ * Errors are sticky: canvas_finish returns the first one. */
 #ifndef KVF_RENDER_CANVAS_H
 #define KVF_RENDER_CANVAS_H
 
@@ -10,7 +10,7 @@
 
 struct canvas;
 
-enum canvas_format { CANVAS_PNG, CANVAS_SVG, CANVAS_PDF, CANVAS_NONE };
+enum canvas_format { CANVAS_PNG, CANVAS_SVG, CANVAS_PDF, CANVAS_ANSI, CANVAS_NONE };
 enum text_align { ALIGN_LEFT, ALIGN_CENTER, ALIGN_RIGHT };
 
 struct rgb {
@@ -22,6 +22,16 @@ struct rgb {
 int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
                   struct kvf_diag *d);
 void canvas_destroy(struct canvas *c); /* accepts NULL */
+
+/* Sets the font family of all text to come.  KVF_E_ARG where no such family is installed,
+ * with a sentence that names the one that would stand in. */
+int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d);
+
+/* Title and keywords for the metadata; without: "kvfate figure" and none. */
+void canvas_about(struct canvas *c, const char *title, const char *keywords);
+
+/* On a terminal: shades instead of colours. */
+void canvas_shades(struct canvas *c);
 
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);

@@ -112,47 +112,138 @@ void chart_destroy(struct chart *h)
 
 struct chart_look chart_look_of(int i)
 {
-    return (struct chart_look){palette_line(i % COLOURS), i / COLOURS % 2 ? 1.3 : 0, 0.4, false};
+    return (struct chart_look){.colour = palette_line(i % COLOURS),
+                               .dash = i / COLOURS % 2 ? 1.3 : 0, .width = 0.4};
+}
+
+static bool finite_at(const double *xy, int i)
+{
+    return isfinite(xy[2 * i]) && isfinite(xy[2 * i + 1]);
+}
+
+static int keep_point(double *out, int n, const double *xy, int i)
+{
+    double x = xy[2 * i], y = xy[2 * i + 1]; /* out may be xy */
+    out[2 * n] = x;
+    out[2 * n + 1] = y;
+    return n + 1;
+}
+
+/* The points from .. to - 1 of one column, by their numbers in order. */
+static int thin_column(const double *xy, int from, int to, double *out, int n)
+{
+    int low = from, high = from, last = -1;
+    for (int i = from; i < to; i++) {
+        low = xy[2 * i + 1] < xy[2 * low + 1] ? i : low;
+        high = xy[2 * i + 1] > xy[2 * high + 1] ? i : high;
+    }
+    int pick[4] = {from, low < high ? low : high, low < high ? high : low, to - 1};
+    for (int k = 0; k < 4; k++)
+        if (pick[k] > last)
+            n = keep_point(out, n, xy, last = pick[k]);
+    return n;
+}
+
+int chart_thin(const double *xy, int n, double column, double *out)
+{
+    int m = 0, to;
+    for (int from = 0; from < n; from = to) {
+        bool whole = finite_at(xy, from);
+        double at = floor(xy[2 * from] / column);
+        for (to = from + 1; to < n && finite_at(xy, to) == whole
+                            && (!whole || floor(xy[2 * to] / column) == at); to++)
+            ;
+        if (whole)
+            m = thin_column(xy, from, to, out, m);
+        else {
+            out[2 * m] = out[2 * m + 1] = NAN;
+            m++;
+        }
+    }
+    return m;
+}
+
+/* Where a point is drawn; far outside it stays near, as coordinates of files have an end. */
+static void place(const struct axis_box *a, double x, double y, double *out)
+{
+    double at = axis_x(a, x), up = axis_y(a, y);
+    bool known = isfinite(at) && isfinite(up);
+    out[0] = known ? fmax(a->x - 20 * a->w, fmin(at, a->x + 21 * a->w)) : NAN;
+    out[1] = known ? fmax(a->y - 20 * a->h, fmin(up, a->y + 21 * a->h)) : NAN;
 }
 
 /* The band of points from .. to, along the high ends and back along the low ones. */
-static int band_part(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
-                     int from, int to, struct rgb colour)
+static void band_part(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                      int from, int to, const struct chart_look *look, double *xy)
 {
-    int n = to - from;
-    double *xy = MEM_NEW(double, 4 * (size_t)n);
-    if (!xy)
-        return KVF_E_NOMEM;
-    for (int i = 0; i < n; i++) {
-        double x = axis_x(a, l->x[from + i]);
-        int back = 2 * n - 1 - i;
-        xy[2 * i] = xy[2 * back] = x;
-        xy[2 * i + 1] = axis_y(a, l->high[from + i]);
-        xy[2 * back + 1] = axis_y(a, l->low[from + i]);
+    double *back = xy + 2 * (size_t)(to - from), pixel = canvas_pixel(c);
+    for (int i = from; i < to; i++) {
+        place(a, l->x[i], l->high[i], xy + 2 * (i - from));
+        place(a, l->x[i], l->low[i], back + 2 * (i - from));
     }
-    canvas_area(c, xy, 2 * n, colour, 0.22);
-    mem_free(xy);
-    return KVF_OK;
+    int n = chart_thin(xy, to - from, pixel, xy), m = chart_thin(back, to - from, pixel, back);
+    for (int i = 0; i < m / 2; i++) /* the way back */
+        for (int k = 0; k < 2; k++) {
+            double v = back[2 * i + k];
+            back[2 * i + k] = back[2 * (m - 1 - i) + k];
+            back[2 * (m - 1 - i) + k] = v;
+        }
+    memmove(xy + 2 * n, back, 2 * sizeof *xy * (size_t)m);
+    canvas_area(c, xy, n + m, look->colour, look->fill > 0 ? look->fill : 0.22);
+}
+
+static bool band_at(const struct axis_box *a, const struct chart_line *l, int i)
+{
+    return isfinite(axis_x(a, l->x[i])) && isfinite(axis_y(a, l->low[i]))
+           && isfinite(axis_y(a, l->high[i]));
 }
 
 static void band(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                 const struct chart_look *look)
+{
+    double *xy = MEM_NEW(double, 4 * (size_t)l->n);
+    int from = 0;
+    for (int i = 0; xy && i <= l->n; i++) {
+        if (i < l->n && band_at(a, l, i))
+            continue;
+        if (i - from > 1)
+            band_part(c, a, l, from, i, look, xy);
+        from = i + 1;
+    }
+    mem_free(xy);
+}
+
+/* Intervals as bars: of points that no line joins, and of one point. */
+static void bars(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                  struct rgb colour)
 {
-    int from = 0, err = KVF_OK;
-    for (int i = 0; !err && i <= l->n; i++) {
-        bool gap = i == l->n || !isfinite(l->low[i]) || !isfinite(l->high[i]);
-        if (gap && i - from > 1)
-            err = band_part(c, a, l, from, i, colour);
-        if (gap)
-            from = i + 1;
+    for (int i = 0; i < l->n; i++) {
+        double xy[4];
+        place(a, l->x[i], l->low[i], xy);
+        place(a, l->x[i], l->high[i], xy + 2);
+        canvas_line(c, xy, 2, 0.25, colour);
     }
 }
 
-static void bar(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
-                struct rgb colour)
+/* Dots at points of a line: all, or those that no line shows; of those that coincide one. */
+static void dots(struct canvas *c, const struct axis_box *a, const double *xy, int n,
+                 const struct chart_look *look)
 {
-    double x = axis_x(a, l->x[0]), xy[] = {x, axis_y(a, l->low[0]), x, axis_y(a, l->high[0])};
-    canvas_line(c, xy, 2, 0.25, colour);
+    double x = -INFINITY, y = 0, radius = look->points ? 0.6 : fmax(0.3, 0.75 * look->width);
+    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6); /* at the rim they are whole */
+    for (int i = 0; i < n; i++) {
+        bool joined = (i > 0 && finite_at(xy, i - 1)) || (i + 1 < n && finite_at(xy, i + 1));
+        if (!finite_at(xy, i) || (joined && !look->points))
+            continue;
+        if (xy[2 * i + 1] < a->y - .01 || xy[2 * i + 1] > a->y + a->h + .01)
+            continue; /* beyond the axis */
+        if (fabs(xy[2 * i] - x) < 0.1 && fabs(xy[2 * i + 1] - y) < 0.1)
+            continue;
+        x = xy[2 * i];
+        y = xy[2 * i + 1];
+        canvas_disc(c, x, y, n == 1 ? 0.6 : radius, 0, look->colour);
+    }
+    canvas_unclip(c);
 }
 
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
@@ -161,22 +252,23 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
     double *xy = l->n > 0 ? MEM_NEW(double, 2 * (size_t)l->n) : NULL;
     if (!xy)
         return;
-    bool interval = l->low && l->high;
-    canvas_clip(c, a->x - 0.8, a->y - 0.8, a->w + 1.6, a->h + 1.6); /* points at the rim */
-    if (interval && l->n == 1)
-        bar(c, a, l, look->colour);
-    else if (interval)
-        band(c, a, l, look->colour);
-    for (int i = 0; i < l->n; i++) {
-        xy[2 * i] = axis_x(a, l->x[i]);
-        xy[2 * i + 1] = axis_y(a, l->y[i]);
-        if ((look->points || l->n == 1) && isfinite(l->y[i]))
-            canvas_disc(c, xy[2 * i], xy[2 * i + 1], 0.6, 0, look->colour);
+    double rim = 0.5 * look->width; /* a line along the frame is whole */
+    canvas_clip(c, a->x - rim, a->y - rim, a->w + 2 * rim, a->h + 2 * rim);
+    if (l->low && l->high && (l->n == 1 || look->bars))
+        bars(c, a, l, look->colour);
+    else if (l->low && l->high)
+        band(c, a, l, look);
+    for (int i = 0; i < l->n; i++)
+        place(a, l->x[i], l->y[i], xy + 2 * i);
+    int n = chart_thin(xy, l->n, canvas_pixel(c), xy);
+    if (look->width > 0) {
+        canvas_dash(c, look->dash, look->gap > 0 ? look->gap : 0.6);
+        canvas_line(c, xy, n, look->width, look->colour);
+        canvas_dash(c, 0, 0);
     }
-    canvas_dash(c, look->dash, 0.6);
-    canvas_line(c, xy, l->n, look->width, look->colour);
-    canvas_dash(c, 0, 0);
     canvas_unclip(c);
+    if (look->width > 0)
+        dots(c, a, xy, n, look);
     mem_free(xy);
 }
 
@@ -192,9 +284,13 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look)
 {
     double xy[] = {x, y, x + KEY_MM, y};
-    canvas_dash(c, look->dash, 0.6);
-    canvas_line(c, xy, 2, look->width, look->colour);
-    canvas_dash(c, 0, 0);
+    if (look->width > 0) {
+        canvas_dash(c, look->dash, look->gap > 0 ? look->gap : 0.6);
+        canvas_line(c, xy, 2, look->width, look->colour);
+        canvas_dash(c, 0, 0);
+    } else { /* an area */
+        canvas_rect(c, x, y - 1, KEY_MM, 2, look->colour);
+    }
     if (look->points)
         canvas_disc(c, x + KEY_MM / 2.0, y, 0.6, 0, look->colour);
     canvas_text(c, x + KEY_MM + 1, y, name, PT_TICK, ALIGN_LEFT, ink, 0);

@@ -41,12 +41,23 @@ void chart_destroy(struct chart *h);
 struct chart_look {
     struct rgb colour;
     double dash;              /* mm; 0: solid */
-    double width;             /* mm */
+    double width;             /* mm; 0: no line, the area of the interval alone */
     bool points;              /* a disc at each point; a line of one point always has it */
+    bool bars;                /* intervals as bars, not as a band */
+    double gap;               /* mm between dashes; 0: 0.6 */
+    double fill;              /* opacity of the band; 0: 0.22 */
 };
 struct chart_look chart_look_of(int i);
 
-/* Bands below, then the line, clipped to the axes. */
+/* Cuts n points in mm (x0, y0, x1, y1, ...) to what columns of `column` mm show: of points one
+ * after the other in one column the first, the lowest, the highest and the last stay, in their
+ * order, and exactly.  Points with a coordinate that is not finite break the line; one of
+ * them stays, as NaN.  out has room for n points and may be xy; returns how many there are. */
+int chart_thin(const double *xy, int n, double column, double *out);
+
+/* Bands below, then the line, clipped to the axes, and cut to what pixels show.  Values that
+ * are not finite, or have no logarithm on such an axis, break the line; a point between two
+ * breaks is a dot. */
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
 /* Every line of h in its own look. */

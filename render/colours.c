@@ -6,14 +6,24 @@
 #include "base/opt.h"
 #include "render/figures.h"
 
+struct colours colours_diverging(const struct figure_style *s, double reach)
+{
+    double a = isnan(s->vmin) ? 0 : fabs(s->vmin), b = isnan(s->vmax) ? 0 : fabs(s->vmax);
+    double end = fmax(a, b) > 0 ? fmax(a, b) : isfinite(reach) && reach > 0 ? reach : 1;
+    return (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end, 0, 0};
+}
+
 struct colours colours_make(const struct figure_style *s, double lo, double hi)
 {
+    if (palette_diverging(s->cmap))
+        return colours_diverging(s, fmax(fabs(lo), fabs(hi)));
     if (!(hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))) { /* one value, or none */
         bool known = isfinite(lo) && isfinite(hi), share = known && lo >= 0 && hi <= 1;
         hi = share || !known ? 1 : lo + 0.5;
         lo = share || !known ? 0 : lo - 0.5;
     }
-    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax, 0};
+    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax,
+                        0, 0};
     if (!(k.hi > k.lo)) { /* one end given, beyond the data */
         if (isnan(s->vmax))
             k.hi = k.lo + 1;
@@ -34,7 +44,10 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
                  const char *label)
 {
     char note[48] = "";
-    if (k->clipped)
+    double share = k->of ? 100 * (double)k->clipped / (double)k->of : 0;
+    if (k->clipped && k->of)
+        snprintf(note, sizeof note, share < 0.1 ? "< 0.1 %% clipped" : "%.2g %% clipped", share);
+    else if (k->clipped)
         snprintf(note, sizeof note, "%lld clipped", (long long)k->clipped);
     colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
 }

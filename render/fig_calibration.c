@@ -1,18 +1,21 @@
 /* fig_calibration.c - reliability of retention gates, pooled over heads: predicted
  * probability across, observed share up, the diagonal where gates mean what they say;
  * one panel per event, one colour per horizon, dots with 95 % intervals whose size
- * tells how many tokens are in the bin. */
+ * tells how many tokens are in the bin; below, the scores of each horizon over all tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
 static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
 /* Least sides of a panel, for its name and axes; of the key: lines and the gap between its
  * two parts. */
 static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
+static const double SCORE_LINE = 2.7; /* of the scores below */
 
 struct layout {
     const struct table *t;
@@ -22,6 +25,8 @@ struct layout {
     int n_panels, n_series;
     bool more; /* horizons than colours */
     double most; /* largest n of a bin */
+    int brier, base, auroc; /* columns; -1 */
+    double below;           /* mm that the scores take */
 };
 
 /* Rows that are drawn: bins of all heads together. */
@@ -47,6 +52,18 @@ static int series_of(const struct layout *l, int64_t horizon)
     return k;
 }
 
+/* The row of all tokens of a panel and a horizon; -1: none. */
+static int64_t summary_of(const struct layout *l, int panel, int series)
+{
+    for (int64_t r = 0; r < table_rows(l->t); r++)
+        if (strcmp(table_str(l->t, l->kind, r), "summary") == 0
+            && strcmp(table_str(l->t, l->head, r), "all") == 0
+            && strcmp(table_str(l->t, l->event, r), l->panel[panel]) == 0
+            && table_int(l->t, l->horizon, r) == l->series[series])
+            return r;
+    return -1;
+}
+
 static struct layout layout_of(const struct table *t)
 {
     struct layout l = {.t = t, .head = table_find(t, "head"), .kind = table_find(t, "kind"),
@@ -66,6 +83,11 @@ static struct layout layout_of(const struct table *t)
         }
         l.most = fmax(l.most, table_real(t, l.n, r));
     }
+    l.brier = numeric_column(t, "brier");
+    l.base = numeric_column(t, "brier_base");
+    l.auroc = numeric_column(t, "auroc");
+    bool scores = l.brier >= 0 && l.auroc >= 0 && l.n_series > 0 && summary_of(&l, 0, 0) >= 0;
+    l.below = scores ? 1.5 + SCORE_LINE * (l.n_series + 1) : 0;
     return l;
 }
 
@@ -75,7 +97,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     int n = l.n_panels ? l.n_panels : 1;
     (void)s;
     *w = LEFT + n * PANEL + (n - 1) * GAP + KEY;
-    *h = TOP + PANEL + BOTTOM;
+    *h = TOP + PANEL + BOTTOM + l.below;
 }
 
 /* Height from the top of the canvas down to the last line of the key. */
@@ -108,18 +130,26 @@ static void square(struct canvas *c, double x, double y, double d, struct rgb co
     canvas_rect(c, x - d / 2, y - d / 2, d, d, colour);
 }
 
+/* Shapes, so that horizons differ in grey, too. */
+static enum mark mark_of(int k)
+{
+    static const enum mark m[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND, MARK_DOWN};
+    return m[k % 5];
+}
+
 /* A dot with its interval; a white rim keeps overlapping ones apart. */
 static void point(struct canvas *c, const struct layout *l, const struct axis_box *a, int64_t r,
-                  struct rgb colour)
+                  int series)
 {
+    struct rgb colour = palette_line(series);
     double x = axis_x(a, table_real(l->t, l->predicted, r));
     double y = axis_y(a, table_real(l->t, l->observed, r));
     double bar[] = {x, axis_y(a, table_real(l->t, l->low, r)), x,
                     axis_y(a, table_real(l->t, l->high, r))};
     double d = dot_size(l, table_real(l->t, l->n, r));
     canvas_line(c, bar, 2, 0.25, colour);
-    square(c, x, y, d + 0.25, (struct rgb){1, 1, 1});
-    square(c, x, y, d, colour);
+    mark_draw(c, mark_of(series), x, y, 1.13 * d + 0.25, (struct rgb){1, 1, 1});
+    mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* about the area of d squared */
 }
 
 static void points(struct canvas *c, const struct layout *l, const struct axis_box *a, int panel)
@@ -135,7 +165,7 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
             double x = axis_x(a, table_real(l->t, l->predicted, r));
             double y = axis_y(a, table_real(l->t, l->observed, r)), xy[] = {last[0], last[1], x, y};
             if (pass == 1)
-                point(c, l, a, r, palette_line(k));
+                point(c, l, a, r, k);
             else if (k == previous)
                 canvas_line(c, xy, 2, 0.25, palette_line(k));
             previous = k;
@@ -146,8 +176,9 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
 
 static void panel(struct canvas *c, const struct layout *l, int k, double width, double height)
 {
-    struct axis_box a = {LEFT + k * (width + GAP), TOP, width, height, 0, 1, 0, 1, 0,
-                         "predicted \xce\xb2\xe2\x81\xbf", k ? NULL : "observed share"};
+    struct axis_box a = {.x = LEFT + k * (width + GAP), .y = TOP, .w = width, .h = height,
+                         .x1 = 1, .y1 = 1, .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
+                         .ylabel = k ? NULL : "observed share"};
     double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
     canvas_dash(c, 1, 0.8);
     canvas_line(c, diagonal, 2, 0.2, (struct rgb){0.55, 0.55, 0.55});
@@ -171,7 +202,7 @@ static void key(struct canvas *c, const struct layout *l, double x)
     canvas_text(c, x, y, "horizon n", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < l->n_series; k++) {
         tick_text((double)l->series[k], text);
-        square(c, x + 1.2, y += LINE, 1.6, palette_line(k));
+        mark_draw(c, mark_of(k), x + 1.2, y += LINE, 1.8, palette_line(k));
         canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
     }
     if (l->more)
@@ -185,19 +216,55 @@ static void key(struct canvas *c, const struct layout *l, double x)
     }
 }
 
+static void score(struct canvas *c, const struct layout *l, int64_t r, int col, double x, double y)
+{
+    char text[16] = "\xe2\x80\x93"; /* not defined */
+    if (r >= 0 && col >= 0 && isfinite(table_real(l->t, col, r)))
+        snprintf(text, sizeof text, "%.3f", table_real(l->t, col, r));
+    canvas_text(c, x, y, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
+}
+
+/* Below panel k: Brier score, that of the constant at the observed share, area under the
+ * curve; a line for each horizon. */
+static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
+                   double y)
+{
+    static const char *const names[] = {"Brier", "constant", "AUROC"};
+    const int col[] = {l->brier, l->base, l->auroc};
+    double step = (width - 6) / 3;
+    for (int i = 0; i < 3; i++)
+        canvas_text(c, x + 6 + (i + 1) * step, y, names[i], PT_SMALL, ALIGN_RIGHT,
+                    (struct rgb){0.35, 0.35, 0.35}, 0);
+    for (int s = 0; s < l->n_series; s++) {
+        int64_t r = summary_of(l, k, s);
+        char text[24];
+        y += SCORE_LINE;
+        tick_text((double)l->series[s], text);
+        mark_draw(c, mark_of(s), x + .8, y, 1.3, palette_line(s));
+        canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+        for (int i = 0; i < 3; i++)
+            score(c, l, r, col[i], x + 6 + (i + 1) * step, y);
+    }
+}
+
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct layout l = layout_of(t);
     int n = l.n_panels ? l.n_panels : 1;
     double width = (canvas_width(c) - LEFT - KEY - (n - 1) * GAP) / n;
-    double height = canvas_height(c) - TOP - BOTTOM;
+    double least = fmax(LEAST_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
+    if (canvas_height(c) < TOP + least + BOTTOM + l.below || width < 26)
+        l.below = 0; /* no room for the scores */
+    double height = canvas_height(c) - TOP - BOTTOM - l.below;
     char note[128];
     int err = check_room(&l, c, s->title, d);
     if (err)
         return err;
     for (int k = 0; k < l.n_panels; k++)
         panel(c, &l, k, width, height);
+    for (int k = 0; k < l.n_panels && l.below > 0; k++)
+        scores(c, &l, k, LEFT + k * (width + GAP), width, TOP + height + 10);
     if (l.most == 0)
         canvas_text(c, canvas_width(c) / 2, TOP + height / 2, "no token at risk", PT_LABEL,
                     ALIGN_CENTER, (struct rgb){0.5, 0.5, 0.5}, 0);
@@ -208,7 +275,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
              group ? group : "?");
     double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* or further in, where it is long */
     middle = fmax(middle, canvas_text_width(c, note, PT_SMALL, 0) / 2 + 1);
-    canvas_text(c, middle, TOP + height + 9.8, note, PT_SMALL, ALIGN_CENTER,
+    canvas_text(c, middle, TOP + height + l.below + 9.8, note, PT_SMALL, ALIGN_CENTER,
                 (struct rgb){0.35, 0.35, 0.35}, 0);
     return KVF_OK;
 }

@@ -1,14 +1,28 @@
-/* fig_effect.c - layer x head map of what the model loses with a head's memory.  KL spans
- * orders of magnitude, hence a logarithm; --style scale=linear for the number itself. */
+/* fig_effect.c - what the model loses with a head's memory: a layer x head map, or the heads
+ * that matter most with their intervals.  KL spans orders of magnitude, hence a logarithm;
+ * --style scale=linear for the number itself.  Of the mirror experiment (all heads but one
+ * held) what counts is what a head's memory restores: KL of all less its own. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "render/figures.h"
+#include "render/forest.h"
+#include "render/options.h"
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    (void)s;
-    layermap_size(t, w, h);
-}
+enum { TOP = 3, BOTTOM = 13, ALL = -1 };
+static const double ROW = 3.4, LEAST_ROW = 2.5;
+
+struct effect_view {
+    const struct table *t;
+    int layer, kl, low, high, dnll_low, dnll_high;
+    int64_t all;        /* row of all heads together, or ALL */
+    bool mirror, linear, marks;
+    int form;           /* 0 map, 1 bars */
+    int top;
+};
 
 /* Nothing lost (or less than rounding) has no logarithm: a grey cell. */
 static double logarithm(double v)
@@ -19,19 +33,201 @@ static double logarithm(double v)
 /* Not the row of all heads together. */
 static int one_head(const struct table *t, int64_t row, const void *ctx)
 {
-    (void)ctx;
-    return table_int(t, table_find(t, "layer"), row) >= 0;
+    const struct effect_view *v = ctx;
+    return table_int(t, v->layer, row) >= 0;
+}
+
+static double restored(const struct table *t, int64_t row, const void *ctx)
+{
+    const struct effect_view *v = ctx;
+    return table_real(t, v->kl, v->all) - table_real(t, v->kl, row);
+}
+
+/* Alone: the interval of the loss of likelihood is on one side of 0.  Mirror: the intervals of
+ * the head and of all heads do not meet. */
+static int stands_out(const struct table *t, int64_t row, const void *ctx)
+{
+    const struct effect_view *v = ctx;
+    if (v->mirror)
+        return table_real(t, v->high, row) < table_real(t, v->low, v->all)
+               || table_real(t, v->low, row) > table_real(t, v->high, v->all);
+    return table_real(t, v->dnll_low, row) > 0 || table_real(t, v->dnll_high, row) < 0;
+}
+
+static int read_view(const struct table *t, const struct figure_style *s, struct effect_view *v,
+                     struct kvf_diag *d)
+{
+    struct option_key key[] = {{"scale", "log|linear", "log", 0, 0, 0},
+                               {"form", "map|bars", "map", 0, 0, 0},
+                               {"top", NULL, "", 20, 1, 1000},
+                               {"marks", "yes|no", "yes", 0, 0, 0}};
+    const char *held = table_meta(t, "held");
+    *v = (struct effect_view){.t = t, .layer = numeric_column(t, "layer"), .all = ALL,
+                              .kl = numeric_column(t, "kl"), .low = numeric_column(t, "kl_low"),
+                              .high = numeric_column(t, "kl_high"),
+                              .dnll_low = numeric_column(t, "dnll_low"),
+                              .dnll_high = numeric_column(t, "dnll_high")};
+    int err = options_read("effect", s->option, key, 4, d);
+    if (!err && (v->layer < 0 || v->kl < 0 || numeric_column(t, "index") < 0))
+        err = kvf_fail(d, KVF_E_ARG, "figure effect: layer, index or kl hold no numbers");
+    for (int64_t r = table_rows(t) - 1; !err && r >= 0 && v->all == ALL; r--)
+        v->all = table_int(t, v->layer, r) < 0 ? r : ALL;
+    v->mirror = held && strncmp(held, "all heads but", 13) == 0 && v->all != ALL;
+    v->linear = option_index(&key[0]) == 1 || v->mirror;
+    v->form = option_index(&key[1]);
+    v->top = (int)key[2].number;
+    v->marks = option_index(&key[3]) == 0
+               && (v->mirror ? v->low >= 0 && v->high >= 0 : v->dnll_low >= 0 && v->dnll_high >= 0);
+    if (!err && v->form == 1 && (v->low < 0 || v->high < 0))
+        err = kvf_fail(d, KVF_E_ARG, "--style: form=bars needs kl_low and kl_high");
+    return err;
+}
+
+static int64_t heads_of(const struct effect_view *v)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < table_rows(v->t); r++)
+        n += table_int(v->t, v->layer, r) >= 0;
+    return n;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct effect_view v;
+    struct kvf_diag unused;
+    layermap_size(t, w, h);
+    if (read_view(t, s, &v, &unused) != KVF_OK)
+        return;
+    *h += v.marks && v.form == 0 ? LAYERMAP_NOTE : 0;
+    if (v.form == 1) {
+        *w = 88;
+        *h = TOP + BOTTOM + ROW * fmax(3, fmin(v.top, (double)heads_of(&v)) + (v.all != ALL));
+    }
+}
+
+static int draw_map(struct canvas *c, const struct effect_view *v, const struct figure_style *s)
+{
+    struct layermap m = {.t = v->t, .value = "kl", .chosen = one_head, .ctx = v,
+                         .scale = v->linear ? NULL : logarithm,
+                         .number = v->mirror ? restored : NULL,
+                         .label = v->mirror   ? "KL restored (nats per step)"
+                                  : v->linear ? "KL (nats per step)"
+                                              : "log10 KL (nats per step)"};
+    struct figure_style own = *s;
+    if (v->marks) {
+        m.marked = stands_out;
+        m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
+                           : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
+    }
+    if (v->mirror && !s->cmap)
+        own.cmap = "redblue";
+    return layermap_draw(c, &m, &own);
+}
+
+/* ---- the heads that matter most */
+
+struct head {
+    double size;
+    int64_t row;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct head *p = a, *q = b;
+    return p->size != q->size ? (p->size < q->size) - (p->size > q->size)
+                              : (p->row > q->row) - (p->row < q->row);
+}
+
+static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all)
+{
+    char cell[24];
+    struct forest_row x = {.value = table_real(v->t, v->kl, r), .low = table_real(v->t, v->low, r),
+                           .high = table_real(v->t, v->high, r), .mark = MARK_DISC};
+    bool out = !all && v->marks && stands_out(v->t, r, v);
+    snprintf(x.name, sizeof x.name, "%.60s",
+             all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
+    snprintf(x.note, sizeof x.note, "%.3g", x.value);
+    minus_signs(x.note, sizeof x.note);
+    x.mark = all ? MARK_DIAMOND : out || !v->marks ? MARK_DISC : MARK_RING;
+    x.colour = all ? (struct rgb){.3, .3, .3} : palette_line(0);
+    return x;
+}
+
+static int read_bars(const struct effect_view *v, struct forest_row **ret, int *ret_n)
+{
+    size_t n = 0;
+    struct head *h = MEM_NEW(struct head, (size_t)table_rows(v->t));
+    *ret = mem_alloc((size_t)v->top + 1, sizeof **ret);
+    *ret_n = 0;
+    for (int64_t r = 0; h && *ret && r < table_rows(v->t); r++) {
+        double kl = table_real(v->t, v->kl, r);
+        if (table_int(v->t, v->layer, r) >= 0 && isfinite(kl))
+            h[n++] = (struct head){v->mirror ? -kl : kl, r};
+    }
+    int err = h && *ret ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        qsort(h, n, sizeof *h, by_size);
+    for (size_t k = 0; !err && k < n && k < (size_t)v->top; k++)
+        (*ret)[(*ret_n)++] = bar_of(v, h[k].row, false);
+    if (!err && v->all != ALL)
+        (*ret)[(*ret_n)++] = bar_of(v, v->all, true);
+    mem_free(h);
+    return err;
+}
+
+/* The range of values and intervals; a logarithm has what is above 0. */
+static void range(const struct forest_row *row, int n, bool log, double *lo, double *hi)
+{
+    *lo = *hi = NAN;
+    for (int i = 0; i < n; i++) {
+        const double v[] = {row[i].value, row[i].low, row[i].high};
+        for (int k = 0; k < 3; k++)
+            if (isfinite(v[k]) && (!log || v[k] > 0)) {
+                *lo = fmin(*lo, v[k]);
+                *hi = fmax(*hi, v[k]);
+            }
+    }
+    double grow = log ? pow(*hi / *lo, .04) : .04 * (*hi - *lo);
+    if (isnan(*lo) || !(*hi > *lo))
+        grow = log ? 2 : 1;
+    *lo = isnan(*lo) ? (log ? .1 : 0) : log ? *lo / grow : *lo - grow;
+    *hi = isnan(*hi) ? 1 : log ? *hi * grow : *hi + grow;
+}
+
+static int draw_bars(struct canvas *c, const struct effect_view *v)
+{
+    struct forest f = {.null_low = NAN, .null_high = NAN};
+    struct forest_row *row = NULL;
+    int n, err = read_bars(v, &row, &n), fit = (int)((canvas_height(c) - TOP - BOTTOM) / LEAST_ROW);
+    if (!err) {
+        f.row = row;
+        f.n = n < fit ? n : (fit > 1 ? fit : 1);
+        forest_measure(c, &f, .35 * canvas_width(c));
+        struct axis_box a = {.x = f.names + 4, .y = TOP, .h = canvas_height(c) - TOP - BOTTOM,
+                             .w = canvas_width(c) - f.names - f.notes - 9, .log_x = !v->linear,
+                             .xlabel = "KL to the full cache (nats per step)"};
+        range(row, f.n, !v->linear, &a.x0, &a.x1);
+        forest_draw(c, &a, &f);
+        axis_ticks_x(c, &a);
+        canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 9.8,
+                    v->mirror ? "all other heads held; bars: 95 %; filled: apart from all heads"
+                              : "bars: 95 %; filled: \xce\x94NLL on one side of 0", PT_SMALL,
+                    ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
+    }
+    mem_free(row);
+    return err;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    bool linear;
-    int err = style_scale("effect", s->option, &linear, d);
-    struct layermap m = {.t = t, .value = "kl", .chosen = one_head,
-                         .scale = linear ? NULL : logarithm,
-                         .label = linear ? "KL (nats per step)" : "log10 KL (nats per step)"};
-    return err ? err : layermap_draw(c, &m, s);
+    struct effect_view v;
+    int err = read_view(t, s, &v, d);
+    if (!err && v.form)
+        err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * LEAST_ROW, d);
+    return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
 static const char *const needs[] = {"head", "layer", "index", "kl", NULL};
@@ -39,7 +235,7 @@ static const char *const needs[] = {"head", "layer", "index", "kl", NULL};
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
-    .summary = "layer x head map of the KL to the full cache",
+    .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
     .needs = needs,
     .size = size,
     .draw = draw,

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "render/figures.h"
-#include "render/heat.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
 {
@@ -13,16 +12,22 @@ static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
+static struct grid grid_of(const struct table *t)
+{
+    return (struct grid){.t = t, .figure = "eviction", .fill = end_of, .raster = heat_alpha,
+                         .label = "share still in the cache, \xce\xb1"};
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    (void)s;
-    grid_size(t, w, h);
+    struct grid g = grid_of(t);
+    grid_size(&g, s, w, h);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct grid g = {t, "share still in the cache, \xce\xb1", end_of, heat_alpha};
+    struct grid g = grid_of(t);
     return grid_draw(c, &g, s, d);
 }
 

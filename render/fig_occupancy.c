@@ -1,22 +1,32 @@
-/* fig_occupancy.c - entries held by every head over the steps (DBTrimKV, figure 6):
- * heads down in order of layer, steps across. */
+/* fig_occupancy.c - entries held by every head over the steps, a map for each class of tokens
+ * (DBTrimKV, figure 6): heads down in order of layer, steps across.
+ * Options: scale=linear|log, class=A+B (default: all that the table has, up to 12), steps=C:D. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/opt.h"
 #include "render/figures.h"
+#include "render/options.h"
 
-enum { LEFT = 15, TOP = 3, RIGHT = 22, BOTTOM = 10, NAMED_MOST = 14 };
+enum { LEFT = 15, TOP = 3, NAME = 2, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 5,
+       NAMED_MOST = 14, MOST_CLASSES = 12 };
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    int64_t per_head = rows_per_head(t), heads = table_rows(t) / per_head;
-    (void)s;
-    *w = 88;
-    *h = TOP + BOTTOM + fmax(20, fmin(50, 4.0 * (double)heads));
-}
+struct occupancy {
+    const struct table *t;
+    int64_t steps, skip, per_head, heads; /* rows of a class that are shown, after `skip` */
+    bool log, named;           /* names of classes are drawn */
+    int n;                     /* classes shown: their first row in a head, and name */
+    int64_t row[MOST_CLASSES];
+    const char *name[MOST_CLASSES];
+    int cols, rows;
+    double top, w, h;          /* of a map */
+    double lo, span;           /* colour of v: (f(v) - lo) / span, f = v or log(1 + v) */
+    int w_px, h_px;
+    double *sum, *mean;        /* [steps + 1] one head's values added up; [h_px][w_px] */
+};
 
 /* Steps in the table: rows until the step falls back. */
 static int64_t steps_of(const struct table *t)
@@ -28,18 +38,100 @@ static int64_t steps_of(const struct table *t)
     return n;
 }
 
-/* Few heads by name; many by their layer, at its first head. */
-static void head_names(struct canvas *c, const struct table *t, const struct axis_box *a,
-                       int64_t heads, int64_t stride)
+/* Whether "all+prompt" names it; "" names every class. */
+static bool asked_for(const char *list, const char *name)
 {
-    int head = table_find(t, "head"), layer = table_find(t, "layer");
-    double each = a->h / (double)heads, last = -INFINITY;
-    bool named = heads <= NAMED_MOST;
+    size_t n = strlen(name);
+    for (const char *s = list; *s; s += strcspn(s, "+"), s += *s == '+')
+        if (strcspn(s, "+") == n && strncmp(s, name, n) == 0)
+            return true;
+    return !*list;
+}
+
+/* steps=C:D: rows of these steps. */
+static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag *d)
+{
+    char first[OPTION_BYTES];
+    int64_t from = 0, to = INT64_MAX, n = x->steps, k = 0;
+    int step = table_find(x->t, "step");
+    size_t colon = strcspn(value, ":");
+    snprintf(first, sizeof first, "%.*s", (int)colon, value);
+    if (!*value)
+        return KVF_OK;
+    if (!value[colon] || !opt_int(first, &from)
+        || (value[colon + 1] && !opt_int(value + colon + 1, &to)))
+        return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
+    while (k < n && table_int(x->t, step, k) < from)
+        k++;
+    x->skip = k;
+    while (k < n && table_int(x->t, step, k) < to)
+        k++;
+    x->steps = k - x->skip;
+    return x->steps > 0 ? KVF_OK
+                        : kvf_fail(d, KVF_E_ARG, "--style: the table has no step of %s", value);
+}
+
+static int plan(struct occupancy *x, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct option_key key[] = {{.name = "scale", .allowed = "linear|log", .value = "linear"},
+                               {.name = "class", .allowed = ""},
+                               {.name = "steps", .allowed = ""}};
+    int class = table_find(t, "class"), err = options_read("occupancy", s->option, key, 3, d);
+    if (err)
+        return err;
+    *x = (struct occupancy){.t = t, .steps = steps_of(t), .per_head = rows_per_head(t)};
+    x->heads = table_rows(t) / x->per_head;
+    x->log = option_index(&key[0]) == 1;
+    int64_t each = x->steps;
+    err = choose_steps(x, key[2].value, d);
+    for (int64_t r = 0; !err && r < x->per_head && x->n < MOST_CLASSES; r += each) {
+        const char *name = class < 0 ? "all" : table_str(t, class, r);
+        if (asked_for(key[1].value, name)) {
+            x->row[x->n] = r + x->skip;
+            x->name[x->n++] = name;
+        }
+    }
+    x->named = x->n > 1 || (x->n == 1 && strcmp(x->name[0], "all") != 0);
+    return err || x->n ? err : kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'",
+                                    key[1].value);
+}
+
+/* Maps across while each has 35 mm. */
+static void arrange(struct occupancy *x, double width, double height)
+{
+    double room = width - LEFT - RIGHT;
+    x->cols = (int)fmin(x->n, fmax(1, floor((room + GAP_X) / (35 + GAP_X))));
+    x->rows = (x->n + x->cols - 1) / x->cols;
+    x->cols = (x->n + x->rows - 1) / x->rows;
+    x->top = x->named ? TOP + NAME : TOP;
+    x->w = (room - (x->cols - 1) * GAP_X) / x->cols;
+    x->h = (height - x->top - BOTTOM - (x->rows - 1) * GAP_Y) / x->rows;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct occupancy x;
+    *w = 88;
+    *h = 40;
+    if (plan(&x, t, s, NULL)) /* said when it is drawn */
+        return;
+    *w = x.n == 1 ? 88 : x.n == 2 ? 140 : 180;
+    arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
+    *h = x.top + BOTTOM + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads)) + (x.rows - 1) * GAP_Y;
+}
+
+/* Few heads by name; many by their layer, at its first head. */
+static void head_names(struct canvas *c, const struct occupancy *x, const struct axis_box *a)
+{
+    int head = table_find(x->t, "head"), layer = table_find(x->t, "layer");
+    double each = a->h / (double)x->heads, last = -INFINITY;
+    bool named = x->heads <= NAMED_MOST;
     char text[24];
-    for (int64_t i = 0; i < heads; i++) {
-        int64_t l = table_int(t, layer, i * stride);
+    for (int64_t i = 0; i < x->heads; i++) {
+        int64_t l = table_int(x->t, layer, i * x->per_head);
         double at = a->y + ((double)i + (named ? 0.5 : 0)) * each;
-        bool first = i == 0 || table_int(t, layer, (i - 1) * stride) != l;
+        bool first = i == 0 || table_int(x->t, layer, (i - 1) * x->per_head) != l;
         if (at - last < 2.6 || (!named && (!first || l % 5 != 0)))
             continue;
         last = at;
@@ -49,67 +141,156 @@ static void head_names(struct canvas *c, const struct table *t, const struct axi
             canvas_line(c, xy, 2, 0.18, ink);
         }
         canvas_text(c, a->x - (named ? 1.2 : 1.5), at,
-                    named ? table_str(t, head, i * stride) : text, PT_TICK, ALIGN_RIGHT, ink, 0);
+                    named ? table_str(x->t, head, i * x->per_head) : text, PT_TICK, ALIGN_RIGHT,
+                    ink, 0);
     }
-    canvas_text(c, a->x - 11.5, a->y + a->h / 2, named ? "KV head" : "KV heads by layer", PT_LABEL,
-                ALIGN_CENTER, ink, 1);
 }
 
-static int64_t largest(const struct table *t, int64_t heads, int64_t per_head, int64_t n)
+static double scaled(const struct occupancy *x, double v)
 {
-    int entries = table_find(t, "entries");
-    int64_t top = 1;
-    for (int64_t i = 0; i < heads; i++) /* class "all" comes first */
-        for (int64_t k = 0; k < n; k++) {
-            int64_t v = table_int(t, entries, i * per_head + k);
-            top = v > top ? v : top;
-        }
+    return x->log ? log1p(v < 0 ? 0 : v) : v;
+}
+
+static double largest(const struct occupancy *x)
+{
+    int col = table_find(x->t, "entries");
+    double top = 1;
+    for (int64_t i = 0; i < x->heads; i++)
+        for (int k = 0; k < x->n; k++)
+            for (int64_t r = 0; r < x->steps; r++)
+                top = fmax(top, table_real(x->t, col, i * x->per_head + x->row[k] + r));
     return top;
+}
+
+/* Row of pixels r shows heads [*a, *b): one, or several where there are fewer pixels. */
+static void heads_of(const struct occupancy *x, int r, int64_t *a, int64_t *b)
+{
+    *a = r * x->heads / x->h_px;
+    *b = (r + 1) * x->heads / x->h_px;
+    if (x->heads <= x->h_px || *b <= *a)
+        *b = *a + 1;
+}
+
+/* Means over the steps and heads in each pixel: what is drawn is no sample. */
+static void average(struct occupancy *x, int class)
+{
+    int col = table_find(x->t, "entries");
+    double each = (double)x->steps / x->w_px;
+    int64_t a, b;
+    for (int r = 0; r < x->h_px; r++) {
+        double *out = x->mean + (size_t)r * (size_t)x->w_px;
+        heads_of(x, r, &a, &b);
+        for (int64_t h = a; h < b; h++) {
+            double *v = x->sum + 1, before = 0;
+            table_get(x->t, col, h * x->per_head + x->row[class], x->steps, v);
+            x->sum[0] = 0;
+            for (int64_t k = 1; k <= x->steps; k++)
+                x->sum[k] += x->sum[k - 1];
+            for (int i = 0; i < x->w_px; i++) {
+                double end = i + 1 == x->w_px ? (double)x->steps : (i + 1) * each, upto;
+                int64_t k = (int64_t)end;
+                upto = x->sum[k]
+                     + (k < x->steps ? (end - (double)k) * (x->sum[k + 1] - x->sum[k]) : 0);
+                out[i] = (h == a ? 0 : out[i]) + (upto - before) / each / (double)(b - a);
+                before = upto;
+            }
+        }
+    }
+}
+
+static struct axis_box box_of(const struct occupancy *x, int panel)
+{
+    int step = table_find(x->t, "step");
+    double first = table_real(x->t, step, x->skip);
+    double every = x->steps > 1 ? table_real(x->t, step, x->skip + 1) - first : 1;
+    return (struct axis_box){.x = LEFT + panel % x->cols * (x->w + GAP_X),
+                             .y = x->top + panel / x->cols * (x->h + GAP_Y), .w = x->w, .h = x->h,
+                             .x0 = first - 0.5 * every, /* a value is drawn around its step */
+                             .x1 = first + every * ((double)x->steps - 0.5), .y0 = 0, .y1 = 1};
+}
+
+static void map(struct canvas *c, struct occupancy *x, int panel, struct colours *k, uint32_t *argb)
+{
+    struct axis_box a = box_of(x, panel);
+    average(x, panel);
+    for (int64_t i = 0; i < (int64_t)x->w_px * x->h_px; i++) {
+        double v = x->mean[i];
+        colours_at(k, v); /* counts what is clipped */
+        argb[i] = palette_argb(k->map, (scaled(x, v) - x->lo) / x->span);
+    }
+    k->of += (int64_t)x->w_px * x->h_px;
+    canvas_image(c, a.x, a.y, a.w, a.h, argb, x->w_px, x->h_px);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    if (panel + x->cols >= x->n)
+        axis_ticks_x(c, &a);
+    if (panel % x->cols == 0)
+        head_names(c, x, &a);
+    if (x->named)
+        canvas_text(c, a.x, a.y - 2.2, x->name[panel], PT_TICK, ALIGN_LEFT, ink, 0);
+}
+
+/* 0, 1, 10, 100, ... on a scale of log(1 + v). */
+static void log_bar(struct canvas *c, const struct occupancy *x, const struct colours *k, double at,
+                    double h)
+{
+    double place[16], last = -1;
+    char name[16][24], note[48] = "";
+    int n = 0;
+    for (double v = 0; v <= k->hi * (1 + 1e-9) && n < 16; v = v < 1 ? 1 : 10 * v) {
+        double f = (scaled(x, v) - x->lo) / x->span;
+        if (f < -1e-9 || (f - last) * h < 2.6)
+            continue;
+        place[n] = last = f;
+        tick_text(v, name[n++]);
+    }
+    if (k->clipped)
+        snprintf(note, sizeof note, "%.2g %% clipped", 100 * (double)k->clipped / (double)k->of);
+    colour_bar_ticks(c, at, x->top, 2.6, h, k->map, place, name, n, "entries held", note);
+}
+
+static void names(struct canvas *c, const struct occupancy *x, const struct colours *k)
+{
+    double right = LEFT + x->cols * (x->w + GAP_X) - GAP_X;
+    double bottom = x->top + x->rows * (x->h + GAP_Y) - GAP_Y, h = fmin(bottom - x->top, 60);
+    canvas_text(c, (LEFT + right) / 2, bottom + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
+                x->heads <= NAMED_MOST ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
+                ink, 1);
+    if (x->log)
+        log_bar(c, x, k, right + 2.5, h);
+    else
+        colours_bar(c, k, right + 2.5, x->top, h, "entries held");
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    int64_t n = steps_of(t), per_head = rows_per_head(t), heads = table_rows(t) / per_head;
-    int entries = table_find(t, "entries"), step = table_find(t, "step");
-    if (n > 32000 || heads > 32000)
-        return kvf_fail(d, KVF_E_LIMIT,
-                        "occupancy: %lld steps x %lld heads are more than an image holds; "
-                        "choose --every or --head",
-                        (long long)n, (long long)heads);
-    uint32_t *argb = MEM_NEW(uint32_t, (size_t)n * (size_t)heads);
-    double *row = MEM_NEW(double, (size_t)n);
-    struct colours k = colours_make(s, 0, (double)largest(t, heads, per_head, n));
-    for (int64_t i = 0; argb && row && i < heads; i++) {
-        table_get(t, entries, i * per_head, n, row);
-        for (int64_t j = 0; j < n; j++)
-            argb[i * n + j] = palette_argb(k.map, colours_at(&k, row[j]));
-    }
-    double every = n > 1 ? table_real(t, step, 1) - table_real(t, step, 0) : 1;
-    double x0 = table_real(t, step, 0) - 0.5 * every; /* a value is drawn around its step */
-    struct axis_box a = {LEFT,
-                         TOP,
-                         canvas_width(c) - LEFT - RIGHT,
-                         canvas_height(c) - TOP - BOTTOM,
-                         x0,
-                         x0 + every * (double)n,
-                         0,
-                         1,
-                         0,
-                         NULL,
-                         NULL};
-    if (argb && row) {
-        canvas_image(c, a.x, a.y, a.w, a.h, argb, (int)n, (int)heads);
-        axis_ticks_x(c, &a);
-        canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink,
-                    0);
-        head_names(c, t, &a, heads, per_head);
-        colours_bar(c, &k, a.x + a.w + 2.5, a.y, a.h, "entries held");
-    }
-    int err = argb && row ? KVF_OK : KVF_E_NOMEM;
+    struct occupancy x;
+    int err = plan(&x, t, s, d);
+    if (err)
+        return err;
+    arrange(&x, canvas_width(c), canvas_height(c));
+    if (!(x.w >= 2 && x.h >= 2))
+        return kvf_fail(d, KVF_E_ARG, "%d maps do not fit into %.0f x %.0f mm; choose classes with "
+                        "--style class=all or a larger --size", x.n, canvas_width(c),
+                        canvas_height(c));
+    struct colours k = colours_make(s, 0, largest(&x));
+    x.lo = scaled(&x, k.lo);
+    x.span = scaled(&x, k.hi) - x.lo;
+    x.w_px = (int)fmax(1, fmin(8000, floor(x.w / canvas_pixel(c) + 1e-6)));
+    x.h_px = (int)fmax(1, fmin(8000, floor(x.h / canvas_pixel(c) + 1e-6)));
+    size_t area = (size_t)x.w_px * (size_t)x.h_px;
+    x.sum = MEM_NEW(double, (size_t)x.steps + 1);
+    x.mean = MEM_NEW(double, area);
+    uint32_t *argb = MEM_NEW(uint32_t, area);
+    err = x.sum && x.mean && argb ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < x.n; i++)
+        map(c, &x, i, &k, argb);
+    if (!err)
+        names(c, &x, &k);
+    mem_free(x.sum);
+    mem_free(x.mean);
     mem_free(argb);
-    mem_free(row);
     return err;
 }
 
@@ -118,7 +299,7 @@ static const char *const needs[] = {"step", "head", "layer", "entries", NULL};
 const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
-    .summary = "entries held by every KV head over time",
+    .summary = "entries held by every KV head over time, by class of tokens",
     .needs = needs,
     .size = size,
     .draw = draw,

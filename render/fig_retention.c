@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "render/figures.h"
-#include "render/heat.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
 {
@@ -20,23 +19,34 @@ static void log_beta_of(const struct table *t, int64_t row0, int64_t n, double *
     table_get(t, table_find(t, "log_beta"), row0, n, log_beta);
 }
 
+static struct grid grid_of(const struct table *t, char label[96])
+{
+    bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
+    const char *criterion = table_meta(t, "criterion");
+    struct grid g = {.t = t, .figure = "retention", .label = label, .fill = log_beta_of,
+                     .raster = heat_decay};
+    snprintf(label, 96, "retention, \xce\xb2 to the power t \xe2\x88\x92 i");
+    if (!gate) {
+        snprintf(label, 96, "share before last use (%.40s)", criterion ? criterion : "?");
+        g.fill = end_of;
+        g.raster = heat_alpha;
+    }
+    return g;
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    (void)s;
-    grid_size(t, w, h);
+    char label[96];
+    struct grid g = grid_of(t, label);
+    grid_size(&g, s, w, h);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    const char *criterion = table_meta(t, "criterion");
     char label[96];
-    snprintf(label, sizeof label, "share before last use (%.40s)", criterion ? criterion : "?");
-    bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
-    struct grid last_use = {t, label, end_of, heat_alpha};
-    struct grid decay = {t, "retention, \xce\xb2 to the power t \xe2\x88\x92 i", log_beta_of,
-                         heat_decay};
-    return grid_draw(c, gate ? &decay : &last_use, s, d);
+    struct grid g = grid_of(t, label);
+    return grid_draw(c, &g, s, d);
 }
 
 static const char *const needs[] = {"source", "head", "layer", "index", "token", "log_beta",

@@ -69,15 +69,13 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
     char least[24];
     own.cmap = s->cmap ? s->cmap : "redblue";
     m->least = most > 0 ? pow(10, floor(log10(most)) - DECADES) : 1;
-    double end = scaled(m, most);
-    if (!(end > 0))
-        end = 1;
     tick_text(m->least, least);
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
         snprintf(label, 96, "decades of |saliency| above %s nats, signed", least);
-    return colours_make(&own, -end, end);
+    return palette_diverging(own.cmap) ? colours_diverging(&own, scaled(m, most))
+                                       : colours_make(&own, -scaled(m, most), scaled(m, most));
 }
 
 /* One image of all heads, so that no seams show between them.  pixels: [heads][w] */

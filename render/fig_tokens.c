@@ -1,213 +1,150 @@
-/* fig_tokens.c - running text: each token from grey to blue by the share of heads
- * that kept it, bold from one half on (TRIM-KV, figures 17 to 26); emoji are
- * underlined so.  A text longer than the page is folded in the middle.  Options:
- * by=kept|residency|beta|retention. */
+/* fig_tokens.c - running text, each token with the look of what became of it (TRIM-KV,
+ * figures 14 to 26): kept bold blue and evicted grey, or a value as the colour behind it.
+ * Heads and traces of the table stand side by side.  A text longer than the page goes on on
+ * further pages of a PDF; elsewhere its middle is left out.  Options: by=kept|residency|state|
+ * beta|retention|last-use|saliency|nll, mark=text|fill, page=N, columns=N. */
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/opt.h"
-#include "render/figures.h"
+#include "base/mem.h"
+#include "render/text_pages.h"
+#include "render/text_style.h"
 
-enum { WIDTH = 180, MARGIN = 4, HEAD = 9, MAX_LINES = 66 };
-static const double PT = 7, LINE = 3.5;
+enum { WIDTH = 180, NUMBER_MM = 12 };
 
-struct flow {
-    struct canvas *c;
-    bool measure;                  /* only count the lines */
-    double lo, hi;                 /* values at grey and at blue */
-    double right, x;
-    int line, fold_from, fold_to;  /* lines [from, to) are left out */
+struct sheet {
+    struct text_sheet s;
+    struct text_style style;
+    double height;
 };
 
-/* Grey at 0, blue at 1; both keep their distance to white paper. */
-static struct rgb shade(double v)
+/* A table read from a file may hold numbers where texts are, and the other way round. */
+static int check_types(const struct table *t, struct kvf_diag *d)
 {
-    v = isnan(v) ? 0 : v < 0 ? 0 : v > 1 ? 1 : v;
-    return (struct rgb){0.64 - 0.56 * v, 0.64 - 0.48 * v, 0.64 + 0.20 * v};
+    static const char *const texts[] = {"joined", "text", "head", "state"};
+    static const char *const numbers[] = {"kept", "mean_residency", "mean_beta", "mean_retention",
+                                          "nll", "saliency", "last_use_age", "trace"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (table_col_type(t, table_find(t, texts[i])) != TABLE_STR)
+            return kvf_fail(d, KVF_E_ARG, "the column %s of this table is no text", texts[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (table_col_type(t, table_find(t, numbers[i])) == TABLE_STR)
+            return kvf_fail(d, KVF_E_ARG, "the column %s of this table is no number", numbers[i]);
+    return KVF_OK;
 }
 
-static void newline(struct flow *f)
+/* Panels, colours and columns for a canvas; c may be one to measure with. */
+static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
+                   const struct figure_style *s, double width, struct kvf_diag *d)
 {
-    f->x = MARGIN;
-    f->line++;
-}
-
-/* Emoji: beyond the basic plane, where fonts bring their own colours. */
-static bool has_own_colours(const char *s)
-{
-    while (*s && (unsigned char)*s < 0xf0)
-        s++;
-    return *s != 0;
-}
-
-static void word(struct flow *f, const char *s, double raw)
-{
-    double value = (raw - f->lo) / (f->hi - f->lo);
-    int bold = value >= 0.5;
-    double width = canvas_text_width(f->c, s, PT, bold);
-    if (f->x + width > f->right && f->x > MARGIN) {
-        newline(f);
-        if (*s == ' ') { /* a line starts with its word */
-            s++;
-            width = canvas_text_width(f->c, s, PT, bold);
-        }
-    }
-    if (!f->measure && (f->line < f->fold_from || f->line >= f->fold_to)) {
-        int shown = f->line < f->fold_from ? f->line : f->line - (f->fold_to - f->fold_from) + 1;
-        double base = MARGIN + HEAD + shown * LINE;
-        canvas_word(f->c, f->x, base, s, PT, bold, shade(value));
-        if (has_own_colours(s))
-            canvas_rect(f->c, f->x, base + 0.65, width, 0.3, shade(value));
-    }
-    f->x += width;
-    if (strstr(s, "\xe2\x86\xb5")) /* the mark of a line break */
-        newline(f);
-}
-
-/* At most `room` bytes of s, cut between characters. */
-static const char *shorten(const char *s, char *out, size_t room)
-{
-    if (strlen(s) < room)
-        return s;
-    size_t n = room - 4;
-    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
-        n--;
-    snprintf(out, room, "%.*s\xe2\x80\xa6", (int)n, s);
-    return out;
-}
-
-static int lay_out(struct flow *f, const struct table *t, int col)
-{
-    int text = table_find(t, "joined");
-    char cut[160];
-    f->x = MARGIN;
-    f->line = 0;
-    for (int64_t r = 0, next; r < table_rows(t); r = next) {
-        double sum = table_real(t, col, r);
-        for (next = r + 1; next < table_rows(t) && !*table_str(t, text, next); next++)
-            sum += table_real(t, col, next); /* tokens of one character: their mean */
-        word(f, shorten(table_str(t, text, r), cut, sizeof cut), sum / (double)(next - r));
-    }
-    return f->x > MARGIN || f->line == 0 ? f->line + 1 : f->line;
-}
-
-static const struct colouring {
-    const char *by, *column, *label;
-    bool share; /* colours span 0 to 1, not the range of the table */
-} colourings[] = {
-    {"kept", "kept", "share of KV heads that hold the token at the end", true},
-    {"residency", "mean_residency", "mean share of its life that the token was held", true},
-    {"beta", "mean_beta", "mean over KV heads of \xce\xb2, the share retained from step to step",
-     false},
-    {"retention", "mean_retention", "mean over KV heads and steps of the retention", false},
-};
-
-/* Values at the two ends of the colours. */
-static void span(const struct table *t, const struct colouring *by, const struct figure_style *s,
-                 struct flow *f)
-{
-    int col = table_find(t, by->column);
-    double lo = INFINITY, hi = -INFINITY;
-    for (int64_t r = 0; !by->share && r < table_rows(t); r++) {
-        double v = table_real(t, col, r);
-        lo = v < lo ? v : lo;
-        hi = v > hi ? v : hi;
-    }
-    f->lo = lo < hi ? lo : 0;
-    f->hi = lo < hi ? hi : 1;
-    if (!isnan(s->vmin))
-        f->lo = s->vmin;
-    if (!isnan(s->vmax))
-        f->hi = s->vmax;
-    if (!(f->hi > f->lo)) /* one end was given, beyond the other */
-        f->hi = f->lo + 1;
-}
-
-/* What colours the tokens; NULL: an option unknown. */
-static const struct colouring *colouring_of(const struct figure_style *s)
-{
-    const char *rest = s->option ? s->option : "";
-    const struct colouring *found = &colourings[0];
-    char key[32], value[32];
-    int more;
-    while ((more = opt_pair(&rest, key, value, 32)) == 1) {
-        found = NULL;
-        for (size_t i = 0; i < sizeof colourings / sizeof *colourings; i++)
-            if (strcmp(key, "by") == 0 && strcmp(value, colourings[i].by) == 0)
-                found = &colourings[i];
-        if (!found)
-            return NULL;
-    }
-    return more < 0 ? NULL : found;
+    int err = check_types(t, d);
+    if (!err)
+        err = text_sheet_init(&x->s, t);
+    x->style.one = x->s.one;
+    x->style.head = x->s.head;
+    if (!err)
+        err = text_style_read(&x->style, t, s, x->s.n > 1, d);
+    if (err)
+        return err;
+    if (x->style.columns > width / 10)
+        return kvf_fail(d, KVF_E_ARG, "--style: a figure of %.0f mm has at most %d columns", width,
+                        (int)(width / 10));
+    text_sheet_columns(&x->s, width, x->style.columns);
+    x->s.flow = (struct text_flow){.c = c, .look = text_style_look, .ctx = &x->style,
+                                   .bold = x->style.fill ? NULL : text_style_bold};
+    int rows = text_style_legend(&x->style, c, MARGIN_MM, width - MARGIN_MM, NUMBER_MM, 0, false);
+    x->s.top = MARGIN_MM - 1 + rows * LEGEND_PITCH + 1.5;
+    return KVF_OK;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
+    struct sheet x = {.height = 0};
     struct canvas *ruler = NULL;
-    const struct colouring *by = colouring_of(s);
-    int lines = 1;
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
-    if (by && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK) {
-        struct flow f = {.c = ruler, .measure = true, .right = *w - MARGIN};
-        span(t, by, s, &f);
-        lines = lay_out(&f, t, table_find(t, by->column));
-    }
+    *h = PAGE_MM;
+    if (s->height_mm <= 0 && canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK
+        && prepare(&x, ruler, t, s, *w, NULL) == KVF_OK)
+        text_sheet_height(&x.s, PAGE_MM, h);
+    text_sheet_finish(&x.s);
     canvas_destroy(ruler);
-    *h = fmax(26, MARGIN + HEAD + (lines > MAX_LINES ? MAX_LINES + 1 : lines) * LINE + 1);
+    *h = fmax(*h, 26);
 }
 
-/* What the colours mean: a bar from grey to blue. */
-static void legend(struct canvas *c, const struct flow *f, const char *label)
+static void draw_head(struct sheet *x, struct canvas *c, int page, int pages)
 {
-    char lo[32], hi[32];
-    snprintf(lo, sizeof lo, "%.4g", f->lo);
-    snprintf(hi, sizeof hi, "%.4g", f->hi);
-    const struct rgb grey = {0.3, 0.3, 0.3};
-    double w = canvas_width(c), x = w - MARGIN - 32 - canvas_text_width(c, hi, PT_TICK, 0);
-    for (int i = 0; i < 60; i++)
-        canvas_cell(c, x + 0.5 * i, MARGIN - 1, 0.5, 2, shade((i + 0.5) / 60));
-    canvas_frame(c, x, MARGIN - 1, 30, 2, 0.12, grey);
-    canvas_text(c, x - 1, MARGIN, lo, PT_TICK, ALIGN_RIGHT, ink, 0);
-    canvas_text(c, x + 31, MARGIN, hi, PT_TICK, ALIGN_LEFT, ink, 0);
-    canvas_text(c, x - 3 - canvas_text_width(c, lo, PT_TICK, 0), MARGIN, label, PT_TICK,
-                ALIGN_RIGHT, ink, 0);
+    double right = canvas_width(c) - MARGIN_MM;
+    char number[32];
+    text_style_legend(&x->style, c, MARGIN_MM, right, NUMBER_MM, MARGIN_MM - 1, true);
+    snprintf(number, sizeof number, "%d / %d", page + 1, pages);
+    if (pages > 1)
+        canvas_text(c, right, MARGIN_MM - 1 + LEGEND_PITCH / 2, number, PT_TICK, ALIGN_RIGHT, ink,
+                    0);
+}
+
+/* Pages other than the chosen one are passed over. */
+static int draw_pages(struct sheet *x, struct canvas *c, const struct text_slices *of)
+{
+    int chosen = x->style.page - 1, err = KVF_OK;
+    struct text_flow *open = MEM_NEW(struct text_flow, (size_t)x->s.columns);
+    if (!open)
+        return KVF_E_NOMEM;
+    for (int p = 0; !err && p < of->pages && (chosen < 0 || p <= chosen); p++) {
+        bool drawn = chosen < 0 || p == chosen;
+        if (p && drawn && chosen < 0)
+            canvas_new_page(c);
+        if (drawn)
+            draw_head(x, c, p, of->pages);
+        err = text_sheet_draw(&x->s, of, p, drawn, open);
+    }
+    for (int k = 0; k < x->s.columns; k++)
+        text_flow_close(&open[k]);
+    mem_free(open);
+    return err;
+}
+
+static void note_missing(struct sheet *x, struct canvas *c, const struct text_slices *of)
+{
+    char note[64];
+    int left = x->s.n - of->bands * x->s.columns;
+    if (left <= 0)
+        return;
+    snprintf(note, sizeof note, "\xe2\x80\xa6 %d texts left out \xe2\x80\xa6", left);
+    canvas_text(c, MARGIN_MM, canvas_height(c) - 0.6 * MARGIN_MM, note, PT_TICK, ALIGN_LEFT,
+                (struct rgb){0.68, 0.28, 0}, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct flow f = {.c = c, .measure = true, .right = canvas_width(c) - MARGIN};
-    const struct colouring *by = colouring_of(s);
-    int room = (int)((canvas_height(c) - MARGIN - HEAD) / LINE);
-    char note[96];
-    if (!by)
-        return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=kept, residency, beta, retention");
-    span(t, by, s, &f);
-    int col = table_find(t, by->column);
-    int lines = lay_out(&f, t, col);
-    f.measure = false;
-    f.fold_from = lines > room ? room / 2 : lines;
-    f.fold_to = lines > room ? lines - (room - 1 - room / 2) : lines;
-    lay_out(&f, t, col);
-    if (f.fold_to > f.fold_from) {
-        snprintf(note, sizeof note, "\xe2\x80\xa6 %d lines left out \xe2\x80\xa6",
-                 f.fold_to - f.fold_from);
-        canvas_word(c, MARGIN, MARGIN + HEAD + f.fold_from * LINE, note, PT, 0,
-                    (struct rgb){0.8, 0.3, 0});
+    struct sheet x = {.height = canvas_height(c)};
+    struct text_slices of = {.n = 0};
+    int err = prepare(&x, c, t, s, canvas_width(c), d);
+    if (!err) {
+        x.s.bottom = x.height - MARGIN_MM + 1 + 0.01;
+        err = canvas_has_pages(c) || x.style.page ? text_slices_pages(&x.s, &of)
+                                                  : text_slices_fold(&x.s, &of);
     }
-    legend(c, &f, by->label);
-    return KVF_OK;
+    if (!err && x.style.page > of.pages)
+        err = kvf_fail(d, KVF_E_ARG, "--style: there is no page %d, the last is %d", x.style.page,
+                       of.pages);
+    if (!err)
+        err = draw_pages(&x, c, &of);
+    if (!err)
+        note_missing(&x, c, &of);
+    mem_free(of.item);
+    text_sheet_finish(&x.s);
+    return err;
 }
 
-static const char *const needs[] = {"joined", "kept", "mean_residency", "mean_beta",
-                                    "mean_retention", NULL};
+static const char *const needs[] = {"joined", "text", "kept", "mean_residency", "mean_beta",
+                                    "mean_retention", "nll", "saliency", "last_use_age", "state",
+                                    "trace", "head", NULL};
 
 const struct figure fig_tokens = {
     .name = "tokens",
     .table = "tokens",
-    .summary = "the text, kept tokens bold blue and evicted ones grey",
+    .summary = "the text, tokens coloured by what became of them; heads or runs side by side",
     .needs = needs,
     .size = size,
     .draw = draw,

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
 
 enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 34, GAP = 6, MAX_PANELS = 6,
        MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4 };
@@ -33,7 +35,7 @@ static bool empty(const struct table *t, int col)
 static int add_panel(struct curves *v, const char *name, bool asked, struct kvf_diag *d)
 {
     int col = table_find(v->t, name);
-    bool number = col >= 0 && table_col_type(v->t, col) == TABLE_REAL;
+    bool number = col >= 0 && table_col_type(v->t, col) != TABLE_STR;
     if (number && v->n_panels < MAX_PANELS && !empty(v->t, col))
         v->col[v->n_panels++] = col;
     else if (asked)
@@ -170,17 +172,35 @@ static int range(const struct curves *v, int col, double *lo, double *hi)
     return KVF_OK;
 }
 
-static void dot(struct canvas *c, const struct axis_box *a, double step, double y, double side,
-                struct rgb colour)
+/* Runs differ in grey, too. */
+static double dash_of(int run)
 {
-    if (y >= a->y0 && y <= a->y1)
-        canvas_rect(c, axis_x(a, step) - side / 2, axis_y(a, y) - side / 2, side, side, colour);
+    static const double dashes[] = {0, 1.6, 0.7, 3};
+    return dashes[run % 4];
+}
+
+static enum mark mark_of(int run)
+{
+    static const enum mark marks[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND};
+    return marks[run % 4];
+}
+
+/* Whether the point lies within the axes, and so was drawn. */
+static bool dot(struct canvas *c, const struct axis_box *a, double step, double y, enum mark m,
+                double side, struct rgb colour)
+{
+    bool within = y >= a->y0 && y <= a->y1;
+    if (within)
+        mark_draw(c, m, axis_x(a, step), axis_y(a, y), side, colour);
+    return within;
 }
 
 static void draw_points(struct canvas *c, const struct curves *v, const struct axis_box *a,
                         int col, bool marks)
 {
     int step = table_find(v->t, "step");
+    int64_t beyond = 0;
+    char text[48];
     for (int run = 0; run < v->n_runs; run++) {
         struct rgb k = palette_line(run);
         struct rgb faint = {1 - 0.3 * (1 - k.r), 1 - 0.3 * (1 - k.g), 1 - 0.3 * (1 - k.b)};
@@ -189,9 +209,16 @@ static void draw_points(struct canvas *c, const struct curves *v, const struct a
         for (int64_t r = v->row0[run]; r < v->row0[run + 1]; r += every) {
             double y = table_real(v->t, col, r);
             if (!isnan(y))
-                dot(c, a, table_real(v->t, step, r), y, marks ? 1.1 : 0.5, marks ? k : faint);
+                beyond += !dot(c, a, table_real(v->t, step, r), y,
+                               marks ? mark_of(run) : MARK_SQUARE, marks ? 1.4 : 0.55,
+                               marks ? k : faint);
         }
     }
+    snprintf(text, sizeof text, "%lld point%s beyond the axis", (long long)beyond,
+             beyond > 1 ? "s" : "");
+    if (beyond)
+        canvas_text(c, a->x + a->w - 1, a->y + 1.8, text, PT_SMALL, ALIGN_RIGHT,
+                    (struct rgb){.35, .35, .35}, 0);
 }
 
 static int draw_lines(struct canvas *c, const struct curves *v, const struct axis_box *a)
@@ -207,10 +234,20 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
                 xy[2 * n] = axis_x(a, table_real(v->t, step, r));
                 xy[2 * n++ + 1] = axis_y(a, v->line[r]);
             }
+        canvas_dash(c, dash_of(run), .8);
         canvas_line(c, xy, n, 0.4, palette_line(run));
+        canvas_dash(c, 0, 0);
     }
     mem_free(xy);
     return KVF_OK;
+}
+
+/* What columns mean, of those that stand there unasked. */
+static const char *long_name(const char *column)
+{
+    return strcmp(column, "limit") == 0     ? "capacity or sparsity loss"
+           : strcmp(column, "mean_kl") == 0 ? "KL of checks"
+                                            : column;
 }
 
 static int draw_panel(struct canvas *c, struct curves *v, int i, double height, double last_step)
@@ -219,8 +256,8 @@ static int draw_panel(struct canvas *c, struct curves *v, int i, double height, 
     bool marks = sparse(v, col);
     const char *unit = table_col_unit(v->t, col);
     char label[80];
-    snprintf(label, sizeof label, *unit ? "%.40s (%.20s)" : "%.40s", table_col_name(v->t, col),
-             unit);
+    snprintf(label, sizeof label, *unit ? "%.40s (%.20s)" : "%.40s",
+             long_name(table_col_name(v->t, col)), unit);
     struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
                          .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label};
     int keep = v->smooth;
@@ -243,7 +280,10 @@ static void draw_key(struct canvas *c, const struct curves *v)
     double y = canvas_height(c) - KEY * v->n_runs + KEY / 2.0 - 1;
     for (int i = 0; i < v->n_runs; i++, y += KEY) {
         double xy[] = {LEFT, y, LEFT + 6, y};
+        canvas_dash(c, dash_of(i), .8);
         canvas_line(c, xy, 2, 0.5, palette_line(i));
+        canvas_dash(c, 0, 0);
+        mark_draw(c, mark_of(i), LEFT + 3, y, 1.4, palette_line(i));
         canvas_text(c, LEFT + 8, y, table_str(v->t, run, v->row0[i]), PT_TICK, ALIGN_LEFT, ink, 0);
     }
 }
@@ -254,6 +294,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct curves v = {.t = t};
     double last = 1;
     int step = table_find(t, "step"), err = parse(&v, s->option, d);
+    if (!err && (table_col_type(t, table_find(t, "run")) != TABLE_STR
+                 || numeric_column(t, "step") < 0))
+        err = kvf_fail(d, KVF_E_ARG, "figure training: runs need names, and steps numbers");
     if (err)
         return err;
     find_runs(&v);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/options.h"
 
 enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
 static const double ROW = 5.2, THICK = 1.9, THIN = 1.3, KEY = 3.5;
@@ -13,6 +14,7 @@ struct bars {
     int n;
     const char *name[MAX_BARS];
     double all[MAX_BARS], within[MAX_BARS];
+    double all_end[MAX_BARS][2], within_end[MAX_BARS][2]; /* intervals; NaN: none */
     double most; /* longest */
 };
 
@@ -21,6 +23,8 @@ static struct bars read_bars(const struct table *t)
     struct bars b = {.n = 0, .most = 0};
     int head = table_find(t, "head"), name = table_find(t, "factor");
     int all = table_find(t, "epsilon2"), within = table_find(t, "within");
+    const int end[] = {numeric_column(t, "low"), numeric_column(t, "high"),
+                       numeric_column(t, "within_low"), numeric_column(t, "within_high")};
     for (int64_t r = 0; r < table_rows(t) && b.n < MAX_BARS; r++) {
         if (strcmp(table_str(t, head, r), "all") != 0)
             continue;
@@ -28,6 +32,11 @@ static struct bars read_bars(const struct table *t)
         b.all[b.n] = table_real(t, all, r);
         b.within[b.n] = table_real(t, within, r);
         b.most = fmax(b.most, fmax(b.all[b.n], b.within[b.n])); /* NaN is no number to fmax */
+        for (int k = 0; k < 2; k++) {
+            b.all_end[b.n][k] = end[k] < 0 ? NAN : table_real(t, end[k], r);
+            b.within_end[b.n][k] = end[2 + k] < 0 ? NAN : table_real(t, end[2 + k], r);
+            b.most = fmax(b.most, fmax(b.all_end[b.n][k], b.within_end[b.n][k]));
+        }
         b.n++;
     }
     return b;
@@ -40,38 +49,66 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + BOTTOM + ROW * read_bars(t).n;
 }
 
+static double on_axis(const struct axis_box *a, double v)
+{
+    return axis_x(a, fmin(fmax(v, 0), a->x1));
+}
+
+/* The interval of a bar; returns where it ends, or the bar. */
+static double interval(struct canvas *c, const struct axis_box *a, double y, const double end[2],
+                       double x)
+{
+    if (isnan(end[0]) || isnan(end[1]))
+        return x;
+    double low = on_axis(a, end[0]), high = on_axis(a, end[1]);
+    const double line[] = {low, y, high, y};
+    canvas_line(c, line, 2, 0.25, ink);
+    for (int k = 0; k < 2; k++) {
+        double at = k ? high : low;
+        const double cap[] = {at, y - .45, at, y + .45};
+        canvas_line(c, cap, 2, 0.25, ink);
+    }
+    return fmax(x, high);
+}
+
 /* One bar with its number behind it; shares below 0 have no length.  Bars that go beyond
  * the axis end there, their number tells. */
 static void bar(struct canvas *c, const struct axis_box *a, double y, double thick, double v,
-                struct rgb colour)
+                const double ends[2], struct rgb colour)
 {
     char text[24] = "undefined";
     double end = isnan(v) || v < 0 ? 0 : fmin(v, a->x1);
     if (!isnan(v))
         snprintf(text, sizeof text, "%.3f", v);
     canvas_rect(c, a->x, y - thick / 2, axis_x(a, end) - a->x, thick, colour);
-    canvas_text(c, axis_x(a, end) + 0.8, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    canvas_text(c, interval(c, a, y, ends, axis_x(a, end)) + 0.8, y, text, PT_SMALL, ALIGN_LEFT,
+                ink, 0);
 }
 
 /* What the two kinds of bars are, below the axis. */
-static void legend(struct canvas *c, const struct axis_box *a)
+static void legend(struct canvas *c, const struct axis_box *a, bool intervals)
 {
     double y = a->y + a->h + 10.5, x = a->x;
     canvas_rect(c, x, y - THICK / 2, KEY, THICK, palette_line(0));
     canvas_text(c, x + KEY + 1, y, "all values", PT_SMALL, ALIGN_LEFT, ink, 0);
     x += KEY + 4 + canvas_text_width(c, "all values", PT_SMALL, 0);
     canvas_rect(c, x, y - THIN / 2, KEY, THIN, palette_line(1));
-    canvas_text(c, x + KEY + 1, y, "within a head, mean over heads", PT_SMALL, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x + KEY + 1, y, intervals ? "within a head, mean; lines: 95 %"
+                                                : "within a head, mean over heads",
+                PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct bars b = read_bars(t);
+    int intervals = 0;
+    for (int i = 0; i < b.n; i++)
+        intervals += isfinite(b.all_end[i][0]);
     double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
-    struct axis_box a = {LEFT, TOP, canvas_width(c) - LEFT - RIGHT,
-                         canvas_height(c) - TOP - BOTTOM, 0, top, 0, 1, 0,
-                         "share of the variance explained (\xce\xb5\xc2\xb2)", NULL};
+    struct axis_box a = {.x = LEFT, .y = TOP, .w = canvas_width(c) - LEFT - RIGHT,
+                         .h = canvas_height(c) - TOP - BOTTOM, .x1 = top, .y1 = 1,
+                         .xlabel = "share of the variance explained (\xce\xb5\xc2\xb2)"};
     double row = a.h / (b.n ? b.n : 1);
     if (!(top > 0))
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
@@ -79,15 +116,16 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         bool two = !isnan(b.within[i]);
         double y = a.y + row * (i + .5);
         canvas_text(c, a.x - 1.5, y, b.name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
-        bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], palette_line(0));
+        bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], b.all_end[i],
+            palette_line(0));
         if (two)
-            bar(c, &a, y + row * .24, THIN, b.within[i], palette_line(1));
+            bar(c, &a, y + row * .24, THIN, b.within[i], b.within_end[i], palette_line(1));
     }
     axis_ticks_x(c, &a);
     const double lines[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
     canvas_line(c, lines, 3, 0.18, ink);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
-    legend(c, &a);
+    legend(c, &a, intervals > 0);
     return KVF_OK;
 }
 

@@ -5,15 +5,46 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "render/ansi.h"
 #include "render/figures.h"
 
-enum { TITLE_MM = 7, LEAST_WIDTH = 40, LEAST_HEIGHT = 25 };
+enum { TITLE_MM = 7 };
 
 const struct figure *const figure_table[] = {
+    &fig_agreement_map,
+    &fig_atlas,
+    &fig_attention_sparsity,
+    &fig_attention_sparsity_map,
     &fig_calibration,
+    &fig_claims,
+    &fig_compare,
+    &fig_density,
+    &fig_density_map,
+    &fig_difference,
+    &fig_dilution,
+    &fig_dilution_map,
+    &fig_dynamics,
     &fig_effect,
     &fig_eviction,
+    &fig_eviction_mask,
+    &fig_ghosts,
+    &fig_ghosts_map,
+    &fig_hazard,
+    &fig_heads,
+    &fig_heads_map,
+    &fig_intermittency,
+    &fig_intermittency_map,
+    &fig_kv_size,
     &fig_occupancy,
+    &fig_occupancy_curves,
+    &fig_overlap,
+    &fig_pareto,
+    &fig_persistence,
+    &fig_persistence_map,
+    &fig_predict,
+    &fig_predict_units,
+    &fig_received,
+    &fig_regret,
     &fig_retention,
     &fig_saliency,
     &fig_sparsity,
@@ -22,6 +53,8 @@ const struct figure *const figure_table[] = {
     &fig_tokens,
     &fig_training,
     &fig_variance,
+    &fig_words,
+    &fig_words_cloud,
     NULL,
 };
 
@@ -31,6 +64,15 @@ const struct figure *figure_find(const char *name)
         if (strcmp((*f)->name, name) == 0)
             return *f;
     return NULL;
+}
+
+const struct figure *figure_of_table(const char *table)
+{
+    const struct figure *own = figure_find(table);
+    for (const struct figure *const *f = figure_table; !own && *f; f++)
+        if (strcmp((*f)->table, table) == 0)
+            own = *f;
+    return own;
 }
 
 static enum canvas_format format_of(const char *path)
@@ -84,6 +126,33 @@ static void provenance(const struct table *t, struct buf *out)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
+/* "eviction: SmolLM2, h2o, budget 64", without what TeX would take for its own. */
+static void describe(struct canvas *c, const struct figure *f, const struct table *t,
+                     const struct figure_style *s)
+{
+    static const char *const keys[] = {"model", "method"};
+    struct buf title = {0}, words = {0};
+    buf_printf(&title, "%s", s->title ? s->title : f->name);
+    buf_printf(&words, "kvfate, KV cache, %s", f->name);
+    for (int i = 0; i < 2; i++) {
+        const char *v = table_meta(t, keys[i]);
+        if (v && *v && !s->title)
+            buf_printf(&title, "%s %s", i && table_meta(t, keys[0]) ? "," : ":", v);
+        if (v && *v)
+            buf_printf(&words, ", %s", v);
+    }
+    const char *budget = table_meta(t, "budget");
+    if (budget && !s->title && strcmp(budget, "0") != 0)
+        buf_printf(&title, ", budget %s", budget);
+    for (size_t i = 0; i < title.len; i++)
+        if ((unsigned char)title.data[i] < 32 || strchr("\\{}$&#^_~%", title.data[i]))
+            title.data[i] = ' ';
+    if (!title.err && !words.err)
+        canvas_about(c, title.data, words.data);
+    buf_finish(&title);
+    buf_finish(&words);
+}
+
 static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
 {
     struct buf part = {0};
@@ -105,15 +174,26 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
     return err;
 }
 
-static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
-                 const char *path, struct kvf_diag *d)
+int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
 {
-    if (!figure_can_write(path))
-        return kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
+    struct canvas *c = NULL;
     if (!palette_known(s->cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap is viridis or magma, not '%s'", s->cmap);
+        return kvf_fail(d, KVF_E_ARG, "--cmap is one of " PALETTE_NAMES ", not '%.80s'", s->cmap);
     if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
         return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
+    int err = s->font ? canvas_create(CANVAS_PNG, 10, 10, 20, &c, d) : KVF_OK;
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    canvas_destroy(c);
+    return err;
+}
+
+static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 struct kvf_diag *d)
+{
+    int err = figure_style_check(s, d);
+    if (err)
+        return err;
     for (const char *const *need = f->needs; *need; need++)
         if (table_find(t, *need) < 0)
             return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
@@ -121,22 +201,45 @@ static int check(const struct figure *f, const struct table *t, const struct fig
     return KVF_OK;
 }
 
-/* A canvas of the size asked for, or the figure's own; the title above it. */
-static int prepare(const struct figure *f, const struct table *t, const struct figure_style *s,
-                   const char *path, struct canvas **ret, struct kvf_diag *d)
+/* The size asked for, or the figure's own, in mm. */
+static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   double *ret_w, double *ret_h, struct kvf_diag *d)
 {
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
+    if (s->width_mm != 0) {
+        h *= s->width_mm / w;
+        w = s->width_mm;
+    }
     h += s->title ? TITLE_MM : 0;
-    w = s->width_mm != 0 ? s->width_mm : w;
     h = s->height_mm != 0 ? s->height_mm : h;
-    if (!(w >= LEAST_WIDTH && h >= LEAST_HEIGHT))
-        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", LEAST_WIDTH,
-                        LEAST_HEIGHT);
-    int err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, ret, d);
-    if (!err && s->title)
-        draw_title(*ret, s->title);
+    if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
+        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
+                        FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT);
+    *ret_w = w;
+    *ret_h = h;
+    return KVF_OK;
+}
+
+/* All that is drawn, and the bytes of it. */
+static int draw(const struct figure *f, const struct table *t, const struct figure_style *s,
+                struct canvas *c, struct buf *out, struct kvf_diag *d)
+{
+    struct buf about = {0};
+    int err = KVF_OK;
+    if (s->title)
+        draw_title(c, s->title);
+    if (table_rows(t) == 0)
+        draw_no_data(c);
+    else
+        err = f->draw(c, t, s, d);
+    if (!err) {
+        describe(c, f, t, s);
+        provenance(t, &about);
+        err = about.err ? about.err : canvas_finish(c, about.data, out);
+    }
+    buf_finish(&about);
     return err;
 }
 
@@ -144,22 +247,47 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
                  const char *path, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    struct buf about = {0}, out = {0};
-    int err = check(f, t, s, path, d);
+    struct buf out = {0};
+    double w, h;
+    int err = check(f, t, s, d);
+    if (!err && !figure_can_write(path))
+        err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
     if (!err)
-        err = prepare(f, t, s, path, &c, d);
-    if (!err && table_rows(t) == 0)
-        draw_no_data(c);
-    else if (!err)
-        err = f->draw(c, t, s, d);
-    if (!err) {
-        provenance(t, &about);
-        err = about.err ? about.err : canvas_finish(c, about.data, &out);
-    }
+        err = size_of(f, t, s, &w, &h, d);
+    if (!err)
+        err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, &c, d);
+    if (!err && s->font)
+        err = canvas_font(c, s->font, d);
+    if (!err)
+        err = draw(f, t, s, c, &out, d);
     if (!err)
         err = write_whole(path, &out, d);
-    buf_finish(&about);
     buf_finish(&out);
+    canvas_destroy(c);
+    return err;
+}
+
+int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const struct figure_screen *screen, struct buf *out, struct kvf_diag *d)
+{
+    struct canvas *c = NULL;
+    struct figure_style own = *s;
+    double w, h, most = screen->rows * 2 * ANSI_PIXEL;
+    if (!(own.width_mm > 0)) {
+        own.width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
+        own.height_mm = 0;
+    }
+    int err = check(f, t, s, d);
+    if (!err)
+        err = size_of(f, t, &own, &w, &h, d);
+    if (!err && screen->rows > 0 && h > most)
+        h = fmax(most, FIGURE_LEAST_HEIGHT);
+    if (!err)
+        err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
+    if (!err && screen->shades)
+        canvas_shades(c);
+    if (!err)
+        err = draw(f, t, s, c, out, d);
     canvas_destroy(c);
     return err;
 }

@@ -8,15 +8,20 @@
 #ifndef KVF_RENDER_FIGURE_H
 #define KVF_RENDER_FIGURE_H
 
+#include <stdbool.h>
+
 #include "base/table.h"
 
 struct canvas;
 
+enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
+
 struct figure_style {
-    double width_mm, height_mm; /* 0: the figure's own choice */
+    double width_mm, height_mm; /* 0: the figure's own choice; a width alone: its height for it */
     int dpi;                    /* of rasters and of PNG output; 0 = 300 */
     const char *title;          /* NULL: none */
-    const char *cmap;           /* "viridis" or "magma"; NULL: viridis */
+    const char *font;           /* family; NULL: DejaVu Sans */
+    const char *cmap;           /* a name of palette.h; NULL: the figure's own */
     double vmin, vmax;          /* colour range; NaN: from the data */
     const char *option;         /* "key=value,..." understood by the figure; NULL: none */
 };
@@ -26,8 +31,10 @@ struct figure {
     const char *table;        /* which table it draws */
     const char *summary;      /* one line */
     const char *const *needs; /* columns it must have; ends with NULL */
+    bool side_by_side;        /* draws tables of several traces, told apart by column `trace` */
 
-    /* Size in mm for this table, when the style leaves it open. */
+    /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
+     * width back knows its height for it; others are scaled with their sides' ratio kept. */
     void (*size)(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h);
 
     /* Draws onto the canvas (errors of drawing are sticky in it). */
@@ -37,6 +44,11 @@ struct figure {
 
 extern const struct figure *const figure_table[]; /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
+/* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
+const struct figure *figure_of_table(const char *table);
+
+/* Whether the style's map, range and font exist: KVF_OK, or KVF_E_ARG with a sentence. */
+int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
 
 /* Draws table t with figure f into path: PNG, SVG or PDF by its extension.
  * The file appears whole or not at all.  Provenance (the table's metadata) goes
@@ -44,6 +56,14 @@ const struct figure *figure_find(const char *name); /* or NULL */
  * KVF_E_IO, KVF_E_NOMEM. */
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
+
+/* The same for a terminal: lines of text, half blocks in 24-bit colour or five shades. */
+struct figure_screen {
+    int cols, rows; /* rows: most; 0: any number */
+    bool shades;
+};
+int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
 
 /* Whether the extension of path is one that figure_write draws. */
 int figure_can_write(const char *path);

@@ -7,12 +7,43 @@
 #include "render/axis.h"
 #include "render/canvas.h"
 #include "render/figure.h"
+#include "render/heat.h"
 #include "render/palette.h"
 
+extern const struct figure fig_agreement_map;
+extern const struct figure fig_atlas;
+extern const struct figure fig_attention_sparsity;
+extern const struct figure fig_attention_sparsity_map;
 extern const struct figure fig_calibration;
+extern const struct figure fig_claims;
+extern const struct figure fig_compare;
+extern const struct figure fig_density;
+extern const struct figure fig_density_map;
+extern const struct figure fig_difference;
+extern const struct figure fig_dilution;
+extern const struct figure fig_dilution_map;
+extern const struct figure fig_dynamics;
 extern const struct figure fig_effect;
 extern const struct figure fig_eviction;
+extern const struct figure fig_eviction_mask;
+extern const struct figure fig_ghosts;
+extern const struct figure fig_ghosts_map;
+extern const struct figure fig_hazard;
+extern const struct figure fig_heads;
+extern const struct figure fig_heads_map;
+extern const struct figure fig_intermittency;
+extern const struct figure fig_intermittency_map;
+extern const struct figure fig_kv_size;
 extern const struct figure fig_occupancy;
+extern const struct figure fig_occupancy_curves;
+extern const struct figure fig_overlap;
+extern const struct figure fig_pareto;
+extern const struct figure fig_persistence;
+extern const struct figure fig_persistence_map;
+extern const struct figure fig_predict;
+extern const struct figure fig_predict_units;
+extern const struct figure fig_received;
+extern const struct figure fig_regret;
 extern const struct figure fig_retention;
 extern const struct figure fig_saliency;
 extern const struct figure fig_sparsity;
@@ -21,33 +52,44 @@ extern const struct figure fig_survival_map;
 extern const struct figure fig_tokens;
 extern const struct figure fig_training;
 extern const struct figure fig_variance;
+extern const struct figure fig_words;
+extern const struct figure fig_words_cloud;
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */
 struct colours {
     const char *map;
     double lo, hi;
-    int64_t clipped;
+    int64_t clipped, of;
 };
 struct colours colours_make(const struct figure_style *s, double lo, double hi);
+/* The same from -reach to reach with 0 in the middle of a diverging map, bluered unless the
+ * style names another; of vmin and vmax the one farther from 0 replaces reach.  What
+ * colours_make gives for a style with such a map. */
+struct colours colours_diverging(const struct figure_style *s, double reach);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
+/* "12 clipped" beside the bar; "0.3 % clipped" where `of` says of how many. */
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label);
 
 /* --style scale=log|linear of a figure; log when there is none. */
 int style_scale(const char *figure, const char *option, bool *ret_linear, struct kvf_diag *d);
 
-/* Small multiples of maps over tokens and steps, one square per head (grid.c).  fill gives
- * one number for each of n tokens of a head whose rows start at row0, raster (heat.h) makes
- * the map of them: heat_alpha of ends, counted from the first token shown, or heat_decay. */
+/* Small multiples of maps over tokens and steps, one per head (grid.c).  fill gives one number
+ * for each of n tokens of a head whose rows start at row0, raster (heat.h) makes the map of
+ * them: heat_alpha of ends, counted from the first token shown, or heat_decay.  over (may be
+ * NULL) draws onto a map; a has its place and the tokens and steps it shows.  Steps are those
+ * of the tokens; option steps=C:D of the style shows others. */
 struct grid {
     const struct table *t;
-    const char *label;  /* of the colour bar */
+    const char *figure, *label; /* its name; what the colour bar says */
     void (*fill)(const struct table *t, int64_t row0, int64_t n, double *number);
-    void (*raster)(const double *number, long T, int w, int h, double *out, double *cover,
-                   double *scratch);
+    heat_column_fn *raster;
+    void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
+    double margin;              /* mm right of each map that over needs */
+    int most;                   /* heads, for figures that need room; 0: any number */
 };
-void grid_size(const struct table *t, double *ret_w, double *ret_h);
+void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d);
 
@@ -59,9 +101,16 @@ struct layermap {
     int (*chosen)(const struct table *t, int64_t row, const void *ctx);
     const void *ctx;
     double (*scale)(double v); /* what is coloured; NULL: the value itself */
+    double (*number)(const struct table *t, int64_t row, const void *ctx); /* in place of value */
+    int (*marked)(const struct table *t, int64_t row, const void *ctx);    /* a dot; NULL: none */
+    const char *note;          /* small, below; NULL: none; takes LAYERMAP_NOTE mm */
 };
+enum { LAYERMAP_NOTE = 3 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
+/* Numbers first, first + every, ... along a side of n cells, each dx or dy mm. */
+void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
+                      double dy);
 
 /* Rows that share a value in the head column from row 0 on: rows per head, for
  * head-major tables. */

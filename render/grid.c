@@ -4,18 +4,30 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "base/opt.h"
+#include "base/par.h"
 #include "render/figures.h"
-#include "render/heat.h"
 
-enum { TOP = 5, RIGHT = 20, BOTTOM = 10, NAMED_MOST = 12, TICKS_FROM = 18 };
+enum { TOP = 5, RIGHT = 20, BOTTOM = 10, LEAST_HEIGHT = 40, NAMED_MOST = 12, TICKS_FROM = 18,
+       LEAST_PIXELS = 4, MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
+       STRIPE = 64, MOST_THREADS = 16, MOST_BATCH = 1 << 24 }; /* pixels held at once */
+
+struct window {
+    int64_t n, first;          /* tokens: first .. first + n - 1 */
+    int64_t from, to;          /* steps shown, counted from the first token */
+};
 
 struct layout {
+    double margin;             /* right of each map */
     int64_t n, per_head;       /* heads; rows of each */
     bool named;                /* every map has its own name */
     int cols, rows, blocks;    /* maps across in a block, rows, blocks */
-    double left, label, gap_x, gap_y, gap_block, side;
+    double left, label, gap_x, gap_y, gap_block, side, tall; /* tall: height of a map */
+    double aspect;             /* tall / side */
 };
 
 /* Whether every layer shows the same heads; how many. */
@@ -39,36 +51,41 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
 
 static double side_in(const struct layout *l, double width, double height)
 {
-    double b = l->blocks, x = width - l->left - RIGHT - b * (l->label + (l->cols - 1) * l->gap_x)
+    double b = l->blocks, x = width - l->left - RIGHT - l->margin
+                            - b * (l->label + (l->cols - 1) * l->gap_x)
                             - (b - 1) * l->gap_block;
     double y = height - TOP - BOTTOM - (l->rows - 1) * l->gap_y;
-    return fmin(x / (b * l->cols), y / l->rows);
+    return fmin(x / (b * l->cols), y / (l->rows * l->aspect));
 }
 
 static double width_of(const struct layout *l)
 {
     double block = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x;
-    return l->left + RIGHT + l->blocks * block + (l->blocks - 1) * l->gap_block;
+    return l->left + RIGHT + l->margin + l->blocks * block + (l->blocks - 1) * l->gap_block;
 }
 
 static double height_of(const struct layout *l)
 {
-    return TOP + BOTTOM + l->rows * l->side + (l->rows - 1) * l->gap_y;
+    return TOP + BOTTOM + l->rows * l->tall + (l->rows - 1) * l->gap_y;
 }
 
 /* The arrangement with the largest maps in width x height; a layer's heads stay in
  * one row. */
-static struct layout plan(const struct table *t, double width, double height)
+static struct layout plan(const struct grid *g, const struct window *win, double width,
+                          double height)
 {
+    const struct table *t = g->t;
     struct layout l = {.per_head = rows_per_head(t)};
     int64_t heads;
+    l.aspect = fmin(fmax((double)(win->to - win->from) / (double)win->n, 0.25), 4);
     l.n = table_rows(t) / l.per_head;
     bool product = is_product(t, l.n, l.per_head, &heads);
     bool by_layer = product && heads > 1 && heads < l.n;
     l.named = !product || l.n <= NAMED_MOST;
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
-    l.gap_x = l.named ? 5 : 1.2;
+    l.margin = g->margin;
+    l.gap_x = (l.named ? 5 : heads > 24 ? 0.6 : 1.2) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
@@ -89,21 +106,59 @@ static struct layout plan(const struct table *t, double width, double height)
     l.blocks = (int)(l.named ? 1 : best);
     l.rows = (int)((most + best - 1) / best);
     l.side = side;
+    l.tall = side * l.aspect;
     return l;
 }
 
-void grid_size(const struct table *t, double *ret_w, double *ret_h)
+/* --style steps=C:D: the part of the steps that is shown; else those of the tokens. */
+static int window_of(const struct grid *g, const struct figure_style *s, struct window *ret,
+                     struct kvf_diag *d)
 {
-    int64_t n = table_rows(t) / rows_per_head(t);
-    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = 150;
-    struct layout l = plan(t, w, h);
-    while (l.side < 4 && w < 2000) { /* hundreds of heads: beyond a page */
+    const char *rest = s->option ? s->option : "";
+    char key[16], value[48];
+    int more;
+    int64_t n = rows_per_head(g->t);
+    int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
+    int64_t last = (int64_t)table_meta_real(g->t, "T", (double)to);
+    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
+        char *colon = strchr(value, ':');
+        if (colon)
+            *colon = 0;
+        if (strcmp(key, "steps") != 0)
+            return kvf_fail(d, KVF_E_ARG, "--style: %s knows steps=C:D, not '%s'", g->figure, key);
+        to = last;
+        if (!colon || !opt_int(value, &from) || (colon[1] && !opt_int(colon + 1, &to)))
+            return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
+    }
+    if (more < 0)
+        return kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
+    from = from < first ? first : from;
+    to = to > last && last > first ? last : to;
+    if (to <= from)
+        return kvf_fail(d, KVF_E_ARG, "--style steps: tokens from %lld on are seen at steps %lld "
+                        "to %lld", (long long)first, (long long)first, (long long)last - 1);
+    *ret = (struct window){n, first, from - first, to - first};
+    return KVF_OK;
+}
+
+/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
+void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
+{
+    struct window win;
+    int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
+    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
+    if (window_of(g, s, &win, NULL)) /* said when it is drawn */
+        win = (struct window){per_head, 0, 0, per_head};
+    struct layout l = plan(g, &win, w, h);
+    if (l.side < 4)
+        l = plan(g, &win, w, h = 230);
+    while (l.side < 1.6 && w < 2000) {
         w *= 1.2;
         h *= 1.2;
-        l = plan(t, w, h);
+        l = plan(g, &win, w, h);
     }
     *ret_w = width_of(&l);
-    *ret_h = height_of(&l);
+    *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
 }
 
 static void place(const struct layout *l, int64_t h, double *x, double *y)
@@ -111,45 +166,86 @@ static void place(const struct layout *l, int64_t h, double *x, double *y)
     int64_t row = h / l->cols, col = h % l->cols, block = row / l->rows;
     double width = l->label + l->cols * l->side + (l->cols - 1) * l->gap_x + l->gap_block;
     *x = l->left + l->label + (double)block * width + (double)col * (l->side + l->gap_x);
-    *y = TOP + (double)(row % l->rows) * (l->side + l->gap_y);
+    *y = TOP + (double)(row % l->rows) * (l->tall + l->gap_y);
 }
 
 struct painter {
     struct canvas *c;
     const struct grid *g;
+    struct window win;
     struct layout l;
     struct colours k;
-    int px;
-    double *number, *v, *cover, *scratch;
-    uint32_t *argb;
+    struct heat heat;
+    struct par *pool;
+    int batch, stripes;        /* maps made at once; of columns, one a task */
+    double *number;            /* [batch][per_head] */
+    uint32_t *argb;            /* [batch][h][w] */
+    double *scratch;           /* [threads][span] */
+    long span;
+    uint32_t colour[PALETTE_STEPS + 1];
+    int64_t clipped[MOST_THREADS], boxes[MOST_THREADS];
 };
 
-static void map(struct painter *p, int64_t h)
+static uint32_t colour_of(const struct painter *p, double v, double cover, int64_t *clipped)
 {
-    double x, y;
+    struct colours k = p->k;
+    double f = colours_at(&k, v);
+    *clipped += k.clipped - p->k.clipped;
+    if (isnan(f) || cover < 1)
+        return palette_argb_at(k.map, f, cover);
+    return p->colour[(int)((f < 0 ? 0 : f > 1 ? 1 : f) * PALETTE_STEPS + 0.5)];
+}
+
+/* Columns of one map: the task depends on its number alone, whatever thread has it. */
+static void stripe(void *ctx, int task, int thread)
+{
+    struct painter *p = ctx;
+    int map = task / p->stripes, c0 = task % p->stripes * STRIPE, w = p->heat.w, h = p->heat.h;
+    double *mean = p->scratch + thread * p->span, *cover = mean + h, *rest = cover + h;
+    uint32_t *out = p->argb + (size_t)map * (size_t)w * (size_t)h;
+    int64_t clipped = 0, boxes = 0;
+    rest += (4 - 2 * h % 4) % 4; /* lanes of four */
+    for (int c = c0; c < w && c < c0 + STRIPE; c++) {
+        p->g->raster(&p->heat, p->number + map * p->l.per_head, c, mean, cover, rest);
+        for (int r = 0; r < h; r++) {
+            bool seen = cover[r] > HEAT_LEAST;
+            boxes += seen;
+            out[(size_t)r * (size_t)w + (size_t)c] =
+                seen ? colour_of(p, mean[r], cover[r], &clipped) : 0;
+        }
+    }
+    p->clipped[thread] += clipped;
+    p->boxes[thread] += boxes;
+}
+
+static struct axis_box box_of(const struct painter *p, int64_t h)
+{
+    double x, y, first = (double)p->win.first;
     place(&p->l, h, &x, &y);
-    p->g->fill(p->g->t, h * p->l.per_head, p->l.per_head, p->number);
-    p->g->raster(p->number, (long)p->l.per_head, p->px, p->px, p->v, p->cover, p->scratch);
-    for (int i = 0; i < p->px * p->px; i++)
-        p->argb[i] = !(p->cover[i] > HEAT_LEAST) ? 0
-                   : palette_argb_at(p->k.map, colours_at(&p->k, p->v[i]), p->cover[i]);
-    canvas_image(p->c, x, y, p->l.side, p->l.side, p->argb, p->px, p->px);
-    canvas_frame(p->c, x, y, p->l.side, p->l.side, 0.1, (struct rgb){0.45, 0.45, 0.45});
+    return (struct axis_box){.x = x, .y = y, .w = p->l.side, .h = p->l.tall, .x0 = first,
+                             .x1 = first + (double)p->win.n, .y0 = first + (double)p->win.to,
+                             .y1 = first + (double)p->win.from};
+}
+
+static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)
+{
+    struct axis_box a = box_of(p, h);
+    canvas_image(p->c, a.x, a.y, a.w, a.h, argb, p->heat.w, p->heat.h);
+    if (p->g->over)
+        p->g->over(p->c, p->g->t, h * p->l.per_head, &a);
+    canvas_frame(p->c, a.x, a.y, a.w, a.h, 0.1, (struct rgb){0.45, 0.45, 0.45});
 }
 
 /* Name above the map and, where there is room, ticks at the left and lower rim. */
 static void name_and_ticks(const struct painter *p, int64_t h)
 {
     const struct table *t = p->g->t;
-    double x, y, first = table_real(t, table_find(t, "token"), 0);
-    place(&p->l, h, &x, &y);
-    canvas_text(p->c, x + p->l.side / 2, y - 1.9,
+    struct axis_box a = box_of(p, h);
+    canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
                 table_str(t, table_find(t, "head"), h * p->l.per_head),
                 p->l.side < 12 ? PT_SMALL : PT_TICK, ALIGN_CENTER, ink, 0);
     if (p->l.side < TICKS_FROM)
         return;
-    double last = first + (double)p->l.per_head;
-    struct axis_box a = {x, y, p->l.side, p->l.side, first, last, last, first, 0, NULL, NULL};
     if (h % p->l.cols == 0)
         axis_ticks_y(p->c, &a);
     if (h + p->l.cols >= p->l.n)
@@ -169,70 +265,127 @@ static void margin_names(const struct painter *p, int64_t h)
     snprintf(layer, sizeof layer, "%.*s", (int)(second - name), name);
     double pt = p->l.side < 2.4 ? 4 : p->l.side < 6 ? PT_SMALL : PT_TICK;
     if (h % p->l.cols == 0)
-        canvas_text(p->c, x - 1, y + p->l.side / 2, layer, pt, ALIGN_RIGHT, ink, 0);
+        canvas_text(p->c, x - 1, y + p->l.tall / 2, layer, pt, ALIGN_RIGHT, ink, 0);
     if (h / p->l.cols % p->l.rows == 0)
         canvas_text(p->c, x + p->l.side / 2, y - 1.9, second, pt, ALIGN_CENTER, ink, 0);
 }
 
+static void range_text(double a, double b, char out[64])
+{
+    char from[24], to[24];
+    tick_text(a, from);
+    tick_text(b, to);
+    snprintf(out, 64, "%s to %s", from, to);
+}
+
+/* Where maps have no ticks the names of the axes say the range. */
 static void axis_names(const struct painter *p)
 {
     const struct layout *l = &p->l;
-    double first = table_real(p->g->t, table_find(p->g->t, "token"), 0);
-    char from[24], to[24], x_name[96], y_name[96];
+    struct axis_box a = box_of(p, 0);
+    char range[64], name[96];
     bool ticks = l->named && l->side >= TICKS_FROM;
     double right = width_of(l) - RIGHT, bottom = height_of(l) - BOTTOM;
-    tick_text(first, from);
-    tick_text(first + (double)l->per_head, to);
-    snprintf(x_name, sizeof x_name, ticks ? "token position i"
-             : "token position i (each map: %s to %s)", from, to);
-    snprintf(y_name, sizeof y_name, ticks ? "query step t" : "query step t (%s to %s, downwards)",
-             from, to);
-    double drop = ticks ? 6.2 : 3.6;
-    canvas_text(p->c, (l->left + right) / 2, bottom + drop, x_name, PT_LABEL, ALIGN_CENTER, ink, 0);
-    canvas_text(p->c, 3.2, (TOP + bottom) / 2, y_name, PT_LABEL, ALIGN_CENTER, ink, 1);
+    range_text(a.x0, a.x1, range);
+    snprintf(name, sizeof name, ticks ? "token position i" : "token position i (%s)", range);
+    canvas_text(p->c, (l->left + right - l->margin) / 2, bottom + (ticks ? 6.2 : 3.6), name,
+                PT_LABEL, ALIGN_CENTER, ink, 0);
+    range_text(a.y1, a.y0, range);
+    snprintf(name, sizeof name, ticks ? "query step t" : "query step t (%s, downwards)", range);
+    if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)
+        snprintf(name, sizeof name, "step t (%s)", range);
+    if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)
+        snprintf(name, sizeof name, "step t");
+    double half = canvas_text_width(p->c, name, PT_LABEL, 0) / 2 + 0.5;
+    double middle = fmax(half, fmin((TOP + bottom) / 2, canvas_height(p->c) - half));
+    canvas_text(p->c, 3.2, middle, name, PT_LABEL, ALIGN_CENTER, ink, 1);
     colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
+}
+
+/* Maps of `batch` heads side by side on all threads: the table is read by this one. */
+static void paint_all(struct painter *p)
+{
+    size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
+    for (int64_t h = 0; h < p->l.n; h += p->batch) {
+        int n = (int)(p->l.n - h < p->batch ? p->l.n - h : p->batch);
+        for (int i = 0; i < n; i++)
+            p->g->fill(p->g->t, (h + i) * p->l.per_head, p->l.per_head,
+                       p->number + i * p->l.per_head);
+        par_run(p->pool, n * p->stripes, stripe, p);
+        for (int i = 0; i < n; i++) {
+            put_map(p, h + i, p->argb + (size_t)i * area);
+            if (p->l.named)
+                name_and_ticks(p, h + i);
+            else
+                margin_names(p, h + i);
+        }
+    }
+    for (int i = 0; i < MOST_THREADS; i++) {
+        p->k.clipped += p->clipped[i];
+        p->k.of += p->boxes[i];
+    }
+    axis_names(p);
+}
+
+static int threads_for(const struct painter *p)
+{
+    int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return work < 1 << 18 || cores < 1 ? 1 : cores < MOST_THREADS ? (int)cores : MOST_THREADS;
 }
 
 static int paint(struct painter *p)
 {
-    size_t area = (size_t)p->px * (size_t)p->px;
-    p->number = MEM_NEW(double, (size_t)p->l.per_head);
-    p->v = MEM_NEW(double, area);
-    p->cover = MEM_NEW(double, area);
-    p->scratch = MEM_NEW(double, (size_t)heat_scratch(p->px));
-    p->argb = MEM_NEW(uint32_t, area);
-    int err = p->number && p->v && p->cover && p->scratch && p->argb ? KVF_OK : KVF_E_NOMEM;
-    for (int64_t h = 0; !err && h < p->l.n; h++) {
-        map(p, h);
-        if (p->l.named)
-            name_and_ticks(p, h);
-        else
-            margin_names(p, h);
-    }
+    size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
+    int threads = threads_for(p), err = par_create(threads, &p->pool);
+    p->batch = (int)fmax(1, fmin(4.0 * threads, (double)MOST_BATCH / (double)area));
+    p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
+    p->span = (heat_scratch(p->heat.h) + 2 * p->heat.h + 8) / 4 * 4;
+    p->number = MEM_NEW(double, (size_t)p->batch * (size_t)p->l.per_head);
+    p->argb = MEM_NEW(uint32_t, (size_t)p->batch * area);
+    p->scratch = MEM_NEW(double, (size_t)threads * (size_t)p->span);
+    palette_table(p->k.map, p->colour);
     if (!err)
-        axis_names(p);
+        err = p->number && p->argb && p->scratch ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        paint_all(p);
+    par_destroy(p->pool);
     mem_free(p->number);
-    mem_free(p->v);
-    mem_free(p->cover);
-    mem_free(p->scratch);
     mem_free(p->argb);
+    mem_free(p->scratch);
     return err;
+}
+
+/* One box a device pixel; of more than MOST_PIXELS a whole number of pixels each. */
+static int boxes_in(double pixel, double *mm)
+{
+    double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MOST_PIXELS);
+    if (pixels < LEAST_PIXELS)
+        return LEAST_PIXELS;
+    *mm = floor(pixels / each) * each * pixel;
+    return (int)(pixels / each);
 }
 
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d)
 {
     struct painter p = {.c = c, .g = g, .k = colours_make(s, 0, 1)};
-    p.l = plan(g->t, canvas_width(c), canvas_height(c));
-    double pixel = canvas_pixel(c);
-    if (!(p.l.side >= 1))
+    int err = window_of(g, s, &p.win, d);
+    if (err)
+        return err;
+    p.l = plan(g, &p.win, canvas_width(c), canvas_height(c));
+    if (g->most && p.l.n > g->most)
+        return kvf_fail(d, KVF_E_ARG, "%s shows up to %d heads, not %lld; choose some with --head",
+                        g->figure, g->most, (long long)p.l.n);
+    if (!(p.l.side >= 1 && p.l.tall >= 0.5))
         return kvf_fail(d, KVF_E_ARG,
                         "%lld maps do not fit into %.0f x %.0f mm; choose heads with "
                         "--head or a larger --size",
                         (long long)p.l.n, canvas_width(c), canvas_height(c));
-    p.px = (int)(p.l.side / pixel + 1e-6);
-    p.px = p.px < 4 ? 4 : p.px > 4000 ? 4000 : p.px;
-    if (p.l.side / pixel >= 4 && p.l.side / pixel <= 4000)
-        p.l.side = p.px * pixel; /* one value per device pixel */
-    return paint(&p);
+    int w = boxes_in(canvas_pixel(c), &p.l.side), h = boxes_in(canvas_pixel(c), &p.l.tall);
+    err = heat_init(&p.heat, (long)p.win.n, (long)p.win.from, (long)p.win.to, w, h);
+    if (!err)
+        err = paint(&p);
+    heat_finish(&p.heat);
+    return err;
 }

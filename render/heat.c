@@ -1,128 +1,304 @@
 #include <math.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "base/stats.h"
 #include "render/heat.h"
 
+enum { LANES = 2, PACES = 4,       /* decay: numbers side by side; kinds of tokens */
+       MOST_AREAS = 1 << 20 };     /* kept of a window for all its maps */
+
 long heat_scratch(int h)
 {
-    return 4 * ((long)h + 2);
+    return (4 * LANES + 1) * ((long)h + 2);
 }
 
-/* Adds to rows the length of [a, b) that falls into each of h equal parts of
- * [0, T), times weight: whole parts through a difference array `inner`, the two
- * ends directly into `edge`. */
-static void add_span(double a, double b, double weight, double part, int h, double *inner,
-                     double *edge)
+static void clear(double *v, long n)
 {
-    if (!(b > a))
-        return;
-    int ra = (int)floor(a / part), rb = (int)floor(b / part);
-    ra = ra < 0 ? 0 : ra >= h ? h - 1 : ra;
-    rb = rb < 0 ? 0 : rb >= h ? h - 1 : rb;
-    if (ra == rb) {
-        edge[ra] += weight * (b - a);
-        return;
-    }
-    edge[ra] += weight * ((ra + 1) * part - a);
-    edge[rb] += weight * (b - rb * part);
-    inner[ra + 1] += weight * part;
-    inner[rb] -= weight * part;
+    memset(v, 0, (size_t)n * sizeof *v);
 }
 
-void heat_alpha(const double *end, long T, int w, int h, double *out, double *cover,
-                double *scratch)
-{
-    double cell = (double)T / w, part = (double)T / h;
-    double *inner = scratch, *edge = inner + h + 2, *all_inner = edge + h + 2,
-           *all_edge = all_inner + h + 2;
-    for (int c = 0; c < w; c++) {
-        double x0 = c * cell, x1 = c + 1 == w ? (double)T : (c + 1) * cell, kept = 0, all = 0;
-        for (long k = 0; k < heat_scratch(h); k++)
-            scratch[k] = 0;
-        for (long i = (long)floor(x0); i < T && (double)i < x1; i++) {
-            double wt = fmin(x1, (double)(i + 1)) - fmax(x0, (double)i);
-            if (wt <= 0)
-                continue;
-            add_span((double)i, fmin(end[i], (double)T), wt, part, h, inner, edge);
-            add_span((double)i, (double)T, wt, part, h, all_inner, all_edge);
-        }
-        for (int r = 0; r < h; r++) {
-            kept += inner[r];
-            all += all_inner[r];
-            double area = all + all_edge[r];
-            if (cover)
-                cover[(long)r * w + c] = fmin(area / (cell * part), 1);
-            out[(long)r * w + c] = area > HEAT_LEAST * cell * part ? (kept + edge[r]) / area : NAN;
-        }
-    }
-}
-
-/* v(t) = beta^(t - i) over the rows of a raster.  Row r spans [r T / h, (r + 1) T / h): the
- * whole parts of its two ends, in integers, are `step` or step + 1 apart, so that powers of
- * beta for these two distances lead from row to row. */
-struct decay {
-    double x;                  /* log beta */
-    long step;                 /* T / h, rounded down */
-    double power[2], whole[2]; /* beta^n; sum of beta^k, 1 <= k < n: n = step, step + 1 */
+/* The tokens of a column one by one: their weight is the part of them within it. */
+struct walk {
+    double x0, x1;
+    long i, r;     /* r: the row in which i is born; 0 for earlier ones, h for later */
+    double weight;
 };
 
-static struct decay decay_make(double log_beta, long step)
+static struct walk walk_begin(const struct heat *m, int c)
 {
-    struct decay d = {.x = log_beta < -1e4 ? -1e4 : log_beta, .step = step}; /* 0 * INFINITY */
-    for (int k = 0; k < 2; k++) {
-        double n = (double)(step + k);
-        d.power[k] = exp(n * d.x);
-        d.whole[k] = n > 1 ? exp(d.x) * stats_geometric(d.x, n - 1) : isnan(d.x) ? d.x : 0;
-    }
-    return d;
+    double x0 = (double)m->n * c / m->w, x1 = (double)m->n * (c + 1) / m->w;
+    return (struct walk){x0, x1, (long)x0 - 1, 0, 0};
 }
 
-/* Adds weight times the integral of v over each row to rows; values below 1e-18 are 0. */
-static void add_decay(const struct decay *d, long i, long T, double weight, int h, double *rows)
+static int walk_next(const struct heat *m, struct walk *k)
 {
-    long r = i * h / T, from = i;
-    double v = 1, part = 0; /* v(from), and where in [from, from + 1) the row begins */
-    for (; r < h && !(v < 1e-18); r++) {
-        long to = (r + 1) * T / h, n = to - from;
-        double end = (double)((r + 1) * T % h) / h, power, whole;
-        if (n == d->step || n == d->step + 1) {
-            power = d->power[n - d->step];
-            whole = d->whole[n - d->step];
-        } else { /* the row of birth */
-            power = exp((double)n * d->x);
-            whole = n > 1 ? exp(d->x) * stats_geometric(d->x, (double)n - 1) : 0;
-        }
-        rows[r] += n == 0 ? weight * v * (end - part)
-                          : weight * v * ((1 - part) + whole + power * end);
-        v *= power;
-        from = to;
-        part = end;
+    do {
+        k->i++;
+        if (k->i >= m->n || (double)k->i >= k->x1)
+            return 0;
+        double a = (double)k->i, b = a + 1;
+        k->weight = (k->x1 < b ? k->x1 : b) - (k->x0 > a ? k->x0 : a);
+    } while (k->weight <= 0);
+    while (k->r < m->h && (m->row[k->r + 1] < k->i
+                           || (m->row[k->r + 1] == k->i && !(m->part[k->r + 1] > 0))))
+        k->r++;
+    return 1;
+}
+
+static double row_end(const struct heat *m, long r)
+{
+    return (double)m->row[r + 1] + m->part[r + 1];
+}
+
+static double row_begin(const struct heat *m, long r)
+{
+    return (double)m->row[r] + m->part[r];
+}
+
+/* Area with t >= i.  A token counts for its part of the row of its birth, and for whole rows
+ * below: whole[r] collects its weight there. */
+static void area_of(const struct heat *m, int c, double *whole, double *ret_area)
+{
+    struct walk k = walk_begin(m, c);
+    double height = (double)(m->to - m->from) / m->h, running = 0;
+    clear(ret_area, m->h);
+    clear(whole, m->h + 2);
+    while (walk_next(m, &k) && k.r < m->h) {
+        double begin = row_begin(m, k.r), born = (double)k.i;
+        ret_area[k.r] += k.weight * (row_end(m, k.r) - (born > begin ? born : begin));
+        whole[k.r + 1] += k.weight;
+    }
+    for (int r = 0; r < m->h; r++) {
+        running += whole[r];
+        ret_area[r] += running * height;
     }
 }
 
-void heat_decay(const double *log_beta, long T, int w, int h, double *out, double *cover,
+static void cover_of(const struct heat *m, int c, double *whole, double *ret_area)
+{
+    if (m->area)
+        memcpy(ret_area, m->area + (long)c * m->h, (size_t)m->h * sizeof *ret_area);
+    else
+        area_of(m, c, whole, ret_area);
+}
+
+int heat_init(struct heat *m, long n, long from, long to, int w, int h)
+{
+    *m = (struct heat){.n = n, .from = from, .to = to, .w = w, .h = h};
+    m->row = MEM_NEW(long, (size_t)h + 1);
+    m->part = MEM_NEW(double, (size_t)h + 1);
+    if (!m->row || !m->part)
+        return KVF_E_NOMEM;
+    for (long r = 0; r <= h; r++) { /* in whole numbers: no drift */
+        m->row[r] = from + r * (to - from) / h;
+        m->part[r] = (double)(r * (to - from) % h) / h;
+    }
+    double *whole = NULL;
+    if ((int64_t)w * h <= MOST_AREAS) {
+        m->area = MEM_NEW(double, (size_t)w * (size_t)h);
+        whole = MEM_NEW(double, (size_t)h + 2);
+    }
+    for (int c = 0; m->area && whole && c < w; c++)
+        area_of(m, c, whole, m->area + (long)c * h);
+    mem_free(whole);
+    return (int64_t)w * h > MOST_AREAS || (m->area && whole) ? KVF_OK : KVF_E_NOMEM;
+}
+
+void heat_finish(struct heat *m)
+{
+    mem_free(m->row);
+    mem_free(m->part);
+    mem_free(m->area);
+    *m = (struct heat){0};
+}
+
+/* Sums to means and areas to shares. */
+static void finish(const struct heat *m, double *mean, double *cover)
+{
+    double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
+    for (int r = 0; r < m->h; r++) {
+        mean[r] = cover[r] > HEAT_LEAST * box ? mean[r] / cover[r] : NAN;
+        cover[r] = cover[r] < box ? cover[r] / box : 1;
+    }
+}
+
+/* The row in which y in [from, to) lies. */
+static long row_of(const struct heat *m, double y)
+{
+    long r = (long)((y - (double)m->from) * m->h / (double)(m->to - m->from));
+    r = r < 0 ? 0 : r >= m->h ? m->h - 1 : r;
+    while (r > 0 && row_begin(m, r) > y) /* rounding of the quotient */
+        r--;
+    while (r + 1 < m->h && row_end(m, r) <= y)
+        r++;
+    return r;
+}
+
+void heat_alpha(const struct heat *m, const double *end, int c, double *mean, double *cover,
                 double *scratch)
 {
-    double cell = (double)T / w, part = (double)T / h;
-    double *value = scratch, *inner = value + h + 2, *edge = inner + h + 2;
-    for (int c = 0; c < w; c++) {
-        double x0 = c * cell, x1 = c + 1 == w ? (double)T : (c + 1) * cell, all = 0;
-        for (long k = 0; k < heat_scratch(h); k++)
-            scratch[k] = 0;
-        for (long i = (long)floor(x0); i < T && (double)i < x1; i++) {
-            double wt = fmin(x1, (double)(i + 1)) - fmax(x0, (double)i);
-            if (wt <= 0)
-                continue;
-            struct decay d = decay_make(log_beta[i], T / h);
-            add_decay(&d, i, T, wt, h, value);
-            add_span((double)i, (double)T, wt, part, h, inner, edge);
+    struct walk k = walk_begin(m, c);
+    double height = (double)(m->to - m->from) / m->h, *whole = scratch, running = 0;
+    cover_of(m, c, whole, cover);
+    clear(mean, m->h);
+    clear(whole, m->h + 2);
+    while (walk_next(m, &k)) {
+        double a = (double)(k.i > m->from ? k.i : m->from);
+        double b = end[k.i] < (double)m->to ? end[k.i] : (double)m->to;
+        if (!(b > a) || k.r >= m->h)
+            continue;
+        long last = b < (double)m->to ? row_of(m, b) : m->h - 1;
+        if (last == k.r) {
+            mean[last] += k.weight * (b - a);
+            continue;
         }
-        for (int r = 0; r < h; r++) {
-            all += inner[r];
-            double area = all + edge[r];
-            if (cover)
-                cover[(long)r * w + c] = fmin(area / (cell * part), 1);
-            out[(long)r * w + c] = area > HEAT_LEAST * cell * part ? value[r] / area : NAN;
-        }
+        mean[k.r] += k.weight * (row_end(m, k.r) - a);
+        mean[last] += k.weight * (b - row_begin(m, last));
+        whole[k.r + 1] += k.weight; /* whole rows in between: a difference array */
+        whole[last] -= k.weight;
     }
+    for (int r = 0; r < m->h; r++) {
+        running += whole[r];
+        mean[r] += running * height;
+    }
+    finish(m, mean, cover);
+}
+
+/* ---- retention
+ *
+ * v(t) = beta^(t - i).  A row spans from `part` into step a to `end` into step b = a + n:
+ *   v(a) ((1 - part) + sum of beta^k, 1 <= k < n) + v(b) end     (n = 0: v(a) (end - part))
+ * n is one of two numbers, (to - from) / h rounded down or one more, so that powers of beta
+ * for these two lead from row to row, four tokens at a time: tokens that vanish after about
+ * as many rows, so that none is led through rows for another, or to denormal numbers. */
+
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
+
+struct block {
+    int used;                 /* of 2 LANES */
+    long row, stop;           /* where its tokens stand (others begin a new one); vanished */
+    lanes v[2];               /* weight times v at the beginning of that row */
+    lanes power[2][2], whole[2][2]; /* beta^n; sum of beta^k, 1 <= k < n (-1 for n = 0) */
+};
+
+struct decay {
+    const struct heat *m;
+    long step;                /* the lesser n */
+    lanes (*at)[2], (*inner)[2]; /* [h + 1] sums of v(a); of v(a) times whole steps within */
+    double *born;             /* [h] of the rows in which tokens are born */
+    struct block block[PACES];
+};
+
+static const double VANISHED = -41.45; /* log 1e-18 */
+
+/* expm1, by its series where that is exact to the last digit or two: most tokens live long. */
+static double exp_less_one(double x)
+{
+    if (!(fabs(x) < 0x1p-7))
+        return expm1(x);
+    return x * (1 + x * (1. / 2) * (1 + x * (1. / 3) * (1 + x * (1. / 4)
+             * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
+}
+
+/* beta^n and the sum of beta^k, 0 <= k < n; less: expm1(x). */
+static double power_and_sum(double x, double less, double n, double *ret_sum)
+{
+    double nx = n * x, e;
+    if (nx < VANISHED) {
+        *ret_sum = -1 / less;
+        return 0;
+    }
+    e = nx < -1 ? exp(nx) : exp_less_one(nx); /* each keeps its digits there */
+    *ret_sum = less < 0 ? (nx < -1 ? e - 1 : e) / less : isnan(x) ? x : n;
+    return nx < -1 ? e : e + 1;
+}
+
+/* Leads the tokens of a block down the rows. */
+static void flush(struct decay *d, struct block *b)
+{
+    const long *row = d->m->row;
+    lanes v0 = b->v[0], v1 = b->v[1];
+    for (long r = b->row; b->used && r < b->stop; r++) {
+        int k = row[r + 1] - row[r] > d->step;
+        d->at[r][0] += v0;
+        d->at[r][1] += v1;
+        d->inner[r][0] += v0 * b->whole[k][0];
+        d->inner[r][1] += v1 * b->whole[k][1];
+        v0 *= b->power[k][0];
+        v1 *= b->power[k][1];
+    }
+    if (b->used) {
+        d->at[b->stop][0] += v0;
+        d->at[b->stop][1] += v1;
+    }
+    b->used = 0;
+}
+
+static void lead(struct decay *d, long row, double weight, double log_v, double v, double x,
+                 double less)
+{
+    double sum, power = power_and_sum(x, less, (double)d->step, &sum);
+    double height = (double)(d->m->to - d->m->from) / d->m->h;
+    double rows = ((log_v - VANISHED) / fabs(x) + 1) / height + 1; /* until below 1e-18 */
+    long left = d->m->h - row, stop = row + (rows < (double)left ? (long)rows : left);
+    struct block *b = &d->block[rows < 8 ? 0 : rows < 64 ? 1 : rows < 512 ? 2 : 3];
+    if (b->used == 2 * LANES || (b->used && b->row != row))
+        flush(d, b);
+    if (!b->used)
+        *b = (struct block){.row = row, .stop = stop};
+    int half = b->used / LANES, k = b->used++ % LANES;
+    b->stop = stop > b->stop ? stop : b->stop;
+    b->v[half][k] = weight * v;
+    b->power[0][half][k] = power;
+    b->whole[0][half][k] = sum - 1;
+    b->power[1][half][k] = power * (less + 1);
+    b->whole[1][half][k] = sum - 1 + power;
+}
+
+/* The row of birth by itself (none for tokens born before the window). */
+static void add_token(struct decay *d, const struct walk *k, double log_beta)
+{
+    double x = log_beta < -1e4 ? -1e4 : log_beta, less = exp_less_one(x), sum; /* 0 * INFINITY */
+    const struct heat *m = d->m;
+    if (k->r >= m->h)
+        return;
+    if (k->i < m->from) {
+        double log_v = (double)(m->from - k->i) * x;
+        if (!(log_v < VANISHED))
+            lead(d, 0, k->weight, log_v, exp(log_v), x, less);
+        return;
+    }
+    double age = (double)(m->row[k->r + 1] - k->i), v = power_and_sum(x, less, age, &sum);
+    d->born[k->r] += k->weight * sum;
+    if (!(v < 1e-18))
+        lead(d, k->r + 1, k->weight, age * x, v, x, less);
+}
+
+static double sum_of(const lanes v[2])
+{
+    return (v[0][0] + v[0][1]) + (v[1][0] + v[1][1]);
+}
+
+void heat_decay(const struct heat *m, const double *log_beta, int c, double *mean, double *cover,
+                double *scratch)
+{
+    struct walk k = walk_begin(m, c);
+    struct decay d = {.m = m, .step = (m->to - m->from) / m->h, .born = mean};
+    double *whole = scratch + 4 * LANES * ((long)m->h + 2), next;
+    d.at = (lanes(*)[2])(void *)scratch;
+    d.inner = d.at + m->h + 2;
+    clear(scratch, heat_scratch(m->h));
+    clear(mean, m->h);
+    cover_of(m, c, whole, cover);
+    while (walk_next(m, &k))
+        add_token(&d, &k, log_beta[k.i]);
+    for (int b = 0; b < PACES; b++)
+        flush(&d, &d.block[b]);
+    double here = sum_of(d.at[0]);
+    for (int r = 0; r < m->h; r++, here = next) {
+        next = sum_of(d.at[r + 1]);
+        mean[r] += sum_of(d.inner[r]) + here * (1 - m->part[r]) + next * m->part[r + 1];
+    }
+    finish(m, mean, cover);
 }

@@ -41,7 +41,7 @@ void layermap_size(const struct table *t, double *ret_w, double *ret_h)
 
 static double value_of(const struct layermap *m, int col, int64_t row)
 {
-    double v = table_real(m->t, col, row);
+    double v = m->number ? m->number(m->t, row, m->ctx) : table_real(m->t, col, row);
     return m->scale ? m->scale(v) : v;
 }
 
@@ -58,9 +58,8 @@ static struct colours colours_of(const struct layermap *m, int col, const struct
     return colours_make(s, lo, hi);
 }
 
-/* Numbers first, first + every, ... along a side of n cells. */
-static void numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
-                    double dy)
+void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
+                      double dy)
 {
     char text[24];
     double cell = fmax(dx, dy), need = dx > 0 ? 5.5 : 2.8;
@@ -76,6 +75,23 @@ static void numbers(struct canvas *c, int64_t first, int64_t n, double x, double
     }
 }
 
+/* Dots with a rim: to be seen on dark cells and on light ones. */
+static void draw_dots(struct canvas *c, const struct layermap *m, const struct extent *e, double cw,
+                      double ch)
+{
+    int layer = table_find(m->t, "layer"), index = table_find(m->t, "index");
+    double radius = fmin(.55, .3 * fmin(cw, ch));
+    for (int64_t r = 0; m->marked && r < table_rows(m->t); r++) {
+        int64_t a = table_int(m->t, layer, r) - e->layer0, b = table_int(m->t, index, r) - e->head0;
+        if (a < 0 || b < 0 || (m->chosen && !m->chosen(m->t, r, m->ctx))
+            || !m->marked(m->t, r, m->ctx))
+            continue;
+        double x = LEFT + ((double)a + .5) * cw, y = TOP + ((double)b + .5) * ch;
+        canvas_disc(c, x, y, radius + .15, 0, (struct rgb){1, 1, 1});
+        canvas_disc(c, x, y, radius, 0, (struct rgb){0, 0, 0});
+    }
+}
+
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s)
 {
     const struct table *t = m->t;
@@ -83,7 +99,8 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
         index = table_find(t, "index");
     struct extent e = extent_of(t);
     struct colours k = colours_of(m, col, s);
-    double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
+    double w = canvas_width(c) - LEFT - RIGHT;
+    double h = canvas_height(c) - TOP - BOTTOM - (m->note ? LAYERMAP_NOTE : 0);
     double cw = w / (double)e.layers, ch = h / (double)e.heads;
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t a = table_int(t, layer, r) - e.layer0, b = table_int(t, index, r) - e.head0;
@@ -92,9 +109,13 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
         canvas_cell(c, LEFT + (double)a * cw, TOP + (double)b * ch, cw, ch,
                     palette_at(k.map, colours_at(&k, value_of(m, col, r))));
     }
+    draw_dots(c, m, &e, cw, ch);
+    if (m->note && canvas_text_width(c, m->note, PT_SMALL, 0) < canvas_width(c) - LEFT)
+        canvas_text(c, LEFT + w / 2, TOP + h + 9, m->note, PT_SMALL, ALIGN_CENTER,
+                    (struct rgb){.35, .35, .35}, 0);
     canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);
-    numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
-    numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
+    layermap_numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
+    layermap_numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
     canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
     bool kv = strchr(table_str(t, table_find(t, "head"), 0), 'K') != NULL;
     canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,

@@ -2,27 +2,25 @@
 #include <string.h>
 
 #include "render/palette.h"
+#include "render/palette_tables.h"
 
-/* Every eighth of the maps viridis and magma (Smith and van der Walt 2015);
- * linear in between. */
-static const unsigned char viridis[9][3] = {
-    {68, 1, 84}, {71, 44, 122}, {59, 81, 139}, {44, 113, 142}, {33, 144, 141}, {39, 173, 129},
-    {92, 200, 99}, {170, 220, 50}, {253, 231, 37}};
-static const unsigned char magma[9][3] = {
-    {0, 0, 4}, {28, 16, 68}, {79, 18, 123}, {129, 37, 129}, {181, 54, 122}, {229, 80, 100},
-    {251, 135, 97}, {254, 194, 135}, {252, 253, 191}};
-/* Red below the middle, blue above it, for numbers with a sign (RdBu of Brewer 2003). */
-static const unsigned char redblue[9][3] = {
-    {103, 0, 31}, {178, 24, 43}, {214, 96, 77}, {244, 165, 130}, {247, 247, 247}, {146, 197, 222},
-    {67, 147, 195}, {33, 102, 172}, {5, 48, 97}};
+static const struct map {
+    const char *name;
+    const uint32_t *colour; /* [256] 0xRRGGBB */
+    bool diverging, reversed;
+} maps[] = {
+    {"viridis", viridis, false, false}, {"cividis", cividis, false, false},
+    {"magma", magma, false, false},     {"inferno", inferno, false, false},
+    {"plasma", plasma, false, false},   {"bluered", bluered, true, false},
+    {"redblue", bluered, true, true},   {"vik", vik, true, false},
+};
 
-typedef const unsigned char (*anchors)[3];
-
-static anchors map_of(const char *map)
+static const struct map *map_of(const char *name)
 {
-    if (!map || strcmp(map, "viridis") == 0)
-        return viridis;
-    return strcmp(map, "magma") == 0 ? magma : strcmp(map, "redblue") == 0 ? redblue : NULL;
+    for (size_t i = 0; name && i < sizeof maps / sizeof *maps; i++)
+        if (strcmp(name, maps[i].name) == 0)
+            return &maps[i];
+    return name ? NULL : maps;
 }
 
 int palette_known(const char *map)
@@ -30,16 +28,24 @@ int palette_known(const char *map)
     return map_of(map) != NULL;
 }
 
+bool palette_diverging(const char *map)
+{
+    return palette_known(map) && map_of(map)->diverging;
+}
+
 struct rgb palette_at(const char *map, double v)
 {
-    anchors m = palette_known(map) ? map_of(map) : viridis;
+    const struct map *m = palette_known(map) ? map_of(map) : maps;
     if (isnan(v))
         return (struct rgb){0.85, 0.85, 0.85};
     v = v < 0 ? 0 : v > 1 ? 1 : v;
-    int i = v >= 1 ? 7 : (int)(v * 8);
-    double f = v * 8 - i, out[3];
-    for (int k = 0; k < 3; k++)
-        out[k] = (m[i][k] + f * (m[i + 1][k] - m[i][k])) / 255.0;
+    v = 255 * (m->reversed ? 1 - v : v);
+    int i = v >= 255 ? 254 : (int)v;
+    double f = v - i, out[3];
+    for (int k = 0; k < 3; k++) {
+        double a = m->colour[i] >> (16 - 8 * k) & 255, b = m->colour[i + 1] >> (16 - 8 * k) & 255;
+        out[k] = (a + f * (b - a)) / 255;
+    }
     return (struct rgb){out[0], out[1], out[2]};
 }
 
@@ -48,6 +54,12 @@ uint32_t palette_argb(const char *map, double v)
     struct rgb c = palette_at(map, v);
     return 0xff000000u | (uint32_t)(c.r * 255 + 0.5) << 16 | (uint32_t)(c.g * 255 + 0.5) << 8
          | (uint32_t)(c.b * 255 + 0.5);
+}
+
+void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1])
+{
+    for (int i = 0; i <= PALETTE_STEPS; i++)
+        out[i] = palette_argb(map, (double)i / PALETTE_STEPS);
 }
 
 uint32_t palette_argb_at(const char *map, double v, double opacity)

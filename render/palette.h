@@ -1,16 +1,25 @@
-/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers; viridis,
- * magma, and redblue around a middle. */
+/* palette.h - colour maps: perceptually uniform, safe for colour-blind readers, exact at the
+ * 256 entries of their published tables (palette_tables.h) and linear in between. */
 #ifndef KVF_RENDER_PALETTE_H
 #define KVF_RENDER_PALETTE_H
 
+#include <stdbool.h>
+
 #include "render/canvas.h"
+
+/* The names for --cmap: those that rise in lightness, then those around a middle. */
+#define PALETTE_NAMES "viridis, cividis, magma, inferno, plasma, bluered, redblue, vik"
 
 /* Colour of v in [0, 1] (clamped); map NULL = "viridis".  NaN is light grey. */
 struct rgb palette_at(const char *map, double v);
 uint32_t palette_argb(const char *map, double v);
 /* The same at an opacity in [0, 1], colours multiplied by it. */
 uint32_t palette_argb_at(const char *map, double v, double opacity);
+/* Colours of 0 .. 1 in PALETTE_STEPS equal steps: as palette_argb to half a step. */
+enum { PALETTE_STEPS = 4096 };
+void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1]);
 int palette_known(const char *map);
+bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
 
 /* Distinct colours for lines (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);

@@ -1,7 +1,7 @@
+#include <png.h>
 #include <setjmp.h>
 
 #include "base/mem.h"
-#include "render/drawing_libs.h"
 #include "render/png_out.h"
 
 static void on_write(png_structp png, png_bytep data, png_size_t n)
@@ -36,23 +36,30 @@ static void write_rows(png_structp png, const uint32_t *rgb, int w, int h, int s
     }
 }
 
-int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre, const char *comment,
-               struct buf *out)
+int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre,
+               const char *title, const char *comment, struct buf *out)
 {
     png_bytep row = mem_alloc((size_t)w, 3);
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, NULL);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     volatile int err = KVF_E_NOMEM;
     if (row && info && !setjmp(png_jmpbuf(png))) {
-        png_text text = {.compression = PNG_ITXT_COMPRESSION_NONE,
-                         .key = (char *)(uintptr_t) "Comment",
-                         .text = (char *)(uintptr_t)comment};
+        const char *words[3][2] = {{"Title", title}, {"Software", "kvfate"}, {"Comment", comment}};
+        png_text text[3] = {{0}};
+        for (int i = 0; i < 3; i++)
+            text[i] = (png_text){.compression = PNG_ITXT_COMPRESSION_NONE,
+                                 .key = (char *)(uintptr_t)words[i][0],
+                                 .text = (char *)(uintptr_t)words[i][1]};
         png_set_write_fn(png, out, on_write, on_flush);
         png_set_IHDR(png, info, (png_uint_32)w, (png_uint_32)h, 8, PNG_COLOR_TYPE_RGB,
                      PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+        /* Maps and text alike repeat from row to row: libpng's choice among all filters at
+         * level 6 takes four times as long and saves 4 to 8 % (docs/performance.md). */
+        png_set_filter(png, PNG_FILTER_TYPE_BASE, PNG_FILTER_UP);
+        png_set_compression_level(png, 4);
         png_set_pHYs(png, info, (png_uint_32)per_metre, (png_uint_32)per_metre,
                      PNG_RESOLUTION_METER);
-        png_set_text(png, info, &text, 1);
+        png_set_text(png, info, text, 3);
         png_write_info(png, info);
         write_rows(png, rgb, w, h, stride, row);
         png_write_end(png, info);

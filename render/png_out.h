@@ -5,8 +5,8 @@
 #include "base/buf.h"
 
 /* w x h pixels 0x..RRGGBB, rows `stride` pixels apart; per_metre: resolution;
- * comment: into a text chunk.  No dates: equal pixels give equal bytes. */
+ * title and comment: into text chunks.  No dates: equal pixels give equal bytes. */
 int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre,
-               const char *comment, struct buf *out);
+               const char *title, const char *comment, struct buf *out);
 
 #endif

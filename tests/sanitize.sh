@@ -37,7 +37,7 @@ runs() { # program, models, command before it...
         --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
     "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2
     for command in info verify eviction retention survival occupancy tokens sparsity hazard \
-        persistence intermittency overlap attention-sparsity dilution kv-size density words heads \
+        persistence intermittency overlap attention-sparsity dilution kv-size density runs words heads \
         "received --spread heads"; do
         "$@" "$exe" $command "$work/h2o.kvf" >"$work/out"
     done
@@ -67,6 +67,7 @@ tsan() {
     say "ThreadSanitizer: pool and two-thread runs"
     build build-tsan -Db_sanitize=thread -Db_lundef=false
     export TSAN_OPTIONS=halt_on_error=1:exitcode=66
+    build-tsan/tests/unit/race_json
     build-tsan/tests/unit/race_par # Criterion itself does not start under this tool
     build-tsan/tests/train/race_attention
     /usr/bin/python3 tests/analyze/test_threads.py build-tsan/cli/kvfate build-tsan/tests/analyze/write_kvf tests/format/read_kvf.py

@@ -49,6 +49,10 @@ struct probe_config {
     bool shadow_entries;     /* missed() will tell what they do not see */
     const struct probe_span_set *span_set; /* [n_span_sets] */
     int n_span_sets;
+    /* [L][plan_heads][plan_tokens] first steps whose queries do not see the entry under a plan that
+     * the run was given, whether it follows it or not; later tokens stay.  NULL: none */
+    const uint32_t *plan_until;
+    int plan_heads, plan_tokens;
     const double *out_gram; /* engine/model/out_gram.h; NULL unless PROBE_VALUE is wanted */
 };
 

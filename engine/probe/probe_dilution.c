@@ -8,7 +8,7 @@
  * has retention gates.  Weights say all that logits do: z_a - z_b = ln w_a - ln w_b.
  *
  * U is one of several prefixes of the order of weights, the larger position first among
- * equals, or a set of tokens that the run was given. */
+ * equals, or a set of tokens that the run was given, or what a plan keeps at t. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ enum {
     N_SLACK = 3, /* the 64 largest, and what is within 1, 2, 4 logits of the least of them */
     TOP64 = 0,
     N_PREFIX = KVF_N_CRITERIA + N_SLACK,
-    N_SETS = N_PREFIX + PROBE_SPAN_SETS,
+    N_SETS = N_PREFIX + PROBE_SPAN_SETS + 1, /* the plan's is the last */
     N_NEAR = 16, /* steps of half a logit below the largest (proposition 3.1) */
     NONE = -1,
 };
@@ -36,7 +36,7 @@ struct layout {
     int n;
     int real[N_KINDS][N_SETS];
     int size[N_SETS];
-    int near[1 + PROBE_SPAN_SETS]; /* first of N_NEAR; [0]: below the largest of all */
+    int near[2 + PROBE_SPAN_SETS]; /* first of N_NEAR; [0]: below the largest of all */
 };
 
 struct state {
@@ -67,6 +67,11 @@ struct row {
 
 static int n_sets(const struct probe_config *c)
 {
+    return N_PREFIX + c->n_span_sets + (c->plan_until != NULL);
+}
+
+static int plan_set(const struct probe_config *c)
+{
     return N_PREFIX + c->n_span_sets;
 }
 
@@ -79,6 +84,8 @@ static void set_name(const struct probe_config *c, int set, char *out, size_t ca
         snprintf(out, cap, "%s", names[set]);
     else if (set < N_PREFIX)
         snprintf(out, cap, "slack.%g", slack[set - KVF_N_CRITERIA]);
+    else if (set == plan_set(c))
+        snprintf(out, cap, "plan");
     else
         snprintf(out, cap, "span%s%s", c->span_set[set - N_PREFIX].name[0] ? "." : "",
                  c->span_set[set - N_PREFIX].name);
@@ -137,7 +144,7 @@ static void lay_out(const struct probe_config *c, struct layout *l, struct kvf_c
         snprintf(name, sizeof name, "size.%s", set);
         l->size[u] = add_column(l, out, c, false, name);
     }
-    for (int k = 0; k <= c->n_span_sets; k++)
+    for (int k = 0; k <= n_sets(c) - N_PREFIX; k++)
         add_near(l, out, c, k);
 }
 
@@ -430,6 +437,43 @@ static void take_span(struct state *s, int k, const struct row *row)
         span_near(s, k, row, top);
 }
 
+/* What the plan says of the KV head that a query head reads. */
+static const uint32_t *plan_of(const struct probe_config *c, int layer, int head)
+{
+    size_t h = (size_t)head / ((size_t)c->shape.n_heads / (size_t)c->plan_heads);
+    return c->plan_until
+           + ((size_t)layer * (size_t)c->plan_heads + h) * (size_t)c->plan_tokens;
+}
+
+static bool plan_keeps(const struct probe_config *c, const uint32_t *until, int32_t i, int32_t t)
+{
+    return i >= c->plan_tokens || until[i] > (uint32_t)t;
+}
+
+static void take_plan(struct state *s, int layer, const struct row *row)
+{
+    const uint32_t *until = plan_of(&s->cfg, layer, row->head);
+    struct part in = {0}, out = {0};
+    int64_t near[N_NEAR] = {0};
+    float limit[N_NEAR], top = 0;
+    int t = row->n - 1;
+    for (int i = 0; i < row->n; i++) {
+        bool inside = plan_keeps(&s->cfg, until, i, t);
+        add(inside ? &in : &out, row, i);
+        if (inside && row->w[i] > top)
+            top = row->w[i];
+    }
+    put_set(s, plan_set(&s->cfg), row, &in, &out);
+    limits(s, top, limit);
+    for (int i = 0, from = 0; i < row->n; i++)
+        if (plan_keeps(&s->cfg, until, i, t)) { /* the last, the query's own, is kept */
+            if (i > from)
+                count_near(row->w + from, i - from, limit, near);
+            from = i + 1;
+        }
+    put_near(s, 1 + s->cfg.n_span_sets, row->at, near);
+}
+
 /* Weights over all entries 0 .. n-1. */
 static void take_all(struct state *s, int layer, struct row *row, const struct row_cut *cut)
 {
@@ -444,6 +488,8 @@ static void take_all(struct state *s, int layer, struct row *row, const struct r
     take_prefixes(s, row, cut);
     for (int k = 0; k < c->n_span_sets; k++)
         take_span(s, k, row);
+    if (c->plan_until)
+        take_plan(s, layer, row);
 }
 
 static size_t place(const struct state *s, int layer, int head, int32_t t)
@@ -456,7 +502,17 @@ static bool any_before(const struct probe_span_set *set, int32_t t)
     return set->n > 0 && set->range[0][0] <= t;
 }
 
-/* Attention over what the query saw, which was not all: the largest of that, and spans. */
+/* Of the attention that the query had, what the plan's entries got. */
+static double plan_share(const struct state *s, const struct probe_row *p, double all)
+{
+    const uint32_t *until = plan_of(&s->cfg, p->layer, p->head);
+    double sum = 0;
+    for (int i = 0; i < p->n; i++)
+        sum += plan_keeps(&s->cfg, until, p->pos ? p->pos[i] : i, p->t) ? (double)p->p[i] : 0;
+    return sum / all;
+}
+
+/* Attention over what the query saw, which was not all: the largest of that, spans, the plan. */
 static void take_seen(struct state *s, const struct probe_row *p, const struct row_cut *given)
 {
     struct row row = {.head = p->head, .w = p->p, .n = p->n};
@@ -477,6 +533,8 @@ static void take_seen(struct state *s, const struct probe_row *p, const struct r
     for (int k = 0; k < s->cfg.n_span_sets; k++)
         if (any_before(&s->cfg.span_set[k], p->t))
             put_real(s, KEPT, N_PREFIX + k, at, span[k] / all);
+    if (s->cfg.plan_until)
+        put_real(s, KEPT, plan_set(&s->cfg), at, plan_share(s, p, all));
 }
 
 static void on_row(void *state, const struct probe_row *p)

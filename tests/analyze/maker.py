@@ -25,7 +25,7 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
         c.values.tofile(raw)
         n = T if c.n is None else c.n
         lines.append(f"column {c.name} {c.dtype} {c.space} {c.axis} {c.flags} {n} {raw}")
-    lines += [f"text {t}" for t in texts] + ["open"] * unclosed
+    lines += [f"hex {t.hex()}" if isinstance(t, bytes) else f"text {t}" for t in texts] + ["open"] * unclosed
     done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, errors="surrogateescape",
                           capture_output=True)  # so that texts may have any bytes
     assert done.returncode == 0, done.stderr

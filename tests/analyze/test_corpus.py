@@ -352,7 +352,7 @@ def check_bad(files, folder, whole):
     for argv, word in ((["tokens", files[0]], "survival"), (["nothing", files[0]], "nothing"), (["survival", files[0], "--shard", "3/2"], "--shard"),
                        (["survival", files[0], "--shard", "1"], "--shard"), (["survival", files[0], "--intervals", "some"], "--intervals"), (["survival"], "missing"),
                        (["survival", files[0], "--denominator", "x"], "--denominator is"), (["survival", files[0], "--criterion", "top64", "--head", "L0K0"], "query"),
-                       (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["regret", files[0], "-o", "x.png"], "no figure"),
+                       (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["regret", files[0], "--figure", "survival", "-o", "x.png"], "no figure"),
                        (["-t", "2", "survival", files[0]], "first"), (["survival", files[0], "--replicates", "10001"], "--replicates")):
         refused(" ".join(argv[:3:2]), 2, ["corpus", *argv], word)
 

@@ -73,7 +73,7 @@ def write(path, what):
 
 
 class Run:
-    def __init__(self, folder, name, size, n_prompt, n, options, spans=None, gates=False, equal=False, mask=None):
+    def __init__(self, folder, name, size, n_prompt, n, options, spans=None, gates=False, equal=False, mask=None, plan=None):
         self.folder = os.path.join(folder, name)
         os.mkdir(self.folder)
         gguf, ids, self.kvf = self.path("m.gguf"), self.path("ids"), self.path("x.kvf")
@@ -97,6 +97,9 @@ class Run:
         if spans:
             write(self.path("s.json"), {"spans": [dict(zip(("name", "start", "end", "useful"), s)) for s in spans]})
             options += f" --spans {self.path('s.json')}"
+        if plan:  # of another run: what that one kept
+            self.call(kvfate, "plan", plan.kvf, "-o", self.path("p.kvf"))
+            options += f" --plan {self.path('p.kvf')}"
         env = dict(os.environ, KVFATE_CPU_MASK=mask) if mask else None
         self.call(kvfate, "run", "-m", gguf, "--ids", ids, "-n", n, "--exact", "--ignore-eos", *options.split(),
                   "--probes", "evict,gate,dilution", "-t", "2", "-q", "-o", self.kvf, env=env)
@@ -108,6 +111,11 @@ class Run:
         self.T = len(self.ids)
         e = self.column["evict_step"]
         self.alpha = dense.alpha_of(np.where(e == 0xffffffff, np.inf, e), self.T)
+        self.plan = None
+        if plan:  # tokens behind its last stay
+            e = np.full((*e.shape[:2], self.T), np.inf)
+            e[:, :, :plan.T] = np.where(plan.column["evict_step"] == 0xffffffff, np.inf, plan.column["evict_step"])
+            self.plan = dense.alpha_of(e, self.T)
         self.p, _, _ = self.model.run(self.ids, self.alpha)
         for span, start, end, useful in spans or ():
             for of in (["span"] if useful else []) + ["span." + span]:
@@ -131,7 +139,7 @@ def compare(name, run, known_all, shadow, missing=()):
     """Every value of every column, or a reason in rounding: a tie at the border of a set."""
     col, model, T, eps = run.column, run.model, run.T, EPS
     evicts, beta = "kept.top64" in col, "beta.kept.top64" in col
-    sets = PREFIXES + [s for s in run.spans if s not in missing]
+    sets = PREFIXES + [s for s in run.spans if s not in missing] + ["plan"] * (run.plan is not None)
     check(f"{name}: sets", sorted(sets) == sorted(c[5:] for c in col if c.startswith("size.")), sets)
     check(f"{name}: shadow", ("rho_u.top64" in col) == (evicts and shadow))
     lb, open_, total, far = col.get("log_beta"), 0, 0, 0
@@ -144,8 +152,10 @@ def compare(name, run, known_all, shadow, missing=()):
                 aged = np.exp(lb[l, h, :t + 1] * (t - np.arange(t + 1))) if beta else None
                 for s in sets:
                     total += 1
-                    span = s.startswith("span")
-                    if span:
+                    span = s.startswith("span") or s == "plan"
+                    if s == "plan":
+                        U = run.plan[l, h, t, :t + 1]
+                    elif span:
                         U = run.spans[s][:t + 1]
                     else:
                         U = np.zeros(t + 1, bool)
@@ -187,6 +197,28 @@ def compare(name, run, known_all, shadow, missing=()):
 SPANS = [("one", 10, 11, True), ("more", 20, 41, True), ("more", 60, 62, True), ("end", 84, 90, False)]
 HEADER = [{"name": "one", "useful": True, "tokens": [[10, 11]]}, {"name": "more", "useful": True, "tokens": [[20, 41], [60, 62]]},
           {"name": "end", "useful": False, "tokens": [[84, 90]]}]
+
+
+def plans(folder):
+    """U = what a plan keeps, in runs that see everything, that follow the plan, and that go their own way."""
+    size = "--heads 6 --kv-heads 2 --dim 64"
+    of = Run(folder, "plan-0", size, 70, 16, "--method h2o -B 24")
+    for k, (n, options, shadow) in enumerate(((16, "--method full", True), (16, "--shadow entries", True), (16, "--method plan", False),
+                                              (16, "--method window -B 20 --shadow entries", True), (30, "--method window -B 20", False)), 1):
+        run = Run(folder, f"plan-{k}", size, 70, n, options, SPANS[:1] if k < 3 else None, plan=of)
+        compare(f"plan-{k}", run, shadow, shadow, missing=("span.one",))
+        check(f"plan-{k}: evicts", (run.plan.sum() < run.T * (run.T + 1) // 2 * run.plan.shape[0] * run.plan.shape[1]) and run.T >= of.T, run.T)
+        if k == 2:  # its own entries: nothing of U is missed, all else is
+            after = run.column["size.plan"] < np.arange(1, run.T + 1)
+            check("its own plan", after.any() and (run.column["rho_u.plan"] == 1).all() and (run.column["rho_d.plan"][after] == 0).all()
+                  and np.allclose(run.column["kept.plan"][after], 1))
+            check("dilution of a plan is what it misses", np.allclose(run.column["useful.plan"][after], run.column["shadow.kept_mass"][after], atol=2e-6))
+        if k in (1, 2):
+            data, meta = table(kvfate, "dilution", run.kvf, "--useful", "plan", "--every", 1)
+            heads = run.model.L * run.model.G
+            check(f"plan-{k}: table", np.allclose(np.reshape(data["dilution"][:heads * run.T], (heads, -1)), run.column["dilution.plan"].reshape(heads, -1))
+                  and float(meta["bound_above_dilution"]) == 0, meta)
+    refused("a run without a plan", 1, ["dilution", of.kvf, "--useful", "plan"], "useful.plan", "--plan")
 
 
 def against_float64(folder):
@@ -337,9 +369,9 @@ def by_chance(folder):
 
 def refusals(folder, run, one):
     x = run.kvf
-    for more, word in ((["--useful", "topk:65"], "topk:65"), (["--useful", "mass:0.5"], "mass:0.5"), (["--useful", "plan"], "plan"),
+    for more, word in ((["--useful", "topk:65"], "topk:65"), (["--useful", "mass:0.5"], "mass:0.5"), (["--useful", "plans"], "plans"),
                        (["--useful", ""], "--useful"), (["--useful", "span:"], "span:"), (["--weights", "x"], "--weights"), (["--every", "0"], "--every"),
-                       (["--every", "2", "--mean"], "--every"), (["--head", "L0K0"], "query"), (["-o", os.path.join(folder, "x.png")], ".tsv")):
+                       (["--every", "2", "--mean"], "--every"), (["--head", "L0K0"], "query"), (["-o", os.path.join(folder, "x.jpg")], ".tsv")):
         refused(" ".join(more), 2, ["dilution", x, *more], word)
     refused("no gates", 1, ["dilution", x, "--weights", "beta"], "beta.kept.span", "trimkv")
     refused("no such span", 1, ["dilution", x, "--useful", "span:none"], "useful.span.none", "--spans")
@@ -433,6 +465,7 @@ def find(tree, key):
 
 with tempfile.TemporaryDirectory(prefix="kvfate-dilution-") as folder:
     by_hand(folder)
+    plans(folder)
     one = by_chance(folder)
     run = against_float64(folder)
     refusals(folder, run, one)

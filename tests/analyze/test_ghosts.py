@@ -98,7 +98,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
     short = make(write_kvf, path("short.kvf"), columns(n=20), (L, H, G, T))
     refused("values are missing", 1, ["ghosts", short], "not in the trace")
     for more, word in ((["--hits", "-1"], "--hits"), (["--hits", "x"], "--hits"), (["--hits", ""], "--hits"), (["--head", "L0K0"], "query"),
-                       (["-o", path("x.png")], ".tsv")):
+                       (["-o", path("x.jpg")], ".tsv")):
         refused(" ".join(more), 2, ["ghosts", x, *more], word)
 
 finish()

@@ -75,6 +75,31 @@ class Run:
                 rows.append((name, k / bins, (k + 1) / bins, n / len(at) if len(at) else np.nan, n, len(at), (at / S).mean() if len(at) else np.nan))
         return rows
 
+    def runs(self, step=None, a=0, b=None):
+        T = self.T
+        S = T if step is None else step + 1
+        places = list(range(a, min(S, T if b is None else b)))
+        rows = []
+        for name, l, h in self.heads():
+            seen = self.sees[l, h, T if step is None else step]
+            groups = [(k, len(list(g))) for k, g in itertools.groupby(bool(seen[i]) for i in places)]
+            kept = [m for k, m in groups if k]
+            n, k, r = len(places), sum(kept), len(kept)
+            # chances of random places: of a first of a run at place i, and of a change before place i
+            begin = [k / n * (1 if i == 0 else (n - k) / (n - 1)) for i in range(n)]
+            change = [2 * k * (n - k) / (n * (n - 1)) for i in range(1, n)]
+            expected, both = sum(begin) if n else np.nan, 1 + sum(change) if n else np.nan
+            var = 2 * k * (n - k) * (2 * k * (n - k) - n) / (n * n * (n - 1)) if n > 1 else 0
+            rows.append((name, n, k, r, kept.count(1), max(kept, default=0), len(groups), k / r if r else np.nan, expected,
+                         expected / r if r else np.nan, both, (len(groups) - both) / var ** .5 if var > 0 else np.nan))
+        count = np.array([r[1:7] for r in rows])
+        total = count.sum(0)
+        total[4] = count[:, 4].max()
+        z = [r[11] for r in rows if not np.isnan(r[11])]
+        expected, both = (sum(r[c] for r in rows) for c in (8, 10))
+        return [*rows, ("all", *total, total[1] / total[2] if total[2] else np.nan, expected, expected / total[2] if total[2] else np.nan, both,
+                        np.mean(z) if z else np.nan)]
+
     def sizes(self, window=0, a=0, b=None):
         T, P = self.T, self.P
         b = T if b is None else b
@@ -168,6 +193,7 @@ def compare_rows(name, got, want):
 
 
 DENSITY = ("head", "bin_low", "bin_high", "share", "count", "total", "mean")
+RUNS = ("head", "tokens", "kept", "runs", "alone", "longest", "changes", "mean_run", "expected_runs", "clustering", "expected_changes", "z")
 SIZE = ("head", "at", "step", "steps", "entries", "length", "capacity", "size", "ratio")
 
 with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
@@ -192,6 +218,21 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     check("by hand: density", data["count"] == [1, 0, 1, 0] and data["share"] == [1, 0, 1, 0] and data["mean"] == [.25] * 4 and data["bin_high"] == [.5, 1, .5, 1], data)
     data, _ = table(kvfate, "density", hand.path, "--bins", "2", "--step", "2")
     check("by hand: density at 2", data["count"] == [1, 1, 1, 1] and same(data["mean"], [.5] * 4), data)
+    # runs: of four tokens only the entry 1 is left: one run of 1, three changes; 1 * 4 / 4 = 1 run, 1 + 2 * 3 / 4 = 5/2 changes,
+    # variance 6 (6 - 4) / (16 * 3) = 1/4, so z = (3 - 5/2) / (1/2) = 1
+    data, _ = table(kvfate, "runs", hand.path)
+    check("by hand: runs", rows_of(data, RUNS) == [("L0K0", 4, 1, 1, 1, 1, 3, 1, 1, 1, 2.5, 1), ("all", 4, 1, 1, 1, 1, 3, 1, 1, 1, 2.5, 1)], data)
+    # query 2 sees 1 and 2 of three: one run of 2, two changes; 2 * 2 / 3 runs, 1 + 4 / 3 changes, variance 4 (4 - 3) / (9 * 2) = 2/9
+    data, _ = table(kvfate, "runs", hand.path, "--step", "2")
+    check("by hand: runs at 2", rows_of(data, RUNS)[0][:8] == ("L0K0", 3, 2, 1, 0, 2, 2, 2)
+          and same(rows_of(data, RUNS)[0][8:], [4 / 3, 4 / 3, 7 / 3, (2 - 7 / 3) / (2 / 9) ** .5]), data)
+    # every choice of 3 of 6 places: the mean and the variance that the table expects are theirs
+    runs_of = [[len(list(g)) and k for k, g in itertools.groupby(i in c for i in range(6))] for c in itertools.combinations(range(6), 3)]
+    some = Run(folder, count, rng, L=1, H=1, T=6, P=6, evict=[[[ALIVE, ALIVE, 6, ALIVE, 6, 6]]])
+    data, _ = table(kvfate, "runs", some.path)
+    lengths = [len(r) for r in runs_of]
+    check("every choice", same([data["expected_runs"][0], data["expected_changes"][0], data["z"][0]],
+                               [np.mean([sum(r) for r in runs_of]), np.mean(lengths), (4 - np.mean(lengths)) / np.std(lengths)]), data)
     # words "ab" (tokens 0 1) and "ab" (2 3): one place of two is held, by its token 1
     data, meta = table(kvfate, "words", hand.path)
     check("by hand: words", data["word"] == ["ab"] and [data[k][0] for k in ("count", "base_count", "places", "scored", "kept", "lift")] == [1, 2, 2, 4, .5, 1]
@@ -219,6 +260,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
             compare_rows("density", rows_of(table(kvfate, "density", r.path, "--bins", bins)[0], DENSITY), r.density(bins))
         compare_rows("density at a step", rows_of(table(kvfate, "density", r.path, "--step", step)[0], DENSITY), r.density(20, step))
         compare_rows("density of a range", rows_of(table(kvfate, "density", r.path, "--tokens", f"{a}:{b}")[0], DENSITY), r.density(20, None, a, b))
+        compare_rows("runs", rows_of(table(kvfate, "runs", r.path)[0], RUNS), r.runs())
+        compare_rows("runs at a step", rows_of(table(kvfate, "runs", r.path, "--step", step)[0], RUNS), r.runs(step))
+        compare_rows("runs of a range", rows_of(table(kvfate, "runs", r.path, "--tokens", f"{a}:{b}")[0], RUNS), r.runs(None, a, b))
+        compare_rows("runs of a range at a step", rows_of(table(kvfate, "runs", r.path, "--tokens", f"{a}:{b}", "--step", a + 3)[0], RUNS), r.runs(a + 3, a, b))
         for window, more in ((0, ()), (0, ("--window", "in")), (5, ("--window", "out")), (13, ("--window", "13")), (T + 5, ("--window", T + 5))):
             compare_rows(f"kv-size {more}", rows_of(table(kvfate, "kv-size", r.path, *more)[0], SIZE), r.sizes(window))
         compare_rows("kv-size of a range", rows_of(table(kvfate, "kv-size", r.path, "--tokens", f"{a}:{b}", "--window", 3)[0], SIZE), r.sizes(3, a, b))
@@ -292,15 +337,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     bare = Run(folder, count, rng, T=30, header=False)
     for name, r in (("full", full), ("empty", empty), ("one", one), ("bare", bare)):
         compare_rows(f"{name}: density", rows_of(table(kvfate, "density", r.path)[0], DENSITY), r.density(20))
+        compare_rows(f"{name}: runs", rows_of(table(kvfate, "runs", r.path)[0], RUNS), r.runs())
         compare_rows(f"{name}: kv-size", rows_of(table(kvfate, "kv-size", r.path)[0], SIZE), r.sizes())
         compare_words(f"{name}: words", r, r.words(r.places("word")))
         table(kvfate, "eviction", r.path), table(kvfate, "occupancy", r.path, "--by", "class")
-        for command in ("words", "density", "kv-size", "occupancy", "eviction"):
+        for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
             said(command, r.path)
     check("full: lift", set(table(kvfate, "words", full.path)[0]["lift"]) == {1}, "")
     _, meta = table(kvfate, "density", empty.path)
     check("empty: undefined heads", meta["undefined"] == "4" or float(meta["undefined"]) == 4, meta)
-    for command in ("words", "density", "kv-size", "occupancy", "eviction"):
+    for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
         data, _ = table(kvfate, command, none.path)
         said(command, none.path)
         check(f"no tokens: {command}", all(v in (None, 0) for k in ("share", "ratio", "count", "entries") for v in data.get(k, [])), data)
@@ -310,13 +356,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     for argv, word in ((["words", "--by", "letter"], "--by"), (["words", "--sort", "x"], "--sort"), (["words", "--match", "x"], "--match"), (["words", "--min-count", "0"], "--min-count"),
                        (["words", "--step", "30"], "--step"), (["words", "--step", "-1"], "--step"), (["words", "--fold", "--by", "token"], "--fold"),
                        (["words", "--classes", "x.json"], "--by class"), (["words", "--head", "L0H0"], "KV"), (["density", "--bins", "0"], "--bins"),
-                       (["density", "--bins", "99999999"], "--bins"), (["density", "--step", "x"], "--step"), (["kv-size", "--window", "-1"], "--window"),
+                       (["density", "--bins", "99999999"], "--bins"), (["density", "--step", "x"], "--step"), (["runs", "--step", "30"], "--step"), (["kv-size", "--window", "-1"], "--window"),
                        (["kv-size", "--window", "x"], "--window"), (["occupancy", "--by", "x"], "--by"), (["occupancy", "--classes", "x.json"], "--by class")):
         refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
     refused("no window", 1, ["kv-size", x, "--window", "out"], "--window N")
     refused("no gates", 1, ["words", full.path, "--sort", "retention"], "log_beta")
     lacking = make(write_kvf, os.path.join(folder, "lacking.kvf"), [Column("tokens.id", "i32", "run", [1, 2]), Column("tokens.role", "u8", "run", [0, 0])], (1, 1, 1, 2))
-    for command in ("words", "density", "kv-size"):
+    for command in ("words", "density", "runs", "kv-size"):
         refused(f"{command}: no evictions", 1, [command, lacking], "evict_step", "--probes evict")
 
 finish()

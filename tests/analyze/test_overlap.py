@@ -365,7 +365,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
     for command in ("overlap", "attention-sparsity"):
         again = [subprocess.run([kvfate, command, x, "--json"], capture_output=True).stdout for _ in range(2)]
         check("equal bytes", again[0] == again[1] and again[0])
-        refused("a picture", 2, [command, x, "-o", inside("p.png")], "no figure")
+        refused("a picture", 2, [command, x, "--figure", "survival", "-o", inside("p.png")], "no figure")
         for ext in ("tsv", "csv", "npz"):
             out = inside("t." + ext)
             check(ext, subprocess.run([kvfate, command, x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)

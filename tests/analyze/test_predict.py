@@ -294,7 +294,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
             ("several entries", 2, [each([1, 2], [3, 4], counts=2), d["path"]], ("--each",)), ("both kinds", 2, [good, d["path"], each([1, 2], [3, 4]), d["path"]], ("entries",)),
             ("entries without a trace", 2, [each([1, 2], [3, 4]), sal], ("trace",)), ("--value", 2, [good, d["path"], "--value", "x"], ("'x'",)),
             ("--only", 2, [good, d["path"], "--only", "beta,x"], ("'x'",)), ("--criterion", 2, [good, d["path"], "--criterion", "x"], ("criterion",)),
-            ("-o", 2, [good, d["path"], "-o", "x.png"], (".tsv",)), ("--horizon", 2, [good, d["path"], "--horizon", "-1"], ("horizon",)),
+            ("-o", 2, [good, d["path"], "-o", "x.doc"], (".tsv", ".png")), ("--horizon", 2, [good, d["path"], "--horizon", "-1"], ("horizon",)),
             ("several rows", 2, [good, tsv("t", {}, {"head": ["L0K0", "L0K0"], "v": [1, 2]})], ("row",)),
             ("no heads", 2, [good, tsv("t", {}, {"name": ["a"], "v": [1]})], ("head",)),
             ("query heads alone", 2, [good, tsv("t", {}, {"head": ["L0H0"], "v": [1]})], ("query heads",)),
@@ -302,10 +302,19 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
         refused(name, code, ["predict", *argv], *words)
     text = open(good).read().splitlines()
     refused("the same head twice", 1, ["predict", file("\n".join(text + [text[-2]]) + "\n"), d["path"]], "several rows")
-    for ext in ("tsv", "csv", "npz"):
+    for ext in ("tsv", "csv", "npz", "png", "svg", "pdf"):
         out = os.path.join(folder, "t." + ext)
         r = subprocess.run([kvfate, "predict", good, d["path"], "-o", out], capture_output=True, text=True)
         check(ext, r.returncode == 0 and os.path.getsize(out) > 100 and "rank correlation" in r.stdout and not r.stderr, r)
+    r = subprocess.run([kvfate, "predict", good, d["path"], "--units", "-o", "-"], capture_output=True, text=True)
+    lines = [x.split("\t") for x in r.stdout.splitlines() if not x.startswith("#")]
+    whole = subprocess.run([kvfate, "predict", good, d["path"], "-o", "-"], capture_output=True, text=True).stdout
+    counted = {tuple(x.split("\t")[:2]): int(x.split("\t")[2]) for x in whole.splitlines() if not x.startswith("#") and not x.startswith("candidate")}
+    units = {k: [x for x in lines[1:] if tuple(x[:2]) == k] for k in counted}
+    check("a row for each unit of each candidate", r.returncode == 0 and all(len(units[k]) == n for k, n in counted.items() if n), r)
+    effects = {x.split("\t")[0]: float(x.split("\t")[text_kl]) for text_kl in [[x.split("\t") for x in text if not x.startswith("#")][0].index("kl")]
+               for x in text if x.startswith("L")}
+    check("layer and effect of each unit", all(float(x[6]) == int(x[3]) and float(x[7]) == effects[f"L{x[3]}K{x[4]}"] for x in units[("layer", "none")]), units[("layer", "none")][:3])
     a, b = (subprocess.run([kvfate, "predict", good, d["path"], "-o", "-"], capture_output=True).stdout for _ in range(2))
     check("equal bytes", a == b and len(a) > 500)
 finish()

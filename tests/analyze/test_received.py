@@ -93,6 +93,8 @@ def against_dense(folder, case):
         check("quest: some pages are not read", hidden > 100, hidden)
         return
     p, _, _ = m.run(c["tokens.id"][0, 0].astype(int), alpha)
+    t, text = table(kvfate, "received", kvf)[0], table(kvfate, "tokens", kvf)[0]["text"]
+    check(f"{name}: texts", t["text"] == [text[i] for i in t["token"]] and len(set(t["text"])) > (name != "one"), t["text"][:9])
     for l, g, i in pairs:
         v, h = c[f"received.L{l}H{g}.{i}"][0, 0], g // (m.G // m.H)
         seen = alpha[l, h, :, i]
@@ -174,7 +176,8 @@ def by_hand(folder):
     t, meta = table(kvfate, "received", kvf, "--cumulative")
     check("hand", t == {"head": ["L0H0"] * 5 + ["L0H1"] * 3, "layer": [0] * 8, "index": [0] * 5 + [1] * 3, "token": [0] * 4 + [3] + [1] * 3,
                         "step": [0, 1, 2, 3, 3, 1, 2, 3], "attention": [1, .5, None, .125, 0, .5, .25, None],
-                        "seen": [1, 1, -1, 1, 1, 1, 1, 0], "cumulative": [1, 1.5, 1.5, 1.625, 0, .5, .75, .75]}, t)
+                        "seen": [1, 1, -1, 1, 1, 1, 1, 0], "cumulative": [1, 1.5, 1.5, 1.625, 0, .5, .75, .75],
+                        "text": [""] * 8}, t)
     check("hand meta", (meta["pairs"], meta["steps_unseen"], meta["steps_unknown"], meta["pairs_unborn"]) == ("3", "1", "1", "1"), meta)
     t, _ = table(kvfate, "received", kvf, "--every", "2", "--head", "L0H0", "--tokens", "0:1", "--cumulative")
     check("hand every", t["step"] == [0, 2] and t["cumulative"] == [1, 1.5] and t["attention"] == [1, None], t)

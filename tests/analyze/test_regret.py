@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-regret-") as folder:
     refused("values are missing", 1, ["regret", short], "not in the trace")
     check("those that are there", len(table(kvfate, "regret", short, "--tokens", "0:20")[0]["step"]) == 20 * (L * G + 1))
     for more, word in ((["--every", "0"], "--every"), (["--every", "x"], "--every"), (["--every", "2", "--mean"], "--mean"),
-                       (["--mean=3"], "--mean"), (["--head", "L0K0"], "query"), (["--tokens", "0:5x"], "A:B"), (["-o", path("x.png")], ".tsv")):
+                       (["--mean=3"], "--mean"), (["--head", "L0K0"], "query"), (["--tokens", "0:5x"], "A:B"), (["-o", path("x.jpg")], ".tsv")):
         refused(" ".join(more), 2, ["regret", x, *more], word)
 
 finish()

@@ -5,6 +5,7 @@
  *   column NAME DTYPE SPACE AXIS FLAGS N FILE
  *                               FILE: f64 [L][heads][T]; the first N of each head are written
  *   text BYTES                  text of the next token, to the end of the line
+ *   hex DIGITS                  the same as hexadecimal digits, for any bytes
  *   layers                      all heads of a layer in one chunk, as the engine writes them
  *   open                        leave it unclosed
  * NaN in a column of integers is the largest number of its type. */
@@ -15,15 +16,15 @@
 
 #include <kvf/trace.h>
 
-enum { MOST_COLUMNS = 64, MOST_TOKENS = 4096, MOST_LINE = 65536 };
+enum { MOST_COLUMNS = 64, MOST_TOKENS = 32768, MOST_LINE = 65536, MOST_TEXT = 1 << 22 };
 
 static struct kvf_column columns[MOST_COLUMNS];
 static char files[MOST_COLUMNS][1024];
 static uint32_t lengths[MOST_COLUMNS];
 static int n_columns, L, H, G;
 static uint32_t T;
-static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_LINE];
-static uint32_t text_end[MOST_TOKENS], n_texts;
+static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
+static uint32_t text_end[MOST_TOKENS], n_texts, n_bytes;
 static int leave_open, whole_layers;
 
 static int find(const char *const *names, const char *name)
@@ -53,13 +54,33 @@ static void read_column(const char *s)
     n_columns++;
 }
 
+static void read_hex(const char *s)
+{
+    unsigned byte;
+    for (; sscanf(s, "%2x", &byte) == 1; s += 2)
+        texts[n_bytes++] = (char)byte;
+}
+
+static void read_text(const char *s, int hex)
+{
+    if (n_texts == MOST_TOKENS || n_bytes + strlen(s) > MOST_TEXT)
+        exit(2);
+    if (hex)
+        read_hex(s);
+    else
+        memcpy(texts + n_bytes, s, strlen(s));
+    n_bytes += hex ? 0 : (uint32_t)strlen(s);
+    text_end[n_texts++] = n_bytes;
+}
+
 static void read_line(const char *s)
 {
     if (strncmp(s, "meta ", 5) == 0) {
         snprintf(meta, sizeof meta, "%s", s + 5);
-    } else if (strncmp(s, "text ", 5) == 0 && n_texts < MOST_TOKENS) {
-        strcat(texts, s + 5);
-        text_end[n_texts++] = (uint32_t)strlen(texts);
+    } else if (strncmp(s, "text ", 5) == 0) {
+        read_text(s + 5, 0);
+    } else if (strncmp(s, "hex ", 4) == 0) {
+        read_text(s + 4, 1);
     } else if (strncmp(s, "shape ", 6) == 0) {
         if (sscanf(s, "shape %d %d %d %u", &L, &H, &G, &T) != 4)
             exit(2);

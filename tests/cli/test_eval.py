@@ -263,6 +263,10 @@ def loss_against_size():
     labels = ["wgkv:tau=0.05", "wgkv:tau=0.5", "wgkv:local=4,tau=0.95", "h2o"]
     r = s.accepted("printed", [*argv, "--state", s.path("tau.state")])
     s.accepted("written", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.tsv")])
+    s.accepted("drawn", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=nll"])
+    picture = open(s.path("tau.svg")).read()
+    s.check("all rows in the figure", all(x in picture for x in [*labels, "Pareto front", "negative log likelihood"]), picture[-500:])
+    s.refused("a figure without that axis", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=loss"], 2, "y=kl|nll|top1_agree")
     rows = table(s.path("tau.tsv"))
     s.check("as typed in the table", [x["method"] for x in rows] == labels, rows)
     s.check("higher thresholds hold less", [float(x["kv_mean"]) for x in rows[:3]] == sorted((float(x["kv_mean"]) for x in rows[:3]), reverse=True)
@@ -353,7 +357,7 @@ def bad_input():
         s.refused(f"budgets {bad}", [*argv, *data, "--budgets", bad], 2, "--budgets")
     s.refused("a budget too small", [*argv, *data, "--methods", "window:sinks=9", "--budgets", "4"], 2, "budget 4")
     s.refused("too long", [*argv, *data, "--prompt-tokens", "100000"], 1, "context")
-    s.refused("an output of no kind", [*argv, *data, "-o", "x.txt"], 2, ".tsv")
+    s.refused("an output of no kind", [*argv, *data, "-o", "x.txt"], 2, ".tsv", ".svg")
     s.refused("over its input", [*argv, *data, "-o", s.file("x.tsv", open(TEXT, "rb").read()), "--data", s.path("x.tsv")], 2, "overwrite")
     s.refused("a cache of no type", [*argv, *data, "--kv-type", "f8"], 2, "f8")
     for name, text in (("no JSON", '{"text": "a"}\n{"text": \n'), ("no text", '{"text": "a"}\n{"title": "b"}\n'),

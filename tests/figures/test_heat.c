@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "render/axis.h"
 #include "render/heat.h"
 #include "render/palette.h"
@@ -16,87 +17,115 @@ static double overlap(double a, double b, double c, double d)
     return n > 0 ? n : 0;
 }
 
-/* Cell (t, i) is the unit square [t, t+1) x [i, i+1); alpha_ti = i <= t < end_i. */
-static void box_mean(const double *end, long T, int w, int h, int r, int c, double *mean,
-                     double *cover)
+/* Windows: tokens 0 .. n - 1, steps from .. to - 1 over w x h boxes. */
+struct map {
+    long n, from, to;
+    int w, h;
+    double *mean, *cover; /* [h][w] */
+};
+
+static struct map map_make(heat_column_fn *f, const double *number, long n, long from, long to,
+                           int w, int h)
 {
-    double x0 = (double)T * c / w, x1 = (double)T * (c + 1) / w;
-    double y0 = (double)T * r / h, y1 = (double)T * (r + 1) / h, seen = 0, all = 0;
-    for (long i = (long)x0 > 0 ? (long)x0 - 1 : 0; i < T && (double)i < x1; i++)
-        for (long t = i; t < T && (double)t < y1; t++) {
+    size_t area = (size_t)w * (size_t)h;
+    struct map m = {n, from, to, w, h, calloc(area, 8), calloc(area, 8)};
+    struct heat heat = {0};
+    double *mean = calloc((size_t)h, 8), *cover = calloc((size_t)h, 8);
+    double *scratch = MEM_NEW(double, (size_t)heat_scratch(h));
+    cr_assert_eq(heat_init(&heat, n, from, to, w, h), 0);
+    memset(scratch, 0x55, (size_t)heat_scratch(h) * 8); /* whatever was there before */
+    for (int c = 0; c < w; c++) {
+        f(&heat, number, c, mean, cover, scratch);
+        for (int r = 0; r < h; r++) {
+            m.mean[(size_t)r * (size_t)w + (size_t)c] = mean[r];
+            m.cover[(size_t)r * (size_t)w + (size_t)c] = cover[r];
+        }
+    }
+    heat_finish(&heat);
+    mem_free(scratch);
+    free(mean);
+    free(cover);
+    return m;
+}
+
+static void map_free(struct map *m)
+{
+    free(m->mean);
+    free(m->cover);
+}
+
+static double alpha_at(double end, long age, long t)
+{
+    (void)age;
+    return (double)t < end ? 1 : 0;
+}
+
+static double decay_at(double log_beta, long age, long t)
+{
+    (void)t;
+    return age > 0 ? exp((double)age * log_beta) : 1;
+}
+
+/* Cell (t, i) is the unit square [t, t+1) x [i, i+1): every one of a box is visited. */
+static void box_mean(const struct map *m, const double *number, double (*at)(double, long, long),
+                     int r, int c, double *mean, double *cover)
+{
+    double x0 = (double)m->n * c / m->w, x1 = (double)m->n * (c + 1) / m->w;
+    double y0 = (double)m->from + (double)(m->to - m->from) * r / m->h;
+    double y1 = (double)m->from + (double)(m->to - m->from) * (r + 1) / m->h, seen = 0, all = 0;
+    for (long i = (long)x0 > 0 ? (long)x0 - 1 : 0; i < m->n && (double)i < x1; i++)
+        for (long t = (long)y0 > i ? (long)y0 - 1 : i; t < m->to && (double)t < y1; t++) {
             double area = overlap(x0, x1, (double)i, (double)(i + 1))
                         * overlap(y0, y1, (double)t, (double)(t + 1));
+            if (t < i || area <= 0)
+                continue;
             all += area;
-            seen += (double)t < end[i] ? area : 0;
+            seen += area * at(number[i], t - i, t);
         }
     *cover = all / ((x1 - x0) * (y1 - y0));
     *mean = *cover > 1e-7 ? seen / all : NAN;
 }
 
-static void compare(const double *end, long T, int w, int h)
+static void compare_window(heat_column_fn *f, double (*at)(double, long, long),
+                           const double *number, long n, long from, long to, int w, int h)
 {
-    size_t n = (size_t)w * (size_t)h;
-    double *out = calloc(n, sizeof *out), *cover = calloc(n, sizeof *cover), want, part;
-    double *scratch = calloc((size_t)heat_scratch(h), sizeof *scratch);
-    heat_alpha(end, T, w, h, out, cover, scratch);
+    struct map m = map_make(f, number, n, from, to, w, h);
+    double want, part;
     for (int r = 0; r < h; r++)
         for (int c = 0; c < w; c++) {
-            size_t at = (size_t)r * (size_t)w + (size_t)c;
-            box_mean(end, T, w, h, r, c, &want, &part);
-            cr_assert_lt(fabs(cover[at] - part), 1e-9,
-                         "T %ld, %d x %d, box %d %d: cover %.12g, want %.12g", T, w, h, r, c,
-                         cover[at], part);
-            if (isnan(want))
-                cr_assert(isnan(out[at]) || part > 0,
-                          "T %ld, %d x %d, box %d %d: %g above the diagonal", T, w, h, r, c,
-                          out[at]);
-            else
-                cr_assert_lt(fabs(out[at] - want), 1e-6,
-                             "T %ld, %d x %d, box %d %d: %.12g, want %.12g", T, w, h, r, c, out[at],
-                             want);
+            size_t k = (size_t)r * (size_t)w + (size_t)c;
+            box_mean(&m, number, at, r, c, &want, &part);
+            cr_assert_lt(fabs(m.cover[k] - part), 1e-9,
+                         "n %ld, steps %ld:%ld, %d x %d, box %d %d: cover %.12g, want %.12g", n,
+                         from, to, w, h, r, c, m.cover[k], part);
+            cr_assert(isnan(want) ? isnan(m.mean[k]) || part > 0
+                                  : fabs(m.mean[k] - want) <= 1e-6,
+                      "n %ld, steps %ld:%ld, %d x %d, box %d %d: %.12g, want %.12g", n, from, to,
+                      w, h, r, c, m.mean[k], want);
         }
-    free(out);
-    free(cover);
-    free(scratch);
+    map_free(&m);
 }
 
-/* The same for exp((t - i) x_i), cell by cell. */
-static double box_decay(const double *x, long T, int w, int h, int r, int c)
-{
-    double x0 = (double)T * c / w, x1 = (double)T * (c + 1) / w;
-    double y0 = (double)T * r / h, y1 = (double)T * (r + 1) / h, sum = 0, all = 0;
-    for (long i = (long)x0 > 0 ? (long)x0 - 1 : 0; i < T && (double)i < x1; i++)
-        for (long t = i; t < T && (double)t < y1; t++) {
-            double area = overlap(x0, x1, (double)i, (double)(i + 1))
-                        * overlap(y0, y1, (double)t, (double)(t + 1));
-            all += area;
-            sum += area > 0 ? area * (t > i ? exp((double)(t - i) * x[i]) : 1) : 0;
-        }
-    return all > 1e-7 * (x1 - x0) * (y1 - y0) ? sum / all : NAN;
-}
+static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
+static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
 
-static void compare_decay(const double *x, long T, int w, int h)
+/* The whole triangle, then parts: steps from the first token's on, some before any token of
+ * the window ends, all after the last token's birth, beyond the tokens. */
+static void compare_all(heat_column_fn *f, double (*at)(double, long, long), const double *number,
+                        long n)
 {
-    size_t n = (size_t)w * (size_t)h;
-    double *out = calloc(n, sizeof *out), *cover = calloc(n, sizeof *cover);
-    double *scratch = calloc((size_t)heat_scratch(h), sizeof *scratch);
-    heat_decay(x, T, w, h, out, cover, scratch);
-    for (int r = 0; r < h; r++)
-        for (int c = 0; c < w; c++) {
-            double want = box_decay(x, T, w, h, r, c), got = out[(long)r * w + c];
-            cr_assert(isnan(want) ? isnan(got) || cover[(long)r * w + c] > 0
-                                  : fabs(got - want) <= 1e-6,
-                      "T %ld, %d x %d, box %d %d: %.12g, want %.12g", T, w, h, r, c, got, want);
-        }
-    free(out);
-    free(cover);
-    free(scratch);
+    const long steps[][2] = {{0, n}, {n / 3, n}, {0, n / 2 + 1}, {n / 4, n / 4 + 1},
+                             {n, 3 * n + 2}, {n / 2, 2 * n + 5}};
+    for (size_t b = 0; b < sizeof sides / sizeof *sides; b++) {
+        compare_window(f, at, number, n, 0, n, sides[b], sides[b]);
+        for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
+            compare_window(f, at, number, n, steps[k][0], steps[k][1], sides[b],
+                           sides[(b + 4 + k) % 11]);
+    }
 }
 
 Test(heat, decay_is_the_area_average)
 {
-    static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
-    static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
     static const double kinds[] = {0, -1e-12, -1.5e-8, -1e-3, -0.03, -0.4, -3, -90, -INFINITY};
     unsigned seed = 5;
     for (size_t a = 0; a < sizeof lengths / sizeof *lengths; a++) {
@@ -105,10 +134,7 @@ Test(heat, decay_is_the_area_average)
             seed = seed * 1664525u + 1013904223u;
             x[i] = kinds[seed / 7 % 9];
         }
-        for (size_t b = 0; b < sizeof sides / sizeof *sides; b++) {
-            compare_decay(x, lengths[a], sides[b], sides[b]);
-            compare_decay(x, lengths[a], sides[b], sides[(b + 4) % 11]);
-        }
+        compare_all(heat_decay, decay_at, x, lengths[a]);
     }
 }
 
@@ -116,10 +142,10 @@ Test(heat, decay_is_the_area_average)
 Test(heat, decay_of_many_rows_stays_exact)
 {
     enum { T = 20000, H = 700 };
-    static double x[T], out[H], scratch[4 * (H + 2)];
+    static double x[T];
     for (int i = 0; i < T; i++)
         x[i] = i == 0 ? -1e-4 : -INFINITY;
-    heat_decay(x, T, 1, H, out, NULL, scratch);
+    struct map m = map_make(heat_decay, x, T, 0, T, 1, H);
     double from = (double)T * (H - 1) / H, want = 0, area = 0;
     for (int t = (int)from; t < T; t++) {
         double part = overlap(from, T, t, t + 1);
@@ -128,16 +154,57 @@ Test(heat, decay_of_many_rows_stays_exact)
     }
     for (int t = (int)from; t < T; t++) /* the others count on the diagonal alone */
         want += overlap(from, T, t, t + 1);
-    cr_assert_float_eq(out[H - 1] / (want / area), 1, 1e-9);
+    cr_assert_float_eq(m.mean[H - 1] / (want / area), 1, 1e-9);
+    map_free(&m);
+}
+
+/* One pixel of all is the mean of means, in closed form; 131,072 tokens in no time. */
+Test(heat, one_pixel_of_many_tokens)
+{
+    enum { T = 131072 };
+    static double x[T];
+    double want = 0;
+    for (int i = 0; i < T; i++) {
+        x[i] = -pow(10, -5.0 * (i % 1000) / 1000);
+        want += expm1((T - i) * x[i]) / expm1(x[i]);
+    }
+    struct map m = map_make(heat_decay, x, T, 0, T, 1, 1);
+    cr_assert_float_eq(m.mean[0] / (want / (0.5 * T * (T + 1.0))), 1, 1e-10);
+    map_free(&m);
+}
+
+/* Columns of a map of 20,000 x 20,000 pixels: a box within one cell is that cell. */
+Test(heat, boxes_smaller_than_cells)
+{
+    enum { N = 7, SIDE = 20000 };
+    const double end[N] = {1, 5, INFINITY, 4, 7, 6, 7};
+    static double mean[SIDE], cover[SIDE];
+    double *scratch = MEM_NEW(double, (size_t)heat_scratch(SIDE));
+    struct heat m = {0};
+    cr_assert_eq(heat_init(&m, N, 0, N, SIDE, SIDE), 0);
+    for (int c = 0; c < SIDE; c += 1237) {
+        int i = (int)((double)N * c / SIDE), next = (int)((double)N * (c + 1) / SIDE);
+        heat_alpha(&m, end, c, mean, cover, scratch);
+        for (int r = 0; r < SIDE && i == next; r++) {
+            double t0 = (double)N * r / SIDE, t1 = (double)N * (r + 1) / SIDE;
+            if (t1 <= i)
+                cr_assert(isnan(mean[r]), "column %d, row %d: %g", c, r, mean[r]);
+            else if ((int)t0 == (int)(t1 - 1e-9) && t0 >= i)
+                cr_assert_float_eq(mean[r], (int)t0 < end[i], 1e-9, "column %d, row %d: %g", c, r,
+                                   mean[r]);
+        }
+    }
+    heat_finish(&m);
+    mem_free(scratch);
 }
 
 Test(heat, decay_without_a_number_is_none)
 {
     const double x[] = {0, NAN, -INFINITY};
-    double v[9], scratch[24];
-    cr_assert_leq(heat_scratch(3), 24);
-    heat_decay(x, 3, 3, 3, v, NULL, scratch);
+    struct map m = map_make(heat_decay, x, 3, 0, 3, 3, 3);
+    const double *v = m.mean;
     cr_assert(v[0] == 1 && v[3] == 1 && v[6] == 1 && isnan(v[4]) && isnan(v[7]) && v[8] == 1);
+    map_free(&m);
 }
 
 /* Ends of every kind: alive, cut at once after birth, at T, in between. */
@@ -153,42 +220,37 @@ static double end_of(unsigned *seed, long i, long T)
 
 Test(heat, raster_is_the_area_average)
 {
-    static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
-    static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
     unsigned seed = 1;
     for (size_t a = 0; a < sizeof lengths / sizeof *lengths; a++) {
         double end[97];
         for (long i = 0; i < lengths[a]; i++)
             end[i] = end_of(&seed, i, lengths[a]);
-        for (size_t b = 0; b < sizeof sides / sizeof *sides; b++) {
-            compare(end, lengths[a], sides[b], sides[b]);
-            compare(end, lengths[a], sides[b], sides[(b + 4) % 11]);
-        }
+        compare_all(heat_alpha, alpha_at, end, lengths[a]);
     }
 }
 
+/* evict at 2, 3, 3, alive: cells 2 + 2 + 1 + 1 of 4 * 5 / 2 */
+static const double four[] = {2, 3, 3, INFINITY};
+
 Test(heat, one_pixel_is_one_minus_sparsity)
 {
-    /* evict at 2, 3, 3, alive: cells 2 + 2 + 1 + 1 of 4 * 5 / 2 */
-    const double end[] = {2, 3, 3, INFINITY};
-    double v, scratch[16];
-    cr_assert_leq(heat_scratch(1), 16);
-    heat_alpha(end, 4, 1, 1, &v, NULL, scratch);
-    cr_assert_float_eq(v, 0.6, 1e-12);
+    struct map m = map_make(heat_alpha, four, 4, 0, 4, 1, 1);
+    cr_assert_float_eq(m.mean[0], 0.6, 1e-12);
+    map_free(&m);
 }
 
 Test(heat, a_pixel_a_cell_is_alpha_itself)
 {
-    const double end[] = {2, 3, 3, INFINITY};
-    double v[16], scratch[64];
-    heat_alpha(end, 4, 4, 4, v, NULL, scratch);
+    struct map m = map_make(heat_alpha, four, 4, 0, 4, 4, 4);
     for (int t = 0; t < 4; t++)
         for (int i = 0; i < 4; i++) {
+            double v = m.mean[t * 4 + i];
             if (i > t)
-                cr_assert(isnan(v[t * 4 + i]));
+                cr_assert(isnan(v));
             else
-                cr_assert_float_eq(v[t * 4 + i], t < end[i] ? 1 : 0, 1e-12);
+                cr_assert_float_eq(v, t < four[i] ? 1 : 0, 1e-12);
         }
+    map_free(&m);
 }
 
 Test(axis, ticks_are_round_and_inside)
@@ -217,7 +279,7 @@ Test(axis, ticks_are_round_and_inside)
     cr_assert_eq(ticks_linear(0, INFINITY, 5, v, 16), 0);
 }
 
-Test(axis, tick_texts_are_short_and_plain)
+Test(axis, tick_texts_are_short_with_true_minus_signs)
 {
     static const struct {
         double v;
@@ -225,7 +287,7 @@ Test(axis, tick_texts_are_short_and_plain)
     } cases[] = {
         {0, "0"},         {-1e-15, "0"},     {0.2, "0.2"},        {0.30000000000000004, "0.3"},
         {1000, "1000"},   {20000, "20,000"}, {131072, "131,072"}, {2e6, "2e6"},
-        {2.5e6, "2.5e6"}, {-5, "-5"}};
+        {2.5e6, "2.5e6"}, {-5, "\xe2\x88\x92" "5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[24];
         tick_text(cases[i].v, out);
@@ -233,28 +295,17 @@ Test(axis, tick_texts_are_short_and_plain)
     }
 }
 
-/* Lightness CIE L* of an sRGB colour: a map that rises in it reads in grey, too. */
-static double lightness(struct rgb c)
+Test(palette, nan_is_grey_and_the_ends_hold)
 {
-    double v[3] = {c.r, c.g, c.b}, y = 0;
-    static const double weight[3] = {0.2126, 0.7152, 0.0722};
-    for (int i = 0; i < 3; i++)
-        y += weight[i] * (v[i] <= 0.04045 ? v[i] / 12.92 : pow((v[i] + 0.055) / 1.055, 2.4));
-    return y > 0.008856 ? 116 * cbrt(y) - 16 : 903.3 * y;
-}
-
-Test(palette, lightness_rises_and_nan_is_grey)
-{
-    static const char *const maps[] = {"viridis", "magma"};
-    for (int m = 0; m < 2; m++)
-        for (int i = 1; i <= 256; i++)
-            cr_assert_gt(lightness(palette_at(maps[m], i / 256.0)),
-                         lightness(palette_at(maps[m], (i - 1) / 256.0)));
     struct rgb nan = palette_at(NULL, NAN);
     cr_assert(nan.r == nan.g && nan.g == nan.b);
     cr_assert_eq(palette_argb(NULL, 7), palette_argb("viridis", 1));
     cr_assert_eq(palette_argb(NULL, -7), palette_argb("viridis", 0));
     cr_assert_eq(palette_argb_at(NULL, 1, 0), 0);
     cr_assert_eq(palette_argb_at(NULL, 1, 1), palette_argb(NULL, 1));
+    static uint32_t table[PALETTE_STEPS + 1];
+    palette_table("magma", table);
+    for (int i = 0; i <= PALETTE_STEPS; i += 64)
+        cr_assert_eq(table[i], palette_argb("magma", (double)i / PALETTE_STEPS));
     cr_assert(palette_known(NULL) && palette_known("magma") && !palette_known("jet"));
 }

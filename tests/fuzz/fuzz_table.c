@@ -25,6 +25,11 @@ static void check_table(const char *text, size_t n, bool json)
 {
     struct table *t = NULL;
     struct kvf_diag d = {""};
+    if (!json && table_parse_csv(text, n, &t, &d) == KVF_OK)
+        walk(t);
+    table_destroy(t);
+    t = NULL;
+    d.text[0] = 0;
     int err = json ? table_parse_json(text, n, &t, &d) : table_parse_tsv(text, n, &t, &d);
     MUST(err == KVF_OK ? t != NULL : t == NULL && d.text[0]);
     if (!err)

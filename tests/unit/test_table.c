@@ -248,6 +248,148 @@ Test(table_io, ill_formed_text_keeps_its_length_in_npz)
     table_destroy(t);
 }
 
+/* More rows than are read at a time, more texts than are kept, and every kind of column: lines
+ * made from the formulas here, and the arrays of the npz. */
+enum { LONG = 2700, WORDS = 300 };
+
+static void eighths(void *ctx, int64_t row0, int64_t n, double *out)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (double)((row0 + i) % 13) / 8;
+}
+
+static struct table *long_table(void)
+{
+    static char word[WORDS][16];
+    static const char *names[LONG], *heads[3] = {"a\tb", "", "c"};
+    static int64_t dense[LONG], block[27];
+    static double cycle[1350];
+    for (int i = 0; i < WORDS; i++)
+        snprintf(word[i], sizeof word[i], "w\"%d", i);
+    for (int i = 0; i < LONG; i++) {
+        names[i] = word[i * 7 % WORDS];
+        dense[i] = i % 5 ? -i : i * INT64_C(1000000000);
+    }
+    for (int i = 0; i < 27; i++)
+        block[i] = i / 2; /* the same in neighbours, too */
+    for (int i = 0; i < 1350; i++)
+        cycle[i] = i % 9 ? i / 4.0 : NAN;
+    struct table *t = table_create("long", LONG);
+    table_block_str(t, "head", "", heads, 3);
+    table_block_int(t, "block", "", block, 27);
+    table_affine(t, "at", "", 5, -3, 1100);
+    table_cycle_real(t, "cycle", "", cycle, 1350);
+    table_dense_int(t, "dense", "", dense);
+    table_lazy(t, "lazy", "", TABLE_REAL, eighths, NULL);
+    table_dense_str(t, "name", "", names);
+    return t;
+}
+
+static double of_row(int col, int i)
+{
+    switch (col) {
+    case 1: return i / 100 / 2;
+    case 2: return 5 - 3 * (i % 1100);
+    case 3: return i % 1350 % 9 ? i % 1350 / 4.0 : NAN;
+    case 4: return i % 5 ? -i : i * 1e9;
+    default: return i % 13 / 8.0;
+    }
+}
+
+static char *whole_file(const char *path, size_t *ret_n)
+{
+    char *text = mem_alloc(1 << 22, 1);
+    FILE *f = fopen(path, "rb");
+    *ret_n = fread(text, 1, (1 << 22) - 1, f);
+    fclose(f);
+    unlink(path);
+    return text;
+}
+
+Test(table_io, long_tables_row_by_row)
+{
+    static const char *const head[3] = {"a\\tb", "", "c"}, path[] = "kvf-table-long.tsv";
+    struct table *t = long_table();
+    struct buf want = {0};
+    size_t n;
+    buf_str(&want, "# table: long\nhead\tblock\tat\tcycle\tdense\tlazy\tname\n");
+    for (int i = 0; i < LONG; i++) {
+        buf_str(&want, head[i / 900]);
+        for (int c = 1; c < 6; c++)
+            buf_printf(&want, isnan(of_row(c, i)) ? "\tnan" : "\t%.15g", of_row(c, i));
+        buf_printf(&want, "\tw\"%d\n", i * 7 % WORDS);
+    }
+    cr_assert(table_write(t, TABLE_TSV, path, NULL) == KVF_OK);
+    char *got = whole_file(path, &n);
+    cr_expect(n == want.len && memcmp(got, want.data, n) == 0);
+    mem_free(got);
+    buf_finish(&want);
+    table_destroy(t);
+}
+
+Test(table_io, long_tables_in_json)
+{
+    static const char *const key[] = {"head", "block", "at", "cycle", "dense", "lazy", "name"};
+    static const char path[] = "kvf-table-long.json";
+    struct table *t = long_table();
+    size_t n;
+    struct json *j = NULL;
+    cr_assert(table_write(t, TABLE_JSON, path, NULL) == KVF_OK);
+    char *text = whole_file(path, &n), name[16];
+    cr_assert(json_parse(text, n, &j, NULL) == KVF_OK);
+    for (int c = 1; c < 7; c++) {
+        const struct json *v = json_first(json_get(json_get(j, "data"), key[c]));
+        for (int i = 0; i < LONG; i++, v = json_next(v)) {
+            snprintf(name, sizeof name, "w\"%d", i * 7 % WORDS);
+            if (c == 6)
+                cr_assert(strcmp(json_str(v, ""), name) == 0, "row %d", i);
+            else
+                cr_assert(isnan(of_row(c, i)) ? isnan(json_num(v, NAN))
+                                              : json_num(v, -1e9) == of_row(c, i), "row %d", i);
+        }
+        cr_expect(eq(ptr, (void *)(uintptr_t)v, NULL));
+    }
+    json_free(j);
+    mem_free(text);
+    table_destroy(t);
+}
+
+Test(table_io, long_tables_in_npz)
+{
+    static const char *const file[] = {"head.npy", "block.npy", "at.npy", "cycle.npy",
+                                       "dense.npy", "lazy.npy", "name.npy"};
+    static const char path[] = "kvf-table-long.npz";
+    static char bytes[128 + LONG * 8 * 4];
+    struct table *t = long_table();
+    int code;
+    cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
+    zip_t *z = zip_open(path, ZIP_RDONLY, &code);
+    for (int c = 1; c < 7; c++) {
+        zip_file_t *f = zip_fopen(z, file[c], 0);
+        zip_int64_t n = zip_fread(f, bytes, sizeof bytes);
+        zip_fclose(f);
+        cr_assert(n == 128 + LONG * (c == 6 ? 20 : 8), "%s: %lld", file[c], (long long)n);
+        for (int i = 0; i < LONG; i++) {
+            const char *p = bytes + 128 + i * (c == 6 ? 20 : 8);
+            char name[16] = "", want[16] = "";
+            int64_t whole;
+            double v;
+            memcpy(&v, p, 8);
+            memcpy(&whole, p, 8);
+            for (int k = 0; k < 5 && c == 6; k++)
+                name[k] = p[4 * k];
+            snprintf(want, sizeof want, "w\"%d", i * 7 % WORDS);
+            v = c == 3 || c == 5 ? v : (double)whole;
+            cr_assert(c == 6 ? strcmp(name, want) == 0 :
+                      isnan(of_row(c, i)) ? isnan(v) : v == of_row(c, i), "%s %d", file[c], i);
+        }
+    }
+    zip_discard(z);
+    unlink(path);
+    table_destroy(t);
+}
+
 Test(table_io, formats_by_extension)
 {
     cr_expect(eq(int, (int)table_format_of("a.b.Csv"), (int)TABLE_CSV));

@@ -1,0 +1,17 @@
+/* decimal.h - numbers as text, as few digits as read back equal.
+ *
+ * The bytes are those of printf: a whole number below 1e15 as "%.0f" without a
+ * minus before zero, anything else as "%.*g" with the least precision whose
+ * text strtod reads back as the same double (C locale).  Most numbers take
+ * integers of 128 bits in place of printf; which they are does not show. */
+#ifndef KVF_BASE_DECIMAL_H
+#define KVF_BASE_DECIMAL_H
+
+#include <stddef.h>
+
+enum { DECIMAL_MAX = 32 }; /* the longest text and its terminator are shorter */
+
+/* v finite.  Returns the length; out is terminated. */
+size_t decimal_put(double v, char out[DECIMAL_MAX]);
+
+#endif

@@ -1,0 +1,164 @@
+/* cmd_draw.c - figures of tables that were written before, and of the difference of two. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table_io.h"
+#include "base/table_read.h"
+#include "cli/cmds.h"
+#include "cli/output.h"
+#include "cli/runner.h"
+#include "cli/table_minus.h"
+
+enum { MOST_LAYERS = 1 << 16 };
+
+struct job {
+    const char *out, *figure, *minus, *value;
+    bool json;
+    struct figure_options look;
+};
+
+/* Figures rely on what analyses promise: rows of a head together, layers rising. */
+static int check_order(const struct table *t, const char *path, struct kvf_diag *d)
+{
+    int head = table_find(t, "head"), token = table_find(t, "token");
+    int layer = table_find(t, "layer"), index = table_find(t, "index");
+    int64_t run = 0, first = 0, above = -1;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        int64_t at = layer >= 0 ? table_int(t, layer, r) : 0;
+        if (at > MOST_LAYERS || (index >= 0 && table_int(t, index, r) > MOST_LAYERS))
+            return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 " is of a layer or head above %d",
+                            path, r + 1, MOST_LAYERS);
+        if (head < 0 || token < 0 || at < 0) /* rows of all heads come last */
+            continue;
+        bool next = r && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0;
+        first = next && !first ? run : first;
+        if (at < above || (next && run != first))
+            return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 ": figures need all heads with the "
+                            "same tokens, one head after another, in order of layer", path, r + 1);
+        run = next ? 1 : run + 1;
+        above = at;
+    }
+    if (first && run != first)
+        return kvf_fail(d, KVF_E_ARG, "%s: the last head has %" PRId64 " rows, others %" PRId64,
+                        path, run, first);
+    return KVF_OK;
+}
+
+static int open_table(const char *path, struct table **ret, struct kvf_diag *d)
+{
+    struct table *t = NULL;
+    int err = table_read(path, &t, d);
+    if (!err)
+        err = check_order(t, path, d);
+    if (err)
+        table_destroy(t);
+    else
+        *ret = t;
+    return err;
+}
+
+/* What a map of the table shows. */
+static const char *value_of(const struct job *j, const struct table *t)
+{
+    static const char *const known[][2] = {
+        {"sparsity", "sparsity"}, {"effect", "kl"}, {"survival", "fraction"}};
+    for (size_t i = 0; !j->value && i < sizeof known / sizeof *known; i++)
+        if (strcmp(table_name(t), known[i][0]) == 0)
+            return known[i][1];
+    return j->value;
+}
+
+static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
+{
+    struct table *b = NULL, *out = NULL;
+    int64_t alone = 0;
+    const struct table_minus q = {value_of(j, *t), j->look.style.option};
+    int err = open_table(j->minus, &b, d);
+    if (!err && strcmp(table_name(*t), table_name(b)) != 0)
+        err = kvf_fail(d, KVF_E_ARG, "--minus: a table %s is not subtracted from a table %s",
+                       table_name(b), table_name(*t));
+    if (!err && !q.value)
+        err = kvf_fail(d, KVF_E_ARG, "--minus: which column of table %s? Name it with --value",
+                       table_name(*t));
+    if (!err)
+        err = table_minus(*t, b, &q, &out, &alone, d);
+    if (!err && alone)
+        fprintf(stderr, "note: %" PRId64 " rows have no partner and are left out\n", alone);
+    if (!err) {
+        table_destroy(*t);
+        *t = out;
+        j->look.style.option = NULL; /* it chose rows */
+    }
+    table_destroy(b);
+    return err;
+}
+
+static int check_output(const struct job *j, char **path, struct kvf_diag *d)
+{
+    if (!j->out && !j->json && !j->look.preview)
+        return kvf_fail(d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}, or --preview");
+    if (j->minus && j->figure)
+        return kvf_fail(d, KVF_E_ARG, "--figure: --minus has a figure of its own");
+    if (j->value && !j->minus)
+        return kvf_fail(d, KVF_E_ARG, "--value belongs to --minus");
+    if (!j->out || strcmp(j->out, "-") == 0)
+        return KVF_OK;
+    if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
+                        ".json or .npz", j->out);
+    if (runner_same_file(path[0], j->out) || (j->minus && runner_same_file(j->minus, j->out)))
+        return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the table", j->out);
+    return KVF_OK;
+}
+
+static int check_figure(const struct job *j, const struct table *t, const char *path,
+                        struct kvf_diag *d)
+{
+    const struct figure *f = j->figure ? figure_find(j->figure) : figure_of_table(table_name(t));
+    bool own = f && strcmp(f->table, table_name(t)) == 0;
+    if (j->figure && !own)
+        return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%.80s' of table %s; 'kvfate figures' "
+                        "lists them", j->figure, table_name(t));
+    if (!own && j->out && figure_can_write(j->out))
+        return kvf_fail(d, KVF_E_ARG, "%s: table '%.80s' has no figure; 'kvfate figures' lists "
+                        "those that have", path, table_name(t));
+    return KVF_OK;
+}
+
+int cmd_draw(const struct command *self, int argc, char **argv)
+{
+    struct job j = {NULL};
+    struct kvf_diag d = {""};
+    struct table *t = NULL;
+    int operands, status;
+    const struct opt own[] = {
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "png, svg or pdf by extension; tsv, csv, json, npz: the table; -", 0, 0},
+        {OPT_STR, 0, "figure", &j.figure, "NAME", "another figure of the table", 0, 0},
+        {OPT_STR, 0, "minus", &j.minus, "TABLE", "draw the difference to this one", 0, 0},
+        {OPT_STR, 0, "value", &j.value, "COLUMN", "what is subtracted (the figure's)", 0, 0},
+        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
+    };
+    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
+    int n = (int)(sizeof own / sizeof *own);
+    memcpy(list, own, sizeof own);
+    n += figure_options(&j.look, list + n);
+    list[n] = (struct opt){.type = OPT_END};
+    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+        return status;
+    int err = figure_options_check(&j.look, &d);
+    if (!err)
+        err = check_output(&j, argv + 1, &d);
+    if (!err)
+        err = open_table(argv[1], &t, &d);
+    if (!err)
+        err = j.minus ? subtract(&j, &t, &d) : check_figure(&j, t, argv[1], &d);
+    const struct output o = {j.out, j.json, &j.look, j.figure};
+    if (!err)
+        err = output_table(&o, t, &d);
+    if (err)
+        fprintf(stderr, "kvfate draw: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+    table_destroy(t);
+    return runner_status(err);
+}

@@ -1,0 +1,184 @@
+/* cmd_report.c - one HTML file with what the analyses find in one or several traces. */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/analyzer.h"
+#include "base/headset.h"
+#include "base/mem.h"
+#include "cli/cmds.h"
+#include "render/report/report.h"
+
+enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
+
+/* A table of the report: an analysis with options. */
+static const struct job {
+    const char *key, *analyzer;
+    const char *option, *value; /* value NULL: the criterion; option NULL: none */
+    bool query;                 /* rows are of query heads */
+} jobs[] = {
+    {"tokens", "tokens", NULL, NULL, false},
+    {"eviction", "eviction", NULL, NULL, false},
+    {"retention", "retention", "source", "gate", false},
+    {"last-use", "retention", "source", "last-use", true},
+    {"sparsity-alpha", "sparsity", "kind", "alpha", false},
+    {"sparsity-beta", "sparsity", "kind", "beta", false},
+    {"sparsity-last-use", "sparsity", "kind", "last-use", true},
+    {"survival", "survival", NULL, NULL, true},
+    {"occupancy", "occupancy", NULL, NULL, false},
+    {"kv-size", "kv-size", NULL, NULL, false},
+    {"density", "density", NULL, NULL, false},
+    {"heads", "heads", NULL, NULL, true},
+};
+enum { N_JOBS = sizeof jobs / sizeof *jobs };
+
+struct request {
+    const char *out, *heads, *criterion, *classes;
+    double max_size; /* MB */
+    char *query;     /* owned: the query heads of `heads`; NULL: all */
+};
+
+/* The query heads that read the KV heads of the set. */
+static int query_heads(const struct kvf_trace *t, const char *set, char **ret, struct kvf_diag *d)
+{
+    struct buf b = {0};
+    struct headset_item item;
+    const char *s = set;
+    bool ok = *set != 0;
+    while (ok && *s) {
+        ok = headset_next(&s, &item) && item.kind != 'H';
+        for (int l = item.layer.lo; ok && l <= item.layer.hi && l < kvf_n_layers(t); l++) {
+            int H = kvf_n_heads(t, l, KVF_SPACE_KV), G = kvf_n_heads(t, l, KVF_SPACE_QUERY);
+            int lo = item.head.lo, hi = item.head.hi < H ? item.head.hi : H - 1, share = G / H;
+            if (lo <= hi)
+                buf_printf(&b, "%sL%dH%d-%d", b.len ? "," : "", l, lo * share,
+                           hi * share + share - 1);
+        }
+    }
+    *ret = ok && !b.err && b.len ? mem_strdup(b.data) : NULL;
+    int err = !ok || !b.len ? kvf_fail(d, KVF_E_ARG, "--head needs KV heads such as L0-5K*, "
+                                       "that the trace has, not '%s'", set)
+              : *ret        ? KVF_OK : KVF_E_NOMEM;
+    buf_finish(&b);
+    return err;
+}
+
+/* Values of the analyzer's options, and how they are typed. */
+static void options_of(const struct job *j, const struct analyzer *a, const struct request *q,
+                       const char **value, struct buf *typed)
+{
+    for (int i = 0; a->options && a->options[i].name && i < MAX_OPTIONS; i++) {
+        const char *name = a->options[i].name;
+        bool last_use = strcmp(j->analyzer, "retention") == 0
+                        || strcmp(j->key, "sparsity-last-use") == 0;
+        value[i] = j->option && strcmp(name, j->option) == 0       ? j->value
+                   : strcmp(name, "criterion") == 0 && last_use    ? q->criterion
+                   : strcmp(name, "classes") == 0                  ? q->classes : NULL;
+        if (value[i])
+            buf_printf(typed, " --%s %s", name, value[i]);
+    }
+}
+
+/* Runs one analysis and adds what it finds, or why it finds nothing. */
+static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
+                   const struct request *q, struct report *r, struct kvf_diag *d)
+{
+    const struct analyzer *a = analyzer_find(j->analyzer);
+    const char *value[MAX_OPTIONS] = {NULL};
+    struct analyzer_args args = {.heads = j->query ? q->query : q->heads, .token1 = -1,
+                                 .option = value};
+    struct table *table = NULL;
+    struct buf command = {0};
+    buf_printf(&command, "kvfate %s %s", j->analyzer, name);
+    options_of(j, a, q, value, &command);
+    if (args.heads)
+        buf_printf(&command, " --head %s", args.heads);
+    int err = a->run(&t, 1, &args, &table, d);
+    if (!err)
+        err = command.err ? command.err : report_table(r, j->key, command.data, table);
+    else if (err == KVF_E_NOTFOUND)
+        err = report_absent(r, j->key, d->text);
+    table_destroy(table);
+    buf_finish(&command);
+    return err;
+}
+
+static int add_trace(const struct command *self, const char *path, struct request *q,
+                     struct report *r, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err && !kvf_is_clean(t))
+        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
+                self->name, path, kvf_n_steps(t));
+    if (!err && q->heads)
+        err = query_heads(t, q->heads, &q->query, d);
+    if (!err)
+        err = report_trace(r, name);
+    for (int j = 0; !err && j < N_JOBS; j++)
+        err = run_job(&jobs[j], t, name, q, r, d);
+    mem_free(q->query);
+    q->query = NULL;
+    kvf_close(t);
+    return err;
+}
+
+static int check_out(const struct request *q, struct kvf_diag *d)
+{
+    const char *dot = q->out ? strrchr(q->out, '.') : NULL;
+    if (!q->out)
+        return kvf_fail(d, KVF_E_ARG, "-o FILE.html is missing: where the report goes");
+    if (!dot || (strcmp(dot, ".html") != 0 && strcmp(dot, ".htm") != 0))
+        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .html", q->out);
+    return KVF_OK;
+}
+
+/* Writes the page and says on stderr what it lacks for its size. */
+static int deliver(const struct command *self, const struct request *q, struct report *r,
+                   struct kvf_diag *d)
+{
+    struct buf left_out = {0};
+    int64_t bytes = 0, most = (int64_t)(q->max_size * 1e6);
+    int err = report_write(r, most, q->out, &left_out, &bytes, d);
+    if (!err && left_out.len)
+        fprintf(stderr, "kvfate %s: left out to stay under %g MB: %s; --max-size N or --head SET "
+                "makes room\n", self->name, q->max_size, left_out.data);
+    if (!err && bytes > most)
+        fprintf(stderr, "kvfate %s: %s has %.2f MB, more than the %g MB of --max-size\n",
+                self->name, q->out, (double)bytes / 1e6, q->max_size);
+    if (!err)
+        printf("%s: %.2f MB\n", q->out, (double)bytes / 1e6);
+    buf_finish(&left_out);
+    return err;
+}
+
+int cmd_report(const struct command *self, int argc, char **argv)
+{
+    struct request q = {.criterion = "mass.90", .max_size = 10};
+    struct kvf_diag d = {""};
+    struct report *r = NULL;
+    int operands, status;
+    const struct opt list[] = {
+        {OPT_STR, 'o', "output", &q.out, "FILE.html", "where the report goes", 0, 0},
+        {OPT_STR, 0, "head", &q.heads, "SET", "KV heads: L0-5K*, 15.2 (all)", 0, 0},
+        {OPT_STR, 0, "criterion", &q.criterion, "C",
+         "selected set of last use: top64, ..., mass.99 (mass.90)", 0, 0},
+        {OPT_STR, 0, "classes", &q.classes, "FILE", "classes of tokens of one's own", 0, 0},
+        {OPT_REAL, 0, "max-size", &q.max_size, "MB", "leave columns out beyond this (10)", 0.1,
+         1000},
+        {.type = OPT_END},
+    };
+    if (!command_options(self, list, argc, argv, 1, MAX_TRACES, &operands, &status))
+        return status;
+    int err = check_out(&q, &d);
+    if (!err)
+        err = report_create(&r);
+    for (int i = 0; !err && i < operands; i++)
+        err = add_trace(self, argv[1 + i], &q, r, &d);
+    if (!err)
+        err = deliver(self, &q, r, &d);
+    if (err)
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    report_destroy(r);
+    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+}

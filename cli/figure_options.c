@@ -1,0 +1,111 @@
+#include <math.h>
+#include <string.h>
+
+#include "cli/figure_options.h"
+#include "render/palette.h"
+
+/* Widths are those of the columns of journals; height 0: what the figure takes. */
+static const struct {
+    const char *name;
+    double w, h; /* mm */
+} named_size[] = {{"single-column", 88, 0}, {"one-and-half-column", 120, 0},
+                  {"double-column", 180, 0}, {"page", 180, 240}, {"slide", 254, 143}};
+
+int figure_options(struct figure_options *f, struct opt *list)
+{
+    *f = (struct figure_options){.style = {.vmin = NAN, .vmax = NAN}};
+    const struct opt own[FIGURE_OPTIONS] = {
+        {OPT_STR, 0, "size", &f->size, "WxH", "88x60 (mm), 3.5x2.2in, 88mm, single-column, ...",
+         0, 0},
+        {OPT_INT, 0, "dpi", &f->dpi, "N", "resolution of rasters (300)", 20, 2400},
+        {OPT_STR, 0, "cmap", &f->style.cmap, "NAME", PALETTE_NAMES " (mostly viridis)", 0, 0},
+        {OPT_REAL, 0, "vmin", &f->style.vmin, "X", "lower end of the colours", 0, 0},
+        {OPT_REAL, 0, "vmax", &f->style.vmax, "X", "upper end of the colours", 0, 0},
+        {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},
+        {OPT_STR, 0, "font", &f->style.font, "NAME", "font family (DejaVu Sans)", 0, 0},
+        {OPT_STR, 0, "style", &f->style.option, "K=V,...", "options of the figure", 0, 0},
+        {OPT_FLAG, 0, "preview", &f->preview, NULL, "draw the figure on the standard output", 0, 0},
+    };
+    memcpy(list, own, sizeof own);
+    return FIGURE_OPTIONS;
+}
+
+/* A plain decimal number: no sign, exponent, hexadecimal or "inf". */
+static bool read_number(const char **s, double *ret)
+{
+    char text[32];
+    size_t n = strspn(*s, "0123456789.");
+    if (n == 0 || n >= sizeof text)
+        return false;
+    memcpy(text, *s, n);
+    text[n] = 0;
+    *s += n;
+    return opt_real(text, ret);
+}
+
+/* mm of a unit at *s, which it moves on; 0 where there is none. */
+static double read_unit(const char **s)
+{
+    static const struct {
+        const char *name;
+        double mm;
+    } unit[] = {{"mm", 1}, {"cm", 10}, {"in", 25.4}, {"pt", 25.4 / 72}};
+    for (int i = 0; i < 4; i++)
+        if (strncmp(*s, unit[i].name, 2) == 0) {
+            *s += 2;
+            return unit[i].mm;
+        }
+    return 0;
+}
+
+static void skip_space(const char **s)
+{
+    while (**s == ' ')
+        ++*s;
+}
+
+static bool read_length(const char **s, double *ret, double *unit)
+{
+    skip_space(s);
+    if (!read_number(s, ret))
+        return false;
+    skip_space(s);
+    *unit = read_unit(s);
+    skip_space(s);
+    return true;
+}
+
+bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
+{
+    double w, h = 0, w_unit, h_unit = 0;
+    for (size_t i = 0; i < sizeof named_size / sizeof *named_size; i++)
+        if (strcmp(s, named_size[i].name) == 0) {
+            *ret_w_mm = named_size[i].w;
+            *ret_h_mm = named_size[i].h;
+            return true;
+        }
+    if (!read_length(&s, &w, &w_unit))
+        return false;
+    bool both = *s == 'x';
+    if (both && (s++, !read_length(&s, &h, &h_unit)))
+        return false;
+    double unit = w_unit > 0 ? w_unit : h_unit > 0 ? h_unit : 1; /* one holds for both */
+    w *= w_unit > 0 ? w_unit : unit;
+    h *= h_unit > 0 ? h_unit : unit;
+    if (*s || !(w >= FIGURE_LEAST_WIDTH && w <= 5000)
+        || (both && !(h >= FIGURE_LEAST_HEIGHT && h <= 5000)))
+        return false;
+    *ret_w_mm = w;
+    *ret_h_mm = h;
+    return true;
+}
+
+int figure_options_check(struct figure_options *f, struct kvf_diag *d)
+{
+    f->style.dpi = (int)f->dpi;
+    if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
+        return figure_style_check(&f->style, d);
+    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
+                    "pt), a width alone, single-column, one-and-half-column, double-column, page "
+                    "or slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+}

@@ -1,0 +1,29 @@
+/* figure_options.h - the options that every command with a figure has, once: --size, --dpi,
+ * --cmap, --vmin, --vmax, --title, --font, --style, --preview. */
+#ifndef KVF_CLI_FIGURE_OPTIONS_H
+#define KVF_CLI_FIGURE_OPTIONS_H
+
+#include "base/opt.h"
+#include "render/figure.h"
+
+enum { FIGURE_OPTIONS = 9 };
+
+struct figure_options {
+    struct figure_style style; /* complete after figure_options_check */
+    const char *size;
+    bool preview;
+    int64_t dpi;
+};
+
+/* Sets the defaults and writes the FIGURE_OPTIONS options into list (without OPT_END): they
+ * go into *f.  Returns FIGURE_OPTIONS. */
+int figure_options(struct figure_options *f, struct opt *list);
+
+/* Turns what was given into f->style.  KVF_OK, or KVF_E_ARG with a sentence. */
+int figure_options_check(struct figure_options *f, struct kvf_diag *d);
+
+/* "88x60", "88mmx60mm", "3.5x2.2in", "88mm" (a width alone: height 0), or a name such as
+ * "single-column"; units mm, cm, in and pt, of which one holds for both. */
+bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm);
+
+#endif

@@ -1,0 +1,59 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/preview.h"
+
+enum { COLS = 80, MOST_COLS = 400 };
+
+bool preview_wanted(const struct figure_options *look, const struct figure *f, const char *out)
+{
+    return f && (look->preview || (out && strcmp(out, "-") == 0 && isatty(STDOUT_FILENO)));
+}
+
+int preview_check(const struct figure_options *look, const struct figure *f, struct kvf_diag *d)
+{
+    return f || !look->preview ? KVF_OK
+                               : kvf_fail(d, KVF_E_ARG, "--preview: this table has no figure");
+}
+
+static int number_of(const char *name)
+{
+    const char *s = getenv(name);
+    int64_t v = 0;
+    return s && opt_int(s, &v) && v > 0 && v <= MOST_COLS ? (int)v : 0;
+}
+
+static bool colours(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+/* A line stays free for the prompt. */
+static struct figure_screen screen_of(void)
+{
+    struct figure_screen s = {number_of("COLUMNS"), number_of("LINES"), !colours()};
+    struct winsize w;
+    bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0;
+    if (!s.cols && known && w.ws_col > 0)
+        s.cols = w.ws_col < MOST_COLS ? w.ws_col : MOST_COLS;
+    if (!s.rows && known && w.ws_row > 1)
+        s.rows = w.ws_row - 1;
+    s.cols = s.cols ? s.cols : COLS;
+    return s;
+}
+
+int preview(const struct figure_options *look, const struct figure *f, const struct table *t,
+            struct kvf_diag *d)
+{
+    struct buf out = {0};
+    const struct figure_screen screen = screen_of();
+    int err = figure_preview(f, t, &look->style, &screen, &out, d);
+    if (!err && out.len)
+        fwrite(out.data, 1, out.len, stdout);
+    buf_finish(&out);
+    return err;
+}

@@ -1,0 +1,243 @@
+/* fig_atlas.c - clusters of heads: where they are (medoids framed), how well each head sits in
+ * its own (silhouettes, sorted), and in how many texts it stays there (dots). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/kindmap.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { TOP = 3, KEY = 44, PROFILE = 34, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
+static const double LINE = 3.8;
+
+struct member {
+    int64_t row;
+    int cluster;
+    double silhouette, stability;
+};
+
+struct clusters {
+    struct kind_cell *cell;
+    struct member *member; /* [n], by cluster, then silhouette */
+    int64_t n;
+    int k;                 /* the largest cluster's number, at most MOST */
+    int64_t count[MOST + 1], medoid[MOST + 1]; /* rows; -1 */
+    double stability[MOST + 1];
+    bool query;
+};
+
+static struct rgb colour_of(int cluster)
+{
+    static const struct rgb c[COLOURS] = {
+        {0, .447, .698}, {.902, .624, 0}, {0, .62, .451}, {.8, .475, .655}, {.337, .706, .914},
+        {.835, .369, 0}, {.941, .894, .259}, {.3, .3, .3}, {.533, .133, .333}, {.6, .6, .2},
+        {.2, .13, .53}, {.72, .72, .72}};
+    return cluster < 1 ? (struct rgb){.95, .95, .95} : c[(cluster - 1) % COLOURS];
+}
+
+static int by_cluster(const void *a, const void *b)
+{
+    const struct member *p = a, *q = b;
+    if (p->cluster != q->cluster)
+        return (p->cluster > q->cluster) - (p->cluster < q->cluster);
+    double x = isnan(p->silhouette) ? -2 : p->silhouette;
+    double y = isnan(q->silhouette) ? -2 : q->silhouette;
+    return x != y ? (x < y) - (x > y) : (p->row > q->row) - (p->row < q->row);
+}
+
+static void add(struct clusters *x, const struct table *t, int64_t r, const int col[6])
+{
+    struct kind_cell *k = &x->cell[x->n];
+    struct member *m = &x->member[x->n];
+    *k = (struct kind_cell){.layer = table_int(t, col[0], r), .index = table_int(t, col[1], r)};
+    if (k->layer < 0 || k->index < 0)
+        return;
+    int64_t c = table_int(t, col[2], r);
+    *m = (struct member){r, c < 1 || c > MOST ? 0 : (int)c, table_real(t, col[3], r),
+                         table_real(t, col[4], r)};
+    k->fill = colour_of(m->cluster);
+    if (m->cluster)
+        snprintf(k->sign, sizeof k->sign, "%d", m->cluster);
+    k->framed = table_int(t, col[5], r) == 1;
+    x->count[m->cluster]++;
+    x->stability[m->cluster] += m->stability;
+    if (k->framed)
+        x->medoid[m->cluster] = r;
+    x->k = m->cluster > x->k ? m->cluster : x->k;
+    x->n++;
+}
+
+static int read_clusters(const struct table *t, struct clusters *x, struct kvf_diag *d)
+{
+    static const char *const names[] = {"layer", "index", "cluster", "silhouette", "stability",
+                                        "is_medoid"};
+    int col[6];
+    char cell[24];
+    *x = (struct clusters){.n = 0};
+    for (int k = 0; k < 6; k++)
+        if ((col[k] = numeric_column(t, names[k])) < 0)
+            return kvf_fail(d, KVF_E_ARG, "figure atlas: column %s holds no numbers", names[k]);
+    for (int k = 0; k <= MOST; k++)
+        x->medoid[k] = -1;
+    x->cell = MEM_NEW(struct kind_cell, (size_t)table_rows(t));
+    x->member = MEM_NEW(struct member, (size_t)table_rows(t));
+    if (!x->cell || !x->member)
+        return KVF_E_NOMEM;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        add(x, t, r, col);
+    qsort(x->member, (size_t)x->n, sizeof *x->member, by_cluster);
+    x->query = !strchr(cell_text(t, table_find(t, "head"), 0, cell), 'K');
+    return KVF_OK;
+}
+
+static void free_clusters(struct clusters *x)
+{
+    mem_free(x->cell);
+    mem_free(x->member);
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct clusters x;
+    struct kvf_diag unused;
+    (void)s;
+    *w = 88;
+    *h = 60;
+    if (read_clusters(t, &x, &unused) == KVF_OK) {
+        struct kindmap m = {x.cell, x.n, x.query};
+        kindmap_size(&m, 180 - KEY, 160, w, h);
+        *w = fmax(88, *w + KEY);
+        *h = TOP + fmax(*h + GAP + PROFILE + BOTTOM, fmin(160, x.k * LINE * 2 + 2));
+    }
+    free_clusters(&x);
+}
+
+static void key(struct canvas *c, const struct clusters *x, const struct table *t, double left)
+{
+    char text[96], sign[8], head[24], kind[24], fit[96];
+    double y = TOP + 1.5;
+    int kinds = table_find(t, "kind");
+    for (int k = 1; k <= x->k && y < canvas_height(c) - 2 * LINE; k++) {
+        if (!x->count[k])
+            continue;
+        snprintf(sign, sizeof sign, "%d", k);
+        snprintf(text, sizeof text, "%lld head%s", (long long)x->count[k],
+                 x->count[k] > 1 ? "s" : "");
+        if (isfinite(x->stability[k]))
+            snprintf(text + strlen(text), 40, ", stability %.2f",
+                     x->stability[k] / (double)x->count[k]);
+        y = kindmap_key(c, left, y, colour_of(k), sign, text) - .4;
+        if (x->medoid[k] >= 0) {
+            int n = snprintf(text, sizeof text, "medoid %.20s",
+                             cell_text(t, table_find(t, "head"), x->medoid[k], head));
+            if (kinds >= 0)
+                snprintf(text + n, sizeof text - (size_t)n, " (%.30s)",
+                         cell_text(t, kinds, x->medoid[k], kind));
+            canvas_text(c, left + 4.1, y - .3, text_fit(c, text, PT_SMALL, KEY - 7, fit,
+                        sizeof fit), PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
+            y += LINE - .4;
+        }
+    }
+    if (x->count[0]) {
+        snprintf(text, sizeof text, "in none (%lld)", (long long)x->count[0]);
+        kindmap_key(c, left, y, colour_of(0), "", text);
+    }
+}
+
+/* Number of a cluster above the middle of its members, where it has room. */
+static void profile_number(struct canvas *c, const struct axis_box *a, int cluster, int64_t from,
+                           int64_t to)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", cluster);
+    double x0 = axis_x(a, (double)from), x1 = axis_x(a, (double)to);
+    if (cluster > 0 && x1 - x0 > canvas_text_width(c, text, PT_SMALL, 0) + .4)
+        canvas_text(c, (x0 + x1) / 2, a->y - 1.5, text, PT_SMALL, ALIGN_CENTER, ink, 0);
+}
+
+static void bars(struct canvas *c, const struct clusters *x, const struct axis_box *a)
+{
+    double zero = axis_y(a, 0), wide = a->w / fmax(1, (double)x->n);
+    int64_t from = 0;
+    for (int64_t i = 0; i < x->n; i++) {
+        const struct member *m = &x->member[i];
+        double y = axis_y(a, fmax(a->y0, fmin(1, m->silhouette)));
+        if (isfinite(m->silhouette))
+            canvas_cell(c, axis_x(a, (double)i), fmin(y, zero), wide, fabs(zero - y),
+                        colour_of(m->cluster));
+        if (i + 1 == x->n || x->member[i + 1].cluster != m->cluster) {
+            profile_number(c, a, m->cluster, from, i + 1);
+            double edge = axis_x(a, (double)(i + 1));
+            const double xy[] = {edge, a->y, edge, a->y + a->h};
+            if (i + 1 < x->n)
+                canvas_line(c, xy, 2, .12, (struct rgb){.6, .6, .6});
+            from = i + 1;
+        }
+    }
+    for (int64_t i = 0; i < x->n; i++)
+        if (isfinite(x->member[i].stability))
+            canvas_disc(c, axis_x(a, (double)i + .5), axis_y(a, fmin(1, x->member[i].stability)),
+                        .28, 0, ink);
+}
+
+static void profile(struct canvas *c, const struct clusters *x, const struct table *t, double y,
+                    double w, double h)
+{
+    double least = 0, mean = table_meta_real(t, "mean_silhouette", NAN);
+    for (int64_t i = 0; i < x->n; i++)
+        least = fmin(least, x->member[i].silhouette); /* passes over NaN */
+    struct axis_box a = {.x = LEFT, .y = y, .w = w, .h = h, .x1 = fmax(1, (double)x->n),
+                         .y0 = least < 0 ? fmax(-1, floor(least * 5) / 5) : 0, .y1 = 1.05};
+    bars(c, x, &a);
+    axis_ticks_y(c, &a);
+    canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
+    const double zero[] = {a.x, axis_y(&a, 0), a.x + a.w, axis_y(&a, 0)};
+    const double line[] = {a.x, axis_y(&a, mean), a.x + a.w, axis_y(&a, mean)};
+    canvas_line(c, zero, 2, .18, ink);
+    canvas_dash(c, 1, .8);
+    if (mean > a.y0 && mean <= 1)
+        canvas_line(c, line, 2, .2, ink);
+    canvas_dash(c, 0, 0);
+    canvas_text(c, a.x + a.w / 2, y + h + 2.8, "heads, by cluster and silhouette", PT_LABEL,
+                ALIGN_CENTER, ink, 0);
+    canvas_text(c, a.x + a.w / 2, y + h + 6.4, "bars: silhouette (mean dashed); dots: stability",
+                PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
+    canvas_text(c, a.x - 8, y + h / 2, "silhouette", PT_LABEL, ALIGN_CENTER, ink, 1);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct clusters x = {.n = 0};
+    int err = options_read("atlas", s->option, NULL, 0, d);
+    double w = canvas_width(c) - KEY, h = canvas_height(c) - TOP - GAP - BOTTOM;
+    if (!err)
+        err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
+    if (!err)
+        err = read_clusters(t, &x, d);
+    if (!err) {
+        struct kindmap m = {x.cell, x.n, x.query};
+        double low = fmin(PROFILE, .5 * h);
+        kindmap_draw(c, &m, 0, TOP, w, h - low);
+        profile(c, &x, t, TOP + h - low + GAP, w - LEFT, low);
+        key(c, &x, t, w + 2.5);
+    }
+    free_clusters(&x);
+    return err;
+}
+
+static const char *const needs[] = {"head", "layer", "index", "cluster", "silhouette", "stability",
+                                    "is_medoid", NULL};
+
+const struct figure fig_atlas = {
+    .name = "atlas",
+    .table = "atlas",
+    .summary = "clusters of heads: where they are, silhouettes and stability of their members",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,106 @@
+/* fig_attention_sparsity.c - share of the tokens whose score is under p times the largest (G-KV,
+ * figure 9): a line for each layer, coloured by depth, and for all heads. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool layers, heads;
+    int p, y, low, high;
+    int64_t first, last; /* layers */
+};
+
+static void layers_of(struct view *v)
+{
+    v->first = INT64_MAX;
+    v->last = -1;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        int64_t l = table_int(v->t, v->k.layer, r);
+        if (!row_layer(&v->k, r))
+            continue;
+        v->first = l < v->first ? l : v->first;
+        v->last = l > v->last ? l : v->last;
+    }
+}
+
+/* One line of a layer, in its colour; of all heads together black and wider. */
+static void add_row(struct plot *p, const struct view *v, int64_t r, const char *map)
+{
+    const char *head = table_str(v->t, v->k.head, r), *panel = v->heads ? head : "";
+    bool pooled = row_pooled(&v->k, r), layer = row_layer(&v->k, r);
+    const char *line = pooled || v->heads ? "all heads" : head;
+    int n = p->n_lines;
+    plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
+             pooled ? value_at(v->t, v->low, r) : NAN, pooled ? value_at(v->t, v->high, r) : NAN);
+    if (p->n_lines == n)
+        return;
+    struct plot_line *l = &p->line[n];
+    double at = v->last > v->first ? (double)(table_int(v->t, v->k.layer, r) - v->first)
+                                         / (double)(v->last - v->first) : 0;
+    l->hidden = layer || v->heads;
+    l->back = layer;
+    l->look = (struct chart_look){.colour = layer ? palette_at(map, at) : ink,
+                                  .width = layer ? .25 : .55, .dash = layer ? 0 : 1.8};
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "layer|all|head", "layer"}, {NULL, NULL, ""}};
+    struct view v = {.t = t, .k = plot_rows_of(t), .p = table_find(t, "p"),
+                     .y = table_find(t, "sparsity"), .low = table_find(t, "low"),
+                     .high = table_find(t, "high")};
+    const char *form = table_meta(t, "form");
+    bool step = form && strcmp(form, "step") == 0;
+    int err = style_keys("attention-sparsity", s->option, keys, d);
+    if (err)
+        return err;
+    v.layers = style_is(keys, "by", "layer");
+    v.heads = style_is(keys, "by", "head");
+    layers_of(&v);
+    p->log_x = true;
+    p->xlabel = "p";
+    p->ylabel = step ? "share under p \xc3\x97 largest weight"
+                     : "share under p \xc3\x97 largest score";
+    p->y0 = 0;
+    p->y1 = 1;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (v.heads ? row_head(&v.k, r)
+                    : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
+            add_row(p, &v, r, s->cmap);
+    if (v.layers && v.last > v.first) {
+        p->ramp_label = "layer";
+        p->ramp_lo = (double)v.first;
+        p->ramp_hi = (double)v.last;
+    }
+    snprintf(p->note, sizeof p->note, "%s",
+             step ? "mean over queries and heads" : "scores: mean of the last 16 queries");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "layer", "p", "sparsity", NULL};
+
+const struct figure fig_attention_sparsity = {
+    .name = "attention-sparsity",
+    .table = "attention-sparsity",
+    .summary = "share of the tokens under p times the largest score, by layer",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

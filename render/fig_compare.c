@@ -1,0 +1,402 @@
+/* fig_compare.c - heads of two runs against each other: the matrix of distances with the best
+ * assignment marked, and how far matched pairs are beside all others; of matches alone their
+ * places, and q of both null hypotheses. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/chart.h"
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { LEFT = 13, TOP = 4, BOTTOM = 13, BAR = 18, RIGHT = 3, Y_ROOM = 12, MOST_SIDE = 16384 };
+static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
+static const struct rgb mark_ink = {.835, .369, 0};
+
+/* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
+struct side {
+    int layer, index;     /* columns */
+    int64_t layer0, layers, heads;
+};
+
+struct pairs {
+    const struct table *t;
+    struct side a, b;
+    int64_t run_a, run_b, n; /* the pair shown, and its rows */
+    int n_pairs;             /* pairs of runs in the table; 2: or more */
+    int distance, matched, stands, own, q, q_other;
+    bool only;               /* matches alone */
+};
+
+static bool chosen(const struct pairs *p, int64_t r)
+{
+    const struct table *t = p->t;
+    return table_int(t, table_find(t, "a"), r) == p->run_a
+           && table_int(t, table_find(t, "b"), r) == p->run_b;
+}
+
+static bool is_match(const struct pairs *p, int64_t r)
+{
+    return p->only || table_int(p->t, p->matched, r) == 1;
+}
+
+static void extend(const struct pairs *p, struct side *s)
+{
+    int64_t last = -1;
+    s->layer0 = INT64_MAX;
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        if (!chosen(p, r))
+            continue;
+        int64_t layer = table_int(p->t, s->layer, r), index = table_int(p->t, s->index, r);
+        s->layer0 = layer < s->layer0 ? layer : s->layer0;
+        last = layer > last ? layer : last;
+        s->heads = index >= s->heads ? index + 1 : s->heads;
+    }
+    s->layers = last < 0 ? 0 : last - s->layer0 + 1;
+}
+
+static int find_columns(struct pairs *p, struct kvf_diag *d)
+{
+    static const char *const names[] = {"distance", "layer_a", "index_a", "layer_b", "index_b", "a",
+                                        "b"};
+    int unused[2], *const col[] = {&p->distance, &p->a.layer, &p->a.index, &p->b.layer, &p->b.index,
+                                   &unused[0], &unused[1]};
+    for (int k = 0; k < 7; k++)
+        if ((*col[k] = numeric_column(p->t, names[k])) < 0)
+            return kvf_fail(d, KVF_E_ARG, "figure compare: column %s holds no numbers", names[k]);
+    p->matched = numeric_column(p->t, "matched");
+    p->only = p->matched < 0;
+    p->stands = numeric_column(p->t, "stands");
+    p->own = numeric_column(p->t, "own");
+    p->q = numeric_column(p->t, "q");
+    p->q_other = numeric_column(p->t, "q_other");
+    return KVF_OK;
+}
+
+static int read_pairs(const struct table *t, const struct figure_style *s, struct pairs *p,
+                      struct kvf_diag *d)
+{
+    struct option_key key[] = {{"pair", "", "", 0, 0, 0}};
+    long long a = 0, b = 0;
+    *p = (struct pairs){.t = t};
+    int err = options_read("compare", s->option, key, 1, d);
+    if (!err)
+        err = find_columns(p, d);
+    if (err)
+        return err;
+    if (key[0].value[0] && sscanf(key[0].value, "%lld-%lld", &a, &b) != 2)
+        return kvf_fail(d, KVF_E_ARG, "--style: pair=A-B names two runs by their numbers, not '%s'",
+                        key[0].value);
+    p->run_a = a ? a : table_int(t, table_find(t, "a"), 0);
+    p->run_b = a ? b : table_int(t, table_find(t, "b"), 0);
+    p->n_pairs = 1;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        p->n += chosen(p, r);
+        p->n_pairs = chosen(p, r) ? p->n_pairs : 2;
+    }
+    if (p->n == 0)
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no pair %lld-%lld",
+                        (long long)p->run_a, (long long)p->run_b);
+    extend(p, &p->a);
+    extend(p, &p->b);
+    const struct side *side[] = {&p->a, &p->b};
+    for (int k = 0; k < 2; k++)
+        if (side[k]->layers < 1 || side[k]->heads < 1 || side[k]->layers > MOST_SIDE
+            || side[k]->heads > MOST_SIDE / side[k]->layers)
+            return kvf_fail(d, KVF_E_ARG, "figure compare: heads from 1 to %d a run", MOST_SIDE);
+    return KVF_OK;
+}
+
+static int64_t length(const struct side *s)
+{
+    return s->layers * s->heads;
+}
+
+static int64_t place(const struct pairs *p, const struct side *s, int64_t r)
+{
+    return (table_int(p->t, s->layer, r) - s->layer0) * s->heads + table_int(p->t, s->index, r);
+}
+
+/* The longer run has the whole side; a short one still room for its numbers. */
+static void sides(const struct pairs *p, double room_w, double room_h, double *w, double *h)
+{
+    double cell = fmin(room_w / (double)length(&p->b), room_h / (double)length(&p->a));
+    *w = fmin(room_w, fmax(18, cell * (double)length(&p->b)));
+    *h = fmin(room_h, fmax(18, cell * (double)length(&p->a)));
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct pairs p;
+    struct kvf_diag unused;
+    double mw = SIDE, mh = SIDE;
+    if (read_pairs(t, s, &p, &unused) == KVF_OK)
+        sides(&p, SIDE, SIDE, &mw, &mh);
+    *w = LEFT + mw + BAR + Y_ROOM + PANEL + RIGHT;
+    *h = TOP + BOTTOM + fmax(44, mh);
+}
+
+/* ---- the matrix */
+
+static struct colours colours_of(const struct pairs *p, const struct figure_style *s)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        double v = table_real(p->t, p->distance, r);
+        if (chosen(p, r) && isfinite(v)) {
+            lo = v < lo ? v : lo;
+            hi = v > hi ? v : hi;
+        }
+    }
+    return colours_make(s, fmin(lo, 0), hi);
+}
+
+static int raster(struct canvas *c, const struct pairs *p, const struct axis_box *a,
+                  struct colours *k)
+{
+    int64_t rows = length(&p->a), columns = length(&p->b);
+    uint32_t *argb = mem_alloc((size_t)rows * (size_t)columns, sizeof *argb);
+    if (!argb)
+        return KVF_E_NOMEM;
+    for (int64_t i = 0; i < rows * columns; i++)
+        argb[i] = palette_argb(k->map, NAN);
+    for (int64_t r = 0; r < table_rows(p->t); r++)
+        if (chosen(p, r))
+            argb[place(p, &p->a, r) * columns + place(p, &p->b, r)] =
+                palette_argb(k->map, colours_at(k, table_real(p->t, p->distance, r)));
+    canvas_image(c, a->x, a->y, a->w, a->h, argb, (int)columns, (int)rows);
+    mem_free(argb);
+    return KVF_OK;
+}
+
+static void marks(struct canvas *c, const struct pairs *p, const struct axis_box *a,
+                  struct colours *k)
+{
+    double cell = a->w / (double)length(&p->b), dot = fmax(.7, fmin(1.6, cell));
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        if (!chosen(p, r) || !is_match(p, r))
+            continue;
+        double x = axis_x(a, (double)place(p, &p->b, r) + .5);
+        double y = axis_y(a, (double)place(p, &p->a, r) + .5);
+        if (!p->only) {
+            mark_draw(c, MARK_DISC, x, y, dot + .3, (struct rgb){1, 1, 1});
+            mark_draw(c, MARK_DISC, x, y, dot, mark_ink);
+            continue;
+        }
+        bool refuted = p->stands >= 0 && table_int(p->t, p->stands, r) == 0;
+        bool proven = p->own >= 0 && table_int(p->t, p->own, r) == 1;
+        struct rgb colour = palette_at(k->map, colours_at(k, table_real(p->t, p->distance, r)));
+        if (!refuted) /* pale colours need a rim on white */
+            mark_draw(c, proven ? MARK_SQUARE : MARK_DISC, x, y, fmax(1.1, dot) + .25,
+                      (struct rgb){.3, .3, .3});
+        mark_draw(c, refuted ? MARK_CROSS : proven ? MARK_SQUARE : MARK_DISC, x, y,
+                  fmax(1.1, dot), colour);
+    }
+}
+
+/* Numbers of layers where they begin, every few where they are many. */
+static void layer_ticks(struct canvas *c, const struct side *s, const struct axis_box *a, bool down)
+{
+    static const int64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+    double mm = (down ? a->h : a->w) / (double)s->layers;
+    int64_t every = 1;
+    for (int i = 0; i < 10 && mm * (double)every < (down ? 4 : 5.5); i++)
+        every = steps[i];
+    for (int64_t k = (every - s->layer0 % every) % every; k < s->layers; k += every) {
+        char text[24];
+        double at = ((double)k + .5) * mm, edge = (double)k * mm;
+        double x = down ? a->x : a->x + edge, y = down ? a->y + edge : a->y + a->h;
+        const double xy[] = {x, y, x - (down ? .9 : 0), y + (down ? 0 : .9)};
+        snprintf(text, sizeof text, "%lld", (long long)(s->layer0 + k));
+        canvas_line(c, xy, 2, .18, ink);
+        canvas_text(c, down ? a->x - 1.5 : a->x + at, down ? a->y + at : a->y + a->h + 2.5, text,
+                    PT_TICK, down ? ALIGN_RIGHT : ALIGN_CENTER, ink, 0);
+    }
+}
+
+static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box *a,
+                  const struct figure_style *s)
+{
+    struct colours k = colours_of(p, s);
+    char text[64];
+    int err = p->only ? KVF_OK : raster(c, p, a, &k);
+    if (!err)
+        marks(c, p, a, &k);
+    canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
+    layer_ticks(c, &p->b, a, false);
+    layer_ticks(c, &p->a, a, true);
+    snprintf(text, sizeof text, a->w < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_b);
+    canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, text, PT_LABEL, ALIGN_CENTER, ink, 0);
+    snprintf(text, sizeof text, a->h < NAME ? "run %lld" : "heads of run %lld, by layer",
+             (long long)p->run_a);
+    canvas_text(c, a->x - 9, a->y + a->h / 2, text, PT_LABEL, ALIGN_CENTER, ink, 1);
+    colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h, "distance");
+    return err;
+}
+
+/* ---- the panel beside it */
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The share of v[0..n), sorted, that is at most x, as x goes along the axis. */
+static void share_line(struct canvas *c, const struct axis_box *a, double *v, size_t n,
+                       struct rgb colour, double width, double dash)
+{
+    double xy[2 * 201];
+    size_t k = 0;
+    qsort(v, n, sizeof *v, rising);
+    for (int i = 0; i <= 200; i++) {
+        double x = a->x0 + (a->x1 - a->x0) * i / 200;
+        while (k < n && v[k] <= x)
+            k++;
+        xy[2 * i] = axis_x(a, x);
+        xy[2 * i + 1] = axis_y(a, n ? (double)k / (double)n : NAN);
+    }
+    canvas_dash(c, dash, .7);
+    canvas_line(c, xy, 201, width, colour);
+    canvas_dash(c, 0, 0);
+}
+
+static int shares(struct canvas *c, const struct pairs *p, const struct axis_box *a)
+{
+    double *v[2] = {MEM_NEW(double, (size_t)p->n), MEM_NEW(double, (size_t)p->n)};
+    size_t n[2] = {0, 0};
+    for (int64_t r = 0; v[0] && v[1] && r < table_rows(p->t); r++) {
+        double far = table_real(p->t, p->distance, r);
+        bool match = is_match(p, r);
+        if (chosen(p, r) && isfinite(far))
+            v[match][n[match]++] = far;
+    }
+    int err = v[0] && v[1] ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        share_line(c, a, v[0], n[0], (struct rgb){.45, .45, .45}, .35, 1.3);
+        share_line(c, a, v[1], n[1], mark_ink, .5, 0);
+    }
+    mem_free(v[0]);
+    mem_free(v[1]);
+    return err;
+}
+
+static void level_line(struct canvas *c, const struct axis_box *a, double level)
+{
+    const double xy[] = {a->x, axis_y(a, level), a->x + a->w, axis_y(a, level)};
+    canvas_dash(c, 1, .8);
+    canvas_line(c, xy, 2, .25, ink);
+    canvas_dash(c, 0, 0);
+}
+
+static void q_points(struct canvas *c, const struct pairs *p, const struct axis_box *a)
+{
+    double level = table_meta_real(p->t, "level", .05);
+    level_line(c, a, level);
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        if (!chosen(p, r))
+            continue;
+        double x = axis_x(a, table_real(p->t, p->distance, r));
+        if (p->q_other >= 0)
+            mark_draw(c, MARK_RING, x, axis_y(a, table_real(p->t, p->q_other, r)), 1.1,
+                      palette_line(0));
+        if (p->q >= 0)
+            mark_draw(c, MARK_DISC, x, axis_y(a, table_real(p->t, p->q, r)), .9, mark_ink);
+    }
+}
+
+static double key_line(struct canvas *c, double x, double y, enum mark m, struct rgb colour,
+                       double dash, const char *text)
+{
+    const double xy[] = {x, y, x + 5, y};
+    canvas_dash(c, dash, .7);
+    if (m == MARKS)
+        canvas_line(c, xy, 2, .4, colour);
+    canvas_dash(c, 0, 0);
+    if (m != MARKS)
+        mark_draw(c, m, x + 2.5, y, 1.1, colour);
+    canvas_text(c, x + 6, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    return x + 9 + canvas_text_width(c, text, PT_SMALL, 0);
+}
+
+static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
+{
+    struct colours k = colours_of(p, &(struct figure_style){.vmin = NAN, .vmax = NAN});
+    int err = KVF_OK;
+    a->x1 = k.hi * 1.03;
+    a->y1 = p->only ? 1.03 : 1;
+    a->xlabel = "distance";
+    a->ylabel = p->only ? "q" : "share of pairs, at most this far";
+    if (p->only)
+        q_points(c, p, a);
+    else
+        err = shares(c, p, a);
+    axis_draw(c, a);
+    double y = a->y + a->h + 9.8;
+    if (p->only) {
+        double x = key_line(c, a->x - 8, y, MARK_DISC, mark_ink, 0, "null: one head, two texts");
+        key_line(c, x, y, MARK_RING, palette_line(0), 0, "null: two heads");
+    } else {
+        double x = key_line(c, a->x - 2, y, MARKS, mark_ink, 0, "matched");
+        key_line(c, x, y, MARKS, (struct rgb){.45, .45, .45}, 1.3, "all others");
+    }
+    return err;
+}
+
+/* What the marks of the matrix say, and how many matches there are. */
+static void note(struct canvas *c, const struct pairs *p, double x, double y)
+{
+    int64_t n = 0, stands = 0, own = 0;
+    char text[128];
+    for (int64_t r = 0; r < table_rows(p->t); r++)
+        if (chosen(p, r) && is_match(p, r)) {
+            n++;
+            stands += p->stands >= 0 && table_int(p->t, p->stands, r) == 0;
+            own += p->own >= 0 && table_int(p->t, p->own, r) == 1;
+        }
+    if (!p->only)
+        snprintf(text, sizeof text, "dots: best assignment (%lld)", (long long)n);
+    else
+        snprintf(text, sizeof text, "%lld matches; squares: proven (%lld); crosses: refuted (%lld)",
+                 (long long)n, (long long)own, (long long)stands);
+    canvas_text(c, fmax(1, x), y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct pairs p;
+    int err = read_pairs(t, s, &p, d);
+    double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
+    double h = canvas_height(c) - TOP - BOTTOM;
+    if (!err)
+        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
+    if (err)
+        return err;
+    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b),
+                         .y0 = (double)length(&p.a)};
+    sides(&p, room * .57, h, &a.w, &a.h);
+    struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
+    b.w = canvas_width(c) - b.x - RIGHT;
+    err = matrix(c, &p, &a, s);
+    if (!err)
+        err = panel(c, &p, &b);
+    note(c, &p, a.x - 6, a.y + a.h + 9.8);
+    return err;
+}
+
+static const char *const needs[] = {"a", "b", "distance", "layer_a", "index_a", "layer_b",
+                                    "index_b", NULL};
+
+const struct figure fig_compare = {
+    .name = "compare",
+    .table = "compare",
+    .summary = "distances of the heads of two runs with the best assignment, or matches with q",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

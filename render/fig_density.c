@@ -1,0 +1,121 @@
+/* fig_density.c - where in the text the entries lie that are held (G-KV, figures 7 and 17): an
+ * outline over the bins, the mean upright, even spread dotted. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool heads;
+    int low, high, share, share_low, share_high, mean, trace;
+};
+
+static void name_row(const struct view *v, int64_t r, const char **panel, const char **line)
+{
+    *panel = v->heads ? table_str(v->t, v->k.head, r) : "";
+    *line = v->trace >= 0 ? table_str(v->t, v->trace, r) : "";
+}
+
+/* A bin is a level as wide as it; 1 = as dense as evenly spread. */
+static void add_row(struct plot *p, const struct view *v, int64_t r)
+{
+    const char *panel, *line;
+    double a = table_real(v->t, v->low, r), b = table_real(v->t, v->high, r), wide = b - a;
+    double y = table_real(v->t, v->share, r) / wide;
+    double low = v->share_low < 0 ? NAN : table_real(v->t, v->share_low, r) / wide;
+    double high = v->share_high < 0 ? NAN : table_real(v->t, v->share_high, r) / wide;
+    name_row(v, r, &panel, &line);
+    if (!isfinite(low) && v->trace < 0) { /* one outline is filled, several are not */
+        low = isfinite(y) ? 0 : NAN;
+        high = y;
+    }
+    plot_add(p, panel, line, a, y, low, high);
+    plot_add(p, panel, line, b, y, low, high);
+}
+
+static double highest(const struct plot *p)
+{
+    double top = 1;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            const struct chart_line *l = &p->series[i].data;
+            top = fmax(top, l->y[k]);
+            top = l->high ? fmax(top, l->high[k]) : top;
+        }
+    return 1.06 * top;
+}
+
+/* A dashed line at the mean, in the look of its outline. */
+static void add_mean(struct plot *p, const struct view *v, int64_t r)
+{
+    const char *panel, *line;
+    char name[PLOT_NAME];
+    double x = table_real(v->t, v->mean, r);
+    name_row(v, r, &panel, &line);
+    snprintf(name, sizeof name, "mean %.80s", line);
+    int n = p->n_lines;
+    plot_add(p, panel, name, x, p->y0, NAN, NAN);
+    plot_add(p, panel, name, x, p->y1, NAN, NAN);
+    if (p->n_lines == n)
+        return;
+    const struct plot_line *of = plot_line(p, line);
+    p->line[n].look = (struct chart_look){.colour = of ? of->look.colour : ink, .dash = 1,
+                                          .width = .3};
+    p->line[n].hidden = true;
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "all|head", "all"}, {NULL, NULL, ""}};
+    int err = style_keys("density", s->option, keys, d);
+    if (err)
+        return err;
+    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "head"), table_find(t, "bin_low"),
+                     table_find(t, "bin_high"), table_find(t, "share"), table_find(t, "low"),
+                     table_find(t, "high"), table_find(t, "mean"), table_find(t, "trace")};
+    p->xlabel = "position in the text (share of its length)";
+    p->ylabel = "density of entries held (1 = even)";
+    p->x0 = p->y0 = 0;
+    p->x1 = p->level = 1;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
+            add_row(p, &v, r);
+    p->y1 = isnan(s->vmax) ? highest(p) : s->vmax;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
+            && table_real(t, v.low, r) == 0) /* once for each line */
+            add_mean(p, &v, r);
+    for (int i = 0; i < p->n_lines; i++)
+        p->line[i].look.dash = p->line[i].hidden ? 1 : p->line[i].look.dash;
+    snprintf(p->note, sizeof p->note, "%sdotted: evenly spread",
+             v.mean >= 0 ? "dashed upright: mean position; " : "");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "bin_low", "bin_high", "share", "mean", NULL};
+
+const struct figure fig_density = {
+    .name = "density",
+    .table = "density",
+    .summary = "where in the text held entries lie, with means; several traces overlaid",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+    .side_by_side = true,
+};

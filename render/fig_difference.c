@@ -1,0 +1,37 @@
+/* fig_difference.c - layer x head map of one table less another, 0 in the middle of the
+ * colours. */
+#include <stdio.h>
+
+#include "render/figures.h"
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    (void)s;
+    layermap_size(t, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct figure_style own = *s;
+    const char *value = table_meta(t, "value");
+    char label[64];
+    own.cmap = s->cmap ? s->cmap : "bluered";
+    if (!palette_diverging(own.cmap))
+        return kvf_fail(d, KVF_E_ARG, "--cmap: a difference has a sign: bluered, redblue or vik, "
+                        "not %s", own.cmap);
+    snprintf(label, sizeof label, "difference of %.30s", value ? value : "values");
+    struct layermap m = {.t = t, .value = "difference", .label = label};
+    return layermap_draw(c, &m, &own);
+}
+
+static const char *const needs[] = {"head", "layer", "index", "difference", NULL};
+
+const struct figure fig_difference = {
+    .name = "difference",
+    .table = "difference",
+    .summary = "layer x head map of one table less another",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

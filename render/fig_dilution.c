@@ -1,0 +1,210 @@
+/* fig_dilution.c - attention dilution (DBTrimKV, section 3.1): what goes past the useful entries U,
+ * what retention makes of it, and what near-ties alone force; over the steps, or of several
+ * traces against budget or length. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+enum { QUANTITIES = 8 };
+
+/* Columns that may be drawn, and what they are called. */
+static const char *const known[QUANTITIES][2] = {
+    {"dilution", "dilution \xce\xb4"},
+    {"dilution_retained", "under retention, \xce\xb4\xca\xb3"},
+    {"dilution_oracle", "best set of that size"},
+    {"bound", "bound of near-ties"},
+    {"useful_mass", "useful mass, 1 \xe2\x88\x92 \xce\xb4"},
+    {"rho_u", "retained in U, \xcf\x81(U)"},
+    {"rho_d", "retained outside, \xcf\x81(D)"},
+    {"bound_delta", "gap of the bound"},
+};
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool heads;
+    int x, trace, method, budget, n; /* budget, method: of several traces */
+    int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
+    bool against_budget, steps;
+    double least, most; /* budgets */
+};
+
+/* Some quantities need what the run was not asked to record: they are left out. */
+static bool defined(const struct table *t, int col)
+{
+    for (int64_t r = 0; col >= 0 && r < table_rows(t); r++)
+        if (isfinite(table_real(t, col, r)))
+            return true;
+    return false;
+}
+
+static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_diag *d)
+{
+    char end[48];
+    for (int i = 0; i < QUANTITIES; i++) {
+        if (strlen(known[i][0]) != n || strncmp(known[i][0], name, n) != 0)
+            continue;
+        v->what[v->n] = i;
+        v->col[v->n] = table_find(v->t, known[i][0]);
+        snprintf(end, sizeof end, i ? "%s_low" : "low", known[i][0]);
+        v->low[v->n] = table_find(v->t, end);
+        snprintf(end, sizeof end, i ? "%s_high" : "high", known[i][0]);
+        v->high[v->n] = table_find(v->t, end);
+        if (v->n + 1 < QUANTITIES && defined(v->t, v->col[v->n]))
+            v->n++;
+        return KVF_OK;
+    }
+    return kvf_fail(d, KVF_E_ARG, "--style: show takes columns of the table joined by +, such as "
+                    "dilution+bound, not '%.*s'", (int)n, name);
+}
+
+static void style_of(struct plot *p, const char *line, int what)
+{
+    static const int place[QUANTITIES] = {0, 1, 2, 6, 3, 0, 1, 2};
+    struct plot_line *l = plot_line(p, line);
+    if (!l)
+        return;
+    l->look = plot_look(place[what]);
+    l->look.width = what == 0 ? .5 : .25; /* before the first eviction two lines coincide */
+    l->look.dash = what == 3 ? .5 : what == 2 ? 1.6 : 0;
+}
+
+/* Over the steps: a line for each quantity; a panel for each head or trace. */
+static void add_steps(struct plot *p, const struct view *v, int64_t r)
+{
+    const char *panel = v->heads ? table_str(v->t, v->k.head, r)
+                        : v->trace >= 0 ? table_str(v->t, v->trace, r) : "";
+    for (int q = 0; q < v->n; q++) {
+        const char *line = known[v->what[q]][1];
+        int n = p->n_lines;
+        plot_add(p, panel, line, table_real(v->t, v->x, r), table_real(v->t, v->col[q], r),
+                 value_at(v->t, v->low[q], r), value_at(v->t, v->high[q], r));
+        if (p->n_lines > n)
+            style_of(p, line, v->what[q]);
+    }
+}
+
+/* Against budget or length: a panel for each quantity, a line for each method; one without a
+ * budget is a level across all budgets. */
+static void add_runs(struct plot *p, const struct view *v, int64_t r)
+{
+    char line[PLOT_NAME];
+    double budget = value_at(v->t, v->budget, r), x = table_real(v->t, v->x, r);
+    const char *method = table_str(v->t, v->method, r);
+    bool level = v->against_budget && !(budget > 0);
+    if (v->against_budget || !(budget > 0))
+        snprintf(line, sizeof line, "%.60s", method);
+    else
+        snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
+    for (int q = 0; q < v->n; q++)
+        for (int end = 0; end <= level; end++)
+            plot_add(p, known[v->what[q]][1], line, !level ? x : end ? v->most : v->least,
+                     table_real(v->t, v->col[q], r), NAN, NAN);
+    struct plot_line *l = plot_line(p, line);
+    if (l)
+        l->look.points = !level;
+}
+
+static void budgets_of(struct view *v)
+{
+    v->least = INFINITY;
+    for (int64_t r = 0; v->budget >= 0 && r < table_rows(v->t); r++) {
+        double b = table_real(v->t, v->budget, r);
+        v->least = b > 0 ? fmin(v->least, b) : v->least;
+        v->most = fmax(v->most, b);
+    }
+}
+
+static int open_view(struct view *v, const struct table *t, struct style_key *keys,
+                     struct kvf_diag *d)
+{
+    *v = (struct view){.t = t, .k = plot_rows_of(t), .heads = style_is(keys, "by", "head"),
+                       .trace = table_find(t, "trace"), .method = table_find(t, "method"),
+                       .budget = table_find(t, "budget"),
+                       .against_budget = style_is(keys, "x", "budget"),
+                       .steps = style_is(keys, "x", "step")};
+    v->x = table_find(t, v->steps ? "step" : v->against_budget ? "budget" : "T");
+    int err = KVF_OK;
+    budgets_of(v);
+    for (const char *s = keys[2].value; !err && *s; s += strcspn(s, "+"), s += *s == '+')
+        err = add_quantity(v, s, strcspn(s, "+"), d);
+    if (!err && !v->steps && (v->x < 0 || v->method < 0))
+        err = kvf_fail(d, KVF_E_ARG, "--style: x=%s needs the table of several traces, made with "
+                       "--mean", keys[1].value);
+    return err;
+}
+
+/* All of the range from 0 or to 1 where values come near the end. */
+static void frame_shares(struct plot *p)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            lo = fmin(lo, p->series[i].data.y[k]);
+            hi = fmax(hi, p->series[i].data.y[k]);
+        }
+    p->y0 = lo < .35 && lo >= 0 ? 0 : NAN;
+    p->y1 = hi > .8 && hi <= 1 ? 1 : NAN;
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "all|head", "all"}, {"x", "step|budget|length", "step"},
+                               {"show", NULL, "dilution+dilution_retained+dilution_oracle+bound"},
+                               {NULL, NULL, ""}};
+    struct view v;
+    const char *useful = table_meta(t, "useful"), *weights = table_meta(t, "weights");
+    int step = table_find(t, "step");
+    int err = style_keys("dilution", s->option, keys, d);
+    if (!err)
+        err = open_view(&v, t, keys, d);
+    if (err)
+        return err;
+    p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
+                ? "budget (entries)" : "length T (tokens)";
+    bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
+             useful ? useful : "?");
+    p->ylabel = p->text;
+    p->log_x = !v.steps;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);
+        if (one && v.steps && table_real(t, step, r) >= 0)
+            add_steps(p, &v, r);
+        else if (one && !v.steps && table_real(t, step, r) < 0)
+            add_runs(p, &v, r);
+    }
+    plot_hide_empty(p);
+    frame_shares(p);
+    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
+             useful ? useful : "?", weights ? weights : "?",
+             v.heads ? "one head a panel" : "means over heads");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "step", "dilution", NULL};
+
+const struct figure fig_dilution = {
+    .name = "dilution",
+    .table = "dilution",
+    .summary = "attention past the useful entries: over the steps, or against budget or length",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+    .side_by_side = true,
+};

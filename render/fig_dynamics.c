@@ -1,0 +1,357 @@
+/* fig_dynamics.c - is the process behind a head's queries stable?  A row of panels for each
+ * head: eigenvalues within the unit circle, running means, tails of the whitened innovations
+ * against two laws, and the held-out R2, each beside steps that were shuffled. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/chart.h"
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { PANELS = 4, TOP = 6, BOTTOM = 15, LEFT = 17, RIGHT = 2, MOST_HEADS = 24, PROMPTS = 7,
+       RUNS = 512 };
+static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
+static const struct rgb grey = {.55, .55, .55};
+
+struct columns {
+    const struct table *t;
+    int head, prompt, rollout, surrogate, quantity, index, x, value;
+};
+
+/* One head: its rows, and the ranges that its panels have. */
+struct one {
+    const char *head;
+    int64_t from, to;
+};
+
+struct dynamics_view {
+    struct columns k;
+    struct one one[MOST_HEADS];
+    int n, more;
+};
+
+static bool is(const struct columns *k, int64_t r, const char *quantity, int surrogate)
+{
+    return strcmp(table_str(k->t, k->quantity, r), quantity) == 0
+           && (surrogate < 0 || table_int(k->t, k->surrogate, r) == surrogate);
+}
+
+static struct rgb colour_of(int64_t prompt)
+{
+    return prompt < 0 ? ink : palette_line((int)(prompt % PROMPTS));
+}
+
+static int read_view(const struct table *t, const struct figure_style *s, struct dynamics_view *v,
+                     struct kvf_diag *d)
+{
+    static const char *const names[] = {"prompt", "rollout", "surrogate", "index", "x", "value"};
+    struct option_key key[] = {{"heads", NULL, "", 6, 1, MOST_HEADS}};
+    *v = (struct dynamics_view){.n = 0};
+    struct columns *k = &v->k;
+    int *const col[] = {&k->prompt, &k->rollout, &k->surrogate, &k->index, &k->x, &k->value};
+    int err = options_read("dynamics", s->option, key, 1, d);
+    k->t = t;
+    k->head = table_find(t, "head");
+    k->quantity = table_find(t, "quantity");
+    for (int i = 0; !err && i < 6; i++)
+        if ((*col[i] = numeric_column(t, names[i])) < 0)
+            err = kvf_fail(d, KVF_E_ARG, "figure dynamics: column %s holds no numbers", names[i]);
+    if (!err && (table_col_type(t, k->head) != TABLE_STR
+                 || table_col_type(t, k->quantity) != TABLE_STR))
+        err = kvf_fail(d, KVF_E_ARG, "figure dynamics: head and quantity hold no names");
+    for (int64_t r = 0; !err && r < table_rows(t); r++) {
+        const char *head = table_str(t, k->head, r);
+        bool new = r == 0 || strcmp(head, table_str(t, k->head, r - 1)) != 0;
+        if (new && v->n < (int)key[0].number)
+            v->one[v->n++] = (struct one){head, r, r};
+        else
+            v->more += new;
+        if (!v->more)
+            v->one[v->n - 1].to = r + 1;
+    }
+    return err;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct dynamics_view v;
+    struct kvf_diag unused;
+    int n = read_view(t, s, &v, &unused) == KVF_OK && v.n ? v.n : 1;
+    *w = 180;
+    *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM;
+}
+
+/* ---- the panels */
+
+static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const struct one *o,
+                        struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    double side = fmin(a->w, a->h), most = 1.08;
+    for (int64_t r = o->from; r < o->to; r++)
+        if (is(k, r, "eigenvalue.modulus", -1))
+            most = fmax(most, fmin(2, 1.05 * table_real(k->t, k->value, r)));
+    a->x += (a->w - side) / 2;
+    a->w = a->h = side;
+    a->x0 = a->y0 = -most;
+    a->x1 = a->y1 = most;
+    double cx = axis_x(a, 0), cy = axis_y(a, 0);
+    const double across[] = {a->x, cy, a->x + side, cy}, down[] = {cx, a->y, cx, a->y + side};
+    canvas_line(c, across, 2, .12, (struct rgb){.8, .8, .8});
+    canvas_line(c, down, 2, .12, (struct rgb){.8, .8, .8});
+    canvas_disc(c, cx, cy, axis_x(a, 1) - cx, .25, grey);
+    canvas_clip(c, a->x, a->y, side, side);
+    for (int pass = 1; pass >= 0; pass--) /* the shuffled below */
+        for (int64_t r = o->from; r + 1 < o->to; r++)
+            if (is(k, r, "eigenvalue.real", pass) && is(k, r + 1, "eigenvalue.imaginary", pass))
+                mark_draw(c, pass ? MARK_RING : MARK_DISC, axis_x(a, table_real(k->t, k->value, r)),
+                          axis_y(a, table_real(k->t, k->value, r + 1)), pass ? 1.2 : 1.1,
+                          pass ? grey : colour_of(table_int(k->t, k->prompt, r)));
+    canvas_unclip(c);
+}
+
+static void widen(double *lo, double *hi, double v)
+{
+    if (isfinite(v)) {
+        *lo = fmin(*lo, v); /* passes over NaN */
+        *hi = fmax(*hi, v);
+    }
+}
+
+static void mean_ranges(const struct dynamics_view *v, const struct one *o, struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    a->x0 = a->x1 = a->y0 = a->y1 = NAN;
+    for (int64_t r = o->from; r < o->to; r++)
+        if (is(k, r, "running_mean", 0) && table_real(k->t, k->x, r) > 0) {
+            widen(&a->x0, &a->x1, table_real(k->t, k->x, r));
+            widen(&a->y0, &a->y1, table_real(k->t, k->value, r));
+        }
+    double grow = a->y1 > a->y0 ? .05 * (a->y1 - a->y0) : 1;
+    a->y0 -= grow;
+    a->y1 += grow;
+    a->log_x = 1;
+    if (!(a->x1 > a->x0))
+        a->x1 = 2 * a->x0;
+    if (isnan(a->x0) || isnan(a->y0))
+        *a = (struct axis_box){a->x, a->y, a->w, a->h, 1, 10, 0, 1, 1, NULL, NULL, 0};
+}
+
+/* A line for each rollout and prompt; their rows alternate. */
+static void running_means(struct canvas *c, const struct dynamics_view *v, const struct one *o,
+                          struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    struct { double x, y; } last[2][RUNS];
+    int n = 0;
+    for (int i = 0; i < RUNS; i++)
+        last[0][i].x = last[0][i].y = last[1][i].x = last[1][i].y = NAN;
+    mean_ranges(v, o, a);
+    canvas_clip(c, a->x, a->y, a->w, a->h);
+    for (int64_t r = o->from; r < o->to; r++) {
+        if (!is(k, r, "running_mean", 0))
+            continue;
+        int64_t prompt = table_int(k->t, k->prompt, r), rollout = table_int(k->t, k->rollout, r);
+        bool mean = rollout < 0;
+        int64_t line = mean ? prompt : rollout;
+        if (line < 0 || line >= RUNS)
+            continue;
+        double x = axis_x(a, table_real(k->t, k->x, r));
+        double y = axis_y(a, table_real(k->t, k->value, r));
+        const double xy[] = {last[mean][line].x, last[mean][line].y, x, y};
+        canvas_line(c, xy, 2, mean ? .5 : .22,
+                    mean ? colour_of(prompt) : tint(colour_of(prompt), .5));
+        last[mean][line].x = x;
+        last[mean][line].y = y;
+        n++;
+    }
+    canvas_unclip(c);
+    if (n == 0)
+        chart_empty(c, a, "no data");
+}
+
+struct tail {
+    const char *quantity;
+    double dash;
+    bool points;
+};
+static const struct tail tails[] = {{"tail.gaussian", 1.3, false}, {"tail.exponential", .5, false},
+                                    {"tail.train", 0, false}, {"tail.test", 0, true}};
+
+static struct rgb tail_colour(int i)
+{
+    return i < 2 ? (struct rgb){.4, .4, .4} : palette_line(i - 2);
+}
+
+/* Shares of 0 end a line: they have no logarithm. */
+static void innovations(struct canvas *c, const struct dynamics_view *v, const struct one *o,
+                        struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    double least = .1;
+    for (int64_t r = o->from; r < o->to; r++) {
+        double share = table_real(k->t, k->value, r);
+        if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
+            least = fmin(least, share);
+    }
+    *a = (struct axis_box){a->x, a->y, a->w, a->h, 0, 6, fmax(1e-9, least / 2), 1.5, 0,
+                           NULL, NULL, 1};
+    canvas_clip(c, a->x, a->y, a->w, a->h);
+    for (int i = 0; i < 4; i++) {
+        double last[2] = {NAN, NAN};
+        for (int64_t r = o->from; r < o->to; r++) {
+            if (!is(k, r, tails[i].quantity, 0))
+                continue;
+            double value = table_real(k->t, k->value, r);
+            double x = axis_x(a, table_real(k->t, k->x, r)), y = value > 0 ? axis_y(a, value) : NAN;
+            const double xy[] = {last[0], last[1], x, y};
+            canvas_dash(c, tails[i].dash, .7);
+            canvas_line(c, xy, 2, .35, tail_colour(i));
+            canvas_dash(c, 0, 0);
+            if (tails[i].points)
+                mark_draw(c, MARK_DISC, x, y, .9, tail_colour(i));
+            last[0] = x, last[1] = y;
+        }
+    }
+    canvas_unclip(c);
+}
+
+/* Prompts as pairs of points, what is measured left and what shuffling leaves right; a bar at
+ * the median of the prompts. */
+static void held_out(struct canvas *c, const struct dynamics_view *v, const struct one *o,
+                     struct axis_box *a)
+{
+    const struct columns *k = &v->k;
+    double lo = 0, hi = .1, left = NAN;
+    for (int64_t r = o->from; r < o->to; r++)
+        if (is(k, r, "r2.test", -1))
+            widen(&lo, &hi, table_real(k->t, k->value, r));
+    a->x0 = -.6, a->x1 = 1.6;
+    a->y0 = fmax(-1, floor(lo * 10 - .2) / 10), a->y1 = fmin(1, ceil(hi * 10 + .2) / 10);
+    double zero = axis_y(a, 0);
+    const double base[] = {a->x, zero, a->x + a->w, zero};
+    canvas_line(c, base, 2, .2, (struct rgb){.7, .7, .7});
+    canvas_clip(c, a->x, a->y, a->w, a->h);
+    for (int64_t r = o->from; r < o->to; r++) {
+        int64_t prompt = table_int(k->t, k->prompt, r), shuffled = table_int(k->t, k->surrogate, r);
+        double x = axis_x(a, (double)shuffled), y = axis_y(a, table_real(k->t, k->value, r));
+        const double bar[] = {x - 3, y, x + 3, y};
+        if (!is(k, r, "r2.test", -1))
+            continue;
+        if (prompt < 0)
+            canvas_line(c, bar, 2, .5, shuffled ? grey : ink);
+        else
+            mark_draw(c, shuffled ? MARK_RING : MARK_DISC,
+                      x + .8 * (double)(prompt % PROMPTS) - 1, y, 1.2,
+                      shuffled ? grey : colour_of(prompt));
+        left = shuffled ? left : y;
+    }
+    canvas_unclip(c);
+    if (isnan(left))
+        chart_empty(c, a, "undefined");
+}
+
+/* ---- together */
+
+static const char *const titles[PANELS] = {"eigenvalues of A", "running mean, component 1",
+                                           "innovations: P(|w| > x)", "held-out R\xc2\xb2"};
+static const char *const xlabels[PANELS] = {"real part", "step", "x", NULL};
+static void (*const panels[PANELS])(struct canvas *, const struct dynamics_view *,
+                                    const struct one *, struct axis_box *) = {
+    eigenvalues, running_means, innovations, held_out};
+
+static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
+{
+    axis_ticks_y(c, a);
+    canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
+    if (p < 3)
+        axis_ticks_x(c, a);
+    for (int k = 0; p == 3 && k < 2; k++)
+        canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "fit", PT_TICK,
+                    ALIGN_CENTER, ink, 0);
+    if (last && xlabels[p])
+        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER,
+                    ink, 0);
+    if (p == 0)
+        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER,
+                    ink, 1);
+}
+
+static void head_row(struct canvas *c, const struct dynamics_view *v, int i, double y, double w,
+                     double h)
+{
+    for (int p = 0; p < PANELS; p++) {
+        struct axis_box a = {.x = LEFT + p * (w + GAP_X), .y = y, .w = w, .h = h};
+        double middle = a.x + w / 2;
+        panels[p](c, v, &v->one[i], &a);
+        panel_axes(c, &a, p, i == v->n - 1);
+        if (i == 0)
+            canvas_text(c, middle, y - 2.6, titles[p], PT_LABEL, ALIGN_CENTER, ink, 0);
+    }
+    canvas_text(c, 3, y + h / 2, v->one[i].head, PT_LABEL, ALIGN_CENTER, ink, 1);
+}
+
+static double sample(struct canvas *c, double x, double y, const struct tail *k, struct rgb colour,
+                     const char *text)
+{
+    const double xy[] = {x, y, x + 6, y};
+    canvas_dash(c, k->dash, .7);
+    canvas_line(c, xy, 2, .35, colour);
+    canvas_dash(c, 0, 0);
+    if (k->points)
+        mark_draw(c, MARK_DISC, x + 3, y, .9, colour);
+    canvas_text(c, x + 7, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    return x + 10 + canvas_text_width(c, text, PT_SMALL, 0);
+}
+
+static void key(struct canvas *c, const struct dynamics_view *v)
+{
+    static const char *const texts[] = {"Gaussian", "exponential", "training", "held out"};
+    double y = canvas_height(c) - 2.5, x = 3;
+    char text[64];
+    mark_draw(c, MARK_DISC, x + .6, y, 1.2, palette_line(0));
+    canvas_text(c, x + 2, y, "a prompt (colour)", PT_SMALL, ALIGN_LEFT, ink, 0);
+    x += 6 + canvas_text_width(c, "a prompt (colour)", PT_SMALL, 0);
+    mark_draw(c, MARK_RING, x + .6, y, 1.2, grey);
+    canvas_text(c, x + 2, y, "steps shuffled", PT_SMALL, ALIGN_LEFT, ink, 0);
+    x += 6 + canvas_text_width(c, "steps shuffled", PT_SMALL, 0);
+    x = sample(c, x, y, &(struct tail){.dash = 0}, ink, "median, mean");
+    for (int i = 0; i < 4; i++)
+        x = sample(c, x, y, &tails[i], tail_colour(i), texts[i]);
+    snprintf(text, sizeof text, "%d more head%s not shown", v->more, v->more > 1 ? "s" : "");
+    if (v->more)
+        canvas_text(c, canvas_width(c) - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, grey, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct dynamics_view v;
+    int err = read_view(t, s, &v, d);
+    if (err)
+        return err;
+    double w = (canvas_width(c) - LEFT - RIGHT - (PANELS - 1) * GAP_X) / PANELS;
+    double h = (canvas_height(c) - TOP - BOTTOM - (v.n - 1) * GAP_Y) / v.n;
+    if (w < LEAST_PANEL || h < LEAST_PANEL)
+        return kvf_fail(d, KVF_E_ARG, "--size: %d heads need at least %.0f x %.0f mm", v.n,
+                        ceil(LEFT + RIGHT + (PANELS - 1) * GAP_X + PANELS * LEAST_PANEL),
+                        ceil(TOP + BOTTOM + v.n * LEAST_PANEL + (v.n - 1) * GAP_Y));
+    for (int i = 0; i < v.n; i++)
+        head_row(c, &v, i, TOP + i * (h + GAP_Y), w, h);
+    key(c, &v);
+    return KVF_OK;
+}
+
+static const char *const needs[] = {"head", "prompt", "rollout", "surrogate", "quantity", "index",
+                                    "x", "value", NULL};
+
+const struct figure fig_dynamics = {
+    .name = "dynamics",
+    .table = "dynamics",
+    .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

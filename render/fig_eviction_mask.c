@@ -1,0 +1,186 @@
+/* fig_eviction_mask.c - the mask that eviction makes of attention (G-KV, figure 3): which
+ * entries each query still sees, a cross where one was evicted, how many went at each step at
+ * the right, and where the prompt ends. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/marks.h"
+
+enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9 };
+static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
+
+static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
+{
+    double first = table_real(t, table_find(t, "token"), row0);
+    table_get(t, table_find(t, "evict_step"), row0, n, end);
+    for (int64_t i = 0; i < n; i++)
+        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
+}
+
+/* Entries of a head that were evicted at each step shown; returns the most. */
+static int64_t count_events(const struct table *t, int64_t row0, const struct axis_box *a,
+                            int64_t *count)
+{
+    int64_t n = rows_per_head(t), steps = (int64_t)(a->y0 - a->y1), most = 0;
+    int col = table_find(t, "evict_step");
+    for (int64_t k = 0; k < steps; k++)
+        count[k] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = table_int(t, col, row0 + i) - (int64_t)a->y1;
+        if (table_int(t, col, row0 + i) >= 0 && k >= 0 && k < steps)
+            most = ++count[k] > most ? count[k] : most;
+    }
+    return most;
+}
+
+/* Numbers of the axis of bars: 1, 10, 100, ... */
+static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, double most)
+{
+    char text[24];
+    double last = -INFINITY;
+    for (double v = 1; v <= most * 1.0001; v *= 10) {
+        double at = x + BARS * log1p(v) / log1p(most), foot = a->y + a->h;
+        double xy[] = {at, foot, at, foot + 0.9};
+        canvas_line(c, xy, 2, 0.18, ink);
+        tick_text(v, text);
+        if (at - last > 1 + canvas_text_width(c, text, PT_SMALL, 0)) {
+            canvas_text(c, at, a->y + a->h + 2.3, text, PT_SMALL, ALIGN_CENTER, ink, 0);
+            last = at;
+        }
+    }
+}
+
+/* A bar a step, on a logarithmic scale: a cut of hundreds beside steps of one. */
+static void bars(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
+{
+    int64_t steps = (int64_t)(a->y0 - a->y1), n = rows_per_head(t), most = 1;
+    int64_t *count = MEM_NEW(int64_t, (size_t)steps);
+    double x = a->x + a->w + 3.5, each = a->h / (double)steps;
+    if (!count)
+        return;
+    for (int64_t r = 0; r < table_rows(t); r += n) { /* one scale for all heads */
+        int64_t m = count_events(t, r, a, count);
+        most = m > most ? m : most;
+    }
+    count_events(t, row0, a, count);
+    double reached = -INFINITY, longest = 0;
+    for (int64_t k = 0; k < steps; k++) {
+        double y = a->y + (double)k * each;
+        double w = BARS * log1p((double)count[k]) / log1p((double)most);
+        longest = y > reached ? w : fmax(longest, w);
+        reached = y > reached ? y + 0.08 : reached; /* of steps that share a line the longest */
+        if (count[k] && w >= longest)
+            canvas_rect(c, x, y, w, fmax(0.8 * each, 0.08), red);
+    }
+    mem_free(count);
+    bar_ticks(c, a, x, (double)most);
+}
+
+static void crosses(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
+{
+    int col = table_find(t, "evict_step"), token = table_find(t, "token");
+    int64_t n = rows_per_head(t);
+    double cell = fmin(a->w / (double)n, a->h / (a->y0 - a->y1));
+    double half = fmin(fmax(0.4 * cell, 0.3), 1.1), width = fmin(0.22, 0.6 * half);
+    for (int64_t i = 0; i < n && n <= MOST_CROSSES; i++) {
+        double step = table_real(t, col, row0 + i);
+        if (step < a->y1 || step >= a->y0)
+            continue;
+        double x = axis_x(a, table_real(t, token, row0 + i) + 0.5), y = axis_y(a, step + 0.5);
+        double one[] = {x - half, y - half, x + half, y + half};
+        double two[] = {x - half, y + half, x + half, y - half};
+        canvas_line(c, one, 2, width, red);
+        canvas_line(c, two, 2, width, red);
+    }
+}
+
+/* The rim between prompt and answer, for tokens and for steps. */
+static bool prompt_border(struct canvas *c, const struct table *t, const struct axis_box *a)
+{
+    double P = table_meta_real(t, "prompt_tokens", 0), x = axis_x(a, P), y = axis_y(a, P);
+    double down[] = {x, fmax(y, a->y), x, a->y + a->h};
+    double across[] = {a->x, y, fmin(x, a->x + a->w), y};
+    bool in_x = P > a->x0 && P < a->x1, in_y = P > a->y1 && P < a->y0;
+    for (int k = 0; k < 2; k++) {
+        canvas_dash(c, k ? 0.9 : 0, 0.7); /* white and black, to be seen on any colour */
+        if (in_x && P < a->y0)
+            canvas_line(c, down, 2, k ? 0.2 : 0.3, k ? ink : border);
+        if (in_y && P > a->x0)
+            canvas_line(c, across, 2, k ? 0.2 : 0.3, k ? ink : border);
+    }
+    canvas_dash(c, 0, 0);
+    return in_x || in_y;
+}
+
+/* In the future of the tokens, which is white. */
+static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool crossed)
+{
+    double x = a->x + a->w - 1.5, y = a->y + 2.5;
+    double dash[] = {0, 0, 0, 0};
+    const char *const text[2] = {"evicted before this query", "end of the prompt"};
+    if (a->w < 33 || a->x0 != a->y1)
+        return;
+    for (int k = 0; k < 2; k++) {
+        double left = x - canvas_text_width(c, text[k], PT_SMALL, 0) - 2.4;
+        if (k ? !prompt : !crossed)
+            continue;
+        canvas_text(c, x, y, text[k], PT_SMALL, ALIGN_RIGHT, ink, 0);
+        if (!k)
+            mark_draw(c, MARK_CROSS, left + 0.6, y, 1.4, red);
+        dash[0] = left - 1.2;
+        dash[2] = left + 1.6;
+        dash[1] = dash[3] = y;
+        canvas_dash(c, k ? 0.9 : 0, 0.7);
+        if (k)
+            canvas_line(c, dash, 2, 0.2, ink);
+        canvas_dash(c, 0, 0);
+        y += 3;
+    }
+}
+
+static void over(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
+{
+    canvas_clip(c, a->x, a->y, a->w, a->h);
+    crosses(c, t, row0, a);
+    bool prompt = prompt_border(c, t, a);
+    canvas_unclip(c);
+    if (row0 == 0) {
+        legend(c, a, prompt, rows_per_head(t) <= MOST_CROSSES);
+        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL, ALIGN_CENTER,
+                    ink, 0);
+    }
+    bars(c, t, row0, a);
+}
+
+static struct grid grid_of(const struct table *t)
+{
+    return (struct grid){.t = t, .figure = "eviction-mask", .fill = end_of, .raster = heat_alpha,
+                         .label = "share still in the cache, \xce\xb1", .over = over,
+                         .margin = BARS + 4.5, .most = MOST_HEADS};
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct grid g = grid_of(t);
+    grid_size(&g, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct grid g = grid_of(t);
+    return grid_draw(c, &g, s, d);
+}
+
+static const char *const needs[] = {"head", "layer", "index", "token", "evict_step", NULL};
+
+const struct figure fig_eviction_mask = {
+    .name = "eviction-mask",
+    .table = "eviction",
+    .summary = "the mask that eviction makes, with every eviction marked",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,158 @@
+/* fig_ghosts.c - of the entries that left the cache, the share that some query has missed by so
+ * many steps after: of all heads, and of each layer in the colour of its depth. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/plot.h"
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool layers, heads, ages, all;
+    int token, evict, hit;
+    int64_t first, last, longest; /* layers; steps */
+    int64_t *count;               /* [longest + 2] of one line */
+};
+
+/* Steps from birth or eviction to the first query that missed it, from 1; 0: none did. */
+static int64_t delay_of(const struct view *v, int64_t r)
+{
+    int64_t hit = table_int(v->t, v->hit, r);
+    int64_t from = table_int(v->t, v->ages ? v->token : v->evict, r);
+    return hit < from || hit < 0 ? 0 : hit - from + 1;
+}
+
+static bool counted(const struct view *v, int64_t r)
+{
+    return table_int(v->t, v->evict, r) >= 0;
+}
+
+static void survey(struct view *v)
+{
+    v->first = INT64_MAX;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        int64_t l = table_int(v->t, v->k.layer, r), n = counted(v, r) ? delay_of(v, r) : 0;
+        v->first = l < v->first ? l : v->first;
+        v->last = l > v->last ? l : v->last;
+        v->longest = n > v->longest ? n : v->longest;
+    }
+}
+
+/* The share of the entries from .. to - 1 that were missed within 1, 2, ... steps. */
+static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, const char *panel,
+                     const char *line)
+{
+    int64_t all = 0, sum = 0, put = 0;
+    memset(v->count, 0, ((size_t)v->longest + 2) * sizeof *v->count);
+    for (int64_t r = from; r < to; r++)
+        if (counted(v, r)) {
+            v->count[delay_of(v, r)]++;
+            all++;
+        }
+    for (int64_t n = 1; n <= v->longest; n++) {
+        double before = all ? (double)sum / (double)all : NAN;
+        sum += v->count[n];
+        if (!v->count[n] && n > 1 && n < v->longest)
+            continue;
+        if (n - put > 1) /* level since then */
+            plot_add(p, panel, line, (double)(n - 1), before, NAN, NAN);
+        plot_add(p, panel, line, (double)n, all ? (double)sum / (double)all : NAN, NAN, NAN);
+        put = n;
+    }
+}
+
+static void look(struct plot *p, const struct view *v, const char *line, int64_t layer,
+                 const char *map)
+{
+    struct plot_line *l = plot_line(p, line);
+    if (!l)
+        return;
+    l->hidden = l->back = layer >= 0;
+    l->look = (struct chart_look){.colour = ink, .width = .55, .dash = 1.8};
+    if (layer >= 0)
+        l->look = (struct chart_look){
+            .colour = palette_at(map, v->last > v->first ? (double)(layer - v->first)
+                                                               / (double)(v->last - v->first) : 0),
+            .width = .25};
+}
+
+/* Heads, or layers, are runs of rows. */
+static void add_runs(struct plot *p, struct view *v, const char *map)
+{
+    for (int64_t from = 0, to; from < table_rows(v->t); from = to) {
+        int64_t layer = table_int(v->t, v->k.layer, from);
+        const char *head = table_str(v->t, v->k.head, from);
+        char line[PLOT_NAME];
+        for (to = from + 1; to < table_rows(v->t); to++)
+            if (v->heads ? strcmp(table_str(v->t, v->k.head, to), head) != 0
+                         : table_int(v->t, v->k.layer, to) != layer)
+                break;
+        snprintf(line, sizeof line, "layer %lld", (long long)layer);
+        add_line(p, v, from, to, v->heads ? head : "", v->heads ? "one head" : line);
+        look(p, v, v->heads ? "one head" : line, layer, map);
+    }
+    struct plot_line *l = plot_line(p, "one head");
+    if (l)
+        l->look.colour = palette_line(0);
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "layer|all|head", "layer"}, {"x", "away|age", "away"},
+                               {NULL, NULL, ""}};
+    int err = style_keys("ghosts", s->option, keys, d);
+    if (err)
+        return err;
+    struct view v = {.t = t, .k = plot_rows_of(t), .layers = style_is(keys, "by", "layer"),
+                     .heads = style_is(keys, "by", "head"), .ages = style_is(keys, "x", "age"),
+                     .token = table_find(t, "token"), .evict = table_find(t, "evict_step"),
+                     .hit = table_find(t, "first_hit")};
+    survey(&v);
+    v.count = MEM_NEW(int64_t, (size_t)v.longest + 2);
+    if (!v.count)
+        return KVF_E_NOMEM;
+    p->log_x = true;
+    p->xlabel = v.ages ? "age when first missed (steps)" : "steps after it left";
+    p->ylabel = "share of what left, missed by then";
+    p->y0 = 0;
+    if (v.layers || v.heads)
+        add_runs(p, &v, s->cmap);
+    if (!v.heads) {
+        add_line(p, &v, 0, table_rows(t), "", "all heads");
+        look(p, &v, "all heads", -1, s->cmap);
+    }
+    if (v.layers && v.last > v.first) {
+        p->ramp_label = "layer";
+        p->ramp_lo = (double)v.first;
+        p->ramp_hi = (double)v.last;
+    }
+    snprintf(p->note, sizeof p->note, "missed: among the n largest weights of some later query");
+    mem_free(v.count);
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "layer", "token", "evict_step", "first_hit", NULL};
+
+const struct figure fig_ghosts = {
+    .name = "ghosts",
+    .table = "ghosts",
+    .summary = "how long after they left entries were first missed",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,301 @@
+/* fig_heads.c - what kind of head is where: layers across, heads down, a colour and a letter
+ * for each kind, pale where the rule is less sure; or the evidence for one head. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/kindmap.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { TOP = 3, BOTTOM = 2, KEY = 35, KINDS = 11, MOST_OTHER = 5, LEFT = 27 };
+static const double LINE = 3.8, BAR = 4.2;
+
+struct kind {
+    const char *name;
+    char sign[4];
+    struct rgb fill;
+};
+
+/* Okabe and Ito's colours with two more; letters tell kinds apart in grey. */
+static const struct kind kinds[KINDS] = {
+    {"sliding-window", "W", {0, .447, .698}},    {"several-windows", "V", {.337, .706, .914}},
+    {"context-switch", "C", {.8, .475, .655}},   {"a-shape", "A", {0, .62, .451}},
+    {"sink", "S", {.902, .624, 0}},              {"gist", "G", {.835, .369, 0}},
+    {"number", "N", {.941, .894, .259}},         {"filler", "F", {.3, .3, .3}},
+    {"instruction", "I", {.533, .133, .333}},    {"mixed", "", {.86, .86, .86}},
+    {"unknown", "?", {1, 1, 1}}};
+
+struct view {
+    struct kind_cell *cell;
+    int *kind; /* [n]: of each cell; KINDS + i: others */
+    int64_t n;
+    const char *other[MOST_OTHER];
+    int n_other;
+    int64_t count[KINDS + MOST_OTHER];
+    bool query;
+};
+
+static struct kind kind_at(const struct view *v, int k)
+{
+    struct kind x;
+    if (k < KINDS)
+        return kinds[k];
+    x = (struct kind){.name = v->other[k - KINDS], .fill = {.7, .7, .7}};
+    x.sign[0] = (char)toupper((unsigned char)x.name[0]);
+    return x;
+}
+
+static int kind_of(struct view *v, const char *name)
+{
+    for (int k = 0; k < KINDS; k++)
+        if (strcmp(kinds[k].name, name) == 0)
+            return k;
+    for (int k = 0; k < v->n_other; k++)
+        if (strcmp(v->other[k], name) == 0)
+            return KINDS + k;
+    if (v->n_other == MOST_OTHER)
+        return KINDS - 1;
+    v->other[v->n_other] = name;
+    return KINDS + v->n_other++;
+}
+
+/* Half of a score is the least that names a kind. */
+static double opacity(double score)
+{
+    return isnan(score) ? 1 : .4 + .6 * fmax(0, fmin(1, (score - .5) / .5));
+}
+
+static int read_view(const struct table *t, struct view *v, struct kvf_diag *d)
+{
+    int layer = numeric_column(t, "layer"), index = numeric_column(t, "index");
+    int name = table_find(t, "kind"), score = numeric_column(t, "score");
+    size_t n = (size_t)table_rows(t);
+    *v = (struct view){.n = 0};
+    if (layer < 0 || index < 0 || table_col_type(t, name) != TABLE_STR)
+        return kvf_fail(d, KVF_E_ARG, "figure heads: layer and index hold no numbers, or kind no "
+                        "names");
+    v->cell = MEM_NEW(struct kind_cell, n);
+    v->kind = MEM_NEW(int, n);
+    for (int64_t r = 0; v->cell && v->kind && r < (int64_t)n; r++) {
+        struct kind_cell *k = &v->cell[v->n];
+        *k = (struct kind_cell){.layer = table_int(t, layer, r), .index = table_int(t, index, r)};
+        if (k->layer < 0 || k->index < 0)
+            continue;
+        int which = kind_of(v, table_str(t, name, r));
+        struct kind x = kind_at(v, which);
+        double sure = score < 0 || which == KINDS - 2 ? 1 : opacity(table_real(t, score, r));
+        k->fill = tint(x.fill, sure);
+        memcpy(k->sign, x.sign, sizeof x.sign);
+        v->count[which]++;
+        v->kind[v->n++] = which;
+    }
+    char cell[24];
+    v->query = !strchr(cell_text(t, table_find(t, "head"), 0, cell), 'K');
+    return v->cell && v->kind ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void free_view(struct view *v)
+{
+    mem_free(v->cell);
+    mem_free(v->kind);
+}
+
+static int key_lines(const struct view *v)
+{
+    int n = 0;
+    for (int k = 0; k < KINDS + v->n_other; k++)
+        n += v->count[k] > 0;
+    return n;
+}
+
+static int options_of(const struct figure_style *s, struct option_key key[1], struct kvf_diag *d)
+{
+    key[0] = (struct option_key){"head", "", "", 0, 0, 0};
+    return options_read("heads", s->option, key, 1, d);
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct option_key key[1];
+    struct kvf_diag unused;
+    struct view v;
+    if (options_of(s, key, &unused) == KVF_OK && key[0].value[0]) {
+        *w = 88;
+        *h = 66;
+        return;
+    }
+    int lines = 4;
+    *w = 88;
+    *h = 40;
+    if (read_view(t, &v, &unused) == KVF_OK) {
+        struct kindmap m = {v.cell, v.n, v.query};
+        kindmap_size(&m, 180 - KEY - 2, 200, w, h);
+        lines = key_lines(&v) + 1;
+    }
+    free_view(&v);
+    *w = fmax(88, *w + KEY + 2);
+    *h = fmax(fmax(*h, 24), lines * LINE) + TOP + BOTTOM;
+}
+
+static void key(struct canvas *c, const struct view *v, double x, double bottom, bool scores)
+{
+    char text[64];
+    double y = TOP + 1.5;
+    for (int k = 0; k < KINDS + v->n_other && y < bottom; k++) {
+        struct kind kind = kind_at(v, k);
+        if (!v->count[k])
+            continue;
+        snprintf(text, sizeof text, "%.24s (%lld)", kind.name, (long long)v->count[k]);
+        y = kindmap_key(c, x, y, kind.fill, kind.sign, text);
+    }
+    if (scores && y < bottom + LINE)
+        canvas_text(c, x, y, "pale: score near 0.5", PT_SMALL, ALIGN_LEFT,
+                    (struct rgb){.35, .35, .35}, 0);
+}
+
+/* ---- the evidence for one head */
+
+static int64_t row_of(const struct table *t, const char *name)
+{
+    char cell[24];
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (strcmp(cell_text(t, table_find(t, "head"), r, cell), name) == 0)
+            return r;
+    return -1;
+}
+
+/* "score_a_shape" speaks of the kind a-shape. */
+static struct kind rule_of(const char *column, char name[64])
+{
+    snprintf(name, 64, "%s", column + strlen("score_"));
+    for (char *p = name; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    for (int k = 0; k < KINDS; k++)
+        if (strcmp(kinds[k].name, name) == 0)
+            return kinds[k];
+    return (struct kind){.name = name, .fill = {.7, .7, .7}};
+}
+
+static int is_score(const struct table *t, int col)
+{
+    return strncmp(table_col_name(t, col), "score_", 6) == 0 && table_col_type(t, col) != TABLE_STR;
+}
+
+static void score_bars(struct canvas *c, const struct table *t, int64_t r, struct axis_box *a,
+                       double pitch)
+{
+    double y = a->y + pitch / 2, half = axis_x(a, .5), thick = fmin(2.6, .7 * pitch);
+    char name[64], number[24];
+    for (int col = 0; col < table_cols(t); col++) {
+        if (!is_score(t, col))
+            continue;
+        double v = table_real(t, col, r);
+        struct kind k = rule_of(table_col_name(t, col), name);
+        if (isfinite(v)) {
+            canvas_rect(c, a->x, y - thick / 2, axis_x(a, fmin(1, fmax(0, v))) - a->x, thick,
+                        k.fill);
+            snprintf(number, sizeof number, "%.2f", v);
+        } else {
+            snprintf(number, sizeof number, "undefined");
+        }
+        canvas_text(c, a->x - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
+        canvas_text(c, fmax(a->x, axis_x(a, isfinite(v) ? fmin(1, v) : 0)) + 1, y, number, PT_SMALL,
+                    ALIGN_LEFT, ink, 0);
+        y += pitch;
+    }
+    const double line[] = {half, a->y, half, a->y + a->h};
+    canvas_dash(c, .8, .6);
+    canvas_line(c, line, 2, 0.2, (struct rgb){.4, .4, .4});
+    canvas_dash(c, 0, 0);
+}
+
+/* What the rules looked at, in a line or two below. */
+static void features(struct canvas *c, const struct table *t, int64_t r, double y)
+{
+    static const char *const names[] = {"window", "sink_mass", "recent", "spread", "entropy",
+                                        "number", "gist", "filler", "prompt", "last_use_sparsity"};
+    double x = 2;
+    for (int k = 0; k < 10; k++) {
+        char text[48];
+        int col = numeric_column(t, names[k]);
+        if (col < 0)
+            continue;
+        double v = table_real(t, col, r);
+        snprintf(text, sizeof text, isnan(v) ? "%s \xe2\x80\x93" : "%s %.2f", names[k], v);
+        minus_signs(text, sizeof text);
+        double w = canvas_text_width(c, text, PT_SMALL, 0);
+        if (x + w > canvas_width(c) - 2) {
+            x = 2;
+            y += 2.8;
+        }
+        canvas_text(c, x, y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
+        x += w + 3;
+    }
+}
+
+static int evidence(struct canvas *c, const struct table *t, const char *head, struct kvf_diag *d)
+{
+    int64_t r = row_of(t, head);
+    int bars = 0, score = numeric_column(t, "score");
+    char text[128], cell[24];
+    int err = canvas_room(c, "heads", 64, 42, d);
+    if (err)
+        return err;
+    for (int col = 0; col < table_cols(t); col++)
+        bars += is_score(t, col);
+    if (r < 0 || !bars)
+        return kvf_fail(d, KVF_E_ARG, r < 0 ? "--style: table %s has no head '%s'"
+                                            : "--style: table %s has no scores for head '%s'",
+                        table_name(t), head);
+    struct axis_box a = {.x = LEFT, .y = 7, .w = canvas_width(c) - LEFT - 12, .x1 = 1,
+                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 26)),
+                         .xlabel = "score of the rule"};
+    snprintf(text, sizeof text, "%s: %.40s", head, cell_text(t, table_find(t, "kind"), r, cell));
+    if (score >= 0 && isfinite(table_real(t, score, r)))
+        snprintf(text + strlen(text), 32, ", score %.2f", table_real(t, score, r));
+    canvas_text(c, a.x + a.w / 2, 3.2, text, PT_LABEL, ALIGN_CENTER, ink, 0);
+    score_bars(c, t, r, &a, a.h / bars);
+    const double edge[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
+    canvas_line(c, edge, 3, 0.18, ink);
+    axis_ticks_x(c, &a);
+    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    features(c, t, r, a.y + a.h + 10.5);
+    return KVF_OK;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct option_key option[1];
+    struct view v = {.n = 0};
+    int err = options_of(s, option, d);
+    if (!err && option[0].value[0])
+        return evidence(c, t, option[0].value, d);
+    if (!err)
+        err = canvas_room(c, "heads", KEY + 32, TOP + BOTTOM + 24, d);
+    if (!err)
+        err = read_view(t, &v, d);
+    if (!err) {
+        struct kindmap m = {v.cell, v.n, v.query};
+        double w = canvas_width(c) - KEY - 2, h = canvas_height(c) - TOP - BOTTOM;
+        kindmap_draw(c, &m, 0, TOP, w, h);
+        key(c, &v, w + 2.5, TOP + h, numeric_column(t, "score") >= 0);
+    }
+    free_view(&v);
+    return err;
+}
+
+static const char *const needs[] = {"head", "layer", "index", "kind", NULL};
+
+const struct figure fig_heads = {
+    .name = "heads",
+    .table = "heads",
+    .summary = "layer x head map of the kinds of heads, or the evidence for one",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,81 @@
+/* fig_intermittency.c - how attention to tokens comes and goes (G-KV, section 3): shares of the
+ * tokens with n or more selections, returns, queries in a gap, steps before the first exit. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+/* Panel of a quantity. */
+static const char *heading(const char *quantity)
+{
+    static const char *const name[][2] = {{"selected", "queries that select it"},
+                                          {"returns", "returns"},
+                                          {"longest-gap", "longest gap (queries)"},
+                                          {"first-exit", "age at the first exit (steps)"}};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(quantity, name[i][0]) == 0)
+            return name[i][1];
+    return quantity;
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
+                               {"criterion", NULL, ""}, {"quantity", NULL, ""},
+                               {"y", "linear|log", "linear"}, {NULL, NULL, ""}};
+    struct row_choice v;
+    int quantity = table_find(t, "quantity"), above = table_find(t, "above");
+    int y = table_find(t, "share"), low = table_find(t, "low"), high = table_find(t, "high");
+    int err = style_keys("intermittency", s->option, keys, d);
+    if (!err)
+        err = choice_open(&v, t, keys, d);
+    if (err)
+        return err;
+    const char *only = keys[2].value[0] ? keys[2].value : v.heads ? "longest-gap" : NULL;
+    p->log_x = true;
+    p->log_y = style_is(keys, "y", "log");
+    p->xlabel = only ? heading(only) : "n";
+    p->ylabel = "share of tokens with n or more";
+    p->y0 = p->log_y ? NAN : 0;
+    p->y1 = 1;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *name = table_str(t, quantity, r);
+        if (choice_has(&v, r) && (!only || strcmp(only, name) == 0))
+            choice_add(p, &v, r, only ? NULL : heading(name), table_real(t, above, r) + 1,
+                       table_real(t, y, r), value_at(t, low, r), value_at(t, high, r));
+    }
+    if (only && !p->n_series)
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no quantity '%s'", only);
+    for (int i = 0; i < p->n_lines; i++)
+        p->line[i].look.points = true;
+    choice_note(&v, p, p->note);
+    size_t n = strlen(p->note);
+    snprintf(p->note + n, sizeof p->note - n, "%s",
+             low >= 0 ? "bands: 95 % over documents" : "of each token of a head");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "criterion", "quantity", "above", "share", NULL};
+
+const struct figure fig_intermittency = {
+    .name = "intermittency",
+    .table = "intermittency",
+    .summary = "how often tokens are selected, return, stay away, and when they leave",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

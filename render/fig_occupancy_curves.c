@@ -1,0 +1,209 @@
+/* fig_occupancy_curves.c - entries held over the steps, stacked by class of token (DBTrimKV,
+ * figure 6): means over all heads, those of a layer, or one head a panel. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/plot.h"
+
+enum { CLASSES = 64, STEP_MOST = 1 << 26 };
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    int step, entries;
+    char by; /* a: all heads, l: layer, h: head */
+    char (*panel)[PLOT_NAME];
+    const char *class[CLASSES];
+    int n_panels, n_classes;
+    int64_t first, every, steps;
+    double from; /* first step drawn */
+    double *sum; /* [panel][class][step] */
+    int64_t *n;  /* heads in it */
+};
+
+static void panel_name(const struct view *v, int64_t r, char out[PLOT_NAME])
+{
+    if (v->by == 'h')
+        snprintf(out, PLOT_NAME, "%s", table_str(v->t, v->k.head, r));
+    else if (v->by == 'l')
+        snprintf(out, PLOT_NAME, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
+    else
+        out[0] = 0;
+}
+
+static int panel_of(const struct view *v, int64_t r)
+{
+    char name[PLOT_NAME];
+    int i = v->n_panels - 1;
+    panel_name(v, r, name);
+    while (i >= 0 && strcmp(v->panel[i], name) != 0)
+        i--;
+    return i;
+}
+
+static int class_of(const struct view *v, int64_t r)
+{
+    const char *name = table_str(v->t, v->k.class, r);
+    int i = 0;
+    while (i < v->n_classes && strcmp(v->class[i], name) != 0)
+        i++;
+    return i;
+}
+
+/* Panels, classes and the grid of steps; rows may come in any order. */
+static int survey(struct view *v, struct kvf_diag *d)
+{
+    int64_t last = 0, second = INT64_MAX;
+    v->first = INT64_MAX;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        int64_t step = table_int(v->t, v->step, r);
+        v->first = step < v->first ? step : v->first;
+        last = step > last ? step : last;
+        if (panel_of(v, r) < 0 && v->n_panels < PLOT_PANELS)
+            panel_name(v, r, v->panel[v->n_panels++]);
+        else if (panel_of(v, r) < 0)
+            return kvf_fail(d, KVF_E_ARG, "more than %d panels; choose fewer with --head",
+                            PLOT_PANELS);
+        if (class_of(v, r) == v->n_classes && v->n_classes < CLASSES)
+            v->class[v->n_classes++] = table_str(v->t, v->k.class, r);
+    }
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        int64_t step = table_int(v->t, v->step, r);
+        second = step > v->first && step < second ? step : second;
+    }
+    v->every = second == INT64_MAX ? 1 : second - v->first;
+    v->steps = (last - v->first) / v->every + 1;
+    if (v->first < 0 || v->steps > STEP_MOST)
+        return kvf_fail(d, KVF_E_LIMIT, "occupancy-curves: steps %lld to %lld are more than fit",
+                        (long long)v->first, (long long)last);
+    return KVF_OK;
+}
+
+static size_t cell(const struct view *v, int panel, int class, int64_t step)
+{
+    return ((size_t)panel * (size_t)v->n_classes + (size_t)class) * (size_t)v->steps
+           + (size_t)step;
+}
+
+static int add_up(struct view *v)
+{
+    size_t n = (size_t)v->n_panels * (size_t)v->n_classes;
+    v->sum = mem_alloc(n, (size_t)v->steps * sizeof *v->sum);
+    v->n = mem_alloc(n, (size_t)v->steps * sizeof *v->n);
+    for (int64_t r = 0; v->sum && v->n && r < table_rows(v->t); r++) {
+        double e = table_real(v->t, v->entries, r);
+        int class = class_of(v, r);
+        size_t at = cell(v, panel_of(v, r), class < v->n_classes ? class : 0,
+                         (table_int(v->t, v->step, r) - v->first) / v->every);
+        if (class == v->n_classes || !isfinite(e))
+            continue;
+        v->sum[at] += e;
+        v->n[at]++;
+    }
+    return v->sum && v->n ? KVF_OK : KVF_E_NOMEM;
+}
+
+static void stack_class(struct plot *p, const struct view *v, int panel, int class, double *base)
+{
+    char edge[PLOT_NAME];
+    snprintf(edge, sizeof edge, "edge of %.60s", v->class[class]);
+    for (int64_t i = 0; i < v->steps; i++) {
+        size_t at = cell(v, panel, class, i);
+        double x = (double)(v->first + i * v->every), top = NAN;
+        if (x < v->from)
+            continue;
+        if (v->n[at])
+            top = base[i] + v->sum[at] / (double)v->n[at];
+        plot_add(p, v->panel[panel], v->class[class], x, NAN, base[i], top);
+        plot_add(p, v->panel[panel], edge, x, top, NAN, NAN);
+        base[i] = isfinite(top) ? top : base[i];
+    }
+}
+
+static void looks(struct plot *p, const struct view *v)
+{
+    for (int i = 0, k = 0; i < v->n_classes; i++) {
+        char edge[PLOT_NAME];
+        snprintf(edge, sizeof edge, "edge of %.60s", v->class[i]);
+        struct plot_line *area = plot_line(p, v->class[i]), *line = plot_line(p, edge);
+        struct rgb c = plot_look_coloured(k).colour;
+        double tint = k / 12 % 2 ? .6 : .25;
+        if (!area || !line)
+            continue;
+        k++;
+        c = (struct rgb){c.r + tint * (1 - c.r), c.g + tint * (1 - c.g), c.b + tint * (1 - c.b)};
+        area->look = (struct chart_look){.colour = c, .fill = 1};
+        area->back = line->hidden = true;
+        line->look = (struct chart_look){.colour = ink, .width = .1};
+    }
+}
+
+static int stack(struct plot *p, struct view *v)
+{
+    double *base = MEM_NEW(double, (size_t)v->steps);
+    if (!base)
+        return KVF_E_NOMEM;
+    for (int k = 0; k < v->n_panels; k++) {
+        for (int64_t i = 0; i < v->steps; i++)
+            base[i] = 0;
+        for (int class = 0; class < v->n_classes; class++)
+            if (v->n_classes == 1 || strcmp(v->class[class], "all") != 0) /* the others' sum */
+                stack_class(p, v, k, class, base);
+    }
+    mem_free(base);
+    looks(p, v);
+    return KVF_OK;
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {"steps", "all|answer", "all"},
+                               {NULL, NULL, ""}};
+    struct view v = {.t = t, .k = plot_rows_of(t), .step = table_find(t, "step"),
+                     .entries = table_find(t, "entries")};
+    int err = style_keys("occupancy-curves", s->option, keys, d);
+    v.by = keys[0].value[0];
+    if (style_is(keys, "steps", "answer"))
+        v.from = table_meta_real(t, "prompt_tokens", 0);
+    v.panel = err ? NULL : mem_alloc(PLOT_PANELS, sizeof *v.panel);
+    if (!err)
+        err = v.panel ? survey(&v, d) : KVF_E_NOMEM;
+    if (!err)
+        err = add_up(&v);
+    p->xlabel = "query step t";
+    p->ylabel = v.by == 'h' ? "entries held" : "entries held, mean over heads";
+    p->y0 = 0;
+    p->key_upwards = true;
+    if (!err)
+        err = stack(p, &v);
+    mem_free(v.panel);
+    mem_free(v.sum);
+    mem_free(v.n);
+    return err;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "step", "class", "entries", NULL};
+
+const struct figure fig_occupancy_curves = {
+    .name = "occupancy-curves",
+    .table = "occupancy",
+    .summary = "entries held by class of token over the steps, as stacked areas",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,130 @@
+/* fig_overlap.c - overlap of the p % of the tokens that the last window finds largest with those
+ * of earlier windows and with their union (G-KV, figures 1 and 16); dashed beside each line what
+ * sets drawn by lot share; y=kappa: what is left beyond chance. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool layers, heads, kappa;
+    int window, p, y, low, high, expected;
+};
+
+static const char *const by_chance = "by chance";
+
+/* Earlier windows from light to dark, the union in another colour: dashes are chance. */
+static void look(struct plot *p, const char *line, const char *window)
+{
+    static const struct rgb shade[] = {{.60, .79, .90}, {.26, .57, .78}, {.03, .25, .55}};
+    struct plot_line *l = plot_line(p, line);
+    if (!l)
+        return;
+    int i = window[0] >= '0' && window[0] <= '9' ? (window[0] - '0') % 3 : -1;
+    l->look = (struct chart_look){.colour = i < 0 ? (struct rgb){.84, .37, 0} : shade[i],
+                                  .width = i < 0 ? .5 : .4};
+}
+
+static void add_chance(struct plot *p, const struct view *v, int64_t r, const char *panel,
+                       const char *line)
+{
+    char name[PLOT_NAME];
+    snprintf(name, sizeof name, "%.60s %s", line, by_chance);
+    plot_add(p, panel, name, table_real(v->t, v->p, r), table_real(v->t, v->expected, r), NAN,
+             NAN);
+    struct plot_line *l = plot_line(p, name), *of = plot_line(p, line);
+    if (!l || !of)
+        return;
+    l->look = (struct chart_look){.colour = of->look.colour, .dash = .9, .width = .22};
+    l->hidden = l->back = true;
+}
+
+static void add_row(struct plot *p, const struct view *v, int64_t r)
+{
+    const char *window = table_str(v->t, v->window, r);
+    char line[PLOT_NAME];
+    char panel[PLOT_NAME] = "";
+    bool known = strcmp(window, "union") == 0;
+    if (v->layers)
+        snprintf(panel, sizeof panel, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
+    else if (v->heads)
+        snprintf(panel, sizeof panel, "%.60s", table_str(v->t, v->k.head, r));
+    snprintf(line, sizeof line, known ? "union of them" : "window %.40s", window);
+    plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
+             value_at(v->t, v->low, r), value_at(v->t, v->high, r));
+    look(p, line, window);
+    if (!v->kappa)
+        add_chance(p, v, r, panel, line);
+}
+
+static void add_rows(struct plot *p, const struct view *v)
+{
+    for (int64_t r = 0; r < table_rows(v->t); r++)
+        if (v->layers ? row_layer(&v->k, r) : v->heads ? row_head(&v->k, r)
+                                                       : row_pooled(&v->k, r))
+            add_row(p, v, r);
+    if (v->kappa || !p->n_series)
+        return;
+    plot_add(p, p->panel[0], by_chance, NAN, NAN, NAN, NAN); /* for the key */
+    struct plot_line *l = plot_line(p, by_chance);
+    if (l)
+        l->look = (struct chart_look){.colour = {.4, .4, .4}, .dash = .9, .width = .22};
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {"y", "overlap|kappa", "overlap"},
+                               {NULL, NULL, ""}};
+    int err = style_keys("overlap", s->option, keys, d);
+    if (err)
+        return err;
+    bool kappa = style_is(keys, "y", "kappa");
+    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "layer"),
+                     style_is(keys, "by", "head"), kappa, table_find(t, "window"),
+                     table_find(t, "p"), table_find(t, keys[1].value),
+                     table_find(t, kappa ? "kappa_low" : "low"),
+                     table_find(t, kappa ? "kappa_high" : "high"), table_find(t, "expected")};
+    const char *candidates = table_meta(t, "candidates");
+    p->xlabel = "p (% of the tokens, largest scores)";
+    p->ylabel = kappa ? "agreement beyond chance \xce\xba" : "overlap with the last window";
+    p->x0 = 0;
+    p->y0 = kappa ? NAN : 0;
+    p->y1 = 1;
+    p->level = kappa ? 0 : NAN;
+    add_rows(p, &v);
+    for (int i = 0; kappa && i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            if (p->series[i].data.y[k] < -1)
+                p->y0 = -1; /* it falls without end as p rises: points below are counted */
+    snprintf(p->note, sizeof p->note, "candidates: %.60s%s", candidates ? candidates : "see table",
+             v.low >= 0 ? "; bands: 95 % over documents" : "");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head",     "layer", "window", "p", "overlap",
+                                    "expected", "kappa", NULL};
+
+const struct figure fig_overlap = {
+    .name = "overlap",
+    .table = "overlap",
+    .summary = "overlap of windows by the share of tokens, and chance",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

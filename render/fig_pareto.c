@@ -1,0 +1,352 @@
+/* fig_pareto.c - quality against memory of every method: a line each with 95 % intervals, and
+ * the front of those points that no other beats with less. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/chart.h"
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { LEFT = 15, TOP = 3, BOTTOM = 11 };
+static const double KEY_LINE = 3.3, SAMPLE = 6, DOT = 1.5, NEAR = .005;
+static const struct rgb front_grey = {.25, .25, .25};
+
+struct quality {
+    struct chart h;
+    int order[CHART_LINES]; /* of the key: best mean first */
+    double mean[CHART_LINES];
+    bool log_x, log_y, more_is_better;
+    int64_t off; /* points that a logarithm cannot show */
+    struct option_key key[4];
+};
+
+static const struct option_key defaults[] = {
+    {"y", "kl|nll|top1_agree", "kl", 0, 0, 0},
+    {"x", "kv_mean|budget|kv_end|kv_peak", "kv_mean", 0, 0, 0},
+    {"front", "yes|no", "yes", 0, 0, 0}, {"scale", "log|linear", "log", 0, 0, 0}};
+
+static const char *y_label(const char *y)
+{
+    return strcmp(y, "kl") == 0    ? "KL to the full cache (nats per token)"
+           : strcmp(y, "nll") == 0 ? "negative log likelihood (nats per token)"
+                                   : "share of equal most likely tokens";
+}
+
+static const char *x_label(const char *x)
+{
+    return strcmp(x, "budget") == 0    ? "budget (entries per head)"
+           : strcmp(x, "kv_mean") == 0 ? "entries held, mean (per head)"
+           : strcmp(x, "kv_end") == 0  ? "entries held at the end (per head)"
+                                       : "entries held, most (per head)";
+}
+
+/* Rows of a method without a budget have none to be drawn at. */
+static bool has_place(const struct table *t, int64_t r, const void *ctx)
+{
+    const int *col = ctx;
+    return table_real(t, *col, r) > 0;
+}
+
+static int interval_column(const struct table *t, const char *y, const char *end)
+{
+    char name[OPTION_BYTES + 8];
+    snprintf(name, sizeof name, "%s_%s", y, end);
+    return numeric_column(t, name);
+}
+
+/* Points of a line by rising x; few, and mostly so already. */
+static void sort_line(struct chart_line *l)
+{
+    double *part[] = {l->x, l->y, l->low, l->high};
+    for (int i = 1; i < l->n; i++)
+        for (int k = i; k > 0 && l->x[k] < l->x[k - 1]; k--)
+            for (int a = 0; a < 4; a++)
+                if (part[a]) {
+                    double v = part[a][k];
+                    part[a][k] = part[a][k - 1];
+                    part[a][k - 1] = v;
+                }
+}
+
+/* Means, the order of the key, and what the axis of y cannot show. */
+static void finish(struct quality *q)
+{
+    q->h.y0 = q->h.y1 = NAN;
+    for (int i = 0; i < q->h.n; i++) {
+        struct chart_line *l = &q->h.line[i];
+        double sum = 0;
+        sort_line(l);
+        for (int k = 0; k < l->n; k++) {
+            if (q->log_y && l->y[k] <= 0) {
+                l->y[k] = NAN;
+                q->off++;
+            }
+            const double v[] = {l->y[k], l->low ? l->low[k] : NAN, l->high ? l->high[k] : NAN};
+            for (int e = 0; e < 3; e++)
+                if (isfinite(v[e]) && !isnan(l->y[k]) && (!q->log_y || v[e] > 0)) {
+                    q->h.y0 = fmin(v[e], q->h.y0); /* fmin and fmax pass over NaN */
+                    q->h.y1 = fmax(v[e], q->h.y1);
+                }
+            sum += l->y[k];
+        }
+        q->mean[i] = l->n ? sum / l->n : NAN;
+        int at = i;
+        for (; at > 0; at--) { /* NaN last */
+            double before = q->mean[q->order[at - 1]];
+            if (isnan(q->mean[i]) || (q->more_is_better ? before >= q->mean[i]
+                                                        : before <= q->mean[i]))
+                break;
+            q->order[at] = q->order[at - 1];
+        }
+        q->order[at] = i;
+    }
+}
+
+static int read_quality(const struct table *t, const struct figure_style *s, struct quality *q,
+                        struct kvf_diag *d)
+{
+    *q = (struct quality){.more_is_better = false};
+    memcpy(q->key, defaults, sizeof defaults);
+    int err = options_read("pareto", s->option, q->key, 4, d);
+    const char *y = q->key[0].value, *x = q->key[1].value;
+    struct chart_columns k = {.key = table_find(t, "method"), .x = numeric_column(t, x),
+                              .y = numeric_column(t, y), .low = interval_column(t, y, "low"),
+                              .high = interval_column(t, y, "high"), .keep = has_place,
+                              .ctx = &k.x};
+    if (!err && (k.x < 0 || k.y < 0 || table_col_type(t, k.key) != TABLE_STR))
+        err = kvf_fail(d, KVF_E_ARG, "figure pareto: table %s has no methods with numbers %s and "
+                       "%s", table_name(t), x, y);
+    if (!err)
+        err = chart_collect(t, &k, &q->h, d);
+    q->more_is_better = strcmp(y, "top1_agree") == 0;
+    q->log_y = strcmp(y, "kl") == 0 && strcmp(q->key[3].value, "log") == 0;
+    if (!err)
+        finish(q);
+    return err;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct quality q;
+    struct kvf_diag unused;
+    int n = read_quality(t, s, &q, &unused) == KVF_OK ? q.h.n : 0;
+    size_t longest = 0; /* name */
+    for (int i = 0; i < n; i++)
+        longest = strlen(q.h.line[i].name) > longest ? strlen(q.h.line[i].name) : longest;
+    chart_destroy(&q.h);
+    *w = n > 6 || longest > 18 ? 130 : 88;
+    *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
+}
+
+/* ---- the front */
+
+struct point {
+    double x, y;
+};
+
+static int by_x(const void *a, const void *b)
+{
+    const struct point *p = a, *q = b;
+    return p->x != q->x ? (p->x > q->x) - (p->x < q->x) : (p->y > q->y) - (p->y < q->y);
+}
+
+/* Points that no other point beats with as few entries (to NEAR: methods that cut in groups
+ * hold a little less than their budget), as a staircase. */
+static int front(const struct quality *q, double **ret_xy, int *ret_n)
+{
+    size_t all = 0, n = 0;
+    for (int i = 0; i < q->h.n; i++)
+        all += (size_t)q->h.line[i].n;
+    struct point *p = MEM_NEW(struct point, all + 1);
+    *ret_xy = MEM_NEW(double, 2 * all + 2);
+    *ret_n = 0;
+    if (!p || !*ret_xy) {
+        mem_free(p);
+        return KVF_E_NOMEM;
+    }
+    for (int i = 0; i < q->h.n; i++)
+        for (int k = 0; k < q->h.line[i].n; k++)
+            if (isfinite(q->h.line[i].y[k]))
+                p[n++] = (struct point){q->h.line[i].x[k], q->more_is_better ? -q->h.line[i].y[k]
+                                                                             : q->h.line[i].y[k]};
+    qsort(p, n, sizeof *p, by_x);
+    double best = INFINITY, near = INFINITY;
+    for (size_t k = 0, ahead = 0; k < n; k++) {
+        for (; ahead < n && p[ahead].x <= p[k].x * (1 + NEAR); ahead++)
+            near = fmin(near, p[ahead].y);
+        if (p[k].y < best && p[k].y <= near) {
+            best = p[k].y;
+            (*ret_xy)[2 * *ret_n] = p[k].x;
+            (*ret_xy)[2 * (*ret_n)++ + 1] = q->more_is_better ? -best : best;
+        }
+    }
+    mem_free(p);
+    return KVF_OK;
+}
+
+/* A staircase behind the lines: below it (above, where more is better) is no point. */
+static int draw_front(struct canvas *c, const struct axis_box *a, const struct quality *q)
+{
+    double *xy;
+    int n, err = front(q, &xy, &n);
+    double last = NAN;
+    for (int k = 0; !err && k <= n; k++) {
+        double x = k < n ? axis_x(a, xy[2 * k]) : a->x + a->w;
+        double y = k < n ? axis_y(a, xy[2 * k + 1]) : last;
+        const double step[] = {k ? axis_x(a, xy[2 * k - 2]) : NAN, last, x, last, x, y};
+        canvas_line(c, step, 3, 0.9, (struct rgb){.8, .8, .8});
+        last = y;
+    }
+    for (int k = 0; !err && k < n; k++)
+        canvas_disc(c, axis_x(a, xy[2 * k]), axis_y(a, xy[2 * k + 1]), 1.35, 0.3, front_grey);
+    mem_free(xy);
+    return err;
+}
+
+/* ---- lines and their key */
+
+struct look {
+    struct rgb colour;
+    enum mark mark;
+    double dash;
+};
+
+/* Seven colours and five shapes differ in 35 pairs; dashes help where colours do not. */
+static struct look look_of(int i)
+{
+    static const enum mark marks[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
+                                      MARK_RING};
+    static const double dashes[] = {0, 1.6, 0.8};
+    return (struct look){palette_line(i % 7), marks[i % 5], dashes[i / 7 % 3]};
+}
+
+static void draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
+                      struct look k)
+{
+    for (int i = 0; i < l->n; i++) {
+        double x = axis_x(a, l->x[i]), y = axis_y(a, l->y[i]);
+        if (l->low && l->high && isfinite(l->y[i])) {
+            double low = a->log_y && l->low[i] <= 0 ? a->y0 : l->low[i];
+            const double bar[] = {x, axis_y(a, low), x, axis_y(a, l->high[i])};
+            canvas_line(c, bar, 2, 0.2, tint(k.colour, .6));
+        }
+        if (i > 0) {
+            const double xy[] = {axis_x(a, l->x[i - 1]), axis_y(a, l->y[i - 1]), x, y};
+            canvas_dash(c, k.dash, 0.7);
+            canvas_line(c, xy, 2, 0.3, k.colour);
+            canvas_dash(c, 0, 0);
+        }
+    }
+    for (int i = 0; i < l->n; i++)
+        mark_draw(c, k.mark, axis_x(a, l->x[i]), axis_y(a, l->y[i]), DOT, k.colour);
+}
+
+static void key_line(struct canvas *c, double x, double y, double room, const char *name,
+                     struct look k)
+{
+    char fit[64];
+    const double xy[] = {x, y, x + SAMPLE, y};
+    canvas_dash(c, k.dash, 0.7);
+    canvas_line(c, xy, 2, 0.3, k.colour);
+    canvas_dash(c, 0, 0);
+    mark_draw(c, k.mark, x + SAMPLE / 2, y, DOT, k.colour);
+    canvas_text(c, x + SAMPLE + 1, y, text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit,
+                sizeof fit), PT_TICK, ALIGN_LEFT, ink, 0);
+}
+
+/* Lines of the key by quality; the last says how many it has no room for. */
+static void draw_key(struct canvas *c, const struct quality *q, double x, double room, double h)
+{
+    bool marked = strcmp(q->key[2].value, "yes") == 0;
+    int fit = (int)(h / KEY_LINE) - marked - 1;
+    char text[48];
+    double y = TOP + KEY_LINE / 2;
+    for (int k = 0; k < q->h.n && k < fit; k++, y += KEY_LINE)
+        key_line(c, x, y, room, q->h.line[q->order[k]].name, look_of(q->order[k]));
+    if (q->h.n > fit) {
+        snprintf(text, sizeof text, "and %d more", q->h.n - fit);
+        canvas_text(c, x, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+        y += KEY_LINE;
+    }
+    if (marked) {
+        const double xy[] = {x, y, x + SAMPLE, y};
+        canvas_line(c, xy, 2, 0.9, (struct rgb){.8, .8, .8});
+        canvas_disc(c, x + SAMPLE / 2, y, 1.35, 0.3, front_grey);
+        canvas_text(c, x + SAMPLE + 1, y, "Pareto front", PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+}
+
+static struct axis_box axes(const struct quality *q, double w, double h)
+{
+    struct axis_box a = {LEFT, TOP, w, h, q->h.x0, q->h.x1, q->h.y0, q->h.y1, q->log_x,
+                         x_label(q->key[1].value), y_label(q->key[0].value), q->log_y};
+    double grow = a.log_x ? pow(a.x1 / a.x0, .05) : (a.x1 - a.x0) * .05;
+    if (!(a.x1 > a.x0))
+        grow = a.log_x ? 2 : 1;
+    a.x0 = a.log_x ? a.x0 / grow : a.x0 - grow;
+    a.x1 = a.log_x ? a.x1 * grow : a.x1 + grow;
+    grow = a.log_y ? pow(a.y1 / a.y0, .04) : (a.y1 - a.y0) * .04;
+    if (!(a.y1 > a.y0))
+        grow = a.log_y ? 2 : fmax(fabs(a.y1) * .1, 1e-9);
+    a.y0 = a.log_y ? a.y0 / grow : a.y0 - grow;
+    a.y1 = a.log_y ? a.y1 * grow : a.y1 + grow;
+    return a;
+}
+
+static double widest_name(struct canvas *c, const struct quality *q)
+{
+    double w = canvas_text_width(c, "Pareto front", PT_TICK, 0);
+    for (int i = 0; i < q->h.n; i++)
+        w = fmax(w, canvas_text_width(c, q->h.line[i].name, PT_TICK, 0));
+    return fmin(w + SAMPLE + 1, canvas_width(c) * .4);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct quality q;
+    char note[64];
+    int err = read_quality(t, s, &q, d);
+    double room = err ? 0 : widest_name(c, &q);
+    if (!err)
+        err = canvas_room(c, "pareto", LEFT + room + 37, 55, d);
+    q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
+    struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room,
+                             canvas_height(c) - TOP - BOTTOM);
+    if (!err && isnan(q.h.y0)) {
+        canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+        chart_empty(c, &a, "no point");
+    } else if (!err) {
+        canvas_clip(c, a.x, a.y, a.w, a.h);
+        if (strcmp(q.key[2].value, "yes") == 0)
+            err = draw_front(c, &a, &q);
+        for (int k = q.h.n - 1; k >= 0; k--) /* the best on top */
+            draw_line(c, &a, &q.h.line[q.order[k]], look_of(q.order[k]));
+        canvas_unclip(c);
+        axis_draw(c, &a);
+    }
+    if (!err)
+        draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
+    if (!err && q.off) {
+        snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q.off,
+                 q.off > 1 ? "s" : "");
+        canvas_text(c, a.x + a.w - 1, a.y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
+    }
+    chart_destroy(&q.h);
+    return err;
+}
+
+static const char *const needs[] = {"method", "budget", NULL};
+
+const struct figure fig_pareto = {
+    .name = "pareto",
+    .table = "eval",
+    .summary = "quality against the entries held, a line per method, with the Pareto front",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,66 @@
+/* fig_persistence.c - share of the tokens that are selected at exactly the ages 1, 2, 4, ...,
+ * with its interval. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
+                               {"criterion", NULL, ""}, {"heads", "none|thin", "none"},
+                               {"y", "linear|log", "linear"}, {NULL, NULL, ""}};
+    struct row_choice v;
+    char begin[PLOT_NAME];
+    int age = table_find(t, "age"), low = table_find(t, "low"), high = table_find(t, "high");
+    int y = table_find(t, table_find(t, "prior") < 0 ? "rate" : "shrunk");
+    int err = style_keys("persistence", s->option, keys, d);
+    if (!err)
+        err = choice_open(&v, t, keys, d);
+    if (err)
+        return err;
+    p->log_x = true;
+    p->log_y = style_is(keys, "y", "log");
+    p->xlabel = "age (steps)";
+    p->ylabel = "share selected at exactly that age";
+    p->y0 = p->log_y ? NAN : 0;
+    p->y1 = 1;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        bool pooled = row_pooled(&v.k, r) || v.heads;
+        if (choice_has(&v, r) && table_real(t, age, r) >= 1)
+            choice_add(p, &v, r, NULL, table_real(t, age, r), table_real(t, y, r),
+                       pooled ? value_at(t, low, r) : NAN, pooled ? value_at(t, high, r) : NAN);
+    }
+    for (int i = 0; i < p->n_lines; i++)
+        p->line[i].look.points = !p->line[i].back;
+    choice_note(&v, p, begin);
+    snprintf(p->note, sizeof p->note, "%sbands: 95 %%%s", begin,
+             table_find(t, "prior") < 0 ? " over documents" : "; heads and classes shrunk");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "criterion", "age", "rate", NULL};
+
+const struct figure fig_persistence = {
+    .name = "persistence",
+    .table = "persistence",
+    .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
+    .needs = needs,
+    .side_by_side = true,
+    .size = size,
+    .draw = draw,
+};

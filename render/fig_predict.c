@@ -1,0 +1,159 @@
+/* fig_predict.c - how well statistics rank what counts: Spearman's rho of each with its 95 %
+ * interval against 0; those that stand after correction are filled. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/forest.h"
+#include "render/options.h"
+
+enum { TOP = 3, BOTTOM = 15 };
+static const double ROW = 3.4, LEAST_ROW = 2.5;
+
+struct candidates {
+    struct forest_row *row; /* [n] */
+    int n, left_out;        /* undefined ones are left out */
+    struct option_key key[3];
+};
+
+static const struct option_key defaults[] = {{"sort", "size|rho|table", "size", 0, 0, 0},
+                                             {"top", NULL, "", 40, 1, 1000},
+                                             {"level", NULL, "", .05, 0, 1}};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct forest_row *p = a, *q = b;
+    double x = fabs(p->value), y = fabs(q->value);
+    return x != y ? (x < y) - (x > y) : strcmp(p->name, q->name);
+}
+
+static int by_rho(const void *a, const void *b)
+{
+    const struct forest_row *p = a, *q = b;
+    return p->value != q->value ? (p->value < q->value) - (p->value > q->value)
+                                : strcmp(p->name, q->name);
+}
+
+static struct forest_row row_of(const struct table *t, int64_t r, double level)
+{
+    char cell[24], reduced[24];
+    struct forest_row x = {.value = table_real(t, table_find(t, "rho"), r),
+                           .low = table_real(t, table_find(t, "low"), r),
+                           .high = table_real(t, table_find(t, "high"), r)};
+    double q = table_real(t, table_find(t, "q"), r);
+    const char *reduce = cell_text(t, table_find(t, "reduce"), r, reduced);
+    bool plain = strcmp(reduce, "none") == 0;
+    snprintf(x.name, sizeof x.name, "%.70s%s%.16s",
+             cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
+             plain ? "" : reduce);
+    snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
+    minus_signs(x.note, sizeof x.note);
+    x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
+    x.mark = q < level ? MARK_DISC : MARK_RING;
+    return x;
+}
+
+static int read_candidates(const struct table *t, const struct figure_style *s,
+                           struct candidates *x, struct kvf_diag *d)
+{
+    static const char *const numbers[] = {"rho", "low", "high", "q"};
+    *x = (struct candidates){.n = 0};
+    memcpy(x->key, defaults, sizeof defaults);
+    int err = options_read("predict", s->option, x->key, 3, d);
+    for (int k = 0; !err && k < 4; k++)
+        if (numeric_column(t, numbers[k]) < 0)
+            err = kvf_fail(d, KVF_E_ARG, "figure predict: column %s holds no numbers", numbers[k]);
+    x->row = err ? NULL : mem_alloc((size_t)table_rows(t), sizeof *x->row);
+    if (err || !x->row)
+        return err ? err : KVF_E_NOMEM;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        x->row[x->n] = row_of(t, r, x->key[2].number);
+        if (isfinite(x->row[x->n].value))
+            x->n++;
+        else
+            x->left_out++;
+    }
+    int sort = option_index(&x->key[0]);
+    if (sort < 2)
+        qsort(x->row, (size_t)x->n, sizeof *x->row, sort ? by_rho : by_size);
+    return KVF_OK;
+}
+
+static int shown(const struct candidates *x)
+{
+    return x->n < (int)x->key[1].number ? x->n : (int)x->key[1].number;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct candidates x;
+    struct kvf_diag unused;
+    int n = read_candidates(t, s, &x, &unused) == KVF_OK ? shown(&x) : 1;
+    mem_free(x.row);
+    *w = 88;
+    *h = TOP + 4 + BOTTOM + ROW * fmax(n, 3);
+}
+
+static void footnote(struct canvas *c, const struct candidates *x, int n, double y)
+{
+    char text[128], more[48] = "";
+    if (x->n > n)
+        snprintf(more, sizeof more, "; %d more not shown", x->n - n);
+    else if (x->left_out)
+        snprintf(more, sizeof more, "; %d undefined", x->left_out);
+    snprintf(text, sizeof text, "bars: 95 %%; filled: q < %.3g (false discovery rate)%s",
+             x->key[2].number, more);
+    canvas_text(c, canvas_width(c) / 2, y, text, PT_SMALL, ALIGN_CENTER,
+                (struct rgb){.35, .35, .35}, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct candidates x;
+    int err = read_candidates(t, s, &x, d);
+    double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
+    int n = err ? 0 : shown(&x), fit = (int)fmax(1, h / LEAST_ROW);
+    if (!err)
+        err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
+    struct forest f = {x.row, n < fit ? n : fit, 0, 0, 0, 0};
+    if (!err)
+        forest_measure(c, &f, canvas_width(c) * .4);
+    f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
+    for (int i = 0; i < f.n; i++)
+        most = fmax(most, fmax(fabs(x.row[i].value),
+                               fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
+    most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
+    struct axis_box a = {.x = f.names + 3, .y = TOP + 4, .h = h, .x0 = -most, .x1 = most,
+                         .w = canvas_width(c) - f.names - f.notes - 6,
+                         .xlabel = "rank correlation with the effect (Spearman's \xcf\x81)"};
+    if (!err) {
+        forest_draw(c, &a, &f);
+        axis_ticks_x(c, &a);
+        canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+        double second = canvas_text_width(c, "+0.00  ", PT_TICK, 0);
+        canvas_text(c, a.x + a.w + 3, a.y - 2.2, "\xcf\x81", PT_TICK, ALIGN_LEFT, ink, 0);
+        canvas_text(c, a.x + a.w + 3 + second, a.y - 2.2, "q", PT_TICK, ALIGN_LEFT, ink, 0);
+        footnote(c, &x, f.n, a.y + a.h + 10.5);
+    }
+    if (!err && f.n == 0)
+        canvas_text(c, a.x + a.w / 2, a.y + a.h / 2, "nothing is defined", PT_LABEL, ALIGN_CENTER,
+                    (struct rgb){.5, .5, .5}, 0);
+    mem_free(x.row);
+    return err;
+}
+
+static const char *const needs[] = {"candidate", "reduce", "rho", "low", "high", "q", NULL};
+
+const struct figure fig_predict = {
+    .name = "predict",
+    .table = "predict",
+    .summary = "rank correlation of each statistic with the effect, with intervals",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,218 @@
+/* fig_predict_units.c - statistic against effect, a panel for each candidate and a point for
+ * each head (coloured by layer) or entry; the best by rank correlation first. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/chart.h"
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { MOST = 12, LEFT = 15, TOP = 9, BOTTOM = 9, GAP_X = 12, GAP_Y = 15, BAR = 19, COLUMNS = 3 };
+static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
+
+struct candidate {
+    int64_t from, to; /* rows */
+    double size;      /* |rho|; -1: not defined */
+};
+
+struct scatter {
+    const struct table *t;
+    int statistic, effect, layer, rho, low, high;
+    struct candidate c[MOST];
+    int n, more;
+    bool log_y;
+    double y0, y1;
+    double layers; /* the last layer; -1: entries */
+};
+
+static bool same(const struct table *t, int64_t a, int64_t b)
+{
+    static const char *const names[] = {"candidate", "reduce"};
+    char x[24], y[24];
+    for (int k = 0; k < 2; k++) {
+        int col = table_find(t, names[k]);
+        if (strcmp(cell_text(t, col, a, x), cell_text(t, col, b, y)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Keeps the `top` largest, first come first among equals. */
+static void keep(struct scatter *s, struct candidate c, int top)
+{
+    int at = s->n;
+    while (at > 0 && s->c[at - 1].size < c.size)
+        at--;
+    s->more += s->n == top;
+    if (at >= top)
+        return;
+    s->n += s->n < top;
+    for (int k = s->n - 1; k > at; k--)
+        s->c[k] = s->c[k - 1];
+    s->c[at] = c;
+}
+
+static void ranges(struct scatter *s)
+{
+    s->y0 = s->y1 = NAN;
+    s->log_y = true;
+    s->layers = -1;
+    for (int64_t r = 0; r < table_rows(s->t); r++) {
+        double y = table_real(s->t, s->effect, r);
+        s->layers = fmax(s->layers, table_real(s->t, s->layer, r));
+        if (isfinite(y)) {
+            s->log_y &= y > 0;
+            s->y0 = fmin(s->y0, y);
+            s->y1 = fmax(s->y1, y);
+        }
+    }
+    double grow = s->log_y ? pow(s->y1 / s->y0, .05) : .05 * (s->y1 - s->y0);
+    if (isnan(s->y0) || !(s->y1 > s->y0))
+        grow = s->log_y ? 2 : 1;
+    s->y0 = isnan(s->y0) ? .1 : s->log_y ? s->y0 / grow : s->y0 - grow;
+    s->y1 = isnan(s->y1) ? 1 : s->log_y ? s->y1 * grow : s->y1 + grow;
+}
+
+static int read_scatter(const struct table *t, const struct figure_style *style, struct scatter *s,
+                        struct kvf_diag *d)
+{
+    static const char *const names[] = {"statistic", "effect", "layer", "rho", "low", "high"};
+    struct option_key key[] = {{"top", NULL, "", 6, 1, MOST}};
+    *s = (struct scatter){.t = t};
+    int *const col[] = {&s->statistic, &s->effect, &s->layer, &s->rho, &s->low, &s->high};
+    int err = options_read("predict-units", style->option, key, 1, d);
+    for (int k = 0; !err && k < 6; k++)
+        if ((*col[k] = numeric_column(t, names[k])) < 0)
+            err = kvf_fail(d, KVF_E_ARG, "figure predict-units: column %s holds no numbers",
+                           names[k]);
+    for (int64_t r = 0, to; !err && r < table_rows(t); r = to) {
+        double rho = table_real(t, s->rho, r);
+        for (to = r + 1; to < table_rows(t) && same(t, r, to);)
+            to++;
+        keep(s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)key[0].number);
+    }
+    if (!err)
+        ranges(s);
+    return err;
+}
+
+static int columns_of(const struct scatter *s)
+{
+    return s->n < COLUMNS ? (s->n ? s->n : 1) : COLUMNS;
+}
+
+static int rows_of(const struct scatter *s)
+{
+    return s->n ? (s->n + COLUMNS - 1) / COLUMNS : 1;
+}
+
+static void size(const struct table *t, const struct figure_style *style, double *w, double *h)
+{
+    struct scatter s;
+    struct kvf_diag unused;
+    int nx = 1, ny = 1;
+    if (read_scatter(t, style, &s, &unused) == KVF_OK) {
+        nx = columns_of(&s);
+        ny = rows_of(&s);
+    }
+    *w = fmax(88, LEFT + nx * PANEL_W + (nx - 1) * GAP_X + BAR);
+    *h = TOP + ny * PANEL_H + (ny - 1) * GAP_Y + BOTTOM;
+}
+
+static void title(struct canvas *c, const struct scatter *s, const struct candidate *k,
+                  const struct axis_box *a)
+{
+    const struct table *t = s->t;
+    char one[24], two[24], text[128], fit[128];
+    const char *reduce = cell_text(t, table_find(t, "reduce"), k->from, two);
+    bool plain = strcmp(reduce, "none") == 0;
+    snprintf(text, sizeof text, "%.70s%s%.16s",
+             cell_text(t, table_find(t, "candidate"), k->from, one), plain ? "" : ", ",
+             plain ? "" : reduce);
+    canvas_text(c, a->x + a->w / 2, a->y - 5.4,
+                text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK,
+                ALIGN_CENTER, ink, 0);
+    snprintf(text, sizeof text, "\xcf\x81 %.2f (%.2f .. %.2f)", table_real(t, s->rho, k->from),
+             table_real(t, s->low, k->from), table_real(t, s->high, k->from));
+    if (k->size < 0)
+        snprintf(text, sizeof text, "\xcf\x81 not defined");
+    minus_signs(text, sizeof text);
+    canvas_text(c, a->x + a->w / 2, a->y - 2.3, text, PT_SMALL, ALIGN_CENTER,
+                (struct rgb){.35, .35, .35}, 0);
+}
+
+static void panel(struct canvas *c, const struct scatter *s, const struct candidate *k,
+                  struct axis_box *a)
+{
+    double lo = NAN, hi = NAN;
+    for (int64_t r = k->from; r < k->to; r++) {
+        double x = table_real(s->t, s->statistic, r);
+        if (isfinite(x)) {
+            lo = fmin(lo, x);
+            hi = fmax(hi, x);
+        }
+    }
+    double grow = hi > lo ? .05 * (hi - lo) : 1;
+    a->x0 = isnan(lo) ? 0 : lo - grow;
+    a->x1 = isnan(hi) ? 1 : hi + grow;
+    axis_ticks_x(c, a);
+    axis_ticks_y(c, a);
+    canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
+    for (int64_t r = k->from; r < k->to; r++) {
+        double layer = table_real(s->t, s->layer, r);
+        double x = table_real(s->t, s->statistic, r), y = table_real(s->t, s->effect, r);
+        struct rgb colour = s->layers > 0 ? palette_at(NULL, .92 * layer / s->layers)
+                                          : palette_line(0);
+        if (isfinite(x) && isfinite(y))
+            mark_draw(c, MARK_DISC, axis_x(a, x), axis_y(a, y), 1.1, colour);
+    }
+    title(c, s, k, a);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *style,
+                struct kvf_diag *d)
+{
+    struct scatter s;
+    char label[96], more[48];
+    int err = read_scatter(t, style, &s, d), nx = columns_of(&s), ny = rows_of(&s);
+    double w = (canvas_width(c) - LEFT - BAR - (nx - 1) * GAP_X) / nx;
+    double h = (canvas_height(c) - TOP - BOTTOM - (ny - 1) * GAP_Y) / ny;
+    if (!err)
+        err = canvas_room(c, "predict-units", LEFT + BAR + (nx - 1) * GAP_X + nx * LEAST,
+                          TOP + BOTTOM + (ny - 1) * GAP_Y + ny * LEAST, d);
+    if (err)
+        return err;
+    const char *value = table_meta(t, "value");
+    snprintf(label, sizeof label, "effect (%.40s)", value ? value : "?");
+    for (int k = 0; k < s.n; k++) {
+        struct axis_box a = {.x = LEFT + k % COLUMNS * (w + GAP_X), .w = w, .h = h, .y0 = s.y0,
+                             .y = TOP + k / COLUMNS * (h + GAP_Y), .y1 = s.y1, .log_y = s.log_y};
+        panel(c, &s, &s.c[k], &a);
+        if (k % COLUMNS == 0)
+            canvas_text(c, a.x - 11, a.y + h / 2, label, PT_TICK, ALIGN_CENTER, ink, 1);
+    }
+    struct colours k = {.hi = s.layers / .92};
+    if (s.layers > 0)
+        colours_bar(c, &k, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, h, "layer");
+    snprintf(more, sizeof more, "%d more not shown", s.more);
+    if (s.more)
+        canvas_text(c, LEFT + w / 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_CENTER,
+                    (struct rgb){.35, .35, .35}, 0);
+    return KVF_OK;
+}
+
+static const char *const needs[] = {"candidate", "reduce", "layer", "statistic", "effect", "rho",
+                                    "low", "high", NULL};
+
+const struct figure fig_predict_units = {
+    .name = "predict-units",
+    .table = "predict-units",
+    .summary = "statistic against effect, a panel for each candidate, a point for each unit",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

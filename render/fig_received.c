@@ -1,0 +1,139 @@
+/* fig_received.c - the attention that chosen tokens receive from each later query (WG-KV,
+ * figure 3): a panel for each head, a line for each token. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+enum { NAMED = 16 }; /* tokens; more are told by colour */
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    int token, text, step, y, seen;
+    int64_t first, last; /* tokens */
+    const char *map;
+};
+
+static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
+{
+    long long token = table_int(v->t, v->token, r);
+    if (v->text >= 0 && table_str(v->t, v->text, r)[0])
+        snprintf(line, PLOT_NAME, "%lld \xe2\x80\x9c%.60s\xe2\x80\x9d", token,
+                 table_str(v->t, v->text, r));
+    else
+        snprintf(line, PLOT_NAME, "token %lld", token);
+}
+
+/* A cross where the entry was evicted: its last query. */
+static void mark_end(struct plot *p, const struct view *v, int64_t r)
+{
+    char line[PLOT_NAME];
+    bool next = r + 1 < table_rows(v->t)
+                && table_int(v->t, v->token, r + 1) == table_int(v->t, v->token, r)
+                && table_real(v->t, v->step, r + 1) > table_real(v->t, v->step, r);
+    if (v->seen < 0 || !next || table_int(v->t, v->seen, r) != 1
+        || table_int(v->t, v->seen, r + 1) != 0)
+        return;
+    name_line(v, r, line);
+    plot_mark(p, table_str(v->t, v->k.head, r), line, table_real(v->t, v->step, r),
+              table_real(v->t, v->y, r), true);
+}
+
+static void tokens_of(struct view *v)
+{
+    v->first = INT64_MAX;
+    v->last = 0;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        int64_t i = table_int(v->t, v->token, r);
+        v->first = i < v->first ? i : v->first;
+        v->last = i > v->last ? i : v->last;
+    }
+}
+
+static void add_rows(struct plot *p, const struct view *v)
+{
+    char line[PLOT_NAME];
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        double x = table_real(v->t, v->step, r);
+        name_line(v, r, line);
+        plot_add(p, table_str(v->t, v->k.head, r), line, p->log_x ? x + 1 : x,
+                 table_real(v->t, v->y, r), NAN, NAN);
+        mark_end(p, v, r);
+    }
+}
+
+/* Few lines by number, many by the position of the token. */
+static void looks(struct plot *p, const struct view *v)
+{
+    bool ramp = p->n_lines > NAMED && v->last > v->first;
+    for (int i = 0; i < p->n_lines; i++) {
+        long long token = 0;
+        p->line[i].look.width = .22;
+        p->line[i].look.dash = 0;
+        if (!ramp)
+            continue;
+        if (sscanf(p->line[i].name, "token %lld", &token) != 1)
+            sscanf(p->line[i].name, "%lld", &token);
+        p->line[i].hidden = true;
+        p->line[i].look.colour = palette_at(v->map, (double)(token - v->first)
+                                                        / (double)(v->last - v->first));
+    }
+    if (ramp) {
+        p->ramp_label = "token position";
+        p->ramp_lo = (double)v->first;
+        p->ramp_hi = (double)v->last;
+    }
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"y", "log|linear", "log"}, {"show", "attention|cumulative",
+                                                            "attention"}, {NULL, NULL, ""}};
+    int err = style_keys("received", s->option, keys, d);
+    if (err)
+        return err;
+    bool sum = style_is(keys, "show", "cumulative");
+    struct view v = {.t = t, .k = plot_rows_of(t), .token = table_find(t, "token"),
+                     .text = table_find(t, "text"), .step = table_find(t, "step"),
+                     .y = table_find(t, keys[1].value), .seen = table_find(t, "seen"),
+                     .map = s->cmap};
+    if (v.y < 0)
+        return kvf_fail(d, KVF_E_ARG, "--style: show=cumulative needs the table made with "
+                        "--cumulative");
+    p->log_y = style_is(keys, "y", "log");
+    p->xlabel = "query step t";
+    p->ylabel = sum ? "attention received up to t" : "attention received";
+    p->y0 = p->log_y ? NAN : 0;
+    p->panel_h = 40;
+    tokens_of(&v);
+    add_rows(p, &v);
+    looks(p, &v);
+    snprintf(p->note, sizeof p->note, "%s", p->n_marks ? "crosses: evicted after this query" : "");
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "token", "step", "attention", NULL};
+
+const struct figure fig_received = {
+    .name = "received",
+    .table = "received",
+    .summary = "attention that chosen tokens receive from each later query",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,112 @@
+/* fig_regret.c - the share of each query's attention on what was kept, on the largest weights of
+ * that number, and the area between: what the choice cost. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+struct view {
+    const struct table *t;
+    struct plot_rows k;
+    bool heads;
+    int step, kept, oracle, kept_low, kept_high, oracle_low, oracle_high;
+};
+
+static void add_row(struct plot *p, const struct view *v, int64_t r)
+{
+    char panel[PLOT_NAME] = "";
+    if (v->k.trace >= 0)
+        snprintf(panel, sizeof panel, "%.60s%s", table_str(v->t, v->k.trace, r),
+                 v->heads ? ": " : "");
+    if (v->heads)
+        snprintf(panel + strlen(panel), sizeof panel - strlen(panel), "%.30s",
+                 table_str(v->t, v->k.head, r));
+    double x = table_real(v->t, v->step, r), kept = table_real(v->t, v->kept, r);
+    double oracle = table_real(v->t, v->oracle, r);
+    plot_add(p, panel, "regret", x, kept, kept, oracle);
+    plot_add(p, panel, "n largest (oracle)", x, oracle, value_at(v->t, v->oracle_low, r),
+             value_at(v->t, v->oracle_high, r));
+    plot_add(p, panel, "kept", x, kept, value_at(v->t, v->kept_low, r),
+             value_at(v->t, v->kept_high, r));
+}
+
+static void looks(struct plot *p)
+{
+    struct plot_line *area = plot_line(p, "regret"), *best = plot_line(p, "n largest (oracle)");
+    struct plot_line *kept = plot_line(p, "kept");
+    if (!area || !best || !kept)
+        return;
+    area->look = (struct chart_look){.colour = {.97, .80, .66}, .fill = 1};
+    area->back = true;
+    best->look = (struct chart_look){.colour = {.1, .1, .1}, .width = .3, .dash = 1.4};
+    kept->look = (struct chart_look){.colour = palette_line(0), .width = .3};
+}
+
+/* While nothing was evicted both are 1: the axis begins shortly before.  NaN: at the data. */
+static double first_loss(const struct plot *p)
+{
+    double first = INFINITY, last = -INFINITY;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; k < l->n; k++) {
+            last = fmax(last, l->x[k]);
+            if (l->y[k] < 1 - 1e-6)
+                first = fmin(first, l->x[k]);
+        }
+    }
+    return first < last ? fmax(0, first - .05 * (last - first)) : NAN;
+}
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct style_key keys[] = {{"by", "all|head", "all"}, {NULL, NULL, ""}};
+    int err = style_keys("regret", s->option, keys, d);
+    if (err)
+        return err;
+    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "head"), table_find(t, "step"),
+                     table_find(t, "kept_mass"), table_find(t, "oracle_mass"),
+                     table_find(t, "kept_mass_low"), table_find(t, "kept_mass_high"),
+                     table_find(t, "oracle_mass_low"), table_find(t, "oracle_mass_high")};
+    double mean = table_meta_real(t, "mean_regret", NAN);
+    p->xlabel = "query step t";
+    p->ylabel = "share of the attention";
+    p->y1 = 1;
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r)) && table_real(t, v.step, r) >= 0)
+            add_row(p, &v, r);
+    looks(p);
+    p->x0 = first_loss(p);
+    size_t n = 0;
+    if (p->x0 > 0)
+        n = (size_t)snprintf(p->note, sizeof p->note, "before: all is kept");
+    if (isfinite(mean))
+        snprintf(p->note + n, sizeof p->note - n, "%smean regret %.4g over all heads and steps",
+                 n ? "; " : "", mean);
+    return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    plot_figure_size(build, t, s, w, h);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    return plot_figure_draw(build, c, t, s, d);
+}
+
+static const char *const needs[] = {"head", "step", "kept_mass", "oracle_mass", NULL};
+
+const struct figure fig_regret = {
+    .name = "regret",
+    .table = "regret",
+    .summary = "kept mass and the mass of the best set, over the steps",
+    .needs = needs,
+    .side_by_side = true,
+    .size = size,
+    .draw = draw,
+};

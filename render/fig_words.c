@@ -1,0 +1,162 @@
+/* fig_words.c - which words the caches hold: bars of the share that each has of what is held,
+ * beside its share of the text; of pooled documents the part that is held, beside that of all. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+#include "render/words_list.h"
+
+enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };
+static const double ROW = 3.4, LEAST_ROW = 2.5;
+static const struct rgb base_grey = {.35, .35, .35};
+
+struct bars {
+    struct words_list list;
+    struct option_key key[3];
+    bool kept;
+    int n;
+    double names, top; /* mm of the names; the longest bar */
+};
+
+static const struct option_key defaults[] = {{"sort", "ratio|count|table", "count", 0, 0, 0},
+                                             {"top", NULL, "", 20, 1, 1000},
+                                             {"value", "auto|share|kept", "auto", 0, 0, 0}};
+
+static int read_bars(const struct table *t, const struct figure_style *s, struct bars *b,
+                     struct kvf_diag *d)
+{
+    *b = (struct bars){.n = 0};
+    memcpy(b->key, defaults, sizeof defaults);
+    int err = options_read("words", s->option, b->key, 3, d);
+    if (!err)
+        err = words_read(t, "words", (enum words_sort)option_index(&b->key[0]), &b->list, d);
+    int value = option_index(&b->key[2]);
+    if (!err && value == 1 && b->list.pooled)
+        err = kvf_fail(d, KVF_E_ARG, "--style: this table has no shares; value=kept");
+    b->kept = value == 2 || (value == 0 && b->list.pooled);
+    b->n = (int)fmin((double)b->list.n, b->key[1].number);
+    return err;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct bars b;
+    struct kvf_diag unused;
+    int n = read_bars(t, s, &b, &unused) == KVF_OK ? b.n : 1;
+    words_free(&b.list);
+    *w = 88;
+    *h = fmin(240, TOP + BOTTOM + ROW * fmax(n, LEAST_BARS));
+}
+
+static double value_of(const struct bars *b, const struct word_row *r)
+{
+    return b->kept ? r->kept : r->share;
+}
+
+static double base_of(const struct bars *b, const struct word_row *r)
+{
+    return b->kept ? b->list.rate : r->base_share;
+}
+
+/* The bar of what is held, a tick where the text has it, the interval where there is one. */
+static void bar(struct canvas *c, const struct axis_box *a, const struct bars *b,
+                const struct word_row *r, double y, double pitch)
+{
+    char fit[64], lift[32];
+    double v = value_of(b, r), base = base_of(b, r), h = fmin(2.2, pitch * .66);
+    bool more = r->lift >= 1;
+    canvas_text(c, a->x - 1.5, y, text_fit(c, r->word, PT_TICK, b->names, fit, sizeof fit), PT_TICK,
+                ALIGN_RIGHT, ink, 0);
+    if (isfinite(v))
+        canvas_rect(c, a->x, y - h / 2, axis_x(a, fmin(v, a->x1)) - a->x, h,
+                    more ? palette_line(0) : (struct rgb){.62, .74, .84});
+    if (b->kept && isfinite(r->low) && isfinite(r->high)) {
+        const double xy[] = {axis_x(a, r->low), y, axis_x(a, r->high), y};
+        canvas_line(c, xy, 2, 0.3, ink);
+    }
+    if (!b->kept && isfinite(base)) {
+        double x = axis_x(a, base);
+        const double xy[] = {x, y - .45 * pitch, x, y + .45 * pitch};
+        canvas_line(c, xy, 2, 0.5, (struct rgb){1, 1, 1});
+        canvas_line(c, xy, 2, 0.3, palette_line(1));
+    }
+    if (isfinite(r->lift))
+        snprintf(lift, sizeof lift, "\xc3\x97%.2f  ", r->lift);
+    else
+        snprintf(lift, sizeof lift, "undefined  ");
+    tick_text(r->count, fit);
+    canvas_text(c, a->x + a->w + 1.5, y, lift, PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, canvas_width(c) - 1.5, y, fit, PT_TICK, ALIGN_RIGHT, base_grey, 0);
+}
+
+static void notes(struct canvas *c, const struct axis_box *a, const struct bars *b)
+{
+    char text[96];
+    double y = a->y + a->h + 10, x = a->x;
+    const double tick[] = {x + .6, y - 1.3, x + .6, y + 1.3};
+    canvas_line(c, tick, 2, 0.3, b->kept ? base_grey : palette_line(1));
+    snprintf(text, sizeof text, b->kept ? "of all words: %.3g" : "share of the text", b->list.rate);
+    canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    if (b->list.n > b->n) {
+        snprintf(text, sizeof text, "%lld more words not shown", (long long)(b->list.n - b->n));
+        canvas_text(c, canvas_width(c) - 1.5, y, text, PT_SMALL, ALIGN_RIGHT, base_grey, 0);
+    }
+}
+
+static void prepare(struct canvas *c, struct bars *b, double h)
+{
+    b->n = b->n < (int)(h / LEAST_ROW) ? b->n : (int)fmax(1, h / LEAST_ROW);
+    for (int k = 0; k < b->n; k++) {
+        const struct word_row *r = &b->list.row[k];
+        b->names = fmax(b->names, canvas_text_width(c, r->word, PT_TICK, 0));
+        b->top = fmax(b->top, fmax(value_of(b, r), b->kept ? r->high : base_of(b, r)));
+    }
+    b->names = fmin(b->names, .36 * canvas_width(c)) + .01;
+    b->top = b->top > 0 ? 1.04 * b->top : 1;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct bars b;
+    int err = read_bars(t, s, &b, d);
+    if (!err)
+        err = canvas_room(c, "words", 64, TOP + BOTTOM + LEAST_BARS * LEAST_ROW, d);
+    if (!err) {
+        double h = canvas_height(c) - TOP - BOTTOM;
+        prepare(c, &b, h);
+        struct axis_box a = {.x = b.names + 3, .y = TOP, .h = h, .x1 = b.top,
+                             .xlabel = b.kept ? "share that is held" : "share of what is held"};
+        a.w = canvas_width(c) - a.x - 22;
+        double pitch = a.h / fmax(b.n, 1), x = axis_x(&a, b.list.rate);
+        const double rate[] = {x, a.y, x, a.y + a.h}, edge[] = {a.x, a.y, a.x, a.y + a.h,
+                                                               a.x + a.w, a.y + a.h};
+        for (int k = 0; k < b.n; k++)
+            bar(c, &a, &b, &b.list.row[k], a.y + (k + .5) * pitch, pitch);
+        if (b.kept && b.list.rate <= b.top)
+            canvas_line(c, rate, 2, 0.3, base_grey);
+        canvas_line(c, edge, 3, 0.18, ink);
+        axis_ticks_x(c, &a);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, a.x + a.w + 1.5, a.y - 2.5, "lift", PT_TICK, ALIGN_LEFT, ink, 0);
+        canvas_text(c, canvas_width(c) - 1.5, a.y - 2.5, "count", PT_TICK, ALIGN_RIGHT,
+                    base_grey, 0);
+        notes(c, &a, &b);
+    }
+    words_free(&b.list);
+    return err;
+}
+
+static const char *const needs[] = {"word", "count", "base_count", NULL};
+
+const struct figure fig_words = {
+    .name = "words",
+    .table = "words",
+    .summary = "bars of the words that the caches hold, against those of the text",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,149 @@
+/* fig_words_cloud.c - the words that the caches hold, their area in proportion to how often,
+ * dark where they are held more than the text has them.  Each word takes the first free place
+ * of a spiral from the middle, the most frequent first: equal tables give equal clouds. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/marks.h"
+#include "render/options.h"
+#include "render/words_list.h"
+
+enum { MOST = 200, TURNS = 3000 };
+static const double MARGIN = 1.5, BOTTOM = 6, LEAST_PT = 5, MOST_PT = 46, PAD = 0.5, MM = 25.4 / 72;
+
+struct place {
+    double x, y, w, h; /* left, top */
+};
+
+struct cloud {
+    struct words_list list;
+    struct option_key key[2];
+    struct place *place;
+    int n, placed;
+};
+
+static const struct option_key defaults[] = {{"top", NULL, "", 100, 1, MOST},
+                                             {"size", "count|ratio", "count", 0, 0, 0}};
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    (void)t, (void)s;
+    *w = 88;
+    *h = 58;
+}
+
+static bool free_at(const struct cloud *k, const struct place *p)
+{
+    for (int i = 0; i < k->placed; i++) {
+        const struct place *q = &k->place[i];
+        if (p->x < q->x + q->w && q->x < p->x + p->w && p->y < q->y + q->h && q->y < p->y + p->h)
+            return false;
+    }
+    return true;
+}
+
+/* The first free place along the spiral r = step / turn; false: none within the canvas. */
+static bool find_place(const struct cloud *k, struct place *p, double width, double height)
+{
+    double cx = width / 2, cy = height / 2, reach = hypot(cx, cy);
+    for (int i = 0; i < TURNS; i++) {
+        double f = (double)i / TURNS, r = reach * f, turn = 120 * sqrt(f);
+        p->x = cx + r * cos(turn) * cx / reach * 1.42 - p->w / 2;
+        p->y = cy + r * sin(turn) * cy / reach * 1.42 - p->h / 2;
+        if (p->x >= MARGIN && p->y >= MARGIN && p->x + p->w <= width - MARGIN
+            && p->y + p->h <= height && free_at(k, p))
+            return true;
+    }
+    return false;
+}
+
+static double weight(const struct cloud *k, int i)
+{
+    const struct word_row *r = &k->list.row[i];
+    double v = option_index(&k->key[1]) ? r->lift : r->count;
+    return isfinite(v) && v > 0 ? v : 0;
+}
+
+static struct rgb colour_of(const struct word_row *r)
+{
+    return r->lift > 1 ? palette_line(0) : (struct rgb){.6, .6, .6};
+}
+
+/* Places words whose largest has most_pt; unless it draws it stops at the first that finds no
+ * place.  Returns how many found one. */
+static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
+{
+    double top = 0, w = canvas_width(c), h = canvas_height(c) - BOTTOM;
+    k->placed = 0;
+    for (int i = 0; i < k->n; i++)
+        top = fmax(top, weight(k, i));
+    for (int i = 0; i < k->n; i++) {
+        const char *word = k->list.row[i].word;
+        double pt = fmax(LEAST_PT, most_pt * sqrt(weight(k, i) / top));
+        struct place p = {.w = canvas_text_width(c, word, pt, 0) + 2 * PAD, .h = pt * MM * 1.12};
+        if (!*word || !(top > 0) || !find_place(k, &p, w, h)) {
+            if (!draw)
+                break;
+            continue;
+        }
+        k->place[k->placed++] = p;
+        if (draw)
+            canvas_text(c, p.x + PAD, p.y + p.h / 2, word, pt, ALIGN_LEFT,
+                        colour_of(&k->list.row[i]), 0);
+    }
+    return k->placed;
+}
+
+static void note(struct canvas *c, const struct cloud *k)
+{
+    static const char *const texts[] = {"held more than the text has them", "less"};
+    char text[64];
+    double x = MARGIN + 1, y = canvas_height(c) - 2.6;
+    for (int i = 0; i < 2; i++) {
+        canvas_rect(c, x, y - .9, 1.8, 1.8, i ? (struct rgb){.6, .6, .6} : palette_line(0));
+        canvas_text(c, x + 2.6, y, texts[i], PT_SMALL, ALIGN_LEFT, ink, 0);
+        x += 6 + canvas_text_width(c, texts[i], PT_SMALL, 0);
+    }
+    snprintf(text, sizeof text, "%d of %lld words", k->placed, (long long)k->list.n);
+    if (x + canvas_text_width(c, text, PT_SMALL, 0) < canvas_width(c) - MARGIN)
+        canvas_text(c, canvas_width(c) - MARGIN - 1, y, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct cloud k = {.n = 0};
+    memcpy(k.key, defaults, sizeof defaults);
+    int err = options_read("words-cloud", s->option, k.key, 2, d);
+    if (!err)
+        err = words_read(t, "words-cloud", option_index(&k.key[1]) ? WORDS_RATIO : WORDS_COUNT,
+                         &k.list, d);
+    k.n = (int)fmin((double)k.list.n, k.key[0].number);
+    k.place = MEM_NEW(struct place, MOST);
+    if (!err && !k.place)
+        err = KVF_E_NOMEM;
+    double pt = MOST_PT;
+    while (!err && pt > 1.3 * LEAST_PT && pack(c, &k, pt, false) < k.n)
+        pt *= .88; /* smaller until all find a place */
+    if (!err) {
+        pack(c, &k, pt, true);
+        note(c, &k);
+    }
+    mem_free(k.place);
+    words_free(&k.list);
+    return err;
+}
+
+static const char *const needs[] = {"word", "count", "base_count", NULL};
+
+const struct figure fig_words_cloud = {
+    .name = "words-cloud",
+    .table = "words",
+    .summary = "the words that the caches hold, as large as often",
+    .needs = needs,
+    .size = size,
+    .draw = draw,
+};

@@ -1,0 +1,391 @@
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/figures.h"
+#include "render/headmap.h"
+#include "render/marks.h"
+#include "render/options.h"
+
+enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2,
+       FIXED_KEYS = 3, KEYS = FIXED_KEYS + HEADMAP_FILTERS };
+static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
+
+struct plan {
+    const struct headmap *m;
+    const struct table *t;
+    int value, panel;          /* columns; panel -1: one map */
+    bool minus;
+    int n_filters;
+    struct chosen {
+        int column;
+        const char *name;
+        char text[OPTION_BYTES];
+        double number;
+    } filter[HEADMAP_FILTERS];
+    int n, first;              /* panels; the first that is drawn */
+    char name[HEADMAP_PANELS][OPTION_BYTES];
+    int64_t layer0, layers, head0, heads;
+    double *cell;              /* [n][layers][heads] */
+    int64_t *count;            /* rows behind a cell */
+    bool drawn, mixed;         /* some rows; several rows of a head with unequal values */
+};
+
+static int find_or_fail(const struct plan *p, const char *name, int *ret, struct kvf_diag *d)
+{
+    *ret = table_find(p->t, name);
+    return *ret >= 0 ? KVF_OK
+                     : kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'",
+                                table_name(p->t), name);
+}
+
+static bool is_number(const struct table *t, int col)
+{
+    return table_col_type(t, col) != TABLE_STR;
+}
+
+/* The value in column col nearest to want. */
+static double nearest(const struct table *t, int col, double want)
+{
+    double best = NAN;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double v = table_real(t, col, r);
+        if (!isnan(v) && !(fabs(best - want) <= fabs(v - want)))
+            best = v;
+    }
+    return best;
+}
+
+static bool has_text(const struct table *t, int col, const char *s)
+{
+    char room[24];
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if (strcmp(cell_text(t, col, r, room), s) == 0)
+            return true;
+    return false;
+}
+
+/* What a filter asks for: numbers the nearest that there is, texts exactly. */
+static int choose(struct plan *p, const struct headmap_filter *f, const char *asked,
+                  struct kvf_diag *d)
+{
+    struct chosen *x = &p->filter[p->n_filters];
+    char room[24];
+    *x = (struct chosen){.column = table_find(p->t, f->column), .name = f->column};
+    if (x->column < 0 && !*asked)
+        return KVF_OK;
+    if (x->column < 0)
+        return kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'", table_name(p->t),
+                        f->column);
+    p->n_filters++;
+    if (is_number(p->t, x->column)) {
+        double T = table_meta_real(p->t, "T", NAN), want = table_real(p->t, x->column, 0);
+        want = f->of_length > 0 && !isnan(T) ? f->of_length * T : want;
+        if (*asked && sscanf(asked, "%lf", &want) != 1)
+            return kvf_fail(d, KVF_E_ARG, "--style: %s=%s is no number", f->column, asked);
+        x->number = nearest(p->t, x->column, want);
+        tick_text(x->number, room);
+        snprintf(x->text, sizeof x->text, "%s", room);
+        return KVF_OK;
+    }
+    const char *usual = f->usual && has_text(p->t, x->column, f->usual)
+                            ? f->usual : table_str(p->t, x->column, 0);
+    snprintf(x->text, sizeof x->text, "%s", *asked ? asked : usual);
+    return has_text(p->t, x->column, x->text)
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_ARG, "--style: no row of table %s has %s=%s",
+                          table_name(p->t), f->column, x->text);
+}
+
+static bool matches(const struct plan *p, int64_t row)
+{
+    for (int i = 0; i < p->n_filters; i++) {
+        const struct chosen *x = &p->filter[i];
+        if (x->column == p->panel)
+            continue;
+        if (is_number(p->t, x->column) ? table_real(p->t, x->column, row) != x->number
+                                       : strcmp(table_str(p->t, x->column, row), x->text) != 0)
+            return false;
+    }
+    return table_int(p->t, table_find(p->t, "layer"), row) >= 0
+           && table_int(p->t, table_find(p->t, "index"), row) >= 0;
+}
+
+/* The panel of a row; a new one by its name.  -1: too many. */
+static int panel_of(struct plan *p, int64_t row)
+{
+    char room[24];
+    if (p->panel < 0)
+        return p->n = 1, 0;
+    const char *name = cell_text(p->t, p->panel, row, room);
+    for (int i = 0; i < p->n; i++)
+        if (strncmp(p->name[i], name, OPTION_BYTES - 1) == 0)
+            return i;
+    if (p->n == HEADMAP_PANELS)
+        return -1;
+    snprintf(p->name[p->n], OPTION_BYTES, "%s", name);
+    return p->n++;
+}
+
+static int measure(struct plan *p, struct kvf_diag *d)
+{
+    int layer = table_find(p->t, "layer"), index = table_find(p->t, "index");
+    int64_t l1 = -1, h1 = -1;
+    p->layer0 = p->head0 = INT64_MAX;
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        if (!matches(p, r))
+            continue;
+        if (panel_of(p, r) < 0)
+            return kvf_fail(d, KVF_E_ARG, "%s draws up to %d maps; column %s has more values",
+                            p->m->figure, HEADMAP_PANELS, table_col_name(p->t, p->panel));
+        int64_t l = table_int(p->t, layer, r), h = table_int(p->t, index, r);
+        p->layer0 = l < p->layer0 ? l : p->layer0;
+        p->head0 = h < p->head0 ? h : p->head0;
+        l1 = l > l1 ? l : l1;
+        h1 = h > h1 ? h : h1;
+    }
+    p->drawn = l1 >= 0;
+    if (!p->n) { /* no row is of one head */
+        p->n = 1;
+        p->panel = -1;
+    }
+    p->layers = l1 < 0 ? 1 : l1 - p->layer0 + 1;
+    p->heads = h1 < 0 ? 1 : h1 - p->head0 + 1;
+    return p->layers < 100000 && p->heads < 100000 && p->layers * p->heads < 1 << 24
+               ? KVF_OK : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->m->figure);
+}
+
+/* Options into p, then which panels and heads there are. */
+static int plan_make(struct plan *p, const struct headmap *m, const struct table *t,
+                     const struct figure_style *s, struct kvf_diag *d)
+{
+    struct option_key key[KEYS] = {{.name = "value", .allowed = m->values},
+                                   {.name = "panel", .allowed = ""},
+                                   {.name = "minus", .allowed = "no|yes", .value = "no"}};
+    int n = FIXED_KEYS, err;
+    *p = (struct plan){.m = m, .t = t, .panel = -1};
+    snprintf(key[0].value, OPTION_BYTES, "%.*s", (int)strcspn(m->values, "|"), m->values);
+    for (int i = 0; m->filter[i].column; i++)
+        key[n++] = (struct option_key){.name = m->filter[i].column, .allowed = ""};
+    err = options_read(m->figure, s->option, key, n, d);
+    if (err)
+        return err;
+    const char *panel = *key[1].value ? key[1].value
+                      : table_find(t, "trace") >= 0 ? "trace"
+                      : m->panel && table_find(t, m->panel) >= 0 ? m->panel : NULL;
+    for (int i = 0; panel && !*key[1].value && i + FIXED_KEYS < n; i++)
+        if (strcmp(panel, m->filter[i].column) == 0 && *key[FIXED_KEYS + i].value)
+            panel = NULL; /* one value asked for: one map */
+    p->minus = option_index(&key[2]) == 1;
+    err = find_or_fail(p, key[0].value, &p->value, d);
+    if (!err && panel)
+        err = find_or_fail(p, panel, &p->panel, d);
+    if (!err && !is_number(t, p->value))
+        err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", key[0].value);
+    for (int i = 0; !err && m->filter[i].column; i++)
+        err = choose(p, &m->filter[i], key[FIXED_KEYS + i].value, d);
+    if (!err)
+        err = measure(p, d);
+    if (!err && p->minus && p->n < 2)
+        err = kvf_fail(d, KVF_E_ARG, "--style minus=yes needs two traces, or panel=COLUMN with "
+                       "two values");
+    return err;
+}
+
+static int fill(struct plan *p)
+{
+    size_t all = (size_t)p->n * (size_t)p->layers * (size_t)p->heads;
+    int layer = table_find(p->t, "layer"), index = table_find(p->t, "index");
+    p->cell = MEM_NEW(double, all);
+    p->count = MEM_NEW(int64_t, all);
+    if (!p->cell || !p->count)
+        return KVF_E_NOMEM;
+    for (int64_t r = 0; r < table_rows(p->t); r++) {
+        if (!matches(p, r))
+            continue;
+        int64_t l = table_int(p->t, layer, r) - p->layer0, h = table_int(p->t, index, r) - p->head0;
+        int64_t k = (panel_of(p, r) * p->layers + l) * p->heads + h;
+        double v = table_real(p->t, p->value, r);
+        if (isnan(v)) {
+            p->cell[k] = p->count[k] ? p->cell[k] : NAN;
+            continue;
+        }
+        p->mixed |= p->count[k] && p->cell[k] != v;
+        p->cell[k] = p->count[k] ? p->cell[k] + (v - p->cell[k]) / (double)(p->count[k] + 1) : v;
+        p->count[k]++;
+    }
+    for (size_t k = 0; k < all; k++)
+        if (!p->count[k] && !isnan(p->cell[k]))
+            p->count[k] = -1; /* no such head: left white */
+    return KVF_OK;
+}
+
+/* Panels less the first, which is not drawn then. */
+static void subtract(struct plan *p)
+{
+    size_t each = (size_t)p->layers * (size_t)p->heads;
+    for (size_t k = each; k < each * (size_t)p->n; k++) {
+        p->cell[k] -= p->cell[k % each];
+        if (p->count[k] < 0 || p->count[k % each] < 0)
+            p->count[k] = -1;
+        else if (!p->count[k % each])
+            p->count[k] = 0;
+    }
+    p->first = 1;
+}
+
+static struct colours colours_for(const struct plan *p, const struct figure_style *s)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    size_t each = (size_t)p->layers * (size_t)p->heads;
+    for (size_t k = each * (size_t)p->first; k < each * (size_t)p->n; k++) {
+        if (p->count[k] <= 0 || !isfinite(p->cell[k]))
+            continue;
+        lo = p->cell[k] < lo ? p->cell[k] : lo;
+        hi = p->cell[k] > hi ? p->cell[k] : hi;
+    }
+    return p->minus ? colours_diverging(s, fmax(fabs(lo), fabs(hi))) : colours_make(s, lo, hi);
+}
+
+/* ---- layout: panels across as long as layers stay wide enough, then down */
+
+struct layout {
+    int cols, rows;
+    double top, w, h, step_x, step_y; /* of a map */
+};
+
+static struct layout layout_in(const struct plan *p, double width, double height)
+{
+    int n = p->n - p->minus;
+    bool named = p->panel >= 0;
+    struct layout l = {.cols = n};
+    double gap = LEFT - 6, room = width - LEFT - RIGHT;
+    while (l.cols > 1 && (room - (l.cols - 1) * gap) / l.cols < LEAST_CELL * (double)p->layers)
+        l.cols--;
+    l.rows = (n + l.cols - 1) / l.cols;
+    l.cols = (n + l.rows - 1) / l.rows;
+    l.top = named ? NAME + 1 : TOP;
+    l.w = (room - (l.cols - 1) * gap) / l.cols;
+    double each = (height - BOTTOM - l.top - (l.rows - 1) * (GAP_Y + (named ? NAME : 0))) / l.rows;
+    l.h = each;
+    l.step_x = l.w + gap;
+    l.step_y = each + GAP_Y + (named ? NAME : 0);
+    return l;
+}
+
+void headmap_size(const struct headmap *m, const struct table *t, const struct figure_style *s,
+                  double *ret_w, double *ret_h)
+{
+    struct plan p;
+    *ret_w = 88;
+    *ret_h = 40;
+    if (plan_make(&p, m, t, s, NULL)) /* said when it is drawn */
+        return;
+    int n = p.n - p.minus;
+    double one = LEFT + RIGHT + 1.5 * (double)p.layers;
+    double two = LEFT + RIGHT + LEFT + 2 * LEAST_CELL * (double)p.layers;
+    *ret_w = s->width_mm > 0 ? s->width_mm
+           : n > 1 && two <= 180 ? fmax(140, fmin(180, two + 20)) : fmax(88, fmin(180, one));
+    struct layout l = layout_in(&p, *ret_w, 100);
+    double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
+    double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));
+    *ret_h = l.top + BOTTOM + l.rows * each + (l.rows - 1) * (l.step_y - l.h);
+    *ret_h = fmax(*ret_h, 40);
+}
+
+/* ---- drawing */
+
+static void draw_panel(struct canvas *c, const struct plan *p, const struct layout *l, int panel,
+                       struct colours *k)
+{
+    int place = panel - p->first, col = place % l->cols, row = place / l->cols, n = p->n - p->first;
+    double x = LEFT + col * l->step_x, y = l->top + row * l->step_y;
+    double cw = l->w / (double)p->layers, ch = l->h / (double)p->heads;
+    char room[OPTION_BYTES + 16], name[2 * OPTION_BYTES + 8];
+    for (int64_t a = 0; a < p->layers; a++)
+        for (int64_t b = 0; b < p->heads; b++) {
+            int64_t i = ((int64_t)panel * p->layers + a) * p->heads + b;
+            if (p->count[i] >= 0)
+                canvas_cell(c, x + (double)a * cw, y + (double)b * ch, cw, ch,
+                            palette_at(k->map, colours_at(k, p->count[i] ? p->cell[i] : NAN)));
+        }
+    canvas_frame(c, x, y, l->w, l->h, 0.18, ink);
+    if (col == 0)
+        layermap_numbers(c, p->head0, p->heads, x - 1.3, y, 0, ch);
+    if (place + l->cols >= n)
+        layermap_numbers(c, p->layer0, p->layers, x, y + l->h + 2.3, cw, 0);
+    if (p->panel < 0)
+        return;
+    bool number = is_number(p->t, p->panel); /* "age 4" */
+    snprintf(name, sizeof name, p->minus ? "%s%s%s \xe2\x88\x92 %s" : "%s%s%s",
+             number ? table_col_name(p->t, p->panel) : "", number ? " " : "", p->name[panel],
+             p->name[0]);
+    canvas_text(c, x, y - 2.2, text_fit(c, name, PT_TICK, l->w, room, sizeof room), PT_TICK,
+                ALIGN_LEFT, ink, 0);
+}
+
+/* "survival fraction (top64, horizon 128)": what the colours are of which rows. */
+static void label_of(const struct plan *p, char *out, size_t cap)
+{
+    int used;
+    const char *column = table_col_name(p->t, p->value), *open = " (";
+    size_t n = strlen(column);
+    bool first = strncmp(p->m->values, column, n) == 0 && strchr("|", p->m->values[n]);
+    used = snprintf(out, cap, "%s", first && p->m->label ? p->m->label : column);
+    if (p->mixed && used < (int)cap) {
+        used += snprintf(out + used, cap - (size_t)used, "%smean", open);
+        open = ", ";
+    }
+    for (int i = 0; i < p->n_filters && used < (int)cap; i++) {
+        const struct chosen *x = &p->filter[i];
+        if (x->column == p->panel || strcmp(x->text, "all") == 0)
+            continue;
+        bool named = is_number(p->t, x->column) || strlen(x->name) < 3; /* "at end" */
+        used += snprintf(out + used, cap - (size_t)used, named ? "%s%s %s" : "%s%.0s%s", open,
+                         x->name, x->text);
+        open = ", ";
+    }
+    if (open[0] == ',' && used < (int)cap)
+        snprintf(out + used, cap - (size_t)used, ")");
+}
+
+static void draw_axes(struct canvas *c, const struct plan *p, const struct layout *l,
+                      const struct colours *k)
+{
+    char label[96];
+    double right = LEFT + (l->cols - 1) * l->step_x + l->w;
+    double bottom = l->top + (l->rows - 1) * l->step_y + l->h;
+    bool kv = strchr(table_str(p->t, table_find(p->t, "head"), 0), 'K') != NULL;
+    canvas_text(c, (LEFT + right) / 2, bottom + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(c, LEFT - 8.5, (l->top + bottom) / 2, kv ? "KV head" : "query head", PT_LABEL,
+                ALIGN_CENTER, ink, 1);
+    label_of(p, label, sizeof label);
+    colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
+}
+
+int headmap_draw(struct canvas *c, const struct headmap *m, const struct table *t,
+                 const struct figure_style *s, struct kvf_diag *d)
+{
+    struct plan p;
+    int err = plan_make(&p, m, t, s, d);
+    if (err)
+        return err;
+    err = fill(&p);
+    if (!err && p.minus)
+        subtract(&p);
+    struct layout l = layout_in(&p, canvas_width(c), canvas_height(c));
+    if (!err && !(l.w >= 2 && l.h >= 2))
+        err = kvf_fail(d, KVF_E_ARG, "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
+                       "larger --size", p.n - p.first, canvas_width(c), canvas_height(c));
+    if (!err) {
+        struct colours k = colours_for(&p, s);
+        for (int i = p.first; i < p.n; i++)
+            draw_panel(c, &p, &l, i, &k);
+        draw_axes(c, &p, &l, &k);
+    }
+    mem_free(p.cell);
+    mem_free(p.count);
+    return err;
+}

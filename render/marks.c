@@ -1,0 +1,90 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/marks.h"
+
+static void polygon(struct canvas *c, double x, double y, const double (*p)[2], int n, double r,
+                    struct rgb colour)
+{
+    double xy[16];
+    for (int i = 0; i < n; i++) {
+        xy[2 * i] = x + r * p[i][0];
+        xy[2 * i + 1] = y + r * p[i][1];
+    }
+    canvas_area(c, xy, n, colour, 1);
+}
+
+static void cross(struct canvas *c, double x, double y, double r, struct rgb colour)
+{
+    const double a[] = {x - r, y - r, x + r, y + r}, b[] = {x - r, y + r, x + r, y - r};
+    canvas_line(c, a, 2, 0.3, colour);
+    canvas_line(c, b, 2, 0.3, colour);
+}
+
+void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, struct rgb colour)
+{
+    static const double up[3][2] = {{0, -1.1}, {1, .75}, {-1, .75}};
+    static const double down[3][2] = {{0, 1.1}, {1, -.75}, {-1, -.75}};
+    static const double diamond[4][2] = {{0, -1.2}, {1.2, 0}, {0, 1.2}, {-1.2, 0}};
+    static const double square[4][2] = {{-.88, -.88}, {.88, -.88}, {.88, .88}, {-.88, .88}};
+    double r = size / 2;
+    if (!isfinite(x) || !isfinite(y))
+        return;
+    switch (m) {
+    case MARK_SQUARE:
+        polygon(c, x, y, square, 4, r, colour);
+        break;
+    case MARK_TRIANGLE:
+        polygon(c, x, y, up, 3, r, colour);
+        break;
+    case MARK_DOWN:
+        polygon(c, x, y, down, 3, r, colour);
+        break;
+    case MARK_DIAMOND:
+        polygon(c, x, y, diamond, 4, r, colour);
+        break;
+    case MARK_RING: /* white within: lines do not run through it */
+        canvas_disc(c, x, y, r, 0, (struct rgb){1, 1, 1});
+        canvas_disc(c, x, y, r - 0.12, 0.24, colour);
+        break;
+    case MARK_FRAME:
+        canvas_rect(c, x - .85 * r, y - .85 * r, 1.7 * r, 1.7 * r, (struct rgb){1, 1, 1});
+        canvas_frame(c, x - .75 * r, y - .75 * r, 1.5 * r, 1.5 * r, 0.24, colour);
+        break;
+    case MARK_CROSS:
+        cross(c, x, y, .8 * r, colour);
+        break;
+    default:
+        canvas_disc(c, x, y, r, 0, colour);
+    }
+}
+
+const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
+                     size_t cap)
+{
+    size_t n = strlen(s);
+    if (canvas_text_width(c, s, pt, 0) <= room)
+        return s;
+    n = n < cap - 4 ? n : cap - 4;
+    for (; n > 0; n--) {
+        while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
+            n--; /* not within a character */
+        snprintf(out, cap, "%.*s\xe2\x80\xa6", (int)n, s);
+        if (canvas_text_width(c, out, pt, 0) <= room || n == 0)
+            return out;
+    }
+    snprintf(out, cap, "\xe2\x80\xa6");
+    return out;
+}
+
+struct rgb tint(struct rgb v, double a)
+{
+    return (struct rgb){1 - a * (1 - v.r), 1 - a * (1 - v.g), 1 - a * (1 - v.b)};
+}
+
+struct rgb ink_on(struct rgb v)
+{
+    double light = .299 * v.r + .587 * v.g + .114 * v.b;
+    return light > .5 ? (struct rgb){0, 0, 0} : (struct rgb){1, 1, 1};
+}

@@ -1,0 +1,27 @@
+/* marks.h - signs of points that differ in shape, so that they differ in grey too, and text
+ * that fits its place. */
+#ifndef KVF_RENDER_MARKS_H
+#define KVF_RENDER_MARKS_H
+
+#include <stddef.h>
+
+#include "render/canvas.h"
+
+enum mark {
+    MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND, MARK_RING, MARK_FRAME, MARK_CROSS,
+    MARK_DOWN, MARKS
+};
+
+/* size: about the diameter, mm.  Nothing at a place that is NaN or infinite. */
+void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, struct rgb colour);
+
+/* s, or its beginning and an ellipsis where it is wider than room mm. */
+const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
+                     size_t cap);
+
+/* v at opacity a over white. */
+struct rgb tint(struct rgb v, double a);
+/* Black or white: what is legible on the colour. */
+struct rgb ink_on(struct rgb v);
+
+#endif

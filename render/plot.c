@@ -1,0 +1,231 @@
+/* plot.c - what a plot holds. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "render/palette.h"
+#include "render/plot.h"
+
+void plot_init(struct plot *p)
+{
+    *p = (struct plot){.last = -1, .x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .level = NAN};
+    p->panel = mem_alloc(PLOT_PANELS, sizeof *p->panel);
+    p->mark = MEM_NEW(struct plot_mark, PLOT_MARKS);
+    if (!p->panel || !p->mark)
+        p->err = KVF_E_NOMEM;
+}
+
+void plot_free(struct plot *p)
+{
+    for (int i = 0; i < p->n_series; i++) {
+        struct chart_line *l = &p->series[i].data;
+        mem_free(l->x);
+        mem_free(l->y);
+        mem_free(l->low);
+        mem_free(l->high);
+    }
+    mem_free(p->series);
+    mem_free(p->line);
+    mem_free(p->panel);
+    mem_free(p->mark);
+    *p = (struct plot){0};
+}
+
+struct chart_look plot_look(int i)
+{
+    static const double dash[] = {0, 1.6, 0.5, 2.8};
+    return (struct chart_look){.colour = palette_line(i), .dash = dash[(i + i / 8) % 4],
+                               .gap = (i + i / 8) % 4 == 2 ? 0.5 : 0.7, .width = 0.4};
+}
+
+struct chart_look plot_look_coloured(int i)
+{
+    struct chart_look look = plot_look(i);
+    static const unsigned char more[5][3] = { /* after grey */
+        {110, 60, 20}, {90, 70, 170}, {140, 20, 70}, {120, 130, 30}, {30, 90, 90}};
+    int k = i % 12;
+    if (k < 7)
+        look.colour = palette_line(k == 6 ? 7 : k);
+    else
+        look.colour = (struct rgb){more[k - 7][0] / 255.0, more[k - 7][1] / 255.0,
+                                   more[k - 7][2] / 255.0};
+    return look;
+}
+
+/* Cut within a character, a name is no text any more. */
+static void copy_name(char *out, const char *name)
+{
+    size_t n = strlen(name);
+    if (n >= PLOT_NAME)
+        for (n = PLOT_NAME - 1; n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80;)
+            n--;
+    memcpy(out, name, n);
+    out[n] = 0;
+}
+
+static bool same_name(const char *kept, const char *name)
+{
+    size_t n = strlen(kept);
+    return strncmp(kept, name, n) == 0 && (!name[n] || n >= PLOT_NAME - 4);
+}
+
+static int panel_find(struct plot *p, const char *name)
+{
+    for (int i = p->n_panels - 1; i >= 0; i--)
+        if (same_name(p->panel[i], name))
+            return i;
+    return -1;
+}
+
+static int line_find(const struct plot *p, const char *name)
+{
+    for (int i = p->n_lines - 1; i >= 0; i--)
+        if (same_name(p->line[i].name, name))
+            return i;
+    return -1;
+}
+
+/* Doubles an array of n when it is full; false: memory is out. */
+static bool grow(void **array, int n, int *room, size_t size)
+{
+    if (n < *room)
+        return true;
+    int more = *room ? 2 * *room : 16;
+    void *larger = mem_grow(*array, (size_t)*room, (size_t)more, size);
+    if (!larger)
+        return false;
+    *array = larger;
+    *room = more;
+    return true;
+}
+
+static int panel_make(struct plot *p, const char *name)
+{
+    int i = panel_find(p, name);
+    if (i >= 0)
+        return i;
+    if (p->n_panels == PLOT_PANELS) {
+        p->err = KVF_E_LIMIT;
+        return -1;
+    }
+    copy_name(p->panel[p->n_panels], name);
+    return p->n_panels++;
+}
+
+static int line_make(struct plot *p, const char *name)
+{
+    int i = line_find(p, name);
+    if (i >= 0)
+        return i;
+    void *array = p->line;
+    if (p->n_lines == PLOT_LINES)
+        p->err = KVF_E_LIMIT;
+    else if (!grow(&array, p->n_lines, &p->line_room, sizeof *p->line))
+        p->err = KVF_E_NOMEM;
+    if (p->err)
+        return -1;
+    p->line = array;
+    copy_name(p->line[p->n_lines].name, name);
+    p->line[p->n_lines].look = plot_look(p->n_lines);
+    return p->n_lines++;
+}
+
+static int series_make(struct plot *p, const char *panel, const char *line)
+{
+    int i = p->last;
+    if (i >= 0 && same_name(p->panel[p->series[i].panel], panel)
+        && same_name(p->line[p->series[i].line].name, line))
+        return i;
+    int k = panel_make(p, panel), l = p->err ? -1 : line_make(p, line);
+    if (k < 0 || l < 0)
+        return -1;
+    for (i = p->n_series - 1; i >= 0; i--)
+        if (p->series[i].panel == k && p->series[i].line == l)
+            return p->last = i;
+    void *array = p->series;
+    if (!grow(&array, p->n_series, &p->series_room, sizeof *p->series)) {
+        p->err = KVF_E_NOMEM;
+        return -1;
+    }
+    p->series = array;
+    p->series[p->n_series] = (struct plot_series){.panel = k, .line = l};
+    return p->last = p->n_series++;
+}
+
+static bool series_grow(struct plot_series *s, bool interval)
+{
+    struct chart_line *l = &s->data;
+    double **part[] = {&l->x, &l->y, &l->low, &l->high};
+    int more = l->n < s->room ? s->room : s->room ? 2 * s->room : 16;
+    interval |= l->low != NULL;
+    for (int k = 0; k < (interval ? 4 : 2); k++) {
+        if (*part[k] && more == s->room)
+            continue;
+        double *larger = mem_grow(*part[k], *part[k] ? (size_t)l->n : 0, (size_t)more,
+                                  sizeof(double));
+        if (!larger)
+            return false;
+        for (int i = *part[k] ? l->n : 0; k >= 2 && i < more; i++)
+            larger[i] = NAN;
+        *part[k] = larger;
+    }
+    s->room = more;
+    return true;
+}
+
+void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
+              double high)
+{
+    int i = p->err ? -1 : series_make(p, panel, line);
+    if (i < 0)
+        return;
+    struct plot_series *s = &p->series[i];
+    struct chart_line *l = &s->data;
+    if (!series_grow(s, isfinite(low) && isfinite(high))) {
+        p->err = KVF_E_NOMEM;
+        return;
+    }
+    l->x[l->n] = x;
+    l->y[l->n] = y;
+    if (l->low) {
+        l->low[l->n] = low;
+        l->high[l->n] = high;
+    }
+    l->n++;
+}
+
+void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y, bool cross)
+{
+    int k = panel_find(p, panel), l = line_find(p, line);
+    if (p->err || k < 0 || l < 0 || p->n_marks == PLOT_MARKS || !isfinite(x) || !isfinite(y))
+        return;
+    p->mark[p->n_marks++] = (struct plot_mark){k, l, x, y, cross};
+}
+
+struct plot_line *plot_line(struct plot *p, const char *name)
+{
+    int i = line_find(p, name);
+    return i < 0 ? NULL : &p->line[i];
+}
+
+void plot_behind(struct plot *p, const char *name)
+{
+    struct plot_line *l = plot_line(p, name);
+    if (!l)
+        return;
+    l->back = l->hidden = true;
+    l->look = (struct chart_look){.colour = {.72, .72, .72}, .width = .1};
+}
+
+void plot_hide_empty(struct plot *p)
+{
+    for (int i = 0; i < p->n_lines; i++) {
+        bool any = false;
+        for (int k = 0; !any && k < p->n_series; k++)
+            for (int j = 0; p->series[k].line == i && !any && j < p->series[k].data.n; j++)
+                any = isfinite(p->series[k].data.y[j]);
+        p->line[i].hidden |= !any;
+    }
+}

@@ -1,0 +1,144 @@
+/* plot.h - small multiples of line charts: panels with common axes and one key for all.
+ *
+ * A figure walks over the rows of its table and adds points; panels and lines come into being
+ * in the order in which they are first named.  A line has the same look in every panel.  Then
+ * the figure says what it knows better than the data (ranges, labels, looks) and plot_draw
+ * arranges it all: the key is beside a single panel or below. */
+#ifndef KVF_RENDER_PLOT_H
+#define KVF_RENDER_PLOT_H
+
+#include "render/chart.h"
+#include "render/figure.h"
+
+enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024 };
+
+struct plot_line {
+    char name[PLOT_NAME];
+    struct chart_look look;
+    bool hidden;          /* not in the key */
+    bool back;            /* drawn before the others */
+};
+
+struct plot_series {
+    int panel, line, room;
+    struct chart_line data; /* low and high are there once one point has them */
+};
+
+struct plot_mark {
+    int panel, line;
+    double x, y;
+    bool cross;           /* else a ring */
+};
+
+struct plot {
+    char (*panel)[PLOT_NAME];
+    struct plot_line *line;
+    struct plot_series *series;
+    struct plot_mark *mark;
+    int n_panels, n_lines, n_series, n_marks;
+    int line_room, series_room, last; /* last: series added to, -1 none */
+
+    const char *xlabel, *ylabel;
+    char text[96];        /* room for a label of the figure's own making */
+    char note[256];       /* below the axes, small; "": none */
+    bool log_x, log_y;
+    double x0, x1, y0, y1; /* NaN: from the data */
+    double level;         /* a dotted line across at this y; NaN: none */
+    double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
+    const char *ramp_label;
+    bool key_upwards;     /* the last line first, as areas are stacked */
+    double panel_h;       /* mm; 0: own choice */
+    int err;              /* the first failure */
+};
+
+void plot_init(struct plot *p);
+void plot_free(struct plot *p);
+
+/* Adds a point to a line of a panel.  Names are copied and cut to PLOT_NAME - 1 bytes; a panel
+ * "" has no heading.  low and high: the interval, NaN where there is none.  Too many panels or
+ * lines are an error that plot_draw tells. */
+void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
+              double high);
+/* A ring or cross in the look of a line that there is already; else nothing. */
+void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y,
+               bool cross);
+/* The line of that name, to set its look; NULL: no point was added to it. */
+struct plot_line *plot_line(struct plot *p, const char *name);
+
+/* Makes the line thin, grey, behind the others and absent from the key. */
+void plot_behind(struct plot *p, const char *name);
+
+/* Takes lines without a defined point out of the key. */
+void plot_hide_empty(struct plot *p);
+/* Colours and dashes by number, to be told apart in black and white, too. */
+struct chart_look plot_look(int i);
+/* The same without black, which is for what is pooled. */
+struct chart_look plot_look_coloured(int i);
+
+/* A figure made of one plot: build fills it, from table and style. */
+typedef int (*plot_build_fn)(const struct table *t, const struct figure_style *s, struct plot *p,
+                             struct kvf_diag *d);
+void plot_figure_size(plot_build_fn build, const struct table *t, const struct figure_style *s,
+                      double *ret_w, double *ret_h);
+int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
+                     const struct figure_style *s, struct kvf_diag *d);
+
+void plot_size(const struct plot *p, double *ret_w, double *ret_h);
+/* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */
+int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);
+
+/* --style of a figure.  value: the default before, what was given after.  allowed: "a|b|c", or
+ * NULL: any text.  The list ends with a NULL name.  KVF_E_ARG with a sentence. */
+struct style_key {
+    const char *name, *allowed;
+    char value[64];
+};
+int style_keys(const char *figure, const char *option, struct style_key *keys,
+               struct kvf_diag *d);
+bool style_is(const struct style_key *keys, const char *name, const char *value);
+
+/* What the rows of most tables share.  Columns that the table lacks: -1. */
+struct plot_rows {
+    const struct table *t;
+    int head, layer, index, class, criterion, trace;
+};
+struct plot_rows plot_rows_of(const struct table *t);
+bool row_is(const struct table *t, int col, int64_t row, const char *text);
+bool row_pooled(const struct plot_rows *k, int64_t row); /* head `all`, or the table has none */
+bool row_layer(const struct plot_rows *k, int64_t row);  /* a layer's heads together: L3K* */
+bool row_head(const struct plot_rows *k, int64_t row);   /* one head */
+bool row_all_classes(const struct plot_rows *k, int64_t row);
+
+/* "top-64", "mass 0.90", "mass 0.95 - top-64" for top64, mass.90, mass.95-top64. */
+void criterion_name(const char *raw, char out[PLOT_NAME]);
+/* Top-K in blues, mass sets in reds and dashed, by contribution in green and dotted: darker for
+ * larger sets. */
+struct chart_look criterion_look(const char *raw);
+
+/* Rows by head, criterion and class, as `by` (criterion, class, head or gap), `criterion` and
+ * `heads` (none or thin) of --style choose them: pooled rows, a line for each criterion or
+ * class; a panel for each head or trace; thin lines of the heads behind the pooled one. */
+struct row_choice {
+    struct plot_rows k;
+    bool heads, classes, gaps, thin;
+    const char *criterion; /* the only one; NULL: all */
+};
+/* KVF_E_ARG with a sentence when no row has the criterion. */
+int choice_open(struct row_choice *v, const struct table *t, const struct style_key *keys,
+                struct kvf_diag *d);
+/* Whether the row is in the picture. */
+bool choice_has(const struct row_choice *v, int64_t row);
+/* Panel and line of such a row; false: a line behind. */
+bool choice_name(const struct row_choice *v, int64_t row, char panel[PLOT_NAME],
+                 char line[PLOT_NAME]);
+/* Adds a point of such a row; panel: its heading where the figure has panels of its own, or
+ * NULL.  Looks of lines are set. */
+void choice_add(struct plot *p, const struct row_choice *v, int64_t row, const char *panel,
+                double x, double y, double low, double high);
+/* What a note begins with: "top-64; " when one criterion is drawn without its name. */
+void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME]);
+
+/* Value of a column, NaN for column -1. */
+double value_at(const struct table *t, int col, int64_t row);
+
+#endif

@@ -1,0 +1,375 @@
+/* plot_draw.c - arranges panels, axes and key of a plot, and draws them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "render/palette.h"
+#include "render/plot.h"
+
+static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4,
+                    NOTE = 3, KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MOST = 62,
+                    RAMP = 15, LEAST_W = 10, LEAST_H = 8; /* mm */
+static const struct rgb pale = {0.55, 0.55, 0.55}, white = {1, 1, 1}, note_ink = {0.35, 0.35, 0.35};
+
+struct layout {
+    int cols, rows;
+    double x, y, w, h;       /* of the first panel */
+    double step_x, step_y;   /* from panel to panel */
+    int n_keys, key_cols, key_rows;
+    double key_x, key_y, key_w;
+    bool beside, ramp;
+    double foot;             /* y of what stands below the ticks */
+};
+
+static int columns_of(int n)
+{
+    static const int few[] = {1, 1, 2, 3, 2, 3, 3, 4, 4, 3, 5};
+    return n <= 10 ? few[n < 0 ? 0 : n] : (int)ceil(sqrt(1.4 * n) - 1e-9);
+}
+
+static bool headed(const struct plot *p)
+{
+    for (int i = 0; i < p->n_panels; i++)
+        if (p->panel[i][0])
+            return true;
+    return false;
+}
+
+static int keys_of(const struct plot *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_lines; i++)
+        n += !p->line[i].hidden && p->line[i].name[0];
+    return n;
+}
+
+/* Without a canvas: letters of 1.4 mm. */
+void plot_size(const struct plot *p, double *ret_w, double *ret_h)
+{
+    static const double width[] = {88, 130, 180}, height[] = {46, 38, 34, 27, 24, 20, 20, 17};
+    int cols = columns_of(p->n_panels), rows = ((p->n_panels ? p->n_panels : 1) + cols - 1) / cols;
+    int n = keys_of(p);
+    double longest = 0, each = p->panel_h > 0 ? p->panel_h : height[cols < 8 ? cols - 1 : 7];
+    for (int i = 0; i < p->n_lines; i++)
+        if (!p->line[i].hidden)
+            longest = fmax(longest, (double)strlen(p->line[i].name));
+    *ret_w = width[cols < 3 ? cols - 1 : 2];
+    double wide = fmin(KEY_SAMPLE + 1.4 * longest, KEY_MOST);
+    double fit = fmax(1, floor((*ret_w - 2 * EDGE + KEY_GAP) / (wide + KEY_GAP)));
+    bool beside = p->n_panels <= 1 && wide < .33 * *ret_w && n * KEY_LINE < each;
+    *ret_h = EDGE + rows * each + (rows - 1) * GAP_Y + (headed(p) ? rows * HEAD : 1.5) + TICKS
+             + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
+}
+
+/* s, or what fits of it into room mm and an ellipsis. */
+static void fit_text(struct canvas *c, const char *s, double pt, double room, char out[256])
+{
+    size_t n;
+    snprintf(out, 252, "%s", s);
+    n = strlen(out);
+    if (canvas_text_width(c, out, pt, 0) <= room)
+        return;
+    do {
+        while (n > 0 && ((unsigned char)out[--n] & 0xc0) == 0x80)
+            ;
+        memcpy(out + n, "\xe2\x80\xa6", 4);
+    } while (n > 0 && canvas_text_width(c, out, pt, 0) > room);
+}
+
+/* Text around a place within 0 to end; set smaller, and then cut, where there is no room. */
+static void label(struct canvas *c, double x, double y, const char *s, double end, int turn)
+{
+    char text[256];
+    double pt = PT_LABEL, wide = canvas_text_width(c, s, PT_LABEL, 0), room = end - 2;
+    if (wide > room)
+        pt = fmax(PT_SMALL, PT_LABEL * room / wide);
+    fit_text(c, s, pt, room, text);
+    double half = canvas_text_width(c, text, pt, 0) / 2, *at = turn ? &y : &x;
+    *at = fmax(1 + half, fmin(*at, end - 1 - half));
+    canvas_text(c, x, y, text, pt, ALIGN_CENTER, ink, turn);
+}
+
+static void widen(double *lo, double *hi, double v, bool logarithmic)
+{
+    if (!isfinite(v) || (logarithmic && v <= 0))
+        return;
+    *lo = isnan(*lo) || v < *lo ? v : *lo;
+    *hi = isnan(*hi) || v > *hi ? v : *hi;
+}
+
+/* A range of some length around the data; ends that the figure gave stay. */
+static void settle(double *lo, double *hi, double d0, double d1, bool logarithmic, double pad)
+{
+    if (isnan(d0))
+        d0 = d1 = logarithmic ? 1 : 0;
+    double a = isnan(*lo) ? d0 : *lo, b = isnan(*hi) ? d1 : *hi;
+    if (logarithmic) {
+        double f = b > a * (1 + 1e-9) ? pow(b / a, pad) : 2;
+        a = isnan(*lo) ? a / f : a;
+        b = isnan(*hi) ? b * f : b;
+        *lo = a;
+        *hi = b > a ? b : 2 * a;
+        return;
+    }
+    double size = fmax(fabs(a), fabs(b));
+    double more = b - a > 1e-9 * size ? pad * (b - a) : size > 0 ? .5 * size : .5;
+    *lo = isnan(*lo) ? a - more : a;
+    *hi = isnan(*hi) ? b + more : b;
+    if (!(*hi > *lo))
+        *hi = *lo + (size > 0 ? size : 1);
+}
+
+static int ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d)
+{
+    double x0 = NAN, x1 = NAN, y0 = NAN, y1 = NAN;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; k < l->n; k++) {
+            if (isfinite(l->y[k]) || l->low)
+                widen(&x0, &x1, l->x[k], p->log_x);
+            widen(&y0, &y1, l->y[k], p->log_y);
+            if (l->low) {
+                widen(&y0, &y1, l->low[k], p->log_y);
+                widen(&y0, &y1, l->high[k], p->log_y);
+            }
+        }
+    }
+    widen(&y0, &y1, p->level, p->log_y);
+    p->y0 = isnan(s->vmin) ? p->y0 : s->vmin;
+    p->y1 = isnan(s->vmax) ? p->y1 : s->vmax;
+    if (p->log_y && (p->y0 <= 0 || p->y1 <= 0))
+        return kvf_fail(d, KVF_E_ARG, "--vmin, --vmax: a logarithmic axis begins above 0");
+    settle(&p->x0, &p->x1, x0, x1, p->log_x, 0);
+    settle(&p->y0, &p->y1, y0, y1, p->log_y, 0.04);
+    return KVF_OK;
+}
+
+/* Points, or ends of their intervals, that the axis does not reach, are counted and told. */
+static void tell_clipped(struct plot *p)
+{
+    double slack = 1e-9 * (p->y1 - p->y0);
+    long n = 0, all = 0;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; k < l->n; k++) {
+            double lo = l->low && isfinite(l->low[k]) ? fmin(l->y[k], l->low[k]) : l->y[k];
+            double hi = l->low && isfinite(l->high[k]) ? fmax(l->y[k], l->high[k]) : l->y[k];
+            all += !isnan(l->y[k]);
+            n += !isnan(l->y[k]) && (lo < p->y0 - slack || hi > p->y1 + slack);
+        }
+    }
+    size_t at = strlen(p->note);
+    if (n)
+        snprintf(p->note + at, sizeof p->note - at, "%s%ld of %ld points beyond the axis",
+                 at ? "; " : "", n, all);
+}
+
+static double key_width(struct canvas *c, const struct plot *p)
+{
+    double widest = 0;
+    for (int i = 0; i < p->n_lines; i++)
+        if (!p->line[i].hidden)
+            widest = fmax(widest, canvas_text_width(c, p->line[i].name, PT_TICK, 0));
+    return KEY_SAMPLE + fmin(widest + .2, fmin(KEY_MOST, canvas_width(c) - 2 * EDGE) - KEY_SAMPLE);
+}
+
+static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
+{
+    double W = canvas_width(c);
+    l->n_keys = keys_of(p);
+    l->key_w = l->n_keys ? key_width(c, p) : 0;
+    l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->key_w < .36 * W
+                && l->n_keys * KEY_LINE + 2 < canvas_height(c) - 2 * EDGE - TICKS - LABEL;
+    l->key_cols = (int)floor((W - 2 * EDGE + KEY_GAP) / (l->key_w + KEY_GAP));
+    l->key_cols = l->key_cols < 1 ? 1 : l->key_cols > l->n_keys ? l->n_keys : l->key_cols;
+    l->key_rows = !l->n_keys || l->beside ? 0 : (l->n_keys + l->key_cols - 1) / l->key_cols;
+}
+
+static struct axis_box axis_of(const struct plot *p, const struct layout *l, int i)
+{
+    return (struct axis_box){.x = l->x + l->step_x * (i % l->cols),
+                             .y = l->y + l->step_y * (i / l->cols), .w = l->w, .h = l->h,
+                             .x0 = p->x0, .x1 = p->x1, .y0 = p->y0, .y1 = p->y1,
+                             .log_x = p->log_x, .log_y = p->log_y};
+}
+
+static int arrange(struct canvas *c, const struct plot *p, struct layout *l, struct kvf_diag *d)
+{
+    double W = canvas_width(c), H = canvas_height(c), head = headed(p) ? HEAD : 1.5;
+    int n = p->n_panels ? p->n_panels : 1;
+    *l = (struct layout){.cols = columns_of(n), .ramp = p->ramp_label != NULL};
+    l->rows = (n + l->cols - 1) / l->cols;
+    place_key(c, p, l);
+    double right = EDGE + (l->beside ? l->key_w + 2 : l->ramp ? RAMP : 1.5);
+    double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + (p->note[0] ? NOTE : 0)
+                   + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
+    l->y = EDGE + head;
+    l->h = (H - EDGE - below - l->rows * head - (l->rows - 1) * GAP_Y) / l->rows;
+    struct axis_box a = axis_of(p, l, 0);
+    a.h = fmax(l->h, 1);
+    l->x = EDGE + (p->ylabel ? 3.6 : 0) + axis_width_y(c, &a) + 1.6;
+    l->w = (W - l->x - right - (l->cols - 1) * GAP_X) / l->cols;
+    l->step_x = l->w + GAP_X;
+    l->step_y = l->h + head + GAP_Y;
+    l->foot = l->y + (l->rows - 1) * l->step_y + l->h + TICKS;
+    double keys = l->key_cols * (l->key_w + KEY_GAP) - KEY_GAP, middle = (l->x + W - right) / 2;
+    l->key_x = l->beside ? W - right + 2
+                         : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
+    l->key_y = l->beside ? l->y + 2 : l->foot + (p->xlabel ? LABEL : 0) + (p->note[0] ? NOTE : 0)
+                                          + 1 + KEY_LINE / 2;
+    if (l->w >= LEAST_W && l->h >= LEAST_H)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d line%s need at least %.0f x "
+                    "%.0f mm", n, n > 1 ? "s" : "", l->n_keys, l->n_keys == 1 ? "" : "s",
+                    ceil(W + fmax(0, LEAST_W - l->w) * l->cols),
+                    ceil(H + fmax(0, LEAST_H - l->h) * l->rows));
+}
+
+static void draw_mark(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
+                      struct rgb colour)
+{
+    double x = axis_x(a, m->x), y = axis_y(a, m->y), r = 0.75;
+    if (!(x >= a->x - .1 && x <= a->x + a->w + .1 && y >= a->y - .1 && y <= a->y + a->h + .1))
+        return;
+    if (m->cross) {
+        double one[] = {x - r, y - r, x + r, y + r}, two[] = {x - r, y + r, x + r, y - r};
+        canvas_line(c, one, 2, 0.3, colour);
+        canvas_line(c, two, 2, 0.3, colour);
+        return;
+    }
+    canvas_disc(c, x, y, r, 0, white);
+    canvas_disc(c, x, y, r, 0.3, colour);
+}
+
+static void level(struct canvas *c, const struct axis_box *a, double v)
+{
+    double y = axis_y(a, v), xy[] = {a->x, y, a->x + a->w, y};
+    if (!(y >= a->y && y <= a->y + a->h))
+        return;
+    canvas_dash(c, 0.3, 0.6);
+    canvas_line(c, xy, 2, 0.2, pale);
+    canvas_dash(c, 0, 0);
+}
+
+static bool any_point(const struct plot *p, int panel)
+{
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; p->series[i].panel == panel && k < p->series[i].data.n; k++)
+            if (isfinite(p->series[i].data.y[k]))
+                return true;
+    return false;
+}
+
+static void draw_panel(struct canvas *c, const struct plot *p, const struct layout *l, int i)
+{
+    struct axis_box a = axis_of(p, l, i);
+    char text[256];
+    level(c, &a, p->level);
+    for (int back = 1; back >= 0; back--)
+        for (int k = 0; k < p->n_series; k++)
+            if (p->series[k].panel == i && p->line[p->series[k].line].back == back)
+                chart_draw_line(c, &a, &p->series[k].data, &p->line[p->series[k].line].look);
+    for (int k = 0; k < p->n_marks; k++)
+        if (p->mark[k].panel == i)
+            draw_mark(c, &a, &p->mark[k], p->line[p->mark[k].line].look.colour);
+    if (i + l->cols >= p->n_panels)
+        axis_ticks_x(c, &a);
+    if (i % l->cols == 0)
+        axis_ticks_y(c, &a);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    if (!any_point(p, i))
+        chart_empty(c, &a, "not defined");
+    if (p->n_panels && p->panel[i][0]) {
+        fit_text(c, p->panel[i], PT_TICK, a.w + GAP_X - 1, text);
+        canvas_text(c, a.x + a.w / 2, a.y - 1.9, text, PT_TICK, ALIGN_CENTER, ink, 0);
+    }
+}
+
+static void draw_key(struct canvas *c, const struct plot *p, const struct layout *l)
+{
+    char text[256];
+    double each = fmax(l->key_w, 0) + KEY_GAP;
+    int n = 0, down = l->beside ? l->n_keys : l->key_rows;
+    for (int k = 0; k < p->n_lines; k++) {
+        const struct plot_line *i = &p->line[p->key_upwards ? p->n_lines - 1 - k : k];
+        if (i->hidden || !i->name[0])
+            continue;
+        fit_text(c, i->name, PT_TICK, l->key_w - KEY_SAMPLE + 0.1, text);
+        int col = l->beside ? 0 : n % l->key_cols, row = l->beside ? n : n / l->key_cols;
+        chart_key(c, l->key_x + col * each, l->key_y + row * KEY_LINE, text, &i->look);
+        n += down > 0;
+    }
+}
+
+static void draw_ramp(struct canvas *c, const struct plot *p, const struct layout *l,
+                      const struct figure_style *s)
+{
+    double h = (l->rows - 1) * l->step_y + l->h;
+    colour_bar(c, l->x + (l->cols - 1) * l->step_x + l->w + 2.5, l->y, 2.6, fmin(h, 60), s->cmap,
+               p->ramp_lo, p->ramp_hi > p->ramp_lo ? p->ramp_hi : p->ramp_lo + 1, p->ramp_label,
+               NULL);
+}
+
+int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d)
+{
+    struct layout l;
+    char text[256];
+    if (p->err == KVF_E_LIMIT)
+        return kvf_fail(d, KVF_E_ARG, "more than %d panels or %d lines; choose fewer with --head, "
+                        "--style or the options of the analysis", PLOT_PANELS, PLOT_LINES);
+    if (p->err)
+        return p->err;
+    int err = ranges(p, s, d);
+    if (!err)
+        tell_clipped(p);
+    if (!err)
+        err = arrange(c, p, &l, d);
+    if (err)
+        return err;
+    double across = l.w + (l.cols - 1) * l.step_x, down = l.h + (l.rows - 1) * l.step_y;
+    for (int i = 0; i < (p->n_panels ? p->n_panels : 1); i++)
+        draw_panel(c, p, &l, i);
+    if (p->xlabel)
+        label(c, l.x + across / 2, l.foot + 1.6, p->xlabel, canvas_width(c), 0);
+    if (p->ylabel)
+        label(c, EDGE + 1.2, l.y + down / 2, p->ylabel, l.foot + (p->xlabel ? LABEL : 0), 1);
+    if (p->note[0]) {
+        fit_text(c, p->note, PT_SMALL, canvas_width(c) - 2 * EDGE, text);
+        double half = canvas_text_width(c, text, PT_SMALL, 0) / 2 + 1;
+        double at = fmax(half, fmin(l.x + across / 2, canvas_width(c) - half));
+        canvas_text(c, at, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL, ALIGN_CENTER,
+                    note_ink, 0);
+    }
+    draw_key(c, p, &l);
+    if (l.ramp)
+        draw_ramp(c, p, &l, s);
+    return KVF_OK;
+}
+
+void plot_figure_size(plot_build_fn build, const struct table *t, const struct figure_style *s,
+                      double *ret_w, double *ret_h)
+{
+    struct plot p;
+    struct kvf_diag ignored = {""};
+    plot_init(&p);
+    *ret_w = 88;
+    *ret_h = 60;
+    if (!p.err && build(t, s, &p, &ignored) == KVF_OK && !p.err) /* else plot_figure_draw tells */
+        plot_size(&p, ret_w, ret_h);
+    plot_free(&p);
+}
+
+int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
+                     const struct figure_style *s, struct kvf_diag *d)
+{
+    struct plot p;
+    plot_init(&p);
+    int err = p.err;
+    if (!err)
+        err = build(t, s, &p, d);
+    if (!err)
+        err = plot_draw(c, &p, s, d);
+    plot_free(&p);
+    return err;
+}

@@ -1,0 +1,238 @@
+/* plot_rows.c - what figures made of plots share: options, rows, names of criteria. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "render/plot.h"
+
+/* Whether value is one of "a|b|c". */
+static bool among(const char *allowed, const char *value)
+{
+    size_t n = strlen(value);
+    for (const char *s = allowed; *s; s += strcspn(s, "|"), s += *s == '|')
+        if (strcspn(s, "|") == n && strncmp(s, value, n) == 0)
+            return true;
+    return false;
+}
+
+static int refuse(const char *figure, const struct style_key *keys, const char *key,
+                  struct kvf_diag *d)
+{
+    char known[200] = "";
+    size_t n = 0;
+    for (const struct style_key *k = keys; k->name && n + 1 < sizeof known; k++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s=%s", k == keys ? "" : ", ",
+                              k->name, k->allowed ? k->allowed : "...");
+    return kvf_fail(d, KVF_E_ARG, "--style: %s knows %s, not '%s'", figure, known, key);
+}
+
+int style_keys(const char *figure, const char *option, struct style_key *keys, struct kvf_diag *d)
+{
+    char key[32], value[64], pair[100];
+    const char *rest = option ? option : "";
+    int more;
+    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
+        struct style_key *k = keys;
+        while (k->name && strcmp(k->name, key) != 0)
+            k++;
+        snprintf(pair, sizeof pair, "%s=%s", key, value);
+        if (!k->name || !value[0] || (k->allowed && !among(k->allowed, value)))
+            return refuse(figure, keys, pair, d);
+        snprintf(k->value, sizeof k->value, "%s", value);
+    }
+    return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
+}
+
+bool style_is(const struct style_key *keys, const char *name, const char *value)
+{
+    while (keys->name && strcmp(keys->name, name) != 0)
+        keys++;
+    return keys->name && strcmp(keys->value, value) == 0;
+}
+
+struct plot_rows plot_rows_of(const struct table *t)
+{
+    return (struct plot_rows){t, table_find(t, "head"), table_find(t, "layer"),
+                              table_find(t, "index"), table_find(t, "class"),
+                              table_find(t, "criterion"), table_find(t, "trace")};
+}
+
+bool row_is(const struct table *t, int col, int64_t row, const char *text)
+{
+    return strcmp(table_str(t, col, row), text) == 0;
+}
+
+bool row_pooled(const struct plot_rows *k, int64_t row)
+{
+    return k->head < 0 || row_is(k->t, k->head, row, "all");
+}
+
+bool row_layer(const struct plot_rows *k, int64_t row)
+{
+    if (k->head < 0)
+        return false;
+    const char *name = table_str(k->t, k->head, row);
+    size_t n = strlen(name);
+    return n > 1 && name[n - 1] == '*';
+}
+
+bool row_head(const struct plot_rows *k, int64_t row)
+{
+    return !row_pooled(k, row) && !row_layer(k, row);
+}
+
+bool row_all_classes(const struct plot_rows *k, int64_t row)
+{
+    return k->class < 0 || row_is(k->t, k->class, row, "all");
+}
+
+static void one_criterion(const char *raw, size_t n, char *out, size_t room)
+{
+    if (n > 5 && strncmp(raw, "mass.", 5) == 0)
+        snprintf(out, room, "mass 0.%.*s", (int)(n - 5), raw + 5);
+    else if (n > 3 && strncmp(raw, "top", 3) == 0)
+        snprintf(out, room, "top-%.*s", (int)(n - 3), raw + 3);
+    else if (n > 7 && strncmp(raw, "contrib", 7) == 0)
+        snprintf(out, room, "contribution top-%.*s", (int)(n - 7), raw + 7);
+    else
+        snprintf(out, room, "%.*s", (int)n, raw);
+}
+
+void criterion_name(const char *raw, char out[PLOT_NAME])
+{
+    char first[PLOT_NAME / 2 - 2], second[PLOT_NAME / 2 - 2];
+    size_t n = strcspn(raw, "-");
+    one_criterion(raw, n, first, sizeof first);
+    if (!raw[n]) {
+        snprintf(out, PLOT_NAME, "%s", first);
+        return;
+    }
+    one_criterion(raw + n + 1, strlen(raw + n + 1), second, sizeof second);
+    snprintf(out, PLOT_NAME, "%s \xe2\x88\x92 %s", first, second);
+}
+
+struct chart_look criterion_look(const char *raw)
+{
+    static const unsigned char blue[4][3] = {
+        {116, 186, 222}, {52, 144, 200}, {12, 92, 168}, {4, 44, 108}};
+    static const unsigned char red[3][3] = {{244, 152, 76}, {212, 82, 12}, {128, 36, 8}};
+    static const unsigned char green[3] = {0, 130, 95};
+    const unsigned char *c = green;
+    double dash = 0.5;
+    if (strncmp(raw, "top", 3) == 0) {
+        long k = strtol(raw + 3, NULL, 10);
+        c = blue[k <= 64 ? 0 : k <= 128 ? 1 : k <= 256 ? 2 : 3];
+        dash = 0;
+    } else if (strncmp(raw, "mass.", 5) == 0) {
+        long k = strtol(raw + 5, NULL, 10);
+        c = red[k <= 90 ? 0 : k <= 95 ? 1 : 2];
+        dash = 1.3;
+    }
+    return (struct chart_look){.colour = {c[0] / 255.0, c[1] / 255.0, c[2] / 255.0},
+                               .dash = dash, .width = 0.4};
+}
+
+double value_at(const struct table *t, int col, int64_t row)
+{
+    return col < 0 ? NAN : table_real(t, col, row);
+}
+
+static bool is_gap(const char *criterion)
+{
+    return strchr(criterion, '-') != NULL;
+}
+
+static const char *value_of(const struct style_key *keys, const char *name)
+{
+    while (keys->name && strcmp(keys->name, name) != 0)
+        keys++;
+    return keys->name ? keys->value : "";
+}
+
+int choice_open(struct row_choice *v, const struct table *t, const struct style_key *keys,
+                struct kvf_diag *d)
+{
+    const char *only = value_of(keys, "criterion");
+    *v = (struct row_choice){.k = plot_rows_of(t), .heads = style_is(keys, "by", "head"),
+                             .classes = style_is(keys, "by", "class"),
+                             .gaps = style_is(keys, "by", "gap"),
+                             .thin = style_is(keys, "heads", "thin")};
+    v->criterion = only[0] ? only : NULL;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *name = table_str(t, v->k.criterion, r);
+        if (only[0] ? strcmp(name, only) == 0 : is_gap(name) == v->gaps) {
+            v->criterion = v->classes ? name : v->criterion;
+            return KVF_OK;
+        }
+    }
+    return only[0] ? kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'",
+                              only) : KVF_OK;
+}
+
+bool choice_has(const struct row_choice *v, int64_t r)
+{
+    const char *name = table_str(v->k.t, v->k.criterion, r);
+    bool pooled = row_pooled(&v->k, r);
+    if (v->heads ? pooled : !pooled && !v->thin)
+        return false;
+    if (is_gap(name) != v->gaps || (v->criterion && strcmp(name, v->criterion) != 0))
+        return false;
+    return v->classes || row_all_classes(&v->k, r);
+}
+
+bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME],
+                 char line[PLOT_NAME])
+{
+    panel[0] = 0;
+    criterion_name(table_str(v->k.t, v->k.criterion, r), line);
+    if (v->classes && v->k.class >= 0)
+        snprintf(line, PLOT_NAME, "%s", table_str(v->k.t, v->k.class, r));
+    if (v->heads)
+        snprintf(panel, PLOT_NAME, "%s", table_str(v->k.t, v->k.head, r));
+    else if (v->thin)
+        snprintf(panel, PLOT_NAME, "%s", line);
+    if (v->k.trace >= 0) {
+        char own[PLOT_NAME];
+        memcpy(own, panel, sizeof own);
+        snprintf(panel, PLOT_NAME, "%.50s%s%.40s", table_str(v->k.t, v->k.trace, r),
+                 own[0] ? ": " : "", own);
+    }
+    if (v->heads || row_pooled(&v->k, r))
+        return true;
+    snprintf(line, PLOT_NAME, "head %.60s", table_str(v->k.t, v->k.head, r));
+    return false;
+}
+
+void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const char *panel,
+                double x, double y, double low, double high)
+{
+    char own[PLOT_NAME], line[PLOT_NAME];
+    int n = p->n_lines;
+    bool front = choice_name(v, r, own, line);
+    plot_add(p, panel ? panel : own, line, x, y, low, high);
+    if (p->n_lines == n)
+        return;
+    struct plot_line *made = &p->line[p->n_lines - 1];
+    if (!front)
+        plot_behind(p, line);
+    else if (!v->classes && !v->gaps)
+        made->look = criterion_look(table_str(v->k.t, v->k.criterion, r));
+    else if (strcmp(line, "all") == 0)
+        made->look = (struct chart_look){.colour = ink, .width = 0.55};
+    else
+        made->look = plot_look_coloured(n - (v->classes && strcmp(p->line[0].name, "all") == 0));
+    made->hidden |= v->thin; /* the panels say it */
+    if (front && v->thin)
+        made->look.width = 0.6;
+}
+
+void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME])
+{
+    char name[PLOT_NAME] = "";
+    if (v->classes && v->criterion)
+        criterion_name(v->criterion, name);
+    snprintf(out, PLOT_NAME, "%.60s%s%s", name, name[0] ? "; " : "",
+             v->thin && p->n_lines ? "grey: heads; " : "");
+}

@@ -1,0 +1,41 @@
+// colour.js - maps from numbers to colours: those of the figures (PALETTES: text of 256 colours each), rising in lightness; for
+// differences red below the middle and blue above it.
+
+const GREY = 217;
+
+// 256 colours as the words of image data (little-endian ABGR).
+function wordsOf(text, reversed) {
+  return Uint32Array.from({ length: 256 }, (_, k) => {
+    const at = 6 * (reversed ? 255 - k : k), rgb = parseInt(text.slice(at, at + 6), 16);
+    return ((rgb >> 16) | (rgb & 0xff00) | ((rgb & 255) << 16)) >>> 0;
+  });
+}
+
+const COLOURS = { viridis: wordsOf(PALETTES.viridis), cividis: wordsOf(PALETTES.cividis), magma: wordsOf(PALETTES.magma),
+  difference: wordsOf(PALETTES.bluered, true) };
+
+function cssColour(name, v) {
+  if (Number.isNaN(v))
+    return `rgb(${GREY} ${GREY} ${GREY})`;
+  const word = COLOURS[name][Math.round(Math.min(Math.max(v, 0), 1) * 255)];
+  return `rgb(${word & 255} ${(word >> 8) & 255} ${(word >> 16) & 255})`;
+}
+
+// Paints a raster (values in lo..hi, NaN: undefined; cover: opacity, 0: nothing there).
+function paint(canvas, raster, name, lo, hi) {
+  const { w, h, value, cover } = raster, context = canvas.getContext('2d');
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+  }
+  const image = context.createImageData(w, h), words = new Uint32Array(image.data.buffer), colours = COLOURS[name];
+  const grey = GREY | (GREY << 8) | (GREY << 16);
+  for (let k = 0; k < words.length; k++) {
+    if (!(cover[k] > 0))
+      continue;
+    const v = (value[k] - lo) / (hi - lo);
+    const colour = v !== v ? grey : colours[v <= 0 ? 0 : v >= 1 ? 255 : Math.round(v * 255)];
+    words[k] = (colour | (Math.round(Math.min(cover[k], 1) * 255) << 24)) >>> 0;
+  }
+  context.putImageData(image, 0, 0);
+}

@@ -1,0 +1,54 @@
+// downloads.js - the tables as kvfate prints them, made from the embedded columns.
+
+function tsvText(s) {
+  return s.replace(/[\t\n\r\\]/g, (c) => ({ '\t': '\\t', '\n': '\\n', '\r': '\\r', '\\': '\\\\' })[c]);
+}
+
+function csvText(s) {
+  return /[,"\r\n]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s;
+}
+
+// The lines of a table, as pieces of text.
+async function tableText(table, csv) {
+  const columns = table.columns.filter((c) => c.here), put = csv ? csvText : tsvText, gap = csv ? ',' : '\t';
+  const about = table.meta.map(([k, v]) => `# ${k}: ${tsvText(v)}\n`);
+  const out = [`# table: ${table.name}\n`, ...about, `${columns.map((c) => put(c.name)).join(gap)}\n`];
+  for (let b = 0; b < table.blocks; b++) {
+    const cells = [];
+    for (const c of columns)
+      cells.push(c.type === 'str' ? (await c.strings(b)).map(put) : Array.from(await c.numbers(b), exactNumber));
+    const lines = [];
+    for (let r = 0; r < table.block; r++)
+      lines.push(cells.map((cell) => cell[r]).join(gap));
+    out.push(`${lines.join('\n')}\n`);
+  }
+  return out;
+}
+
+async function download(trace, table, csv) {
+  const blob = new Blob(await tableText(table, csv), { type: 'text/plain;charset=utf-8' }), url = URL.createObjectURL(blob);
+  const link = el('a', { href: url, download: `${trace.name.replace(/\.kvf$/, '')}.${table.key}.${csv ? 'csv' : 'tsv'}` });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
+
+function leftOut(table) {
+  const of = (c) => (c.spec.dropped ? `${c.name} (for its size)` : `${c.name} (follows from log_beta)`);
+  const names = table.columns.filter((c) => !c.here).map(of);
+  return names.length ? `without ${names.join(', ')}` : '';
+}
+
+panel('tables', 'Tables', null, [], async (_, trace) => [
+  el('ul', { class: 'tables' }, [...trace.tables.values()].map((table) => el('li', {},
+    el('span', { class: 'name' }, table.key), el('span', { class: 'quiet' }, `${grouped(table.rows)} rows`),
+    el('span', { class: 'push' }, ['TSV', 'CSV'].map((kind) => el('button', { type: 'button', 'data-table': table.key,
+      onclick: () => download(trace, table, kind === 'CSV') }, kind))),
+    el('code', { class: 'quiet' }, `${table.command} -o -`), leftOut(table) && el('span', { class: 'quiet' }, leftOut(table))))),
+  ...[...trace.absent].map(([key, why]) => el('p', { class: 'quiet' }, el('b', {}, key), ` is not here: ${why}.`)),
+]);
+
+panel('run', 'Run', null, [], async (_, trace) => [
+  el('dl', { class: 'facts' }, [...trace.about].map(([k, v]) => [el('dt', {}, k), el('dd', {}, tokenText(v))])),
+]);

@@ -1,0 +1,75 @@
+// grid.js - the overview: a thumbnail for each head, a row for each layer; of the part of the plane that the map shows.
+
+const grid = { buttons: new Map(), stop: null, size: 20, later: 0 };
+
+// The largest thumbnails with which all layers fit into the room: {size, down: layers in a column}.
+function layOut(layers, most, width, height) {
+  const gap = 3, name = 24;
+  for (let size = 48; size > 14; size--)
+    for (let across = 1; across <= 6; across++) {
+      const down = Math.ceil(layers / across), wide = across * (name + most * (size + gap)) + (across - 1) * 12;
+      if (wide <= width && down * (size + gap) <= height)
+        return { size, down };
+    }
+  return { size: 20, down: Math.ceil(layers / Math.max(1, Math.floor(width / (name + most * 23)))) };
+}
+
+function buildGrid() {
+  const host = byId('grid'), heads = state.trace.heads[state.kind] || [], layers = [...new Set(heads.map((h) => h.layer))];
+  const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length)), narrow = window.innerWidth <= 1080;
+  const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
+  const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - 180));
+  grid.buttons.clear();
+  host.style.setProperty('--thumb', `${size}px`);
+  host.style.gridTemplateRows = `repeat(${Math.max(1, down)}, max-content)`;
+  host.replaceChildren(...layers.map((layer) => el('div', { class: 'layer', role: 'group', 'aria-label': `Layer ${layer}` },
+    el('span', { class: 'name', 'aria-hidden': 'true' }, String(layer)),
+    heads.filter((h) => h.layer === layer).map((head) => thumb(head)))));
+  if (!heads.length)
+    host.append(el('p', { class: 'quiet' }, state.trace.why(state.kind)));
+  byId('overview-note').textContent = heads.length ? `${heads.length} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
+  grid.size = size;
+  drawThumbs();
+}
+
+function thumb(head) {
+  const button = el('button', { type: 'button', class: 'thumb', title: head.name, 'aria-label': `Head ${head.name}`, tabindex: '-1',
+    'data-head': head.name, onclick: () => change({ head }) }, el('canvas', { 'aria-hidden': 'true' }));
+  grid.buttons.set(head.name, button);
+  return button;
+}
+
+function drawThumbs() {
+  const { trace, kind, colours, view } = state, heads = trace.heads[kind] || [];
+  const pixels = Math.round(grid.size * Math.min(2, window.devicePixelRatio || 1));
+  let at = 0;
+  if (grid.stop)
+    grid.stop();
+  grid.stop = inPieces(async () => {
+    const head = heads[at++];
+    if (!head)
+      return false;
+    const series = await trace.readSeries(kind, head);
+    paint(grid.buttons.get(head.name).firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1);
+    return at < heads.length;
+  }, () => performance.mark('kvfate-grid'));
+}
+
+function markThumb() {
+  for (const [name, button] of grid.buttons) {
+    const on = Boolean(state.head) && name === state.head.name;
+    button.setAttribute('aria-pressed', String(on));
+    button.tabIndex = on ? 0 : -1;
+  }
+}
+
+function watchGrid(changed) {
+  if (has(changed, 'trace', 'kind', 'colours', 'view'))
+    clearTimeout(grid.later);
+  if (has(changed, 'trace', 'kind', 'colours'))
+    buildGrid();
+  else if (has(changed, 'view'))
+    grid.later = setTimeout(drawThumbs, 250);
+  if (has(changed, 'trace', 'kind', 'colours', 'head'))
+    markThumb();
+}

@@ -1,0 +1,51 @@
+// heads.js - the table of head kinds: sorted on demand, a row chooses its head.
+
+const HEAD_COLUMNS = [['head', 'Head'], ['kind', 'Kind'], ['score', 'Score'], ['window', 'Window'], ['sink_mass', 'Sink'], ['recent', 'Recent'],
+  ['entropy', 'Entropy'], ['last_use_sparsity', 'Unused']];
+const order = { column: 'head', down: false };
+
+function kindSummary(kinds) {
+  const count = new Map();
+  kinds.forEach((k) => count.set(k, (count.get(k) || 0) + 1));
+  return el('p', { class: 'kinds' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, el('b', {}, String(n)), ` ${k} `)));
+}
+
+function sorted(rows) {
+  const { column, down } = order, sign = down ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const x = column === 'head' ? a.place : a[column], y = column === 'head' ? b.place : b[column];
+    if (typeof x === 'string')
+      return sign * x.localeCompare(y) || a.place - b.place;
+    return Number.isNaN(x) ? 1 : Number.isNaN(y) ? -1 : sign * (x - y) || a.place - b.place;
+  });
+}
+
+function headRow(row) {
+  const on = Boolean(state.head) && (state.head.name === row.head || state.trace.kvHead(state.head) === row.head);
+  return el('tr', { 'aria-selected': String(on), class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
+    HEAD_COLUMNS.map(([name], k) => el(k ? 'td' : 'th', { scope: k ? null : 'row', class: typeof row[name] === 'number' ? 'number' : null },
+      typeof row[name] === 'number' ? shortNumber(row[name]) : row[name])));
+}
+
+function headTable(rows, redraw) {
+  const press = (name) => {
+    order.down = order.column === name ? !order.down : !['head', 'kind'].includes(name);
+    order.column = name;
+    redraw();
+  };
+  const titles = HEAD_COLUMNS.map(([name, title]) => el('th', { scope: 'col',
+    'aria-sort': order.column === name ? (order.down ? 'descending' : 'ascending') : null },
+    el('button', { type: 'button', onclick: () => press(name) }, title)));
+  return el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Heads' },
+    el('table', {}, el('thead', {}, el('tr', {}, titles)), el('tbody', {}, sorted(rows).map(headRow))));
+}
+
+panel('kinds', 'Kinds of heads', 'heads', ['head'], async (table) => {
+  const names = [...HEAD_COLUMNS.map(([n]) => n), 'layer', 'index'].filter((n) => table.has(n)), values = {};
+  for (const name of names)
+    values[name] = await table.column(name).all();
+  const rows = values.head.map((_, k) => Object.assign({ place: k }, ...names.map((n) => ({ [n]: values[n][k] }))));
+  const host = el('div', {}), redraw = () => host.replaceChildren(headTable(rows, redraw));
+  redraw();
+  return [kindSummary(values.kind), host];
+});

@@ -1,0 +1,89 @@
+// keys.js - the keyboard.
+
+const COLOUR_MAPS = ['viridis', 'cividis', 'magma'];
+const KEYS = [
+  ['\u2190 \u2192', 'previous, next head'],
+  ['\u2191 \u2193', 'the same head, a layer up or down'],
+  ['1 2 3', 'kept, retention, last use'],
+  ['t', 'next trace'],
+  ['d', 'compare with the next trace, or not'],
+  ['c', 'next colour map'],
+  ['+ \u2212 0', 'zoom in, out, whole map'],
+  ['Shift + arrows', 'move the crosshair (says the cell)'],
+  ['Enter', 'pin the token under the crosshair'],
+  ['Esc', 'unpin, whole map'],
+  ['?', 'these keys'],
+];
+const HANDS = 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, '
+  + 'double-click for the whole map. Touch: tap to read and pin, pinch to zoom, drag to move.';
+
+function helpDialog() {
+  byId('help').replaceChildren(el('h2', { id: 'help-title' }, 'Keys, mouse and touch'),
+    el('dl', { class: 'facts' }, KEYS.map(([k, what]) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)])),
+    el('p', {}, HANDS),
+    el('form', { method: 'dialog' }, el('button', { type: 'button', onclick: () => byId('help').close() }, 'Close')));
+  byId('help').showModal();
+}
+
+function moveCross(dx, dy) {
+  const v = state.view, cell = panes.cell || { i: Math.floor((v.x0 + v.x1) / 2), t: Math.floor((v.y0 + v.y1) / 2) }, last = extent() - 1;
+  const i = Math.min(last, Math.max(0, cell.i + dx)), t = Math.min(last, Math.max(0, (cell.t ?? cell.i) + dy)), pane = panes.list[0];
+  const box = pane.frame.getBoundingClientRect(), x = (i + 0.5 - v.x0) / (v.x1 - v.x0), y = (t + 0.5 - v.y0) / (v.y1 - v.y0);
+  pointAt(pane, { i, t }, box.left + x * pane.side, box.top + y * pane.side);
+  say(cellLines(pane, i, t).map((l) => l.join(' ')).join('; '));
+}
+
+function zoomKey(factor) {
+  const v = state.view, c = panes.cell;
+  zoomAt(c ? c.i + 0.5 : (v.x0 + v.x1) / 2, c && c.t !== undefined ? c.t + 0.5 : (v.y0 + v.y1) / 2, factor);
+}
+
+const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];
+
+function toggleCompare() {
+  if (TRACES.length > 1)
+    compareWith(state.other ? null : nextOf(TRACES, state.trace));
+}
+
+const ACTIONS = {
+  ArrowLeft: () => stepHead(-1),
+  ArrowRight: () => stepHead(1),
+  ArrowUp: () => stepHead(-1, true),
+  ArrowDown: () => stepHead(1, true),
+  1: () => showKind('alpha'),
+  2: () => showKind('beta'),
+  3: () => showKind('last'),
+  t: () => showTrace(nextOf(TRACES, state.trace)),
+  d: toggleCompare,
+  c: () => change({ colours: nextOf(COLOUR_MAPS, state.colours) }),
+  '+': () => zoomKey(1.5),
+  '=': () => zoomKey(1.5),
+  '-': () => zoomKey(1 / 1.5),
+  0: () => change({ view: wholeView() }),
+  '?': helpDialog,
+  Escape: () => {
+    change({ pin: null, view: wholeView() });
+    pointAt(null, null);
+  },
+  Enter: () => panes.cell && change({ pin: panes.cell.i }),
+};
+const CROSS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+function listenToKeys() {
+  document.addEventListener('keydown', (e) => {
+    const { target } = e, typing = target.closest('select, input, textarea, dialog'), scrolls = target.closest('.text, .scroll');
+    const press = e.key === 'Enter' && target.closest('button, a, summary');
+    if (e.ctrlKey || e.metaKey || e.altKey || typing || press || !state.head || (scrolls && e.key.startsWith('Arrow') && !e.shiftKey))
+      return;
+    const step = e.shiftKey && CROSS[e.key], action = ACTIONS[e.key.length === 1 ? e.key.toLowerCase() : e.key];
+    if (!step && !action)
+      return;
+    e.preventDefault();
+    if (step)
+      moveCross(...step);
+    else
+      action();
+    if (e.key.startsWith('Arrow') && !step)
+      say(`Head ${state.head.name}`);
+  });
+}

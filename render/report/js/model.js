@@ -1,0 +1,141 @@
+// model.js - what a trace of the report has: heads, kinds of maps, tokens.
+
+const SERIES_KEPT = 24;
+const KINDS = {
+  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', symbol: '\u03b1', range: 'share of the box that the query still sees',
+    probe: 'evict' },
+  beta: { table: 'retention', column: 'log_beta', label: 'Retention', symbol: '\u03b2^(t\u2212i)', range: 'what gates retain of the entry',
+    probe: 'gates' },
+  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', symbol: 'in use', range: 'share of the box before the last selection',
+    probe: 'survival' },
+};
+
+class Trace {
+  constructor(index, name) {
+    this.index = index;
+    this.name = name;
+    this.tables = new Map();
+    this.absent = new Map();
+    this.series = new Map();
+    for (const spec of MANIFEST.tables.filter((t) => t.trace === index)) {
+      if (spec.absent === undefined)
+        this.tables.set(spec.key, new Table(spec));
+      else
+        this.absent.set(spec.key, spec.absent);
+    }
+    const first = this.tables.values().next().value;
+    this.about = first ? first.about : new Map();
+    this.T = Number(this.about.get('T') || 0);
+    this.prompt = Number(this.about.get('prompt_tokens') || 0);
+  }
+
+  table(key) {
+    return this.tables.get(key);
+  }
+
+  // Why there is no map of this kind; '' where there is one.
+  why(kind) {
+    const { table, column, label } = KINDS[kind], t = this.table(table);
+    if (!t)
+      return this.absent.get(table) || `no table of ${label}`;
+    if (!t.has(column))
+      return `${t.name}.${column} was left out: the file would have been too large`;
+    return t.rows ? '' : 'the trace has no tokens';
+  }
+
+  async load() {
+    this.heads = {};
+    for (const kind of Object.keys(KINDS)) {
+      const t = this.table(KINDS[kind].table);
+      this.heads[kind] = [];
+      if (!t || this.why(kind))
+        continue;
+      const [names, layers, indices] = await Promise.all(['head', 'layer', 'index'].map((c) => t.perBlock(c)));
+      this.heads[kind] = names.map((name, block) => ({ name, layer: layers[block], index: indices[block], block }));
+    }
+    await this.loadTokens();
+  }
+
+  async loadTokens() {
+    const t = this.table('tokens'), some = t && t.rows;
+    const read = async (name, texts) => (some && t.has(name) ? t.column(name)[texts ? 'strings' : 'numbers'](0) : []);
+    const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention'];
+    const [single, joined, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
+      ...names.map((n) => read(n, false))]);
+    // A character of several tokens stands whole with the first of them.
+    const text = single.map((word, i) => joined[i] || (word ? '\u00b7' : ''));
+    this.tokens = { text, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
+  }
+
+  tokenText(i) {
+    return this.tokens.text[i] ?? '';
+  }
+
+  // The head of this place in another kind of map: query head g reads KV head floor(g / share).
+  headFor(kind, like) {
+    const list = this.heads[kind];
+    if (!like || !list.length)
+      return list[0];
+    const here = list.filter((h) => h.layer === like.layer);
+    if (!here.length)
+      return list[0];
+    const share = this.share(like.layer), to = kind === 'last', from = like.name.includes('H');
+    const index = to === from ? like.index : to ? like.index * share : Math.floor(like.index / share);
+    return here.find((h) => h.index === index) || here[0];
+  }
+
+  // Query heads of a layer that read one KV head.
+  share(layer) {
+    const count = (kind) => this.heads[kind].filter((h) => h.layer === layer).length, kv = count('alpha') || count('beta');
+    const q = Number(this.about.get('query_heads')), k = Number(this.about.get('kv_heads'));
+    return Math.max(1, Math.floor(kv && count('last') ? count('last') / kv : q && k ? q / k : 1));
+  }
+
+  kvHead(head) {
+    return head.name.includes('H') ? `L${head.layer}K${Math.floor(head.index / this.share(head.layer))}` : head.name;
+  }
+
+  // Ends of the spans of a head (alpha, last), or its log beta.
+  async seriesOf(kind, head) {
+    const key = `${kind} ${head.block}`;
+    if (!this.series.has(key)) {
+      this.series.set(key, this.readSeries(kind, head));
+      if (this.series.size > SERIES_KEPT)
+        this.series.delete(this.series.keys().next().value);
+    }
+    return this.series.get(key);
+  }
+
+  async readSeries(kind, head) {
+    const raw = await this.table(KINDS[kind].table).column(KINDS[kind].column).numbers(head.block);
+    if (kind === 'beta')
+      return { logBeta: raw };
+    const end = new Float64Array(raw.length);
+    for (let i = 0; i < raw.length; i++)
+      end[i] = kind === 'alpha' ? (raw[i] < 0 ? Infinity : raw[i]) : i + raw[i] + 1;
+    return { end, age: kind === 'last' ? raw : null };
+  }
+
+  raster(series, view, w, h) {
+    return series.end ? rasterEnds(series.end, view, this.T, w, h) : rasterDecay(series.logBeta, view, this.T, w, h);
+  }
+
+  // The value of one cell.
+  cell(series, i, t) {
+    if (i > t || t >= this.T)
+      return NaN;
+    return series.end ? Number(t < series.end[i]) : i === t ? 1 : Math.exp(series.logBeta[i] * (t - i));
+  }
+
+  // What the table of evictions says of the head's entries; columns that are not there are undefined.
+  async detail(head) {
+    const t = this.table('eviction');
+    if (!t || !t.rows)
+      return {};
+    const name = this.kvHead(head), names = await t.perBlock('head'), block = names.indexOf(name), out = { name };
+    for (const c of ['evict_step', 'reason', 'score', 'margin'])
+      if (block >= 0 && t.has(c))
+        out[c] = t.column(c).type === 'str' ? await t.column(c).strings(block) : await t.column(c).numbers(block);
+    return out;
+  }
+}

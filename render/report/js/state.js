@@ -1,0 +1,87 @@
+// state.js - what is shown, and who wants to know when it changes.
+
+const TRACES = MANIFEST.traces.map((name, index) => new Trace(index, name));
+const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'viridis', view: null, pin: null, by: 'head' };
+const listeners = [];
+
+// f(changed): changed is a set of names of members of state.
+function whenChanged(f) {
+  listeners.push(f);
+}
+
+function change(values) {
+  const changed = new Set(Object.keys(values).filter((k) => state[k] !== values[k]));
+  if (!changed.size)
+    return;
+  Object.assign(state, values);
+  for (const f of listeners)
+    f(changed);
+}
+
+const has = (changed, ...names) => names.some((n) => changed.has(n));
+
+// Steps and tokens of the traces that are shown.
+function extent() {
+  return Math.max(1, state.trace.T, state.other ? state.other.T : 0);
+}
+
+const wholeView = () => ({ x0: 0, x1: extent(), y0: 0, y1: extent() });
+
+function isWhole(view) {
+  const T = extent();
+  return view.x0 <= 0 && view.y0 <= 0 && view.x1 >= T && view.y1 >= T;
+}
+
+// The view moved and cut so that it lies in the plane and has at least some cells.
+function setView(x0, x1, y0, y1) {
+  const T = extent(), fit = (a, b) => {
+    const size = Math.min(Math.max(b - a, Math.min(4, T)), T), from = Math.min(Math.max((a + b - size) / 2, 0), T - size);
+    return [from, from + size];
+  };
+  const [l, r] = fit(x0, x1), [u, d] = fit(y0, y1);
+  change({ view: { x0: l, x1: r, y0: u, y1: d } });
+}
+
+// Zoom by a factor about the point (x, y) of the plane.
+function zoomAt(x, y, factor) {
+  const v = state.view;
+  setView(x - (x - v.x0) / factor, x + (v.x1 - x) / factor, y - (y - v.y0) / factor, y + (v.y1 - y) / factor);
+}
+
+function panBy(dx, dy) {
+  const v = state.view, T = extent();
+  const x = Math.min(Math.max(dx, -v.x0), T - v.x1), y = Math.min(Math.max(dy, -v.y0), T - v.y1);
+  setView(v.x0 + x, v.x1 + x, v.y0 + y, v.y1 + y);
+}
+
+function showKind(kind) {
+  if (!state.trace.why(kind))
+    change({ kind, head: state.trace.headFor(kind, state.head) });
+}
+
+function showTrace(trace) {
+  const kinds = Object.keys(KINDS).filter((k) => !trace.why(k));
+  const kind = kinds.includes(state.kind) ? state.kind : kinds[0] || 'alpha';
+  const other = state.other === trace ? null : state.other;
+  const T = Math.max(1, trace.T, other ? other.T : 0), fresh = !state.view || T !== extent();
+  const view = fresh ? { x0: 0, x1: T, y0: 0, y1: T } : state.view;
+  change({ trace, kind, other, view, head: trace.headFor(kind, state.head) || null, pin: fresh ? null : state.pin });
+}
+
+function compareWith(other) {
+  const T = Math.max(1, state.trace.T, other ? other.T : 0);
+  change({ other, view: T === extent() ? state.view : { x0: 0, x1: T, y0: 0, y1: T } });
+}
+
+// The head d places on; by layer where `layers`.
+function stepHead(d, layers) {
+  const list = state.trace.heads[state.kind], at = list.indexOf(state.head);
+  if (at < 0)
+    return;
+  let next = list[at + d];
+  if (layers)
+    next = list.find((h) => h.layer === state.head.layer + d && h.index === state.head.index)
+      || list.find((h) => h.layer === state.head.layer + d);
+  if (next)
+    change({ head: next });
+}

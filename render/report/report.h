@@ -1,0 +1,42 @@
+/* report.h - tables in, one HTML file out: a page that needs neither network nor server.
+ *
+ * The page (page.html, style.css, *.js, put together when kvfate is built) reads the tables
+ * that are embedded in it: columns as compressed numbers, exactly those of the table
+ * (columns.h).  Which tables it shows is a matter of their keys (docs/report.md); others are
+ * offered as downloads only.
+ *
+ * Tables are packed when they are added, so that the caller may destroy each before it makes
+ * the next. */
+#ifndef KVF_RENDER_REPORT_REPORT_H
+#define KVF_RENDER_REPORT_REPORT_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+
+struct report;
+
+/* KVF_OK or KVF_E_NOMEM. */
+int report_create(struct report **ret);
+void report_destroy(struct report *r); /* accepts NULL */
+
+/* The tables that follow are of a trace of this name.  KVF_OK or KVF_E_NOMEM. */
+int report_trace(struct report *r, const char *name);
+
+/* key: what the page knows the table by ("eviction"); command: how kvfate prints it.  KVF_OK,
+ * KVF_E_NOMEM or KVF_E_LIMIT. */
+int report_table(struct report *r, const char *key, const char *command, const struct table *t);
+
+/* Says in place of a table why there is none.  KVF_OK or KVF_E_NOMEM. */
+int report_absent(struct report *r, const char *key, const char *why);
+
+/* Writes the page.  While it would be larger than max_bytes, columns that the page can do
+ * without are left out of all traces, in an order of their own (docs/report.md), and named
+ * in the page and in `left_out` ("eviction.margin, eviction.score"; may be NULL).  A file that
+ * is too large without them is written all the same: *ret_bytes says its size.  Appears whole
+ * or not at all.  KVF_OK, KVF_E_IO (with a sentence), KVF_E_NOMEM, KVF_E_LIMIT. */
+int report_write(struct report *r, int64_t max_bytes, const char *path, struct buf *left_out,
+                 int64_t *ret_bytes, struct kvf_diag *d);
+
+#endif

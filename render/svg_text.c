@@ -1,0 +1,338 @@
+#include <hb-ot.h>
+#include <hb-subset.h>
+#include <hb.h>
+#include <math.h>
+#include <pango/pangocairo.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "render/svg_text.h"
+
+enum { MOST_FACES = 16, SLACK = 3 }; /* SLACK: units of Pango, 1/1024 mm */
+
+struct face {
+    hb_face_t *face;
+    hb_font_t *font; /* in units of the face */
+    hb_set_t *chars; /* used so far */
+    char *family;
+    int weight;
+    bool italic, embeds;
+};
+
+struct svg_fonts {
+    int n;
+    struct face face[MOST_FACES];
+};
+
+void svg_fonts_destroy(struct svg_fonts *f)
+{
+    for (int i = 0; f && i < f->n; i++) {
+        hb_face_destroy(f->face[i].face);
+        hb_font_destroy(f->face[i].font);
+        hb_set_destroy(f->face[i].chars);
+        g_free(f->face[i].family);
+    }
+    mem_free(f);
+}
+
+/* ---- fonts */
+
+/* The part of a face that shows these characters, without what shapes text: every glyph is
+ * placed already. */
+static hb_face_t *subset(hb_face_t *face, const hb_set_t *chars)
+{
+    static const hb_tag_t drop[] = {HB_TAG('G', 'S', 'U', 'B'), HB_TAG('G', 'P', 'O', 'S'),
+                                    HB_TAG('G', 'D', 'E', 'F'), HB_TAG('k', 'e', 'r', 'n'),
+                                    HB_TAG('M', 'A', 'T', 'H'), HB_TAG('B', 'A', 'S', 'E')};
+    hb_subset_input_t *in = hb_subset_input_create_or_fail();
+    if (!in)
+        return NULL;
+    hb_set_union(hb_subset_input_unicode_set(in), chars);
+    for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
+        hb_set_add(hb_subset_input_set(in, HB_SUBSET_SETS_DROP_TABLE_TAG), drop[i]);
+    hb_subset_input_set_flags(in, HB_SUBSET_FLAGS_NO_HINTING);
+    hb_face_t *part = hb_subset_or_fail(face, in);
+    hb_subset_input_destroy(in);
+    return part;
+}
+
+/* Outlines that do not vary, and a licence that lets them be embedded (fsType of OS/2). */
+static bool can_embed(hb_face_t *face)
+{
+    unsigned n = 0;
+    hb_blob_t *os2 = hb_face_reference_table(face, HB_TAG('O', 'S', '/', '2'));
+    const char *p = hb_blob_get_data(os2, &n);
+    bool restricted = n >= 10 && (p[9] & 0x0f) == 0x02;
+    hb_blob_destroy(os2);
+    if (restricted || hb_ot_var_has_data(face) || hb_ot_color_has_png(face)
+        || hb_ot_color_has_layers(face) || hb_ot_color_has_svg(face))
+        return false;
+    hb_set_t *one = hb_set_create();
+    hb_set_add(one, ' ');
+    hb_face_t *part = subset(face, one);
+    hb_set_destroy(one);
+    hb_face_destroy(part);
+    return part != NULL;
+}
+
+/* The face of a font of Pango, or NULL: too many, or no memory. */
+static struct face *face_of(struct svg *s, PangoFont *font)
+{
+    hb_face_t *face = hb_font_get_face(pango_font_get_hb_font(font));
+    if (!s->fonts && !(s->fonts = MEM_NEW(struct svg_fonts, 1)))
+        return NULL;
+    for (int i = 0; i < s->fonts->n; i++)
+        if (s->fonts->face[i].face == face)
+            return &s->fonts->face[i];
+    if (s->fonts->n == MOST_FACES)
+        return NULL;
+    struct face *f = &s->fonts->face[s->fonts->n++];
+    PangoFontDescription *about = pango_font_describe(font);
+    f->face = hb_face_reference(face);
+    f->font = hb_font_create(face);
+    f->chars = hb_set_create();
+    f->family = g_strdup(pango_font_description_get_family(about));
+    f->family = g_strdelimit(f->family, "'\"\\<>&", ' '); /* it is quoted below */
+    f->weight = (int)pango_font_description_get_weight(about);
+    f->italic = pango_font_description_get_style(about) != PANGO_STYLE_NORMAL;
+    f->embeds = can_embed(face);
+    pango_font_description_free(about);
+    return f;
+}
+
+static void write_ranges(const hb_set_t *chars, struct buf *out)
+{
+    hb_codepoint_t a = HB_SET_VALUE_INVALID, b = HB_SET_VALUE_INVALID;
+    for (const char *gap = ""; hb_set_next_range(chars, &a, &b); gap = ",")
+        buf_printf(out, a == b ? "%sU+%X" : "%sU+%X-%X", gap, a, b);
+}
+
+static int write_face(const struct face *f, struct buf *out)
+{
+    hb_face_t *part = subset(f->face, f->chars);
+    hb_blob_t *blob = part ? hb_face_reference_blob(part) : NULL;
+    unsigned n = 0;
+    const char *data = blob ? hb_blob_get_data(blob, &n) : NULL;
+    if (n > 4) {
+        bool cff = memcmp(data, "OTTO", 4) == 0;
+        buf_printf(out, "@font-face{font-family:'%s';font-weight:%d;font-style:%s;unicode-range:",
+                   f->family, f->weight, f->italic ? "italic" : "normal");
+        write_ranges(f->chars, out);
+        buf_printf(out, ";src:url(data:font/%s;base64,", cff ? "otf" : "ttf");
+        svg_base64(out, data, n);
+        buf_printf(out, ") format('%s')}\n", cff ? "opentype" : "truetype");
+    }
+    hb_blob_destroy(blob);
+    hb_face_destroy(part);
+    return n > 4 ? out->err : KVF_E_NOMEM;
+}
+
+int svg_fonts_write(const struct svg_fonts *f, struct buf *out)
+{
+    int err = KVF_OK;
+    if (!f)
+        return KVF_OK;
+    buf_str(out, "<style>\ntext{font-kerning:none;font-variant-ligatures:none;"
+            "text-rendering:geometricPrecision}\n");
+    for (int i = 0; !err && i < f->n; i++)
+        if (!hb_set_is_empty(f->face[i].chars))
+            err = write_face(&f->face[i], out);
+    buf_str(out, "</style>\n");
+    return err;
+}
+
+/* ---- one run of glyphs */
+
+struct run {
+    const char *text; /* of the run */
+    size_t n;
+    const PangoItem *item;
+    PangoGlyphString *glyphs;
+    double x; /* of its left end, mm from that of the line */
+    struct face *face;
+    bool kerned; /* advances differ from those of the font */
+};
+
+/* A character a glyph, from left to right, each where the font itself would put it but for
+ * kerning: what a viewer draws from the characters alone. */
+static bool plain(struct run *r, double pt)
+{
+    double unit = pt * 25.4 / 72 * PANGO_SCALE / hb_face_get_upem(r->face->face);
+    size_t at = 0;
+    r->kerned = false;
+    if (!r->face->embeds || r->item->analysis.level % 2)
+        return false;
+    for (int i = 0; i < r->glyphs->num_glyphs; i++) {
+        const PangoGlyphInfo *g = &r->glyphs->glyphs[i];
+        uint32_t cp = 0;
+        hb_codepoint_t nominal;
+        size_t len = utf8_decode(r->text + at, r->n - at, &cp);
+        if (!len || cp < 32 || cp > 0xfffd || (size_t)r->glyphs->log_clusters[i] != at
+            || !hb_font_get_nominal_glyph(r->face->font, cp, &nominal) || nominal != g->glyph
+            || g->geometry.x_offset || g->geometry.y_offset)
+            return false;
+        double natural = unit * hb_font_get_glyph_h_advance(r->face->font, nominal);
+        r->kerned = r->kerned || fabs(natural - g->geometry.width) > SLACK;
+        at += len;
+    }
+    return at == r->n;
+}
+
+/* Where each character starts, if the font does not say it. */
+static void write_x(struct buf *b, const struct run *r, double x0)
+{
+    double x = x0 + r->x;
+    buf_printf(b, " x=\"%.4f", x * SVG_PT);
+    for (int i = 0; r->kerned && i + 1 < r->glyphs->num_glyphs; i++) {
+        x += (double)r->glyphs->glyphs[i].geometry.width / PANGO_SCALE;
+        buf_printf(b, " %.4f", x * SVG_PT);
+    }
+    buf_str(b, "\"");
+}
+
+static void write_run(struct svg *s, const struct run *r, double x, double y)
+{
+    struct buf *b = &s->body;
+    buf_str(b, "<tspan");
+    write_x(b, r, x);
+    buf_printf(b, " y=\"%.4f\" font-family=\"'%s'\"", y * SVG_PT, r->face->family);
+    if (r->face->weight != 400)
+        buf_printf(b, " font-weight=\"%d\"", r->face->weight);
+    if (r->face->italic)
+        buf_str(b, " font-style=\"italic\"");
+    for (size_t at = 0, len = 1; at < r->n && len; at += len) {
+        uint32_t cp;
+        len = utf8_decode(r->text + at, r->n - at, &cp);
+        if (len)
+            hb_set_add(r->face->chars, cp);
+    }
+    buf_char(b, '>');
+    svg_escape(b, r->text, r->n);
+    buf_str(b, "</tspan>");
+}
+
+static void write_outline(struct svg *s, cairo_t *cr, const struct run *r, double x, double y)
+{
+    struct buf *b = &s->body;
+    cairo_new_path(cr);
+    pango_cairo_glyph_string_path(cr, r->item->analysis.font, r->glyphs);
+    cairo_path_t *p = cairo_copy_path(cr);
+    buf_str(b, "<path d=\"");
+    for (int i = 0; i < p->num_data; i += p->data[i].header.length) {
+        const cairo_path_data_t *d = &p->data[i];
+        buf_char(b, "MLCZ"[d->header.type]);
+        for (int k = 1; k < d->header.length; k++)
+            buf_printf(b, " %.4f %.4f", (x + r->x + d[k].point.x) * SVG_PT,
+                       (y + d[k].point.y) * SVG_PT);
+        buf_char(b, ' ');
+    }
+    buf_str(b, "\"/>\n");
+    cairo_path_destroy(p);
+    cairo_new_path(cr);
+}
+
+static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
+{
+    buf_add(ctx, data, n);
+    return CAIRO_STATUS_SUCCESS;
+}
+
+/* Glyphs that are pictures, at 600 dpi. */
+static void write_picture(struct svg *s, const struct run *r, double x, double y)
+{
+    const double px = 600 / 25.4;
+    PangoRectangle ink;
+    struct buf png = {0};
+    pango_glyph_string_extents(r->glyphs, r->item->analysis.font, &ink, NULL);
+    double left = (double)ink.x / PANGO_SCALE, top = (double)ink.y / PANGO_SCALE;
+    int w = (int)ceil((double)ink.width / PANGO_SCALE * px);
+    int h = (int)ceil((double)ink.height / PANGO_SCALE * px);
+    if (w < 1 || h < 1 || w > 20000 || h > 2000)
+        return;
+    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_ARGB32, w, h);
+    cairo_t *cr = cairo_create(surface);
+    cairo_scale(cr, px, px);
+    cairo_move_to(cr, -left, -top);
+    pango_cairo_show_glyph_string(cr, r->item->analysis.font, r->glyphs);
+    cairo_surface_write_to_png_stream(surface, collect, &png);
+    cairo_destroy(cr);
+    cairo_surface_destroy(surface);
+    if (!png.err && png.len)
+        svg_image(s, x + r->x + left, y + top - s->dy, w / px, h / px, w, h, &png);
+    s->body.err = s->body.err ? s->body.err : png.err;
+    buf_finish(&png);
+}
+
+/* ---- a line of runs */
+
+static void write_open(struct svg *s, const char *tag, const char *turn, double pt,
+                       struct rgb colour)
+{
+    buf_printf(&s->body, "<%s%s font-size=\"%.6g\" xml:space=\"preserve\" style=\"", tag, turn, pt);
+    svg_colour(&s->body, "fill", colour, 1);
+    buf_str(&s->body, "\">");
+}
+
+static void write_drawn(struct svg *s, cairo_t *cr, const struct run *r, double x, double y)
+{
+    hb_face_t *face = r->face ? r->face->face : NULL;
+    bool picture = face && (hb_ot_color_has_png(face) || hb_ot_color_has_layers(face)
+                            || hb_ot_color_has_svg(face));
+    if (picture)
+        write_picture(s, r, x, y);
+    else
+        write_outline(s, cr, r, x, y);
+}
+
+void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_place *at,
+              double pt, struct rgb colour)
+{
+    double x = (at->turn ? 0 : at->x) + at->dx, y = (at->turn ? 0 : at->y + s->dy) + at->dy;
+    char turn[96] = "";
+    bool open = false;
+    struct buf *b = &s->body;
+    PangoLayoutIter *iter = pango_layout_get_iter(layout);
+    if (at->turn)
+        snprintf(turn, sizeof turn, " transform=\"translate(%.4f,%.4f) rotate(%d)\"",
+                 at->x * SVG_PT, (at->y + s->dy) * SVG_PT, -90 * at->turn);
+    do {
+        PangoLayoutRun *run = pango_layout_iter_get_run_readonly(iter);
+        PangoRectangle box;
+        if (!run)
+            continue;
+        pango_layout_iter_get_run_extents(iter, NULL, &box);
+        struct run r = {pango_layout_get_text(layout) + run->item->offset,
+                        (size_t)run->item->length, run->item, run->glyphs,
+                        (double)box.x / PANGO_SCALE, face_of(s, run->item->analysis.font), false};
+        bool as_text = r.face && plain(&r, pt);
+        if (as_text != open && open)
+            buf_str(b, "</text>\n");
+        if (as_text && !open)
+            write_open(s, "text", turn, pt, colour);
+        if (!as_text)
+            write_open(s, "g", turn, pt, colour);
+        open = as_text;
+        if (as_text)
+            write_run(s, &r, x, y);
+        else
+            write_drawn(s, cr, &r, x, y), buf_str(b, "</g>\n");
+    } while (pango_layout_iter_next_run(iter));
+    buf_str(b, open ? "</text>\n" : "");
+    pango_layout_iter_free(iter);
+}
+
+void svg_glyphs(struct svg *s, cairo_t *cr, const char *text, const PangoGlyphItem *item, double x,
+                double y, double pt, struct rgb colour)
+{
+    struct run r = {text + item->item->offset, (size_t)item->item->length, item->item,
+                    item->glyphs, 0, face_of(s, item->item->analysis.font), false};
+    bool as_text = r.face && plain(&r, pt);
+    write_open(s, as_text ? "text" : "g", "", pt, colour);
+    if (as_text)
+        write_run(s, &r, x, y + s->dy);
+    else
+        write_drawn(s, cr, &r, x, y + s->dy);
+    buf_str(&s->body, as_text ? "</text>\n" : "</g>\n");
+}

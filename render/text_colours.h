@@ -1,0 +1,16 @@
+/* text_colours.h - colours for text and for what lies behind it. */
+#ifndef KVF_RENDER_TEXT_COLOURS_H
+#define KVF_RENDER_TEXT_COLOURS_H
+
+#include "render/canvas.h"
+
+/* On the straight line between two colours in CIELAB: equal steps of v in [0, 1] look equal. */
+struct rgb lab_between(struct rgb a, struct rgb b, double v);
+
+/* Of WCAG 2: from 1, the same lightness, to 21, black on white. */
+double contrast_ratio(struct rgb a, struct rgb b);
+
+/* Black or white, whichever is read better on it: a ratio of 4.58 at the least. */
+struct rgb contrast_ink(struct rgb fill);
+
+#endif

@@ -1,0 +1,383 @@
+#include "render/text_style.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "render/text_colours.h"
+
+static const struct text_colouring colourings[] = {
+    {"kept", "kept", "share of KV heads that hold the token at the end", "at the end of the run:",
+     KIND_SHARE},
+    {"residency", "mean_residency", "share of its life that the token was held, mean of KV heads",
+     "share of its life that the token was held", KIND_SHARE},
+    {"state", "state", "at the end of the run:", "at the end of the run:", KIND_STATE},
+    {"beta", "mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
+     "\xce\xb2, the share retained from step to step", KIND_RANGE},
+    {"retention", "mean_retention", "retention, mean over steps and KV heads",
+     "retention, mean over steps", KIND_RANGE},
+    {"last-use", "last_use_age", "age at last use by any head, steps, log scale",
+     "age at last use, steps, log scale", KIND_AGE},
+    {"saliency", "saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED},
+    {"nll", "nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE},
+};
+enum { N_COLOURINGS = sizeof colourings / sizeof *colourings };
+
+/* All inks have a contrast of 4.5 or more to what is behind them (WCAG 2, AA). */
+static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
+                        blue = {0.04, 0.18, 0.72}, orange = {0.68, 0.28, 0},
+                        light_blue = {0.64, 0.79, 0.95}, strong_blue = {0.25, 0.53, 0.82},
+                        light_orange = {1, 0.83, 0.62}, navy = {0.02, 0.1, 0.3},
+                        missing = {0.85, 0.85, 0.85}, on_missing = {0.3, 0.3, 0.3};
+
+/* ---- options */
+
+static const struct text_colouring *find(const char *by)
+{
+    for (int i = 0; i < N_COLOURINGS; i++)
+        if (strcmp(by, colourings[i].by) == 0)
+            return &colourings[i];
+    return NULL;
+}
+
+/* of a page or of columns */
+static bool count_of(const char *value, int *ret)
+{
+    int64_t v;
+    if (!opt_int(value, &v) || v < 1 || v > 100000)
+        return false;
+    *ret = (int)v;
+    return true;
+}
+
+/* mark: 't' or 'f' when the option says text or fill. */
+static int take(struct text_style *x, const char *key, const char *value, char *mark,
+                struct kvf_diag *d)
+{
+    if (strcmp(key, "by") == 0) {
+        x->by = find(value);
+        return x->by ? KVF_OK
+                     : kvf_fail(d, KVF_E_ARG, "--style: tokens are coloured by=kept, residency, "
+                                "state, beta, retention, last-use, saliency or nll, not '%s'",
+                                value);
+    }
+    if (strcmp(key, "mark") == 0 && (strcmp(value, "text") == 0 || strcmp(value, "fill") == 0)) {
+        *mark = value[0];
+        return KVF_OK;
+    }
+    if ((strcmp(key, "page") == 0 && count_of(value, &x->page))
+        || (strcmp(key, "columns") == 0 && count_of(value, &x->columns)))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=..., mark=text or fill, page=N and "
+                    "columns=N, not '%s=%s'", key, value);
+}
+
+/* ---- values */
+
+static enum text_kind kind_of(const struct text_style *x)
+{
+    return x->by->kind;
+}
+
+/* Ages on a scale of logarithms, never as age 0; NaN: there is no value. */
+static double scaled(const struct text_style *x, double v)
+{
+    return kind_of(x) == KIND_AGE ? log10(1 + (v < 0 ? 0 : v)) : v;
+}
+
+/* Of tokens that share a character: their mean, of ages the largest. */
+static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
+{
+    double sum = 0, most = -1;
+    for (int64_t r = row0; r < row1; r++) {
+        double v = table_real(x->t, x->column, r);
+        sum += v;
+        most = v > most ? v : most;
+    }
+    double mean = sum / (double)(row1 - row0);
+    return kind_of(x) == KIND_AGE && !isnan(mean) ? most : mean;
+}
+
+/* Of tokens that share a character: evicted if one of them is, else kept if they differ. */
+static const char *state_of(const struct text_style *x, int64_t row0, int64_t row1)
+{
+    const char *first = table_str(x->t, x->column, row0);
+    bool differ = false, evicted = strcmp(first, "evicted") == 0;
+    for (int64_t r = row0 + 1; r < row1; r++) {
+        const char *s = table_str(x->t, x->column, r);
+        differ |= strcmp(s, first) != 0;
+        evicted |= strcmp(s, "evicted") == 0;
+    }
+    return !differ ? first : evicted ? "evicted" : "kept";
+}
+
+/* Counts what the legend has to say, and finds the range of the colours. */
+static void survey(struct text_style *x, const struct figure_style *s)
+{
+    double lo = INFINITY, hi = -INFINITY, v;
+    struct figure_style own = *s;
+    for (int64_t r = 0; kind_of(x) != KIND_STATE && r < table_rows(x->t); r++) {
+        v = table_real(x->t, x->column, r);
+        x->unknown += isnan(v);
+        x->never += kind_of(x) == KIND_AGE && v < 0;
+        v = isfinite(v) ? scaled(x, v) : NAN;
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+    }
+    for (int64_t r = 0; kind_of(x) == KIND_STATE && r < table_rows(x->t); r++) {
+        x->mixed += strcmp(table_str(x->t, x->column, r), "mixed") == 0;
+        x->unknown += !*table_str(x->t, x->column, r);
+    }
+    if (kind_of(x) == KIND_SIGNED)
+        lo = -(hi = fmax(fabs(lo), fabs(hi)));
+    if (kind_of(x) == KIND_SHARE || (kind_of(x) == KIND_AGE && lo > hi))
+        lo = 0, hi = 1;
+    if (kind_of(x) == KIND_AGE) {
+        lo = 0;
+        own.vmin = scaled(x, s->vmin);
+        own.vmax = scaled(x, s->vmax);
+    }
+    x->range = colours_make(&own, lo, hi);
+    for (int64_t r = 0; kind_of(x) != KIND_STATE && r < table_rows(x->t); r++)
+        colours_at(&x->range, scaled(x, table_real(x->t, x->column, r)));
+}
+
+int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
+                    bool several, struct kvf_diag *d)
+{
+    const char *rest = s->option ? s->option : "";
+    char key[32], value[32], mark = 0;
+    int more, err = KVF_OK;
+    x->t = t;
+    x->by = &colourings[0];
+    while (!err && (more = opt_pair(&rest, key, value, sizeof key)) != 0)
+        err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs")
+                       : take(x, key, value, &mark, d);
+    if (err)
+        return err;
+    bool words = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_STATE;
+    x->column = table_find(t, x->by->column);
+    x->fill = mark ? mark == 'f' : several || !words;
+    survey(x, s);
+    return KVF_OK;
+}
+
+/* ---- looks */
+
+static struct rgb fill_at(const struct text_style *x, double v)
+{
+    if (x->range.map)
+        return palette_at(x->range.map, v);
+    return kind_of(x) == KIND_SIGNED ? palette_at("redblue", v)
+         : kind_of(x) == KIND_SHARE  ? lab_between(paper, light_blue, v)
+                                     : lab_between(paper, strong_blue, v);
+}
+
+static struct rgb ink_at(const struct text_style *x, double v)
+{
+    if (!x->fill)
+        return lab_between(grey, blue, v);
+    return kind_of(x) == KIND_SHARE && !x->range.map ? lab_between(grey, navy, v)
+                                                     : contrast_ink(fill_at(x, v));
+}
+
+static struct text_look look_of_state(const struct text_style *x, const char *state)
+{
+    bool kept = strcmp(state, "kept") == 0, evicted = strcmp(state, "evicted") == 0;
+    if (strcmp(state, "mixed") == 0 || !*state)
+        return (struct text_look){.ink = on_missing, .fill = missing, .filled = x->fill || !*state};
+    if (x->fill)
+        return (struct text_look){.ink = evicted ? grey : black,
+                                  .fill = kept ? light_blue : evicted ? paper : light_orange,
+                                  .filled = !evicted, .underlined = !kept && !evicted};
+    return (struct text_look){.ink = kept ? blue : evicted ? grey : orange,
+                              .underlined = !kept && !evicted};
+}
+
+/* v: on the scale of the colours, 0 to 1. */
+static struct text_look look_at(const struct text_style *x, double v)
+{
+    if (isnan(v))
+        return (struct text_look){.ink = on_missing, .fill = missing, .filled = true};
+    return (struct text_look){.ink = ink_at(x, v), .fill = fill_at(x, v), .filled = x->fill};
+}
+
+static const struct text_look unused = {.ink = {0.46, 0.46, 0.46}};
+
+struct text_look text_style_look(const void *style, int64_t row0, int64_t row1)
+{
+    const struct text_style *x = style;
+    if (kind_of(x) == KIND_STATE)
+        return look_of_state(x, state_of(x, row0, row1));
+    struct colours range = x->range;
+    double v = value_of(x, row0, row1);
+    if (kind_of(x) == KIND_AGE && v < 0)
+        return unused;
+    v = colours_at(&range, scaled(x, v));
+    return look_at(x, isnan(v) ? v : fmin(fmax(v, 0), 1));
+}
+
+bool text_style_bold(const void *style, int64_t row0, int64_t row1)
+{
+    const struct text_style *x = style;
+    struct colours range = x->range;
+    if (kind_of(x) == KIND_STATE)
+        return strcmp(state_of(x, row0, row1), "kept") == 0;
+    return colours_at(&range, scaled(x, value_of(x, row0, row1))) >= 0.5;
+}
+
+/* ---- legend */
+
+struct legend {
+    const struct text_style *x;
+    struct canvas *c;
+    double left, right, less, y, at; /* at: where the next item begins */
+    int row;
+    bool draw;
+};
+
+enum { GAP = 3 };
+
+/* Where an item of that width goes. */
+static double place(struct legend *g, double w)
+{
+    double right = g->row ? g->right : g->right - g->less;
+    if (g->at + w > right && g->at > g->left) {
+        g->at = g->left;
+        g->row++;
+    }
+    double x = g->at;
+    g->at += w + GAP;
+    return x;
+}
+
+static double middle(const struct legend *g)
+{
+    return g->y + (g->row + 0.5) * LEGEND_PITCH;
+}
+
+static void say_part(struct legend *g, const char *s)
+{
+    double w = canvas_text_width(g->c, s, PT_TICK, 0);
+    double most = g->right - g->left - (g->row ? 0 : g->less);
+    double pt = w > most ? PT_TICK * most / w : PT_TICK, x = place(g, fmin(w, most));
+    if (g->draw)
+        canvas_text(g->c, x, middle(g), s, pt, ALIGN_LEFT, ink, 0);
+}
+
+/* Text, in several rows where it must be. */
+static void say(struct legend *g, const char *s)
+{
+    char part[192];
+    while (*s) {
+        double most = g->right - g->left - (g->row ? 0 : g->less);
+        size_t n = (size_t)snprintf(part, sizeof part, "%s", s);
+        n = n < sizeof part ? n : sizeof part - 1;
+        while (canvas_text_width(g->c, part, PT_TICK, 0) > most && strrchr(part, ' '))
+            part[n = (size_t)(strrchr(part, ' ') - part)] = 0;
+        say_part(g, part);
+        s += n + strspn(s + n, " ");
+        if (*s) {
+            g->at = g->left;
+            g->row++;
+        }
+    }
+}
+
+/* A word that looks as it says. */
+static void sample(struct legend *g, const char *s, struct text_look look, int bold)
+{
+    double w = canvas_text_width(g->c, s, PT_TICK, bold), pad = look.filled ? 0.6 : 0;
+    double x = place(g, w + 2 * pad), y = middle(g), base = y + 0.8;
+    if (!g->draw)
+        return;
+    if (look.filled)
+        canvas_rect(g->c, x, y - 1.5, w + 2 * pad, 3, look.fill);
+    canvas_word(g->c, x + pad, base, s, PT_TICK, bold, look.ink);
+    if (look.underlined)
+        canvas_rect(g->c, x + pad, base + 0.5, w, 0.23, look.ink);
+}
+
+static double unscaled(const struct text_style *x, double v)
+{
+    return kind_of(x) == KIND_AGE ? pow(10, v) - 1 : v;
+}
+
+static void number(const struct text_style *x, double v, char out[24])
+{
+    snprintf(out, 24, "%.4g", kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
+}
+
+/* A bar between the numbers at its ends. */
+static void bar(struct legend *g)
+{
+    const struct text_style *x = g->x;
+    char lo[24], hi[24];
+    number(x, x->range.lo, lo);
+    number(x, x->range.hi, hi);
+    double a = canvas_text_width(g->c, lo, PT_TICK, 0), b = canvas_text_width(g->c, hi, PT_TICK, 0);
+    double w = fmin(30, fmax(8, g->right - g->left - a - b - 2)), at = place(g, a + w + b + 2);
+    double y = middle(g);
+    if (!g->draw)
+        return;
+    canvas_text(g->c, at, y, lo, PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(g->c, at + a + w + 2, y, hi, PT_TICK, ALIGN_LEFT, ink, 0);
+    for (int i = 0; i < 60; i++) {
+        struct text_look look = look_at(x, (i + 0.5) / 60);
+        canvas_cell(g->c, at + a + 1 + i * w / 60, y - 1, (i < 59 ? 2 : 1) * w / 60, 2,
+                    x->fill ? look.fill : look.ink); /* the next one covers the half */
+    }
+    canvas_frame(g->c, at + a + 1, y - 1, w, 2, 0.12, on_missing);
+}
+
+static void states(struct legend *g)
+{
+    const struct text_style *x = g->x;
+    sample(g, "kept", look_of_state(x, "kept"), !x->fill);
+    sample(g, "evicted", look_of_state(x, "evicted"), 0);
+    sample(g, "protected (sink, recent) or not yet compressed", look_of_state(x, "sink"), 0);
+    if (x->mixed)
+        sample(g, "differs between heads", look_of_state(x, "mixed"), 0);
+}
+
+/* "L5K1: age at last use, steps, log scale (top64)" */
+static void say_what(struct legend *g)
+{
+    const struct text_style *x = g->x;
+    const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
+    const char *head = strcmp(x->by->by, "nll") == 0 ? NULL : x->head; /* of no head */
+    char text[192];
+    snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", head ? head : "", head ? ": " : "",
+             x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
+             set ? ")" : "");
+    say(g, text);
+}
+
+int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
+                      double less, double y, bool draw)
+{
+    struct legend g = {x, c, left, right, less, y, left, 0, draw};
+    char note[48];
+    bool whole = strcmp(x->by->by, "kept") == 0 && x->one; /* kept or not */
+    say_what(&g);
+    if (kind_of(x) == KIND_STATE) {
+        states(&g);
+    } else if (whole) {
+        sample(&g, "kept", look_at(x, 1), !x->fill);
+        sample(&g, "evicted", look_at(x, 0), 0);
+    } else {
+        bar(&g);
+        if (!x->fill)
+            sample(&g, "bold: half or more", look_at(x, 0.5), 1);
+    }
+    if (x->never)
+        sample(&g, "never used", unused, 0);
+    if (x->unknown)
+        sample(&g, "not defined", look_at(x, NAN), 0);
+    if (x->range.clipped && kind_of(x) != KIND_STATE) {
+        snprintf(note, sizeof note, "%lld clipped", (long long)x->range.clipped);
+        say(&g, note);
+    }
+    return g.row + 1;
+}

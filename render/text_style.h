@@ -1,0 +1,42 @@
+/* text_style.h - by what tokens are coloured, and how: the options of the figure tokens. */
+#ifndef KVF_RENDER_TEXT_STYLE_H
+#define KVF_RENDER_TEXT_STYLE_H
+
+#include "render/canvas_text.h"
+#include "render/figures.h"
+
+enum text_kind { KIND_SHARE, KIND_STATE, KIND_RANGE, KIND_AGE, KIND_SIGNED };
+
+struct text_colouring {
+    const char *by, *column;
+    const char *label, *of_head; /* what it is over several heads, and in one */
+    enum text_kind kind;
+};
+
+struct text_style {
+    const struct table *t;
+    const struct text_colouring *by;
+    int column;
+    bool fill;         /* colours behind the text, not of the text */
+    bool one;          /* every panel is one head */
+    const char *head;  /* the same one; NULL: several */
+    int page, columns; /* 0: not said */
+    struct colours range;
+    int64_t unknown, never, mixed; /* rows without a value; tokens of no use; heads that differ */
+};
+
+/* Reads --style, and the table for the range of the colours; one and head are set before.
+ * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence. */
+int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
+                    bool several, struct kvf_diag *d);
+
+struct text_look text_style_look(const void *style, int64_t row0, int64_t row1);
+bool text_style_bold(const void *style, int64_t row0, int64_t row1);
+
+/* What the colours mean, from y down between left and right, `less` mm less in the first row;
+ * returns the rows of LEGEND_PITCH mm that it takes.  draw false: only that. */
+#define LEGEND_PITCH 3.6
+int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
+                      double less, double y, bool draw);
+
+#endif

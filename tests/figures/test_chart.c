@@ -1,0 +1,205 @@
+/* Thinning of lines against a search through every column, ticks of logarithmic axes against their
+ * definition, and how plots collect points and options. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "base/rng.h"
+#include "render/chart.h"
+#include "render/plot.h"
+
+TestSuite(chart, .timeout = 60);
+
+enum { N = 6000 };
+
+static double random01(uint64_t i, uint64_t k)
+{
+    return (double)(rng_hash(7, i, k, 0) >> 11) / 9007199254740992.0;
+}
+
+/* A walk to the right, at times on the spot and back, with holes. */
+static void make_walk(double *xy, int kind)
+{
+    double x = 3;
+    for (int i = 0; i < N; i++) {
+        x += (random01((uint64_t)i, 1) - (kind == 1 ? .45 : 0)) * (kind == 2 ? 3 : .02);
+        xy[2 * i] = x;
+        xy[2 * i + 1] = floor(40 * random01((uint64_t)i, 2)); /* with equal heights */
+        if (random01((uint64_t)i, 3) < .004)
+            xy[2 * i + (i & 1)] = i % 3 ? NAN : INFINITY;
+    }
+}
+
+static bool hole(const double *xy, int i)
+{
+    return !isfinite(xy[2 * i]) || !isfinite(xy[2 * i + 1]);
+}
+
+static bool same_run(const double *xy, int a, int b, double column)
+{
+    if (hole(xy, a) || hole(xy, b))
+        return hole(xy, a) && hole(xy, b);
+    return floor(xy[2 * a] / column) == floor(xy[2 * b] / column);
+}
+
+/* Whether point i must stay: an end of its run, or its first lowest or highest. */
+static bool must_stay(const double *xy, int i, double column)
+{
+    int a = i, b = i;
+    while (a > 0 && same_run(xy, a - 1, i, column))
+        a--;
+    while (b + 1 < N && same_run(xy, b + 1, i, column))
+        b++;
+    if (hole(xy, i))
+        return i == a;
+    bool lowest = true, highest = true;
+    for (int k = a; k <= b; k++) {
+        double d = xy[2 * k + 1] - xy[2 * i + 1];
+        lowest &= d > 0 || (d == 0 && k >= i);
+        highest &= d < 0 || (d == 0 && k >= i);
+    }
+    return i == a || i == b || lowest || highest;
+}
+
+Test(chart, thin_keeps_ends_and_extremes_of_columns)
+{
+    static double xy[2 * N], out[2 * N], same[2 * N];
+    for (int kind = 0; kind < 3; kind++) {
+        double column = kind == 0 ? .085 : .3;
+        make_walk(xy, kind);
+        int n = chart_thin(xy, N, column, out), m = 0;
+        for (int i = 0; i < N; i++) {
+            if (!must_stay(xy, i, column))
+                continue;
+            cr_assert(m < n, "kind %d: %d points are too few", kind, n);
+            if (hole(xy, i))
+                cr_expect(isnan(out[2 * m]) && isnan(out[2 * m + 1]), "kind %d: hole %d", kind, i);
+            else
+                cr_expect(out[2 * m] == xy[2 * i] && out[2 * m + 1] == xy[2 * i + 1],
+                          "kind %d: point %d", kind, i);
+            m++;
+        }
+        cr_expect(eq(int, n, m));
+        cr_expect(kind == 2 || n < N, "nothing was thinned");
+        memcpy(same, xy, sizeof same);
+        cr_expect(eq(int, chart_thin(same, N, column, same), n));
+        cr_expect(memcmp(same, out, 2 * sizeof *out * (size_t)n) == 0, "in place it differs");
+    }
+    cr_expect(eq(int, chart_thin(xy, 0, 1, out), 0));
+}
+
+struct range {
+    double lo, hi, room;
+    const char *names; /* all of them, with spaces between */
+};
+
+Test(chart, log_ticks)
+{
+    static const struct range r[] = {
+        {1, 1000, 12, "1 10 100 1000"}, {1, 50, 12, "1 2 5 10 20 50"}, {1, 50, 4, "1 10"},
+        {0.001, 0.1, 14, "0.001 0.01 0.1"}, {64, 128, 9, "70 80 90 100"},
+        {1e-6, 1, 14, "10\xe2\x81\xbb\xe2\x81\xb6 10\xe2\x81\xbb\xe2\x81\xb5 "
+                      "10\xe2\x81\xbb\xe2\x81\xb4 10\xe2\x81\xbb\xc2\xb3 "
+                      "10\xe2\x81\xbb\xc2\xb2 10\xe2\x81\xbb\xc2\xb9 1"},
+        {1e-12, 1, 4, "10\xe2\x81\xbb\xc2\xb9\xc2\xb2 10\xe2\x81\xbb\xe2\x81\xb8 10\xe2\x81\xbb"
+                      "\xe2\x81\xb4 1"},
+        {1, 1e8, 10, "1 10 10\xc2\xb2 10\xc2\xb3 10\xe2\x81\xb4 10\xe2\x81\xb5 10\xe2\x81\xb6 10"
+                     "\xe2\x81\xb7 10\xe2\x81\xb8"},
+    };
+    for (size_t k = 0; k < sizeof r / sizeof *r; k++) {
+        double v[128];
+        char name[128][24], all[4000] = "";
+        int n = ticks_log(r[k].lo, r[k].hi, r[k].room, v, name, 128);
+        for (int i = 0; i < n; i++) {
+            double lead = v[i] / pow(10, floor(log10(v[i]) + 1e-9));
+            cr_expect(fabs(lead - round(lead)) < 1e-6, "%g is no tick", v[i]);
+            cr_expect(v[i] >= r[k].lo * (1 - 1e-6) && v[i] <= r[k].hi * (1 + 1e-6));
+            cr_expect(i == 0 || v[i] > v[i - 1]);
+            if (name[i][0])
+                snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.23s",
+                         *all ? " " : "", name[i]);
+        }
+        cr_expect(eq(str, all, (char *)(uintptr_t)r[k].names));
+    }
+}
+
+Test(chart, log_axis_upwards)
+{
+    struct axis_box a = {.x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1,
+                         .log_y = 1};
+    cr_expect(epsilon_eq(dbl, axis_y(&a, 1), 2, 1e-9));
+    cr_expect(epsilon_eq(dbl, axis_y(&a, 0.1), 12, 1e-9));
+    cr_expect(epsilon_eq(dbl, axis_y(&a, 1e-3), 32, 1e-9));
+    cr_expect(eq(int, isfinite(axis_y(&a, 0)) || isfinite(axis_y(&a, -1)), 0));
+}
+
+Test(chart, criteria_have_their_names)
+{
+    static const char *const name[][2] = {
+        {"top64", "top-64"}, {"mass.90", "mass 0.90"}, {"contrib64", "contribution top-64"},
+        {"mass.95-top128", "mass 0.95 \xe2\x88\x92 top-128"}, {"other", "other"}, {"", ""}};
+    char out[PLOT_NAME];
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        criterion_name(name[i][0], out);
+        cr_expect(eq(str, out, (char *)(uintptr_t)name[i][1]));
+    }
+}
+
+Test(chart, style_takes_what_is_listed)
+{
+    struct style_key k[] = {{"by", "all|head", "all"}, {"x", NULL, ""}, {NULL, NULL, ""}};
+    static const char *const bad[] = {"by=he", "by=all|head", "by", "z=1", "by=", "=all", "x"};
+    struct kvf_diag d = {""};
+    cr_expect(eq(int, style_keys("f", NULL, k, &d), KVF_OK));
+    cr_expect(style_is(k, "by", "all") && style_is(k, "x", ""));
+    cr_expect(eq(int, style_keys("f", "x=any,by=head", k, &d), KVF_OK));
+    cr_expect(style_is(k, "by", "head") && style_is(k, "x", "any"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        d.text[0] = 0;
+        cr_expect(eq(int, style_keys("f", bad[i], k, &d), KVF_E_ARG), "%s", bad[i]);
+        cr_expect(d.text[0] != 0, "%s: no sentence", bad[i]);
+    }
+}
+
+/* Points come back as they went in, whatever the order of panels and lines. */
+Test(chart, plots_keep_points)
+{
+    struct plot p;
+    char panel[16], line[16];
+    plot_init(&p);
+    for (int i = 0; i < 4000; i++) {
+        snprintf(panel, sizeof panel, "p%d", i * 7 % 5);
+        snprintf(line, sizeof line, "line %d", i * 3 % 11);
+        bool has = i * 3 % 11 == 4 && i > 2000;
+        plot_add(&p, panel, line, i, -i, has ? i - 1 : NAN, has ? i + 1 : NAN);
+    }
+    cr_assert(eq(int, p.err, KVF_OK));
+    cr_expect(p.n_panels == 5 && p.n_lines == 11 && p.n_series == 55);
+    int seen = 0;
+    for (int s = 0; s < p.n_series; s++) {
+        const struct chart_line *l = &p.series[s].data;
+        bool four = strcmp(p.line[p.series[s].line].name, "line 4") == 0;
+        cr_expect(eq(int, l->low != NULL, four));
+        for (int k = 0; k < l->n; k++, seen++) {
+            int i = (int)l->x[k];
+            snprintf(panel, sizeof panel, "p%d", i * 7 % 5);
+            cr_expect(l->y[k] == -i && (k == 0 || l->x[k] > l->x[k - 1]));
+            cr_expect(strcmp(p.panel[p.series[s].panel], panel) == 0);
+            if (four && i > 2000)
+                cr_expect(l->low[k] == i - 1 && l->high[k] == i + 1, "%d", i);
+            else if (four)
+                cr_expect(isnan(l->low[k]) && isnan(l->high[k]), "%d", i);
+        }
+    }
+    cr_expect(eq(int, seen, 4000));
+    for (int i = 0; i < PLOT_PANELS + 1; i++) {
+        snprintf(panel, sizeof panel, "more %d", i);
+        plot_add(&p, panel, "x", 0, 0, NAN, NAN);
+    }
+    cr_expect(eq(int, p.err, KVF_E_LIMIT));
+    plot_free(&p);
+}

@@ -1,0 +1,215 @@
+"""What every figure must do, over all that there are: looks as it did, stands any table, any size.
+
+usage: test_contract.py KVFATE DRAW_TABLE OUT [--update] [--only NAME]
+
+tables/NAME.tsv.gz is a small table of the default model for each analysis.  golden/NAME.png is the
+picture of it that people have looked at (60 dpi), golden/structure.json what its SVG consists of; --update
+writes them anew.  On failure OUT has the picture got, the one expected and what differs.
+"""
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+
+from pictures import difference, differ, png_read, png_write, structure, text_places
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "golden")
+UPDATE, NUMBER = "--update" in sys.argv, re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|nan|inf)")
+HOSTILE = ['<script>alert(1)</script>', 'a"b\'c', "]]>&amp;&", "\\xFF", "\u202e\u4e2d\u6587 \U0001f600", "x" * 3000, "%s%n", ""]
+SLOW = 20  # seconds in which any of these must be drawn, on a loaded machine
+failures = checks = 0
+
+
+def check(ok, what):
+    global failures, checks
+    checks += 1
+    if not ok:
+        failures += 1
+        print("FAILED:", what)
+    return ok
+
+
+class Table:
+    def __init__(self, name):
+        with gzip.open(os.path.join(HERE, "tables", name + ".tsv.gz"), "rt", encoding="utf-8", newline="") as f:
+            lines = f.read().split("\n")
+        self.meta = [x for x in lines if x.startswith("# ")]
+        rows = [x.split("\t") for x in lines if x and not x.startswith("# ")]
+        self.names, self.rows = rows[0], rows[1:]
+        cells = list(zip(*self.rows))
+        self.number = [all(NUMBER.fullmatch(v) for v in c) for c in cells]
+        self.real = [n and any(re.search(r"[.en]", v) for v in c) for n, c in zip(self.number, cells)]
+
+    def text(self, rows):
+        return "\n".join(self.meta + ["\t".join(r) for r in [self.names, *rows]]) + "\n"
+
+    def having(self, value, every=1):
+        """rows with reals replaced in each `every`-th of them"""
+        return [[value if real and i % every == 0 else v for v, real in zip(r, self.real)] for i, r in enumerate(self.rows)]
+
+    def hostile(self):
+        """names and texts replaced, all but heads; what a figure looks for may be gone"""
+        known = {}
+        out = []
+        for r in self.rows:
+            row = list(r)
+            for c, name in enumerate(self.names):
+                if not self.number[c] and name not in ("head", "head_a", "head_b"):
+                    row[c] = known.setdefault((c, r[c]), HOSTILE[len(known) % len(HOSTILE)])
+            out.append(row)
+        return out
+
+    def many(self, copies):
+        """the rows again and again, as of further layers"""
+        out, col = [], {n: i for i, n in enumerate(self.names)}
+        layers = 1 + max((int(r[col["layer"]]) for r in self.rows if r[col["layer"]].isdigit()), default=0) if "layer" in col else 0
+        for k in range(copies):
+            for r in self.rows:
+                row = list(r)
+                found = re.fullmatch(r"L(\d+)([KH]\d+)", r[col["head"]]) if "head" in col and layers else None
+                if k and not found:
+                    continue
+                if found:
+                    layer = int(found[1]) + k * layers
+                    row[col["head"]], row[col["layer"]] = f"L{layer}{found[2]}", str(layer)
+                out.append(row)
+        return out
+
+
+class Drawer:
+    def __init__(self, figure, folder):
+        self.name, self.table, self.folder, self.count = figure["name"], Table(figure["table"]), folder, 0
+
+    def draw(self, what, rows, ext="svg", size="", dpi="", must=False):
+        """bytes of the figure; None where it was refused, with one sentence"""
+        tsv, out = (os.path.join(self.folder, f"{self.name}.{e}") for e in ("tsv", ext))
+        with open(tsv, "w", encoding="utf-8", newline="") as f:
+            f.write(self.table.text(rows))
+        if os.path.exists(out):
+            os.unlink(out)
+        begun = time.monotonic()
+        r = subprocess.run([DRAW, tsv, self.name, out, "", size, dpi], capture_output=True)
+        took, said = time.monotonic() - begun, r.stderr.decode(errors="replace")
+        check(took < SLOW, f"{self.name}, {what}: took {took:.1f} s")
+        sentence = said.count("\n") == 1 and 10 < len(said) < 400
+        ok = r.returncode == 0 if must else r.returncode == 0 or (r.returncode in (1, 2) and sentence)
+        if not check(ok, f"{self.name}, {what}: exit {r.returncode}, {said[:300]!r}") or r.returncode:
+            check(not os.path.exists(out), f"{self.name}, {what}: a file in spite of the failure")
+            return None
+        check(not said, f"{self.name}, {what}: says {said[:200]!r}")
+        with open(out, "rb") as f:
+            return f.read()
+
+    def svg(self, what, rows, **more):
+        data = self.draw(what, rows, **more)
+        if data is None:
+            return None
+        try:
+            root = ET.fromstring(data)
+        except ET.ParseError as e:
+            check(False, f"{self.name}, {what}: no XML: {e}")
+            return None
+        names = {e.tag.split("}")[1] for e in root.iter()}
+        check(not names & {"script", "foreignObject", "a", "iframe"}, f"{self.name}, {what}: {names}")
+        numbers = re.findall(rb'\b(?:nan|inf)\b', re.sub(rb"<(desc|title|style|text)\b.*?</\1>", b"", data, flags=re.S))
+        check(not numbers, f"{self.name}, {what}: places that are no numbers")
+        return data
+
+
+def looks(d):
+    """as in the pictures that were looked at"""
+    svg, png = d.svg("as it is", d.table.rows, must=True), d.draw("as it is", d.table.rows, "png", dpi="60", must=True)
+    pdf = d.draw("as it is", d.table.rows, "pdf", must=True)
+    if not (svg and png and pdf):
+        return
+    check(png == d.draw("again", d.table.rows, "png", dpi="60"), f"{d.name}: other bytes on the second run")
+    path, got, shape = os.path.join(GOLDEN, d.name + ".png"), png_read(png), structure(svg)
+    box = shape["box"]
+    for text, x, y in text_places(svg):
+        check(box[0] <= x <= box[2] and box[1] <= y <= box[3], f"{d.name}: {text!r} begins or ends outside, at {x:.1f}, {y:.1f}")
+    if UPDATE:
+        with open(path, "wb") as f:
+            f.write(png_write(got))
+        structures[d.name] = shape
+        return
+    with open(path, "rb") as f:
+        expected = png_read(f.read())
+    if not check(not differ(got, expected), f"{d.name}: {differ(got, expected)}; see {OUT}/{d.name}-*.png"):
+        for name, picture in (("got", got), ("expected", expected), ("differs", difference(got, expected))):
+            with open(os.path.join(OUT, f"{d.name}-{name}.png"), "wb") as f:
+                f.write(png_write(picture))
+    known = structures.get(d.name, {})
+    for part in ("box", "count", "texts"):
+        check(known.get(part) == shape[part], f"{d.name}: {part} of the SVG: {shape[part]}, expected {known.get(part)}")
+
+
+def tables(d):
+    """any table of those columns"""
+    rows = d.table.rows
+    nothing = d.svg("empty", [], must=True)
+    check(nothing is None or structure(nothing)["texts"] == ["no data"], f"{d.name}, empty: not 'no data'")
+    d.svg("one row", rows[:1])
+    d.svg("the last row", rows[-1:])
+    d.svg("NaN", d.table.having("nan"))
+    d.svg("NaN in every second row", d.table.having("nan", 2))
+    d.svg("infinite", d.table.having("inf"))
+    d.svg("infinite in every third row", d.table.having("-inf", 3))
+    d.svg("huge numbers", d.table.having("1e300"))
+    d.svg("tiny numbers", d.table.having("-1e-300", 2))
+    d.svg("one number", d.table.having("0.25"))
+    d.svg("hostile texts", d.table.hostile())
+    d.svg("rows backwards", rows[::-1])
+    copies = max(2, min(400, 60000 // max(1, len(rows))))
+    d.draw(f"{copies} times", d.table.many(copies), "pdf")
+
+
+def sizes(d):
+    """any size: as small as may be, 20,000 pixels wide, 20,000 high"""
+    rows = d.table.rows
+    for what, size, dpi, wide, high in (("smallest", "40x25", "20", 32, 20), ("wide", "1693x30", "300", 19997, 355),
+                                        ("high", "40x1693", "300", 473, 19997)):
+        data = d.draw(what, rows, "png", size, dpi)
+        if data:
+            got = tuple(int.from_bytes(data[k:k + 4], "big") for k in (16, 20))
+            check(got == (wide, high), f"{d.name}, {what}: {got} pixels, expected {(wide, high)}")
+    d.svg("smallest", rows, size="40x25")
+    d.svg("largest", rows, size="5000x5000")
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
+    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    check(len(figures) > 40, f"{len(figures)} figures")
+    with tempfile.TemporaryDirectory() as folder:
+        for figure in figures:
+            if only and figure["name"] not in only:
+                continue
+            if not check(os.path.exists(os.path.join(HERE, "tables", figure["table"] + ".tsv.gz")),
+                         f"{figure['name']}: no table of {figure['table']} in tests/figures/tables"):
+                continue
+            d = Drawer(figure, folder)
+            for part in (looks, tables, sizes):
+                part(d)
+    if UPDATE:
+        with open(os.path.join(GOLDEN, "structure.json"), "w", encoding="utf-8") as f:
+            json.dump(structures, f, ensure_ascii=False, indent=0, sort_keys=True)
+            f.write("\n")
+    print(f"{checks} checks, {failures} failures")
+    return failures > 0
+
+
+if __name__ == "__main__":
+    KVFATE, DRAW, OUT = sys.argv[1:4]
+    os.makedirs(GOLDEN, exist_ok=True)
+    structures = {}
+    if os.path.exists(os.path.join(GOLDEN, "structure.json")):
+        with open(os.path.join(GOLDEN, "structure.json"), encoding="utf-8") as f:
+            structures = json.load(f)
+    sys.exit(main())

@@ -1,0 +1,482 @@
+/* Figures of lines: tables made here are drawn as SVG, and what a table says has to be a path of
+ * the file, point for point, where the axes of its frame put it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "tests/figures/picture.h"
+
+TestSuite(curves, .timeout = 60);
+
+/* Rows of two heads and `all`, of two criteria, at three horizons. */
+enum { HEADS = 3, CRITERIA = 2, AGES = 3 };
+static const char *const head_names[] = {"L0H0", "L0H1", "all"};
+static const char *const criteria[] = {"top64", "mass.90"};
+static const double ages[] = {1, 10, 100};
+
+static double fraction(int head, int criterion, int age)
+{
+    return .9 - .2 * age - .1 * criterion - .05 * head * age;
+}
+
+static void keys(struct table *t, const char *inner, const double *value)
+{
+    enum { ROWS = HEADS * CRITERIA * AGES };
+    const char *head[ROWS], *criterion[ROWS];
+    double x[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        head[r] = head_names[r / (CRITERIA * AGES)];
+        criterion[r] = criteria[r / AGES % CRITERIA];
+        x[r] = value[r % AGES];
+    }
+    table_dense_str(t, "head", "", head);
+    table_dense_str(t, "criterion", "", criterion);
+    table_dense_real(t, inner, "", x);
+}
+
+static void value_column(struct table *t, const char *name, double add)
+{
+    double y[HEADS * CRITERIA * AGES];
+    for (int r = 0; r < HEADS * CRITERIA * AGES; r++)
+        y[r] = fraction(r / (CRITERIA * AGES), r / AGES % CRITERIA, r % AGES) + add;
+    table_dense_real(t, name, "", y);
+}
+
+static struct table *survival_table(bool corpus)
+{
+    struct table *t = table_create("survival", HEADS * CRITERIA * AGES);
+    double half[HEADS * CRITERIA * AGES];
+    for (int r = 0; r < HEADS * CRITERIA * AGES; r++)
+        half[r] = r / AGES % CRITERIA ? 20 : NAN;
+    keys(t, "horizon", ages);
+    value_column(t, "fraction", 0);
+    table_dense_real(t, "half_life", "", half);
+    if (corpus) {
+        value_column(t, "low", -.05);
+        value_column(t, "high", .04);
+    }
+    return t;
+}
+
+static const struct axes shares = {1, 100, 0, 1, true, false};
+
+Test(curves, survival)
+{
+    struct table *t = survival_table(false);
+    const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};         /* of all */
+    const double one[] = {.9, .7, .5}, one_mass[] = {.8, .6, .4};     /* of L0H0 */
+    draw("survival", t, NULL);
+    cr_assert(eq(int, pic.n_frames, 1));
+    LINE(0, &shares, ages, top);
+    LINE(0, &shares, ages, mass);
+    NO_LINE(0, &shares, ages, one);
+    cr_expect(has_ring(0, &shares, 20, .5, .75));
+    cr_expect(0 == has_ring(0, &shares, 21, .5, .75));
+    draw("survival", t, "by=head");
+    cr_assert(eq(int, pic.n_frames, 2));
+    LINE(0, &shares, ages, one);
+    LINE(0, &shares, ages, one_mass);
+    NO_LINE(1, &shares, ages, one_mass);
+    draw("survival", t, "heads=thin,criterion=mass.90");
+    LINE(0, &shares, ages, mass);
+    LINE(0, &shares, ages, one_mass);
+    NO_LINE(0, &shares, ages, top);
+    double floor_y = .2 / pow(1 / .2, .04), top_y = 1;
+    struct axes log_y = {1, 100, floor_y, top_y, true, true};
+    draw("survival", t, "criterion=mass.90,y=log");
+    LINE(0, &log_y, ages, mass);
+    table_destroy(t);
+}
+
+Test(curves, survival_has_bands_of_a_corpus)
+{
+    struct table *t = survival_table(true);
+    const double x[] = {1, 10, 100, 100, 10, 1}, y[] = {.94, .64, .34, .25, .55, .85};
+    draw("survival", t, NULL);
+    cr_expect(has(0, &shares, x, y, 6, false), "no band");
+    table_destroy(t);
+}
+
+static struct table *gap_table(void)
+{
+    static const char *const head[] = {"all", "all", "all", "all"};
+    static const char *const criterion[] = {"top64", "top64", "mass.95-top64", "mass.95-top64"};
+    static const char *const class[] = {"all", "all", "all", "all"};
+    static const double x[] = {1, 100, 1, 100}, y[] = {.9, .4, -.1, .3};
+    struct table *t = table_create("survival", 4);
+    table_dense_str(t, "head", "", head);
+    table_dense_str(t, "criterion", "", criterion);
+    table_dense_str(t, "class", "", class);
+    table_dense_real(t, "horizon", "", x);
+    table_dense_real(t, "fraction", "", y);
+    return t;
+}
+
+Test(curves, survival_keeps_gaps_apart)
+{
+    struct table *t = gap_table();
+    const double x[] = {1, 100}, share[] = {.9, .4}, gap[] = {-.1, .3};
+    struct axes a = {1, 100, -.1 - .04 * .4, .3 + .04 * .4, true, false};
+    draw("survival", t, NULL);
+    LINE(0, &shares, x, share);
+    NO_LINE(0, &shares, x, gap);
+    draw("survival", t, "by=gap");
+    LINE(0, &a, x, gap);
+    table_destroy(t);
+}
+
+Test(curves, persistence)
+{
+    struct table *t = table_create("persistence", HEADS * CRITERIA * AGES);
+    const double top[] = {.9, .6, .3};
+    keys(t, "age", ages);
+    value_column(t, "rate", .5);
+    value_column(t, "shrunk", 0);
+    value_column(t, "prior", 0);
+    draw("persistence", t, NULL);
+    LINE(0, &shares, ages, top);
+    cr_expect(has_ring(0, &shares, 10, .6, .6), "no dot");
+    table_destroy(t);
+}
+
+Test(curves, hazard_is_level_within_bins)
+{
+    struct table *t = table_create("hazard", HEADS * CRITERIA * AGES);
+    const double low[] = {1, 4, 16}, high[] = {4, 16, -1};
+    const double x[] = {1, 4, 4, 16, 16, 64}, y[] = {.9, .9, .6, .6, .3, .3};
+    double least = .2, most = .9, f = pow(most / least, .04);
+    struct axes a = {1, 64, least / f, most * f, true, true};
+    double ends[HEADS * CRITERIA * AGES];
+    keys(t, "low", low);
+    for (int r = 0; r < HEADS * CRITERIA * AGES; r++)
+        ends[r] = high[r % AGES];
+    table_dense_real(t, "high", "", ends);
+    value_column(t, "hazard", 0);
+    table_meta_num(t, "T", 64);
+    draw("hazard", t, NULL);
+    LINE(0, &a, x, y);
+    table_destroy(t);
+}
+
+Test(curves, intermittency)
+{
+    struct table *t = table_create("intermittency", HEADS * CRITERIA * AGES);
+    static const char *const quantity[] = {"returns"};
+    const double above[] = {0, 9, 99}, mass[] = {.8, .5, .2};
+    keys(t, "above", above);
+    table_cycle_str(t, "quantity", "", quantity, 1);
+    value_column(t, "share", 0);
+    draw("intermittency", t, NULL);
+    LINE(0, &shares, ages, mass); /* more than 9 is 10 or more */
+    table_destroy(t);
+}
+
+static struct table *overlap_table(void)
+{
+    static const char *const head[] = {"L0K0", "L0K0", "L0K*", "L0K*", "all", "all", "all", "all"};
+    static const char *const window[] = {"0", "0", "0", "0", "0", "0", "union", "union"};
+    static const int64_t layer[] = {0, 0, 0, 0, -1, -1, -1, -1};
+    static const double p[] = {10, 50, 10, 50, 10, 50, 10, 50};
+    static const double y[] = {.1, .2, .3, .4, .5, .6, .7, .8};
+    static const double e[] = {.11, .21, .31, .41, .12, .55, .3, .9};
+    static const double k[] = {0, .1, .2, .3, .4, .35, .6, -7};
+    struct table *t = table_create("overlap", 8);
+    table_dense_str(t, "head", "", head);
+    table_dense_str(t, "window", "", window);
+    table_dense_int(t, "layer", "", layer);
+    table_dense_real(t, "p", "", p);
+    table_dense_real(t, "overlap", "", y);
+    table_dense_real(t, "expected", "", e);
+    table_dense_real(t, "kappa", "", k);
+    return t;
+}
+
+Test(curves, overlap_has_chance_beside)
+{
+    struct table *t = overlap_table();
+    const double p[] = {10, 50}, window[] = {.5, .6}, chance[] = {.12, .55}, both[] = {.7, .8};
+    const double by_layer[] = {.3, .4}, kappa[] = {.4, .35}, one[] = {.1, .2};
+    const struct axes a = {0, 50, 0, 1, false, false}, k = {0, 50, -1, 1, false, false};
+    draw("overlap", t, NULL);
+    LINE(0, &a, p, window);
+    LINE(0, &a, p, chance);
+    LINE(0, &a, p, both);
+    NO_LINE(0, &a, p, by_layer);
+    draw("overlap", t, "by=layer");
+    LINE(0, &a, p, by_layer);
+    NO_LINE(0, &a, p, one);
+    draw("overlap", t, "y=kappa");
+    LINE(0, &k, p, kappa); /* the union leaves the axis, which ends at -1 */
+    table_destroy(t);
+}
+
+Test(curves, attention_sparsity)
+{
+    static const char *const head[] = {"L0H0", "L0H0", "L0H*", "L0H*", "L1H*", "L1H*", "all",
+                                       "all"};
+    static const int64_t layer[] = {0, 0, 0, 0, 1, 1, -1, -1};
+    static const double p[] = {.001, .1, .001, .1, .001, .1, .001, .1};
+    static const double y[] = {.1, .2, .3, .4, .5, .6, .7, .8};
+    const double x[] = {.001, .1}, all[] = {.7, .8}, deep[] = {.5, .6}, one[] = {.1, .2};
+    const struct axes a = {.001, .1, 0, 1, true, false};
+    struct table *t = table_create("attention-sparsity", 8);
+    table_dense_str(t, "head", "", head);
+    table_dense_int(t, "layer", "", layer);
+    table_dense_real(t, "p", "", p);
+    table_dense_real(t, "sparsity", "", y);
+    draw("attention-sparsity", t, NULL);
+    LINE(0, &a, x, all);
+    LINE(0, &a, x, deep);
+    NO_LINE(0, &a, x, one);
+    draw("attention-sparsity", t, "by=all");
+    NO_LINE(0, &a, x, deep);
+    draw("attention-sparsity", t, "by=head");
+    LINE(0, &a, x, one);
+    table_destroy(t);
+}
+
+static struct table *steps_table(const char *name, int n, const char *head)
+{
+    struct table *t = table_create(name, n);
+    table_cycle_str(t, "head", "", &head, 1);
+    table_affine(t, "step", "", 0, 1, 0);
+    return t;
+}
+
+Test(curves, regret)
+{
+    static const double kept[] = {1, 1, .6, .5}, oracle[] = {1, 1, .9, .7};
+    const double x[] = {0, 1, 2, 3};
+    const double area_x[] = {0, 1, 2, 3, 3, 2, 1, 0}, area[] = {1, 1, .9, .7, .5, .6, 1, 1};
+    struct table *t = steps_table("regret", 4, "all");
+    double from = 2 - .05;
+    struct axes a = {from, 3, .5 - .04 * .5, 1, false, false};
+    table_dense_real(t, "kept_mass", "", kept);
+    table_dense_real(t, "oracle_mass", "", oracle);
+    draw("regret", t, NULL);
+    LINE(0, &a, x, kept);
+    LINE(0, &a, x, oracle);
+    cr_expect(has(0, &a, area_x, area, 8, false), "no area");
+    table_destroy(t);
+}
+
+Test(curves, dilution)
+{
+    static const double delta[] = {NAN, .8, .6, .2}, kept[] = {NAN, .9, .9, .9};
+    static const double none[] = {NAN, NAN, NAN, NAN};
+    const double x[] = {1, 2, 3}, y[] = {.8, .6, .2}, z[] = {.9, .9, .9};
+    const struct axes a = {1, 3, 0, 1, false, false};
+    struct table *t = steps_table("dilution", 4, "all");
+    table_dense_real(t, "dilution", "", delta);
+    table_dense_real(t, "dilution_retained", "", kept);
+    table_dense_real(t, "bound", "", none);
+    draw("dilution", t, NULL);
+    LINE(0, &a, x, y);
+    LINE(0, &a, x, z);
+    draw("dilution", t, "show=dilution_retained+dilution");
+    LINE(0, &a, x, y);
+    struct kvf_diag d = {""};
+    char path[64];
+    cr_expect(eq(int, write_figure("dilution", t, "show=step", ".svg", path, &d), KVF_E_ARG));
+    unlink(path);
+    cr_expect(eq(int, write_figure("dilution", t, "x=budget", ".svg", path, &d), KVF_E_ARG));
+    unlink(path);
+    table_destroy(t);
+}
+
+Test(curves, dilution_against_budget)
+{
+    static const char *const head[] = {"all"}, *const method[] = {"h2o", "h2o", "full", "snapkv"};
+    static const char *const trace[] = {"a", "b", "c", "d"};
+    static const int64_t budget[] = {16, 256, 0, 64}, step[] = {-1, -1, -1, -1};
+    static const double delta[] = {.9, .5, .4, .7};
+    const double x[] = {16, 256}, h2o[] = {.9, .5}, full[] = {.4, .4};
+    const struct axes a = {16, 256, .4 - .04 * .6, 1, true, false};
+    struct table *t = table_create("dilution", 4);
+    table_dense_str(t, "trace", "", trace);
+    table_dense_str(t, "method", "", method);
+    table_dense_int(t, "budget", "", budget);
+    table_cycle_str(t, "head", "", head, 1);
+    table_dense_int(t, "step", "", step);
+    table_dense_real(t, "dilution", "", delta);
+    draw("dilution", t, "x=budget");
+    LINE(0, &a, x, h2o);
+    LINE(0, &a, x, full);
+    cr_expect(has_ring(0, &a, 64, .7, .6), "no dot of the single budget");
+    table_destroy(t);
+}
+
+Test(curves, density)
+{
+    static const char *const head[] = {"all"}, *const trace[] = {"one", "one", "two", "two"};
+    static const double low[] = {0, .5}, high[] = {.5, 1}, share[] = {.75, .25, .5, .5};
+    static const double mean[] = {.4, .4, .55, .55};
+    const double x[] = {0, .5, .5, 1}, one[] = {1.5, 1.5, .5, .5}, two[] = {1, 1, 1, 1};
+    const double at[] = {.4, .4}, up[] = {0, 1.06 * 1.5};
+    const struct axes a = {0, 1, 0, 1.06 * 1.5, false, false};
+    struct table *t = table_create("density", 4);
+    table_dense_str(t, "trace", "", trace);
+    table_cycle_str(t, "head", "", head, 1);
+    table_cycle_real(t, "bin_low", "", low, 2);
+    table_cycle_real(t, "bin_high", "", high, 2);
+    table_dense_real(t, "share", "", share);
+    table_dense_real(t, "mean", "", mean);
+    draw("density", t, NULL);
+    LINE(0, &a, x, one);
+    LINE(0, &a, x, two);
+    LINE(0, &a, at, up); /* the mean */
+    table_destroy(t);
+}
+
+Test(curves, received_ends_with_a_cross)
+{
+    static const char *const head[] = {"L0H1"};
+    static const int64_t token[] = {3, 3, 3, 3, 5, 5}, step[] = {3, 4, 5, 6, 5, 6};
+    static const int64_t seen[] = {1, 1, 0, 0, 1, 1};
+    static const double y[] = {.5, .2, NAN, NAN, .4, .1};
+    const double first_x[] = {3, 4}, first[] = {.5, .2}, second_x[] = {5, 6}, second[] = {.4, .1};
+    struct axes a = {3, 6, 0, .5 * 1.04, false, false};
+    struct table *t = table_create("received", 6);
+    table_cycle_str(t, "head", "", head, 1);
+    table_dense_int(t, "token", "", token);
+    table_dense_int(t, "step", "", step);
+    table_dense_real(t, "attention", "", y);
+    table_dense_int(t, "seen", "", seen);
+    draw("received", t, "y=linear");
+    LINE(0, &a, first_x, first);
+    LINE(0, &a, second_x, second);
+    const double *f = pic.frame[0]->xy;
+    double x = f[0] + (f[2] - f[0]) / 3 - .75, up = f[5] - .2 / a.y1 * (f[5] - f[1]) - .75;
+    int crosses = 0;
+    for (int i = 0; i < pic.n; i++)
+        crosses += pic.path[i].n == 2 && fabs(pic.path[i].xy[0] - x) < .02
+                   && fabs(pic.path[i].xy[1] - up) < .02;
+    cr_expect(eq(int, crosses, 1));
+    table_destroy(t);
+}
+
+Test(curves, occupancy_stacks_the_mean_over_heads)
+{
+    static const char *const head[] = {"L0K0", "L0K1"}, *const class[] = {"all", "prompt",
+                                                                          "answer"};
+    static const int64_t entries[] = {1, 2, 4, 1, 2, 2, 0, 0, 2, 1, 2, 2, 1, 2, 1, 0, 0, 1};
+    const double x[] = {0, 2, 4}, prompt[] = {1, 2, 1.5}, both[] = {1, 2, 3}, one[] = {1, 2, 4};
+    const double area_x[] = {0, 2, 4, 4, 2, 0}, answer[] = {1, 2, 3, 1.5, 2, 1};
+    const struct axes a = {0, 4, 0, 8, false, false};
+    static const int64_t layer[] = {0};
+    const char *classes[18], *heads[18];
+    for (int r = 0; r < 18; r++) {
+        heads[r] = head[r / 9];
+        classes[r] = class[r / 3 % 3];
+    }
+    struct table *t = table_create("occupancy", 18);
+    table_dense_str(t, "head", "", heads);
+    table_cycle_int(t, "layer", "", layer, 1);
+    table_dense_str(t, "class", "", classes);
+    table_affine(t, "step", "", 0, 2, 3);
+    table_dense_int(t, "entries", "", entries);
+    vmax = 8;
+    draw("occupancy-curves", t, NULL);
+    LINE(0, &a, x, prompt);
+    LINE(0, &a, x, both);
+    cr_expect(has(0, &a, area_x, answer, 6, false), "no area of the answer");
+    draw("occupancy-curves", t, "by=head");
+    cr_assert(eq(int, pic.n_frames, 2));
+    LINE(0, &a, x, one);
+    table_destroy(t);
+}
+
+Test(curves, ghosts_by_steps_after_they_left)
+{
+    static const char *const head[] = {"L0H0"};
+    static const int64_t layer[] = {0}, token[] = {0, 1, 2, 3, 4};
+    static const int64_t evict[] = {10, 10, 12, 12, -1}, hit[] = {10, 13, 15, -1, 20};
+    const double x[] = {1, 3, 4}, share[] = {.25, .25, .75}; /* of four that left */
+    const struct axes a = {1, 4, 0, .75 * 1.04, true, false};
+    struct table *t = table_create("ghosts", 5);
+    table_cycle_str(t, "head", "", head, 1);
+    table_cycle_int(t, "layer", "", layer, 1);
+    table_dense_int(t, "token", "", token);
+    table_dense_int(t, "evict_step", "", evict);
+    table_dense_int(t, "first_hit", "", hit);
+    draw("ghosts", t, "by=all");
+    LINE(0, &a, x, share);
+    table_destroy(t);
+}
+
+/* A hundred thousand steps: a file that a paper can take, soon. */
+Test(curves, long_lines_are_small_files)
+{
+    enum { STEPS = 100000 };
+    double *y = calloc(STEPS, sizeof *y), *z = calloc(STEPS, sizeof *z);
+    for (int i = 0; i < STEPS; i++) {
+        y[i] = .5 + .4 * sin(i * i % 977);
+        z[i] = 1 - .05 * (i % 13) / 13;
+    }
+    y[50123] = .01; /* one deep point must be seen */
+    struct table *t = steps_table("regret", STEPS, "all");
+    char path[64];
+    struct kvf_diag d = {""};
+    table_dense_real(t, "kept_mass", "", y);
+    table_dense_real(t, "oracle_mass", "", z);
+    cr_assert(eq(int, write_figure("regret", t, NULL, ".pdf", path, &d), KVF_OK), "%s", d.text);
+    FILE *f = fopen(path, "rb");
+    fseek(f, 0, SEEK_END);
+    cr_expect(ftell(f) < 500000 && ftell(f) > 5000, "%ld bytes", ftell(f));
+    fclose(f);
+    unlink(path);
+    free(y);
+    free(z);
+    table_destroy(t);
+}
+
+/* Nothing defined, one point, infinite values, and too many panels. */
+Test(curves, odd_tables)
+{
+    static const double odd[][4] = {{NAN, NAN, NAN, NAN}, {NAN, .5, NAN, NAN},
+                                    {INFINITY, .5, -INFINITY, .2}, {1e300, 1e-300, 0, -1e300},
+                                    {0, 0, 0, 1e12}};
+    static const char *const names[] = {"regret", "dilution"};
+    for (int k = 0; k < 20; k++) {
+        struct table *t = steps_table(names[k % 2], 4, "all");
+        vmax = k < 10 ? NAN : 1e-3;
+        table_dense_real(t, "kept_mass", "", odd[k / 2 % 5]);
+        table_dense_real(t, "oracle_mass", "", odd[k / 2 % 5]);
+        table_dense_real(t, "dilution", "", odd[k / 2 % 5]);
+        draw(names[k % 2], t, NULL);
+        cr_expect(eq(int, pic.n_frames, 1));
+        for (int i = 0; i < pic.n; i++)
+            for (int j = 0; j < 2 * pic.path[i].n; j++)
+                cr_expect(fabs(pic.path[i].xy[j]) < 5000);
+        table_destroy(t);
+    }
+}
+
+Test(curves, too_many_panels_are_refused)
+{
+    enum { MANY = 1000 };
+    static char name[MANY][16];
+    const char *head[MANY];
+    double y[MANY];
+    struct kvf_diag d = {""};
+    char path[64];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name[i], sizeof name[i], "L%dH%d", i / 10, i % 10);
+        head[i] = name[i];
+        y[i] = .5;
+    }
+    struct table *t = table_create("regret", MANY);
+    table_dense_str(t, "head", "", head);
+    table_affine(t, "step", "", 0, 1, 0);
+    table_dense_real(t, "kept_mass", "", y);
+    table_dense_real(t, "oracle_mass", "", y);
+    cr_expect(eq(int, write_figure("regret", t, "by=head", ".png", path, &d), KVF_E_ARG));
+    cr_expect(strstr(d.text, "--head") != NULL);
+    unlink(path);
+    table_destroy(t);
+}

@@ -1,0 +1,219 @@
+"""kvfate draw: figures of saved tables are those of the analysis, differences are those of the
+rows; previews on a terminal.  usage: test_draw.py KVFATE MAKE_TRACE"""
+import csv
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+
+import numpy as np
+
+from pictures import Svg
+
+KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
+ANSI = re.compile(r"\x1b\[([\d;]*)m")
+failures = 0
+
+
+def check(what, ok, *details):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED:", what, *details)
+
+
+def run(*args, **env):
+    clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES", "TERM")}
+    return subprocess.run([KVFATE, *args], capture_output=True, text=True, env={**clean, **env})
+
+
+def refused(what, *args, words=(), code=2):
+    r = run(*args)
+    check(what, r.returncode == code and not r.stdout and r.stderr.count("\n") == 1 and all(w in r.stderr for w in words), r)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+# ---- tables
+
+def redrawn(at):
+    for figure in ("eviction", "sparsity", "occupancy", "tokens"):
+        run(figure, at("x.kvf"), "-o", at("a.svg"))
+        for ext in ("tsv", "csv", "json"):
+            run(figure, at("x.kvf"), "-o", at("t." + ext))
+            r = run("draw", at("t." + ext), "-o", at("b.svg"))
+            check(f"{figure} of .{ext}", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
+    run("survival", at("s.kvf"), "-o", at("s.tsv"))
+    for more in ([], ["--figure", "survival-map"], ["--figure", "survival-map", "--cmap", "magma", "--size", "100x60"]):
+        run("survival", at("s.kvf"), *more, "-o", at("a.pdf"))
+        r = run("draw", at("s.tsv"), *more, "-o", at("b.pdf"))
+        check(f"survival {more}", r.returncode == 0 and read(at("a.pdf")) == read(at("b.pdf")), r.stderr)
+    r = run("draw", at("t.json"), "-o", at("again.tsv"))
+    check("a table becomes another", r.returncode == 0 and read(at("again.tsv")) == read(at("t.tsv")))
+
+
+HEADS = [(f"L{layer}K{k}", layer, k) for layer in range(3) for k in range(2)]
+
+
+def effect(path, kl, extra=""):
+    rows = "".join(f"{h}\t{layer}\t{k}\t{v}\t{extra}\n" for (h, layer, k), v in zip(HEADS, kl))
+    return write(path, f"# table: effect\n# model: m\n# method: {os.path.basename(path)}\nhead\tlayer\tindex\tkl\tdnll\n{rows}")
+
+
+def difference(at):
+    a, b = [0.5, 0.25, 1, 2, 0, 3], [0.25, 0.5, 1, 1.5, 1, 1]
+    effect(at("a.tsv"), a, "1")
+    text = effect(at("b.tsv"), b, "9")
+    lines = open(text).read().splitlines()
+    write(text, "\n".join(lines[:4] + lines[:3:-1]) + "\n")  # another order
+    r = run("draw", at("a.tsv"), "--minus", at("b.tsv"), "-o", at("d.tsv"))
+    rows = [line.split("\t") for line in open(at("d.tsv")) if line[0] != "#"]
+    want = [[*map(str, h), *(f"{v:g}" for v in (x, y, x - y))] for h, x, y in zip(HEADS, a, b)]
+    check("row by row", [[c.strip() for c in row] for row in rows[1:]] == want, rows, r.stderr)
+    r = run("draw", at("a.tsv"), "--minus", at("b.tsv"), "--value", "dnll", "-o", "-")
+    check("another column", {line.split("\t")[-1] for line in r.stdout.splitlines() if line[:1] == "L"} == {"-8"}, r.stdout)
+    run("draw", at("a.tsv"), "--minus", at("b.tsv"), "-o", at("d.svg"))
+    found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", open(at("d.svg")).read())[:6]
+    # CET-D1A (Kovesi) from -2 to 2: entry 255 (d + 2) / 4, between entries linear; 255 and the middle are known
+    px = np.array(found, float) * 2.55
+    check("largest is the end of the map", np.abs(px[5] - [102, 7, 2]).max() < 0.6, px[5])
+    check("zero is the middle", np.abs(px[2] - [238, 227, 232]).max() < 1.1, px[2])
+    check("opposite differences are as dark", abs(px[0] @ [.21, .72, .07] - px[1] @ [.21, .72, .07]) < 4 and px[0][0] > px[0][2]
+          and px[1][2] > px[1][0], px[:2])
+    effect(at("few.tsv"), b[:4])
+    r = run("draw", at("a.tsv"), "--minus", at("few.tsv"), "-o", at("d.svg"))
+    check("rows without partners are counted", r.returncode == 0 and "2 rows have no partner" in r.stderr, r.stderr)
+    refused("a map without a sign", "draw", at("a.tsv"), "--minus", at("b.tsv"), "--cmap", "viridis", "-o", at("d.svg"), words=["viridis", "sign"])
+    refused("another table", "draw", at("a.tsv"), "--minus", at("s.tsv"), "-o", at("d.svg"), words=["effect", "survival"])
+    refused("no such column", "draw", at("a.tsv"), "--minus", at("b.tsv"), "--value", "nll", "-o", at("d.svg"), words=["nll"])
+    refused("several rows of a head", "draw", at("s.tsv"), "--minus", at("s.tsv"), "-o", at("d.svg"), words=["several rows", "criterion"])
+    r = run("draw", at("s.tsv"), "--minus", at("s.tsv"), "--style", "criterion=top64,horizon=4", "-o", "-")
+    d = [line.split("\t")[-1] for line in r.stdout.splitlines() if line[:1] == "L"]
+    check("chosen rows", r.returncode == 0 and len(d) > 1 and set(d) <= {"0", "nan"}, r.stderr, r.stdout)
+    refused("tokens have no difference", "draw", at("tokens.tsv"), "--minus", at("tokens.tsv"), "-o", at("d.svg"), words=["tokens"])
+
+
+def bad_input(at):
+    good = at("a.tsv")
+    refused("no output", "draw", good, words=["-o"])
+    refused("over itself", "draw", good, "-o", good, words=["overwrite"])
+    refused("unknown figure", "draw", good, "--figure", "eviction", "-o", at("x.svg"), words=["eviction"])
+    refused("--value alone", "draw", good, "--value", "kl", "-o", at("x.svg"), words=["--minus"])
+    refused("missing", "draw", at("none.tsv"), "-o", at("x.svg"), words=["none.tsv"], code=1)
+    refused("a trace", "draw", at("x.kvf"), "-o", at("x.svg"), words=[".tsv"])
+    refused("a table without a figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "-o", at("x.svg"), words=["nothing"])
+    refused("a column is missing", "draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\n"), "-o", at("x.svg"), words=["index"])
+    refused("a far layer", "draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\tindex\tkl\nL0K0\t9000000000\t0\t1\n"), "-o", at("x.svg"), words=["row 1"])
+    text = open(at("ev.tsv")).read()
+    meta, rows = text.split("\nhead", 1)
+    head, *rows = ("head" + rows).splitlines()
+    for what, some in (("shuffled", rows[1:] + rows[:1]), ("cut", rows[:-1]), ("backwards", rows[::-1])):
+        refused(what, "draw", write(at("n.tsv"), "\n".join([meta, head, *some, ""])), "-o", at("x.svg"), words=["head"])
+    for cells in ("1\t2\tx\ty", "nan\tnan\tnan\tnan", "\t\t\t", "L0K0\t0\t0\tinf", "L0K0\t-5\t-7\t1e300", "x\t1e18\tnan\t-1"):
+        r = run("draw", write(at("n.tsv"), f"# table: effect\nhead\tlayer\tindex\tkl\n{cells}\n"), "-o", at("x.png"), "--dpi", "40")
+        check(f"odd cells {cells!r}", r.returncode in (0, 2), r)
+    r = run("draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\tindex\tkl\n"), "-o", at("x.svg"))
+    check("no rows", r.returncode == 0 and "no data" in Svg(at("x.svg")).texts(), r)
+
+
+# ---- previews
+
+def screen(text):
+    """[(character, ink, paper)] of each line"""
+    out = []
+    for line in text.splitlines():
+        ink = paper = None
+        cells, at = [], 0
+        for m in [*ANSI.finditer(line), None]:
+            cells += [(c, ink, paper) for c in line[at:m.start() if m else None]]
+            if m:
+                at, code = m.end(), [int(x) for x in m[1].split(";")]
+                ink, paper = (None, None) if code == [0] else (tuple(code[2:]), paper) if code[0] == 38 else (ink, tuple(code[2:]))
+        out.append(cells)
+    return out
+
+
+def previews(at):
+    table = list(csv.DictReader(io.StringIO("\n".join(x for x in run("sparsity", at("x.kvf"), "-o", "-").stdout.splitlines() if x[0] != "#")),
+                                delimiter="\t"))
+    r = run("sparsity", at("x.kvf"), "--preview", COLUMNS="60")
+    lines = screen(r.stdout)
+    check("as wide as told", r.returncode == 0 and max(map(len, lines)) <= 60 and max(map(len, lines)) > 50, max(map(len, lines)))
+    check("labels are text", "layer" in r.stdout and "0.5" in ANSI.sub("", r.stdout))
+    # the map is 3 layers across and 2 heads down: the middle of each cell, as in the SVG
+    run("sparsity", at("x.kvf"), "-o", at("m.svg"), "--size", "84x42")
+    blocks = [[c for c in line if c[0] == "\u2580"] for line in lines]
+    full = [i for i, b in enumerate(blocks) if len(b) > 25]
+    values = {(int(t["layer"]), int(t["index"])): float(t["sparsity"]) for t in table}
+    shown = {}
+    for k in range(2):
+        line = blocks[full[0] + (len(full) * (2 * k + 1)) // 4]
+        n = len(line) - 2  # the bar has two
+        for layer in range(3):
+            shown[layer, k] = line[n * (2 * layer + 1) // 6][1]
+    order = sorted(values, key=values.get)
+    light = [shown[key][1] for key in order]  # green rises along viridis
+    check("cells have the colours of their values", light == sorted(light) and shown[order[0]] == (68, 1, 84)
+          and shown[order[-1]] == (253, 231, 37), shown, values)
+    r = run("sparsity", at("x.kvf"), "--preview", COLUMNS="60", NO_COLOR="1")
+    check("NO_COLOR", r.returncode == 0 and "\x1b" not in r.stdout and {"\u2588", "\u00b7"} <= set(r.stdout), r.stdout)
+    check("a dumb terminal", "\x1b" not in run("sparsity", at("x.kvf"), "--preview", TERM="dumb").stdout)
+    wide = [max(len(x) for x in screen(run("eviction", at("x.kvf"), "--preview", COLUMNS=str(n)).stdout)) for n in (40, 80, 200)]
+    check("three widths", wide[0] <= 40 < wide[1] <= 80 < wide[2] <= 200, wide)
+    r = run("eviction", at("x.kvf"), "--preview", "-o", at("p.svg"), "--title", "evil \x1b[31m title")
+    check("a file beside it", r.returncode == 0 and "\u2580" in r.stdout and "\x1b[31m" not in r.stdout and Svg(at("p.svg")).texts())
+    check("piped, - is TSV", run("eviction", at("x.kvf"), "-o", "-").stdout.startswith("# table: eviction"))
+    for figure, trace in (("survival", "s.kvf"), ("tokens", "x.kvf"), ("occupancy", "x.kvf"), ("retention", "s.kvf")):
+        r = run(figure, at(trace), "--preview")
+        check(f"{figure} is drawn", r.returncode == 0 and len(r.stdout) > 500 and not r.stderr, r.stderr)
+    refused("no figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "--preview", words=["no figure"])
+
+
+def terminal(at):
+    """-o - on a terminal of 64 columns and 20 lines."""
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 64, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES", "TERM")}
+    p = subprocess.Popen([KVFATE, "eviction", at("x.kvf"), "--head", "L0K0", "-o", "-"], stdout=other, env=env)
+    os.close(other)
+    got = b""
+    try:
+        while part := os.read(main, 65536):
+            got += part
+    except OSError:  # the other end is closed
+        pass
+    p.wait()
+    os.close(main)
+    lines = screen(got.decode().replace("\r\n", "\n"))
+    check("a picture fits the terminal", p.returncode == 0 and 10 < len(lines) < 20 and 40 < max(map(len, lines)) <= 64,
+          len(lines), max(map(len, lines), default=0))
+    check("it has colours", b"\x1b[38;2;" in got and "\u2580" in got.decode())
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
+    def at(name):
+        return os.path.join(folder, name)
+
+    subprocess.run([MAKE, "evict", at("x.kvf")], check=True)
+    subprocess.run([MAKE, "survival", at("s.kvf")], check=True)
+    run("eviction", at("x.kvf"), "-o", at("ev.tsv"))
+    run("tokens", at("x.kvf"), "-o", at("tokens.tsv"))
+    for part in (redrawn, difference, bad_input, previews, terminal):
+        part(at)
+print(f"{failures} failures")
+sys.exit(failures != 0)

@@ -1,0 +1,367 @@
+"""Maps: every cell has the colour of its number, every box the mean of its cells, small multiples and differences show what
+the table says, and nothing breaks at the rims.  usage: test_maps.py KVFATE MAKE_TRACE DRAW_TABLE PALETTE_TABLES_H
+
+Values are taken back from the colours of SVG and PNG files and compared with numpy over dense T x T arrays."""
+import base64
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+
+import numpy as np
+
+
+KVFATE, MAKE, DRAW, TABLES = sys.argv[1:5]
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(*args):
+    return subprocess.run([str(a) for a in args], capture_output=True, text=True)
+
+
+# ---- colours back to numbers
+
+def palette(name):
+    """The 256 colours of a map, from the header of the renderer."""
+    text = open(TABLES).read()
+    body = re.search(name + r"\[256\] = \{(.*?)\}", text, re.S).group(1)
+    v = np.array([int(x, 16) for x in re.findall(r"0x([0-9a-fA-F]{6})", body)])
+    assert len(v) == 256
+    return np.stack([v >> 16, v >> 8 & 255, v & 255], 1).astype(float)
+
+
+def value(rgb, name="viridis"):
+    """Nearest place 0 .. 1 of colours [n][3] on the map, and how far they are from it."""
+    fine = palette(name)
+    at = np.linspace(0, 255, 2041)
+    table = np.stack([np.interp(at, np.arange(256), fine[:, k]) for k in range(3)], 1)
+    few, which = np.unique(np.asarray(rgb, float).reshape(-1, 3), axis=0, return_inverse=True)
+    best, far = np.empty(len(few)), np.empty(len(few))
+    for i, c in enumerate(few):
+        d = np.abs(c - table).max(1)
+        best[i], far[i] = at[d.argmin()] / 255, d.min()
+    which = which.reshape(-1)
+    return best[which], far[which]
+
+
+# ---- SVG
+
+def svg(path):
+    with open(path) as f:
+        return ET.fromstring(f.read())
+
+
+def cells(root):
+    """(x, y, rgb) of the cells of maps, in the order they were drawn."""
+    out = []
+    for e in root.iter():
+        style = e.get("style", "")
+        if e.tag.endswith("}path") and "crispEdges" in style:
+            x, y = map(float, e.get("d").split()[1:3])
+            out.append((x, y, [2.55 * float(c) for c in re.search(r"fill:rgb\((.*?)\)", style).group(1).replace("%", "").split(",")]))
+    return out
+
+
+def texts(root):
+    return ["".join(e.itertext()) for e in root.iter() if e.tag.endswith("}text")]
+
+
+def images(root):
+    out = []
+    for e in root.iter():
+        if e.tag.endswith("}image"):
+            href = e.get("{http://www.w3.org/1999/xlink}href")
+            out.append((int(e.get("width")), int(e.get("height")), base64.b64decode(href.split(",", 1)[1])))
+    return out
+
+
+def write_table(path, name, columns, meta=()):
+    n = len(next(iter(columns.values())))
+    with open(path, "w") as f:
+        f.write(f"# table: {name}\n" + "".join(f"# {k}: {v}\n" for k, v in meta) + "\t".join(columns) + "\n")
+        for r in range(n):
+            f.write("\t".join(str(c[r]) for c in columns.values()) + "\n")
+    return path
+
+
+def kv_size(path, size, ats, letter="K", more=None):
+    """size [layers][heads][ats]"""
+    L, H, A = size.shape
+    rows = [(l, h, a) for l in range(L) for h in range(H) for a in range(A)]
+    c = {"head": [f"L{l}{letter}{h}" for l, h, _ in rows], "layer": [r[0] for r in rows], "index": [r[1] for r in rows],
+         "at": [ats[r[2]] for r in rows], "size": [size[r] for r in rows]}
+    c.update(more or {})
+    return write_table(path, "kv-size", c, [("T", 100)])
+
+
+# ---- layer x head maps
+
+def head_maps(folder):
+    rng = np.random.default_rng(3)
+    size = np.round(rng.uniform(0.1, 0.9, (5, 3, 2)), 6)
+    size[0, 0, 0], size[4, 2, 1] = 0, 1
+    size[2, 1, 0] = np.nan
+    t, out = os.path.join(folder, "kv.tsv"), os.path.join(folder, "x.svg")
+    kv_size(t, size, ["end", "mean"])
+    r = run(DRAW, t, "kv-size", out)
+    check(r.returncode == 0, f"kv-size: {r.stderr}")
+    got = cells(svg(out))
+    check(len(got) == 30, f"kv-size draws {len(got)} cells of 30")
+    want = size.transpose(2, 0, 1).reshape(-1)  # panels, then layers, then heads
+    v, far = value([g[2] for g in got])
+    nan = np.isnan(want)
+    grey = np.array([g[2] for g in got])[nan]
+    check(np.allclose(grey, 217, atol=1) and nan.sum() == 1, f"NaN is drawn as {grey}")
+    check(np.abs(v - want)[~nan].max() < 3e-3 and far[~nan].max() < 1, f"cells are {np.abs(v - want)[~nan].max()} off")
+    check("end" in texts(svg(out)) and "mean" in texts(svg(out)), f"panels are not named: {texts(svg(out))}")
+    xs = sorted({round(g[0], 1) for g in got[:15]})
+    check(len(xs) == 5 and np.allclose(np.diff(xs), xs[1] - xs[0], atol=.11), f"layers stand at {xs}")
+
+    run(DRAW, t, "kv-size", out, "at=mean")
+    v, _ = value([g[2] for g in cells(svg(out))])
+    want = size[:, :, 1].reshape(-1)
+    check(np.abs(v - (want - want.min()) / (want.max() - want.min())).max() < 3e-3, "at=mean does not draw the mean")
+
+    run(DRAW, t, "kv-size", out, "minus=yes")
+    got = cells(svg(out))
+    diff = (size[:, :, 1] - size[:, :, 0]).reshape(-1)
+    v, _ = value([g[2] for g in got], "bluered")
+    nan = np.isnan(diff)
+    reach = np.nanmax(np.abs(diff))
+    check(len(got) == 15 and np.abs(2 * v - 1 - diff / reach)[~nan].max() < 8e-3, "minus=yes does not draw the difference around 0")
+    check(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
+
+
+def rows_of_a_head(folder):
+    """Several rows of a head are drawn by their mean, and the bar says so; numbers choose the nearest."""
+    t, out = os.path.join(folder, "d.tsv"), os.path.join(folder, "x.svg")
+    v = [0, 1, .25, .75, 1, 1, .5, math.nan]
+    write_table(t, "dilution", {"head": [f"L0H{i // 2}" for i in range(8)], "layer": [0] * 8, "index": [i // 2 for i in range(8)],
+                                "step": [0, 1] * 4, "dilution": v})
+    run(DRAW, t, "dilution-map", out)
+    got, _ = value([g[2] for g in cells(svg(out))])
+    check(np.abs(got - [0, 0, 1, 0]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
+    check(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
+    t = os.path.join(folder, "s.tsv")
+    n = [1, 10, 100]
+    write_table(t, "survival", {"head": [f"L0H{i // 3}" for i in range(6)], "layer": [0] * 6, "index": [i // 3 for i in range(6)],
+                                "criterion": ["top64"] * 6, "horizon": n * 2, "fraction": [1, .5, .25, 1, .75, .125],
+                                "class": ["all"] * 6, "half_life": [3] * 6}, [("T", 40)])
+    for style, want, name in (("", [0, 1], "horizon 10"), ("horizon=70", [1, 0], "horizon 100")):
+        run(DRAW, t, "survival-map", out, style)
+        got, _ = value([g[2] for g in cells(svg(out))])
+        check(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
+              f"survival-map {style}: {got}, {texts(svg(out))}")
+
+
+def side_by_side(folder, kvf):
+    copy, out = os.path.join(folder, "other.kvf"), os.path.join(folder, "x.svg")
+    shutil.copy(kvf, copy)
+    r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean", "-o", out)
+    check(r.returncode == 0, f"kv-size of two traces: {r.stderr}")
+    root = svg(out)
+    got = [g[2] for g in cells(root)]
+    check(len(got) == 12 and got[:6] == got[6:], "equal traces are drawn unlike")
+    check(any("usual" in x for x in texts(root)) and any("other" in x for x in texts(root)), f"traces are not named: {texts(root)}")
+    r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
+    v, far = value([g[2] for g in cells(svg(out))], "bluered")
+    check(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
+    r = run(KVFATE, "eviction", kvf, copy, "-o", out)
+    check(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
+
+
+# ---- maps over tokens and steps
+
+def rgba(data):
+    """Pixels [h][w][4] of an RGBA or RGB PNG without interlace."""
+    import struct
+    import zlib
+    w, h, depth, colour = struct.unpack(">IIBB", data[16:26])
+    body, at = b"", 8
+    while at < len(data):
+        n, kind = struct.unpack_from(">I4s", data, at)
+        body += data[at + 8:at + 8 + n] if kind == b"IDAT" else b""
+        at += 12 + n
+    k = {2: 3, 6: 4}[colour]
+    assert depth == 8
+    raw = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + k * w)
+    out = np.zeros((h, k * w), np.int64)
+    for y in range(h):
+        kind, line = raw[y, 0], raw[y, 1:].astype(np.int64)
+        up = out[y - 1] if y else np.zeros(k * w, np.int64)
+        if kind in (0, 2):
+            out[y] = line + (up if kind == 2 else 0)
+        else:
+            for i in range(k * w):
+                a = out[y, i - k] if i >= k else 0
+                b, c = up[i], up[i - k] if i >= k else 0
+                pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
+                guess = a if kind == 1 else (a + b) // 2 if kind == 3 else a if pa <= pb and pa <= pc else b if pb <= pc else c
+                out[y, i] = (line[i] + guess) & 255
+        out[y] &= 255
+    out = out.reshape(h, w, k)
+    return out if k == 4 else np.concatenate([out, np.full((h, w, 1), 255)], 2)
+
+
+def box_means(cell, seen, w, h):
+    """Means over h x w boxes of cells [steps][tokens], by area; NaN where nothing is seen.  Also the share seen."""
+    def weights(n, k):
+        edge = np.arange(k + 1) * n / k
+        lo, hi = np.arange(n)[None, :], np.arange(1, n + 1)[None, :]
+        return np.clip(np.minimum(hi, edge[1:, None]) - np.maximum(lo, edge[:-1, None]), 0, None)
+    a, b = weights(cell.shape[0], h), weights(cell.shape[1], w)
+    area = a @ seen.astype(float) @ b.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(area > 1e-9, a @ (cell * seen) @ b.T / area, np.nan), area / (a.sum(1)[:, None] * b.sum(1)[None, :])
+
+
+def windows(folder):
+    """Whole maps, zooms and windows of steps against the dense average, through the file."""
+    n = 37
+    rng = np.random.default_rng(9)
+    lb = -10.0 ** rng.uniform(-4, 1, n)
+    lb[[0, 5]] = 0
+    end = np.arange(n) + 1 + rng.integers(0, 30, n)
+    end[[2, 9]] = -1
+    tables = {}
+    for first in (0, 11):
+        m = n - first
+        base = {"head": ["L3K1"] * m, "layer": [3] * m, "index": [1] * m, "token": list(range(first, n))}
+        tables["eviction", first] = write_table(os.path.join(folder, f"e{first}.tsv"), "eviction",
+                                                {**base, "evict_step": end[first:].tolist()}, [("T", 60), ("prompt_tokens", 20)])
+        tables["retention", first] = write_table(os.path.join(folder, f"r{first}.tsv"), "retention",
+                                                 {**base, "source": ["gate"] * m, "log_beta": lb[first:].tolist(), "last_use_age": [0] * m},
+                                                 [("T", 60)])
+    out = os.path.join(folder, "x.svg")
+    t, i = np.arange(60)[:, None], np.arange(n)[None, :]
+    dense = {"retention": np.exp(np.maximum(t - i, 0) * lb[None, :]), "eviction": ((t < end[None, :]) | (end[None, :] < 0)).astype(float)}
+    for (figure, first), path in tables.items():
+        for style, a, b in (("", first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
+                            ("steps=50:51", 50, 51)):
+            r = run(DRAW, path, figure, out, style, "44x27")
+            check(r.returncode == 0, f"{figure} {style}: {r.stderr}")
+            w, h, data = images(svg(out))[0]
+            px = rgba(data)
+            mean, cover = box_means(dense[figure][a:b, first:], (t >= i)[a:b, first:], w, h)
+            full = cover > 1 - 1e-9
+            v, far = value(px[full][:, :3])
+            off = np.abs(v - mean[full]).max()
+            check(off < 8e-3 and far.max() <= 1, f"{figure} of tokens {first}: {style}, {w} x {h}: off by {off}, {far.max()}")
+            shade = np.abs(px[:, :, 3] / 255 - np.clip(cover, 0, 1)).max()
+            check(shade < 4e-3, f"{figure} {style}: opacity off by {shade}")
+    for style in ("steps=9", "steps=a:b", "steps=3:3", "steps=70:80", "width=3"):
+        r = run(DRAW, tables["eviction", 11], "eviction", out, style)
+        check(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
+
+
+def mask(folder, kvf):
+    """Two strokes a cross, a bar for every step at which something went."""
+    out = os.path.join(folder, "x.svg")
+    T, first, last = 40, 3, 25
+    run(KVFATE, "eviction", kvf, "--figure", "eviction-mask", "--head", "L1K0", "--tokens", f"{first}:{last}", "--style",
+        "steps=3:40", "-o", out)
+    ends = [i + 3 + (7 * i + 2) % 20 for i in range(first, last)]
+    gone = [e for e in ends if e < T]
+    root = svg(out)
+    red = [e for e in root.iter() if e.tag.endswith("}path") and "84%,10%,16%" in e.get("style", "").replace(" ", "")]
+    strokes = [e for e in red if "fill:none" in e.get("style")]
+    bars = len(red) - len(strokes) + len([e for e in root.iter() if e.tag.endswith("}rect") and "84%,10%,16%" in e.get("style", "")])
+    check(len(strokes) >= 2 * len(gone) and len(strokes) <= 2 * len(gone) + 2, f"{len(strokes)} strokes for {len(gone)} evictions")
+    check(bars == len(set(gone)), f"{bars} bars for {len(set(gone))} steps with evictions")
+    many = os.path.join(folder, "many.tsv")
+    write_table(many, "eviction", {"head": [f"L{h}K0" for h in range(13)], "layer": list(range(13)), "index": [0] * 13, "token": [0] * 13,
+                                   "evict_step": [-1] * 13})
+    r = run(DRAW, many, "eviction-mask", out)
+    check(r.returncode == 2 and "12" in r.stderr, f"13 heads: exit {r.returncode} {r.stderr}")
+
+
+# ---- occupancy
+
+def occupancy(folder):
+    t, out = os.path.join(folder, "o.tsv"), os.path.join(folder, "x.svg")
+    steps, heads, classes = 6, 3, ["all", "wait"]
+    v = np.arange(heads * 2 * steps).reshape(heads, 2, steps) * 7 % 101
+    rows = [(h, c, s) for h in range(heads) for c in range(2) for s in range(steps)]
+    base = {"step": [10 * r[2] for r in rows], "head": [f"L{r[0]}K0" for r in rows], "layer": [r[0] for r in rows],
+            "index": [0] * len(rows), "class": [classes[r[1]] for r in rows], "entries": [v[r] for r in rows]}
+    write_table(t, "occupancy", base, [("T", 60)])
+    for style, f, panels in (("", lambda x: x / v.max(), [0, 1]), ("scale=log", lambda x: np.log1p(x) / np.log1p(v.max()), [0, 1]),
+                             ("class=wait", lambda x: x / v[:, 1].max(), [1]), ("class=all,steps=20:50", None, [0])):
+        r = run(DRAW, t, "occupancy", out, style)
+        got = images(svg(out))
+        check(r.returncode == 0 and len(got) == len(panels) + 1, f"occupancy {style}: {len(got)} images, {r.stderr}")
+        for p, (w, h, data) in zip(panels, got):
+            px = rgba(data)
+            some = v[:, p, 2:5] if not f else v[:, p]
+            n = some.shape[1]
+            at = px[((np.arange(heads) + .5) * h / heads).astype(int)][:, ((np.arange(n) + .5) * w / n).astype(int)]
+            place, _ = value(at[:, :, :3])
+            want = f(some) if f else some / some.max()
+            check(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
+    n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
+    write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
+    run(DRAW, t, "occupancy", out)
+    place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3])
+    check(np.abs(place - .5).max() < .03, f"steps in turn are drawn from {place.min()} to {place.max()}, not as their mean")
+    for style in ("class=nothing", "scale=square", "steps=40000:", "steps=5"):
+        check(run(DRAW, t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
+
+
+# ---- rims
+
+def rims(folder, kvf):
+    out = os.path.join(folder, "x.png")
+    for size, dpi in (("40x25", 20), ("40x25", 300), ("1693x25", 300), ("40x846", 600), ("130x100", 2400)):
+        r = run(KVFATE, "eviction", kvf, "--head", "L1K0", "--size", size, "--dpi", dpi, "-o", out)
+        check(r.returncode == 0 or (r.returncode == 2 and r.stderr), f"--size {size}: exit {r.returncode} {r.stderr}")
+    t = os.path.join(folder, "odd.tsv")
+    for name, size in (("nothing but NaN", np.full((2, 2, 1), np.nan)), ("infinite", np.array([[[np.inf]], [[-np.inf]], [[1.0]]])),
+                       ("1,000 heads", np.random.default_rng(1).random((25, 40, 1))), ("one head", np.ones((1, 1, 1))),
+                       ("1,000 layers", np.random.default_rng(2).random((1000, 1, 1)))):
+        kv_size(t, size, ["end"])
+        for dims in ("", "40x25", "300x40"):
+            r = run(DRAW, t, "kv-size", out, "", *([dims] if dims else []))
+            check(r.returncode == 0, f"kv-size of {name}, {dims}: exit {r.returncode} {r.stderr}")
+    for style in ("at=never", "value=head", "panel=nothing", "minus=yes,at=end", "size=3"):
+        check(run(DRAW, t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
+    for heads, layers in ((8, 36), (32, 32), (64, 3), (1, 64)):
+        m = 5
+        n = heads * layers * m
+        k = np.arange(n)
+        write_table(t, "eviction", {"head": [f"L{x // m // heads}K{x // m % heads}" for x in k], "layer": k // m // heads,
+                                    "index": k // m % heads, "token": k % m, "evict_step": np.where(k % 3, k % m + 1, -1)}, [("T", m)])
+        r = run(DRAW, t, "eviction", out)
+        check(r.returncode == 0, f"{layers} x {heads} maps: {r.stderr}")
+        with open(out, "rb") as f:
+            w, h = np.frombuffer(f.read(24)[16:], ">u4")
+        check(w <= 2130 and h <= 2720, f"{layers} x {heads} maps take {w} x {h} pixels, more than a page")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        kvf = os.path.join(folder, "usual.kvf")
+        subprocess.run([MAKE, "usual", kvf], check=True)
+        head_maps(folder)
+        rows_of_a_head(folder)
+        side_by_side(folder, kvf)
+        windows(folder)
+        mask(folder, kvf)
+        occupancy(folder)
+        rims(folder, kvf)
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+/* Colour maps against values of their published tables, and what makes them fit for print. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "render/figures.h"
+
+static const char *const names[] = {"viridis", "cividis", "magma",   "inferno",
+                                    "plasma",  "bluered", "redblue", "vik"};
+
+/* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez), of
+ * CET-D1A in colorcet 3.2 (Kovesi) and of vik.txt in Scientific colour maps 8 (Crameri). */
+static const struct {
+    const char *map;
+    int i;
+    double rgb[3];
+} published[] = {
+    {"viridis", 0, {0.267004, 0.004874, 0.329415}},
+    {"viridis", 1, {0.26851, 0.009605, 0.335427}},
+    {"viridis", 64, {0.229739, 0.322361, 0.545706}},
+    {"viridis", 127, {0.128729, 0.563265, 0.551229}},
+    {"viridis", 200, {0.440137, 0.811138, 0.340967}},
+    {"viridis", 255, {0.993248, 0.906157, 0.143936}},
+    {"cividis", 0, {0.0, 0.135112, 0.304751}},
+    {"cividis", 64, {0.263738, 0.307831, 0.422789}},
+    {"cividis", 127, {0.485141, 0.482451, 0.470384}},
+    {"cividis", 200, {0.769353, 0.707035, 0.408516}},
+    {"cividis", 255, {0.995737, 0.909344, 0.217772}},
+    {"magma", 0, {0.001462, 0.000466, 0.013866}},
+    {"magma", 64, {0.316654, 0.07169, 0.48538}},
+    {"magma", 127, {0.709962, 0.212797, 0.477201}},
+    {"magma", 200, {0.992785, 0.594891, 0.410283}},
+    {"magma", 255, {0.987053, 0.991438, 0.749504}},
+    {"inferno", 0, {0.001462, 0.000466, 0.013866}},
+    {"inferno", 64, {0.3415, 0.062325, 0.429425}},
+    {"inferno", 200, {0.985952, 0.61575, 0.025592}},
+    {"inferno", 255, {0.988362, 0.998364, 0.644924}},
+    {"plasma", 0, {0.050383, 0.029803, 0.527975}},
+    {"plasma", 64, {0.494877, 0.01199, 0.657865}},
+    {"plasma", 200, {0.984199, 0.629718, 0.224595}},
+    {"plasma", 255, {0.940015, 0.975158, 0.131326}},
+    {"bluered", 0, {0.091874, 0.16093, 0.4469}},
+    {"bluered", 64, {0.46856, 0.49224, 0.9555}},
+    {"bluered", 127, {0.93128, 0.88955, 0.9129}},
+    {"bluered", 200, {0.86815, 0.27902, 0.20794}},
+    {"bluered", 255, {0.40028, 0.027868, 0.0089508}},
+    {"vik", 0, {0.001328, 0.069836, 0.379529}},
+    {"vik", 64, {0.188606, 0.490191, 0.652599}},
+    {"vik", 127, {0.922285, 0.900367, 0.886911}},
+    {"vik", 200, {0.735899, 0.38306, 0.183852}},
+    {"vik", 255, {0.350423, 6.1e-05, 0.030499}},
+};
+
+static uint32_t entry(const char *map, int i)
+{
+    return palette_argb(map, i / 255.0) & 0xffffff;
+}
+
+Test(palette, entries_are_the_published_ones)
+{
+    for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
+        const double *p = published[k].rgb;
+        uint32_t want = (uint32_t)lround(p[0] * 255) << 16 | (uint32_t)lround(p[1] * 255) << 8
+                        | (uint32_t)lround(p[2] * 255);
+        cr_assert_eq(entry(published[k].map, published[k].i), want, "%s[%d]", published[k].map,
+                     published[k].i);
+    }
+}
+
+/* Sums of (i + 1) 0xRRGGBB over the rounded tables, modulo 2^32, taken with NumPy. */
+Test(palette, no_entry_was_lost)
+{
+    static const struct {
+        const char *map;
+        uint32_t sum;
+    } want[] = {{"viridis", 259793903},  {"cividis", 2340369967}, {"magma", 3057995907u},
+                {"inferno", 430509974},  {"plasma", 512489349},   {"bluered", 3997657786u},
+                {"vik", 3951357405u}};
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        uint32_t sum = 0;
+        for (int i = 0; i < 256; i++)
+            sum += (uint32_t)(i + 1) * entry(want[k].map, i);
+        cr_assert_eq(sum, want[k].sum, "%s: %u", want[k].map, sum);
+    }
+    for (int i = 0; i < 256; i++)
+        cr_assert_eq(entry("redblue", i), entry("bluered", 255 - i));
+}
+
+/* Lightness CIE L* of an sRGB colour (IEC 61966-2-1; CIE 15). */
+static double lightness(const char *map, int i)
+{
+    struct rgb c = palette_at(map, i / 255.0);
+    double v[3] = {c.r, c.g, c.b}, y = 0;
+    static const double weight[3] = {0.2126, 0.7152, 0.0722};
+    for (int k = 0; k < 3; k++)
+        y += weight[k] * (v[k] <= 0.04045 ? v[k] / 12.92 : pow((v[k] + 0.055) / 1.055, 2.4));
+    return y > 0.008856 ? 116 * cbrt(y) - 16 : 903.3 * y;
+}
+
+/* Rounding to 8 bits moves L* by up to 0.3 from one entry to the next. */
+Test(palette, lightness_rises_or_peaks_in_the_middle)
+{
+    for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
+        bool both = palette_diverging(names[m]);
+        for (int i = 1; i < 256; i++) {
+            double step = lightness(names[m], i) - lightness(names[m], i - 1);
+            cr_assert_gt(both && i > 127 ? -step : step, i == 128 && both ? -1 : -0.3, "%s %d: %g",
+                         names[m], i, step);
+        }
+        for (int i = 8; i < 256; i += 8) {
+            double step = lightness(names[m], i) - lightness(names[m], i - 8);
+            if (i != 128 || !both)
+                cr_assert_gt(both && i > 128 ? -step : step, 0.8, "%s %d: %g", names[m], i, step);
+        }
+    }
+}
+
+Test(palette, diverging_is_as_dark_on_either_side)
+{
+    for (int i = 0; i < 128; i++) /* design: L* 20 .. 95 .. 20 */
+        cr_assert_lt(fabs(lightness("bluered", i) - lightness("bluered", 255 - i)), 0.5);
+    cr_assert(palette_diverging("bluered") && palette_diverging("redblue")
+              && palette_diverging("vik"));
+    cr_assert(!palette_diverging("viridis") && !palette_diverging(NULL)
+              && !palette_diverging("jet"));
+}
+
+Test(palette, list_of_names_is_complete)
+{
+    char list[256] = "";
+    for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
+        cr_assert(palette_known(names[m]));
+        strcat(strcat(list, m ? ", " : ""), names[m]);
+    }
+    cr_assert_str_eq(PALETTE_NAMES, list);
+}
+
+static void spans(const char *map, double vmin, double vmax, double lo, double hi, double want)
+{
+    struct figure_style s = {.cmap = map, .vmin = vmin, .vmax = vmax};
+    struct colours a = colours_make(&s, lo, hi), b = colours_diverging(&s, fmax(-lo, hi));
+    cr_assert(a.lo == -want && a.hi == want, "%g .. %g", a.lo, a.hi);
+    cr_assert(b.lo == -want && b.hi == want, "%g .. %g", b.lo, b.hi);
+    cr_assert_float_eq(colours_at(&a, 0), 0.5, 1e-15);
+    cr_assert_str_eq(a.map, map);
+}
+
+Test(colours, diverging_maps_have_zero_in_the_middle)
+{
+    spans("vik", NAN, NAN, -1, 3, 3);
+    spans("bluered", NAN, NAN, -4, 3, 4);
+    spans("redblue", NAN, 2, -4, 3, 2);
+    spans("vik", -0.5, NAN, -4, 3, 0.5);
+    spans("vik", -0.5, 2, -4, 3, 2);
+    spans("vik", NAN, NAN, 0, 0, 1);
+    spans("vik", NAN, NAN, -INFINITY, INFINITY, 1);
+    struct figure_style plain = {.vmin = NAN, .vmax = NAN};
+    cr_assert_str_eq(colours_diverging(&plain, 1).map, "bluered");
+}
+
+Test(colours, clipped_values_are_counted)
+{
+    struct figure_style s = {.cmap = "vik", .vmin = NAN, .vmax = 1};
+    struct colours k = colours_make(&s, -3, 3);
+    const double v[] = {-3, -1, -0.5, NAN, 0, 1, 1.5};
+    for (int i = 0; i < 7; i++)
+        colours_at(&k, v[i]);
+    cr_assert_eq(k.clipped, 2);
+}

@@ -1,0 +1,86 @@
+"""Several traces in one table: its rows are those of each, and figures draw it; options of figures
+that do not exist are refused.  usage: test_stack.py KVFATE MAKE_TRACE"""
+import os
+import subprocess
+import sys
+import tempfile
+
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(*args):
+    return subprocess.run([KVFATE, *args], capture_output=True)
+
+
+def rows(*args):
+    r = run(*args, "-o", "-")
+    check(r.returncode == 0, f"{args}: {r.stderr.decode()}")
+    lines = [x for x in r.stdout.decode().split("\n") if x and not x.startswith("# ")]
+    return [x.split("\t") for x in lines]
+
+
+def stacked(folder, paths):
+    both, one = rows("density", *paths), [rows("density", p) for p in paths]
+    check(both[0] == ["trace"] + one[0][0] + ["method", "budget", "T"], f"columns {both[0]}")
+    want = []
+    for p, t in zip(paths, one):
+        name = os.path.basename(p)[:-4]
+        meta = dict(x[2:].split(": ", 1) for x in run("density", p, "-o", "-").stdout.decode().split("\n")
+                    if x.startswith("# ") and ": " in x)
+        want += [[name] + x + [meta["method"], str(int(float(meta.get("budget", 0)))), meta["T"]] for x in t[1:]]
+    check(both[1:] == want, "rows differ from those of each trace")
+    r = run("density", *paths, "-o", os.path.join(folder, "x.svg"))
+    check(r.returncode == 0 and os.path.getsize(os.path.join(folder, "x.svg")) > 1000, f"figure: {r.stderr}")
+    for p in paths:
+        alone = run("density", p).stdout
+        check(os.path.basename(p)[:-4].encode() + b":\n" in r.stdout and alone in r.stdout, f"summary of {p}")
+
+
+def refused(folder, paths):
+    out = os.path.join(folder, "no.png")
+    for args in (["density", *([paths[0]] * 17)],
+                 ["survival", paths[0], "-o", out, "--style", "by=weight"],
+                 ["survival", paths[0], "-o", out, "--style", "criterion=top65"],
+                 ["survival", paths[0], "-o", out, "--style", "y=log", "--vmin", "-1"],
+                 ["survival", paths[0], "-o", out, "--size", "40x25", "--style", "by=head"],
+                 ["density", paths[0], "-o", out, "--style", "by=class"],
+                 ["density", paths[0], "-o", out, "--style", "by"],
+                 ["occupancy", paths[0], "-o", out, "--figure", "occupancy-curves", "--style", "steps=1"]):
+        r = run(*args)
+        check(r.returncode == 2 and len(r.stderr.decode().strip().split("\n")) == 1, f"{args}: {r.returncode} {r.stderr}")
+        check(not os.path.exists(out), f"{args} leaves a file")
+
+
+def drawn(folder, path):
+    """Sizes from the least to a poster."""
+    for size in ("60x50", "88x60", "180x200", "1000x40"):
+        for figure, args in (("survival", []), ("survival", ["--style", "by=head", "--head", "L0H*"]),
+                             ("density", ["--style", "by=head"]), ("occupancy", ["--figure", "occupancy-curves"])):
+            out = os.path.join(folder, "y.pdf")
+            r = run(figure, path, "-o", out, "--size", size, *args)
+            check(r.returncode == 0 or b"need at least" in r.stderr, f"{figure} {args} at {size}: {r.stderr}")
+
+
+def main():
+    global KVFATE
+    KVFATE, make = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, n + ".kvf") for n in ("first", "second")]
+        for p, kind in zip(paths, ("usual", "usual")):
+            subprocess.run([make, kind, p], check=True)
+        stacked(folder, paths)
+        refused(folder, paths)
+        drawn(folder, paths[0])
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

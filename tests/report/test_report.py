@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""The page of `kvfate report` in Chromium without a window: it opens, draws and asks nothing of the network; what it says under the
+pointer and draws in its pixels against the tables that kvfate prints; keys, touch, comparison, downloads; texts that try to run.
+
+usage: test_report.py KVFATE MAKE_REPORT_TRACE [--shots FOLDER]
+
+Prints how long a page of 8,192 tokens takes to its first map, and a move of the pointer.  Skips (77) where there is no Chromium.
+"""
+import json
+import math
+import os
+import random
+import re
+import statistics
+import sys
+import time
+
+import browser
+from page import HOSTILE, Case
+
+MAP, GRID, PANELS = (f"performance.getEntriesByName('kvfate-{n}').length > 0" for n in ("map", "grid", "panels"))
+TIP = "Object.fromEntries([...document.querySelectorAll('#tip dt')].filter(d => !d.hidden).map(d => [d.textContent, d.nextElementSibling.textContent]))"
+T, L, H, G = 200, 3, 2, 4
+
+
+def table(s, *argv):
+    done = s.run(*argv, "--json")
+    return json.loads(done.stdout)["data"]
+
+
+def settle(b):
+    b.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))")
+
+
+def quiet(s, b, name):
+    """Nothing was said on the console, nothing was asked of the network, nothing ran."""
+    s.check(f"{name}: no error", not b.errors and not [c for c in b.console if c[0] in ("error", "warning", "assert")], b.errors, b.console)
+    s.check(f"{name}: asks for itself alone", len(b.requests) == 1 and b.requests[0].startswith("file://"), b.requests)
+    s.check(f"{name}: nothing of the texts ran", b.run("window.__pwned === undefined && !document.querySelector('img, iframe, object, embed')"))
+
+
+def ready(b, path):
+    b.open(path)
+    b.until(MAP)
+    b.until(PANELS)
+    b.until(GRID)
+    settle(b)
+
+
+def frame(b, role="first"):
+    return b.run(f"(() => {{ const r = document.querySelector('.pane[data-role={role}] .frame').getBoundingClientRect(); return [r.left, r.top, r.width] }})()")
+
+
+def point(b, i, t, role="first", T=T):
+    """Moves the pointer to the middle of a cell of the whole map; the tip."""
+    x, y, side = frame(b, role)
+    b.mouse("mouseMoved", x + (i + 0.5) / T * side, y + (t + 0.5) / T * side)
+    return b.run(TIP)
+
+
+def choose(b, kind, head):
+    b.run(f"document.querySelector('[data-value={kind}]').click()")
+    b.run(f"document.querySelector('.thumb[data-head={head}]').click()")
+    settle(b)
+    b.until(f"document.getElementById('map-title').textContent.endsWith('{head}')")
+    settle(b)
+
+
+def near(text, value):
+    return abs(float(text.replace("\u2212", "-")) - value) <= 6e-4 * abs(value) + 1e-12
+
+
+# ---- values under the pointer
+
+def hover_values(s, b, trace):
+    ev, gates = table(s, "eviction", trace), table(s, "retention", trace, "--source", "gate")
+    last = table(s, "retention", trace, "--source", "last-use", "--criterion", "mass.90")
+    words, r = table(s, "tokens", trace)["text"], random.Random(5)
+    for kind, heads, data in (("alpha", ["L0K1", "L2K0"], ev), ("beta", ["L1K0", "L2K1"], gates), ("last", ["L0H3", "L2H1"], last)):
+        for head in heads:
+            choose(b, kind, head)
+            at = data["head"].index(head)
+            layer, index = data["layer"][at], data["index"][at]
+            entry = (layer * H + (index // (G // H) if kind == "last" else index)) * T
+            for _ in range(6):
+                i = r.randrange(T)
+                one_cell(s, point(b, i, r.randrange(i, T)), kind, head, i, data, at, ev, entry, words)
+            i = r.randrange(60, T)
+            tip = point(b, i, 3)
+            s.check(f"{head}: the future", any("future" in v for v in tip.values()), tip)
+
+
+def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
+    t = int(tip["step"].split()[0])
+    name, fate = f"{kind} {head} token {i} step {t}", tip.get("entry") or tip.get(f"L{ev['layer'][entry]}K{ev['index'][entry]}") or ""
+    s.check(f"{name}: which token", tip["token"].split()[0] == str(i) and (len(words[i]) > 50 or not words[i].isalnum() or words[i] in tip["token"]), tip, words[i])
+    if kind == "alpha":
+        end = data["evict_step"][at + i]
+        s.check(f"{name}: alpha", tip["\u03b1"] == str(int(end < 0 or t < end)), tip, end)
+    elif kind == "beta":
+        lb = data["log_beta"][at + i]
+        s.check(f"{name}: beta", near(tip["\u03b2^(t\u2212i)"], math.exp(lb * (t - i))) and near(tip["log \u03b2"], lb), tip, lb)
+    else:
+        age = data["last_use_age"][at + i]
+        s.check(f"{name}: last use", tip["in use"] == str(int(t <= i + age)) and tip["last use"] == (f"age {age}" if age >= 0 else "never selected"), tip, age)
+    step, age, reason = (ev[c][entry + i] for c in ("evict_step", "age", "reason"))
+    s.check(f"{name}: fate", fate == f"born {i}; " + ("alive at the end" if step < 0 else f"evicted at step {step}, age {age}, {reason}"), tip, step)
+    if step >= 0:
+        score, margin = tip["score"].split(", margin ")
+        s.check(f"{name}: score", near(score, ev["score"][entry + i]) and near(margin, ev["margin"][entry + i]), tip)
+
+
+# ---- pixels
+
+def colours():
+    """The colours of viridis as the figures have them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
+        body = re.search(r"viridis\[256\] = {(.*?)}", f.read(), re.S).group(1)
+    return [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in re.findall(r"0x([0-9a-f]{6})", body)]
+
+
+def box_mean(value, x0, x1, y0, y1):
+    """Mean over the part with t >= i, cell by cell, and the part's share of the box."""
+    total = area = 0.0
+    for i in range(int(x0), math.ceil(x1)):
+        for t in range(max(i, int(y0)), min(T, math.ceil(y1))):
+            a = max(0.0, min(x1, i + 1) - max(x0, i)) * max(0.0, min(y1, t + 1) - max(y0, t))
+            total += a * value(i, t)
+            area += a
+    return (total / area if area else None), area / ((x1 - x0) * (y1 - y0))
+
+
+def pixels(s, b, name, value, view):
+    x0, size = view
+    n = b.run("document.querySelector('.pane[data-role=first] canvas').width")
+    r, want = random.Random(name), colours()
+    places = [(r.randrange(n), r.randrange(n)) for _ in range(120)] + [(k, k) for k in range(3, n, max(1, n // 15))] + [(k, k - 1) for k in range(5, n, max(1, n // 9))]
+    got = b.run("(() => { const c = document.querySelector('.pane[data-role=first] canvas').getContext('2d'); "
+                f"return {json.dumps(places)}.map(([x, y]) => [...c.getImageData(x, y, 1, 1).data]) }})()")
+    bad, d = [], size / n
+    for (c, row), rgba in zip(places, got):
+        mean, cover = box_mean(value, x0 + c * d, x0 + (c + 1) * d, x0 + row * d, x0 + (row + 1) * d)
+        if abs(rgba[3] - 255 * cover) > 1:
+            bad.append((c, row, rgba, cover))
+        if mean is None or rgba[3] < 32:
+            continue
+        near_ones = [want[min(255, max(0, math.floor(mean * 255) + k))] for k in (-1, 0, 1, 2)]
+        slack = 1.01 + 255 / rgba[3] * (rgba[3] < 255)  # the canvas keeps colours times opacity, in whole numbers
+        if not all(min(w[k] for w in near_ones) - slack <= rgba[k] <= max(w[k] for w in near_ones) + slack for k in range(3)):
+            bad.append((c, row, rgba, mean))
+    s.check(f"{name}: pixels are the means of their boxes", not bad, len(bad), bad[:4])
+
+
+def all_pixels(s, b, trace):
+    b.key("0")
+    ev, gates = table(s, "eviction", trace), table(s, "retention", trace, "--source", "gate")
+    last = table(s, "retention", trace, "--source", "last-use", "--criterion", "mass.90")
+    end = [T if e < 0 else e for e in ev["evict_step"]]
+    a, g, u = (d["head"].index(h) for d, h in ((ev, "L1K1"), (gates, "L1K1"), (last, "L2H3")))
+    maps = {"alpha": ("L1K1", lambda i, t: float(t < end[a + i])), "beta": ("L1K1", lambda i, t: math.exp(gates["log_beta"][g + i] * (t - i))),
+            "last": ("L2H3", lambda i, t: float(t <= i + last["last_use_age"][u + i]))}
+    for kind, (head, value) in maps.items():
+        choose(b, kind, head)
+        b.mouse("mouseMoved", 2, 2)
+        pixels(s, b, kind, value, (0, T))
+        for _ in range(4):
+            b.key("+")
+        settle(b)
+        size = T / 1.5 ** 4
+        pixels(s, b, f"{kind}, larger", value, ((T - size) / 2, size))
+        b.key("0")
+        settle(b)
+
+
+# ---- switches, keys, text
+
+def keys(s, b):
+    title = "document.getElementById('map-title').textContent"
+    b.run("document.activeElement.blur()")
+    choose(b, "alpha", "L0K0")
+    for key, head in (("ArrowRight", "L0K1"), ("ArrowDown", "L1K1"), ("ArrowLeft", "L1K0"), ("ArrowUp", "L0K0")):
+        b.key(key)
+        s.check(f"{key}", b.until(title).endswith(head) or b.until(f"{title}.endsWith('{head}')"), b.run(title))
+    for key, word in (("2", "Retention"), ("3", "Last use"), ("1", "Kept")):
+        b.key(key)
+        settle(b)
+        s.check(f"key {key}", b.run(title).startswith(word), b.run(title))
+    b.key("c")
+    s.check("colour map", b.run("[...document.querySelectorAll('#bar select')].some(x => x.value === 'cividis')"))
+    b.key("c")
+    b.key("c")
+    b.key("+")
+    settle(b)
+    s.check("zoom is said", "tokens" in b.run("document.getElementById('map-note').textContent"))
+    b.key("Escape")
+    b.key("ArrowRight", shift=True)
+    settle(b)
+    s.check("crosshair by keys is said", "token" in b.run("document.getElementById('said').textContent") and not b.run("document.getElementById('tip').hidden"))
+    b.key("?")
+    s.check("help", b.run("document.getElementById('help').open"))
+    b.key("Escape")
+    b.run("document.getElementById('help').close()")
+    for i, key in enumerate(["Tab"] * 8):
+        b.key(key)
+    s.check("what has the focus is visible", b.run("document.activeElement !== document.body"))
+
+
+def text_links(s, b):
+    choose(b, "alpha", "L0K0")
+    b.run("document.getElementById('text').scrollTop = 0")
+    box = b.run("(() => { const r = document.querySelector('[data-i=\"3\"]').getClientRects()[0]; return [r.left + r.width / 2, r.top + r.height / 2] })()")
+    b.mouse("mouseMoved", *box)
+    bar = b.run("(() => { const d = document.querySelector('.down'), f = document.querySelector('.frame').getBoundingClientRect(); return [d.hidden, d.offsetLeft, f.width] })()")
+    s.check("a token lights its column", not bar[0] and abs(bar[1] - 3 / T * bar[2]) <= 1.5, bar)
+    b.click(*box)
+    s.check("a click pins it", b.run("document.querySelector('.w.pinned')?.dataset.i") == "3" and not b.run("document.querySelector('.pinned').hidden"))
+    b.key("Escape")
+    point(b, 150, 160)
+    s.check("a cell lights its token", b.run("document.querySelector('.w.lit')?.dataset.i") == "150")
+    x, y, side = frame(b)
+    b.click(x + 20.5 / T * side, y + 100.5 / T * side)
+    s.check("a click on the map pins its token", b.run("document.querySelector('.w.pinned')?.dataset.i") == "20")
+    b.click(x + 20.5 / T * side, y + 100.5 / T * side)
+
+
+def zoom(s, b):
+    b.key("0")
+    x, y, side = frame(b)
+    b.mouse("mouseMoved", x + side * 0.25, y + side * 0.5)
+    b.mouse("mousePressed", x + side * 0.25, y + side * 0.5, button="left", clickCount=1)
+    for k in range(1, 6):
+        b.mouse("mouseMoved", x + side * (0.25 + 0.05 * k), y + side * (0.5 + 0.05 * k), button="left", buttons=1)
+    b.mouse("mouseReleased", x + side * 0.5, y + side * 0.75, button="left", clickCount=1)
+    settle(b)
+    note = b.run("document.getElementById('map-note').textContent")
+    s.check("a box zooms", "tokens 50" in note and "steps 100" in note, note)
+    b.call("Input.dispatchMouseEvent", type="mouseWheel", x=x + side / 2, y=y + side / 2, deltaX=0, deltaY=-120)
+    settle(b)
+    s.check("the wheel zooms", b.run("document.getElementById('map-note').textContent") != note)
+    b.key("0")
+    settle(b)
+    s.check("whole again", b.run("document.getElementById('map-note').textContent") == "")
+
+
+def touch(s, b, path):
+    b.size(390, 844, 2, True)
+    ready(b, path)
+    b.run("document.querySelector('.frame').scrollIntoView({block: 'center'})")
+    settle(b)
+    x, y, side = frame(b)
+    cx, cy = x + side * 0.3, y + side * 0.6
+    b.touch("touchStart", (cx, cy))
+    b.touch("touchEnd")
+    s.check("a tap shows the cell", not b.run("document.getElementById('tip').hidden") and "token" in b.run(TIP))
+    b.touch("touchStart", (cx - 30, cy), (cx + 30, cy))
+    for k in range(1, 6):
+        b.touch("touchMove", (cx - 30 - 12 * k, cy), (cx + 30 + 12 * k, cy))
+    b.touch("touchEnd")
+    settle(b)
+    s.check("two fingers zoom", "tokens" in b.run("document.getElementById('map-note').textContent"))
+    s.check("nothing is wider than the phone", b.run("document.documentElement.scrollWidth <= innerWidth"), b.run("document.documentElement.scrollWidth"))
+    quiet(s, b, "phone")
+    b.size(1400, 900)
+
+
+# ---- downloads, comparison, odd traces, times
+
+def downloads(s, b, trace):
+    folder = s.path("down")
+    os.makedirs(folder, exist_ok=True)
+    b.call("Browser.setDownloadBehavior", top=True, behavior="allow", downloadPath=folder)
+    commands = {"tokens": ["tokens"], "eviction": ["eviction"], "survival": ["survival"], "heads": ["heads"], "occupancy": ["occupancy"],
+                "last-use": ["retention", "--criterion", "mass.90", "--source", "last-use"], "kv-size": ["kv-size"], "density": ["density"]}
+    for key, argv in commands.items():
+        for place, ending in enumerate(("tsv", "csv") if key in ("tokens", "survival") else ("tsv",)):
+            path = os.path.join(folder, f"a.{key}.{ending}")
+            b.run(f"document.querySelectorAll('button[data-table=\"{key}\"]')[{place}].click()")
+            end = time.monotonic() + 20
+            while not os.path.exists(path) and time.monotonic() < end:
+                b.run("new Promise(done => setTimeout(done, 30))")
+            want = s.path(f"want.{ending}")
+            s.run(argv[0], trace, *argv[1:], "-o", want)
+            with open(want, "rb") as f, open(path, "rb") as g:
+                w, got = f.read(), g.read()
+            line = next((n for n, (p, q) in enumerate(zip(w.splitlines(), got.splitlines())) if p != q), None)
+            s.check(f"download {key}.{ending} equals kvfate's", w == got, line is not None and (w.splitlines()[line], got.splitlines()[line]))
+
+
+def compare(s, b, one, other):
+    ready(b, s.report("two.html", one, other))
+    b.key("d")
+    settle(b)
+    b.until("document.querySelectorAll('.pane').length === 3")
+    settle(b)
+    ea, eb = (table(s, "eviction", t)["evict_step"] for t in (one, other))
+    r = random.Random(8)
+    for _ in range(8):
+        i = r.randrange(T)
+        t = r.randrange(i, T)
+        tip = point(b, i, t, "difference")
+        t = int(tip["step"].split()[0])
+        i = int(tip["token"].split()[0])
+        want = [str(int(e[i] < 0 or t < e[i])) for e in (ea, eb)]
+        s.check(f"difference at {i}, {t}", tip["\u03b1"] == " \u2212 ".join(want), tip, want)
+    lit = b.run("[...document.querySelectorAll('.pane')].map(p => !p.querySelector('.down').hidden)")
+    s.check("the crosshair is in all maps", lit == [True] * 3, lit)
+    b.key("d")
+    b.key("t")
+    settle(b)
+    s.check("the other trace", b.run("document.title").startswith("b.kvf"), b.run("document.title"))
+    quiet(s, b, "comparison")
+    short = s.trace("c.kvf", 120, L, H, G, "e", seed=4)
+    ready(b, s.report("unlike.html", one, short))
+    b.key("d")
+    settle(b)
+    b.until("document.querySelectorAll('.pane').length === 3")
+    settle(b)
+    said = b.run("document.querySelector('.pane[data-role=difference] .frame').dataset.problem")
+    s.check("no difference of unlike lengths", "200 and 120" in said, said)
+    tip = point(b, 150, 160, "other")
+    s.check("beyond the end of the shorter", "c.kvf ends before" in tip.values(), tip)
+    b.key("3")
+    settle(b)
+    s.check("what the other lacks is said", "survival" in b.run("document.querySelector('.pane[data-role=other] .frame').dataset.problem"))
+    quiet(s, b, "unlike traces")
+
+
+def odd(s, b):
+    for name, n, kinds in (("zero", 0, "egu"), ("one", 1, "egu"), ("all", 40, "x"), ("bare", 6, "")):
+        ready(b, s.report(f"{name}.html", s.trace(f"{name}.kvf", n, 2, 1, 2, kinds)))
+        shown = b.run("document.getElementById('problem').hidden && document.querySelectorAll('.panel').length")
+        s.check(f"{name}: the page is whole", shown >= 8, shown, b.run("document.getElementById('problem').textContent"))
+        if name == "bare":
+            s.check("bare: what records it is said", "probes" in b.run("document.querySelector('.frame').dataset.problem"))
+        for key in ("2", "3", "+", "ArrowRight", "Escape", "1"):
+            b.key(key)
+        settle(b)
+        quiet(s, b, name)
+
+
+def shown_texts(s, b):
+    """Tokens as text: marks in place of what cannot be seen, long ones cut, none with markup."""
+    words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, w.children.length])")
+    by = {i: t for i, t, _ in words}
+    s.check("tokens are text", all(n == 0 for _, _, n in words) and by[0] == HOSTILE[0].decode(), by.get(0))
+    at = HOSTILE.index(b"x" * 10000)
+    s.check("a long token is cut, with its length", "[10000 characters]" in by[at] and len(by[at]) < 260, by[at][:300])
+    bidi = HOSTILE.index("\u202eevil\u202c".encode())
+    s.check("marks of direction are shown", "U+202E" in by[bidi] and "\u202e" not in by[bidi], by[bidi])
+    s.check("bytes that are no text are shown", "\\xFF" in by[HOSTILE.index(b"\xff\xfe\x80")] and "\\x00" in by[HOSTILE.index(b"a\0b")])
+
+
+def times(s, b):
+    trace = s.trace("large.kvf", 8192, 30, 3, 9, "egu")
+    page = s.report("large.html", trace)
+    opened = []
+    for _ in range(3):
+        ready(b, page)
+        opened.append(b.run("performance.getEntriesByName('kvfate-map')[0].startTime"))
+    grid = b.run("performance.getEntriesByName('kvfate-grid')[0].startTime")
+    moves = b.run("""(() => { const f = document.querySelector('.frame'), r = f.getBoundingClientRect(), out = [];
+        for (let k = 0; k < 300; k++) { const e = new PointerEvent('pointermove', {clientX: r.left + (k * 37 % 500), clientY: r.top + (k * 53 % 500), pointerId: 1, bubbles: true});
+        const t0 = performance.now(); f.dispatchEvent(e); document.getElementById('tip').getBoundingClientRect(); out.push(performance.now() - t0); } return out })()""")
+    middle = statistics.median(moves)
+    print(f"8192 tokens x 90 heads: first map after {min(opened):.0f} ms (of {', '.join(f'{o:.0f}' for o in opened)}), all thumbnails after {grid:.0f} ms; "
+          f"a move of the pointer {middle:.2f} ms in the median, {max(moves):.1f} at most")
+    s.check("8,192 tokens open", min(opened) < 5000, opened)
+    s.check("the pointer is followed", middle < 16, middle)
+    quiet(s, b, "8,192 tokens")
+
+
+def shots(s, b, folder):
+    for name, (w, h, ratio, phone), scheme in (("wide", (1400, 900, 1, False), "light"), ("dark", (1400, 900, 1, False), "dark"), ("phone", (390, 844, 2, True), "light")):
+        b.size(w, h, ratio, phone)
+        b.scheme(scheme)
+        ready(b, s.path("a.html"))
+        b.screenshot(os.path.join(folder, name + ".png"))
+        s.check(f"{name}: a picture", os.path.getsize(os.path.join(folder, name + ".png")) > 20000)
+    b.pdf(os.path.join(folder, "print.pdf"))
+    s.check("prints", os.path.getsize(os.path.join(folder, "print.pdf")) > 20000)
+    b.scheme("light")
+    b.size(1400, 900)
+
+
+def main():
+    path = browser.find()
+    if not path:
+        print("no Chromium here: the page is not tried in a browser")
+        return 77
+    s = Case(*sys.argv[1:3])
+    b = browser.Browser(path)
+    try:
+        b.size(1400, 900)
+        b.scheme("light")
+        one = s.trace("a.kvf", T, L, H, G, "egu", texts=HOSTILE)
+        other = s.trace("b.kvf", T, L, H, G, "eu", seed=9)
+        page = s.report("a.html", one)
+        ready(b, page)
+        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
+                     lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
+                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b),
+                     lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
+            step()
+    finally:
+        b.close()
+    return s.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
