@@ -7,6 +7,7 @@
 # largest --dpi of the list below that keeps them within 60 KB.
 # Set in the environment:
 #   KVFATE                        the program
+#   DPI                           the list (150 130 110 100 90 80 70)
 #   PAGE                          another page of commands
 set -euf
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
@@ -26,7 +27,7 @@ kvfate() { "$program" "$@" ${dpi:+--dpi "$dpi"}; }
 draw() {
     picture=${1##* -o }
     picture=${picture%% *}
-    for dpi in 150 130 110 100 90 80 70; do
+    for dpi in ${DPI:-150 130 110 100 90 80 70}; do
         eval "$1" > log.txt || return 1
         [ "$(wc -c < "$picture")" -gt 60000 ] || break
     done
