@@ -290,17 +290,20 @@ void heat_decay(const struct heat *m, const double *log_beta, int c, double *mea
     struct walk k = walk_begin(m, c);
     struct decay d = {.m = m, .step = (m->to - m->from) / m->h, .born = mean};
     double *whole = scratch + 4 * LANES * ((long)m->h + 2), next;
+    int some = walk_next(m, &k);
+    long first = some ? k.r : m->h; /* nothing is above the first token's birth */
     d.at = (lanes(*)[2])(void *)scratch;
     d.inner = d.at + m->h + 2;
-    clear(scratch, heat_scratch(m->h));
+    clear((double *)(void *)d.at[first], 2 * LANES * (m->h + 2 - first));
+    clear((double *)(void *)d.inner[first], 2 * LANES * (m->h + 2 - first));
     clear(mean, m->h);
     cover_of(m, c, whole, cover);
-    while (walk_next(m, &k))
+    for (; some; some = walk_next(m, &k))
         add_token(&d, &k, log_beta[k.i]);
     for (int b = 0; b < PACES; b++)
         flush(&d, &d.block[b]);
-    double here = sum_of(d.at[0]);
-    for (int r = 0; r < m->h; r++, here = next) {
+    double here = sum_of(d.at[first]);
+    for (long r = first; r < m->h; r++, here = next) {
         next = sum_of(d.at[r + 1]);
         mean[r] += sum_of(d.inner[r]) + here * (1 - m->part[r]) + next * m->part[r + 1];
     }
