@@ -53,7 +53,8 @@ struct analyzer {
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
      * sentence naming the flag that records it.  args->option has one entry per
-     * option.  Memory is bounded by the table and a few columns of one head. */
+     * option.  Memory is bounded by the table and a few columns of one head.  Columns may
+     * be read from the traces as they are asked for: destroy the table before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d);
 

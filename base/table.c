@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/table.h"
 
-enum kind { DENSE, BLOCK, CYCLE, AFFINE, LAZY };
+enum kind { DENSE, BLOCK, CYCLE, AFFINE, LAZY, CODED };
 
 struct column {
     char *name, *unit;
@@ -21,6 +21,7 @@ struct column {
     double *r;
     char **s;      /* [n] into the texts */
     char **text;   /* owned, and each of them */
+    const uint8_t *code; /* of coded: which of s, by row */
     size_t n_texts, cap_texts;
     table_read_fn read;
     void *ctx;
@@ -215,6 +216,14 @@ void table_dense_str(struct table *t, const char *name, const char *unit, const 
     add_strs(t, name, unit, DENSE, data, t->rows);
 }
 
+void table_coded_str(struct table *t, const char *name, const char *unit, const uint8_t *code,
+                     const char *const *text, int n_texts)
+{
+    add_strs(t, name, unit, CODED, text, n_texts);
+    if (!t->err)
+        t->col[t->n_cols - 1].code = code;
+}
+
 void table_affine(struct table *t, const char *name, const char *unit, int64_t start, int64_t step,
                   int64_t period)
 {
@@ -385,7 +394,9 @@ void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, cons
     const struct column *c = &t->col[col];
     for (int64_t k = 0; c->type != TABLE_STR && k < n; k++)
         out[k] = "";
-    while (c->type == TABLE_STR && n > 0) {
+    for (int64_t k = 0; c->kind == CODED && k < n; k++)
+        out[k] = c->s[c->code[row0 + k]];
+    while (c->kind != CODED && c->type == TABLE_STR && n > 0) {
         struct run r = run_at(c, row0, n);
         for (int64_t k = 0; k < r.n; k++)
             out[k] = c->s[r.from + (r.same ? 0 : k)];

@@ -58,6 +58,11 @@ void table_affine(struct table *t, const char *name, const char *unit, int64_t s
 void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
                 table_read_fn read, void *ctx);
 
+/* Texts of few kinds: row r holds text[code[r]], of n_texts.  The texts are copied, the codes
+ * are not: they must outlive the table, or be given to table_own. */
+void table_coded_str(struct table *t, const char *name, const char *unit, const uint8_t *code,
+                     const char *const *text, int n_texts);
+
 /* destroy(ctx) is called by table_destroy: for sources that lazy columns read. */
 void table_own(struct table *t, void *ctx, void (*destroy)(void *ctx));
 

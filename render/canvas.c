@@ -477,20 +477,18 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
         cairo_surface_mark_dirty(c->surface);
         return;
     }
-    cairo_surface_t *img = cairo_image_surface_create(CAIRO_FORMAT_ARGB32, w, h);
+    /* read only; what refers to it later (PDF) takes a copy when it is finished */
+    cairo_surface_t *img = cairo_image_surface_create_for_data(
+        (unsigned char *)(uintptr_t)argb, CAIRO_FORMAT_ARGB32, w, h, 4 * w);
     if (cairo_surface_status(img) != CAIRO_STATUS_SUCCESS) {
         c->err = KVF_E_NOMEM;
         return;
     }
-    unsigned char *data = cairo_image_surface_get_data(img);
-    int stride = cairo_image_surface_get_stride(img);
-    for (int r = 0; r < h; r++)
-        memcpy(data + (size_t)r * (size_t)stride, argb + (size_t)r * (size_t)w, (size_t)w * 4);
-    cairo_surface_mark_dirty(img);
     snap(c, &x, 0, &w_mm, w);
     snap(c, &y, c->svg.dy, &h_mm, h);
     if (is_svg(c)) {
         image_svg(c, x, y, w_mm, h_mm, img);
+        cairo_surface_finish(img);
         cairo_surface_destroy(img);
         return;
     }
@@ -501,6 +499,7 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_pattern_set_filter(cairo_get_source(c->cr), CAIRO_FILTER_NEAREST);
     cairo_paint(c->cr);
     cairo_restore(c->cr);
+    cairo_surface_finish(img);
     cairo_surface_destroy(img);
 }
 

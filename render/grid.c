@@ -149,6 +149,12 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
+    if (s->width_mm > 0) { /* no more height than maps of that width take */
+        struct layout l = plan(g, &win, s->width_mm, h * s->width_mm / w);
+        *ret_w = s->width_mm;
+        *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
+        return;
+    }
     struct layout l = plan(g, &win, w, h);
     if (l.side < 4)
         l = plan(g, &win, w, h = 230);
@@ -186,13 +192,11 @@ struct painter {
     int64_t clipped[MOST_THREADS], boxes[MOST_THREADS];
 };
 
-static uint32_t colour_of(const struct painter *p, double v, double cover, int64_t *clipped)
+static uint32_t colour_of(const struct painter *p, struct colours *k, double v, double cover)
 {
-    struct colours k = p->k;
-    double f = colours_at(&k, v);
-    *clipped += k.clipped - p->k.clipped;
+    double f = colours_at(k, v);
     if (isnan(f) || cover < 1)
-        return palette_argb_at(k.map, f, cover);
+        return palette_argb_at(k->map, f, cover);
     return p->colour[(int)((f < 0 ? 0 : f > 1 ? 1 : f) * PALETTE_STEPS + 0.5)];
 }
 
@@ -203,7 +207,8 @@ static void stripe(void *ctx, int task, int thread)
     int map = task / p->stripes, c0 = task % p->stripes * STRIPE, w = p->heat.w, h = p->heat.h;
     double *mean = p->scratch + thread * p->span, *cover = mean + h, *rest = cover + h;
     uint32_t *out = p->argb + (size_t)map * (size_t)w * (size_t)h;
-    int64_t clipped = 0, boxes = 0;
+    struct colours k = p->k;
+    int64_t boxes = 0;
     rest += (4 - 2 * h % 4) % 4; /* lanes of four */
     for (int c = c0; c < w && c < c0 + STRIPE; c++) {
         p->g->raster(&p->heat, p->number + map * p->l.per_head, c, mean, cover, rest);
@@ -211,10 +216,10 @@ static void stripe(void *ctx, int task, int thread)
             bool seen = cover[r] > HEAT_LEAST;
             boxes += seen;
             out[(size_t)r * (size_t)w + (size_t)c] =
-                seen ? colour_of(p, mean[r], cover[r], &clipped) : 0;
+                seen ? colour_of(p, &k, mean[r], cover[r]) : 0;
         }
     }
-    p->clipped[thread] += clipped;
+    p->clipped[thread] += k.clipped - p->k.clipped;
     p->boxes[thread] += boxes;
 }
 
@@ -338,7 +343,8 @@ static int paint(struct painter *p)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
     int threads = threads_for(p), err = par_create(threads, &p->pool);
-    p->batch = (int)fmax(1, fmin(4.0 * threads, (double)MOST_BATCH / (double)area));
+    p->batch = (int)fmax(1, fmin(fmin(4.0 * threads, (double)p->l.n),
+                                 (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
     p->span = (heat_scratch(p->heat.h) + 2 * p->heat.h + 8) / 4 * 4;
     p->number = MEM_NEW(double, (size_t)p->batch * (size_t)p->l.per_head);
@@ -384,6 +390,8 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
                         (long long)p.l.n, canvas_width(c), canvas_height(c));
     int w = boxes_in(canvas_pixel(c), &p.l.side), h = boxes_in(canvas_pixel(c), &p.l.tall);
     err = heat_init(&p.heat, (long)p.win.n, (long)p.win.from, (long)p.win.to, w, h);
+    if (!err && p.l.n > 1)
+        err = heat_share(&p.heat);
     if (!err)
         err = paint(&p);
     heat_finish(&p.heat);

@@ -94,15 +94,19 @@ int heat_init(struct heat *m, long n, long from, long to, int w, int h)
         m->row[r] = from + r * (to - from) / h;
         m->part[r] = (double)(r * (to - from) % h) / h;
     }
-    double *whole = NULL;
-    if ((int64_t)w * h <= MOST_AREAS) {
-        m->area = MEM_NEW(double, (size_t)w * (size_t)h);
-        whole = MEM_NEW(double, (size_t)h + 2);
-    }
-    for (int c = 0; m->area && whole && c < w; c++)
-        area_of(m, c, whole, m->area + (long)c * h);
+    return KVF_OK;
+}
+
+int heat_share(struct heat *m)
+{
+    if ((int64_t)m->w * m->h > MOST_AREAS)
+        return KVF_OK;
+    m->area = MEM_NEW(double, (size_t)m->w * (size_t)m->h);
+    double *whole = MEM_NEW(double, (size_t)m->h + 2);
+    for (int c = 0; m->area && whole && c < m->w; c++)
+        area_of(m, c, whole, m->area + (long)c * m->h);
     mem_free(whole);
-    return (int64_t)w * h > MOST_AREAS || (m->area && whole) ? KVF_OK : KVF_E_NOMEM;
+    return m->area && whole ? KVF_OK : KVF_E_NOMEM;
 }
 
 void heat_finish(struct heat *m)
@@ -119,7 +123,7 @@ static void finish(const struct heat *m, double *mean, double *cover)
     double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
     for (int r = 0; r < m->h; r++) {
         mean[r] = cover[r] > HEAT_LEAST * box ? mean[r] / cover[r] : NAN;
-        cover[r] = cover[r] < box ? cover[r] / box : 1;
+        cover[r] = cover[r] < box * (1 - HEAT_LEAST) ? cover[r] / box : 1;
     }
 }
 
@@ -286,17 +290,20 @@ void heat_decay(const struct heat *m, const double *log_beta, int c, double *mea
     struct walk k = walk_begin(m, c);
     struct decay d = {.m = m, .step = (m->to - m->from) / m->h, .born = mean};
     double *whole = scratch + 4 * LANES * ((long)m->h + 2), next;
+    int some = walk_next(m, &k);
+    long first = some ? k.r : m->h; /* nothing is above the first token's birth */
     d.at = (lanes(*)[2])(void *)scratch;
     d.inner = d.at + m->h + 2;
-    clear(scratch, heat_scratch(m->h));
+    clear((double *)(void *)d.at[first], 2 * LANES * (m->h + 2 - first));
+    clear((double *)(void *)d.inner[first], 2 * LANES * (m->h + 2 - first));
     clear(mean, m->h);
     cover_of(m, c, whole, cover);
-    while (walk_next(m, &k))
+    for (; some; some = walk_next(m, &k))
         add_token(&d, &k, log_beta[k.i]);
     for (int b = 0; b < PACES; b++)
         flush(&d, &d.block[b]);
-    double here = sum_of(d.at[0]);
-    for (int r = 0; r < m->h; r++, here = next) {
+    double here = sum_of(d.at[first]);
+    for (long r = first; r < m->h; r++, here = next) {
         next = sum_of(d.at[r + 1]);
         mean[r] += sum_of(d.inner[r]) + here * (1 - m->part[r]) + next * m->part[r + 1];
     }

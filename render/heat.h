@@ -14,7 +14,7 @@ struct heat {
     int w, h;
     long *row;        /* [h + 1] step in which row r begins, rounded down; row[h] = to */
     double *part;     /* [h + 1] how far into that step */
-    double *area;     /* [w][h] of each box, with t >= i; NULL for large maps */
+    double *area;     /* [w][h] of each box, with t >= i; NULL until heat_share */
 };
 
 #define HEAT_LEAST 1e-9 /* parts of a box below it are none: sums differ from 0 by rounding */
@@ -22,6 +22,10 @@ struct heat {
 /* KVF_OK or KVF_E_NOMEM; heat_finish accepts a zeroed one. */
 int heat_init(struct heat *m, long n, long from, long to, int w, int h);
 void heat_finish(struct heat *m);
+
+/* Computes once what all maps of a window have in common: worth it for more than one, and done
+ * only where it is small.  KVF_OK or KVF_E_NOMEM. */
+int heat_share(struct heat *m);
 
 /* Boxes of column c, from the top: mean[r], NaN where cover[r] is no more than HEAT_LEAST;
  * cover[r] is the part of the box with t >= i, as a share.  number: [n].  scratch:
