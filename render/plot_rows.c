@@ -88,6 +88,18 @@ bool row_all_classes(const struct plot_rows *k, int64_t row)
     return k->class < 0 || row_is(k->t, k->class, row, "all");
 }
 
+const char *bands_text(const struct table *t, char out[48])
+{
+    double n = table_meta_real(t, "documents", NAN);
+    if (n == 1)
+        snprintf(out, 48, "1 document: no intervals");
+    else if (n > 1)
+        snprintf(out, 48, "bands: 95 %% over %.0f documents", n);
+    else
+        snprintf(out, 48, "bands: 95 %% over documents");
+    return out;
+}
+
 static void one_criterion(const char *raw, size_t n, char *out, size_t room)
 {
     if (n > 5 && strncmp(raw, "mass.", 5) == 0)
