@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every entry of every table is documented.  The names come from the program."""
+"""Every entry of every table is documented, and links of the pages lead somewhere.  The names come from the program."""
+import glob
 import json
 import os
 import re
@@ -84,9 +85,38 @@ def check_headings(root, path, names, what):
     return reports
 
 
+def anchors(text):
+    """The names that headings of a page have in links."""
+    found = set()
+    for heading in re.findall(r'^#+ (.*)$', text, re.M):
+        words = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', heading).lower()
+        found.add(re.sub(r'[^\w\- ]', '', words).strip().replace(' ', '-'))
+    return found
+
+
+def check_links(root):
+    """Links of the pages lead to files of the tree and to headings that are there."""
+    reports = []
+    pages = [os.path.relpath(p, root) for p in glob.glob(os.path.join(root, 'docs/**/*.md'),
+                                                         recursive=True)]
+    for path in sorted(pages) + ['README.md', 'NEWS.md', 'HACKING.md', 'gates/README.md']:
+        if not os.path.exists(os.path.join(root, path)):
+            continue
+        for link in re.findall(r'\]\(([^)\s]+)\)', lint.read(root, path)):
+            name, _, heading = link.partition('#')
+            goal = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+            if '://' in link:
+                continue
+            if not os.path.exists(os.path.join(root, goal)):
+                reports.append(f'{path}:1: the link {link} leads nowhere')
+            elif heading and heading not in anchors(lint.read(root, goal)):
+                reports.append(f'{path}:1: the link {link} has no such heading')
+    return reports
+
+
 def check(root, args):
     program = check.program = check.program or Program(os.path.abspath(args.kvfate))
-    reports = []
+    reports = check_links(root)
     overview = text_of(root, 'docs/man/kvfate.1', reports)
     build = text_of(root, 'docs/meson.build', reports)
     for name in program.commands:
@@ -124,7 +154,9 @@ PLANTS = [
     lint.Plant('docs/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
     lint.Plant('docs/probes.md', 'the probe steps', replace=('## steps', '## other')),
     lint.Plant('docs/analyzers.md', 'the analyzer sparsity', text='## survival\n'),
-    lint.Plant('docs/gallery.md', 'the figure survival-map', text='## survival\n'),
+    lint.Plant('docs/gallery.md', 'the figure survival-map', text='## survival\n## training\n'),
+    lint.Plant('docs/report.md', 'leads nowhere', replace=('](img/report.png)', '](img/none.png)')),
+    lint.Plant('docs/report.md', 'no such heading', replace=('](img/report.png)', '](plans.md#x)')),
 ]
 
 
