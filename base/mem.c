@@ -27,10 +27,16 @@ void *mem_alloc(size_t n, size_t size)
     size_t bytes;
     if (!mem_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
         return NULL;
+#ifdef KVF_MEM_EXACT /* no padding, so that sanitizers see the first byte behind the end */
+    void *p = NULL;
+    if (posix_memalign(&p, MEM_ALIGN, bytes ? bytes : 1) != 0)
+        return NULL;
+#else
     bytes = (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
     if (bytes == 0)
         bytes = MEM_ALIGN;
     void *p = aligned_alloc(MEM_ALIGN, bytes);
+#endif
     return p ? memset(p, 0, bytes) : NULL;
 }
 

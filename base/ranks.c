@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
-static double log_gamma(double x)
+static double lgam(double x)
 {
     int sign; /* lgamma would write it to a variable that threads share */
     return lgamma_r(x, &sign);
@@ -85,16 +85,14 @@ double ranks_correlation(const double *x, const double *y, size_t n)
 double ranks_chance_overlap(size_t n, size_t k)
 {
     struct sum mean = {0};
-    double all = log_gamma((double)n + 1) - log_gamma((double)k + 1)
-                 - log_gamma((double)(n - k) + 1);
+    double all = lgam((double)n + 1) - lgam((double)k + 1) - lgam((double)(n - k) + 1);
     if (k == 0)
         return NAN;
     for (size_t both = 2 * k > n ? 2 * k - n : 0; both <= k; both++) {
         double a = (double)both, rest = (double)(k - both), out = (double)(n - 2 * k + both);
         /* ln of C(k, both) C(n - k, k - both) / C(n, k) */
-        double p = log_gamma((double)k + 1) - log_gamma(a + 1) - log_gamma(rest + 1)
-                   + log_gamma((double)(n - k) + 1) - log_gamma(rest + 1) - log_gamma(out + 1)
-                   - all;
+        double p = lgam((double)k + 1) - lgam(a + 1) - lgam(rest + 1)
+                   + lgam((double)(n - k) + 1) - lgam(rest + 1) - lgam(out + 1) - all;
         sum_add(&mean, exp(p) * a / (a + 2 * rest));
     }
     return sum_get(&mean);

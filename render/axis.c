@@ -116,6 +116,21 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
 
 enum { TICKS = 128 };
 
+/* One number makes no scale: closer ones, as many as have room. */
+static int ticks_two(double lo, double hi, int want, double room, double *v, int max)
+{
+    int n = ticks_linear(lo, hi, want, v, max);
+    while (n < 2 && want < 6) {
+        double more[16];
+        int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
+        if (m > room)
+            break;
+        memcpy(v, more, (size_t)m * sizeof *v);
+        n = m;
+    }
+    return n;
+}
+
 /* Numbers of the x axis that would run into the one before are left out. */
 static void number_x(struct canvas *c, double x, double y, const char *text, double *end)
 {
@@ -156,7 +171,7 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
         return;
     }
     int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
-    int n = ticks_linear(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, v, 16);
+    int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, v, 16);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], TICK);
         tick_text(v[i], text);
@@ -168,7 +183,7 @@ static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 {
     if (a->log_y)
         return ticks_log(a->y0, a->y1, a->h / 3.2, v, name, TICKS);
-    int n = ticks_linear(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), v, 16);
+    int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6, v, 16);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -274,9 +289,7 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
 {
     double v[16];
     char name[16][24];
-    int want = fitting(h, 6), n = ticks_linear(lo, hi, want, v, 16);
-    while (n < 2 && want++ < 6) /* one number makes no scale */
-        n = ticks_linear(lo, hi, want, v, 16);
+    int n = ticks_two(lo, hi, fitting(h, 6), 16, v, 16);
     for (int i = 0; i < n; i++) {
         tick_text(v[i], name[i]);
         v[i] = (v[i] - lo) / (hi - lo);

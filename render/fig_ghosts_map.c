@@ -5,7 +5,7 @@
 static const struct headmap map = {
     .figure = "ghosts-map",
     .values = "hits|mass",
-    .label = "later queries that would use an entry",
+    .label = "later uses of an entry",
 };
 
 static const char *const needs[] = {"head", "layer", "index", "hits", "mass", NULL};

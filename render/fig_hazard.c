@@ -64,6 +64,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                            : "share whose last selection is in the bin";
     p->y0 = p->log_y ? NAN : 0;
     p->y1 = style_is(keys, "y", "survival") ? 1 : NAN;
+    p->copies = k.steps ? 2 : 1;
     for (int64_t r = 0; r < table_rows(t); r++)
         if (choice_has(&v, r) && table_real(t, k.low, r) >= 1)
             add_row(p, &v, &k, r);

@@ -121,18 +121,28 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = x.top + BOTTOM + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads)) + (x.rows - 1) * GAP_Y;
 }
 
+static int64_t layers_of(const struct occupancy *x, int layer)
+{
+    int64_t n = 1;
+    for (int64_t i = 1; i < x->heads; i++)
+        n += table_int(x->t, layer, i * x->per_head)
+             != table_int(x->t, layer, (i - 1) * x->per_head);
+    return n;
+}
+
 /* Few heads by name; many by their layer, at its first head. */
 static void head_names(struct canvas *c, const struct occupancy *x, const struct axis_box *a)
 {
     int head = table_find(x->t, "head"), layer = table_find(x->t, "layer");
     double each = a->h / (double)x->heads, last = -INFINITY;
     bool named = x->heads <= NAMED_MOST;
+    int64_t every = layers_of(x, layer) <= 10 ? 1 : 5;
     char text[24];
     for (int64_t i = 0; i < x->heads; i++) {
         int64_t l = table_int(x->t, layer, i * x->per_head);
         double at = a->y + ((double)i + (named ? 0.5 : 0)) * each;
         bool first = i == 0 || table_int(x->t, layer, (i - 1) * x->per_head) != l;
-        if (at - last < 2.6 || (!named && (!first || l % 5 != 0)))
+        if (at - last < 2.6 || (!named && (!first || l % every != 0)))
             continue;
         last = at;
         snprintf(text, sizeof text, "L%lld", (long long)l);

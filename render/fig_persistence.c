@@ -37,8 +37,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.points = !p->line[i].back;
     choice_note(&v, p, begin);
+    bool parts = v.heads || v.classes;
     snprintf(p->note, sizeof p->note, "%sbands: 95 %%%s", begin,
-             table_find(t, "prior") < 0 ? " over documents" : "; heads and classes shrunk");
+             table_find(t, "prior") < 0 ? " over documents"
+             : parts                    ? "; heads and classes shrunk"
+                                        : "");
     return KVF_OK;
 }
 

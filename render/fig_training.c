@@ -13,7 +13,7 @@
 #include "render/options.h"
 
 enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 34, GAP = 6, MAX_PANELS = 6,
-       MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4 };
+       MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4, LEAST = 10 };
 
 struct curves {
     const struct table *t;
@@ -258,6 +258,8 @@ static int draw_panel(struct canvas *c, struct curves *v, int i, double height, 
     char label[80];
     snprintf(label, sizeof label, *unit ? "%.40s (%.20s)" : "%.40s",
              long_name(table_col_name(v->t, col)), unit);
+    if (canvas_text_width(c, label, PT_LABEL, 0) > height + GAP - 1)
+        snprintf(label, sizeof label, "%.40s", table_col_name(v->t, col));
     struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
                          .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label};
     int keep = v->smooth;
@@ -300,6 +302,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (err)
         return err;
     find_runs(&v);
+    err = canvas_room(c, "training", LEFT + RIGHT + 30,
+                      panels_height(v.n_panels) - (PANEL - LEAST) * v.n_panels + KEY * v.n_runs, d);
+    if (err)
+        return err;
     for (int64_t r = 0; r < table_rows(t); r++)
         last = fmax(last, table_real(t, step, r));
     v.line = MEM_NEW(double, (size_t)table_rows(t));

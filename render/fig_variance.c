@@ -8,7 +8,7 @@
 #include "render/options.h"
 
 enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
-static const double ROW = 5.2, THICK = 1.9, THIN = 1.3, KEY = 3.5;
+static const double ROW = 5.2, LEAST_ROW = 4.6, THICK = 1.9, THIN = 1.3, KEY = 3.5;
 
 struct bars {
     int n;
@@ -85,6 +85,11 @@ static void bar(struct canvas *c, const struct axis_box *a, double y, double thi
                 ink, 0);
 }
 
+static const char *within_text(bool intervals)
+{
+    return intervals ? "within a head, mean; lines: 95 %" : "within a head, mean over heads";
+}
+
 /* What the two kinds of bars are, below the axis. */
 static void legend(struct canvas *c, const struct axis_box *a, bool intervals)
 {
@@ -93,9 +98,7 @@ static void legend(struct canvas *c, const struct axis_box *a, bool intervals)
     canvas_text(c, x + KEY + 1, y, "all values", PT_SMALL, ALIGN_LEFT, ink, 0);
     x += KEY + 4 + canvas_text_width(c, "all values", PT_SMALL, 0);
     canvas_rect(c, x, y - THIN / 2, KEY, THIN, palette_line(1));
-    canvas_text(c, x + KEY + 1, y, intervals ? "within a head, mean; lines: 95 %"
-                                                : "within a head, mean over heads",
-                PT_SMALL, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x + KEY + 1, y, within_text(intervals), PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -112,6 +115,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     double row = a.h / (b.n ? b.n : 1);
     if (!(top > 0))
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
+    double key = 2 * KEY + 7 + canvas_text_width(c, "all values", PT_SMALL, 0)
+                 + canvas_text_width(c, within_text(intervals), PT_SMALL, 0);
+    int err = canvas_room(c, "variance", LEFT + key, TOP + BOTTOM + LEAST_ROW * b.n, d);
+    if (err)
+        return err;
     for (int i = 0; i < b.n; i++) {
         bool two = !isnan(b.within[i]);
         double y = a.y + row * (i + .5);

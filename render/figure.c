@@ -8,7 +8,7 @@
 #include "render/ansi.h"
 #include "render/figures.h"
 
-enum { TITLE_MM = 7 };
+enum { TITLE_MM = 7, SCALED_LEAST = 45 }; /* mm */
 
 const struct figure *const figure_table[] = {
     &fig_agreement_map,
@@ -208,8 +208,8 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
-    if (s->width_mm != 0) {
-        h *= s->width_mm / w;
+    if (s->width_mm != 0) { /* letters and legends do not shrink with the width */
+        h = fmax(h * s->width_mm / w, fmin(h, SCALED_LEAST));
         w = s->width_mm;
     }
     h += s->title ? TITLE_MM : 0;

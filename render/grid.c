@@ -149,6 +149,12 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
+    if (s->width_mm > 0) { /* no more height than maps of that width take */
+        struct layout l = plan(g, &win, s->width_mm, h * s->width_mm / w);
+        *ret_w = s->width_mm;
+        *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
+        return;
+    }
     struct layout l = plan(g, &win, w, h);
     if (l.side < 4)
         l = plan(g, &win, w, h = 230);

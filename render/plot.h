@@ -48,6 +48,7 @@ struct plot {
     const char *ramp_label;
     bool key_upwards;     /* the last line first, as areas are stacked */
     double panel_h;       /* mm; 0: own choice */
+    int copies;           /* points added for one of the table, to count them (1) */
     int err;              /* the first failure */
 };
 

@@ -145,24 +145,34 @@ static int ranges(struct plot *p, const struct figure_style *s, struct kvf_diag 
     return KVF_OK;
 }
 
-/* Points, or ends of their intervals, that the axis does not reach, are counted and told. */
+static void tell(struct plot *p, long n, long all, const char *what)
+{
+    size_t at = strlen(p->note);
+    if (n)
+        snprintf(p->note + at, sizeof p->note - at, "%s%ld of %ld points %s", at ? "; " : "",
+                 n / p->copies, all / p->copies, what);
+}
+
+/* Points, or ends of their intervals, that the axis does not reach, and those without a
+ * logarithm, are counted and told. */
 static void tell_clipped(struct plot *p)
 {
     double slack = 1e-9 * (p->y1 - p->y0);
-    long n = 0, all = 0;
+    long n = 0, none = 0, all = 0;
     for (int i = 0; i < p->n_series; i++) {
         const struct chart_line *l = &p->series[i].data;
         for (int k = 0; k < l->n; k++) {
             double lo = l->low && isfinite(l->low[k]) ? fmin(l->y[k], l->low[k]) : l->y[k];
             double hi = l->low && isfinite(l->high[k]) ? fmax(l->y[k], l->high[k]) : l->y[k];
             all += !isnan(l->y[k]);
-            n += !isnan(l->y[k]) && (lo < p->y0 - slack || hi > p->y1 + slack);
+            if (p->log_y && l->y[k] <= 0)
+                none++;
+            else
+                n += !isnan(l->y[k]) && (lo < p->y0 - slack || hi > p->y1 + slack);
         }
     }
-    size_t at = strlen(p->note);
-    if (n)
-        snprintf(p->note + at, sizeof p->note - at, "%s%ld of %ld points beyond the axis",
-                 at ? "; " : "", n, all);
+    tell(p, n, all, "beyond the axis");
+    tell(p, none, all, "without a logarithm");
 }
 
 static double key_width(struct canvas *c, const struct plot *p)

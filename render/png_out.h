@@ -1,4 +1,4 @@
-/* png_out.h - PNG files, by zlib alone. */
+/* png_out.h - PNG files; png_out.c is the only file that includes png.h. */
 #ifndef KVF_RENDER_PNG_OUT_H
 #define KVF_RENDER_PNG_OUT_H
 

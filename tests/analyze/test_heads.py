@@ -169,7 +169,7 @@ def refusals(folder):
     refused("no such criterion", 1, ["heads", path, "--criterion", "top7"], "last_selected.top7", "--probes survival")
     refused("no such tokens", 2, ["heads", path, "--tokens", "50:60"], "50:60")
     refused("no such file of classes", 1, ["heads", path, "--classes", f"{folder}/none.json"], "none.json")
-    refused("a figure", 2, ["heads", path, "-o", f"{folder}/x.png"], "no figure")
+    refused("a film", 2, ["heads", path, "-o", f"{folder}/x.gif"], "x.gif")
     bare = make(write_kvf, f"{folder}/bare.kvf", [Column("nll", "f32", "run", np.zeros(4))], (1, 1, 1, 4))
     refused("no masses", 1, ["heads", bare], "mass.sum", "--probes mass")
 

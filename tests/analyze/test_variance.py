@@ -280,7 +280,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     for more, word in ((["--scale", "x"], "--scale"), (["--position-bins", "0"], "--position-bins"), (["--norm-bins", "x"], "--norm-bins"),
                        (["--norm-bins", "9999999"], "--norm-bins"), (["--head", "L0H0"], "KV"), (["--tokens", "0:5x"], "A:B")):
         refused(" ".join(more), 2, ["variance", clean, *more], word)
-    refused("two traces", 2, ["variance", clean, clean], "too many")
+    refused("two traces", 2, ["variance", clean, clean, "-o", os.path.join(folder, "two.png")], "draws one trace")
     refused("no gates", 1, ["variance", trace(g, np.zeros(83), drop=("log_beta",))], "log_beta", "--gates")
     refused("no ids", 1, ["variance", trace(g, np.zeros(83), drop=("tokens.id",))], "tokens.id")
     refused("gates of steps", 1, ["variance", trace(g, np.zeros(83), axis="step")], "KV head and token")

@@ -7,50 +7,14 @@ import zlib
 
 import numpy as np
 
+from readers import png
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def png_read(data):
-    """pixels [h, w, 3] of an RGB file of 8 bits"""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, body, size = 8, b"", None
-    while at < len(data):
-        n, kind = struct.unpack_from(">I4s", data, at)
-        part = data[at + 8:at + 8 + n]
-        if kind == b"IHDR":
-            size = struct.unpack(">IIBB", part[:10])
-        elif kind == b"IDAT":
-            body += part
-        at += 12 + n
-    w, h, depth, colour = size
-    assert (depth, colour) == (8, 2)
-    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + 3 * w)
-    out, above = np.zeros((h, w, 3), np.uint8), np.zeros((w, 3), np.uint8)
-    for y in range(h):
-        above = out[y] = unfilter(rows[y, 0], rows[y, 1:].reshape(w, 3), above)
-    return out
-
-
-def unfilter(kind, x, above):
-    if kind == 0:
-        return x
-    if kind == 1:
-        return np.cumsum(x, 0, dtype=np.uint32).astype(np.uint8)
-    if kind == 2:
-        return x + above
-    out, left, corner = [], [0, 0, 0], [0, 0, 0]
-    for a, up in zip(x.tolist(), above.tolist()):
-        left = [(v + guess(kind, p, q, r)) & 255 for v, p, q, r in zip(a, left, up, corner)]
-        corner = up
-        out.append(left)
-    return np.array(out, np.uint8)
-
-
-def guess(kind, left, up, corner):
-    if kind == 3:
-        return (left + up) // 2
-    pa, pb, pc = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
-    return left if pa <= pb and pa <= pc else up if pb <= pc else corner
+    """pixels [h, w, 3]"""
+    return png(data)[0][:, :, :3]
 
 
 def png_write(pixels):

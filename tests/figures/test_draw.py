@@ -14,7 +14,7 @@ import termios
 
 import numpy as np
 
-from pictures import Svg
+from readers import Svg
 
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
 ANSI = re.compile(r"\x1b\[([\d;]*)m")

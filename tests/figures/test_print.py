@@ -9,7 +9,7 @@ import tempfile
 
 import numpy as np
 
-from pictures import PT, Svg, advances, cmap, png
+from readers import PT, Svg, advances, cmap, png
 
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
 failures = 0

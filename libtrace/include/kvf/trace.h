@@ -15,7 +15,8 @@
  * Reading: kvf_open, look at kvf_meta / kvf_columns, kvf_read.
  *
  * Equal calls give equal bytes.  Nothing here prints, exits or reads the
- * environment.  Objects are not shared between threads without a lock. */
+ * environment.  Objects are not shared between threads without a lock; kvf_share gives a thread
+ * a reader of its own. */
 #ifndef KVF_TRACE_H
 #define KVF_TRACE_H
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a tiny random Llama or Qwen model as GGUF v3 (standard library and numpy only).
 
-usage: gen_tiny.py [--layers 2] [--heads 4] [--kv-heads 2] [--head-dim 16] [--dim 64] [--ffn 96] [--vocab 300] [--seed 1]
+usage: gen_tiny.py [--layers 2] [--heads 4] [--kv-heads 2] [--head-dim 16] [--dim 64] [--ffn 96] [--vocab 300] [--seed 1] [--context 512]
                    [--type f32|f16|bf16|q8_0|q4_0|q4_1] [--rope-base 10000] [--untied] [--arch llama|qwen2|qwen3] [--eps 1e-5] -o FILE
 
 Layout: the architectures of llama.cpp.  RoPE turns the pairs (2i, 2i+1) of each head in "llama", (i, i+head_dim/2) in
@@ -201,7 +201,7 @@ def metadata(a):
         ("general.file_type", U32, TYPES[a.type][1]),
         ("general.quantization_version", U32, 2),
         (a.arch + ".block_count", U32, a.layers),
-        (a.arch + ".context_length", U32, 512),
+        (a.arch + ".context_length", U32, getattr(a, "context", 512)),
         (a.arch + ".embedding_length", U32, a.dim),
         (a.arch + ".feed_forward_length", U32, a.ffn),
         (a.arch + ".attention.head_count", U32, a.heads),
@@ -238,7 +238,7 @@ def tensor_type(name, x, kind):
 
 def main():
     ap = argparse.ArgumentParser(description="write a tiny random model as GGUF")
-    for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1)):
+    for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1), ("context", 512)):
         ap.add_argument("--" + name, type=int, default=default)
     ap.add_argument("--type", choices=TYPES, default="f32")
     ap.add_argument("--rope-base", type=float, default=10000.0)

@@ -1,0 +1,128 @@
+"""Readers of pictures for the tests of figures: PNG, SVG and the fonts within, by the standards
+alone (PNG 1.2; SVG 1.1; OpenType 1.9)."""
+import base64
+import re
+import struct
+import xml.etree.ElementTree as ET
+import zlib
+
+import numpy as np
+
+PT = 72 / 25.4
+
+
+def paeth(a, b, c):
+    p = a + b - c
+    pa, pb, pc = abs(p - a), abs(p - b), abs(p - c)
+    return a if pa <= pb and pa <= pc else b if pb <= pc else c
+
+
+def png(data):
+    """Pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, body, text = 8, b"", {}
+    while at < len(data):
+        n, kind = struct.unpack_from(">I4s", data, at)
+        part = data[at + 8:at + 8 + n]
+        if kind == b"IHDR":
+            w, h, depth, colour = struct.unpack_from(">IIBB", part)
+        elif kind == b"IDAT":
+            body += part
+        elif kind == b"iTXt":
+            key, rest = part.split(b"\0", 1)
+            text[key.decode()] = rest[2:].split(b"\0", 2)[2].decode()
+        at += 12 + n
+    assert depth == 8
+    c = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
+    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + c * w)
+    out, above = np.zeros((h, c * w), np.uint8), [0] * (c * w)
+    for y in range(h):
+        kind, x = rows[y, 0], rows[y, 1:].tolist()
+        if kind == 2:
+            x = [(v + b) & 255 for v, b in zip(x, above)]
+        elif kind:
+            for i, v in enumerate(x):
+                a, b, d = (x[i - c] if i >= c else 0), above[i], (above[i - c] if i >= c else 0)
+                x[i] = (v + (a if kind == 1 else (a + b) // 2 if kind == 3 else paeth(a, b, d))) & 255
+        out[y], above = x, x
+    return out.reshape(h, w, c), text
+
+
+def font_tables(data):
+    n, = struct.unpack_from(">H", data, 4)
+    return {data[12 + 16 * i:16 + 16 * i].decode(): data[slice(*(lambda o, s: (o, o + s))(
+        *struct.unpack_from(">II", data, 20 + 16 * i)))] for i in range(n)}
+
+
+def cmap(table):
+    """{code point: glyph} of the formats 4 and 12 of a font."""
+    found = {}
+    for i in range(struct.unpack_from(">H", table, 2)[0]):
+        at, = struct.unpack_from(">I", table, 8 + 8 * i)
+        kind, = struct.unpack_from(">H", table, at)
+        if kind == 12:
+            for k in range(struct.unpack_from(">I", table, at + 12)[0]):
+                a, b, g = struct.unpack_from(">III", table, at + 16 + 12 * k)
+                found.update({c: g + c - a for c in range(a, b + 1)})
+        elif kind == 4:
+            n = struct.unpack_from(">H", table, at + 6)[0] // 2
+            end = struct.unpack_from(f">{n}H", table, at + 14)
+            start, delta, offset = (struct.unpack_from(f">{n}H", table, at + 16 + 2 * n * k) for k in (1, 2, 3))
+            for k in range(n):
+                for c in range(start[k], min(end[k], 0xfffe) + 1):
+                    where = at + 16 + 6 * n + 2 * k + offset[k] + 2 * (c - start[k])
+                    g = struct.unpack_from(">H", table, where)[0] if offset[k] else c
+                    found[c] = (g + delta[k]) & 0xffff if g else 0
+    return {c: g for c, g in found.items() if g}
+
+
+def advances(tables):
+    """Advance of each glyph in em."""
+    em, = struct.unpack_from(">H", tables["head"], 18)
+    n, = struct.unpack_from(">H", tables["hhea"], 34)
+    glyphs, = struct.unpack_from(">H", tables["maxp"], 4)
+    wide = [struct.unpack_from(">H", tables["hmtx"], 4 * min(i, n - 1))[0] / em for i in range(glyphs)]
+    return wide
+
+
+class Svg:
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as f:
+            self.source = f.read()
+        self.root = ET.fromstring(self.source)
+        self.all = [(e.tag.split("}")[1], e) for e in self.root.iter()]
+
+    def size(self):
+        """In mm."""
+        return [float(re.fullmatch(r"([\d.]+)pt", self.root.get(k))[1]) / PT for k in ("width", "height")]
+
+    def texts(self):
+        return ["".join(e.itertext()) for tag, e in self.all if tag == "text"]
+
+    def spans(self):
+        """(text, family, weight, size in pt, x list, y, turned) of each piece."""
+        for tag, e in self.all:
+            for s in e if tag == "text" else []:
+                yield ("".join(s.itertext()), s.get("font-family").strip("'"), int(s.get("font-weight", 400)),
+                       float(e.get("font-size")), [float(x) for x in s.get("x").split()], float(s.get("y")),
+                       e.get("transform"))
+
+    def fonts(self):
+        """{(family, weight): (tables, code points of unicode-range)}"""
+        found = {}
+        for m in re.finditer(r"@font-face\{font-family:'([^']*)';font-weight:(\d+);font-style:\w+;"
+                             r"unicode-range:([^;]*);src:url\(data:font/\w+;base64,([^)]*)\)", self.source):
+            codes = set()
+            for part in m[3].split(","):
+                a, _, b = part[2:].partition("-")
+                codes |= set(range(int(a, 16), int(b or a, 16) + 1))
+            found[m[1], int(m[2])] = (font_tables(base64.b64decode(m[4])), codes)
+        return found
+
+    def images(self):
+        """(pixels, x, y, mm of a pixel across and down) of each, from the page's corner in mm."""
+        for tag, e in self.all:
+            if tag == "image":
+                href = e.get("{http://www.w3.org/1999/xlink}href")
+                m = [float(x) / PT for x in re.fullmatch(r"matrix\((.*)\)", e.get("transform"))[1].split(",")]
+                yield png(base64.b64decode(href.split(",")[1]))[0], m[4], m[5], m[0], m[3]

@@ -1,0 +1,134 @@
+"""docs/gallery.md: every command that stands there runs (examples/gallery.sh, with a tiny model and gates in place of the default
+ones), every figure has one, every picture that is shown is there, is drawn by one of them, and is small.
+
+usage: test_gallery.py KVFATE ROOT [OUT]"""
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
+DATA = os.path.join(ROOT, "tests", "data")
+TINY = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4".split()
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the default model is found
+# Bytes of the texts, of which tiny models make about as many tokens, and what the commands say of longer ones.
+TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
+         "LICENSE": 100, "examples/01_read_trace.c": 110}
+SHORTER = {"--tokens 1000:1060": "--tokens 190:230", "steps=1025:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 80",
+           "needle --tokens 400": "needle --tokens 240", "--tokens 400:": "--tokens 210:", "0:400": "0:200", "horizon=128": "horizon=64", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
+LARGEST = 60000
+# Figures that a command draws without naming them.
+DRAWN_BY = {"difference": " --minus ", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv",
+            "predict-units": " predict .*--units", "training": " curves "}
+PHOTOGRAPHS = {"report.png"}  # of a browser
+failures = 0
+
+
+def check(name, ok, *details):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAILED", name, *details)
+
+
+def commands(text):
+    return [re.sub(r"  *# .*", "", line[4:]) for line in text.split("\n") if line.startswith("    ")]
+
+
+def check_page(page, lines):
+    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    drawing = [x for x in lines if re.search(r"-o [\w.-]+\.(png|svg|pdf)", x)]
+    for name in (f["name"] for f in figures):
+        rule = DRAWN_BY.get(name, f" --figure {name} ")
+        mine = [x for x in drawing if re.search(rule, x)]
+        if name not in DRAWN_BY:
+            mine += [x for x in drawing if x.startswith(f"kvfate {name} ") and "--figure" not in x]
+        check(f"{name} is drawn by a command", mine)
+        check(f"{name} has a paragraph", re.search(rf"^## {name}$", page, re.M) or f"| `{name}` |" in page)
+    made = {x for line in drawing for x in re.findall(r"-o ([\w.-]+)", line)}
+    shown = re.findall(r"!\[[^\]]+\]\(img/([\w.-]+)\)", page)
+    check("pictures are shown", len(shown) > 40 and len(set(shown)) == len(shown), len(shown))
+    for name in shown:
+        path = os.path.join(ROOT, "docs", "img", name)
+        check(f"{name} is drawn by a command", name in made | PHOTOGRAPHS)
+        check(f"{name} is there", os.path.exists(path))
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        check(f"{name} is small", size <= LARGEST, size)
+    extra = {x for x in made if x.endswith(".png")} - set(shown)
+    check("what is drawn as PNG is shown", not extra, extra)
+    return drawing
+
+
+def make(tool, *argv):
+    subprocess.run([sys.executable, os.path.join(DATA, *tool.split("/")), *argv], check=True, stdout=subprocess.DEVNULL)
+
+
+def prepare(work):
+    """A tiny model under the name of the default one, gates for it, short texts."""
+    model, gates, out = (os.path.join(work, x) for x in ("cache/" + MODEL, "gates", "out"))
+    for folder in ("cache", "gates", "out/examples/demo"):
+        os.makedirs(os.path.join(work, folder))
+    make("golden/tools/gen_tiny.py", *TINY, "--dim", "36", "--ffn", "32", "--type", "f32", "--context", "8192", "-o", model)
+    environment = {**os.environ, "KVFATE": KVFATE, "KVFATE_CACHE": os.path.dirname(model), "KVFATE_GATES": gates, "DPI": "70"}
+    trace = os.path.join(work, "x.kvf")
+    subprocess.run([KVFATE, "run", "--raw", "-p", "a", "-n", "1", "-q", "-o", trace], env=environment, check=True, capture_output=True)
+    table = subprocess.run([KVFATE, "sparsity", trace, "-o", "-"], capture_output=True, text=True, check=True).stdout
+    for layout, name in (("rg", "trimkv"), ("rg10", "dbtrimkv")):
+        make("make_gates.py", "--layout", layout, *TINY, "--d-model", "36", "--hidden", "8", "--model-hash", re.search("# model_hash: (.*)", table).group(1),
+             "-o", os.path.join(gates, f"tiny-{name}.safetensors"))
+    for name, size in TEXTS.items():
+        with open(os.path.join(ROOT, name), "rb") as f:
+            text = f.read(size).decode(errors="ignore")
+        with open(os.path.join(out, name), "w", encoding="utf-8") as f:
+            f.write(text)
+    os.symlink(os.path.join(ROOT, "examples", "tables"), os.path.join(out, "examples", "tables"))
+    return out, environment
+
+
+def check_files(out, lines, drawing):
+    with open(os.path.join(out, "done"), encoding="utf-8") as f:
+        done = f.read().split("\n")
+    check("every command ran", set(lines) <= set(done), set(lines) - set(done))
+    for name in {x for line in drawing for x in re.findall(r"-o ([\w.-]+)", line)}:
+        with open(os.path.join(out, name), "rb") as f:
+            head = f.read(24)
+        if name.endswith(".pdf"):
+            check(name, head[:5] == b"%PDF-")
+        else:
+            w, h = struct.unpack(">II", head[16:])
+            check(name, head[:8] == b"\x89PNG\r\n\x1a\n" and w > 100 and h > 50, w, h)
+
+
+def main(work):
+    with open(os.path.join(ROOT, "docs", "gallery.md"), encoding="utf-8") as f:
+        page = f.read()
+    lines = commands(page)
+    check("commands", len(lines) > 90 and all(re.match(r"kvfate \w|for ", x) for x in lines), [x for x in lines if not re.match("kvfate|for ", x)])
+    drawing = check_page(page, lines)
+    out, environment = prepare(work)
+    began = time.time()
+    for a, b in SHORTER.items():
+        check(f"{a} is said", a in page)
+        page = page.replace(a, b)
+    environment["PAGE"] = os.path.join(work, "gallery.md")
+    with open(environment["PAGE"], "w", encoding="utf-8") as f:
+        f.write(page)
+    lines = commands(page)
+    done = subprocess.run([os.path.join(ROOT, "examples", "gallery.sh"), out, "all"], env=environment, capture_output=True, text=True, errors="replace")
+    print(f"{len(lines)} commands in {time.time() - began:.0f} s")
+    check("the script", done.returncode == 0, done.stderr[-600:])
+    if done.returncode == 0:
+        check_files(out, lines, drawing)
+    if len(sys.argv) > 3:  # to look at
+        shutil.copytree(out, sys.argv[3], dirs_exist_ok=True)
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-gallery-") as folder:
+    main(folder)
+print(f"{failures} failures")
+sys.exit(failures != 0)
