@@ -72,7 +72,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
-    q->args.threads = (int)q->threads;
+    q->args.threads = q->look.style.threads = (int)q->threads;
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";

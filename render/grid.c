@@ -331,17 +331,17 @@ static void paint_all(struct painter *p)
     axis_names(p);
 }
 
-static int threads_for(const struct painter *p)
+static int threads_for(const struct painter *p, int asked)
 {
     int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return work < 1 << 18 || cores < 1 ? 1 : cores < MOST_THREADS ? (int)cores : MOST_THREADS;
+    long n = asked > 0 ? asked : work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n < MOST_THREADS ? (int)n : MOST_THREADS;
 }
 
-static int paint(struct painter *p)
+static int paint(struct painter *p, int asked)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
-    int threads = threads_for(p), err = par_create(threads, &p->pool);
+    int threads = threads_for(p, asked), err = par_create(threads, &p->pool);
     p->batch = (int)fmax(1, fmin(fmin(4.0 * threads, (double)p->l.n),
                                  (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
@@ -392,7 +392,7 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     if (!err && p.l.n > 1)
         err = heat_share(&p.heat);
     if (!err)
-        err = paint(&p);
+        err = paint(&p, s->threads);
     heat_finish(&p.heat);
     return err;
 }
