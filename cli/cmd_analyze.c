@@ -10,6 +10,7 @@
 #include "base/table_io.h"
 #include "cli/cmds.h"
 #include "cli/preview.h"
+#include "cli/runner.h"
 #include "render/figure.h"
 
 enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
@@ -71,7 +72,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
     q->args.option = q->own;
-    q->args.threads = (int)q->threads;
+    q->args.threads = q->look.style.threads = (int)q->threads;
     for (int i = 0; i < MAX_OWN; i++)
         if (q->flag[i])
             q->own[i] = "1";
@@ -178,6 +179,8 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     int err = parse_request(&q, &d);
     if (!err)
         err = check_several(&q, operands, &d);
+    if (!err)
+        err = runner_keeps(q.out, argv + 1, operands, &d);
     for (int i = 0; !err && i < operands; i++)
         err = open_trace(self, argv[1 + i], &trace[i], &d);
     if (!err)

@@ -6,6 +6,7 @@
 #include "base/headset.h"
 #include "base/mem.h"
 #include "cli/cmds.h"
+#include "cli/runner.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
@@ -171,6 +172,8 @@ int cmd_report(const struct command *self, int argc, char **argv)
     if (!command_options(self, list, argc, argv, 1, MAX_TRACES, &operands, &status))
         return status;
     int err = check_out(&q, &d);
+    if (!err)
+        err = runner_keeps(q.out, argv + 1, operands, &d);
     if (!err)
         err = report_create(&r);
     for (int i = 0; !err && i < operands; i++)

@@ -310,6 +310,14 @@ bool runner_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+int runner_keeps(const char *out, char *const *in, int n, struct kvf_diag *d)
+{
+    for (int i = 0; out && strcmp(out, "-") != 0 && i < n; i++)
+        if (runner_same_file(in[i], out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", out, in[i]);
+    return KVF_OK;
+}
+
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 {
     const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf),

@@ -64,6 +64,8 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
 
 /* Whether two paths lead to the same file. */
 bool runner_same_file(const char *a, const char *b);
+/* KVF_E_ARG with a sentence when out is one of the n inputs; NULL and "-" are none. */
+int runner_keeps(const char *out, char *const *in, int n, struct kvf_diag *d);
 
 /* Most tokens that the run can feed: prompt plus answer, within the context. */
 int runner_cap(const struct runner *r);

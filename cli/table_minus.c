@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,35 @@ static bool chosen(const struct table *t, int64_t row, const char *where)
     return same;
 }
 
+/* The number of a column that is nearest to the one asked for; NaN: there is none. */
+static double nearest(const struct table *t, int col, double want)
+{
+    double best = NAN;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double v = table_real(t, col, r);
+        if (!isnan(v) && !(fabs(best - want) <= fabs(v - want)))
+            best = v;
+    }
+    return best;
+}
+
+/* No row is as asked: says which value the table lacks, and the nearest that it has. */
+static int none_chosen(const struct table *t, const char *where, struct kvf_diag *d)
+{
+    char key[64], value[64];
+    while (where && opt_pair(&where, key, value, sizeof key) == 1) {
+        double number, other;
+        int col = table_find(t, key);
+        if (table_col_type(t, col) == TABLE_STR || !opt_real(value, &number))
+            continue;
+        other = nearest(t, col, number);
+        if (!isnan(other) && other != number)
+            return kvf_fail(d, KVF_E_ARG, "--style: table %s has no %s=%s; the nearest is %g",
+                            table_name(t), key, value, other);
+    }
+    return kvf_fail(d, KVF_E_ARG, "--style: no row of table %s is as chosen", table_name(t));
+}
+
 static int check_where(const struct table *t, const char *where, struct kvf_diag *d)
 {
     char key[64], value[64];
@@ -93,6 +123,8 @@ static int collect(struct side *s, const struct table *t, const struct table_min
         }
         buf_add(&s->text, "", 1);
     }
+    if (s->n == 0 && q->where)
+        return none_chosen(t, q->where, d);
     for (int64_t i = 0; i < s->n && !s->text.err; i++)
         s->row[i].key = s->text.data + s->row[i].at;
     return s->text.err;

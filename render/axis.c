@@ -46,6 +46,21 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
     return n;
 }
 
+/* One number makes no scale: closer ones, as many as have room. */
+static int ticks_two(double lo, double hi, int want, double room, double *v, int max)
+{
+    int n = ticks_linear(lo, hi, want, v, max);
+    while (n < 2 && want < 6) {
+        double more[16];
+        int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
+        if (m > room)
+            break;
+        memcpy(v, more, (size_t)m * sizeof *v);
+        n = m;
+    }
+    return n;
+}
+
 double axis_x(const struct axis_box *a, double v)
 {
     double f = a->log_x ? log(v / a->x0) / log(a->x1 / a->x0) : (v - a->x0) / (a->x1 - a->x0);
@@ -88,6 +103,15 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
         tick_text(v[i], name[i]);
 }
 
+/* Ends so close that no two digits times a power of ten lie between: round numbers. */
+static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
+{
+    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, v, max);
+    for (int i = 0; i < n; i++)
+        tick_text(v[i], name[i]);
+    return n;
+}
+
 int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     double decades = log10(hi / lo);
@@ -111,25 +135,10 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
             n++;
         }
     name_all(v, name, n, room);
-    return n;
+    return n < 2 ? ticks_between(lo, hi, room, v, name, max) : n;
 }
 
 enum { TICKS = 128 };
-
-/* One number makes no scale: closer ones, as many as have room. */
-static int ticks_two(double lo, double hi, int want, double room, double *v, int max)
-{
-    int n = ticks_linear(lo, hi, want, v, max);
-    while (n < 2 && want < 6) {
-        double more[16];
-        int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
-        if (m > room)
-            break;
-        memcpy(v, more, (size_t)m * sizeof *v);
-        n = m;
-    }
-    return n;
-}
 
 /* Numbers of the x axis that would run into the one before are left out. */
 static void number_x(struct canvas *c, double x, double y, const char *text, double *end)

@@ -60,7 +60,7 @@ static void bars(struct canvas *c, const struct table *t, int64_t row0, const st
     double x = a->x + a->w + 3.5, each = a->h / (double)steps;
     if (!count)
         return;
-    for (int64_t r = 0; r < table_rows(t); r += n) { /* one scale for all heads */
+    for (int64_t r = 0; r + n <= table_rows(t); r += n) { /* one scale for all heads */
         int64_t m = count_events(t, r, a, count);
         most = m > most ? m : most;
     }

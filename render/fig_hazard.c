@@ -69,8 +69,14 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if (choice_has(&v, r) && table_real(t, k.low, r) >= 1)
             add_row(p, &v, &k, r);
     choice_note(&v, p, begin);
-    snprintf(p->note, sizeof p->note, "%sfrom age 1; grace %.0f steps%s", begin,
-             table_meta_real(t, "grace", 0), k.y_low >= 0 ? "; bands: 95 %" : "");
+    char bands[48], waits[48] = "";
+    double grace = table_meta_real(t, "grace", 0);
+    if (grace > 0)
+        snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
+    snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
+             k.y_low < 0                ? ""
+             : table_meta(t, "documents") ? bands_text(t, bands)
+                                          : "bands: 95 %");
     return KVF_OK;
 }
 

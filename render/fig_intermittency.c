@@ -52,9 +52,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.points = true;
     choice_note(&v, p, p->note);
+    char bands[48];
     size_t n = strlen(p->note);
     snprintf(p->note + n, sizeof p->note - n, "%s",
-             low >= 0 ? "bands: 95 % over documents" : "of each token of a head");
+             low >= 0 ? bands_text(t, bands) : "of each token of a head");
     return KVF_OK;
 }
 

@@ -84,6 +84,10 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
     x->heads = table_rows(t) / x->per_head;
     x->log = option_index(&key[0]) == 1;
     int64_t each = x->steps;
+    if (x->per_head % each != 0)
+        return kvf_fail(d, KVF_E_ARG, "figure occupancy needs all steps of every class; the table "
+                        "has %lld rows of the first head, %lld steps", (long long)x->per_head,
+                        (long long)each);
     err = choose_steps(x, key[2].value, d);
     for (int64_t r = 0; !err && r < x->per_head && x->n < MOST_CLASSES; r += each) {
         const char *name = class < 0 ? "all" : table_str(t, class, r);

@@ -101,8 +101,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         for (int k = 0; k < p->series[i].data.n; k++)
             if (p->series[i].data.y[k] < -1)
                 p->y0 = -1; /* it falls without end as p rises: points below are counted */
-    snprintf(p->note, sizeof p->note, "candidates: %.60s%s", candidates ? candidates : "see table",
-             v.low >= 0 ? "; bands: 95 % over documents" : "");
+    char bands[48];
+    snprintf(p->note, sizeof p->note, "candidates: %.60s%s%s",
+             candidates ? candidates : "see table", v.low >= 0 ? "; " : "",
+             v.low >= 0 ? bands_text(t, bands) : "");
     return KVF_OK;
 }
 

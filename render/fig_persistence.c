@@ -38,10 +38,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         p->line[i].look.points = !p->line[i].back;
     choice_note(&v, p, begin);
     bool parts = v.heads || v.classes;
-    snprintf(p->note, sizeof p->note, "%sbands: 95 %%%s", begin,
-             table_find(t, "prior") < 0 ? " over documents"
-             : parts                    ? "; heads and classes shrunk"
-                                        : "");
+    char bands[48];
+    snprintf(p->note, sizeof p->note, "%s%s%s", begin,
+             table_find(t, "prior") < 0 ? bands_text(t, bands) : "bands: 95 %",
+             table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "");
     return KVF_OK;
 }
 

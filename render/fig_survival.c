@@ -58,9 +58,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.gaps)
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
-    snprintf(p->note, sizeof p->note, "%samong %.60s%s%s", begin, among ? among : "tokens",
-             p->n_marks ? "; rings: half-life" : "",
-             table_find(t, "low") >= 0 ? "; bands: 95 % over documents" : "");
+    char bands[48];
+    bool pooled = table_find(t, "low") >= 0;
+    snprintf(p->note, sizeof p->note, "%samong %.60s%s%s%s", begin, among ? among : "tokens",
+             p->n_marks ? "; rings: half-life" : "", pooled ? "; " : "",
+             pooled ? bands_text(t, bands) : "");
     return KVF_OK;
 }
 

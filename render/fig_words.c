@@ -11,7 +11,7 @@
 
 enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
-static const struct rgb base_grey = {.35, .35, .35};
+static const struct rgb base_grey = {.35, .35, .35}, lighter = {.62, .74, .84};
 
 struct bars {
     struct words_list list;
@@ -72,7 +72,7 @@ static void bar(struct canvas *c, const struct axis_box *a, const struct bars *b
                 ALIGN_RIGHT, ink, 0);
     if (isfinite(v))
         canvas_rect(c, a->x, y - h / 2, axis_x(a, fmin(v, a->x1)) - a->x, h,
-                    more ? palette_line(0) : (struct rgb){.62, .74, .84});
+                    more ? palette_line(0) : lighter);
     if (b->kept && isfinite(r->low) && isfinite(r->high)) {
         const double xy[] = {axis_x(a, r->low), y, axis_x(a, r->high), y};
         canvas_line(c, xy, 2, 0.3, ink);
@@ -96,10 +96,18 @@ static void notes(struct canvas *c, const struct axis_box *a, const struct bars 
 {
     char text[96];
     double y = a->y + a->h + 10, x = a->x;
+    bool pale = false;
+    for (int k = 0; k < b->n; k++)
+        pale |= b->list.row[k].lift < 1;
     const double tick[] = {x + .6, y - 1.3, x + .6, y + 1.3};
     canvas_line(c, tick, 2, 0.3, b->kept ? base_grey : palette_line(1));
     snprintf(text, sizeof text, b->kept ? "of all words: %.3g" : "share of the text", b->list.rate);
     canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    x += 4 + canvas_text_width(c, text, PT_SMALL, 0);
+    if (pale) {
+        canvas_rect(c, x, y - .9, 2.6, 1.8, lighter);
+        canvas_text(c, x + 3.6, y, "lift below 1", PT_SMALL, ALIGN_LEFT, ink, 0);
+    }
     if (b->list.n > b->n) {
         snprintf(text, sizeof text, "%lld more words not shown", (long long)(b->list.n - b->n));
         canvas_text(c, canvas_width(c) - 1.5, y, text, PT_SMALL, ALIGN_RIGHT, base_grey, 0);

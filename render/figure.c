@@ -7,8 +7,9 @@
 
 #include "render/ansi.h"
 #include "render/figures.h"
+#include "render/marks.h"
 
-enum { TITLE_MM = 7, SCALED_LEAST = 45 }; /* mm */
+enum { TITLE_MM = 7, TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
 
 const struct figure *const figure_table[] = {
     &fig_agreement_map,
@@ -109,7 +110,11 @@ int64_t rows_per_head(const struct table *t)
 
 static void draw_title(struct canvas *c, const char *title)
 {
-    canvas_text(c, canvas_width(c) / 2, 4, title, 9, ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
+    char fit[256];
+    double room = canvas_width(c) - 2, wide = canvas_text_width(c, title, TITLE_PT, 0);
+    double pt = wide > room ? fmax(PT_SMALL, TITLE_PT * room / wide) : TITLE_PT;
+    canvas_text(c, canvas_width(c) / 2, 4, text_fit(c, title, pt, room, fit, sizeof fit), pt,
+                ALIGN_CENTER, (struct rgb){0, 0, 0}, 0);
     canvas_reserve_top(c, TITLE_MM);
 }
 

@@ -23,6 +23,7 @@ struct figure_style {
     const char *font;           /* family; NULL: DejaVu Sans */
     const char *cmap;           /* a name of palette.h; NULL: the figure's own */
     double vmin, vmax;          /* colour range; NaN: from the data */
+    int threads;                /* at most; 0: as many as pay.  No byte depends on it */
     const char *option;         /* "key=value,..." understood by the figure; NULL: none */
 };
 

@@ -149,12 +149,6 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
-    if (s->width_mm > 0) { /* no more height than maps of that width take */
-        struct layout l = plan(g, &win, s->width_mm, h * s->width_mm / w);
-        *ret_w = s->width_mm;
-        *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
-        return;
-    }
     struct layout l = plan(g, &win, w, h);
     if (l.side < 4)
         l = plan(g, &win, w, h = 230);
@@ -165,6 +159,11 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
     }
     *ret_w = width_of(&l);
     *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
+    if (s->width_mm > 0) { /* margins do not shrink: no more height than maps of that width take */
+        l = plan(g, &win, s->width_mm, *ret_h * s->width_mm / *ret_w);
+        *ret_w = s->width_mm;
+        *ret_h = fmax(height_of(&l), LEAST_HEIGHT);
+    }
 }
 
 static void place(const struct layout *l, int64_t h, double *x, double *y)
@@ -332,17 +331,17 @@ static void paint_all(struct painter *p)
     axis_names(p);
 }
 
-static int threads_for(const struct painter *p)
+static int threads_for(const struct painter *p, int asked)
 {
     int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return work < 1 << 18 || cores < 1 ? 1 : cores < MOST_THREADS ? (int)cores : MOST_THREADS;
+    long n = asked > 0 ? asked : work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n < MOST_THREADS ? (int)n : MOST_THREADS;
 }
 
-static int paint(struct painter *p)
+static int paint(struct painter *p, int asked)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
-    int threads = threads_for(p), err = par_create(threads, &p->pool);
+    int threads = threads_for(p, asked), err = par_create(threads, &p->pool);
     p->batch = (int)fmax(1, fmin(fmin(4.0 * threads, (double)p->l.n),
                                  (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
@@ -393,7 +392,7 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     if (!err && p.l.n > 1)
         err = heat_share(&p.heat);
     if (!err)
-        err = paint(&p);
+        err = paint(&p, s->threads);
     heat_finish(&p.heat);
     return err;
 }

@@ -88,6 +88,18 @@ bool row_all_classes(const struct plot_rows *k, int64_t row)
     return k->class < 0 || row_is(k->t, k->class, row, "all");
 }
 
+const char *bands_text(const struct table *t, char out[48])
+{
+    double n = table_meta_real(t, "documents", NAN);
+    if (n == 1)
+        snprintf(out, 48, "1 document: no intervals");
+    else if (n > 1)
+        snprintf(out, 48, "bands: 95 %% over %.0f documents", n);
+    else
+        snprintf(out, 48, "bands: 95 %% over documents");
+    return out;
+}
+
 static void one_criterion(const char *raw, size_t n, char *out, size_t room)
 {
     if (n > 5 && strncmp(raw, "mass.", 5) == 0)
@@ -151,6 +163,14 @@ static const char *value_of(const struct style_key *keys, const char *name)
     return keys->name ? keys->value : "";
 }
 
+static bool any_class(const struct plot_rows *k)
+{
+    bool any = table_rows(k->t) == 0;
+    for (int64_t r = 0; !any && r < table_rows(k->t); r++)
+        any = !row_all_classes(k, r);
+    return any;
+}
+
 int choice_open(struct row_choice *v, const struct table *t, const struct style_key *keys,
                 struct kvf_diag *d)
 {
@@ -160,6 +180,9 @@ int choice_open(struct row_choice *v, const struct table *t, const struct style_
                              .gaps = style_is(keys, "by", "gap"),
                              .thin = style_is(keys, "heads", "thin")};
     v->criterion = only[0] ? only : NULL;
+    if (v->classes && !any_class(&v->k))
+        return kvf_fail(d, KVF_E_ARG, "--style by=class: the table has no rows of classes; "
+                        "--by class of the analysis makes them");
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, v->k.criterion, r);
         if (only[0] ? strcmp(name, only) == 0 : is_gap(name) == v->gaps) {

@@ -133,6 +133,8 @@ static void survey(struct text_style *x, const struct figure_style *s)
         lo = -(hi = fmax(fabs(lo), fabs(hi)));
     if (kind_of(x) == KIND_SHARE || (kind_of(x) == KIND_AGE && lo > hi))
         lo = 0, hi = 1;
+    if (lo > 0 && lo < .01 * hi) /* 5.7e-06 is nobody's end of a scale */
+        lo = 0;
     if (kind_of(x) == KIND_AGE) {
         lo = 0;
         own.vmin = scaled(x, s->vmin);

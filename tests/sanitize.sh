@@ -2,9 +2,10 @@
 # All tests under AddressSanitizer and UndefinedBehaviorSanitizer, the thread pool
 # and two-thread runs under ThreadSanitizer, small runs under valgrind.
 #
-# usage: tests/sanitize.sh [asan] [tsan] [valgrind]      (default: all three)
+# usage: tests/sanitize.sh [asan] [tsan] [valgrind] [figures]      (default: the first three)
 #
-# Not part of the quick test run: it builds the project three times.
+# figures is short: figures, report and draw alone, in blocks without padding, under AddressSanitizer and
+# UndefinedBehaviorSanitizer.  Not part of the quick test run: it builds the project three times.
 set -eu
 cd "$(dirname "$0")/.."
 parts=${*:-asan tsan valgrind}
@@ -14,12 +15,13 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '== %s\n' "$*"; }
 
+targets= # of build; none: all
 build() { # folder, options...
     dir=$1
     shift
     [ -f "$dir/build.ninja" ] || meson setup "$dir" --buildtype=debugoptimized "$@" >"$work/setup.log" \
         || { cat "$work/setup.log"; exit 1; }
-    ninja -C "$dir" >"$work/ninja.log" || { tail -40 "$work/ninja.log"; exit 1; }
+    ninja -C "$dir" $targets >"$work/ninja.log" || { tail -40 "$work/ninja.log"; exit 1; }
 }
 
 # Runs of a tiny model that touch cache, methods, probes, trace and analyzers.
@@ -46,14 +48,32 @@ runs() { # program, models, command before it...
     done
 }
 
-asan() {
-    say "AddressSanitizer and UndefinedBehaviorSanitizer: all tests"
-    build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+# Figures, the report, draw and previews of what `runs` left.
+pictures() { # program, command before it...
+    exe=$1
+    shift
+    for figure in eviction survival heads tokens words; do
+        "$@" "$exe" $figure "$work/h2o.kvf" -o "$work/p.svg" >"$work/out"
+    done
+    "$@" "$exe" sparsity "$work/h2o.kvf" -o "$work/p.csv" >"$work/out"
+    "$@" "$exe" draw "$work/p.csv" --preview >"$work/out"
+    "$@" "$exe" draw "$work/p.csv" --minus "$work/p.csv" -o "$work/p.pdf"
+    "$@" "$exe" report "$work/h2o.kvf" "$work/window.kvf" -o "$work/p.html" >"$work/out"
+}
+
+sanitizers() { # options of AddressSanitizer, UndefinedBehaviorSanitizer and the search for leaks
     # fontconfig and pango keep caches to the end: not ours to free
     printf 'leak:libfontconfig\nleak:libpango\nleak:libcairo\nleak:libglib\nleak:libgobject\n' >"$work/leaks"
     export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export LSAN_OPTIONS="suppressions=$work/leaks:print_suppressions=0"
+    export KVFATE_SLOW=300 # seconds that a figure may take here
+}
+
+asan() {
+    say "AddressSanitizer and UndefinedBehaviorSanitizer: all tests"
+    build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+    sanitizers
     # tiny models only: the real one takes many minutes here, and one short run of it says as much
     KVFATE_CACHE=$work meson test -C build-asan --num-processes 2 --timeout-multiplier 8 --print-errorlogs
     if [ -r "${KVFATE_CACHE:-$HOME/.cache/kvfate}/SmolLM2-135M-Instruct.Q4_1.gguf" ]; then
@@ -61,6 +81,24 @@ asan() {
     fi
     say "the same with the reference kernels"
     KVFATE_CPU_MASK=0 runs build-asan/cli/kvfate build-asan/tests/engine env
+    pictures build-asan/cli/kvfate env
+}
+
+figures() {
+    say "AddressSanitizer and UndefinedBehaviorSanitizer: figures, report, draw, blocks without padding"
+    b=build-exact
+    suites="heat palette chart curves text"
+    targets="cli/kvfate tests/figures/draw_table tests/figures/make_trace tests/report/make_report_trace"
+    for suite in $suites; do targets="$targets tests/figures/test_$suite"; done
+    build $b -Dsimd=false -Db_sanitize=address,undefined -Db_lundef=false
+    targets=
+    sanitizers
+    for suite in $suites; do $b/tests/figures/test_$suite --jobs 1 --quiet; done
+    # a grid, a map of heads, a chart, texts, panels
+    /usr/bin/python3 tests/figures/test_contract.py $b/cli/kvfate $b/tests/figures/draw_table "$work/pictures" \
+        --only eviction,heads-map,survival,tokens,compare
+    /usr/bin/python3 tests/figures/test_draw.py $b/cli/kvfate $b/tests/figures/make_trace
+    /usr/bin/python3 tests/report/test_file.py $b/cli/kvfate $b/tests/report/make_report_trace
 }
 
 tsan() {
@@ -74,6 +112,12 @@ tsan() {
     outputs="tsv json npz" # fontconfig, which Pango starts in a thread, races with itself
     runs build-tsan/cli/kvfate build-tsan/tests/engine env
     outputs="tsv json npz png svg pdf"
+    say "ThreadSanitizer: figures, without what libraries do on their own"
+    printf 'called_from_lib:lib%s\n' fontconfig.so pango-1.0.so pangocairo-1.0.so glib-2.0.so >"$work/races"
+    export TSAN_OPTIONS="halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1:suppressions=$work/races"
+    pictures build-tsan/cli/kvfate env
+    build-tsan/tests/report/make_report_trace "$work/large.kvf" 6000 6 2 4 1 eg # large enough for threads
+    for figure in eviction retention; do build-tsan/cli/kvfate $figure "$work/large.kvf" -o "$work/p.png" >"$work/out"; done
 }
 
 valgrind_() {
@@ -82,9 +126,12 @@ valgrind_() {
     for lib in fontconfig pango cairo glib; do # they keep caches to the end: not ours to free
         printf '{\n%s\nMemcheck:Leak\n...\nobj:*lib%s*\n}\n' $lib $lib
     done >"$work/valgrind.supp"
-    KVFATE_CPU_MASK=1 runs build-plain/cli/kvfate build-plain/tests/engine \
-        valgrind --quiet --suppressions="$work/valgrind.supp" --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
-        --errors-for-leak-kinds=definite
+    export KVFATE_CPU_MASK=1
+    memcheck="valgrind --quiet --suppressions=$work/valgrind.supp --error-exitcode=99 --leak-check=full \
+        --show-leak-kinds=definite --errors-for-leak-kinds=definite"
+    runs build-plain/cli/kvfate build-plain/tests/engine $memcheck
+    pictures build-plain/cli/kvfate $memcheck
+    unset KVFATE_CPU_MASK
 }
 
 for part in $parts; do
@@ -92,7 +139,8 @@ for part in $parts; do
     asan) asan ;;
     tsan) tsan ;;
     valgrind) valgrind_ ;;
-    *) echo "usage: tests/sanitize.sh [asan] [tsan] [valgrind]" >&2; exit 2 ;;
+    figures) figures ;;
+    *) echo "usage: tests/sanitize.sh [asan] [tsan] [valgrind] [figures]" >&2; exit 2 ;;
     esac
 done
 say "clean: $parts"

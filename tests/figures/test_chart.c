@@ -127,6 +127,19 @@ Test(chart, log_ticks)
     }
 }
 
+/* From 258 to 298 no digit times a power of ten: multiples of 10 stand in. */
+Test(chart, log_ticks_of_ends_close_together)
+{
+    double v[128];
+    char name[128][24];
+    int n = ticks_log(258, 298, 9, v, name, 128);
+    cr_assert(eq(int, n, 4));
+    for (int i = 0; i < n; i++) {
+        cr_expect(epsilon_eq(dbl, v[i], 260 + 10 * i, 1e-9));
+        cr_expect(eq(dbl, strtod(name[i], NULL), 260 + 10 * i));
+    }
+}
+
 Test(chart, log_axis_upwards)
 {
     struct axis_box a = {.x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1,

@@ -165,6 +165,7 @@ def tables(d):
     d.svg("one number", d.table.having("0.25"))
     d.svg("hostile texts", d.table.hostile())
     d.svg("rows backwards", rows[::-1])
+    d.svg("cut off", rows[:len(rows) * 5 // 8 + 1])
     copies = max(2, min(400, 60000 // max(1, len(rows))))
     d.draw(f"{copies} times", d.table.many(copies), "pdf")
 

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "render/plot.h"
 #include "tests/figures/picture.h"
 
 TestSuite(curves, .timeout = 60);
@@ -100,6 +101,21 @@ Test(curves, survival_has_bands_of_a_corpus)
     draw("survival", t, NULL);
     cr_expect(has(0, &shares, x, y, 6, false), "no band");
     table_destroy(t);
+}
+
+Test(curves, notes_tell_how_many_documents)
+{
+    static const char *const given[] = {NULL, "1", "24"};
+    static const char *const want[] = {"bands: 95 % over documents", "1 document: no intervals",
+                                       "bands: 95 % over 24 documents"};
+    for (int i = 0; i < 3; i++) {
+        char text[48];
+        struct table *t = survival_table(true);
+        if (given[i])
+            table_meta_str(t, "documents", given[i]);
+        cr_expect_str_eq(bands_text(t, text), want[i]);
+        table_destroy(t);
+    }
 }
 
 static struct table *gap_table(void)

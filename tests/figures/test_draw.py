@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -105,6 +106,9 @@ def difference(at):
     r = run("draw", at("s.tsv"), "--minus", at("s.tsv"), "--style", "criterion=top64,horizon=4", "-o", "-")
     d = [line.split("\t")[-1] for line in r.stdout.splitlines() if line[:1] == "L"]
     check("chosen rows", r.returncode == 0 and len(d) > 1 and set(d) <= {"0", "nan"}, r.stderr, r.stdout)
+    refused("a horizon that the table lacks", "draw", at("s.tsv"), "--minus", at("s.tsv"), "--style", "criterion=top64,horizon=4.4", "-o", at("d.svg"),
+            words=["horizon=4.4", "nearest is 4"])
+    refused("no rows of classes", "draw", at("s.tsv"), "--style", "by=class", "-o", at("d.svg"), words=["by=class", "--by class"])
     refused("tokens have no difference", "draw", at("tokens.tsv"), "--minus", at("tokens.tsv"), "-o", at("d.svg"), words=["tokens"])
 
 
@@ -115,6 +119,10 @@ def bad_input(at):
     refused("unknown figure", "draw", good, "--figure", "eviction", "-o", at("x.svg"), words=["eviction"])
     refused("--value alone", "draw", good, "--value", "kl", "-o", at("x.svg"), words=["--minus"])
     refused("missing", "draw", at("none.tsv"), "-o", at("x.svg"), words=["none.tsv"], code=1)
+    shutil.copyfile(at("x.kvf"), at("trace.svg"))
+    shutil.copyfile(at("x.kvf"), at("trace.html"))
+    refused("a figure over its trace", "eviction", at("trace.svg"), "-o", at("trace.svg"), words=["overwrite"])
+    refused("a report over its trace", "report", at("trace.html"), "-o", at("trace.html"), words=["overwrite"])
     refused("a trace", "draw", at("x.kvf"), "-o", at("x.svg"), words=[".tsv"])
     refused("a table without a figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "-o", at("x.svg"), words=["nothing"])
     refused("a column is missing", "draw", write(at("n.tsv"), "# table: effect\nhead\tlayer\n"), "-o", at("x.svg"), words=["index"])

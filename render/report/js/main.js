@@ -16,7 +16,7 @@ function drawBar() {
 function drawTitle() {
   const { about, name, T } = state.trace, budget = Number(about.get('budget'));
   const parts = [about.get('model'), about.get('method') && `${about.get('method')}${budget ? `, budget ${budget}` : ''}`,
-    `${grouped(T)} tokens${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
+    `${grouped(T)} token${T === 1 ? '' : 's'}${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
     about.has('layers') && `${about.get('layers')} layers`, about.get('warning')];
   byId('title').textContent = name;
   byId('subtitle').textContent = parts.filter(Boolean).map((p) => tokenText(p)).join('  \u00b7  ');

@@ -57,8 +57,8 @@ async function rowsOf(table, head, names) {
 
 // ---- survival
 
-const CRITERIA = [['top64', '#08519c'], ['top128', '#2171b5'], ['top256', '#6baed6'], ['top512', '#9ecae1'], ['mass.90', '#a63603'],
-  ['mass.95', '#e6550d'], ['mass.99', '#fd8d3c']];
+const CRITERIA = [['top64', '#9ecae1'], ['top128', '#6baed6'], ['top256', '#2171b5'], ['top512', '#08519c'], ['mass.90', '#fd8d3c'],
+  ['mass.95', '#e6550d'], ['mass.99', '#a63603']]; // darker for larger sets, as in the figures
 
 function survivalLines(rows, faint) {
   const lines = [];
