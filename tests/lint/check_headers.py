@@ -16,8 +16,6 @@ CXX_FLAGS = ['-xc++', '-std=c++11']
 TEMPLATES = ('engine/kernels/x86/row_cuts.h', 'engine/kernels/x86/vec_avx512.h',
              'engine/kernels/x86/vec_avx2.h', 'engine/kernels/x86/loss_rows.h',
              'engine/kernels/window_rows.h', 'engine/kernels/choice_rows.h')
-# Those that include headers of other libraries, whose folders pkg-config knows.
-OF_LIBRARIES = ('render/drawing_libs.h',)
 INCLUDES = ['.', 'base/include', 'libtrace/include']
 
 
@@ -38,7 +36,7 @@ def compile_alone(root, compiler, flags, header):
 def check(root, only=None):
     reports = []
     for header in lint.tree(root, '.h', lint.ROOMS):
-        if header in TEMPLATES + OF_LIBRARIES or (only and header not in only):
+        if header in TEMPLATES or (only and header not in only):
             continue
         runs = [(c, C_FLAGS) for c in C_COMPILERS]
         if '/include/' in header:
