@@ -50,11 +50,11 @@ class Engine:
         return p.stdout
 
     def table(self, command, path):
-        """what attention left behind; not what gates said of the entries"""
+        """what attention left behind; not what gates said of the entries, nor how the method protects them"""
         out = self.path("table.npz")
         self.call(command, path, *["--source", "last-use"] * (command == "retention"), "-o", out)
         with np.load(out) as z:
-            return {k: z[k] for k in z if k not in ("mean_beta", "mean_retention")}
+            return {k: z[k] for k in z if k not in ("mean_beta", "mean_retention", "state")}
 
     def prompt(self, ids):
         path = self.path("ids.txt")
