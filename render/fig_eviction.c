@@ -1,20 +1,11 @@
 /* fig_eviction.c - alpha_ti of chosen heads (TRIM-KV, figures 4 and 13): bright
  * where the entry is still in the cache. */
-#include <math.h>
 
 #include "render/figures.h"
 
-static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
-{
-    double first = table_real(t, table_find(t, "token"), row0);
-    table_get(t, table_find(t, "evict_step"), row0, n, end);
-    for (int64_t i = 0; i < n; i++)
-        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
-}
-
 static struct grid grid_of(const struct table *t)
 {
-    return (struct grid){.t = t, .figure = "eviction", .fill = end_of, .raster = heat_alpha,
+    return (struct grid){.t = t, .figure = "eviction", .fill = grid_ends, .raster = heat_alpha,
                          .label = "share still in the cache, \xce\xb1"};
 }
 

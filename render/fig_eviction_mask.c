@@ -11,14 +11,6 @@
 enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
-static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
-{
-    double first = table_real(t, table_find(t, "token"), row0);
-    table_get(t, table_find(t, "evict_step"), row0, n, end);
-    for (int64_t i = 0; i < n; i++)
-        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
-}
-
 /* Entries of a head that were evicted at each step shown; returns the most. */
 static int64_t count_events(const struct table *t, int64_t row0, const struct axis_box *a,
                             int64_t *count)
@@ -156,7 +148,7 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
 
 static struct grid grid_of(const struct table *t)
 {
-    return (struct grid){.t = t, .figure = "eviction-mask", .fill = end_of, .raster = heat_alpha,
+    return (struct grid){.t = t, .figure = "eviction-mask", .fill = grid_ends, .raster = heat_alpha,
                          .label = "share still in the cache, \xce\xb1", .over = over,
                          .margin = BARS + 4.5, .most = MOST_HEADS};
 }

@@ -89,6 +89,8 @@ struct grid {
     double margin;              /* mm right of each map that over needs */
     int most;                   /* heads, for figures that need room; 0: any number */
 };
+/* fill of tables of evictions: evict_step counted from the first token shown, INFINITY = alive. */
+void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d);

@@ -142,6 +142,14 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
 }
 
 /* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
+void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
+{
+    double first = table_real(t, table_find(t, "token"), row0);
+    table_get(t, table_find(t, "evict_step"), row0, n, end);
+    for (int64_t i = 0; i < n; i++)
+        end[i] = end[i] < 0 ? INFINITY : end[i] - first;
+}
+
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct window win;
