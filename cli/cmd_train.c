@@ -66,6 +66,24 @@ static int check_outputs(const struct job *j, const char *input, struct kvf_diag
     return KVF_OK;
 }
 
+/* Hours of training must not end at a place where nothing can be written. */
+static int check_places(const struct job *j, struct kvf_diag *d)
+{
+    const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
+    int err = KVF_OK;
+    for (size_t i = 0; !err && i < sizeof out / sizeof *out; i++) {
+        struct replace r;
+        struct stat s;
+        if (stat(out[i], &s) == 0 && S_ISDIR(s.st_mode))
+            err = kvf_fail(d, KVF_E_IO, "%s: is a directory", out[i]);
+        else
+            err = replace_open(&r, out[i], d);
+        if (!err)
+            replace_abandon(&r);
+    }
+    return err;
+}
+
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
@@ -93,7 +111,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
         err = check_outputs(j, j->data.item[i], d);
     if (!err && strcmp(j->state_name.data, j->out) == 0)
         err = kvf_fail(d, KVF_E_ARG, "--state %s: the gates go there", j->out);
-    return err;
+    return err ? err : check_places(j, d);
 }
 
 static int open_data(struct job *j, double from, double to, struct packs **ret,
@@ -212,14 +230,16 @@ static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
     return err;
 }
 
+/* The checkpoint comes last: a run that is taken up from it finds everything else written, and
+ * one that was stopped before it does the steps again, with the same result. */
 static int save(struct job *j, struct kvf_diag *d)
 {
-    int err = trainer_save(j->trainer, j->state_name.data, j->config.data,
-                           j->log.data ? j->log.data : "", d);
+    int err = j->check ? KVF_OK : write_gates(j, j->out, d);
     if (!err)
         err = write_record(j, d);
-    if (!err && !j->check)
-        err = write_gates(j, j->out, d);
+    if (!err)
+        err = trainer_save(j->trainer, j->state_name.data, j->config.data,
+                           j->log.data ? j->log.data : "", d);
     j->saved = trainer_steps(j->trainer);
     return err;
 }

@@ -114,6 +114,8 @@ def any_stop():
     start = time.monotonic()
     whole = train("whole.st", *LONG_MORE, **LONG)
     took = time.monotonic() - start
+    written = [os.stat(s.path("whole.st" + end)).st_mtime_ns for end in ("", ".log.jsonl", ".state")]
+    s.check("the checkpoint, which ends a save, is written last", written == sorted(written), written)
     checks = [x for x in record("whole.st") if "check" in x]
     s.check("a check every 60 steps", [x["check"] for x in checks] == [60, 120, 180, 240] and all(x["kl_16"] >= 0 for x in checks), checks)
     interrupted(signal.SIGINT, took / 2, whole)
@@ -391,7 +393,10 @@ def full_disk():
     for what, check, limit in (("the checkpoint", 0, len(read("good.st.state")) - 100), ("the gates", 1, len(read("good.st")) - 10)):
         r = s.refused(f"no room for {what}", argv("full.st", "--fresh", "--check-docs", "1", check=check), 1, "full.st", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         left = [f for f in os.listdir(s.work.name) if f.startswith("full.st") and f.endswith((".part", ".try"))]
-        s.check(f"no room for {what}: nothing of it is left", not left and result("full.st") == [None] * 3, left, r.stderr)
+        kept = [x is not None for x in result("full.st")]
+        s.check(f"no room for {what}: nothing half written is left", not left and kept == ([False] * 3 if check else [True, False, True]), left, kept, r.stderr)
+        for name in (f for f in os.listdir(s.work.name) if f.startswith("full.st")):
+            os.remove(s.path(name))
     s.refused("missing folder", argv("none/x.st"), 1, "none/x.st", "No such file")
     os.mkdir(s.path("folder.st"))
     s.refused("-o is a folder", argv("folder.st"), 1, "folder.st", "directory")
