@@ -49,8 +49,24 @@ def calibration():
     check("calibration of twelve", code == 0 and "more not shown" in words_of(svg), said)
 
 
+# ---- received
+
+def received():
+    """each line has a shape of its own, in the key too, so that it is told apart without colours"""
+    rows = [("L0H0", 0, 0, k, t, .5 / (k + 1) + .1 * (t % 3), 1, f"w{k}") for k in range(3) for t in range(k, 100)]
+    code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+    check("received", code == 0, said)
+    kinds = set()
+    for colour in (BLUE, VERMILION, (0, 158, 115)):
+        found = [("C" in d, len(p)) for fill, _, p, _, d in paths(svg) if fill == colour]
+        check(f"received: signs of {colour} on the line and in the key", len(found) >= 4 and len(set(found)) == 1, found)
+        kinds |= set(found)
+    check("received: three shapes", len(kinds) == 3, kinds)
+
+
 def main():
     calibration()
+    received()
     print(f"{test_panels.failures} failures")
     return 1 if test_panels.failures else 0
 
