@@ -64,9 +64,29 @@ def received():
     check("received: three shapes", len(kinds) == 3, kinds)
 
 
+# ---- maps of agreement
+
+def agreement():
+    """which traces are compared is said in words"""
+    rows = [(f"L{l}K{h}", l, h, 1, b, .1 * b + .01 * l, .2) for b in (2, 3) for l in range(9) for h in range(3)]
+    text = tsv("agreement", ["head", "layer", "index", "a", "b", "rho", "overlap"], rows,
+               trace_1="gates of one", trace_2="gates of two", trace_3="gates of three")
+    code, svg, said = draw(text, "agreement-map")
+    words = words_of(svg)
+    check("agreement", code == 0, said)
+    for what in ("with trace 2: gates of two", "with trace 3: gates of three", "of trace 1: gates of one", "(of trace 1)"):
+        check(f"agreement: {what}", what in words, words)
+    words = words_of(draw(text, "agreement-map", style="b=3")[1])
+    for what in ("with trace 3: gates of three", "of trace 1: gates of one", "(of trace 1,"):
+        check(f"agreement of one pair: {what}", what in words, words)
+    words = words_of(draw(text, "agreement-map", style="minus=yes")[1])
+    check("agreement: difference", "with trace 3 \u2212 2" in words, words)
+
+
 def main():
     calibration()
     received()
+    agreement()
     print(f"{test_panels.failures} failures")
     return 1 if test_panels.failures else 0
 
