@@ -83,10 +83,26 @@ def agreement():
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
 
 
+# ---- columns of numbers
+
+def effect_bars():
+    """as many decimals in each number; powers of ten where that would take too many"""
+    def numbers(values):
+        rows = [(f"L0K{i}", 0, i, v, v / 2, 2 * v) for i, v in enumerate(values)]
+        svg = draw(tsv("effect", ["head", "layer", "index", "kl", "kl_low", "kl_high"], rows), "effect", style="form=bars")[1]
+        column = max(t[1][0] for t in texts(svg))
+        return [t[0] for t in texts(svg) if abs(t[1][0] - column) < .1]
+
+    check("effect: decimals", numbers([.1, .1234, 2]) == ["2.00", "0.12", "0.10"], numbers([.1, .1234, 2]))
+    check("effect: whole numbers", numbers([100, 17, 34.4]) == ["100", "34", "17"], numbers([100, 17, 34.4]))
+    check("effect: tiny numbers", numbers([1e-9, 1]) == ["1.0e+00", "1.0e\u221209"], numbers([1e-9, 1]))
+
+
 def main():
     calibration()
     received()
     agreement()
+    effect_bars()
     print(f"{test_panels.failures} failures")
     return 1 if test_panels.failures else 0
 
