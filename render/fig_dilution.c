@@ -116,6 +116,10 @@ static void budgets_of(struct view *v)
         v->least = b > 0 ? fmin(v->least, b) : v->least;
         v->most = fmax(v->most, b);
     }
+    if (v->least == v->most) { /* a level has some length all the same */
+        v->least /= 2;
+        v->most *= 2;
+    }
 }
 
 static int open_view(struct view *v, const struct table *t, struct style_key *keys,

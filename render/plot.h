@@ -69,7 +69,7 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, behind the others and absent from the key. */
 void plot_behind(struct plot *p, const char *name);
 
-/* Takes lines without a defined point out of the key. */
+/* Takes lines without a point that has a place out of the key. */
 void plot_hide_empty(struct plot *p);
 /* Colours and dashes by number, to be told apart in black and white, too. */
 struct chart_look plot_look(int i);

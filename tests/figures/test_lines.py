@@ -1,5 +1,6 @@
 """Lines, their keys and their numbers: what a figure draws of made-up tables stands where the table says, and the key
 names what is drawn.  usage: test_lines.py DRAW_TABLE"""
+import math
 import sys
 
 from test_panels import MM, affine, bars, check, discs, draw, paths, texts, tsv, words_of
@@ -98,8 +99,47 @@ def effect_bars():
     check("effect: tiny numbers", numbers([1e-9, 1]) == ["1.0e+00", "1.0e\u221209"], numbers([1e-9, 1]))
 
 
+# ---- dilution against budget, hazard
+
+def lines_of(svg, colour):
+    return [p for fill, stroke, p, _, _ in paths(svg) if stroke == colour and len(p) > 1]
+
+
+def dilution():
+    """the key names what is drawn, and that alone: a run without a budget is a level across all budgets"""
+    def table(runs):
+        rows = [(m, "all", -1, y, m, b, 500) for m, b, y in runs]
+        return tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows)
+
+    style = "x=budget,show=dilution"
+    for budgets in ((64,), (64, 128, 256)):
+        runs = [("h2o", b, .3 + b / 1000) for b in budgets] + [("full", 0, .2)]
+        code, svg, said = draw(table(runs), "dilution", style=style)
+        check("dilution: key", code == 0 and "full" in words_of(svg) and "h2o" in words_of(svg), said, words_of(svg))
+        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, VERMILION)]
+        check(f"dilution: level across {budgets}", max(across) > 30, across)
+    code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
+    check("dilution: not drawn, not in the key", code == 0 and "full" not in words_of(svg) and "other" not in words_of(svg), words_of(svg))
+    code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
+    check("dilution: no budget", code == 0 and "full" not in words_of(svg), words_of(svg))
+
+
+def hazard():
+    """the last bin ends with the trace"""
+    rows = [("all", "top64", 2 ** k, 2 ** (k + 1), .1 / 2 ** k) for k in range(11)]
+    svg = draw(tsv("hazard", ["head", "criterion", "low", "high", "hazard"], rows, T=1200), "hazard", size="88x60")[1]
+    line = max((p for _, stroke, p, _, _ in paths(svg) if stroke and stroke not in ((0, 0, 0), (26, 26, 26))), key=len)
+    ticks = {t[0]: sum(t[1]) / len(t[1]) for t in texts(svg) if t[0] in ("1", "10", "100", "1000", "10\u00b3")}
+    xs = sorted({round(x, 2) for x, _ in line})
+    check("hazard: bins", len(xs) == 12, xs, ticks)
+    step = xs[1] - xs[0]
+    check("hazard: the last bin ends at T", abs(xs[-1] - xs[-2] - step * math.log2(1200 / 1024)) < .05, xs)
+
+
 def main():
     calibration()
+    dilution()
+    hazard()
     received()
     agreement()
     effect_bars()
