@@ -168,6 +168,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = open_view(&v, t, keys, d);
     if (err)
         return err;
+    p->whole_x = true;
     p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
                 ? "budget (entries)" : "length T (tokens)";
     bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");

@@ -60,6 +60,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no column for y=%s", keys[3].value);
     p->log_x = true;
     p->log_y = style_is(keys, "y", "hazard");
+    p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = style_is(keys, "y", "survival") ? "share still to be selected"
                 : p->log_y ? "hazard of the last selection (1/step)"

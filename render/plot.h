@@ -42,6 +42,7 @@ struct plot {
     char text[96];        /* room for a label of the figure's own making */
     char note[256];       /* below the axes, small; "": none */
     bool log_x, log_y;
+    bool whole_x, whole_y; /* counts and positions: axis.h */
     double x0, x1, y0, y1; /* NaN: from the data */
     double level;         /* a dotted line across at this y; NaN: none */
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */

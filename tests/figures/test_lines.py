@@ -1,6 +1,7 @@
 """Lines, their keys and their numbers: what a figure draws of made-up tables stands where the table says, and the key
 names what is drawn.  usage: test_lines.py DRAW_TABLE"""
 import math
+import re
 import sys
 
 from test_panels import MM, affine, bars, check, discs, draw, paths, texts, tsv, words_of
@@ -136,8 +137,29 @@ def hazard():
     check("hazard: the last bin ends at T", abs(xs[-1] - xs[-2] - step * math.log2(1200 / 1024)) < .05, xs)
 
 
+# ---- whole numbers
+
+def whole_numbers():
+    """axes of positions, steps and ages have no number between two of them, however short"""
+    def across(table, figure, **more):
+        code, svg, said = draw(table, figure, **more)
+        check(f"{figure}: drawn", code == 0, said)
+        x0 = max(y for t, _, y, _ in texts(svg) if re.fullmatch(r"[\d.,]+", t))
+        return [t for t, _, y, _ in texts(svg) if abs(y - x0) < .1]
+
+    survival = ["head", "layer", "index", "criterion", "class", "horizon", "fraction"]
+    for ages in ((1, 2), (3, 4), (3,), (1, 3)):
+        got = across(tsv("survival", survival, [("all", -1, -1, "top64", "all", n, .5) for n in ages]), "survival")
+        check(f"ages {ages}: whole", got and all(t.isdigit() for t in got), got)
+    for step in (0, 10, 999):
+        rows = [("L0H0", 0, 0, 0, t, .5 + .1 * (t % 2), 1, "a") for t in (step, step + 1)]
+        got = across(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+        check(f"steps {step}, {step + 1}: whole", got == [str(step), str(step + 1)], got)
+
+
 def main():
     calibration()
+    whole_numbers()
     dilution()
     hazard()
     received()
