@@ -148,7 +148,7 @@ def whole_numbers():
         return [t for t, _, y, _ in texts(svg) if abs(y - x0) < .1]
 
     survival = ["head", "layer", "index", "criterion", "class", "horizon", "fraction"]
-    for ages in ((1, 2), (3, 4), (3,), (1, 3)):
+    for ages in ((1, 2), (3, 4), (3,), (11, 12), (1, 3)):
         got = across(tsv("survival", survival, [("all", -1, -1, "top64", "all", n, .5) for n in ages]), "survival")
         check(f"ages {ages}: whole", got and all(t.isdigit() for t in got), got)
     for step in (0, 10, 999):
