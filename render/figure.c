@@ -248,6 +248,8 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
     return err;
 }
 
+void figure_prepare(void) { canvas_prepare(); }
+
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d)
 {
@@ -263,8 +265,10 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
         err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, &c, d);
     if (!err && s->font)
         err = canvas_font(c, s->font, d);
-    if (!err)
+    if (!err) {
+        canvas_threads(c, s->threads);
         err = draw(f, t, s, c, &out, d);
+    }
     if (!err)
         err = write_whole(path, &out, d);
     buf_finish(&out);
