@@ -65,7 +65,7 @@ bool range_parse(const char *s, int64_t *a, int64_t *b)
 
 static const struct figure *figure_of(const struct request *q)
 {
-    return figure_find(q->figure ? q->figure : q->a->name);
+    return q->figure ? figure_find(q->figure) : figure_of_table(q->a->name);
 }
 
 static int parse_request(struct request *q, struct kvf_diag *d)

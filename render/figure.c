@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "render/ansi.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -162,6 +163,7 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
 {
     struct buf part = {0};
     buf_printf(&part, "%s.part", path);
+    int number = part.err ? -1 : parts_note(part.data);
     FILE *f = part.err ? NULL : fopen(part.data, "wb");
     int err = f ? KVF_OK : KVF_E_IO;
     if (f && fwrite(data->data, 1, data->len, f) != data->len)
@@ -175,6 +177,7 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
         if (f)
             unlink(part.data);
     }
+    parts_done(number);
     buf_finish(&part);
     return err;
 }
