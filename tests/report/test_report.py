@@ -356,7 +356,7 @@ def names(s, b):
 
 def shown_texts(s, b):
     """Tokens as text: marks in place of what cannot be seen, long ones cut, none with markup."""
-    words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, w.children.length])")
+    words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, [...w.querySelectorAll('*')].filter(e => e.tagName !== 'BDI' || e.children.length).length])")
     by = {i: t for i, t, _ in words}
     s.check("tokens are text", all(n == 0 for _, _, n in words) and by[0] == HOSTILE[0].decode(), by.get(0))
     at = HOSTILE.index(b"x" * 10000)
