@@ -9,8 +9,7 @@
 
 static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4,
                     NOTE = 3, KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MOST = 62,
-                    RAMP = 15, LEAST_W = 10, LEAST_H = 8,
-                    LOW = 40; /* mm; lower figures have one line of notes */
+                    RAMP = 15, LEAST_W = 10, LEAST_H = 8; /* mm */
 static const struct rgb pale = {0.55, 0.55, 0.55}, white = {1, 1, 1}, note_ink = {0.35, 0.35, 0.35};
 
 struct layout {
@@ -242,7 +241,8 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
                              .log_x = p->log_x, .log_y = p->log_y};
 }
 
-static int arrange(struct canvas *c, const struct plot *p, struct layout *l, struct kvf_diag *d)
+static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,
+                   struct kvf_diag *d)
 {
     double W = canvas_width(c), H = canvas_height(c), head = headed(p) ? HEAD : 1.5;
     int n = p->n_panels ? p->n_panels : 1;
@@ -250,7 +250,7 @@ static int arrange(struct canvas *c, const struct plot *p, struct layout *l, str
     l->rows = (n + l->cols - 1) / l->cols;
     place_key(c, p, l);
     char line[NOTES][256];
-    l->notes = note_lines(c, p->note, W - 2 * EDGE, H < LOW ? 1 : NOTES, line);
+    l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line);
     double right = EDGE + (l->beside ? l->key_w + 2 : l->ramp ? RAMP : 1.5);
     double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
@@ -372,8 +372,8 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     int err = ranges(p, s, d);
     if (!err)
         tell_clipped(p);
-    if (!err)
-        err = arrange(c, p, &l, d);
+    if (!err && arrange(c, p, NOTES, &l, d))
+        err = arrange(c, p, 1, &l, d); /* a long note is the first to give way */
     if (err)
         return err;
     double across = l.w + (l.cols - 1) * l.step_x, down = l.h + (l.rows - 1) * l.step_y;
