@@ -111,7 +111,7 @@ int64_t rows_per_head(const struct table *t)
 
 static void draw_title(struct canvas *c, const char *title)
 {
-    char fit[256];
+    char fit[2048];
     double room = canvas_width(c) - 2, wide = canvas_text_width(c, title, TITLE_PT, 0);
     double pt = wide > room ? fmax(PT_SMALL, TITLE_PT * room / wide) : TITLE_PT;
     canvas_text(c, canvas_width(c) / 2, 4, text_fit(c, title, pt, room, fit, sizeof fit), pt,
