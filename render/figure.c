@@ -111,7 +111,7 @@ int64_t rows_per_head(const struct table *t)
 
 static void draw_title(struct canvas *c, const char *title)
 {
-    char fit[256];
+    char fit[2048];
     double room = canvas_width(c) - 2, wide = canvas_text_width(c, title, TITLE_PT, 0);
     double pt = wide > room ? fmax(PT_SMALL, TITLE_PT * room / wide) : TITLE_PT;
     canvas_text(c, canvas_width(c) / 2, 4, text_fit(c, title, pt, room, fit, sizeof fit), pt,
@@ -251,6 +251,8 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
     return err;
 }
 
+void figure_prepare(void) { canvas_prepare(); }
+
 static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
                 enum canvas_format format, int dpi, struct buf *out, struct kvf_diag *d)
 {
@@ -261,8 +263,10 @@ static int make(const struct figure *f, const struct table *t, const struct figu
         err = canvas_create(format, w, h, dpi, &c, d);
     if (!err && s->font)
         err = canvas_font(c, s->font, d);
-    if (!err)
+    if (!err) {
+        canvas_threads(c, s->threads);
         err = draw(f, t, s, c, out, d);
+    }
     canvas_destroy(c);
     return err;
 }

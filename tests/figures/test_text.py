@@ -240,6 +240,19 @@ def pdf_gives_text_back():
         check(sorted(letters) == sorted(arabic), f"pdftotext of Arabic: {letters!r}")
 
 
+def marks_in_leftward_lines():
+    """Bytes in a line from right to left: their marks read from left to right, in all formats."""
+    texts = ["\u05e9\u05dc", b"\xd7", "\u05d5\u05dd", b"\xff\xfe", " 12"]
+    kvf = trace("marks", texts, kept_every(2, len(texts)))
+    p = draw(kvf)
+    for mark in ("\\xD7", "\\xFF\\xFE"):
+        check(mark in p.text(), f"{mark} in {p.text()!r}")
+        check(mark in pdf_text(draw(kvf, ext="pdf"), "-raw"), f"{mark} in the PDF")
+    place = {t: x for x, _, t, *_ in p.words}
+    at = [next(x for t, x in place.items() if w in t) for w in ("12", "xFF", "xD7")]
+    check(at == sorted(at), f"12, \\xFF\\xFE and \\xD7 stand at {at}")
+
+
 def many_pages():
     """20,000 tokens: all of them stand in the PDF, in order, page after page."""
     T = 20000
@@ -336,6 +349,7 @@ def main():
         small_and_long()
         if shutil.which("pdftotext"):
             pdf_gives_text_back()
+            marks_in_leftward_lines()
             many_pages()
     print(f"{failures} failures")
     return 1 if failures else 0
