@@ -70,7 +70,7 @@ def unused(folder, paths):
             check(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
     for args in (["runs", paths[0]], ["eviction", *paths]):
         r = run(*args, "--style", "y=log")
-        check(r.returncode == 2 and b"no figure" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
+        check(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 
 
 def drawn(folder, path):
