@@ -15,8 +15,9 @@ static const struct {
     long most;
     uint32_t colour;
 } criterion_colours[] = {
-    {"top", 64, 0x74bade},   {"top", 128, 0x3490c8},  {"top", 256, 0x0c5ca8},  {"top", 512, 0x042c6c},
-    {"mass.", 90, 0xf4984c}, {"mass.", 95, 0xd4520c}, {"mass.", 99, 0x802408},
+    {"top", 64, 0x74bade},   {"top", 128, 0x3490c8},  {"top", 256, 0x0c5ca8},
+    {"top", 512, 0x042c6c},  {"mass.", 90, 0xf4984c}, {"mass.", 95, 0xd4520c},
+    {"mass.", 99, 0x802408},
 };
 
 static const uint32_t other_criterion_colour = 0x00825f;

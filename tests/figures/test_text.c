@@ -154,7 +154,8 @@ Test(text, bytes_belong_to_their_tokens)
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s));
     cr_assert(s.ended);
-    cr_assert_str_eq(s.bytes.data, "say \xe4\xbd\xa0 andx\xe2\x88\x85" MARK("\\xFF") "y\xe2\x86\xb5");
+    cr_assert_str_eq(s.bytes.data,
+                     "say \xe4\xbd\xa0 andx\xe2\x88\x85" MARK("\\xFF") "y\xe2\x86\xb5");
     check_unit(&s, 0, 0, 1);
     check_unit(&s, 4, 0, 2); /* the character is of both */
     check_unit(&s, 6, 0, 2);

@@ -364,6 +364,33 @@ def short(s, b):
         s.check(f"{n} tokens: numbers of maps of few heads are no larger than text", n == 0 or 8 < tick < 24, tick)
 
 
+def left_out(s, b, trace):
+    """A page that lacks something for its size says what, and the command that it gives makes a page with all."""
+    whole = ready(b, s.path("a.html")) or b.run("document.getElementById('left-out').hidden")
+    s.check("a page with everything says nothing of the kind", whole)
+    size, said = os.path.getsize(s.path("a.html")), {}
+    lacks = "[...document.querySelectorAll('[data-value]')].filter(x => x.disabled).map(x => x.dataset.value)"
+    for most in (size - 3000, 100_000):
+        done = s.run("report", trace, "--max-size", str(most / 1e6), "-o", s.path("less.html"))
+        ready(b, s.path("less.html"))
+        text, gone = b.run("document.getElementById('left-out').innerText"), b.run(lacks)
+        foot = b.run("document.getElementById('foot').textContent")
+        s.check(f"{most}: it is said, in words", not b.run("document.getElementById('left-out').hidden") and f"{math.ceil(most / 1e5) / 10:g} MB" in text
+                and "margins of evictions" in text and "eviction.margin" in foot, text, foot)
+        maps = {"alpha": "maps of what is kept", "beta": "maps of retention", "last": "maps of last use"}
+        s.check(f"{most}: maps that are left out are named, no others", all((name in text) == (kind in gone) for kind, name in maps.items()), text, gone)
+        if gone:
+            s.check(f"{most}: the place of the map says how to get it", f"--max-size {math.ceil(size / 1e5) / 10:g}" in b.run("document.querySelector('.frame').dataset.problem"))
+            s.check(f"{most}: the text is shaded all the same", b.run("document.querySelectorAll('.w.k10').length > 0 && document.querySelector('#text-tools select').value") == "kept")
+        s.check(f"{most}: maps go last", bool(gone) == (most == 100_000), gone)
+        command = text.split("kvfate report ")[1].split(";")[0].split()
+        s.check(f"{most}: the terminal says as much", f"--max-size {command[2]} holds all" in done.stderr.decode(), done.stderr, command)
+        s.run("report", os.path.join(s.work.name, command[0]), *command[1:-1], s.path("again.html"))
+        ready(b, s.path("again.html"))
+        s.check(f"{most}: its command makes a page with all", not b.run(lacks) and b.run("document.getElementById('left-out').hidden"), command)
+    quiet(s, b, "left out")
+
+
 def odd(s, b):
     for name, n, kinds in (("zero", 0, "egu"), ("one", 1, "egu"), ("all", 40, "x"), ("bare", 6, "")):
         ready(b, s.report(f"{name}.html", s.trace(f"{name}.kvf", n, 2, 1, 2, kinds)))
@@ -453,7 +480,7 @@ def main():
         ready(b, page)
         for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
                      lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: old_browser(s, b),
+                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
                      lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
             step()
     finally:
