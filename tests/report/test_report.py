@@ -286,6 +286,25 @@ def downloads(s, b, trace):
             s.check(f"download {key}.{ending} equals kvfate's", w == got, line is not None and (w.splitlines()[line], got.splitlines()[line]))
 
 
+def on_paper(s, b, name):
+    """Parts of a printed page stand below each other, and nothing is cut off."""
+    b.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    b.size(690, 900)
+    b.run("dispatchEvent(new Event('beforeprint'))")
+    settle(b)
+    parts = b.run("['.top', '.overview', '.view', '.reading', '.panels', '#foot'].map(p => document.querySelector(p)).map(e => { const r = e.getBoundingClientRect(); "
+                  "return [r.top, r.bottom, Math.max(r.bottom, ...[...e.querySelectorAll('*')].map(c => c.getBoundingClientRect().bottom))] })")
+    s.check(f"{name} on paper: parts below each other", all(p[2] <= q[0] + 0.5 for p, q in zip(parts, parts[1:])), parts)
+    s.check(f"{name} on paper: heads and map on one sheet", parts[2][2] - parts[0][0] < 940, parts)
+    s.check(f"{name} on paper: no wider than the sheet", b.run("document.documentElement.scrollWidth <= innerWidth"), b.run("document.documentElement.scrollWidth"))
+    s.check(f"{name} on paper: the whole text", b.run("[...document.querySelectorAll('.w')].reduce((n, w) => n + Number(w.dataset.n || 1), 0)") == T)
+    s.check(f"{name} on paper: black on white", b.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)")
+    b.run("dispatchEvent(new Event('afterprint'))")
+    b.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    b.size(1400, 900)
+    settle(b)
+
+
 def compare(s, b, one, other):
     ready(b, s.report("two.html", one, other))
     b.key("d")
@@ -302,6 +321,8 @@ def compare(s, b, one, other):
         i = int(tip["token"].split()[0])
         want = [str(int(e[i] < 0 or t < e[i])) for e in (ea, eb)]
         s.check(f"difference at {i}, {t}", tip["\u03b1"] == " \u2212 ".join(want), tip, want)
+    on_paper(s, b, "comparison")
+    point(b, 50, 60, "difference")
     lit = b.run("[...document.querySelectorAll('.pane')].map(p => !p.querySelector('.down').hidden)")
     s.check("the crosshair is in all maps", lit == [True] * 3, lit)
     b.key("d")
@@ -452,6 +473,8 @@ def times(s, b):
 
 
 def shots(s, b, folder):
+    ready(b, s.path("two.html"))
+    on_paper(s, b, "one trace")
     for name, (w, h, ratio, phone), scheme in (("wide", (1400, 900, 1, False), "light"), ("dark", (1400, 900, 1, False), "dark"), ("phone", (390, 844, 2, True), "light")):
         b.size(w, h, ratio, phone)
         b.scheme(scheme)

@@ -89,10 +89,10 @@ function footer() {
   sayLeftOut();
 }
 
-let resizing = 0;
+let resizing = 0, onPaper = false;
 function whenResized() {
   cancelAnimationFrame(resizing);
-  resizing = requestAnimationFrame(() => sizePanes() && drawPanes());
+  resizing = requestAnimationFrame(() => !onPaper && sizePanes() && drawPanes());
 }
 
 // On paper (CSS pixels of a sheet that is as wide as A4 and as high as Letter, without its margins): all thumbnails across it, the map below
@@ -100,15 +100,18 @@ function whenResized() {
 const PAPER = { width: 680, height: 930, most: 520, least: 300, others: 230 };
 
 function beforePrint() {
+  onPaper = true;
   const tokens = state.trace.tokens.text.length, above = gridAcross(PAPER.width) + document.querySelector('.top').offsetHeight;
   const room = PAPER.height - PAPER.others - above;
-  const side = panes.list.length > 1 ? 190 : room < PAPER.least ? PAPER.most : Math.min(room, PAPER.most);
+  const third = Math.floor((PAPER.width - 40) / 3) - leftMargin() - MARGIN.right;
+  const side = panes.list.length > 1 ? third : room < PAPER.least ? PAPER.most : Math.min(room, PAPER.most);
   panes.list.forEach((p) => p.resize(side));
   drawPanes();
   text.pieces.slice(0, tokens > 20000 ? 8 : undefined).forEach(fillPiece);
 }
 
 function afterPrint() {
+  onPaper = false;
   gridDown();
   whenResized();
 }
