@@ -90,11 +90,24 @@ bool row_all_classes(const struct plot_rows *k, int64_t row)
     return k->class < 0 || row_is(k->t, k->class, row, "all");
 }
 
-const char *bands_text(const struct table *t, char out[48])
+static bool any_interval(const struct plot *p)
+{
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; l->low && k < l->n; k++)
+            if (isfinite(l->low[k]) && isfinite(l->high[k]))
+                return true;
+    }
+    return false;
+}
+
+const char *bands_text(const struct table *t, const struct plot *p, char out[48])
 {
     double n = table_meta_real(t, "documents", NAN);
     if (n == 1)
         snprintf(out, 48, "1 document: no intervals");
+    else if (n > 1 && !any_interval(p))
+        snprintf(out, 48, "%.0f documents, no intervals", n);
     else if (n > 1)
         snprintf(out, 48, "bands: 95 %% over %.0f documents", n);
     else

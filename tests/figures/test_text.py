@@ -157,8 +157,12 @@ def values_lie_behind():
     p = draw(kvf, "--style", "by=beta", "--vmin", ".45", "--vmax", ".95")
     check("4 clipped" in "\n".join(t for *_, t, _, _ in p.words), "clipped values are not counted")
     check("0.45" in p.text() and "0.95" in p.text(), "ends of the bar")
-    p = draw(trace("none", ["a\n", "b\n"], kept_every(2, 2)), "--style", "by=beta")
-    check("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no gates: grey")
+    p = draw(trace("few", ["a\n", "b\n"], kept_every(2, 2), [[np.nan, .5]]), "--style", "by=beta")
+    check("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no value: grey")
+    out = os.path.join(FOLDER, "none.svg")
+    for by in ("beta", "retention", "saliency"):
+        r = subprocess.run([KVFATE, "tokens", trace("none", ["a\n", "b\n"], kept_every(2, 2)), "-o", out, "--style", f"by={by}"], capture_output=True, text=True)
+        check(r.returncode == 2 and f"by={by}: no token has a value" in r.stderr and not os.path.exists(out), f"by={by} without values: {r}")
 
 
 def characters_of_several_tokens():
