@@ -15,8 +15,8 @@ function drawBar() {
 }
 
 function drawTitle() {
-  const { about, title, T } = state.trace, budget = Number(about.get('budget'));
-  const parts = [about.get('model'), about.get('method') && `${about.get('method')}${budget ? `, budget ${budget}` : ''}`,
+  const { about, title, T } = state.trace;
+  const parts = [about.get('model'), state.trace.method,
     `${grouped(T)} token${T === 1 ? '' : 's'}${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
     about.has('layers') && `${about.get('layers')} layers`, about.get('warning')];
   byId('title').textContent = title;

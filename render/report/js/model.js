@@ -33,6 +33,12 @@ class Trace {
     this.prompt = Number(this.about.get('prompt_tokens') || 0);
   }
 
+  // Its method and budget; '' where it names none.
+  get method() {
+    const method = this.about.get('method'), budget = Number(this.about.get('budget'));
+    return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}`)) : '';
+  }
+
   table(key) {
     return this.tables.get(key);
   }
