@@ -118,7 +118,8 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
   const mean = occupancyLines(rows, await meanEntries(table)).filter((l) => l.name === 'all')
     .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, printed: false, dash: null }));
   const hi = [...own, ...mean].reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1]), a), 1);
-  const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own], x: { label: 'query step t', whole: true, lo: 0, hi: Math.max(1, trace.T) },
+  const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own],
+    x: { label: 'query step t', whole: true, lo: 0, hi: Math.max(1, trace.T) },
     y: { label: 'entries', lo: 0, hi: hi * 1.04 } };
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at the query of step t.`)];
 });
