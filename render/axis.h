@@ -23,6 +23,7 @@ struct axis_box {
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
     int log_y;
+    int whole_x, whole_y;       /* counts and positions: no number between two of them */
 };
 
 double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */

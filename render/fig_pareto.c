@@ -283,8 +283,9 @@ static void draw_key(struct canvas *c, const struct quality *q, double x, double
 
 static struct axis_box axes(const struct quality *q, double w, double h)
 {
-    struct axis_box a = {LEFT, TOP, w, h, q->h.x0, q->h.x1, q->h.y0, q->h.y1, q->log_x,
-                         x_label(q->key[1].value), y_label(q->key[0].value), q->log_y};
+    struct axis_box a = {.x = LEFT, .y = TOP, .w = w, .h = h, .x0 = q->h.x0, .x1 = q->h.x1,
+                         .y0 = q->h.y0, .y1 = q->h.y1, .log_x = q->log_x, .log_y = q->log_y,
+                         .xlabel = x_label(q->key[1].value), .ylabel = y_label(q->key[0].value)};
     double grow = a.log_x ? pow(a.x1 / a.x0, .05) : (a.x1 - a.x0) * .05;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;
