@@ -9,12 +9,24 @@
 const struct rgb ink = {0.12, 0.12, 0.12};
 static const double WIDTH = 0.18, TICK = 0.9;
 
+/* Whether digits at p, if any, are the zeros of a whole number: "0.00" but not "0.001". */
+static bool is_zero(const char *p)
+{
+    size_t n = strspn(p, "0.");
+    return *p == '0' && !strchr("123456789eE", p[n] ? p[n] : ' ');
+}
+
 void minus_signs(char *s, size_t cap)
 {
     size_t n = strlen(s);
-    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; p += 3, n += 2) {
+    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; n = strlen(s)) {
+        if (is_zero(p + 1) && (p == s || p[-1] == ' ' || p[-1] == '(')) {
+            memmove(p, p + 1, n - (size_t)(p - s));
+            continue;
+        }
         memmove(p + 3, p + 1, n - (size_t)(p - s));
         memcpy(p, "\xe2\x88\x92", 3);
+        p += 3;
     }
 }
 
@@ -304,4 +316,25 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
         v[i] = (v[i] - lo) / (hi - lo);
     }
     colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, note);
+}
+
+void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      double lo, double hi, double last, const char *label)
+{
+    double v[16];
+    char name[16][24];
+    int n = ticks_linear(lo, last, fitting(h, 6), v, 16);
+    if (n > 1 && v[1] - v[0] < 1) { /* steps of one */
+        for (n = 0; n < 16 && lo + n <= last; n++)
+            v[n] = lo + n;
+    } else if (n < 2) { /* the ends */
+        v[0] = lo;
+        v[1] = last;
+        n = last > lo ? 2 : 1;
+    }
+    for (int i = 0; i < n; i++) {
+        tick_text(v[i], name[i]);
+        v[i] = (v[i] - lo) / (hi - lo);
+    }
+    colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, NULL);
 }

@@ -356,9 +356,9 @@ static void draw_ramp(struct canvas *c, const struct plot *p, const struct layou
                       const struct figure_style *s)
 {
     double h = (l->rows - 1) * l->step_y + l->h;
-    colour_bar(c, l->x + (l->cols - 1) * l->step_x + l->w + 2.5, l->y, 2.6, fmin(h, 60), s->cmap,
-               p->ramp_lo, p->ramp_hi > p->ramp_lo ? p->ramp_hi : p->ramp_lo + 1, p->ramp_label,
-               NULL);
+    colour_bar_whole(c, l->x + (l->cols - 1) * l->step_x + l->w + 2.5, l->y, 2.6, fmin(h, 60),
+                     s->cmap, p->ramp_lo, p->ramp_hi > p->ramp_lo ? p->ramp_hi : p->ramp_lo + 1,
+                     p->ramp_hi, p->ramp_label);
 }
 
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d)

@@ -15,6 +15,7 @@
 TestSuite(chart, .timeout = 60);
 
 enum { N = 6000 };
+#define MINUS "\xe2\x88\x92"
 
 static double random01(uint64_t i, uint64_t k)
 {
@@ -148,6 +149,20 @@ Test(chart, log_axis_upwards)
     cr_expect(epsilon_eq(dbl, axis_y(&a, 0.1), 12, 1e-9));
     cr_expect(epsilon_eq(dbl, axis_y(&a, 1e-3), 32, 1e-9));
     cr_expect(eq(int, isfinite(axis_y(&a, 0)) || isfinite(axis_y(&a, -1)), 0));
+}
+
+Test(chart, zero_has_no_sign)
+{
+    static const char *const pairs[][2] = {
+        {"-0", "0"},        {"-0.00", "0.00"},         {"-0.001", MINUS "0.001"},
+        {"-10", MINUS "10"}, {"1e-00", "1e" MINUS "00"}, {"-0e-05", MINUS "0e" MINUS "05"},
+        {"-", MINUS},       {"a-0 b", "a" MINUS "0 b"}, {"(-0.00 .. 0.1)", "(0.00 .. 0.1)"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", pairs[i][0]);
+        minus_signs(text, sizeof text);
+        cr_expect_str_eq(text, pairs[i][1]);
+    }
 }
 
 Test(chart, criteria_have_their_names)
