@@ -73,15 +73,28 @@ static int ticks_two(double lo, double hi, int want, double room, double *v, int
     return n;
 }
 
+double axis_end(double v)
+{
+    return v > 1e300 ? 1e300 : v < -1e300 ? -1e300 : v;
+}
+
+/* 0 .. 1 between the logarithms of a and b, whose quotient may be beyond all numbers. */
+static double along_log(double v, double a, double b)
+{
+    if (isinf(b / a) || isinf(v / a))
+        return (log(v) - log(a)) / (log(b) - log(a));
+    return log(v / a) / log(b / a);
+}
+
 double axis_x(const struct axis_box *a, double v)
 {
-    double f = a->log_x ? log(v / a->x0) / log(a->x1 / a->x0) : (v - a->x0) / (a->x1 - a->x0);
+    double f = a->log_x ? along_log(v, a->x0, a->x1) : (v - a->x0) / (a->x1 - a->x0);
     return a->x + f * a->w;
 }
 
 double axis_y(const struct axis_box *a, double v)
 {
-    double f = a->log_y ? log(v / a->y0) / log(a->y1 / a->y0) : (v - a->y0) / (a->y1 - a->y0);
+    double f = a->log_y ? along_log(v, a->y0, a->y1) : (v - a->y0) / (a->y1 - a->y0);
     return a->y + a->h - f * a->h;
 }
 
@@ -126,7 +139,9 @@ static int ticks_between(double lo, double hi, double room, double *v, char (*na
 
 int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
-    double decades = log10(hi / lo);
+    if (!(lo > 0 && hi > lo && isfinite(hi)))
+        return 0;
+    double decades = log10(hi) - log10(lo);
     int first = (int)floor(log10(lo) + 1e-9), last = (int)floor(log10(hi) + 1e-9), n = 0;
     int every = (int)ceil((decades + 1) / fmax(room, 1));
     bool powers = first < -4 || last > 6; /* no axis has both kinds of numbers, 1 and 10 apart */
@@ -134,7 +149,8 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
     for (int e = first; e <= last; e++)
         for (int k = 1; k < 10 && n < max; k++) {
             double at = k * pow(10, e);
-            if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine))
+            if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine)
+                || (every > 8 && (e - first) % every)) /* too many marks to count */
                 continue;
             v[n] = at;
             name[n][0] = 0;

@@ -25,6 +25,9 @@ struct axis_box {
     int log_y;
 };
 
+/* v, or +-1e300: ends of axes of which the distance is a number, too; what lies further out is
+ * beyond the axis. */
+double axis_end(double v);
 double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
 void axis_draw(struct canvas *c, const struct axis_box *a);

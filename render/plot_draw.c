@@ -1,4 +1,5 @@
 /* plot_draw.c - arranges panels, axes and key of a plot, and draws them. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,10 +141,10 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
 {
     if (isnan(d0))
         d0 = d1 = logarithmic ? 1 : 0;
-    double a = isnan(*lo) ? d0 : *lo, b = isnan(*hi) ? d1 : *hi;
+    double a = axis_end(isnan(*lo) ? d0 : *lo), b = axis_end(isnan(*hi) ? d1 : *hi);
     if (logarithmic) {
-        double f = b > a * (1 + 1e-9) ? pow(b / a, pad) : 2;
-        a = isnan(*lo) ? a / f : a;
+        double f = b > a * (1 + 1e-9) ? exp(pad * (log(b) - log(a))) : 2;
+        a = fmax(isnan(*lo) ? a / f : a, DBL_MIN);
         b = isnan(*hi) ? b * f : b;
         *lo = a;
         *hi = b > a ? b : 2 * a;
@@ -151,8 +152,8 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
     }
     double size = fmax(fabs(a), fabs(b));
     double more = b - a > 1e-9 * size ? pad * (b - a) : size > 0 ? .5 * size : .5;
-    *lo = isnan(*lo) ? a - more : a;
-    *hi = isnan(*hi) ? b + more : b;
+    *lo = axis_end(isnan(*lo) ? a - more : a);
+    *hi = axis_end(isnan(*hi) ? b + more : b);
     if (!(*hi > *lo))
         *hi = *lo + (size > 0 ? size : 1);
 }

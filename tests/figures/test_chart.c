@@ -141,6 +141,25 @@ Test(chart, log_ticks_of_ends_close_together)
     }
 }
 
+/* From one end of what a double holds to the other. */
+Test(chart, log_ticks_of_any_numbers)
+{
+    static const double ends[][2] = {{1e-3, 1e308}, {1e-300, 1e300}, {1, INFINITY}, {0, 1},
+                                     {NAN, 1}, {5e-324, 1e308}, {-1, 1}, {2, 1}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        double v[128];
+        char name[128][24];
+        int n = ticks_log(ends[i][0], ends[i][1], 6, v, name, 128);
+        bool range = ends[i][0] > 0 && isfinite(ends[i][1]) && ends[i][1] > ends[i][0];
+        cr_expect(range ? n >= 2 : n == 0, "%zu: %d", i, n);
+        struct axis_box a = {.w = 10, .h = 10, .x0 = ends[i][0], .x1 = ends[i][1], .log_x = 1};
+        for (int k = 0; k < n; k++)
+            cr_expect(axis_x(&a, v[k]) > -.01 && axis_x(&a, v[k]) < 10.01, "%g", v[k]);
+        if (n) /* all of the axis has ticks */
+            cr_expect(axis_x(&a, v[n - 1]) > 7, "%zu: %g", i, v[n - 1]);
+    }
+}
+
 Test(chart, log_axis_upwards)
 {
     struct axis_box a = {.x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1,
