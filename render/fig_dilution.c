@@ -191,25 +191,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "step", "dilution", NULL};
 
-const struct figure fig_dilution = {
-    .name = "dilution",
-    .table = "dilution",
-    .summary = "attention past the useful entries: over the steps, or against budget or length",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-    .side_by_side = true,
-};
+PLOT_FIGURE(fig_dilution, "dilution", "dilution",
+            "attention past the useful entries: over the steps, or against budget or length",
+            needs, true);

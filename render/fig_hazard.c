@@ -83,25 +83,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "low", "high", "hazard", NULL};
 
-const struct figure fig_hazard = {
-    .name = "hazard",
-    .table = "hazard",
-    .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_hazard, "hazard", "hazard",
+            "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
+            needs, true);

@@ -188,24 +188,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return err;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "step", "class", "entries", NULL};
 
-const struct figure fig_occupancy_curves = {
-    .name = "occupancy-curves",
-    .table = "occupancy",
-    .summary = "entries held by class of token over the steps, as stacked areas",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_occupancy_curves, "occupancy-curves", "occupancy",
+            "entries held by class of token over the steps, as stacked areas", needs, false);

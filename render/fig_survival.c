@@ -67,25 +67,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "horizon", "fraction", NULL};
 
-const struct figure fig_survival = {
-    .name = "survival",
-    .table = "survival",
-    .summary = "survival curves by criterion, class or head; half-lives; gaps",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_survival, "survival", "survival",
+            "survival curves by criterion, class or head; half-lives; gaps", needs, true);

@@ -85,6 +85,22 @@ void plot_figure_size(plot_build_fn build, const struct table *t, const struct f
 int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
                      const struct figure_style *s, struct kvf_diag *d);
 
+/* A figure of one plot, in its file, that `build` fills.  several: it tells traces apart.
+ * PLOT_FIGURE(fig_x, "x", "table", "summary", needs, true) */
+#define PLOT_FIGURE(symbol, title, of_table, line, need, several)                                  \
+    static void size(const struct table *t, const struct figure_style *s, double *w, double *h)    \
+    {                                                                                              \
+        plot_figure_size(build, t, s, w, h);                                                       \
+    }                                                                                              \
+    static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,         \
+                    struct kvf_diag *d)                                                            \
+    {                                                                                              \
+        return plot_figure_draw(build, c, t, s, d);                                                \
+    }                                                                                              \
+    const struct figure symbol = {.name = title, .table = of_table, .summary = line,               \
+                                  .needs = need, .size = size, .draw = draw,                       \
+                                  .side_by_side = several}
+
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 /* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);
