@@ -249,8 +249,8 @@ def end_of(n, size, at, comment=b""):
     return b"PK\5\6" + struct.pack("<4H2IH", 0, 0, n, n, size, at, len(comment)) + comment
 
 
-def end64_of(n, size, at, place=None, parts=0, length=44):
-    record = b"PK\6\6" + struct.pack("<QHHIIQQQQ", length, 45, 45, parts, 0, n, n, size, at)
+def end64_of(n, size, at, place=None, parts=0, length=44, here=None):
+    record = b"PK\6\6" + struct.pack("<QHHIIQQQQ", length, 45, 45, parts, 0, n if here is None else here, n, size, at)
     return record + b"PK\6\7" + struct.pack("<IQI", 0, at + size if place is None else place, 1)
 
 
@@ -288,6 +288,9 @@ def headers():
     yield "entries of other parts", with_0(lambda n, size, at: b"PK\5\6" + struct.pack("<4H2IH", 0, 0, n, n + 1, size, at, 0)), "several parts"
     yield "one entry fewer", with_0(lambda n, size, at: end_of(n - 1, size, at)), "longer than its entries"
     yield "65535 entries", with_0(lambda n, size, at: end_of(MAX16, size, at)), "no room for its entries"
+    yield "as many entries as bytes", with_0(lambda n, size, at: end_of(size, size, at)), "no room for its entries"
+    yield "one byte more", with_0(size=33, unpacked=33), "runs into the directory"
+    yield "header cut by the directory", with_0(more=[Entry("b", b"PK\3\4", at=at_0 + 30 + len("a/data/0") + 32 + 30 + 1)]), "not where the directory says"
     yield "encrypted", with_0(flags=1), "encrypted"
     yield "encrypted in the directory", with_0(record={"flags": 1}), "differs"
     yield "encrypted before the data", with_0(local={"flags": 1}), "differs"
@@ -354,6 +357,8 @@ def headers64():
     yield "zip64 directory of 2^64 - 1", ends(lambda n, size, at: end64_of(n, (1 << 64) - 1, at + size + 1, at + size)), "does not end where"
     yield "zip64 directory at 2^63", ends(lambda n, size, at: end64_of(n, size, 1 << 63, at + size)), "does not end where"
     yield "zip64 length", ends(lambda n, size, at: end64_of(n, size, at, length=43)), "Zip64 end record"
+    yield "zip64 cut", ends(lambda *a: end64_of(*a, length=43)[:55] + end64_of(*a)[56:]), "Zip64 end record"
+    yield "zip64 entries of other parts", ends(lambda n, size, at: end64_of(n, size, at, here=n + 1)), "several parts"
     yield "zip64 parts", ends(lambda n, size, at: end64_of(n, size, at, parts=1)), "several parts"
     yield "zip64 other count", ends(end64_of, (3, MAX32, MAX32)), "end records differ"
     yield "zip64 other size", ends(end64_of, (MAX16, 3, MAX32)), "end records differ"
