@@ -57,7 +57,7 @@ PRIVATE = {
 # Third-party headers and the files that may include them.
 FENCES = [
     (r'cjson/|cJSON', ['base/json.c']),
-    (r'zip\.h', ['base/table_npz.c']),
+    (r'minizip/', ['base/table_npz.c']),
     (r'zstd', ['libtrace/codec.c']),
     (r'xxhash', ['libtrace/writer.c', 'engine/model/gguf.c', 'engine/model/bpe.c',
                  'engine/gate/tensor_file.c', 'engine/train/']),
@@ -182,7 +182,7 @@ PLANTS = [
                include('<zlib.h>')),
     lint.Plant('libtrace/writer.c', 'libtrace/codec.c alone', include('<zstd.h>')),
     lint.Plant('base/json.c', 'base/table_npz.c alone',
-               include('<zip.h>')),
+               include('<minizip/zip.h>')),
     lint.Plant('engine/model/chat.c', 'tokenizer.c', include('<pcre2.h>')),
     lint.Plant('base/rng.c', 'writer.c', include('<xxhash.h>')),
     lint.Plant('engine/decode/linear.c', 'engine/kernels/x86/', include('<immintrin.h>')),
