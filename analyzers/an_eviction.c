@@ -7,7 +7,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/analyzers.h"
-#include "analyzers/common.h"
+#include "analyzers/heads_par.h"
 #include "analyzers/pools.h"
 #include "base/mem.h"
 
@@ -22,7 +22,7 @@ struct source {
     int64_t a, n;            /* tokens [a, a + n) of each head */
     uint32_t *step;          /* per head and token */
     uint8_t *reason;         /* the same; N_REASONS: unknown */
-    double *value[N_COLUMNS]; /* [n] of the head last read */
+    double *value[N_COLUMNS]; /* [n] of the head last read, from SCORE on */
     int64_t head[N_COLUMNS]; /* which one that is */
 };
 
@@ -90,59 +90,174 @@ static void read_tie(void *ctx, int64_t row0, int64_t n, double *out)
 
 /* ---- what the rows say together */
 
+/* Of one thread, then of all: sums of integers, so that threads change none. */
 struct churn {
     int64_t evicted, life; /* entries; steps in the cache of all of them, evicted or not */
-    int64_t *of_age;       /* [T + 1] evictions; those below birth count as age 0 */
+    int64_t age, ties;     /* of those evicted: ages as the rows give them, and tie rules */
+    int64_t *of_age;       /* [T + 2] evictions; those below birth count as age 0, the last: none */
     int64_t *at_step;      /* [T + 1] */
     int64_t of_reason[N_REASONS + 1]; /* entries */
+    double *value;         /* [n] scratch */
 };
 
-static int count_steps(struct source *s, const double *value, int64_t T, uint32_t *step,
-                       struct churn *c, struct kvf_diag *d)
+struct crew {
+    struct source *s;
+    int64_t T;
+    struct churn *churn; /* [n] */
+    int n;
+};
+
+/* The values of a head where they were decoded; NULL where they are of another type. */
+static int view_whole(struct kvf_trace *t, int column, enum kvf_dtype dtype, const struct head *h,
+                      const struct source *s, const void **ret, struct kvf_diag *d)
 {
-    for (int64_t i = 0; i < s->n; i++) {
-        int64_t birth = s->a + i, age = T - birth;
+    const struct kvf_column *c = kvf_column(t, column);
+    *ret = NULL;
+    return c->dtype != dtype || c->flags & KVF_COL_AGE ? KVF_OK
+           : kvf_view(t, column, h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n, ret, d);
+}
+
+static int read_steps(struct kvf_trace *t, const struct source *s, const struct head *h,
+                      uint32_t *step, double *value, struct kvf_diag *d)
+{
+    const void *whole;
+    int err = view_whole(t, s->col[STEP], KVF_U32, h, s, &whole, d);
+    if (!err && whole) {
+        memcpy(step, whole, (size_t)s->n * sizeof *step);
+        return KVF_OK;
+    }
+    if (!err)
+        err = kvf_read_f64(t, s->col[STEP], h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n,
+                           value, d);
+    for (int64_t i = 0; !err && i < s->n; i++) {
         if (!(value[i] >= 0 && value[i] <= (double)UINT32_MAX))
             return kvf_fail(d, KVF_E_FORMAT, "evict_step of token %lld is %g, no step",
-                            (long long)birth, value[i]);
+                            (long long)(s->a + i), value[i]);
         step[i] = (uint32_t)value[i];
-        if (step[i] != KVF_ALIVE) {
-            int64_t at = (int64_t)step[i] - birth;
-            age = at < 0 ? 0 : at > age ? age : at;
-            c->evicted++;
-            c->of_age[age]++;
-            c->at_step[birth + age]++;
-        }
-        c->life += age;
     }
-    return KVF_OK;
-}
-
-static void count_reasons(const struct source *s, const double *value, uint8_t *reason,
-                          struct churn *c)
-{
-    for (int64_t i = 0; i < s->n; i++) {
-        reason[i] = value[i] >= 0 && value[i] < N_REASONS ? (uint8_t)value[i] : N_REASONS;
-        c->of_reason[reason[i]]++;
-    }
-}
-
-static int read_head(struct source *s, int h, int64_t T, struct churn *c, struct kvf_diag *d)
-{
-    const struct head *at = &s->heads.head[h];
-    uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
-    double *value = s->value[STEP];
-    const void *raw;
-    int err = kvf_read_f64(s->t, s->col[STEP], at->layer, at->index, a, n, value, d);
-    if (!err)
-        err = count_steps(s, value, T, s->step + h * s->n, c, d);
-    if (!err)
-        err = kvf_read_f64(s->t, s->col[REASON], at->layer, at->index, a, n, value, d);
-    if (!err)
-        count_reasons(s, value, s->reason + h * s->n, c);
-    for (int k = SCORE; !err && k < N_COLUMNS; k++)
-        err = kvf_view(s->t, s->col[k], at->layer, at->index, a, n, &raw, d);
     return err;
+}
+
+/* Without branches, which would be guessed wrong often: entries that are held count as of age
+ * T + 1, and at the end of step T, from where they are taken again. */
+static void count_steps(const struct source *s, int64_t T, const uint32_t *step, struct churn *c)
+{
+    int64_t *restrict of_age = c->of_age, *restrict at_step = c->at_step;
+    int64_t alive = 0, life = 0, sum = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t birth = s->a + i, most = T - birth, age = (int64_t)step[i] - birth;
+        int64_t held = step[i] == KVF_ALIVE;
+        alive += held;
+        sum += age & (held - 1);
+        age = age < most ? age : most;
+        age &= ~(age >> 63); /* not below 0 */
+        life += age;
+        of_age[age + held * (T + 1 - age)]++;
+        at_step[birth + age]++;
+    }
+    at_step[T] -= alive;
+    c->evicted += s->n - alive;
+    c->life += life;
+    c->age += sum;
+}
+
+static int count_reasons(struct kvf_trace *t, const struct source *s, const struct head *h,
+                         uint8_t *reason, struct churn *c, struct kvf_diag *d)
+{
+    const void *whole;
+    int err = view_whole(t, s->col[REASON], KVF_U8, h, s, &whole, d);
+    const uint8_t *restrict code = whole;
+    uint8_t *restrict to = reason;
+    if (!err && !code)
+        err = kvf_read_f64(t, s->col[REASON], h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n,
+                           c->value, d);
+    for (int64_t i = 0; !err && code && i < s->n; i++)
+        to[i] = code[i] < N_REASONS ? code[i] : N_REASONS;
+    for (int64_t i = 0; !err && !code && i < s->n; i++)
+        to[i] = c->value[i] >= 0 && c->value[i] < N_REASONS ? (uint8_t)c->value[i] : N_REASONS;
+    for (int k = 0; !err && k <= N_REASONS; k++) { /* a pass for each: vector instructions */
+        int32_t n = 0;
+        for (int64_t i = 0; i < s->n; i++)
+            n += to[i] == k;
+        c->of_reason[k] += n;
+    }
+    return err;
+}
+
+static int count_ties(struct kvf_trace *t, const struct source *s, const struct head *h,
+                      const uint32_t *step, struct churn *c, struct kvf_diag *d)
+{
+    const void *whole;
+    int err = view_whole(t, s->col[TIE], KVF_U8, h, s, &whole, d);
+    const uint8_t *tie = whole;
+    if (!err && !tie)
+        err = kvf_read_f64(t, s->col[TIE], h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n,
+                           c->value, d);
+    uint32_t sum = 0; /* at most 255 of each of KVF_MAX_STEPS */
+    for (int64_t i = 0; !err && tie && i < s->n; i++)
+        sum += tie[i] & -(uint32_t)(step[i] != KVF_ALIVE);
+    for (int64_t i = 0; !err && !tie && i < s->n; i++)
+        c->ties += step[i] != KVF_ALIVE ? (int64_t)c->value[i] : 0;
+    c->ties += sum;
+    return err;
+}
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    const struct crew *x = ctx;
+    struct source *s = x->s;
+    struct churn *c = &x->churn[thread];
+    const struct head *at = &s->heads.head[h];
+    uint32_t *step = s->step + h * s->n;
+    const void *raw;
+    (void)item;
+    int err = read_steps(t, s, at, step, c->value, d);
+    if (!err)
+        count_steps(s, x->T, step, c);
+    if (!err)
+        err = count_reasons(t, s, at, s->reason + h * s->n, c, d);
+    for (int k = SCORE; !err && k <= MARGIN; k++)
+        err = kvf_view(t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n, &raw,
+                       d);
+    return err ? err : count_ties(t, s, at, step, c, d);
+}
+
+static void merge(struct churn *to, const struct churn *c, int64_t T)
+{
+    to->evicted += c->evicted;
+    to->life += c->life;
+    to->age += c->age;
+    to->ties += c->ties;
+    for (int64_t k = 0; k <= T; k++) {
+        to->of_age[k] += c->of_age[k];
+        to->at_step[k] += c->at_step[k];
+    }
+    for (int k = 0; k <= N_REASONS; k++)
+        to->of_reason[k] += c->of_reason[k];
+}
+
+static void free_crew(struct crew *x)
+{
+    for (int i = 0; x->churn && i < x->n; i++) {
+        mem_free(x->churn[i].of_age);
+        mem_free(x->churn[i].at_step);
+        mem_free(x->churn[i].value);
+    }
+    mem_free(x->churn);
+}
+
+static int alloc_crew(struct crew *x)
+{
+    x->churn = MEM_NEW(struct churn, (size_t)x->n);
+    for (int i = 0; x->churn && i < x->n; i++) {
+        struct churn *c = &x->churn[i];
+        c->of_age = MEM_NEW(int64_t, (size_t)x->T + 2);
+        c->at_step = MEM_NEW(int64_t, (size_t)x->T + 1);
+        c->value = MEM_RAW(double, (size_t)x->s->n);
+        if (!c->of_age || !c->at_step || !c->value)
+            return KVF_E_NOMEM;
+    }
+    return x->churn ? KVF_OK : KVF_E_NOMEM;
 }
 
 /* The least age that at least a share q of the evictions do not exceed. */
@@ -182,6 +297,8 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
         table_meta_num(out, "mean_life", (double)c->life / (double)n);
     for (size_t k = 0; c->evicted && k < sizeof ages / sizeof *ages; k++)
         table_meta_num(out, ages[k].key, age_quantile(c, ages[k].q));
+    table_keep(out, "age", (double)c->age);
+    table_keep(out, "ties", (double)c->ties);
     table_meta_num(out, "steps_with_evictions", (double)busy);
     table_meta_num(out, "most_in_a_step", (double)c->at_step[most]);
     table_meta_num(out, "step_of_most", c->evicted ? (double)most : -1);
@@ -208,44 +325,58 @@ static void put_columns(struct table *out, struct source *s)
     table_lazy(out, "tie", "", TABLE_INT, read_tie, s);
 }
 
-static int alloc(struct source *s, struct churn *c, int64_t T)
+static int alloc(struct source *s)
 {
     size_t rows = (size_t)s->heads.n * (size_t)s->n;
     bool whole = true;
-    s->step = MEM_NEW(uint32_t, rows);
-    s->reason = MEM_NEW(uint8_t, rows);
-    for (int k = 0; k < N_COLUMNS; k++) {
-        s->value[k] = MEM_NEW(double, (size_t)s->n);
+    s->step = MEM_RAW(uint32_t, rows);
+    s->reason = MEM_RAW(uint8_t, rows);
+    for (int k = SCORE; k < N_COLUMNS; k++) {
+        s->value[k] = MEM_RAW(double, (size_t)s->n);
         s->head[k] = -1;
         whole &= s->value[k] != NULL;
     }
-    c->of_age = MEM_NEW(int64_t, (size_t)T + 1);
-    c->at_step = MEM_NEW(int64_t, (size_t)T + 1);
-    return whole && s->step && s->reason && c->of_age && c->at_step ? KVF_OK : KVF_E_NOMEM;
+    return whole && s->step && s->reason ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* Steps, reasons and all sums; x->churn[0] has those of all heads. */
+static int read_heads(struct crew *x, int threads, struct kvf_diag *d)
+{
+    struct source *s = x->s;
+    struct heads_par *par = NULL;
+    int err = heads_par_create(s->t, threads, s->heads.n * s->n * N_COLUMNS, &par);
+    if (!err) {
+        x->n = heads_par_threads(par);
+        err = alloc_crew(x);
+    }
+    if (!err && s->n)
+        err = heads_par_run(par, &s->heads, 1, do_head, x, d);
+    for (int i = 1; !err && i < x->n; i++)
+        merge(&x->churn[0], &x->churn[i], x->T);
+    heads_par_destroy(par);
+    return err;
 }
 
 /* Takes s. */
-static int make(struct source *s, struct table **ret_table, struct kvf_diag *d)
+static int make(struct source *s, int threads, struct table **ret_table, struct kvf_diag *d)
 {
     struct table *out = table_create("eviction", s->heads.n * s->n);
-    int64_t T = kvf_n_steps(s->t);
-    struct churn c = {0};
+    struct crew x = {.s = s, .T = kvf_n_steps(s->t)};
     if (!out) {
         source_destroy(s);
         return KVF_E_NOMEM;
     }
     table_own(out, s, source_destroy);
-    int err = table_err(out) ? table_err(out) : alloc(s, &c, T);
-    for (int h = 0; !err && s->n && h < s->heads.n; h++)
-        err = read_head(s, h, T, &c, d);
+    int err = table_err(out) ? table_err(out) : alloc(s);
+    if (!err)
+        err = read_heads(&x, threads, d);
     if (!err) {
         put_columns(out, s);
-        put_churn(out, &c, s->heads.n * s->n, s->heads.n, T);
-        put_reasons(out, &c);
+        put_churn(out, &x.churn[0], s->heads.n * s->n, s->heads.n, x.T);
+        put_reasons(out, &x.churn[0]);
         err = table_err(out);
     }
-    mem_free(c.of_age);
-    mem_free(c.at_step);
+    free_crew(&x);
     if (err)
         table_destroy(out);
     else
@@ -275,7 +406,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         return err;
     }
     s->n = b - s->a;
-    return make(s, ret_table, d);
+    return make(s, args->threads, ret_table, d);
 }
 
 static void describe_churn(const struct table *t, struct buf *out)
@@ -304,29 +435,17 @@ static void describe_churn(const struct table *t, struct buf *out)
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int64_t n = table_rows(t), gone = 0, ties = 0, k;
-    double sum = 0, step[1024], age[1024], tie[1024];
-    for (int64_t r = 0; r < n; r += k) {
-        k = n - r < 1024 ? n - r : 1024;
-        table_get(t, table_find(t, "evict_step"), r, k, step);
-        table_get(t, table_find(t, "age"), r, k, age);
-        table_get(t, table_find(t, "tie"), r, k, tie);
-        for (int64_t i = 0; i < k; i++) {
-            gone += step[i] >= 0;
-            sum += step[i] >= 0 ? age[i] : 0;
-            ties += step[i] >= 0 ? (int64_t)tie[i] : 0;
-        }
-    }
+    double n = (double)table_rows(t), gone = table_meta_real(t, "evicted", 0);
     buf_printf(out, "method %s, budget %s, %s tokens\n",
                table_meta(t, "method") ? table_meta(t, "method") : "?",
                table_meta(t, "budget") ? table_meta(t, "budget") : "?", table_meta(t, "T"));
-    buf_printf(out, "%lld of %lld entries evicted (%.1f %%)\n", (long long)gone, (long long)n,
-               n ? 100.0 * (double)gone / (double)n : 0.0);
-    if (gone)
-        buf_printf(out, "mean age at eviction %.1f steps; %lld decided by the tie rule\n",
-                   sum / (double)gone, (long long)ties);
-    if (gone)
+    buf_printf(out, "%.0f of %.0f entries evicted (%.1f %%)\n", gone, n,
+               n > 0 ? 100.0 * gone / n : 0.0);
+    if (gone > 0) {
+        buf_printf(out, "mean age at eviction %.1f steps; %.0f decided by the tie rule\n",
+                   table_kept(t, "age", 0) / gone, table_kept(t, "ties", 0));
         describe_churn(t, out);
+    }
 }
 
 const struct analyzer an_eviction = {

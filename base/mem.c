@@ -22,7 +22,8 @@ bool mem_add(size_t a, size_t b, size_t *ret)
     return true;
 }
 
-void *mem_alloc(size_t n, size_t size)
+/* *ret becomes the bytes that there are. */
+static void *reserve(size_t n, size_t size, size_t *ret)
 {
     size_t bytes;
     if (!mem_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
@@ -37,7 +38,21 @@ void *mem_alloc(size_t n, size_t size)
         bytes = MEM_ALIGN;
     void *p = aligned_alloc(MEM_ALIGN, bytes);
 #endif
+    *ret = bytes;
+    return p;
+}
+
+void *mem_alloc(size_t n, size_t size)
+{
+    size_t bytes;
+    void *p = reserve(n, size, &bytes);
     return p ? memset(p, 0, bytes) : NULL;
+}
+
+void *mem_alloc_raw(size_t n, size_t size)
+{
+    size_t bytes;
+    return reserve(n, size, &bytes);
 }
 
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)

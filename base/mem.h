@@ -13,6 +13,9 @@ enum { MEM_ALIGN = 64 }; /* one cache line, one AVX-512 register */
  * The caller owns it: mem_free(). */
 void *mem_alloc(size_t n, size_t size);
 
+/* The same, neither zeroed nor touched: for what is written before it is read, by its threads. */
+void *mem_alloc_raw(size_t n, size_t size);
+
 /* As realloc for a pointer from mem_alloc: keeps old_n elements, zeroes the
  * rest.  On failure p is untouched and NULL is returned. */
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);
@@ -28,5 +31,6 @@ bool mem_mul(size_t a, size_t b, size_t *ret);
 bool mem_add(size_t a, size_t b, size_t *ret);
 
 #define MEM_NEW(type, n) ((type *)mem_alloc((n), sizeof(type)))
+#define MEM_RAW(type, n) ((type *)mem_alloc_raw((n), sizeof(type)))
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/parts.h"
 #include "base/replace.h"
 
 /* The part's descriptor, locked, or -1.  A writer that had the lock before may have renamed
@@ -35,7 +36,7 @@ static int open_locked(const char *part)
 int replace_open(struct replace *r, const char *path, struct kvf_diag *d)
 {
     struct buf part = {0};
-    *r = (struct replace){.path = path, .fd = -1};
+    *r = (struct replace){.path = path, .fd = -1, .number = -1};
     buf_printf(&part, "%s.part", path);
     if (part.err) {
         buf_finish(&part);
@@ -43,15 +44,18 @@ int replace_open(struct replace *r, const char *path, struct kvf_diag *d)
     }
     r->part = part.data;
     r->fd = open_locked(r->part);
+    if (r->fd >= 0)
+        r->number = parts_note(r->part);
     if (r->fd >= 0 && ftruncate(r->fd, 0) == 0)
         return KVF_OK;
     int why = errno;
     int err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path,
                        why == EBUSY ? "another process is writing it" : strerror(why));
+    parts_done(r->number);
     if (r->fd >= 0)
         close(r->fd);
     mem_free(r->part);
-    *r = (struct replace){.fd = -1, .error = why};
+    *r = (struct replace){.fd = -1, .number = -1, .error = why};
     return err;
 }
 
@@ -89,10 +93,11 @@ static void sync_folder(const char *path)
 
 static void forget(struct replace *r)
 {
+    parts_done(r->number);
     if (r->fd >= 0)
         close(r->fd);
     mem_free(r->part);
-    *r = (struct replace){.fd = -1};
+    *r = (struct replace){.fd = -1, .number = -1};
 }
 
 int replace_finish(struct replace *r, struct kvf_diag *d)

@@ -13,7 +13,7 @@
 struct replace {
     const char *path; /* borrowed */
     char *part;       /* owned */
-    int fd;
+    int fd, number;   /* number: of parts.h */
     int error;        /* errno of the first failure; EBUSY: another process writes the file */
 };
 

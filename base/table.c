@@ -31,6 +31,11 @@ struct meta {
     char *key, *value;
 };
 
+struct kept {
+    char *key;
+    double value;
+};
+
 struct owned {
     void *ctx;
     void (*destroy)(void *ctx);
@@ -44,6 +49,8 @@ struct table {
     int n_cols;
     struct meta *meta;
     int n_meta;
+    struct kept *kept;
+    int n_kept;
     struct owned *owned;
     int n_owned;
 };
@@ -81,10 +88,13 @@ void table_destroy(struct table *t)
         mem_free(t->meta[i].key);
         mem_free(t->meta[i].value);
     }
+    for (int i = 0; i < t->n_kept; i++)
+        mem_free(t->kept[i].key);
     for (int i = 0; i < t->n_owned; i++)
         t->owned[i].destroy(t->owned[i].ctx);
     mem_free(t->col);
     mem_free(t->meta);
+    mem_free(t->kept);
     mem_free(t->owned);
     mem_free(t->name);
     mem_free(t);
@@ -306,6 +316,28 @@ double table_meta_real(const struct table *t, const char *key, double otherwise)
     char *end;
     double x = v ? strtod(v, &end) : 0;
     return v && end != v && !*end ? x : otherwise;
+}
+
+void table_keep(struct table *t, const char *key, double value)
+{
+    struct kept *list = mem_grow(t->kept, (size_t)t->n_kept, (size_t)t->n_kept + 1, sizeof *list);
+    char *name = mem_strdup(key);
+    if (list)
+        t->kept = list;
+    if (!list || !name) {
+        mem_free(name);
+        fail(t, KVF_E_NOMEM);
+        return;
+    }
+    list[t->n_kept++] = (struct kept){name, value};
+}
+
+double table_kept(const struct table *t, const char *key, double otherwise)
+{
+    for (int i = t->n_kept - 1; i >= 0; i--) /* the later wins */
+        if (strcmp(t->kept[i].key, key) == 0)
+            return t->kept[i].value;
+    return otherwise;
 }
 
 int table_meta_count(const struct table *t) { return t->n_meta; }

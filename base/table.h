@@ -75,6 +75,11 @@ double table_meta_real(const struct table *t, const char *key, double otherwise)
 int table_meta_count(const struct table *t);
 const char *table_meta_key(const struct table *t, int i);
 
+/* A number that its maker knows and that would take all rows to find again, for those who sum the
+ * table up.  No metadata: it is not written, and a table that was read has none. */
+void table_keep(struct table *t, const char *key, double value);
+double table_kept(const struct table *t, const char *key, double otherwise);
+
 int table_err(const struct table *t); /* KVF_OK or the first failure */
 
 /* Reading. */

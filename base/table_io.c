@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/parts.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
 
@@ -283,7 +284,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     buf_printf(&part, "%s.part", path);
     if (part.err)
         return part.err;
-    int err;
+    int err, number = parts_note(part.data);
     if (f == TABLE_NPZ) {
         err = table_npz_write(t, part.data, d);
     } else {
@@ -298,6 +299,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
         err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, strerror(errno));
     if (err)
         unlink(part.data);
+    parts_done(number);
     buf_finish(&part);
     return err;
 }

@@ -65,7 +65,7 @@ bool range_parse(const char *s, int64_t *a, int64_t *b)
 
 static const struct figure *figure_of(const struct request *q)
 {
-    return figure_find(q->figure ? q->figure : q->a->name);
+    return q->figure ? figure_find(q->figure) : figure_of_table(q->a->name);
 }
 
 static int parse_request(struct request *q, struct kvf_diag *d)
@@ -99,6 +99,8 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     if (q->out && figure_can_write(q->out) && !figure_of(q))
         return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
                         ".tsv, .csv, .json or .npz", q->out);
+    if (q->look.preview || (q->out && figure_can_write(q->out)))
+        figure_prepare();
     return KVF_OK;
 }
 

@@ -151,6 +151,8 @@ int cmd_draw(const struct command *self, int argc, char **argv)
     if (!err)
         err = check_output(&j, argv + 1, &d);
     if (!err)
+        figure_prepare();
+    if (!err)
         err = open_table(argv[1], &t, &d);
     if (!err)
         err = j.minus ? subtract(&j, &t, &d) : check_figure(&j, t, argv[1], &d);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/signals.h"
 
 /* A standard stream that the caller closed would give its number to the next file
  * we open, and our messages would land in a trace.  The number is taken by
@@ -19,5 +20,6 @@ int main(int argc, char **argv)
     hold_streams();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, reported at exit */
     signal(SIGXFSZ, SIG_IGN);
+    signals_tidy();
     return commands_main(argc, argv);
 }

@@ -1,6 +1,10 @@
-/* signals.h - stopping long commands in good order. */
+/* signals.h - stopping in good order. */
 #ifndef KVF_CLI_SIGNALS_H
 #define KVF_CLI_SIGNALS_H
+
+/* From now on SIGINT, SIGTERM and SIGHUP remove the files that are in the making (base/parts.h)
+ * before they end the process; one that is ignored stays so. */
+void signals_tidy(void);
 
 /* The first SIGINT or SIGTERM from now on is noted; the second one ends the process. */
 void signals_catch(void);

@@ -28,6 +28,7 @@ struct canvas {
     struct ansi ansi;    /* text, for terminals; the surface has the pixels */
     struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
     char *title, *keywords;
+    int threads;         /* of the writing of PNG */
     int err;
 };
 
@@ -82,6 +83,8 @@ static int create_layout(struct canvas *c)
     cairo_font_options_destroy(opt);
     return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
 }
+
+void canvas_prepare(void) { (void)pango_cairo_font_map_get_default(); }
 
 int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
                   struct kvf_diag *d)
@@ -190,6 +193,8 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     buf_finish(&list);
     return err;
 }
+
+void canvas_threads(struct canvas *c, int most) { c->threads = most; }
 
 void canvas_shades(struct canvas *c) { c->ansi.shades = true; }
 
@@ -534,7 +539,7 @@ static int finish(struct canvas *c, const char *title, const char *provenance, s
                           cairo_image_surface_get_width(c->surface),
                           cairo_image_surface_get_height(c->surface),
                           cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
-                          title, provenance, out);
+                          title, provenance, c->threads, out);
     if (is_ansi(c)) {
         ansi_write(&c->ansi, (const uint32_t *)(void *)cairo_image_surface_get_data(c->surface),
                    cairo_image_surface_get_stride(c->surface) / 4, out);

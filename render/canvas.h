@@ -17,6 +17,9 @@ struct rgb {
     double r, g, b; /* 0..1 */
 };
 
+/* Starts to read fontconfig's lists of fonts, in a thread that Pango has for it. */
+void canvas_prepare(void);
+
 /* Sizes in mm, at most 5,000; dpi 20..2400 and at most 20,000 pixels a side for
  * PNG.  KVF_OK, KVF_E_ARG, KVF_E_NOMEM. */
 int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
@@ -32,6 +35,8 @@ void canvas_about(struct canvas *c, const char *title, const char *keywords);
 
 /* On a terminal: shades instead of colours. */
 void canvas_shades(struct canvas *c);
+/* PNG is compressed on so many threads at most; 0, the default: as many as there are cores. */
+void canvas_threads(struct canvas *c, int most);
 
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);

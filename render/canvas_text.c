@@ -29,9 +29,12 @@ static bool is_leftwards(gunichar c)
 
 enum text_direction text_direction_of(const char *s, size_t n)
 {
+    bool apart = false;
     for (const char *p = s; p < s + n; p = g_utf8_next_char(p)) {
         gunichar letter = g_utf8_get_char(p);
-        if (g_unichar_isalpha(letter))
+        if (letter == 0x2066 || letter == 0x2069)
+            apart = letter == 0x2066;
+        if (!apart && g_unichar_isalpha(letter))
             return is_leftwards(letter) ? TEXT_RTL : TEXT_LTR;
     }
     return TEXT_NEUTRAL;

@@ -15,7 +15,12 @@
 
 enum text_direction { TEXT_NEUTRAL, TEXT_LTR, TEXT_RTL };
 
-/* Direction of the first letter that has one. */
+/* LEFT-TO-RIGHT ISOLATE and POP DIRECTIONAL ISOLATE: what stands between them keeps its own
+ * direction and has none for the line. */
+#define TEXT_ISOLATE "\xe2\x81\xa6"
+#define TEXT_ISOLATE_END "\xe2\x81\xa9"
+
+/* Direction of the first letter that has one, isolates left out. */
 enum text_direction text_direction_of(const char *s, size_t n);
 
 /* start[i] = 1 where byte i begins what readers take for one character, else 0.  s: valid

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "render/chart.h"
+#include "render/marks.h"
 #include "render/palette.h"
 
 enum { KEY_MM = 5, COLOURS = 8 };
@@ -246,6 +247,35 @@ static void dots(struct canvas *c, const struct axis_box *a, const double *xy, i
     canvas_unclip(c);
 }
 
+static void sign(struct canvas *c, double x, double y, const struct chart_look *look)
+{
+    mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.75, (struct rgb){1, 1, 1});
+    mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.4, look->colour);
+}
+
+/* Signs at points of the line, those of each sign at places of their own, and one at least. */
+static void signs(struct canvas *c, const struct axis_box *a, const double *xy, int n,
+                  const struct chart_look *look)
+{
+    const double step = 9;
+    double next = a->x + step * fmod(0.3 + 0.382 * look->sign, 1);
+    int first = -1, drawn = 0;
+    for (int i = 0; i < n; i++) {
+        double x = xy[2 * i], y = xy[2 * i + 1];
+        if (!finite_at(xy, i) || x < a->x || x > a->x + a->w || y < a->y || y > a->y + a->h)
+            continue;
+        first = first < 0 ? i : first;
+        if (x < next)
+            continue;
+        sign(c, x, y, look);
+        drawn++;
+        while (next <= x)
+            next += step;
+    }
+    if (first >= 0 && !drawn)
+        sign(c, xy[2 * first], xy[2 * first + 1], look);
+}
+
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look)
 {
@@ -269,6 +299,8 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
     canvas_unclip(c);
     if (look->width > 0)
         dots(c, a, xy, n, look);
+    if (look->sign > 0)
+        signs(c, a, xy, n, look);
     mem_free(xy);
 }
 
@@ -293,6 +325,8 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
     }
     if (look->points)
         canvas_disc(c, x + KEY_MM / 2.0, y, 0.6, 0, look->colour);
+    if (look->sign > 0)
+        sign(c, x + KEY_MM / 2.0, y, look);
     canvas_text(c, x + KEY_MM + 1, y, name, PT_TICK, ALIGN_LEFT, ink, 0);
     return y + 3.9;
 }

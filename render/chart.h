@@ -46,6 +46,7 @@ struct chart_look {
     bool bars;                /* intervals as bars, not as a band */
     double gap;               /* mm between dashes; 0: 0.6 */
     double fill;              /* opacity of the band; 0: 0.22 */
+    int sign;                 /* 1 + a mark of marks.h at points some 9 mm apart; 0: none */
 };
 struct chart_look chart_look_of(int i);
 

@@ -7,8 +7,8 @@ static const struct headmap map = {
     .values = "rho|overlap|kept",
     .label = "rank correlation",
     .panel = "b",
-    .filter = {{"a", NULL, 0},
-               {"b", NULL, 0}},
+    .filter = {{"a", .word = "of trace", .about = "trace_"},
+               {"b", .word = "with trace", .about = "trace_"}},
 };
 
 static const char *const needs[] = {"head", "layer", "index", "rho", "overlap", NULL};

@@ -1,7 +1,9 @@
 /* fig_calibration.c - reliability of retention gates, pooled over heads: predicted
  * probability across, observed share up, the diagonal where gates mean what they say;
  * one panel per event, one colour per horizon, dots with 95 % intervals whose size
- * tells how many tokens are in the bin; below, the scores of each horizon over all tokens. */
+ * tells how many tokens are in the bin; below, the scores of each horizon over all tokens.
+ * Of several traces: one colour per trace, at one horizon, or a panel per horizon of the one
+ * event that there is. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,80 +11,139 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/options.h"
+#include "render/plot.h"
 
-enum { MAX_SERIES = 8, MAX_PANELS = 8, LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
+enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
+enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
 static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
 /* Least sides of a panel, for its name and axes; of the key: lines and the gap between its
  * two parts. */
 static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
 static const double SCORE_LINE = 2.7; /* of the scores below */
+static const double KEY_MOST = 48;
 
 struct layout {
     const struct table *t;
     int head, kind, event, horizon, predicted, observed, low, high, n;
-    const char *panel[MAX_PANELS];
-    int64_t series[MAX_SERIES];
+    int trace;             /* column; -1: one trace */
+    struct {
+        const char *event;
+        int64_t horizon;   /* of several traces */
+    } panel[MAX_PANELS];
+    int64_t series[MAX_SERIES]; /* a row of each */
     int n_panels, n_series;
-    bool more; /* horizons than colours */
+    int64_t only;          /* the horizon drawn; -1: all */
+    bool more;             /* series than colours */
+    double key;            /* mm that the key takes */
     double most; /* largest n of a bin */
     int brier, base, auroc; /* columns; -1 */
     double below;           /* mm that the scores take */
 };
 
-/* Rows that are drawn: bins of all heads together. */
-static bool drawn(const struct layout *l, int64_t r)
+/* Rows that are drawn: bins, and sums of them, of all heads together. */
+static bool drawn(const struct layout *l, int64_t r, const char *kind)
 {
     return strcmp(table_str(l->t, l->head, r), "all") == 0
-        && strcmp(table_str(l->t, l->kind, r), "bin") == 0;
+        && strcmp(table_str(l->t, l->kind, r), kind) == 0
+        && (l->only < 0 || table_int(l->t, l->horizon, r) == l->only);
 }
 
-static int panel_of(const struct layout *l, const char *event)
+static int panel_of(const struct layout *l, int64_t r)
 {
+    const char *event = table_str(l->t, l->event, r);
+    int64_t n = table_int(l->t, l->horizon, r);
     int k = 0;
-    while (k < l->n_panels && strcmp(l->panel[k], event) != 0)
+    while (k < l->n_panels && (strcmp(l->panel[k].event, event) != 0
+                               || (l->trace >= 0 && l->panel[k].horizon != n)))
         k++;
     return k;
 }
 
-static int series_of(const struct layout *l, int64_t horizon)
+static bool same_series(const struct layout *l, int64_t a, int64_t b)
+{
+    return l->trace < 0 ? table_int(l->t, l->horizon, a) == table_int(l->t, l->horizon, b)
+                        : strcmp(table_str(l->t, l->trace, a), table_str(l->t, l->trace, b)) == 0;
+}
+
+static int series_of(const struct layout *l, int64_t r)
 {
     int k = 0;
-    while (k < l->n_series && l->series[k] != horizon)
+    while (k < l->n_series && !same_series(l, l->series[k], r))
         k++;
     return k;
 }
 
-/* The row of all tokens of a panel and a horizon; -1: none. */
+/* The row of all tokens of a panel and a series; -1: none. */
 static int64_t summary_of(const struct layout *l, int panel, int series)
 {
     for (int64_t r = 0; r < table_rows(l->t); r++)
-        if (strcmp(table_str(l->t, l->kind, r), "summary") == 0
-            && strcmp(table_str(l->t, l->head, r), "all") == 0
-            && strcmp(table_str(l->t, l->event, r), l->panel[panel]) == 0
-            && table_int(l->t, l->horizon, r) == l->series[series])
+        if (drawn(l, r, "summary") && panel_of(l, r) == panel && series_of(l, r) == series)
             return r;
     return -1;
 }
 
-static struct layout layout_of(const struct table *t)
+/* The horizon at which several traces are compared: the nearest to the usual one; -1: all,
+ * of a single event. */
+static int64_t one_horizon(const struct layout *l)
+{
+    const char *event = NULL;
+    int64_t best = -1;
+    bool events = false;
+    for (int64_t r = 0; r < table_rows(l->t); r++) {
+        if (!drawn(l, r, "bin"))
+            continue;
+        int64_t n = table_int(l->t, l->horizon, r);
+        event = event ? event : table_str(l->t, l->event, r);
+        events |= strcmp(event, table_str(l->t, l->event, r)) != 0;
+        if (n > 0 && (best < 0 || fabs(log((double)n / USUAL)) < fabs(log((double)best / USUAL))))
+            best = n;
+    }
+    return events ? best : -1;
+}
+
+/* What the key calls a series. */
+static const char *series_name(const struct layout *l, int k, char out[24])
+{
+    if (l->trace >= 0)
+        return table_str(l->t, l->trace, l->series[k]);
+    tick_text((double)table_int(l->t, l->horizon, l->series[k]), out);
+    return out;
+}
+
+static void collect(struct layout *l)
+{
+    for (int64_t r = 0; r < table_rows(l->t); r++) {
+        if (!drawn(l, r, "bin"))
+            continue;
+        if (panel_of(l, r) == l->n_panels && l->n_panels < MAX_PANELS) {
+            l->panel[l->n_panels].event = table_str(l->t, l->event, r);
+            l->panel[l->n_panels++].horizon = table_int(l->t, l->horizon, r);
+        }
+        if (series_of(l, r) == l->n_series) {
+            l->more |= l->n_series == MAX_SERIES;
+            if (l->n_series < MAX_SERIES)
+                l->series[l->n_series++] = r;
+        }
+        l->most = fmax(l->most, table_real(l->t, l->n, r));
+    }
+}
+
+static struct layout layout_of(const struct table *t, int64_t only)
 {
     struct layout l = {.t = t, .head = table_find(t, "head"), .kind = table_find(t, "kind"),
                        .event = table_find(t, "event"), .horizon = table_find(t, "horizon"),
                        .predicted = table_find(t, "predicted"), .low = table_find(t, "low"),
                        .observed = table_find(t, "observed"), .high = table_find(t, "high"),
-                       .n = table_find(t, "n")};
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        if (!drawn(&l, r))
-            continue;
-        if (panel_of(&l, table_str(t, l.event, r)) == l.n_panels && l.n_panels < MAX_PANELS)
-            l.panel[l.n_panels++] = table_str(t, l.event, r);
-        if (series_of(&l, table_int(t, l.horizon, r)) == l.n_series) {
-            l.more |= l.n_series == MAX_SERIES;
-            if (l.n_series < MAX_SERIES)
-                l.series[l.n_series++] = table_int(t, l.horizon, r);
-        }
-        l.most = fmax(l.most, table_real(t, l.n, r));
-    }
+                       .n = table_find(t, "n"), .trace = table_find(t, "trace"), .key = KEY,
+                       .only = only};
+    char name[24];
+    if (l.trace >= 0 && table_col_type(t, l.trace) != TABLE_STR)
+        l.trace = -1;
+    if (l.trace >= 0 && only < 0)
+        l.only = one_horizon(&l);
+    collect(&l);
+    for (int k = 0; k < l.n_series && l.trace >= 0; k++) /* letters of 1.35 mm */
+        l.key = fmax(l.key, fmin(KEY_MOST, 7 + 1.35 * (double)strlen(series_name(&l, k, name))));
     l.brier = numeric_column(t, "brier");
     l.base = numeric_column(t, "brier_base");
     l.auroc = numeric_column(t, "auroc");
@@ -91,12 +152,33 @@ static struct layout layout_of(const struct table *t)
     return l;
 }
 
+/* --style horizon=N, a horizon of the table; without it -1. */
+static int read_style(const struct table *t, const struct figure_style *s, int64_t *ret_only,
+                      struct kvf_diag *d)
+{
+    struct option_key key = {.name = "horizon", .number = -1, .least = 1, .most = 1e12};
+    int err = options_read("calibration", s->option, &key, 1, d), col = table_find(t, "horizon");
+    if (err || key.number < 0) {
+        *ret_only = -1;
+        return err;
+    }
+    for (int64_t r = 0; r < table_rows(t); r++)
+        if ((double)table_int(t, col, r) == key.number) {
+            *ret_only = table_int(t, col, r);
+            return KVF_OK;
+        }
+    return kvf_fail(d, KVF_E_ARG, "--style: the table has no horizon %.15g; --horizon of the "
+                    "analysis makes it", key.number);
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    struct layout l = layout_of(t);
+    int64_t only = -1;
+    struct kvf_diag ignored = {""}; /* draw tells */
+    read_style(t, s, &only, &ignored);
+    struct layout l = layout_of(t, only);
     int n = l.n_panels ? l.n_panels : 1;
-    (void)s;
-    *w = LEFT + n * PANEL + (n - 1) * GAP + KEY;
+    *w = LEFT + n * PANEL + (n - 1) * GAP + l.key;
     *h = TOP + PANEL + BOTTOM + l.below;
 }
 
@@ -111,13 +193,14 @@ static int check_room(const struct layout *l, const struct canvas *c, const char
                       struct kvf_diag *d)
 {
     int n = l->n_panels ? l->n_panels : 1;
-    double w = ceil(LEFT + n * LEAST_WIDTH + (n - 1) * GAP + KEY);
+    double w = ceil(LEFT + n * LEAST_WIDTH + (n - 1) * GAP + l->key);
     double h = ceil(fmax(TOP + LEAST_HEIGHT + BOTTOM, key_bottom(l)));
     if (canvas_width(c) >= w && canvas_height(c) >= h)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d horizon%s need at least "
+    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d %s%s need at least "
                     "%.0f x %.0f mm%s", n, n > 1 ? "s" : "", l->n_series,
-                    l->n_series != 1 ? "s" : "", w, h, title ? " below the title" : "");
+                    l->trace < 0 ? "horizon" : "trace", l->n_series != 1 ? "s" : "", w, h,
+                    title ? " below the title" : "");
 }
 
 static double dot_size(const struct layout *l, double n)
@@ -152,14 +235,24 @@ static void point(struct canvas *c, const struct layout *l, const struct axis_bo
     mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* about the area of d squared */
 }
 
+/* From dot to dot; of several traces dashed, too, for their dots lie close. */
+static void line(struct canvas *c, const struct layout *l, const double xy[4], int series)
+{
+    struct chart_look look = plot_look(series);
+    if (l->trace >= 0 && look.dash > 0)
+        canvas_dash(c, look.dash, look.gap);
+    canvas_line(c, xy, 2, 0.25, palette_line(series));
+    canvas_dash(c, 0, 0);
+}
+
 static void points(struct canvas *c, const struct layout *l, const struct axis_box *a, int panel)
 {
     double last[2] = {NAN, NAN};
     int previous = -1;
     for (int pass = 0; pass < 2; pass++) /* lines below the dots */
         for (int64_t r = 0; r < table_rows(l->t); r++) {
-            int k = drawn(l, r) ? series_of(l, table_int(l->t, l->horizon, r)) : l->n_series;
-            if (k == l->n_series || panel_of(l, table_str(l->t, l->event, r)) != panel
+            int k = drawn(l, r, "bin") ? series_of(l, r) : l->n_series;
+            if (k == l->n_series || panel_of(l, r) != panel
                 || isnan(table_real(l->t, l->observed, r)))
                 continue;
             double x = axis_x(a, table_real(l->t, l->predicted, r));
@@ -167,7 +260,7 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
             if (pass == 1)
                 point(c, l, a, r, k);
             else if (k == previous)
-                canvas_line(c, xy, 2, 0.25, palette_line(k));
+                line(c, l, xy, k);
             previous = k;
             last[0] = x;
             last[1] = y;
@@ -190,20 +283,27 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
     if (a.ylabel)
         canvas_text(c, a.x - 9.5, a.y + a.h / 2, a.ylabel, PT_LABEL, ALIGN_CENTER, ink, 1);
-    canvas_text(c, a.x + a.w / 2, a.y - 3, l->panel[k], PT_LABEL, ALIGN_CENTER, ink, 0);
+    char name[96], fit[96];
+    snprintf(name, sizeof name, l->trace < 0 ? "%.60s" : "%.60s, n = %lld", l->panel[k].event,
+             (long long)l->panel[k].horizon);
+    canvas_text(c, a.x + a.w / 2, a.y - 3,
+                text_fit(c, name, PT_LABEL, a.w + GAP - 1, fit, sizeof fit), PT_LABEL,
+                ALIGN_CENTER, ink, 0);
     points(c, l, &a, k);
 }
 
-/* Colours of the horizons; sizes of two counts. */
+/* Colours of the horizons or traces; sizes of two counts. */
 static void key(struct canvas *c, const struct layout *l, double x)
 {
-    char text[48];
+    char text[48], fit[128];
     double y = TOP + 1.5;
-    canvas_text(c, x, y, "horizon n", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x, y, l->trace < 0 ? "horizon n" : "gates of", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < l->n_series; k++) {
-        tick_text((double)l->series[k], text);
+        const char *name = series_name(l, k, text);
         mark_draw(c, mark_of(k), x + 1.2, y += LINE, 1.8, palette_line(k));
-        canvas_text(c, x + 3.4, y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x + 3.4, y,
+                    text_fit(c, name, PT_TICK, l->key - 7, fit, sizeof fit), PT_TICK,
+                    ALIGN_LEFT, ink, 0);
     }
     if (l->more)
         canvas_text(c, x, y += LINE, "more not shown", PT_SMALL, ALIGN_LEFT, ink, 0);
@@ -225,7 +325,7 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
 }
 
 /* Below panel k: Brier score, that of the constant at the observed share, area under the
- * curve; a line for each horizon. */
+ * curve; a line for each series. */
 static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
                    double y)
 {
@@ -239,9 +339,9 @@ static void scores(struct canvas *c, const struct layout *l, int k, double x, do
         int64_t r = summary_of(l, k, s);
         char text[24];
         y += SCORE_LINE;
-        tick_text((double)l->series[s], text);
         mark_draw(c, mark_of(s), x + .8, y, 1.3, palette_line(s));
-        canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+        if (l->trace < 0)
+            canvas_text(c, x + 2.2, y, series_name(l, s, text), PT_SMALL, ALIGN_LEFT, ink, 0);
         for (int i = 0; i < 3; i++)
             score(c, l, r, col[i], x + 6 + (i + 1) * step, y);
     }
@@ -250,15 +350,19 @@ static void scores(struct canvas *c, const struct layout *l, int k, double x, do
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct layout l = layout_of(t);
+    int64_t only;
+    int err = read_style(t, s, &only, d);
+    if (err)
+        return err;
+    struct layout l = layout_of(t, only);
     int n = l.n_panels ? l.n_panels : 1;
-    double width = (canvas_width(c) - LEFT - KEY - (n - 1) * GAP) / n;
+    double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
     double least = fmax(LEAST_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
     if (canvas_height(c) < TOP + least + BOTTOM + l.below || width < 26)
         l.below = 0; /* no room for the scores */
     double height = canvas_height(c) - TOP - BOTTOM - l.below;
     char note[128];
-    int err = check_room(&l, c, s->title, d);
+    err = check_room(&l, c, s->title, d);
     if (err)
         return err;
     for (int k = 0; k < l.n_panels; k++)
@@ -288,6 +392,7 @@ const struct figure fig_calibration = {
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
     .needs = needs,
+    .side_by_side = true,
     .size = size,
     .draw = draw,
 };

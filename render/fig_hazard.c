@@ -75,7 +75,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
              k.y_low < 0                ? ""
-             : table_meta(t, "documents") ? bands_text(t, bands)
+             : table_meta(t, "documents") ? bands_text(t, p, bands)
                                           : "bands: 95 %");
     return KVF_OK;
 }

@@ -55,7 +55,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char bands[48];
     size_t n = strlen(p->note);
     snprintf(p->note + n, sizeof p->note - n, "%s",
-             low >= 0 ? bands_text(t, bands) : "of each token of a head");
+             low >= 0 ? bands_text(t, p, bands) : "of each token of a head");
     return KVF_OK;
 }
 

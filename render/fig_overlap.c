@@ -104,7 +104,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char bands[48];
     snprintf(p->note, sizeof p->note, "candidates: %.60s%s%s",
              candidates ? candidates : "see table", v.low >= 0 ? "; " : "",
-             v.low >= 0 ? bands_text(t, bands) : "");
+             v.low >= 0 ? bands_text(t, p, bands) : "");
     return KVF_OK;
 }
 

@@ -12,7 +12,8 @@
 #include "render/options.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11 };
-static const double KEY_LINE = 3.3, SAMPLE = 6, DOT = 1.5, NEAR = .005;
+static const double KEY_LINE = 3.3, SAMPLE = 6, DOT = 1.5, NEAR = .005, KEY_SHARE = .4,
+                    LEAST_AXES = 37; /* mm, with what is beside them */
 static const struct rgb front_grey = {.25, .25, .25};
 
 struct quality {
@@ -302,7 +303,7 @@ static double widest_name(struct canvas *c, const struct quality *q)
     double w = canvas_text_width(c, "Pareto front", PT_TICK, 0);
     for (int i = 0; i < q->h.n; i++)
         w = fmax(w, canvas_text_width(c, q->h.line[i].name, PT_TICK, 0));
-    return fmin(w + SAMPLE + 1, canvas_width(c) * .4);
+    return w + SAMPLE + 1;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -311,9 +312,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct quality q;
     char note[64];
     int err = read_quality(t, s, &q, d);
-    double room = err ? 0 : widest_name(c, &q);
+    double names = err ? 0 : widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
+    double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEAST_AXES));
     if (!err)
-        err = canvas_room(c, "pareto", LEFT + room + 37, 55, d);
+        err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room,
                              canvas_height(c) - TOP - BOTTOM);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/marks.h"
 #include "render/plot.h"
 
 enum { NAMED = 16 }; /* tokens; more are told by colour */
@@ -65,14 +66,19 @@ static void add_rows(struct plot *p, const struct view *v)
     }
 }
 
-/* Few lines by number, many by the position of the token. */
+/* Few lines by number: colour and sign, for the lines are too rough for dashes; many by the
+ * position of the token. */
 static void looks(struct plot *p, const struct view *v)
 {
+    static const enum mark shape[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
+                                      MARK_DOWN, MARK_RING, MARK_FRAME};
+    const int shapes = (int)(sizeof shape / sizeof *shape);
     bool ramp = p->n_lines > NAMED && v->last > v->first;
     for (int i = 0; i < p->n_lines; i++) {
         long long token = 0;
         p->line[i].look.width = .22;
-        p->line[i].look.dash = 0;
+        p->line[i].look.dash = i < shapes ? 0 : p->line[i].look.dash;
+        p->line[i].look.sign = ramp ? 0 : 1 + (int)shape[i % shapes];
         if (!ramp)
             continue;
         if (sscanf(p->line[i].name, "token %lld", &token) != 1)

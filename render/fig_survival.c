@@ -62,7 +62,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     bool pooled = table_find(t, "low") >= 0;
     snprintf(p->note, sizeof p->note, "%samong %.60s%s%s%s", begin, among ? among : "tokens",
              p->n_marks ? "; rings: half-life" : "", pooled ? "; " : "",
-             pooled ? bands_text(t, bands) : "");
+             pooled ? bands_text(t, p, bands) : "");
     return KVF_OK;
 }
 

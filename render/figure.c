@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "render/ansi.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -110,7 +111,7 @@ int64_t rows_per_head(const struct table *t)
 
 static void draw_title(struct canvas *c, const char *title)
 {
-    char fit[256];
+    char fit[2048];
     double room = canvas_width(c) - 2, wide = canvas_text_width(c, title, TITLE_PT, 0);
     double pt = wide > room ? fmax(PT_SMALL, TITLE_PT * room / wide) : TITLE_PT;
     canvas_text(c, canvas_width(c) / 2, 4, text_fit(c, title, pt, room, fit, sizeof fit), pt,
@@ -162,6 +163,7 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
 {
     struct buf part = {0};
     buf_printf(&part, "%s.part", path);
+    int number = part.err ? -1 : parts_note(part.data);
     FILE *f = part.err ? NULL : fopen(part.data, "wb");
     int err = f ? KVF_OK : KVF_E_IO;
     if (f && fwrite(data->data, 1, data->len, f) != data->len)
@@ -175,6 +177,7 @@ static int write_whole(const char *path, const struct buf *data, struct kvf_diag
         if (f)
             unlink(part.data);
     }
+    parts_done(number);
     buf_finish(&part);
     return err;
 }
@@ -248,6 +251,8 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
     return err;
 }
 
+void figure_prepare(void) { canvas_prepare(); }
+
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d)
 {
@@ -263,8 +268,10 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
         err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, &c, d);
     if (!err && s->font)
         err = canvas_font(c, s->font, d);
-    if (!err)
+    if (!err) {
+        canvas_threads(c, s->threads);
         err = draw(f, t, s, c, &out, d);
+    }
     if (!err)
         err = write_whole(path, &out, d);
     buf_finish(&out);

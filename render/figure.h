@@ -51,6 +51,9 @@ const struct figure *figure_of_table(const char *table);
 /* Whether the style's map, range and font exist: KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d);
 
+/* Starts what drawing needs of the system while the caller makes the table; may be left out. */
+void figure_prepare(void);
+
 /* Draws table t with figure f into path: PNG, SVG or PDF by its extension.
  * The file appears whole or not at all.  Provenance (the table's metadata) goes
  * into the file's metadata.  KVF_OK, KVF_E_ARG (extension, missing column),

@@ -10,7 +10,7 @@
 #include "render/options.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2,
-       FIXED_KEYS = 3, KEYS = FIXED_KEYS + HEADMAP_FILTERS };
+       ABOUT = 3, FIXED_KEYS = 3, KEYS = FIXED_KEYS + HEADMAP_FILTERS };
 static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
 
 struct plan {
@@ -22,6 +22,7 @@ struct plan {
     struct chosen {
         int column;
         const char *name;
+        const struct headmap_filter *of;
         char text[OPTION_BYTES];
         double number;
     } filter[HEADMAP_FILTERS];
@@ -73,7 +74,8 @@ static int choose(struct plan *p, const struct headmap_filter *f, const char *as
 {
     struct chosen *x = &p->filter[p->n_filters];
     char room[24];
-    *x = (struct chosen){.column = table_find(p->t, f->column), .name = f->column};
+    *x = (struct chosen){.column = table_find(p->t, f->column), .of = f,
+                         .name = f->word ? f->word : f->column};
     if (x->column < 0 && !*asked)
         return KVF_OK;
     if (x->column < 0)
@@ -111,6 +113,31 @@ static bool matches(const struct plan *p, int64_t row)
     }
     return table_int(p->t, table_find(p->t, "layer"), row) >= 0
            && table_int(p->t, table_find(p->t, "index"), row) >= 0;
+}
+
+/* "of trace 1: log_beta of trimkv": what the metadata say of a number; NULL: nothing. */
+static const char *about(const struct plan *p, const struct headmap_filter *f, const char *text)
+{
+    char key[OPTION_BYTES + 24];
+    if (!f->about)
+        return NULL;
+    snprintf(key, sizeof key, "%.20s%s", f->about, text);
+    return table_meta(p->t, key);
+}
+
+static bool noted(const struct plan *p, int filter)
+{
+    const struct chosen *x = &p->filter[filter];
+    return x->column != p->panel && about(p, x->of, x->text);
+}
+
+/* mm below the axis of layers that notes of the rows chosen take. */
+static double notes_height(const struct plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_filters; i++)
+        n += noted(p, i);
+    return n * ABOUT;
 }
 
 /* The panel of a row; a new one by its name.  -1: too many. */
@@ -268,7 +295,8 @@ static struct layout layout_in(const struct plan *p, double width, double height
     l.cols = (n + l.rows - 1) / l.rows;
     l.top = named ? NAME + 1 : TOP;
     l.w = (room - (l.cols - 1) * gap) / l.cols;
-    double each = (height - BOTTOM - l.top - (l.rows - 1) * (GAP_Y + (named ? NAME : 0))) / l.rows;
+    double between = (l.rows - 1) * (GAP_Y + (named ? NAME : 0));
+    double each = (height - BOTTOM - notes_height(p) - l.top - between) / l.rows;
     l.h = each;
     l.step_x = l.w + gap;
     l.step_y = each + GAP_Y + (named ? NAME : 0);
@@ -291,11 +319,28 @@ void headmap_size(const struct headmap *m, const struct table *t, const struct f
     struct layout l = layout_in(&p, *ret_w, 100);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
     double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));
-    *ret_h = l.top + BOTTOM + l.rows * each + (l.rows - 1) * (l.step_y - l.h);
+    *ret_h = l.top + BOTTOM + notes_height(&p) + l.rows * each + (l.rows - 1) * (l.step_y - l.h);
     *ret_h = fmax(*ret_h, 40);
 }
 
 /* ---- drawing */
+
+/* "age 4", "with trace 2: log_beta of trimkv", "h2o - window" */
+static void panel_name(const struct plan *p, int panel, char *out, size_t cap)
+{
+    const char *word = table_col_name(p->t, p->panel), *more = NULL;
+    for (int i = 0; i < p->n_filters; i++)
+        if (p->filter[i].column == p->panel) {
+            word = p->filter[i].name;
+            more = p->minus ? NULL : about(p, p->filter[i].of, p->name[panel]);
+        }
+    bool number = is_number(p->t, p->panel);
+    int n = snprintf(out, cap, "%s%s%s", number ? word : "", number ? " " : "", p->name[panel]);
+    if (p->minus && n < (int)cap)
+        snprintf(out + n, cap - (size_t)n, " \xe2\x88\x92 %s", p->name[0]);
+    else if (more && n < (int)cap)
+        snprintf(out + n, cap - (size_t)n, ": %s", more);
+}
 
 static void draw_panel(struct canvas *c, const struct plan *p, const struct layout *l, int panel,
                        struct colours *k)
@@ -303,7 +348,7 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
     int place = panel - p->first, col = place % l->cols, row = place / l->cols, n = p->n - p->first;
     double x = LEFT + col * l->step_x, y = l->top + row * l->step_y;
     double cw = l->w / (double)p->layers, ch = l->h / (double)p->heads;
-    char room[OPTION_BYTES + 16], name[2 * OPTION_BYTES + 8];
+    char room[4 * OPTION_BYTES], name[4 * OPTION_BYTES];
     for (int64_t a = 0; a < p->layers; a++)
         for (int64_t b = 0; b < p->heads; b++) {
             int64_t i = ((int64_t)panel * p->layers + a) * p->heads + b;
@@ -318,10 +363,7 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
         layermap_numbers(c, p->layer0, p->layers, x, y + l->h + 2.3, cw, 0);
     if (p->panel < 0)
         return;
-    bool number = is_number(p->t, p->panel); /* "age 4" */
-    snprintf(name, sizeof name, p->minus ? "%s%s%s \xe2\x88\x92 %s" : "%s%s%s",
-             number ? table_col_name(p->t, p->panel) : "", number ? " " : "", p->name[panel],
-             p->name[0]);
+    panel_name(p, panel, name, sizeof name);
     canvas_text(c, x, y - 2.2, text_fit(c, name, PT_TICK, l->w, room, sizeof room), PT_TICK,
                 ALIGN_LEFT, ink, 0);
 }
@@ -351,6 +393,22 @@ static void label_of(const struct plan *p, char *out, size_t cap)
         snprintf(out + used, cap - (size_t)used, ")");
 }
 
+/* What rows are drawn, where a number alone says little. */
+static void draw_notes(struct canvas *c, const struct plan *p, double y)
+{
+    char note[4 * OPTION_BYTES], room[4 * OPTION_BYTES];
+    for (int i = 0; i < p->n_filters; i++) {
+        const struct chosen *x = &p->filter[i];
+        if (!noted(p, i))
+            continue;
+        snprintf(note, sizeof note, "%s %s: %s", x->name, x->text, about(p, x->of, x->text));
+        canvas_text(c, LEFT, y,
+                    text_fit(c, note, PT_SMALL, canvas_width(c) - LEFT - 2, room, sizeof room),
+                    PT_SMALL, ALIGN_LEFT, (struct rgb){0.35, 0.35, 0.35}, 0);
+        y += ABOUT;
+    }
+}
+
 static void draw_axes(struct canvas *c, const struct plan *p, const struct layout *l,
                       const struct colours *k)
 {
@@ -362,6 +420,7 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
     canvas_text(c, LEFT - 8.5, (l->top + bottom) / 2, kv ? "KV head" : "query head", PT_LABEL,
                 ALIGN_CENTER, ink, 1);
     label_of(p, label, sizeof label);
+    draw_notes(c, p, bottom + 9.2);
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 

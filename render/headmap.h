@@ -22,6 +22,8 @@ struct headmap {
         const char *column;
         const char *usual;  /* default where the table has it; NULL: that of the first row */
         double of_length;   /* > 0: the number nearest to this share of T is the default */
+        const char *word;   /* what the figure says in place of the column's name; NULL: that */
+        const char *about;  /* metadata ABOUTn says what its number n is; NULL: none */
     } filter[HEADMAP_FILTERS + 1];
 };
 

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "render/line_colours.h"
 #include "render/palette.h"
 #include "render/palette_tables.h"
 
@@ -49,6 +50,12 @@ struct rgb palette_at(const char *map, double v)
     return (struct rgb){out[0], out[1], out[2]};
 }
 
+struct rgb rgb_of(uint32_t colour)
+{
+    return (struct rgb){(double)(colour >> 16 & 255) / 255, (double)(colour >> 8 & 255) / 255,
+                        (double)(colour & 255) / 255};
+}
+
 uint32_t palette_argb(const char *map, double v)
 {
     struct rgb c = palette_at(map, v);
@@ -72,9 +79,5 @@ uint32_t palette_argb_at(const char *map, double v, double opacity)
 
 struct rgb palette_line(int i)
 {
-    static const unsigned char c[8][3] = {{0, 114, 178},   {213, 94, 0},   {0, 158, 115},
-                                          {204, 121, 167}, {230, 159, 0},  {86, 180, 233},
-                                          {0, 0, 0},       {150, 150, 150}};
-    const unsigned char *p = c[i % 8];
-    return (struct rgb){p[0] / 255.0, p[1] / 255.0, p[2] / 255.0};
+    return rgb_of(line_colours[i % 8]);
 }

@@ -21,6 +21,8 @@ void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1]);
 int palette_known(const char *map);
 bool palette_diverging(const char *map); /* lightest in the middle: for numbers with a sign */
 
+struct rgb rgb_of(uint32_t colour); /* 0xRRGGBB */
+
 /* Distinct colours for lines (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);
 

@@ -110,8 +110,9 @@ bool row_layer(const struct plot_rows *k, int64_t row);  /* a layer's heads toge
 bool row_head(const struct plot_rows *k, int64_t row);   /* one head */
 bool row_all_classes(const struct plot_rows *k, int64_t row);
 
-/* "bands: 95 % over 24 documents" of a pooled table; one document has no interval. */
-const char *bands_text(const struct table *t, char out[48]);
+/* "bands: 95 % over 24 documents" of a pooled table; one document has no interval, nor have the
+ * rows of single heads unless they were asked for. */
+const char *bands_text(const struct table *t, const struct plot *p, char out[48]);
 
 /* "top-64", "mass 0.90", "mass 0.95 - top-64" for top64, mass.90, mass.95-top64. */
 void criterion_name(const char *raw, char out[PLOT_NAME]);

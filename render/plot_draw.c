@@ -19,6 +19,7 @@ struct layout {
     int n_keys, key_cols, key_rows;
     double key_x, key_y, key_w;
     bool beside, ramp;
+    int notes;               /* lines of the note */
     double foot;             /* y of what stands below the ticks */
 };
 
@@ -75,6 +76,42 @@ static void fit_text(struct canvas *c, const char *s, double pt, double room, ch
             ;
         memcpy(out + n, "\xe2\x80\xa6", 4);
     } while (n > 0 && canvas_text_width(c, out, pt, 0) > room);
+}
+
+enum { NOTES = 3 }; /* lines of a note at most */
+
+/* Breaks a note after semicolons into lines of room mm; returns how many, the last of them cut. */
+static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256])
+{
+    char rest[256], first[256];
+    int n = 0;
+    snprintf(rest, sizeof rest, "%s", note);
+    while (rest[0] && n < most) {
+        size_t end = strlen(rest);
+        snprintf(first, sizeof first, "%s", rest);
+        while (n + 1 < most && canvas_text_width(c, first, PT_SMALL, 0) > room) {
+            char *gap = strrchr(first, ';');
+            if (!gap)
+                break;
+            *gap = 0;
+            end = (size_t)(gap - first) + 1 + (rest[gap - first + 1] == ' ');
+        }
+        fit_text(c, first, PT_SMALL, room, line[n++]);
+        memmove(rest, rest + end, strlen(rest + end) + 1);
+    }
+    return n;
+}
+
+static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
+{
+    char line[NOTES][256];
+    int n = note_lines(c, p->note, canvas_width(c) - 2 * EDGE, l->notes, line);
+    for (int i = 0; i < n; i++) {
+        double half = canvas_text_width(c, line[i], PT_SMALL, 0) / 2 + 1;
+        double at = fmax(half, fmin(middle, canvas_width(c) - half));
+        canvas_text(c, at, l->foot + (p->xlabel ? LABEL : 0) + 1.2 + i * NOTE, line[i], PT_SMALL,
+                    ALIGN_CENTER, note_ink, 0);
+    }
 }
 
 /* Text around a place within 0 to end; set smaller, and then cut, where there is no room. */
@@ -204,15 +241,18 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
                              .log_x = p->log_x, .log_y = p->log_y};
 }
 
-static int arrange(struct canvas *c, const struct plot *p, struct layout *l, struct kvf_diag *d)
+static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,
+                   struct kvf_diag *d)
 {
     double W = canvas_width(c), H = canvas_height(c), head = headed(p) ? HEAD : 1.5;
     int n = p->n_panels ? p->n_panels : 1;
     *l = (struct layout){.cols = columns_of(n), .ramp = p->ramp_label != NULL};
     l->rows = (n + l->cols - 1) / l->cols;
     place_key(c, p, l);
+    char line[NOTES][256];
+    l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line);
     double right = EDGE + (l->beside ? l->key_w + 2 : l->ramp ? RAMP : 1.5);
-    double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + (p->note[0] ? NOTE : 0)
+    double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
     l->y = EDGE + head;
     l->h = (H - EDGE - below - l->rows * head - (l->rows - 1) * GAP_Y) / l->rows;
@@ -226,8 +266,8 @@ static int arrange(struct canvas *c, const struct plot *p, struct layout *l, str
     double keys = l->key_cols * (l->key_w + KEY_GAP) - KEY_GAP, middle = (l->x + W - right) / 2;
     l->key_x = l->beside ? W - right + 2
                          : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
-    l->key_y = l->beside ? l->y + 2 : l->foot + (p->xlabel ? LABEL : 0) + (p->note[0] ? NOTE : 0)
-                                          + 1 + KEY_LINE / 2;
+    l->key_y = l->beside ? l->y + 2 : l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1
+                                          + KEY_LINE / 2;
     if (l->w >= LEAST_W && l->h >= LEAST_H)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d line%s need at least %.0f x "
@@ -324,7 +364,6 @@ static void draw_ramp(struct canvas *c, const struct plot *p, const struct layou
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d)
 {
     struct layout l;
-    char text[256];
     if (p->err == KVF_E_LIMIT)
         return kvf_fail(d, KVF_E_ARG, "more than %d panels or %d lines; choose fewer with --head, "
                         "--style or the options of the analysis", PLOT_PANELS, PLOT_LINES);
@@ -333,8 +372,8 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     int err = ranges(p, s, d);
     if (!err)
         tell_clipped(p);
-    if (!err)
-        err = arrange(c, p, &l, d);
+    if (!err && arrange(c, p, NOTES, &l, d))
+        err = arrange(c, p, 1, &l, d); /* a long note is the first to give way */
     if (err)
         return err;
     double across = l.w + (l.cols - 1) * l.step_x, down = l.h + (l.rows - 1) * l.step_y;
@@ -344,13 +383,7 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
         label(c, l.x + across / 2, l.foot + 1.6, p->xlabel, canvas_width(c), 0);
     if (p->ylabel)
         label(c, EDGE + 1.2, l.y + down / 2, p->ylabel, l.foot + (p->xlabel ? LABEL : 0), 1);
-    if (p->note[0]) {
-        fit_text(c, p->note, PT_SMALL, canvas_width(c) - 2 * EDGE, text);
-        double half = canvas_text_width(c, text, PT_SMALL, 0) / 2 + 1;
-        double at = fmax(half, fmin(l.x + across / 2, canvas_width(c) - half));
-        canvas_text(c, at, l.foot + (p->xlabel ? LABEL : 0) + 1.2, text, PT_SMALL, ALIGN_CENTER,
-                    note_ink, 0);
-    }
+    draw_note(c, p, &l, l.x + across / 2);
     draw_key(c, p, &l);
     if (l.ramp)
         draw_ramp(c, p, &l, s);

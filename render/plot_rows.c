@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/opt.h"
+#include "render/line_colours.h"
+#include "render/palette.h"
 #include "render/plot.h"
 
 /* Whether value is one of "a|b|c". */
@@ -88,11 +90,24 @@ bool row_all_classes(const struct plot_rows *k, int64_t row)
     return k->class < 0 || row_is(k->t, k->class, row, "all");
 }
 
-const char *bands_text(const struct table *t, char out[48])
+static bool any_interval(const struct plot *p)
+{
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        for (int k = 0; l->low && k < l->n; k++)
+            if (isfinite(l->low[k]) && isfinite(l->high[k]))
+                return true;
+    }
+    return false;
+}
+
+const char *bands_text(const struct table *t, const struct plot *p, char out[48])
 {
     double n = table_meta_real(t, "documents", NAN);
     if (n == 1)
         snprintf(out, 48, "1 document: no intervals");
+    else if (n > 1 && !any_interval(p))
+        snprintf(out, 48, "%.0f documents, no intervals", n);
     else if (n > 1)
         snprintf(out, 48, "bands: 95 %% over %.0f documents", n);
     else
@@ -127,23 +142,20 @@ void criterion_name(const char *raw, char out[PLOT_NAME])
 
 struct chart_look criterion_look(const char *raw)
 {
-    static const unsigned char blue[4][3] = {
-        {116, 186, 222}, {52, 144, 200}, {12, 92, 168}, {4, 44, 108}};
-    static const unsigned char red[3][3] = {{244, 152, 76}, {212, 82, 12}, {128, 36, 8}};
-    static const unsigned char green[3] = {0, 130, 95};
-    const unsigned char *c = green;
+    enum { N = sizeof criterion_colours / sizeof *criterion_colours };
+    uint32_t colour = other_criterion_colour;
     double dash = 0.5;
-    if (strncmp(raw, "top", 3) == 0) {
-        long k = strtol(raw + 3, NULL, 10);
-        c = blue[k <= 64 ? 0 : k <= 128 ? 1 : k <= 256 ? 2 : 3];
-        dash = 0;
-    } else if (strncmp(raw, "mass.", 5) == 0) {
-        long k = strtol(raw + 5, NULL, 10);
-        c = red[k <= 90 ? 0 : k <= 95 ? 1 : 2];
-        dash = 1.3;
+    for (int i = N - 1; i >= 0; i--) { /* from the largest to the smallest that will do */
+        const char *kind = criterion_colours[i].kind;
+        size_t n = strlen(kind);
+        bool last = i == N - 1 || strcmp(criterion_colours[i + 1].kind, kind) != 0;
+        if (strncmp(raw, kind, n) != 0
+            || (!last && strtol(raw + n, NULL, 10) > criterion_colours[i].most))
+            continue;
+        colour = criterion_colours[i].colour;
+        dash = kind[0] == 't' ? 0 : 1.3;
     }
-    return (struct chart_look){.colour = {c[0] / 255.0, c[1] / 255.0, c[2] / 255.0},
-                               .dash = dash, .width = 0.4};
+    return (struct chart_look){.colour = rgb_of(colour), .dash = dash, .width = 0.4};
 }
 
 double value_at(const struct table *t, int col, int64_t row)

@@ -75,12 +75,32 @@ static int64_t shared_until(const struct text_source *s)
     return r;
 }
 
+/* What stands for bytes or for a character reads from left to right wherever it stands. */
+static void add_mark(struct buf *b, const char *mark, size_t n)
+{
+    buf_str(b, TEXT_ISOLATE);
+    buf_add(b, mark, n);
+    buf_str(b, TEXT_ISOLATE_END);
+}
+
+/* Bytes of s that are marks of utf8_show, \xNN each; not all of very many. */
+static size_t marks_at(const char *s, size_t n)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    size_t k = 0;
+    while (k + 4 <= n && k < 256 && s[k] == '\\' && s[k + 1] == 'x' && strchr(hex, s[k + 2])
+           && strchr(hex, s[k + 3]))
+        k += 4;
+    return k;
+}
+
 static void add_character(struct text_source *s, const char *c, size_t n, uint32_t code, bool space)
 {
+    char mark[16];
     if (space && code == ' ')
         buf_str(&s->bytes, "\xc2\xa0\xe2\x80\x8b"); /* wide at the end of lines too */
     else if (is_hidden(code))
-        buf_printf(&s->bytes, "\\u%04X", (unsigned)code);
+        add_mark(&s->bytes, mark, (size_t)snprintf(mark, sizeof mark, "\\u%04X", (unsigned)code));
     else
         buf_add(&s->bytes, c, n);
 }
@@ -113,7 +133,12 @@ static void take_part(struct text_source *s, const char *text, size_t n, int64_t
     size_t end = at < a ? a : at < b ? b : n;
     bool space = all_space(text, n);
     while (at < end && !s->ended && s->bytes.len < ENOUGH) {
-        size_t len = utf8_decode(text + at, n - at, &code);
+        size_t marks = marks_at(text + at, end - at), len = utf8_decode(text + at, n - at, &code);
+        if (marks) {
+            add_mark(&s->bytes, text + at, marks);
+            at += marks;
+            continue;
+        }
         add_character(s, text + at, len ? len : 1, len ? code : 0xfffe, space);
         at += len ? len : 1;
         s->ended = len && code == LINE_BREAK;

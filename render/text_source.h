@@ -2,7 +2,8 @@
  *
  * Every byte knows the rows that it comes from.  What must not act is shown instead: controls
  * of direction, separators and other characters without a glyph as \uNNNN; the marks that the
- * column `joined` has for line breaks, tabs and ill-formed bytes stay as they are. */
+ * column `joined` has for line breaks, tabs and ill-formed bytes stay as they are.  \uNNNN and
+ * \xNN are isolated, so that they read from left to right in any line. */
 #ifndef KVF_RENDER_TEXT_SOURCE_H
 #define KVF_RENDER_TEXT_SOURCE_H
 

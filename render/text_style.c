@@ -9,18 +9,21 @@
 
 static const struct text_colouring colourings[] = {
     {"kept", "kept", "share of KV heads that hold the token at the end", "at the end of the run:",
-     KIND_SHARE},
+     KIND_SHARE, "a run with the probe evict"},
     {"residency", "mean_residency", "share of its life that the token was held, mean of KV heads",
-     "share of its life that the token was held", KIND_SHARE},
-    {"state", "state", "at the end of the run:", "at the end of the run:", KIND_STATE},
+     "share of its life that the token was held", KIND_SHARE, "a run with the probe evict"},
+    {"state", "state", "at the end of the run:", "at the end of the run:", KIND_STATE,
+     "a run with the probe evict"},
     {"beta", "mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
-     "\xce\xb2, the share retained from step to step", KIND_RANGE},
+     "\xce\xb2, the share retained from step to step", KIND_RANGE, "a run with retention gates"},
     {"retention", "mean_retention", "retention, mean over steps and KV heads",
-     "retention, mean over steps", KIND_RANGE},
+     "retention, mean over steps", KIND_RANGE, "a run with retention gates"},
     {"last-use", "last_use_age", "age at last use by any head, steps, log scale",
-     "age at last use, steps, log scale", KIND_AGE},
-    {"saliency", "saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED},
-    {"nll", "nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE},
+     "age at last use, steps, log scale", KIND_AGE, "a run with the probe survival"},
+    {"saliency", "saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
+     "kvfate saliency"},
+    {"nll", "nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
+     "a run with the probe nll"},
 };
 enum { N_COLOURINGS = sizeof colourings / sizeof *colourings };
 
@@ -152,16 +155,21 @@ int text_style_read(struct text_style *x, const struct table *t, const struct fi
     char key[32], value[32], mark = 0;
     int more, err = KVF_OK;
     x->t = t;
-    x->by = &colourings[0];
+    x->by = NULL;
     while (!err && (more = opt_pair(&rest, key, value, sizeof key)) != 0)
         err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs")
                        : take(x, key, value, &mark, d);
     if (err)
         return err;
+    bool named = x->by != NULL;
+    x->by = named ? x->by : &colourings[0];
     bool words = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_STATE;
     x->column = table_find(t, x->by->column);
     x->fill = mark ? mark == 'f' : several || !words;
     survey(x, s);
+    if (named && table_rows(t) > 0 && x->unknown == table_rows(t))
+        return kvf_fail(d, KVF_E_ARG, "--style by=%s: no token has a value of %s; %s gives it",
+                        x->by->by, x->by->column, x->by->from);
     return KVF_OK;
 }
 

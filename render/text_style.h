@@ -11,6 +11,7 @@ struct text_colouring {
     const char *by, *column;
     const char *label, *of_head; /* what it is over several heads, and in one */
     enum text_kind kind;
+    const char *from;            /* where its values come from */
 };
 
 struct text_style {
@@ -26,7 +27,8 @@ struct text_style {
 };
 
 /* Reads --style, and the table for the range of the colours; one and head are set before.
- * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence. */
+ * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence, also
+ * where colours are asked for of which no row has a value. */
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
                     bool several, struct kvf_diag *d);
 

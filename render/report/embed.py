@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Puts the page of a report together, as two arrays of bytes.
 
-usage: embed.py OUT.c page.html style.css palette_tables.h FILE.js...
+usage: embed.py OUT.c page.html style.css palette_tables.h line_colours.h FILE.js...
 
 page.html names where style, data and script go.  The scripts become one, in the order given, in a function of its own, after the
-colours of the figures as text.  The
+colours of the figures as text and of their lines.  The
 page's policy (Content-Security-Policy) allows this style and this script, by their hashes, pictures that the page makes itself,
 and nothing else: no other code, no connection, no frame, no form.
 """
@@ -38,6 +38,15 @@ def palettes(header):
     return "const PALETTES = { " + ",\n".join(out) + " };"
 
 
+def lines(header):
+    """const LINES = [colours of lines], CRITERIA = [[name, colour]]"""
+    some = re.search(r"line_colours\[8\] = {(.*?)}", header, re.S).group(1)
+    colours = [f"'#{c}'" for c in re.findall(r"0x([0-9a-f]{6})", some)]
+    criteria = [f"['{kind}{most}', '#{c}']" for kind, most, c in re.findall(r'{"([a-z.]+)", (\d+), 0x([0-9a-f]{6})}', header)]
+    assert len(colours) == 8 and len(criteria) == 7
+    return f"const LINES = [{', '.join(colours)}];\nconst CRITERIA = [{', '.join(criteria)}];"
+
+
 def as_c(name, data):
     rows = [", ".join(str(b) for b in data[i:i + 24]) for i in range(0, len(data), 24)]
     return (f"const unsigned char {name}[] = {{\n    " + ",\n    ".join(rows)
@@ -45,15 +54,15 @@ def as_c(name, data):
 
 
 def main():
-    if len(sys.argv) < 6:
+    if len(sys.argv) < 7:
         sys.exit(__doc__.strip())
-    out, page, style, header, *scripts = sys.argv[1:]
+    out, page, style, tables, colours, *scripts = sys.argv[1:]
     texts = []
-    for path in (page, style, header, *scripts):
+    for path in (page, style, tables, colours, *scripts):
         with open(path, encoding="utf-8") as f:
             texts.append(f.read())
     page, style = texts[0], bare(texts[1])
-    script = "'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), *map(bare, texts[3:])]) + "\n})();\n"
+    script = "'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), lines(texts[3]), *map(bare, texts[4:])]) + "\n})();\n"
     for text, tag in ((style, "</style"), (script, "</script"), (script, "<!--")):
         if tag in text.lower():
             sys.exit(f"embed.py: {tag} would end the element early")

@@ -24,7 +24,8 @@ COMMANDS = (
     "sparsity --kind beta --triangle lt", "density --step 200", "kv-size --window 5", "occupancy --every 3", "hazard",
     "hazard --space kv-mean --grace 9", "overlap", "overlap --candidates own", "dilution", "dilution --mean", "intermittency",
     "intermittency --space kv-mean", "persistence", "persistence --space kv-union", "regret", "regret --mean",
-    "survival --head L1-3H1,L4H*", "hazard --tokens 17:200")
+    "survival --head L1-3H1,L4H*", "hazard --tokens 17:200", "eviction", "eviction --tokens 9:250 --head L1-4K1", "retention",
+    "retention --criterion mass.95", "retention --source last-use", "retention --tokens 9:250")
 
 
 def columns(rng):
@@ -47,6 +48,10 @@ def columns(rng):
     for name in CRITERIA:
         yield Column("last_selected." + name, "u16", "query", heads(G, age), flags=SNAPSHOT | AGE)
     yield Column("evict_step", "u32", "kv", heads(H, evict))
+    yield Column("evict_reason", "u8", "kv", heads(H, lambda: rng.integers(1, 6, T)))
+    for name in ("evict_score", "evict_margin"):
+        yield Column(name, "f32", "kv", heads(H, lambda: rng.standard_normal(T).astype(np.float32)))
+    yield Column("evict_tie", "u8", "kv", heads(H, lambda: rng.random(T) < 0.1))
     yield Column("log_beta", "f32", "kv", heads(H, lambda: -np.exp(rng.uniform(-12, 0, T))))
     for w in range(4):
         yield Column(f"window.{w}", "f32", "kv", heads(H, lambda: rng.exponential(0.001, T).astype(np.float32)), flags=SNAPSHOT)
@@ -63,9 +68,11 @@ def columns(rng):
 
 
 def run(words, trace, threads):
-    argv = [kvfate, *words.split(), trace, "-o", "-"] + (["-t", str(threads)] if threads else [])
-    done = subprocess.run(argv, capture_output=True)
-    return done.returncode, done.stdout, done.stderr
+    """The table, and what is said of it."""
+    argv = [kvfate, *words.split(), trace] + (["-t", str(threads)] if threads else [])
+    table, text = (subprocess.run(argv + more, capture_output=True) for more in (["-o", "-"], []))
+    assert (table.returncode, table.stderr) == (text.returncode, text.stderr)
+    return table.returncode, table.stdout, table.stderr, text.stdout
 
 
 def damage(trace, read_kvf, places):
@@ -89,14 +96,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-threads-") as folder:
     trace = make(write_kvf, os.path.join(folder, "x.kvf"), list(columns(np.random.default_rng(7))), (L, H, G, T), {"run": {"prompt_tokens": 100}})
     for words in COMMANDS:
         one = run(words, trace, 1)
-        check(words, one[0] == 0 and len(one[1]) > 300 and not one[2], one[0], one[2])
+        check(words, one[0] == 0 and len(one[1]) > 300 and len(one[3]) > 60 and not one[2], *one[2:])
         for n in (0, 2, 3, 7):
             check(f"{words}, {n} threads", run(words, trace, n) == one)
-    places = [("last_selected.top64", 4), ("last_selected.top128", 0), ("last_selected.mass.99", 2), ("evict_step", 3), ("evict_step", 1)]
+    places = [("last_selected.top64", 4), ("last_selected.top128", 0), ("last_selected.mass.99", 2), ("evict_step", 3), ("evict_step", 1), ("log_beta", 2),
+              ("evict_margin", 4)]
     offsets = damage(trace, sys.argv[3], places)
     for words, first in (("survival", offsets[0]), ("survival --criterion top128,mass.99", offsets[1]), ("hazard", offsets[0]),
-                         ("density", offsets[4]), ("kv-size", offsets[4]), ("occupancy", offsets[4])):
+                         ("density", offsets[4]), ("kv-size", offsets[4]), ("occupancy", offsets[4]), ("eviction", offsets[4]),
+                         ("retention", offsets[5]), ("retention --source last-use", offsets[0])):
         for n in (1, 2, 3, 7, 7, 7):
-            code, out, text = run(words, trace, n)
-            check(f"{words}, damaged, {n} threads", code == 1 and not out and f"byte {first} ".encode() in text and text.count(b"\n") == 1, code, text, first)
+            code, out, text, said = run(words, trace, n)
+            check(f"{words}, damaged, {n} threads", code == 1 and not out and not said and f"byte {first} ".encode() in text and text.count(b"\n") == 1, code, text, first)
 finish()

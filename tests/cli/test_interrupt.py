@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A run that is stopped: by SIGINT or SIGTERM it closes its trace, by SIGKILL the trace stays readable."""
+"""A run that is stopped: by SIGINT or SIGTERM it closes its trace, by SIGKILL the trace stays readable.
+A table that is being written then leaves nothing behind."""
 import json
 import os
 import signal
@@ -92,8 +93,47 @@ def during_the_prompt():
     s.check("SIGINT in the prompt: steps", f"after {info(out)['steps']} tokens".encode() in err, err)
 
 
+def table_stopped_by(trace, number, name, was):
+    """While X.part grows; was: what stood at X before, or None.  False: it was written first, try again."""
+    out = s.path(name)
+    if was is not None:
+        s.file(name, was)
+    p = subprocess.Popen([s.exe, "eviction", trace, "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while p.poll() is None and not (os.path.exists(out + ".part") and os.path.getsize(out + ".part")):
+        time.sleep(0.0005)
+    p.send_signal(number)
+    _, err = p.communicate(timeout=60)
+    if p.returncode == 0:
+        return False
+    s.check(f"{name}, {number.name}", p.returncode == -number and not err, p.returncode, err)
+    left = [x for x in os.listdir(os.path.dirname(out)) if x.startswith(name)]
+    s.check(f"{name}, {number.name}: leaves no part", left == ([name] if was is not None else []), left)
+    if was is not None:
+        with open(out, "rb") as f:
+            s.check(f"{name}, {number.name}: the old table stands", f.read() == was)
+        os.unlink(out)
+    return True
+
+
+def tables():
+    model = Gguf(layers=24, heads=8, kv_heads=8).write(s.path("wide.gguf"))
+    trace = s.path("wide.kvf")
+    s.run(["run", "-m", model, "-t", "2", "--ignore-eos", "-n", "1500", "--raw", "-p", "the thing", "-o", trace, "-q"])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for name in ("a.tsv", "b.json"):
+            for was in (None, b"old"):
+                s.check(f"{name}: stopped while it was written", any(table_stopped_by(trace, number, name, was) for _ in range(10)))
+    out = s.path("c.tsv")
+    p = subprocess.Popen([s.exe, "eviction", trace, "-o", out], stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    while p.poll() is None and not os.path.exists(out + ".part"):
+        time.sleep(0.0005)
+    p.send_signal(signal.SIGINT)
+    s.check("an ignored signal stays so", p.wait(timeout=60) == 0 and os.path.exists(out), p.returncode)
+
+
 stopped_by(signal.SIGINT)
 stopped_by(signal.SIGTERM)
+tables()
 during_the_prompt()
 for after in (1, 50000, 150000, 300000):
     killed(after)

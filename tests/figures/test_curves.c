@@ -105,17 +105,24 @@ Test(curves, survival_has_bands_of_a_corpus)
 
 Test(curves, notes_tell_how_many_documents)
 {
-    static const char *const given[] = {NULL, "1", "24"};
+    static const char *const given[] = {NULL, "1", "24", "24"};
     static const char *const want[] = {"bands: 95 % over documents", "1 document: no intervals",
+                                       "24 documents, no intervals",
                                        "bands: 95 % over 24 documents"};
-    for (int i = 0; i < 3; i++) {
+    struct plot p;
+    plot_init(&p);
+    plot_add(&p, "", "a", 1, .5, NAN, NAN);
+    for (int i = 0; i < 4; i++) {
         char text[48];
         struct table *t = survival_table(true);
+        if (i == 3)
+            plot_add(&p, "", "a", 2, .5, .4, .6);
         if (given[i])
             table_meta_str(t, "documents", given[i]);
-        cr_expect_str_eq(bands_text(t, text), want[i]);
+        cr_expect_str_eq(bands_text(t, &p, text), want[i]);
         table_destroy(t);
     }
+    plot_free(&p);
 }
 
 static struct table *gap_table(void)
@@ -228,6 +235,31 @@ Test(curves, overlap_has_chance_beside)
     NO_LINE(0, &a, p, one);
     draw("overlap", t, "y=kappa");
     LINE(0, &k, p, kappa); /* the union leaves the axis, which ends at -1 */
+    table_destroy(t);
+}
+
+/* Tables of a corpus: intervals of the heads together, none of a layer's. */
+Test(curves, overlap_has_bands_of_a_corpus)
+{
+    static const double low[] = {NAN, NAN, NAN, NAN, .45, .5, .6, .75};
+    static const double high[] = {NAN, NAN, NAN, NAN, .52, .7, .9, .82};
+    static const double kappa_low[] = {NAN, NAN, NAN, NAN, .3, .1, .5, -9};
+    static const double kappa_high[] = {NAN, NAN, NAN, NAN, .45, .5, .8, -5};
+    const double x[] = {10, 50, 50, 10}, ends[] = {.52, .7, .5, .45}, both[] = {.9, .82, .75, .6};
+    const double of_kappa[] = {.45, .5, .1, .3};
+    const struct axes a = {0, 50, 0, 1, false, false}, k = {0, 50, -1, 1, false, false};
+    struct table *t = overlap_table();
+    table_dense_real(t, "low", "", low);
+    table_dense_real(t, "high", "", high);
+    table_dense_real(t, "kappa_low", "", kappa_low);
+    table_dense_real(t, "kappa_high", "", kappa_high);
+    table_meta_num(t, "documents", 5);
+    draw("overlap", t, NULL);
+    cr_expect(has(0, &a, x, ends, 4, false), "no band of a window");
+    cr_expect(has(0, &a, x, both, 4, false), "no band of the union");
+    draw("overlap", t, "y=kappa");
+    cr_expect(has(0, &k, x, of_kappa, 4, false), "no band of kappa");
+    cr_expect(0 == has(0, &k, x, ends, 4, false));
     table_destroy(t);
 }
 

@@ -119,6 +119,12 @@ Test(palette, diverging_is_as_dark_on_either_side)
 {
     for (int i = 0; i < 128; i++) /* design: L* 20 .. 95 .. 20 */
         cr_assert_lt(fabs(lightness("bluered", i) - lightness("bluered", 255 - i)), 0.5);
+    for (int i = 0; i < 128; i++) /* vik is even for the eye, not in L*: what its table has */
+        cr_assert_lt(fabs(lightness("vik", i) - lightness("vik", 255 - i)), 9, "%d", i);
+    for (int m = 5; m < 8; m++) /* the middle two are the lightest, and the centre lies between */
+        cr_assert(fabs(lightness(names[m], 127) - lightness(names[m], 128)) < 0.5
+                  && lightness(names[m], 127) > 90 && lightness(names[m], 0) < 21
+                  && lightness(names[m], 255) < 21);
     cr_assert(palette_diverging("bluered") && palette_diverging("redblue")
               && palette_diverging("vik"));
     cr_assert(!palette_diverging("viridis") && !palette_diverging(NULL)

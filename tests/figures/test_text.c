@@ -118,7 +118,8 @@ Test(text, direction_is_that_of_the_first_letter)
         const char *s;
         enum text_direction d;
     } t[] = {{"abc שלום", TEXT_LTR}, {"12 (שלום abc", TEXT_RTL}, {"\xd8\xa7", TEXT_RTL},
-             {"12 ...", TEXT_NEUTRAL}, {"", TEXT_NEUTRAL}, {"你 שלום", TEXT_LTR}};
+             {"12 ...", TEXT_NEUTRAL}, {"", TEXT_NEUTRAL}, {"你 שלום", TEXT_LTR},
+             {"\u2066\\xFF\u2069 שלום", TEXT_RTL}, {"\u2066\\xFF\u2069", TEXT_NEUTRAL}};
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         cr_assert_eq(text_direction_of(t[i].s, strlen(t[i].s)), t[i].d, "%s", t[i].s);
 }
@@ -133,6 +134,9 @@ static struct table *table_of(const char *const *text, const char *const *joined
     cr_assert_eq(table_err(t), KVF_OK);
     return t;
 }
+
+/* Isolated from left to right. */
+#define MARK(s) "\xe2\x81\xa6" s "\xe2\x81\xa9"
 
 static void check_unit(const struct text_source *s, size_t at, int64_t row0, int64_t row1)
 {
@@ -150,7 +154,8 @@ Test(text, bytes_belong_to_their_tokens)
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s));
     cr_assert(s.ended);
-    cr_assert_str_eq(s.bytes.data, "say \xe4\xbd\xa0 andx\xe2\x88\x85\\xFFy\xe2\x86\xb5");
+    cr_assert_str_eq(s.bytes.data,
+                     "say \xe4\xbd\xa0 andx\xe2\x88\x85" MARK("\\xFF") "y\xe2\x86\xb5");
     check_unit(&s, 0, 0, 1);
     check_unit(&s, 4, 0, 2); /* the character is of both */
     check_unit(&s, 6, 0, 2);
@@ -160,7 +165,7 @@ Test(text, bytes_belong_to_their_tokens)
     check_unit(&s, 15, 4, 5);
     check_unit(&s, s.bytes.len - 1, 5, 6);
     text_source_drop(&s, 12);
-    cr_assert_str_eq(s.bytes.data, "\xe2\x88\x85\\xFFy\xe2\x86\xb5");
+    cr_assert_str_eq(s.bytes.data, "\xe2\x88\x85" MARK("\\xFF") "y\xe2\x86\xb5");
     check_unit(&s, 0, 3, 4);
     text_source_drop(&s, s.bytes.len);
     cr_assert(text_source_fill(&s) && s.ended);
@@ -180,11 +185,36 @@ Test(text, what_would_act_is_shown)
     struct text_source s;
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s) && s.ended);
-    cr_assert_str_eq(s.bytes.data, "\\u202Eright\\u202C\\u2028\\u0085"
-                                   "\xc2\xa0\xe2\x80\x8b\xc2\xa0\xe2\x80\x8b"
-                                   "a b\\uFEFF");
-    cr_assert(text_source_at(&s, 29)->space && !text_source_at(&s, 28)->space);
-    cr_assert(text_source_at(&s, 38)->space && !text_source_at(&s, 39)->space);
+    cr_assert_str_eq(s.bytes.data, MARK("\\u202E") "right" MARK("\\u202C") MARK("\\u2028")
+                                   MARK("\\u0085") "\xc2\xa0\xe2\x80\x8b\xc2\xa0\xe2\x80\x8b"
+                                   "a b" MARK("\\uFEFF"));
+    cr_assert(text_source_at(&s, 53)->space && !text_source_at(&s, 52)->space);
+    cr_assert(text_source_at(&s, 62)->space && !text_source_at(&s, 63)->space);
+    text_source_finish(&s);
+    table_destroy(t);
+}
+
+/* Drawn from left to right in a line from right to left, whose direction they do not make. */
+Test(text, marks_read_rightwards)
+{
+    const char *const text[] = {"\\xD7", " \xd7\xa9\xd7\x9c", "\\x9D\\x90", " 12"};
+    struct table *t = table_of(text, text, 4);
+    struct text_source s;
+    const struct text_piece *piece;
+    text_source_init(&s, t, 0, 4);
+    cr_assert(text_source_fill(&s));
+    cr_assert_eq(s.dir, TEXT_RTL);
+    struct canvas *c = ruler();
+    struct paragraph *p = NULL;
+    cr_assert_eq(paragraph_create(c, s.bytes.data, s.bytes.len, NULL, 7, 100, s.dir, &p), KVF_OK);
+    int n = paragraph_pieces(p, 0, &piece);
+    char seen[64] = "";
+    for (int i = 0, k = 0; i < n; i++)
+        if (piece[i].w > 0.01 && (unsigned char)s.bytes.data[piece[i].from] < 0x80)
+            seen[k++] = s.bytes.data[piece[i].from];
+    cr_assert_str_eq(seen, "12 \\x9D\\x90 \\xD7");
+    paragraph_destroy(p);
+    canvas_destroy(c);
     text_source_finish(&s);
     table_destroy(t);
 }

@@ -157,8 +157,12 @@ def values_lie_behind():
     p = draw(kvf, "--style", "by=beta", "--vmin", ".45", "--vmax", ".95")
     check("4 clipped" in "\n".join(t for *_, t, _, _ in p.words), "clipped values are not counted")
     check("0.45" in p.text() and "0.95" in p.text(), "ends of the bar")
-    p = draw(trace("none", ["a\n", "b\n"], kept_every(2, 2)), "--style", "by=beta")
-    check("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no gates: grey")
+    p = draw(trace("few", ["a\n", "b\n"], kept_every(2, 2), [[np.nan, .5]]), "--style", "by=beta")
+    check("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no value: grey")
+    out = os.path.join(FOLDER, "none.svg")
+    for by in ("beta", "retention", "saliency"):
+        r = subprocess.run([KVFATE, "tokens", trace("none", ["a\n", "b\n"], kept_every(2, 2)), "-o", out, "--style", f"by={by}"], capture_output=True, text=True)
+        check(r.returncode == 2 and f"by={by}: no token has a value" in r.stderr and not os.path.exists(out), f"by={by} without values: {r}")
 
 
 def characters_of_several_tokens():
@@ -234,6 +238,19 @@ def pdf_gives_text_back():
         text = pdf_text(draw(trace("rtl", texts, kept_every(2, len(texts))), ext="pdf"), "-raw")
         letters = "".join(c for c in text if "\u0600" <= c < "\u0700")
         check(sorted(letters) == sorted(arabic), f"pdftotext of Arabic: {letters!r}")
+
+
+def marks_in_leftward_lines():
+    """Bytes in a line from right to left: their marks read from left to right, in all formats."""
+    texts = ["\u05e9\u05dc", b"\xd7", "\u05d5\u05dd", b"\xff\xfe", " 12"]
+    kvf = trace("marks", texts, kept_every(2, len(texts)))
+    p = draw(kvf)
+    for mark in ("\\xD7", "\\xFF\\xFE"):
+        check(mark in p.text(), f"{mark} in {p.text()!r}")
+        check(mark in pdf_text(draw(kvf, ext="pdf"), "-raw"), f"{mark} in the PDF")
+    place = {t: x for x, _, t, *_ in p.words}
+    at = [next(x for t, x in place.items() if w in t) for w in ("12", "xFF", "xD7")]
+    check(at == sorted(at), f"12, \\xFF\\xFE and \\xD7 stand at {at}")
 
 
 def many_pages():
@@ -332,6 +349,7 @@ def main():
         small_and_long()
         if shutil.which("pdftotext"):
             pdf_gives_text_back()
+            marks_in_leftward_lines()
             many_pages()
     print(f"{failures} failures")
     return 1 if failures else 0

@@ -112,10 +112,10 @@ def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
 
 # ---- pixels
 
-def colours():
-    """The colours of viridis as the figures have them."""
+def colours(name="viridis"):
+    """The colours of a map as the figures have them."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
-        body = re.search(r"viridis\[256\] = {(.*?)}", f.read(), re.S).group(1)
+        body = re.search(rf"\b{name}\[256\] = {{(.*?)}}", f.read(), re.S).group(1)
     return [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in re.findall(r"0x([0-9a-f]{6})", body)]
 
 
@@ -325,6 +325,45 @@ def compare(s, b, one, other):
     quiet(s, b, "unlike traces")
 
 
+def hex_of(rgb):
+    return "#" + "".join(f"{round(float(v) * 2.55):02x}" for v in rgb)
+
+
+def same_colours(s, b, trace):
+    """Criteria have the colours of the figure `survival`, read from its pictures; maps those of the figures."""
+    keys = dict(b.run("[...document.querySelectorAll('#panel-survival .keys li')].map(k => [k.textContent, k.querySelector('path').getAttribute('stroke')])"))
+    s.check("seven criteria", len(keys) == 7, keys)
+    for criterion, colour in keys.items():
+        done = s.run("survival", trace, "-o", s.path("c.svg"), "--style", f"criterion={criterion}")
+        with open(s.path("c.svg")) as f:
+            drawn = {hex_of(c) for c in re.findall(r"stroke:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", f.read()) if len(set(c)) > 1}
+        s.check(f"{criterion} has the colour of the figure", drawn == {colour}, drawn, colour, done.stderr)
+    lines = dict(b.run("[...document.querySelectorAll('#panel-survival .chart path')].map(k => [k.textContent, k.getAttribute('stroke')])"))
+    s.check("lines have the colours of the key", lines == keys, lines)
+    for name in ("viridis", "cividis", "magma"):
+        b.run(f"(() => {{ const x = [...document.querySelectorAll('#bar select')].find(x => x.value in {{viridis: 1, cividis: 1, magma: 1}}); "
+              f"x.value = '{name}'; x.dispatchEvent(new Event('change')) }})()")
+        settle(b)
+        bar = b.run("[...document.querySelector('#legend canvas').getContext('2d').getImageData(0, 0, 256, 1).data]")
+        got = [bar[4 * k:4 * k + 3] for k in range(256)]
+        s.check(f"{name} is that of the figures", got == colours(name), next((k, g, w) for k, (g, w) in enumerate(zip(got, colours(name))) if g != w) if got != colours(name) else "")
+    b.run("(() => { const x = [...document.querySelectorAll('#bar select')].find(x => x.value === 'magma'); x.value = 'viridis'; x.dispatchEvent(new Event('change')) })()")
+    settle(b)
+
+
+def short(s, b):
+    """What one or two tokens cannot show is said; no chart is empty."""
+    for n in (0, 1, 2):
+        ready(b, s.report("short.html", s.trace("short.kvf", n, 2, 1, 2, "egu")))
+        for panel in ("survival", "occupancy", "density"):
+            got = b.run(f"(() => {{ const p = document.querySelector('#panel-{panel}'); return [p.querySelectorAll('.chart').length, p.querySelector('.body').textContent, "
+                        "[...p.querySelectorAll('.chart path')].filter(l => l.getBBox().width > 0).length] })()")
+            ok = got[0] == 1 and got[2] > 0 if n == 2 else got[0] == 0 and ("no tokens" if n == 0 else "one ") in got[1]
+            s.check(f"{n} tokens: {panel} is drawn, or says why not", ok, got)
+        tick = b.run("Math.max(...[...document.querySelectorAll('.layers .tick')].map(t => t.getBoundingClientRect().height))")
+        s.check(f"{n} tokens: numbers of maps of few heads are no larger than text", n == 0 or 8 < tick < 24, tick)
+
+
 def odd(s, b):
     for name, n, kinds in (("zero", 0, "egu"), ("one", 1, "egu"), ("all", 40, "x"), ("bare", 6, "")):
         ready(b, s.report(f"{name}.html", s.trace(f"{name}.kvf", n, 2, 1, 2, kinds)))
@@ -356,7 +395,7 @@ def names(s, b):
 
 def shown_texts(s, b):
     """Tokens as text: marks in place of what cannot be seen, long ones cut, none with markup."""
-    words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, w.children.length])")
+    words = b.run("[...document.querySelectorAll('.w')].map(w => [Number(w.dataset.i), w.textContent, [...w.querySelectorAll('*')].filter(e => e.tagName !== 'BDI' || e.children.length).length])")
     by = {i: t for i, t, _ in words}
     s.check("tokens are text", all(n == 0 for _, _, n in words) and by[0] == HOSTILE[0].decode(), by.get(0))
     at = HOSTILE.index(b"x" * 10000)
@@ -412,9 +451,9 @@ def main():
         other = s.trace("b.kvf", T, L, H, G, "eu", seed=9)
         page = s.report("a.html", one)
         ready(b, page)
-        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
+        for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
                      lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: old_browser(s, b),
+                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: old_browser(s, b),
                      lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
             step()
     finally:

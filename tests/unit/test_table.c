@@ -433,3 +433,18 @@ Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
     cr_expect(rmdir(path) == 0 && rmdir(dir) == 0, "and nothing beside it");
     table_destroy(t);
 }
+
+/* Beside the metadata: neither counted nor written, the later of equal keys wins. */
+Test(table, kept_numbers)
+{
+    struct table *t = table_create("x", 0);
+    cr_expect(eq(dbl, table_kept(t, "age", 7), 7));
+    table_keep(t, "age", 1);
+    table_keep(t, "ties", 2);
+    table_keep(t, "age", 3);
+    cr_expect(eq(dbl, table_kept(t, "age", 7), 3));
+    cr_expect(eq(dbl, table_kept(t, "ties", 7), 2));
+    cr_expect(eq(int, table_meta_count(t), 0));
+    cr_expect(table_meta(t, "age") == NULL);
+    table_destroy(t);
+}

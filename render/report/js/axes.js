@@ -12,11 +12,9 @@ function wholeTicks(lo, hi, most) {
   return ticksOf(lo, hi, most).filter((v) => Number.isInteger(v));
 }
 
-const LINES = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', 'currentColor'];
-
-// chart: {lines: [{name, points: [[x, y]], colour, dash, faint, step}], x: {label, log, lo, hi}, y: {label, lo, hi}}
+// chart: {lines: [{name, points: [[x, y]], colour, dash, faint, printed: in a colour of figures}], x: {label, log, lo, hi}, y: {label, lo, hi}}
 function lineChart(chart) {
-  const W = 440, H = 210, left = 44, right = 10, top = 8, bottom = 36, { x, y } = chart;
+  const W = 440, H = 224, left = 44, right = 10, top = 22, bottom = 36, { x, y } = chart;
   const fx = x.log ? (v) => Math.log(v) : (v) => v, lo = fx(x.lo), hi = Math.max(fx(x.hi), lo + 1e-9);
   const px = (v) => left + (fx(v) - lo) / (hi - lo) * (W - left - right), py = (v) => top + (1 - (v - y.lo) / (y.hi - y.lo)) * (H - top - bottom);
   const out = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'chart', role: 'img', 'aria-label': chart.title });
@@ -27,12 +25,15 @@ function lineChart(chart) {
     out.append(svg('line', { class: 'mark', x1: px(v), x2: px(v), y1: H - bottom, y2: H - bottom + 4 }),
       svg('text', { class: 'tick', x: px(v), y: H - bottom + 15, 'text-anchor': 'middle' }, shortNumber(v)));
   out.append(svg('line', { class: 'axis', x1: left, x2: W - right, y1: H - bottom, y2: H - bottom }),
-    svg('text', { class: 'label', x: (left + W - right) / 2, y: H - 4, 'text-anchor': 'middle' }, x.label));
+    svg('text', { class: 'label', x: (left + W - right) / 2, y: H - 4, 'text-anchor': 'middle' }, x.label),
+    svg('text', { class: 'label', x: left, y: 12 }, y.label));
   for (const line of chart.lines)
-    out.append(svg('path', { class: line.faint ? 'line faint' : 'line', d: pathOf(line, px, py), stroke: line.colour,
+    out.append(svg('path', { class: lineClass(line), d: pathOf(line, px, py), stroke: line.colour,
       'stroke-dasharray': line.dash || null }, svg('title', {}, line.name)));
   return out;
 }
+
+const lineClass = (line) => `line${line.faint ? ' faint' : ''}${line.printed ? ' printed' : ''}`;
 
 const wholeOrNot = (x, most) => (x.hi - x.lo >= 4 ? wholeTicks(x.lo, x.hi, most) : ticksOf(x.lo, x.hi, most));
 
@@ -45,26 +46,20 @@ function logTicks(lo, hi) {
   return out;
 }
 
+// A point with nothing on either side of it is a short stroke.
 function pathOf(line, px, py) {
-  let d = '', pen = 'M', before = 0;
-  for (const [x, y] of line.points) {
-    if (!Number.isFinite(y)) {
-      pen = 'M';
-      continue;
-    }
-    if (line.step && pen === 'L')
-      d += `H${px(x).toFixed(1)}`;
-    d += `${pen}${px(x).toFixed(1)} ${py(y).toFixed(1)}`;
-    pen = 'L';
-    before++;
-  }
-  return before ? d : 'M0 0';
+  const points = line.points, known = (k) => k >= 0 && k < points.length && Number.isFinite(points[k][1]);
+  let d = '';
+  for (const [k, [x, y]] of points.entries())
+    if (known(k))
+      d += `${known(k - 1) ? 'L' : 'M'}${px(x).toFixed(1)} ${py(y).toFixed(1)}${known(k - 1) || known(k + 1) ? '' : 'm-2 0h4'}`;
+  return d || 'M0 0';
 }
 
 function lineKey(lines) {
   return el('ul', { class: 'keys' }, lines.map((line) => {
     const sample = svg('svg', { viewBox: '0 0 22 8', class: 'sample', 'aria-hidden': 'true' },
-      svg('path', { class: line.faint ? 'line faint' : 'line', d: 'M1 4H21', stroke: line.colour, 'stroke-dasharray': line.dash || null }));
+      svg('path', { class: lineClass(line), d: 'M1 4H21', stroke: line.colour, 'stroke-dasharray': line.dash || null }));
     return el('li', {}, sample, line.name);
   }));
 }

@@ -42,7 +42,7 @@ function leftOut(table) {
 
 panel('tables', 'Tables', null, [], async (_, trace) => [
   el('ul', { class: 'tables' }, [...trace.tables.values()].map((table) => el('li', {},
-    el('span', { class: 'name' }, table.key), el('span', { class: 'quiet' }, `${grouped(table.rows)} rows`),
+    el('span', { class: 'name' }, table.key), el('span', { class: 'quiet' }, `${grouped(table.rows)} row${table.rows === 1 ? '' : 's'}`),
     el('span', { class: 'push' }, ['TSV', 'CSV'].map((kind) => el('button', { type: 'button', 'data-table': table.key,
       onclick: () => download(trace, table, kind === 'CSV') }, kind))),
     el('code', { class: 'quiet' }, `${table.command} -o -`), leftOut(table) && el('span', { class: 'quiet' }, leftOut(table))))),

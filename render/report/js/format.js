@@ -34,23 +34,57 @@ function shortNumber(v) {
 const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 const TOKEN_SHOWN = 200;
-// Marks that would be invisible, or turn the direction of what follows.
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+// What acts without being seen: controls, marks of direction, fillers, separators of lines.
+const ACTS = /[\p{Cc}\p{DI}\u2028\u2029\ufff9-\ufffb]/gu;
+// Of these, what shapes the characters before it stays: joiners, selectors of variants, the tags of flags.  Ends are looked back at, as
+// some engines miss characters beyond the basic plane right before a bare $.
+const SHAPES = [[/[\u200c\u200d]/u, /(?<=[\p{L}\p{M}\p{Extended_Pictographic}\u{1f3fb}-\u{1f3ff}])$/u],
+  [/[\u180b-\u180d\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/u, /(?<=[\p{L}\p{N}\p{P}\p{S}])(?<!\u27e9)$/u], [/[\u{e0020}-\u{e007f}]/u, /(?<=\u{1f3f4}[\u{e0020}-\u{e007e}]*)$/u]];
+const CONTEXT = 24; // letters that are looked at before a token
 
-function marked(text) {
-  return text.replace(UNSEEN, (c) => `\u27e8U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`);
+// before: what the text stands behind, for what shapes.
+function marked(text, before = '') {
+  return (before + text).replace(ACTS, (c, at, all) => {
+    if (at < before.length || SHAPES.some(([what, behind]) => what.test(c) && behind.test(all.slice(Math.max(0, at - CONTEXT), at))))
+      return c;
+    return `\u27e8U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`;
+  }).slice(before.length);
 }
 
 // A token as the page shows it: whole, or its two ends with its length.
-function tokenText(text, most = TOKEN_SHOWN) {
+function tokenText(text, most = TOKEN_SHOWN, before = '') {
   if (text.length <= most)
-    return marked(text);
+    return marked(text, before);
   const letters = Array.from(text), half = Math.max(8, Math.floor(most / 2 - 12));
   if (letters.length <= most)
-    return marked(text);
-  return `${marked(letters.slice(0, half).join(''))} \u2026 [${letters.length} characters] \u2026 ${marked(letters.slice(-half).join(''))}`;
+    return marked(text, before);
+  return `${marked(letters.slice(0, half).join(''), before)} \u2026 [${letters.length} characters] \u2026 ${marked(letters.slice(-half).join(''))}`;
+}
+
+// What such a text has in place of what is no text reads from left to right wherever it stands.
+const MARKS = /((?:\\x[0-9A-F]{2})+|\u27e8U\+[0-9A-F]{4,6}\u27e9| \u2026 \[\d+ characters\] \u2026 )/u;
+const MARKS_ALL = new RegExp(MARKS.source, 'gu');
+
+// A text for a line of others: its direction ends with it.
+function isolated(text) {
+  return /^[ -~]*$/.test(text) ? text : `\u2068${text.replace(MARKS_ALL, '\u2066$1\u2069')}\u2069`;
 }
 
 function quoted(text) {
-  return text === '' ? '(no text)' : `\u201c${tokenText(text, 60)}\u201d`;
+  return text === '' ? '(no text)' : `\u201c${isolated(tokenText(text, 60))}\u201d`;
+}
+
+// Of a character in several tokens the bytes of this one, and the character.
+function quotedToken(trace, i) {
+  const { text, raw } = trace.tokens;
+  let first = i;
+  while (first > 0 && isPart(trace, first))
+    first--;
+  return text[first] === raw[i] || !raw[i] ? quoted(raw[i] ?? '') : `${quoted(raw[i])} of ${quoted(text[first])}`;
+}
+
+// Whether token i has nothing but bytes of a character that begins before it.
+function isPart(trace, i) {
+  const { text, raw } = trace.tokens;
+  return text[i] === '' && raw[i] !== '';
 }

@@ -7,7 +7,7 @@ const order = { column: 'head', down: false };
 function kindSummary(kinds) {
   const count = new Map();
   kinds.forEach((k) => count.set(k, (count.get(k) || 0) + 1));
-  return el('p', { class: 'kinds' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, el('b', {}, String(n)), ` ${k} `)));
+  return el('p', { class: 'counts' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, el('b', {}, String(n)), ` ${k} `)));
 }
 
 function sorted(rows) {

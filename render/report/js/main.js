@@ -2,9 +2,9 @@
 
 function drawBar() {
   const kinds = Object.entries(KINDS).map(([kind, k]) => [kind, k.label, state.trace.why(kind)]);
-  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), t.name]);
+  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), t.title]);
   byId('bar').replaceChildren(...[
-    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), t.name]), String(state.trace.index), (v) => showTrace(TRACES[v])),
+    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), t.title]), String(state.trace.index), (v) => showTrace(TRACES[v])),
     segments('Map', kinds, state.kind, showKind),
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
@@ -14,14 +14,14 @@ function drawBar() {
 }
 
 function drawTitle() {
-  const { about, name, T } = state.trace, budget = Number(about.get('budget'));
+  const { about, title, T } = state.trace, budget = Number(about.get('budget'));
   const parts = [about.get('model'), about.get('method') && `${about.get('method')}${budget ? `, budget ${budget}` : ''}`,
     `${grouped(T)} token${T === 1 ? '' : 's'}${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
     about.has('layers') && `${about.get('layers')} layers`, about.get('warning')];
-  byId('title').textContent = name;
-  byId('subtitle').textContent = parts.filter(Boolean).map((p) => tokenText(p)).join('  \u00b7  ');
-  document.title = `${name} \u2013 kvfate report`;
-  const { other } = state, differ = other && other.T === T ? other.tokens.text.filter((w, i) => w !== state.trace.tokens.text[i]).length : 0;
+  byId('title').textContent = title;
+  byId('subtitle').textContent = parts.filter(Boolean).map((p) => isolated(tokenText(p))).join('  \u00b7  ');
+  document.title = `${title} \u2013 kvfate report`;
+  const { other } = state, differ = other && other.T === T ? other.tokens.raw.filter((w, i) => w !== state.trace.tokens.raw[i]).length : 0;
   byId('problem').hidden = !differ;
   if (differ)
     problem(`The texts of the two traces differ in ${differ} of ${T} tokens: cells of the difference are not of the same tokens.`);

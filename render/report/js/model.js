@@ -14,6 +14,7 @@ class Trace {
   constructor(index, name) {
     this.index = index;
     this.name = name;
+    this.title = isolated(marked(name));
     this.tables = new Map();
     this.absent = new Map();
     this.series = new Map();
@@ -60,15 +61,10 @@ class Trace {
     const t = this.table('tokens'), some = t && t.rows;
     const read = async (name, texts) => (some && t.has(name) ? t.column(name)[texts ? 'strings' : 'numbers'](0) : []);
     const names = ['id', 'nll', 'kept', 'mean_residency', 'mean_beta', 'mean_retention'];
-    const [single, joined, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
+    const [raw, text, cls, role, ...numbers] = await Promise.all([...['text', 'joined', 'class', 'role'].map((n) => read(n, true)),
       ...names.map((n) => read(n, false))]);
-    // A character of several tokens stands whole with the first of them.
-    const text = single.map((word, i) => joined[i] || (word ? '\u00b7' : ''));
-    this.tokens = { text, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
-  }
-
-  tokenText(i) {
-    return this.tokens.text[i] ?? '';
+    // text: a character of several tokens whole with the first of them; raw: each with its bytes.
+    this.tokens = { text, raw, class: cls, role, ...Object.fromEntries(names.map((n, k) => [n, numbers[k]])) };
   }
 
   // The head of this place in another kind of map: query head g reads KV head floor(g / share).

@@ -35,7 +35,7 @@ class Pane {
     const traces = this.traces(), heads = this.heads();
     const missing = heads.findIndex((h) => !h);
     const unlike = traces.length > 1 && traces[0].T !== traces[1].T;
-    this.problem = missing >= 0 ? traces[missing].why(state.kind) || `${traces[missing].name} has no head ${state.head?.name ?? ''}`
+    this.problem = missing >= 0 ? traces[missing].why(state.kind) || `${traces[missing].title} has no head ${state.head?.name ?? ''}`
       : unlike ? `No difference: the traces have ${traces[0].T} and ${traces[1].T} tokens.` : '';
     const series = this.problem ? [] : await Promise.all(traces.map((t, k) => t.seriesOf(state.kind, heads[k])));
     const detail = this.problem ? {} : await traces[0].detail(heads[0]);
@@ -77,7 +77,7 @@ class Pane {
 
   label() {
     const kind = KINDS[state.kind], traces = this.traces(), name = state.head ? state.head.name : 'no head';
-    this.title.textContent = this.role === 'difference' ? `${traces[0].name} \u2212 ${traces[1].name}` : state.other ? traces[0].name : '';
+    this.title.textContent = this.role === 'difference' ? `${traces[0].title} \u2212 ${traces[1].title}` : state.other ? traces[0].title : '';
     this.title.hidden = !state.other;
     this.canvas.setAttribute('aria-label', `${kind.label} of ${name}: tokens to the right, query steps downwards. `
       + 'Shift and arrow keys move the crosshair, plus and minus zoom.');

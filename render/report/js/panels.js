@@ -15,14 +15,16 @@ function buildPanels() {
   }));
 }
 
+const nothing = (why) => el('p', { class: 'quiet' }, why);
+
 async function drawPanel(p) {
   const { trace } = state, asked = ++p.asked, key = typeof p.keys === 'function' ? p.keys() : p.keys;
   const table = key && trace.table(key);
   let parts;
   if (key && !table)
-    parts = [el('p', { class: 'quiet' }, trace.absent.get(key) || 'Not in this file.')];
-  else if (key && !table.rows)
-    parts = [el('p', { class: 'quiet' }, 'No data: the trace has no tokens.')];
+    parts = [nothing(trace.absent.get(key) || 'Not in this file.')];
+  else if (key && !(table.rows && trace.T))
+    parts = [nothing('No data: the trace has no tokens.')];
   else
     parts = await p.make(table, trace);
   if (asked === p.asked)
@@ -57,16 +59,14 @@ async function rowsOf(table, head, names) {
 
 // ---- survival
 
-const CRITERIA = [['top64', '#9ecae1'], ['top128', '#6baed6'], ['top256', '#2171b5'], ['top512', '#08519c'], ['mass.90', '#fd8d3c'],
-  ['mass.95', '#e6550d'], ['mass.99', '#a63603']]; // darker for larger sets, as in the figures
-
+// Colours and dashes as in the figure.
 function survivalLines(rows, faint) {
   const lines = [];
   for (const [criterion, colour] of CRITERIA) {
     const points = [];
     rows.criterion.forEach((c, k) => c === criterion && rows.horizon[k] > 0 && points.push([rows.horizon[k], rows.fraction[k]]));
     if (points.length)
-      lines.push({ name: criterion, points, colour, faint, dash: criterion.startsWith('mass') ? '5 3' : null });
+      lines.push({ name: criterion, points, colour, faint, printed: true, dash: criterion.startsWith('mass') ? '5 3' : null });
   }
   return lines;
 }
@@ -75,9 +75,11 @@ panel('survival', 'Survival', 'survival', ['head', 'kind'], async (table) => {
   const names = ['criterion', 'horizon', 'fraction'], query = state.kind === 'last' && state.head;
   const rows = query ? await rowsOf(table, state.head.name, names) : null, own = rows ? survivalLines(rows, false) : [];
   const all = survivalLines(await rowsOf(table, 'all', names), own.length > 0);
+  if (!all.length)
+    return [nothing('No curve: a token can be selected again only by a later one, and the trace has one token.')];
   const hi = all.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[0]), a), 2);
   const chart = { title: 'Share of tokens still selected against their age', lines: [...all, ...own],
-    x: { label: 'age n, steps', log: true, lo: 1, hi }, y: { label: '', lo: 0, hi: 1 } };
+    x: { label: 'age n, steps', log: true, lo: 1, hi }, y: { label: 'share', lo: 0, hi: 1 } };
   const whose = own.length ? `Lines: ${state.head.name}; faint: all heads.` : 'All heads.';
   return [lineChart(chart), lineKey(own.length ? own : all),
     el('p', { class: 'quiet' }, `Share of the tokens at risk that are selected at age n or later. ${whose}`)];
@@ -85,7 +87,7 @@ panel('survival', 'Survival', 'survival', ['head', 'kind'], async (table) => {
 
 // ---- occupancy
 
-const OCCUPANCY = { all: ['#0072b2', null], prompt: ['#d55e00', '5 3'], answer: ['#009e73', '2 2'] };
+const OCCUPANCY = { all: [LINES[0], null], prompt: [LINES[1], '5 3'], answer: [LINES[2], '2 2'] };
 
 function occupancyLines(rows, of) {
   return Object.entries(OCCUPANCY).map(([name, [colour, dash]]) => {
@@ -110,12 +112,14 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
   const rows = await rowsOf(table, name, ['class', 'step', 'entries']);
   if (!rows)
     return [el('p', { class: 'quiet' }, `No rows of ${name}.`)];
+  if (trace.T === 1)
+    return [nothing(`No curve: the trace has one step, at whose query ${name} holds ${rows.entries[0]}.`)];
   const own = occupancyLines(rows, rows.entries);
   const mean = occupancyLines(rows, await meanEntries(table)).filter((l) => l.name === 'all')
     .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, dash: null }));
   const hi = [...own, ...mean].reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1]), a), 1);
   const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own], x: { label: 'query step t', lo: 0, hi: Math.max(1, trace.T) },
-    y: { label: '', lo: 0, hi: hi * 1.04 } };
+    y: { label: 'entries', lo: 0, hi: hi * 1.04 } };
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at the query of step t.`)];
 });
 
@@ -139,6 +143,7 @@ async function layerMap(table, column, row, label) {
     out.append(svg('text', { class: 'tick', x: 26 + (l + 0.5) * cell, y: G * tall + 12, 'text-anchor': 'middle' }, String(l)));
   for (const g of wholeTicks(0, Math.max(1, G - 1), Math.min(G, 4)).filter((v) => v < G))
     out.append(svg('text', { class: 'tick', x: 20, y: (g + 0.5) * tall + 3.5, 'text-anchor': 'end' }, String(g)));
+  out.style.maxWidth = `${1.25 * (26 + L * cell + 2)}px`;
   return [out, colourBar(state.colours, spread ? shortNumber(lo) : '0', spread ? shortNumber(hi) : '1', label)];
 }
 
@@ -162,7 +167,9 @@ panel('sparsity', 'Sparsity by head', () => `sparsity-${SPARSE[state.kind][0]}`,
 
 panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table, trace) => {
   const name = state.head ? trace.kvHead(state.head) : '', lines = [];
-  for (const [head, colour, faint] of [['all', 'currentColor', true], [name, '#0072b2', false]]) {
+  if (trace.T === 1)
+    return [nothing('No density: the trace has one token.')];
+  for (const [head, colour, faint] of [['all', 'currentColor', true], [name, LINES[0], false]]) {
     const rows = await rowsOf(table, head, ['bin_low', 'bin_high', 'share']), points = [];
     if (!rows)
       continue;
@@ -172,5 +179,5 @@ panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table,
   }
   const hi = lines.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1] || 0), a), 1);
   return [lineChart({ title: 'Density of held entries over the text', lines, x: { label: 'position in the text', lo: 0, hi: 1 },
-    y: { label: '', lo: 0, hi: hi * 1.04 } }), lineKey(lines), el('p', { class: 'quiet' }, 'Density of the entries left at the end; 1 is even.')];
+    y: { label: 'density', lo: 0, hi: hi * 1.04 } }), lineKey(lines), el('p', { class: 'quiet' }, 'Density of the entries left at the end; 1 is even.')];
 });

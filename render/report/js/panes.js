@@ -99,9 +99,9 @@ function entryLines(pane, i) {
 
 function cellLines(pane, i, t) {
   const traces = pane.traces(), [trace] = traces, mean = pane.mean(i, t);
-  const lines = [['token', `${i}  ${quoted(trace.tokenText(i))}`], ['step', `${t}  ${quoted(trace.tokenText(t))}`]];
+  const lines = [['token', `${i}  ${quotedToken(trace, i)}`], ['step', `${t}  ${quotedToken(trace, t)}`]];
   if (i >= trace.T || t >= trace.T)
-    return [...lines, ['', `${trace.name} ends before`]];
+    return [...lines, ['', `${trace.title} ends before`]];
   const values = pane.series.map((s, k) => oneCell(traces[k].cell(s, i, t)));
   lines.push([KINDS[state.kind].symbol, i > t ? 'future: t < i' : values.join(' \u2212 ')]);
   const [w, h] = [['x0', 'x1'], ['y0', 'y1']].map(([a, b]) => (state.view[b] - state.view[a]) / pane.pixels);

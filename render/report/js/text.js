@@ -2,7 +2,8 @@
 
 const PIECE = 256;      // tokens of a piece, up to the next end of a line
 const PIECE_MOST = 420;
-const SHADES = 10;
+const SHADES = 10, SHADE_STEP = 0.038; // as in style.css
+const GROUP_MOST = 32;   // tokens of one element
 const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null, asked: 0 };
 
 const BY = {
@@ -19,13 +20,75 @@ const OF_HEAD = {
 };
 const shadeText = () => `Shade: ${state.by === 'head' ? OF_HEAD[state.kind] : BY[state.by][1]}.`;
 
+// ---- what readers take for one character
+
+const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+const PICTURE = /\p{Extended_Pictographic}/u;
+// What does not begin a character: [behind, what], marks and joiners behind anything but a mark of the page or the end of a line.
+const CLINGS = [[/(?<=[^\u21b5\u27e9])$/u, /^[\p{M}\u200c\u200d\u{1f3fb}-\u{1f3ff}\u{e0020}-\u{e007f}\u1160-\u11ff]/u],
+  [/(?<=\p{Extended_Pictographic}[\p{M}\u{1f3fb}-\u{1f3ff}]*\u200d)$/u, /^\p{Extended_Pictographic}/u],
+  [/(?<=[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2]\u200d?)$/u, /^\p{L}/u],
+  [/(?<=[\u{1f1e6}-\u{1f1ff}])$/u, /^[\u{1f1e6}-\u{1f1ff}]/u]];
+
+function textBefore(i) {
+  const { text } = state.trace.tokens;
+  let before = '';
+  for (let k = i - 1; k >= 0 && k > i - 8 && before.length < CONTEXT; k--)
+    before = text[k].slice(-CONTEXT) + before;
+  return marked(before).slice(-CONTEXT);
+}
+
+// Whether a character begins with token i.
+function begins(i) {
+  if (isPart(state.trace, i))
+    return false;
+  const word = state.trace.tokens.text[i];
+  if (i === 0 || /^[ -~]/.test(word))
+    return true;
+  const before = textBefore(i), own = marked(word.slice(0, 2), before);
+  return /\\x[0-9A-F]{2}$/.test(before) || !CLINGS.some(([behind, what]) => behind.test(before) && what.test(own));
+}
+
+// Direction of the first letter from token i to the end of the line.
+function directionFrom(i) {
+  const { text } = state.trace.tokens;
+  for (; i < text.length; i++) {
+    const letter = text[i].replace(MARKS_ALL, '').match(/\p{L}/u);
+    if (letter)
+      return LEFTWARDS.test(letter[0]) ? 'rtl' : 'ltr';
+    if (endsLine(text[i]))
+      break;
+  }
+  return 'ltr';
+}
+
+const endsLine = (word) => word.includes('\u21b5');
+
+// ---- pieces
+
+// Ends of pieces: at the end of a line, else of a word, else of a character.
+function cutAt(from, T, words) {
+  let to = Math.min(T, from + PIECE);
+  while (to < T && to < from + PIECE_MOST && !(endsLine(words[to - 1]) && begins(to)))
+    to++;
+  if (to < T && !endsLine(words[to - 1]))
+    for (let k = to; k > from + PIECE; k--)
+      if (/^\s/.test(words[k]))
+        return k;
+  while (to < T && to < from + 2 * PIECE_MOST && !begins(to))
+    to++;
+  return to;
+}
+
+// line: the token that the piece's first line begins with, which may be in a piece before.
 function cutPieces(T, words) {
   const out = [];
-  for (let from = 0; from < T;) {
-    let to = Math.min(T, from + PIECE);
-    while (to < T && to < from + PIECE_MOST && !words[to - 1].includes('\u21b5'))
-      to++;
-    out.push({ from, to });
+  for (let from = 0, line = 0; from < T;) {
+    const to = cutAt(from, T, words);
+    out.push({ from, to, line });
+    for (let k = from; k < to; k++)
+      if (endsLine(words[k]))
+        line = k + 1;
     from = to;
   }
   return out;
@@ -58,36 +121,74 @@ function showPiece(entry) {
   } else if (text.pieces.length > 40) {
     piece.node.style.minHeight = `${piece.node.offsetHeight}px`;
     piece.node.replaceChildren();
-    piece.spans = null;
+    piece.spans = piece.groups = null;
   }
 }
 
+// Elements of a token's text: marks keep their direction and cannot join with letters.
+function partsOf(i) {
+  const { text, raw } = state.trace.tokens, before = /^[ -~]*$/.test(text[i]) ? '' : textBefore(i);
+  const shown = text[i] || raw[i] ? tokenText(text[i], TOKEN_SHOWN, before) : '\u2205';
+  return shown.split(MARKS).map((part, k) => (k % 2 ? el('bdi', { dir: 'ltr' }, part) : part)).filter(Boolean);
+}
+
+// Letters join and turn across elements that are inline: a line is one paragraph, a token a part of it; tokens of one character share an
+// element.
 function fillPiece(piece) {
   if (piece.spans)
     return;
+  const lines = [], { text } = state.trace.tokens;
+  let span = null, ended = true;
   piece.spans = [];
-  const parts = [];
+  piece.groups = [];
   for (let i = piece.from; i < piece.to; i++) {
-    const word = state.trace.tokens.text[i], span = el('span', { class: shadeOf(i), 'data-i': i }, tokenText(word) || '\u2205');
+    const first = piece.spans.length === 0 || begins(i);
+    if (ended && first) {
+      lines.push(el('div', { class: 'line', dir: directionFrom(lines.length ? i : piece.line) }));
+      ended = false;
+    }
+    if (first || (span.n >= GROUP_MOST && !isPart(state.trace, i))) {
+      span = { i, n: 0, node: el('span', { 'data-i': i }) };
+      piece.groups.push(span);
+      lines[lines.length - 1].append(span.node);
+    }
+    span.n++;
+    span.node.append(...partsOf(i));
     piece.spans.push(span);
-    parts.push(span);
-    if (word.includes('\u21b5'))
-      parts.push(el('br'));
+    ended = ended || endsLine(text[i]);
   }
-  piece.node.replaceChildren(...parts);
+  piece.groups.forEach(finishGroup);
+  piece.node.replaceChildren(...lines);
   piece.node.style.minHeight = '';
   markToken(state.pin, 'pinned');
 }
 
+function finishGroup(group) {
+  const words = group.node.textContent;
+  group.more = (group.n > 1 ? ' many' : '') + (PICTURE.test(words) ? ' picture' : '');
+  group.leftwards = LEFTWARDS.test(words);
+  if (group.n > 1)
+    group.node.dataset.n = group.n;
+  paintGroup(group);
+}
+
+// The shade of token i in steps; 0 also where there is no value.
 function shadeOf(i) {
   const v = text.values ? text.values[i] : NaN;
-  return Number.isNaN(v) || v === undefined ? 'w' : `w k${Math.round(Math.min(Math.max(v, 0), 1) * SHADES)}`;
+  return Number.isNaN(v) || v === undefined ? NaN : Math.round(Math.min(Math.max(v, 0), 1) * SHADES);
+}
+
+// Tokens that share an element share its width.
+function paintGroup(group) {
+  const { i, n, node } = group, shades = Array.from({ length: n }, (_, k) => shadeOf(i + k)), even = shades.every((v) => Object.is(v, shades[0]));
+  const part = (v, k) => `rgb(var(--shade) / ${((v || 0) * SHADE_STEP).toFixed(3)}) ${k / n * 100}% ${(k + 1) / n * 100}%`;
+  node.className = (even && !Number.isNaN(shades[0]) ? `w k${shades[0]}` : 'w') + group.more;
+  node.style.backgroundImage = even ? '' : `linear-gradient(to ${group.leftwards ? 'left' : 'right'}, ${shades.map(part).join(', ')})`;
 }
 
 function paintText() {
   for (const piece of text.pieces)
-    for (let k = 0; piece.spans && k < piece.spans.length; k++)
-      piece.spans[k].className = shadeOf(piece.from + k);
+    (piece.groups || []).forEach(paintGroup);
   text.lit = text.pinned = null;
   markToken(state.pin, 'pinned');
 }
@@ -124,7 +225,7 @@ async function tellText() {
 
 function spanOf(i) {
   const piece = i === null ? undefined : text.pieces.find((p) => i >= p.from && i < p.to);
-  return piece && piece.spans ? piece.spans[i - piece.from] : null;
+  return piece && piece.spans ? piece.spans[i - piece.from].node : null;
 }
 
 function markToken(i, name) {
@@ -154,28 +255,45 @@ function revealToken(i) {
 
 function tokenLine(i) {
   const { tokens } = state.trace, number = (name) => (tokens[name].length ? tokens[name][i] : NaN);
-  const parts = [`token ${i} ${quoted(state.trace.tokenText(i))}`, tokens.class[i], tokens.role[i], `id ${number('id')}`];
+  const parts = [`token ${i} ${quotedToken(state.trace, i)}`, tokens.class[i] && isolated(marked(tokens.class[i])), tokens.role[i], `id ${number('id')}`];
   for (const [name, label] of [['nll', 'nll'], ['kept', 'kept by'], ['mean_residency', 'time kept'], ['mean_beta', 'mean \u03b2']])
     if (!Number.isNaN(number(name)))
       parts.push(`${label} ${shortNumber(number(name))}`);
   return parts.join(' \u00b7 ');
 }
 
+// The token under the pointer: of those that share an element, by the place in it.
+function tokenUnder(e) {
+  const node = e.target.closest ? e.target.closest('[data-i]') : null;
+  if (!node)
+    return null;
+  const i = Number(node.dataset.i), n = Number(node.dataset.n || 1);
+  if (n === 1)
+    return i;
+  const box = node.getBoundingClientRect(), x = (e.clientX - box.left) / Math.max(1, box.width);
+  return i + Math.min(n - 1, Math.max(0, Math.floor(n * (LEFTWARDS.test(node.textContent) ? 1 - x : x))));
+}
+
 function listenToText() {
-  const host = byId('text'), of = (e) => (e.target.dataset && e.target.dataset.i !== undefined ? Number(e.target.dataset.i) : null);
-  host.addEventListener('pointerover', (e) => {
-    const i = of(e);
-    if (i === null)
+  const host = byId('text');
+  let last = null;
+  const point = (e) => {
+    const i = tokenUnder(e);
+    if (i === null || i === last)
       return;
+    last = i;
     pointAt(null, { i });
     byId('text-note').textContent = tokenLine(i);
-  });
+  };
+  host.addEventListener('pointerover', point);
+  host.addEventListener('pointermove', point);
   host.addEventListener('pointerleave', () => {
+    last = null;
     pointAt(null, null);
     byId('text-note').textContent = state.pin === null ? shadeText() : tokenLine(state.pin);
   });
   host.addEventListener('click', (e) => {
-    const i = of(e);
+    const i = tokenUnder(e);
     if (i !== null)
       change({ pin: state.pin === i ? null : i });
   });

@@ -1,0 +1,14 @@
+/* parts.h - the unfinished files of this process, so that a signal that ends it can remove them. */
+#ifndef KVF_BASE_PARTS_H
+#define KVF_BASE_PARTS_H
+
+/* Notes that path is a file in the making: the number for parts_done, or -1 where it is not noted
+ * (a very long name, or dozens at once). */
+int parts_note(const char *path);
+/* It has been renamed into place or removed.  Nothing for -1. */
+void parts_done(int number);
+
+/* Removes all that are noted.  May be called from a handler of signals. */
+void parts_remove(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* line_colours.h - colours of lines, one table for the figures and for the page of a report
+ * (report/embed.py reads it). */
+#ifndef KVF_RENDER_LINE_COLOURS_H
+#define KVF_RENDER_LINE_COLOURS_H
+
+#include <stdint.h>
+
+/* Safe for colour-blind readers (Okabe and Ito 2008), black and grey. */
+static const uint32_t line_colours[8] = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7,
+                                         0xe69f00, 0x56b4e9, 0x000000, 0x969696};
+
+/* Of criteria, darker for larger selected sets: up to `most` of a kind has the colour. */
+static const struct {
+    const char *kind;
+    long most;
+    uint32_t colour;
+} criterion_colours[] = {
+    {"top", 64, 0x74bade},   {"top", 128, 0x3490c8},  {"top", 256, 0x0c5ca8},
+    {"top", 512, 0x042c6c},  {"mass.", 90, 0xf4984c}, {"mass.", 95, 0xd4520c},
+    {"mass.", 99, 0x802408},
+};
+
+static const uint32_t other_criterion_colour = 0x00825f;
+
+#endif

@@ -1,0 +1,355 @@
+"""Where things stand in figures: ticks say what the data has, names of layers stand at their rows, titles fit, zero is the middle
+of a diverging map, heights follow widths, and the least size that is named is one.
+usage: test_places.py DRAW_TABLE KVFATE [PART...]  (test_panels, whose readers these are, draws with the first)"""
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from axes import Axes, place, scale
+from readers import PT, Svg, png
+from test_panels import affine, discs, paths, texts, tsv
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DRAW, KVFATE = sys.argv[1:3]
+failures = checks = 0
+
+
+def check(what, ok, *more):
+    global failures, checks
+    checks += 1
+    if not ok:
+        failures += 1
+        print("FAILED:", what, *more)
+
+
+def draw(text, figure, style="", size="", ext="svg", more=()):
+    """(exit status, path, what was said)"""
+    table, out = os.path.join(FOLDER, "t.tsv"), os.path.join(FOLDER, "o." + ext)
+    with open(table, "w", encoding="utf-8") as f:
+        f.write(text)
+    if os.path.exists(out):
+        os.unlink(out)
+    given = ["--figure", figure, "-o", out] + (["--style", style] if style else []) + (["--size", size] if size else []) + list(more)
+    r = subprocess.run([KVFATE, "draw", table, *given], capture_output=True, text=True, timeout=60)
+    return r.returncode, out, r.stderr
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def golden(table):
+    with gzip.open(os.path.join(HERE, "tables", table + ".tsv.gz"), "rt", encoding="utf-8", newline="") as f:
+        return f.read()
+
+
+def figures():
+    return json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+
+
+# ---- ticks
+
+def every_axis():
+    """Numbers of an axis are on one scale, and stand at their ticks."""
+    axes = 0
+    for figure in figures():
+        out = draw(golden(figure["table"]), figure["name"])[1]
+        a = Axes(Svg(out))
+        for frame in a.frames:
+            for side in "xyr":
+                ticks, off = a.ticks(frame, side)
+                if ticks:
+                    axes += 1
+                    check(f"{figure['name']}: numbers at the ticks of {side}", off < .04, off, ticks)
+                    check(f"{figure['name']}: numbers of {side} are on a scale", scale(ticks) is not None, ticks)
+    check("axes were found", axes > 80, axes)
+
+
+def vertices(path, many):
+    """lines of so many points, in mm"""
+    return [np.array(p) for _, stroke, p, curve, _ in paths(read(path)) if stroke and len(p) == many and not curve]
+
+
+def has_line(what, path, sx, sy, x, y):
+    if not (sx and sy):
+        check(what + ": no scale", False)
+        return
+    want = np.stack([place(sx, x), place(sy, y)], 1)
+    found = [p for p in vertices(path, len(x)) if np.abs(p - want).max() < .03]
+    check(what, found, want, [p for p in vertices(path, len(x))][:3])
+
+
+def scales(path, frame=0):
+    a = Axes(Svg(path))
+    frames = sorted(a.frames, key=lambda f: (f[0] - f[2]) * (f[3] - f[1]))
+    return [scale(a.ticks(frames[frame], side)[0]) for side in "xyr"]
+
+
+SURVIVAL = ["head", "criterion", "class", "horizon", "fraction", "half_life"]
+
+
+def data_scale():
+    """What the ticks say is what the table says: both axes, linear and logarithmic."""
+    x, y = [1, 3, 20, 150, 900], [.9, .41, .3, .05, .017]
+    rows = [("all", "top64", "all", a, b, "nan") for a, b in zip(x, y)]
+    for style, logs in (("", (True, False)), ("y=log", (True, True))):
+        out = draw(tsv("survival", SURVIVAL, rows), "survival", style)[1]
+        sx, sy, _ = scales(out)
+        check(f"survival {style}: kinds of axes", sx and sy and (sx[2], sy[2]) == logs, sx, sy)
+        if sx and sy:
+            has_line(f"survival {style}: the ticks are those of the data", out, sx, sy, x, y)
+    p, shares = [10, 30, 35, 95], [.2, .5, .4, .8]
+    columns = ["head", "layer", "window", "p", "overlap", "expected", "kappa"]
+    out = draw(tsv("overlap", columns, [("all", -1, "0", a, b, a / 100, b - a / 100) for a, b in zip(p, shares)]), "overlap")[1]
+    sx, sy, _ = scales(out)
+    check("overlap: linear axes", sx and sy and not sx[2] and not sy[2], sx, sy)
+    has_line("overlap: the ticks are those of the data", out, sx, sy, p, shares)
+    has_line("overlap: chance", out, sx, sy, p, [a / 100 for a in p])
+    # a range within a decade, where the ticks of a logarithm are neither 1, 2 nor 5
+    rows = [("all", "top64", "all", a, b, "nan") for a, b in zip([40, 50, 60], [.9, .8, .7])]
+    out = draw(tsv("survival", SURVIVAL, rows), "survival")[1]
+    sx, sy, _ = scales(out)
+    check("a short logarithmic axis has two numbers", sx is not None)
+    has_line("short axes: the ticks are those of the data", out, sx or (0, 1, False), sy, [40, 50, 60], [.9, .8, .7])
+
+
+def notes():
+    """What is said below the axes is said in full, on more lines where one is too short; panels without bands promise none."""
+    columns = ["head", "layer", "window", "p", "overlap", "low", "high", "expected", "kappa", "kappa_low", "kappa_high"]
+    rows = [(head, layer, "union", p, .5 + p / 200, *((.4 + p / 200, .6 + p / 200) if layer < 0 else ("nan", "nan")), p / 100, .4 - p * p / 4000,
+             *((.3 - p * p / 4000, .5 - p * p / 4000) if layer < 0 else ("nan", "nan"))) for head, layer in (("L0K*", 0), ("all", -1)) for p in (10, 50, 90)]
+    text = tsv("overlap", columns, rows, candidates="tokens before the first window", documents=5)
+    for style, bands, beyond in (("", "bands: 95 % over 5 documents", ""), ("by=layer", "5 documents, no intervals", ""),
+                                 ("y=kappa", "bands: 95 % over 5 documents", "1 of 3 points beyond the axis")):
+        out = draw(text, "overlap", style)[1]
+        said = [t for t, *_ in texts(read(out))]
+        joined = "; ".join(said)
+        check(f"overlap {style}: the whole note", all(s in joined for s in ("tokens before the first window", bands, beyond)) and "\u2026" not in joined, said)
+        boxes = [(t, l, r, y) for t, l, r, y in Axes(Svg(out)).texts]
+        check(f"overlap {style}: within", all(l > 0 and r < mm(out)[0] for _, l, r, _ in boxes), boxes)
+    # where lines are dear the note is cut, and the axes stay
+    code, out, said = draw(text, "overlap", "y=kappa", "40x31")
+    check("small: one line", code == 0 and any(t.endswith("\u2026") for t, *_ in texts(read(out))), said)
+
+
+EFFECT = ["head", "layer", "index", "kl"]
+
+
+def second_axis():
+    """The bar of colours beside a map: its numbers are those of the cells."""
+    for lo, hi, more in ((.13, .87, ()), (-3, 11, ()), (20, 45000, ()), (0, 1, ("--vmin", "-0.5", "--vmax", "2.5"))):
+        v = np.linspace(lo, hi, 8)
+        rows = [(f"L{i // 2}K{i % 2}", i // 2, i % 2, f"{x:.17g}") for i, x in enumerate(v)]
+        out = draw(tsv("effect", EFFECT, rows, held="the head of the row alone"), "effect", "scale=linear", more=more)[1]
+        a = Axes(Svg(out))
+        bar = min(a.frames, key=lambda f: f[2] - f[0])
+        s = scale(a.ticks(bar, "r")[0])
+        low, high = (float(more[1]), float(more[3])) if more else (lo, hi)
+        check(f"bar from {lo} to {hi}: ends of the scale", s and not s[2] and abs(place(s, low) - bar[3]) < .03
+              and abs(place(s, high) - bar[1]) < .03, s, bar)
+
+
+def panels_agree():
+    """Small multiples: the axis of a column holds for the panels above it, too."""
+    x, y = [1, 10, 100], [.8, .5, .25]
+    rows = [(f"L{h}H0", "top64", "all", a, b / (1 + h), "nan") for h in range(4) for a, b in zip(x, y)]
+    out = draw(tsv("survival", SURVIVAL, rows), "survival", "by=head")[1]
+    a = Axes(Svg(out))
+    frames = sorted(a.frames, key=lambda f: (f[1], f[0]))
+    check("four panels", len(frames) == 4, frames)
+    sx = scale(a.ticks(frames[2], "x")[0])
+    sy = scale(a.ticks(frames[0], "y")[0])
+    has_line("the axis below is that of the panel above", out, sx, sy, x, y)
+    sx, sy = scale(a.ticks(frames[3], "x")[0]), scale(a.ticks(frames[2], "y")[0])
+    has_line("panels of one row have one axis", out, sx, sy, x, [v / 4 for v in y])
+
+
+# ---- names of layers
+
+def layers_of_occupancy():
+    """Names at the left: of each head where there are few, of each layer (every fifth) at its first head where there are more."""
+    for layers, heads, every in ((3, 2, 0), (8, 3, 1), (23, 2, 5), (40, 1, 5)):
+        columns = ["step", "head", "layer", "index", "class", "entries"]
+        rows = [(t, f"L{l}K{k}", l, k, "all", 3 + l % 2) for l in range(layers) for k in range(heads) for t in range(6)]
+        out = draw(tsv("occupancy", columns, rows), "occupancy", size="88x70")[1]
+        a = Axes(Svg(out))
+        x0, y0, x1, y1 = max(a.frames, key=lambda f: (f[2] - f[0]) * (f[3] - f[1]))
+        each = (y1 - y0) / (layers * heads)
+        names = {t: y - .82 for t, l, r, y in a.texts if re.fullmatch(r"L\d+(K\d+)?", t)}
+        want = {f"L{l}": y0 + l * heads * each for l in range(0, layers, every)} if every else \
+            {f"L{l}K{k}": y0 + (l * heads + k + .5) * each for l in range(layers) for k in range(heads)}
+        check(f"occupancy of {layers} x {heads}: which names", set(names) == set(want), sorted(names), sorted(want))
+        check(f"occupancy of {layers} x {heads}: where", all(abs(names[n] - want[n]) < .05 for n in want if n in names), names, want)
+        marks = sorted(p[0][1] for p in a.lines if abs(max(p[0][0], p[1][0]) - x0) < .01 and p[0][1] == p[1][1])
+        check(f"occupancy of {layers} x {heads}: marks", not every or affine([*want.values()], marks), marks)
+
+
+# ---- sizes
+
+VARIANCE = [("all", f, "", .1 * i, .05 * i) for i, f in enumerate(("layer", "head", "token", "class", "role"))]
+
+
+def least_sizes():
+    """A size that is refused names one that is taken, and no smaller one is."""
+    cases = {"variance": [("", tsv("variance", ["head", "factor", "x", "epsilon2", "within"], VARIANCE[:n])) for n in (1, 3, 5)],
+             "training": [("", golden("training")), ("show=loss", golden("training")), ("show=loss+fwkl+limit+value", golden("training"))]}
+    for figure in figures():
+        for style, text in cases.get(figure["name"], [("", golden(figure["table"]))]):
+            code, _, said = draw(text, figure["name"], style, "40x25")
+            need = re.search(r"at least (\d+) x (\d+) mm", said)
+            check(f"{figure['name']} at 40x25", code == 0 or (code == 2 and said.count("\n") == 1 and "--" in said), said)
+            if not need:
+                check(f"{figure['name']} {style}: has a least size", figure["name"] not in cases, code, said)
+                continue
+            w, h = (int(v) for v in need.groups())
+            code, out, said = draw(text, figure["name"], style, f"{w}x{h}")
+            check(f"{figure['name']} {style}: the least size {w} x {h} is enough", code == 0, said)
+            if code or figure["name"] not in cases:
+                continue
+            boxes = Axes(Svg(out)).texts
+            for i, (t, left, right, y) in enumerate(boxes):
+                check(f"{figure['name']} {style} at {w}x{h}: within", left > -.01 and right < w + .01 and .5 < y < h, t, left, right, y)
+                over = [o for o, l, r, v in boxes[:i] if l < right - .3 and left < r - .3 and abs(v - y) < 1.6]
+                check(f"{figure['name']} {style} at {w}x{h}: no text over another", not over, t, over)
+            for least, size in ((40, f"{w - 1}x{h}"), (25, f"{w}x{h - 1}")):
+                smaller = w - 1 if least == 40 else h - 1
+                code, _, said = draw(text, figure["name"], style, size)
+                check(f"{figure['name']} {style}: {size} is too small", smaller < least or code == 2, code)
+
+
+OWN_HEIGHT = {"eviction", "eviction-mask", "retention", "occupancy", "tokens"}  # lay their maps or lines out for the width
+
+
+def mm(path):
+    return Svg(path).size()
+
+
+def heights_of_widths():
+    """A width alone: the sides keep their ratio, down to 45 mm or the figure's own height, below which letters would not fit."""
+    for figure in figures():
+        text, name = golden(figure["table"]), figure["name"]
+        own = mm(draw(text, name)[1])
+        layout = name in OWN_HEIGHT or headmap(figure)
+        for w in (own[0],) if layout else (64, 96, 170):
+            code, out, said = draw(text, name, size=f"{w:.9g}mm")
+            if code:  # no room for its key or panels
+                check(f"{name} at {w}: refused with a size", "--size" in said and w < own[0], said)
+                continue
+            got, want = mm(out), max(own[1] * w / own[0], min(own[1], 45))
+            if layout:
+                check(f"{name} at its own width {w:.1f}: its own height", abs(got[1] - own[1]) < .01, got, own)
+            else:
+                check(f"{name} at {w:.1f}: height of a width", abs(got[1] - want) < .01 and abs(got[0] - w) < .01, got, want, own)
+
+
+def headmap(figure):
+    return figure["name"].endswith("-map") or figure["name"] in ("sparsity", "kv-size", "difference", "effect")
+
+
+def grid_height(layers, heads, T, width):
+    """The small multiples of eviction: squares as large as a page of 180 x 150 mm allows, or a width and the height that keeps the
+    ratio; margins stay: 13 left, 20 right, 5 above, 10 below, 5 and 6 between the maps."""
+    def sides(w, h):
+        side = min((w - 13 - 20 - (heads - 1) * 5) / heads, (h - 5 - 10 - (layers - 1) * 6) / layers)
+        return 13 + 20 + heads * side + (heads - 1) * 5, max(40, 5 + 10 + layers * side + (layers - 1) * 6)
+    own = sides(180, 150)
+    return own if width is None else (width, sides(width, own[1] * width / own[0])[1])
+
+
+def heights_of_grids():
+    for layers, heads in ((2, 3), (3, 2), (4, 3)):
+        T = 12
+        rows = [(f"L{l}K{k}", l, k, i, i, -1, -1, "alive", 0, 0, 0) for l in range(layers) for k in range(heads) for i in range(T)]
+        columns = ["head", "layer", "index", "token", "birth", "evict_step", "age", "reason", "score", "margin", "tie"]
+        text = tsv("eviction", columns, rows, T=T)
+        for width in (None, 88, 100, 140, 180):
+            got, want = mm(draw(text, "eviction", size=f"{width}mm" if width else "")[1]), grid_height(layers, heads, T, width)
+            check(f"eviction of {layers} x {heads} heads, width {width}", np.allclose(got, want, atol=.01), got, want)
+
+
+# ---- titles
+
+def titles():
+    """As it is where it fits, smaller where it does not, cut with an ellipsis where that is not enough; never outside."""
+    text, sizes = golden("sparsity"), []
+    for n, title in ((0, "Short"), (1, "A title of some length, as people who write captions into figures would have it set"),
+                     (2, "word " * 60), (3, "W" * 500), (4, "\u4e2d" * 300), (5, "e\u0301" * 300), (6, "f" * 3000), (7, "\u202e" + "abc " * 80)):
+        for w in (40, 88, 180):
+            code, out, said = draw(text, "sparsity", size=f"{w}x60", more=("--title", title))
+            check(f"title {n} on {w} mm", code == 0, said)
+            if code:
+                continue
+            svg = Svg(out)
+            top = [(t, float(size), xs, y) for t, _, _, size, xs, y, turn in svg.spans() if not turn and y / PT < 7]
+            page = png(read(draw(text, "sparsity", size=f"{w}x60", ext="png", more=("--title", title, "--dpi", "127"))[1]))[0]
+            ink = (page[:30] < 200).any((0, 2)).nonzero()[0] / 5  # above the map, mm
+            check(f"title {n} on {w} mm: drawn within", len(ink) and .9 < ink[0] and ink[-1] + .2 < w - .9, ink[:1], ink[-1:])
+            if n in (5, 7):  # no text of an SVG file holds these: they are drawn
+                check(f"title {n} on {w} mm: as much as there is room for", len(ink) and ink[-1] - ink[0] > .5 * w)
+                continue
+            check(f"title {n} on {w} mm: it is there", top)
+            boxes = [(l, r) for t, l, r, y in Axes(svg).texts if y < 7]
+            check(f"title {n} on {w} mm: within", all(l > .9 and r < w - .9 for l, r in boxes), boxes)
+            size, shown = max((s for _, s, _, _ in top), default=0), "".join(t for t, *_ in top)
+            wide = max((r for _, r in boxes), default=0) - min((l for l, _ in boxes), default=0)
+            check(f"title {n} on {w} mm: letters", 5.49 <= size <= 9.01, size)
+            if shown.endswith("\u2026"):
+                check(f"title {n} on {w} mm: cut only where the smallest letters do not fit, and filled", abs(size - 5.5) < .01
+                      and title.startswith(shown[:-1]) and wide > w - 2 - 4, size, shown, wide)
+            elif n < 4:
+                check(f"title {n} on {w} mm: whole", shown == title.strip() and (size > 8.99 or wide > w - 2.2), shown, size, wide)
+            sizes.append((n, w, size))
+    check("short titles have 9 pt, others less", dict(((n, w), s) for n, w, s in sizes)[0, 40] > 8.99
+          and 5.5 < dict(((n, w), s) for n, w, s in sizes)[1, 88] < 9, sizes[:6])
+
+
+# ---- diverging maps
+
+VIK = {0: (0, 18, 97), 64: (48, 125, 166), 127: (235, 230, 226), 200: (188, 98, 47), 255: (89, 0, 8)}  # vik.txt (Crameri), rounded
+
+
+def cell_colours(values, more=()):
+    rows = [(f"L{i}K0", i, 0, f"{v:.17g}", f"{0:.17g}", f"{v:.17g}") for i, v in enumerate(values)]
+    out = draw(tsv("difference", ["head", "layer", "index", "first", "second", "difference"], rows, value="kl"), "difference",
+               more=("--cmap", "vik", *more))[1]
+    a = Axes(Svg(out))
+    found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", read(out).decode())[:len(values)]
+    bar = min(a.frames, key=lambda f: f[2] - f[0])
+    return [np.array(c, float) * 2.55 for c in found], scale(a.ticks(bar, "r")[0]), bar
+
+
+def near(colour, entry, far=1.1):
+    return np.abs(colour - np.array(VIK[entry])).max() < far
+
+
+def zero_is_the_middle():
+    for values in ([-3, 0, 1, 3], [-8, 0, 8, 1], [0, 5, 2, 5], [0, -.001, 0, .0002], [0, -1e6, 1, 2], [0, .25, .5, 1]):
+        colours, s, bar = cell_colours(values)
+        most = max(abs(v) for v in values)
+        check(f"vik of {values}: zero is the centre of the table", near(colours[values.index(0)], 127, 4.1), colours)
+        for v, c in zip(values, colours):
+            check(f"vik of {values}: {v} at the end", abs(v) < most or near(c, 255 if v > 0 else 0), c)
+        check(f"vik of {values}: the bar has 0 in its middle", s and abs(place(s, 0) - (bar[1] + bar[3]) / 2) < .02, s, bar)
+        check(f"vik of {values}: as far up as down", s and abs(place(s, most) - bar[1]) < .03 and abs(place(s, -most) - bar[3]) < .03, s, bar)
+    colours, s, bar = cell_colours([-1, 0, .5, 2], ("--vmax", "1"))
+    check("vik with one end given: the other is its opposite", near(colours[0], 0) and near(colours[1], 127, 4.1) and near(colours[3], 255), colours)
+    colours, s, bar = cell_colours([-2, -64 / 63.75 + 1e-12, 0, 2])  # entries 64 and 200 are off the middle by 63.5 and 72.5
+    colours, _, _ = cell_colours([-63.5, 72.5, 127.5, 0])
+    check("vik between: entries of the published table", near(colours[0], 64) and near(colours[1], 200), colours)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="kvfate-places-") as FOLDER:
+        for part in (every_axis, data_scale, notes, second_axis, panels_agree, layers_of_occupancy, least_sizes, heights_of_widths,
+                     heights_of_grids, titles, zero_is_the_middle):
+            if len(sys.argv) < 4 or part.__name__ in sys.argv[3:]:
+                part()
+    print(f"{checks} checks, {failures} failures")
+    sys.exit(failures != 0)
