@@ -63,7 +63,7 @@ FENCES = [
                  'engine/gate/tensor_file.c', 'engine/train/']),
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
-    (r'lapack|cblas', ['analyzers/lapack.c']),
+    (r'lapack|cblas|dlfcn', ['analyzers/lapack.c']),
     # svg_text.c takes glyphs from Pango and fonts from HarfBuzz
     (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/svg_text.c']),
     (r'hb', ['render/svg_text.c']),
