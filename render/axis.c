@@ -9,12 +9,24 @@
 const struct rgb ink = {0.12, 0.12, 0.12};
 static const double WIDTH = 0.18, TICK = 0.9;
 
+/* Whether digits at p, if any, are the zeros of a whole number: "0.00" but not "0.001". */
+static bool is_zero(const char *p)
+{
+    size_t n = strspn(p, "0.");
+    return *p == '0' && !strchr("123456789eE", p[n] ? p[n] : ' ');
+}
+
 void minus_signs(char *s, size_t cap)
 {
     size_t n = strlen(s);
-    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; p += 3, n += 2) {
+    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; n = strlen(s)) {
+        if (is_zero(p + 1) && (p == s || p[-1] == ' ' || p[-1] == '(')) {
+            memmove(p, p + 1, n - (size_t)(p - s));
+            continue;
+        }
         memmove(p + 3, p + 1, n - (size_t)(p - s));
         memcpy(p, "\xe2\x88\x92", 3);
+        p += 3;
     }
 }
 
@@ -46,13 +58,25 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
     return n;
 }
 
+/* Those of n ticks that are whole numbers, up to rounding. */
+static int whole_ones(double *v, int n)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (fabs(v[i] - round(v[i])) < 1e-6)
+            v[m++] = round(v[i]);
+    return m;
+}
+
 /* One number makes no scale: closer ones, as many as have room. */
-static int ticks_two(double lo, double hi, int want, double room, double *v, int max)
+static int ticks_two(double lo, double hi, int want, double room, bool whole, double *v, int max)
 {
     int n = ticks_linear(lo, hi, want, v, max);
+    n = whole ? whole_ones(v, n) : n;
     while (n < 2 && want < 6) {
         double more[16];
         int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
+        m = whole ? whole_ones(more, m) : m;
         if (m > room)
             break;
         memcpy(v, more, (size_t)m * sizeof *v);
@@ -61,15 +85,28 @@ static int ticks_two(double lo, double hi, int want, double room, double *v, int
     return n;
 }
 
+double axis_end(double v)
+{
+    return v > 1e300 ? 1e300 : v < -1e300 ? -1e300 : v;
+}
+
+/* 0 .. 1 between the logarithms of a and b, whose quotient may be beyond all numbers. */
+static double along_log(double v, double a, double b)
+{
+    if (isinf(b / a) || isinf(v / a))
+        return (log(v) - log(a)) / (log(b) - log(a));
+    return log(v / a) / log(b / a);
+}
+
 double axis_x(const struct axis_box *a, double v)
 {
-    double f = a->log_x ? log(v / a->x0) / log(a->x1 / a->x0) : (v - a->x0) / (a->x1 - a->x0);
+    double f = a->log_x ? along_log(v, a->x0, a->x1) : (v - a->x0) / (a->x1 - a->x0);
     return a->x + f * a->w;
 }
 
 double axis_y(const struct axis_box *a, double v)
 {
-    double f = a->log_y ? log(v / a->y0) / log(a->y1 / a->y0) : (v - a->y0) / (a->y1 - a->y0);
+    double f = a->log_y ? along_log(v, a->y0, a->y1) : (v - a->y0) / (a->y1 - a->y0);
     return a->y + a->h - f * a->h;
 }
 
@@ -106,7 +143,7 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
 /* Ends so close that no two digits times a power of ten lie between: round numbers. */
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
-    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, v, max);
+    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, false, v, max);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -114,7 +151,9 @@ static int ticks_between(double lo, double hi, double room, double *v, char (*na
 
 int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
-    double decades = log10(hi / lo);
+    if (!(lo > 0 && hi > lo && isfinite(hi)))
+        return 0;
+    double decades = log10(hi) - log10(lo);
     int first = (int)floor(log10(lo) + 1e-9), last = (int)floor(log10(hi) + 1e-9), n = 0;
     int every = (int)ceil((decades + 1) / fmax(room, 1));
     bool powers = first < -4 || last > 6; /* no axis has both kinds of numbers, 1 and 10 apart */
@@ -122,7 +161,8 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
     for (int e = first; e <= last; e++)
         for (int k = 1; k < 10 && n < max; k++) {
             double at = k * pow(10, e);
-            if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine))
+            if (at < lo * (1 - 1e-9) || at > hi * (1 + 1e-9) || (k > 1 && !fine)
+                || (every > 8 && (e - first) % every)) /* too many marks to count */
                 continue;
             v[n] = at;
             name[n][0] = 0;
@@ -157,13 +197,26 @@ static int fitting(double mm, double each)
     return n < 1 ? 1 : n > 6 ? 6 : (int)n;
 }
 
+/* ticks_log without numbers between two whole ones. */
+static int ticks_log_of(double lo, double hi, double room, bool whole, double *v,
+                        char (*name)[24])
+{
+    int n = ticks_log(lo, hi, room, v, name, TICKS), m = 0;
+    for (int i = 0; i < n; i++)
+        if (!whole || fabs(v[i] - round(v[i])) < 1e-6) {
+            v[m] = v[i];
+            memmove(name[m++], name[i], sizeof *name);
+        }
+    return m;
+}
+
 /* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
  * get numbers too. */
 static void log_ticks(struct canvas *c, const struct axis_box *a)
 {
     double v[TICKS], end = -INFINITY;
     char name[TICKS][24];
-    int n = ticks_log(a->x0, a->x1, a->w / 5, v, name, TICKS);
+    int n = ticks_log_of(a->x0, a->x1, a->w / 5, a->whole_x, v, name);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], name[i][0] ? TICK : 0.55 * TICK);
         if (name[i][0])
@@ -180,7 +233,7 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
         return;
     }
     int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
-    int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, v, 16);
+    int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, a->whole_x, v, 16);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], TICK);
         tick_text(v[i], text);
@@ -191,8 +244,9 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 {
     if (a->log_y)
-        return ticks_log(a->y0, a->y1, a->h / 3.2, v, name, TICKS);
-    int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6, v, 16);
+        return ticks_log_of(a->y0, a->y1, a->h / 3.2, a->whole_y, v, name);
+    int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6,
+                      a->whole_y, v, 16);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -298,10 +352,31 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
 {
     double v[16];
     char name[16][24];
-    int n = ticks_two(lo, hi, fitting(h, 6), 16, v, 16);
+    int n = ticks_two(lo, hi, fitting(h, 6), 16, false, v, 16);
     for (int i = 0; i < n; i++) {
         tick_text(v[i], name[i]);
         v[i] = (v[i] - lo) / (hi - lo);
     }
     colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, note);
+}
+
+void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      double lo, double hi, double last, const char *label)
+{
+    double v[16];
+    char name[16][24];
+    int n = ticks_linear(lo, last, fitting(h, 6), v, 16);
+    if (n > 1 && v[1] - v[0] < 1) { /* steps of one */
+        for (n = 0; n < 16 && lo + n <= last; n++)
+            v[n] = lo + n;
+    } else if (n < 2) { /* the ends */
+        v[0] = lo;
+        v[1] = last;
+        n = last > lo ? 2 : 1;
+    }
+    for (int i = 0; i < n; i++) {
+        tick_text(v[i], name[i]);
+        v[i] = (v[i] - lo) / (hi - lo);
+    }
+    colour_bar_ticks(c, x, y, w, h, map, v, name, n, label, NULL);
 }

@@ -23,8 +23,12 @@ struct axis_box {
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
     int log_y;
+    int whole_x, whole_y;       /* counts and positions: no number between two of them */
 };
 
+/* v, or +-1e300: ends of axes of which the distance is a number, too; what lies further out is
+ * beyond the axis. */
+double axis_end(double v);
 double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
 void axis_draw(struct canvas *c, const struct axis_box *a);
@@ -50,7 +54,12 @@ void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, 
 
 /* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
-/* Hyphens of numbers in s become minus signs, as wide as a plus; what has no room stays. */
+/* A vertical bar of layers or positions: whole numbers alone, none beyond last. */
+void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, const char *map,
+                      double lo, double hi, double last, const char *label);
+
+/* Hyphens of numbers in s become minus signs, as wide as a plus; what has no room stays.  Zero
+ * has no sign: -0.00 becomes 0.00. */
 void minus_signs(char *s, size_t cap);
 
 #endif

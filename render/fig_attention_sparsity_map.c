@@ -6,7 +6,7 @@
 static const struct headmap map = {
     .figure = "attention-sparsity-map",
     .values = "sparsity|share",
-    .label = "tokens under p of the largest",
+    .label = "share under p \xc3\x97 largest",
     .filter = {{"form", NULL, 0},
                {"p", NULL, 0}},
 };

@@ -116,6 +116,10 @@ static void budgets_of(struct view *v)
         v->least = b > 0 ? fmin(v->least, b) : v->least;
         v->most = fmax(v->most, b);
     }
+    if (v->least == v->most) { /* a level has some length all the same */
+        v->least /= 2;
+        v->most *= 2;
+    }
 }
 
 static int open_view(struct view *v, const struct table *t, struct style_key *keys,
@@ -164,6 +168,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = open_view(&v, t, keys, d);
     if (err)
         return err;
+    p->whole_x = true;
     p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
                 ? "budget (entries)" : "length T (tokens)";
     bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");

@@ -85,14 +85,27 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 /* ---- the panels */
 
+/* What a panel does not reach is said in its corner. */
+static void beyond(struct canvas *c, const struct axis_box *a, int n, const char *where)
+{
+    char text[48];
+    snprintf(text, sizeof text, "%d %s", n, where);
+    if (n)
+        canvas_text(c, a->x + a->w - 1, a->y + a->h - 1.6, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
+}
+
 static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
     const struct columns *k = &v->k;
     double side = fmin(a->w, a->h), most = 1.08;
+    int far = 0;
     for (int64_t r = o->from; r < o->to; r++)
-        if (is(k, r, "eigenvalue.modulus", -1))
-            most = fmax(most, fmin(2, 1.05 * table_real(k->t, k->value, r)));
+        if (is(k, r, "eigenvalue.modulus", -1)) {
+            double modulus = table_real(k->t, k->value, r);
+            most = fmax(most, fmin(2, 1.05 * modulus));
+            far += modulus > 2;
+        }
     a->x += (a->w - side) / 2;
     a->w = a->h = side;
     a->x0 = a->y0 = -most;
@@ -110,6 +123,7 @@ static void eigenvalues(struct canvas *c, const struct dynamics_view *v, const s
                           axis_y(a, table_real(k->t, k->value, r + 1)), pass ? 1.2 : 1.1,
                           pass ? grey : colour_of(table_int(k->t, k->prompt, r)));
     canvas_unclip(c);
+    beyond(c, a, far, "of modulus > 2");
 }
 
 static void widen(double *lo, double *hi, double v)
@@ -136,7 +150,8 @@ static void mean_ranges(const struct dynamics_view *v, const struct one *o, stru
     if (!(a->x1 > a->x0))
         a->x1 = 2 * a->x0;
     if (isnan(a->x0) || isnan(a->y0))
-        *a = (struct axis_box){a->x, a->y, a->w, a->h, 1, 10, 0, 1, 1, NULL, NULL, 0};
+        *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10,
+                               .y1 = 1, .log_x = 1};
 }
 
 /* A line for each rollout and prompt; their rows alternate. */
@@ -196,8 +211,8 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
         if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
             least = fmin(least, share);
     }
-    *a = (struct axis_box){a->x, a->y, a->w, a->h, 0, 6, fmax(1e-9, least / 2), 1.5, 0,
-                           NULL, NULL, 1};
+    *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x1 = 6,
+                           .y0 = fmax(1e-9, least / 2), .y1 = 1.5, .log_y = 1};
     canvas_clip(c, a->x, a->y, a->w, a->h);
     for (int i = 0; i < 4; i++) {
         double last[2] = {NAN, NAN};
@@ -225,9 +240,13 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
 {
     const struct columns *k = &v->k;
     double lo = 0, hi = .1, left = NAN;
+    int far = 0;
     for (int64_t r = o->from; r < o->to; r++)
-        if (is(k, r, "r2.test", -1))
-            widen(&lo, &hi, table_real(k->t, k->value, r));
+        if (is(k, r, "r2.test", -1)) {
+            double share = table_real(k->t, k->value, r);
+            widen(&lo, &hi, share);
+            far += share < -1 && table_int(k->t, k->prompt, r) >= 0;
+        }
     a->x0 = -.6, a->x1 = 1.6;
     a->y0 = fmax(-1, floor(lo * 10 - .2) / 10), a->y1 = fmin(1, ceil(hi * 10 + .2) / 10);
     double zero = axis_y(a, 0);
@@ -249,6 +268,7 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
         left = shuffled ? left : y;
     }
     canvas_unclip(c);
+    beyond(c, a, far, "below \xe2\x88\x92" "1");
     if (isnan(left))
         chart_empty(c, a, "undefined");
 }

@@ -116,6 +116,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.count)
         return KVF_E_NOMEM;
     p->log_x = true;
+    p->whole_x = true;
     p->xlabel = v.ages ? "age when first missed (steps)" : "steps after it left";
     p->ylabel = "share of what left, missed by then";
     p->y0 = 0;

@@ -5,7 +5,7 @@
 static const struct headmap map = {
     .figure = "ghosts-map",
     .values = "hits|mass",
-    .label = "later uses of an entry",
+    .label = "queries that would use it",
 };
 
 static const char *const needs[] = {"head", "layer", "index", "hits", "mass", NULL};

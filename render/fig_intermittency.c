@@ -37,6 +37,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     const char *only = keys[2].value[0] ? keys[2].value : v.heads ? "longest-gap" : NULL;
     p->log_x = true;
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = only ? heading(only) : "n";
     p->ylabel = "share of tokens with n or more";
     p->y0 = p->log_y ? NAN : 0;

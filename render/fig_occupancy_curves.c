@@ -174,6 +174,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = v.panel ? survey(&v, d) : KVF_E_NOMEM;
     if (!err)
         err = add_up(&v);
+    p->whole_x = true;
+    p->whole_y = v.by == 'h';
     p->xlabel = "query step t";
     p->ylabel = v.by == 'h' ? "entries held" : "entries held, mean over heads";
     p->y0 = 0;

@@ -24,6 +24,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->log_x = true;
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = "share selected at exactly that age";
     p->y0 = p->log_y ? NAN : 0;

@@ -50,6 +50,8 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
              cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
              plain ? "" : reduce);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
+    if (fabs(x.value) < .005) /* as wide as the others, of no sign */
+        snprintf(x.note, sizeof x.note, "\xc2\xb1" "0.00  %.3f", q);
     minus_signs(x.note, sizeof x.note);
     x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
     x.mark = q < level ? MARK_DISC : MARK_RING;

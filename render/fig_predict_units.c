@@ -195,9 +195,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         if (k % COLUMNS == 0)
             canvas_text(c, a.x - 11, a.y + h / 2, label, PT_TICK, ALIGN_CENTER, ink, 1);
     }
-    struct colours k = {.hi = s.layers / .92};
-    if (s.layers > 0)
-        colours_bar(c, &k, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, h, "layer");
+    if (s.layers > 0) /* without the palest colours */
+        colour_bar_whole(c, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, 2.6, h, NULL, 0,
+                         s.layers / .92, s.layers, "layer");
     snprintf(more, sizeof more, "%d more not shown", s.more);
     if (s.more)
         canvas_text(c, LEFT + w / 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_CENTER,

@@ -111,6 +111,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG, "--style: show=cumulative needs the table made with "
                         "--cumulative");
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
     p->y0 = p->log_y ? NAN : 0;

@@ -71,6 +71,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "kept_mass_low"), table_find(t, "kept_mass_high"),
                      table_find(t, "oracle_mass_low"), table_find(t, "oracle_mass_high")};
     double mean = table_meta_real(t, "mean_regret", NAN);
+    p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = "share of the attention";
     p->y1 = 1;

@@ -47,6 +47,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = choice_open(&v, t, keys, d);
     if (err)
         return err;
+    p->whole_x = true;
     p->xlabel = "age n (steps)";
     p->ylabel = v.gaps ? "difference of the shares" : "share selected at age \xe2\x89\xa5 n";
     p->log_x = true;

@@ -80,6 +80,7 @@ static void bar(struct canvas *c, const struct axis_box *a, double y, double thi
     double end = isnan(v) || v < 0 ? 0 : fmin(v, a->x1);
     if (!isnan(v))
         snprintf(text, sizeof text, "%.3f", v);
+    minus_signs(text, sizeof text);
     canvas_rect(c, a->x, y - thick / 2, axis_x(a, end) - a->x, thick, colour);
     canvas_text(c, interval(c, a, y, ends, axis_x(a, end)) + 0.8, y, text, PT_SMALL, ALIGN_LEFT,
                 ink, 0);

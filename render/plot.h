@@ -42,6 +42,7 @@ struct plot {
     char text[96];        /* room for a label of the figure's own making */
     char note[256];       /* below the axes, small; "": none */
     bool log_x, log_y;
+    bool whole_x, whole_y; /* counts and positions: axis.h */
     double x0, x1, y0, y1; /* NaN: from the data */
     double level;         /* a dotted line across at this y; NaN: none */
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
@@ -69,7 +70,7 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, behind the others and absent from the key. */
 void plot_behind(struct plot *p, const char *name);
 
-/* Takes lines without a defined point out of the key. */
+/* Takes lines without a point that has a place out of the key. */
 void plot_hide_empty(struct plot *p);
 /* Colours and dashes by number, to be told apart in black and white, too. */
 struct chart_look plot_look(int i);

@@ -1,4 +1,5 @@
 /* plot_draw.c - arranges panels, axes and key of a plot, and draws them. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,10 +141,10 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
 {
     if (isnan(d0))
         d0 = d1 = logarithmic ? 1 : 0;
-    double a = isnan(*lo) ? d0 : *lo, b = isnan(*hi) ? d1 : *hi;
+    double a = axis_end(isnan(*lo) ? d0 : *lo), b = axis_end(isnan(*hi) ? d1 : *hi);
     if (logarithmic) {
-        double f = b > a * (1 + 1e-9) ? pow(b / a, pad) : 2;
-        a = isnan(*lo) ? a / f : a;
+        double f = b > a * (1 + 1e-9) ? exp(pad * (log(b) - log(a))) : 2;
+        a = fmax(isnan(*lo) ? a / f : a, DBL_MIN);
         b = isnan(*hi) ? b * f : b;
         *lo = a;
         *hi = b > a ? b : 2 * a;
@@ -151,8 +152,8 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
     }
     double size = fmax(fabs(a), fabs(b));
     double more = b - a > 1e-9 * size ? pad * (b - a) : size > 0 ? .5 * size : .5;
-    *lo = isnan(*lo) ? a - more : a;
-    *hi = isnan(*hi) ? b + more : b;
+    *lo = axis_end(isnan(*lo) ? a - more : a);
+    *hi = axis_end(isnan(*hi) ? b + more : b);
     if (!(*hi > *lo))
         *hi = *lo + (size > 0 ? size : 1);
 }
@@ -238,7 +239,8 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
     return (struct axis_box){.x = l->x + l->step_x * (i % l->cols),
                              .y = l->y + l->step_y * (i / l->cols), .w = l->w, .h = l->h,
                              .x0 = p->x0, .x1 = p->x1, .y0 = p->y0, .y1 = p->y1,
-                             .log_x = p->log_x, .log_y = p->log_y};
+                             .log_x = p->log_x, .log_y = p->log_y,
+                             .whole_x = p->whole_x, .whole_y = p->whole_y};
 }
 
 static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,
@@ -356,9 +358,9 @@ static void draw_ramp(struct canvas *c, const struct plot *p, const struct layou
                       const struct figure_style *s)
 {
     double h = (l->rows - 1) * l->step_y + l->h;
-    colour_bar(c, l->x + (l->cols - 1) * l->step_x + l->w + 2.5, l->y, 2.6, fmin(h, 60), s->cmap,
-               p->ramp_lo, p->ramp_hi > p->ramp_lo ? p->ramp_hi : p->ramp_lo + 1, p->ramp_label,
-               NULL);
+    colour_bar_whole(c, l->x + (l->cols - 1) * l->step_x + l->w + 2.5, l->y, 2.6, fmin(h, 60),
+                     s->cmap, p->ramp_lo, p->ramp_hi > p->ramp_lo ? p->ramp_hi : p->ramp_lo + 1,
+                     p->ramp_hi, p->ramp_label);
 }
 
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d)

@@ -15,6 +15,7 @@
 TestSuite(chart, .timeout = 60);
 
 enum { N = 6000 };
+#define MINUS "\xe2\x88\x92"
 
 static double random01(uint64_t i, uint64_t k)
 {
@@ -140,6 +141,25 @@ Test(chart, log_ticks_of_ends_close_together)
     }
 }
 
+/* From one end of what a double holds to the other. */
+Test(chart, log_ticks_of_any_numbers)
+{
+    static const double ends[][2] = {{1e-3, 1e308}, {1e-300, 1e300}, {1, INFINITY}, {0, 1},
+                                     {NAN, 1}, {5e-324, 1e308}, {-1, 1}, {2, 1}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        double v[128];
+        char name[128][24];
+        int n = ticks_log(ends[i][0], ends[i][1], 6, v, name, 128);
+        bool range = ends[i][0] > 0 && isfinite(ends[i][1]) && ends[i][1] > ends[i][0];
+        cr_expect(range ? n >= 2 : n == 0, "%zu: %d", i, n);
+        struct axis_box a = {.w = 10, .h = 10, .x0 = ends[i][0], .x1 = ends[i][1], .log_x = 1};
+        for (int k = 0; k < n; k++)
+            cr_expect(axis_x(&a, v[k]) > -.01 && axis_x(&a, v[k]) < 10.01, "%g", v[k]);
+        if (n) /* all of the axis has ticks */
+            cr_expect(axis_x(&a, v[n - 1]) > 7, "%zu: %g", i, v[n - 1]);
+    }
+}
+
 Test(chart, log_axis_upwards)
 {
     struct axis_box a = {.x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1,
@@ -148,6 +168,20 @@ Test(chart, log_axis_upwards)
     cr_expect(epsilon_eq(dbl, axis_y(&a, 0.1), 12, 1e-9));
     cr_expect(epsilon_eq(dbl, axis_y(&a, 1e-3), 32, 1e-9));
     cr_expect(eq(int, isfinite(axis_y(&a, 0)) || isfinite(axis_y(&a, -1)), 0));
+}
+
+Test(chart, zero_has_no_sign)
+{
+    static const char *const pairs[][2] = {
+        {"-0", "0"},        {"-0.00", "0.00"},         {"-0.001", MINUS "0.001"},
+        {"-10", MINUS "10"}, {"1e-00", "1e" MINUS "00"}, {"-0e-05", MINUS "0e" MINUS "05"},
+        {"-", MINUS},       {"a-0 b", "a" MINUS "0 b"}, {"(-0.00 .. 0.1)", "(0.00 .. 0.1)"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", pairs[i][0]);
+        minus_signs(text, sizeof text);
+        cr_expect_str_eq(text, pairs[i][1]);
+    }
 }
 
 Test(chart, criteria_have_their_names)

@@ -161,6 +161,7 @@ def tables(d):
     d.svg("infinite", d.table.having("inf"))
     d.svg("infinite in every third row", d.table.having("-inf", 3))
     d.svg("huge numbers", d.table.having("1e300"))
+    d.svg("the hugest in every second row", d.table.having("1.7e308", 2))
     d.svg("tiny numbers", d.table.having("-1e-300", 2))
     d.svg("one number", d.table.having("0.25"))
     d.svg("hostile texts", d.table.hostile())

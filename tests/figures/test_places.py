@@ -156,6 +156,45 @@ def second_axis():
               and abs(place(s, high) - bar[1]) < .03, s, bar)
 
 
+def bars_of_layers():
+    """Layers are whole: so are the numbers of a bar that stands for them, the first at its foot, none beyond the last."""
+    for layers in (2, 3, 5, 8, 30, 126):
+        rows = [(head, l, p, .1 + p / 2) for l in range(-1, layers) for head in ["all" if l < 0 else f"L{l}H*"] for p in (.001, .1)]
+        units = [("a", "mean", 0, u, u % layers, 0, u / 9, .1 + u / 9, .5, .4, .6, .1) for u in range(2 * layers)]
+        columns = ["candidate", "reduce", "pair", "unit", "layer", "index", "statistic", "effect", "rho", "low", "high", "q"]
+        for figure, text in (("attention-sparsity", tsv("attention-sparsity", ["head", "layer", "p", "sparsity"], rows)),
+                             ("predict-units", tsv("predict-units", columns, units, value="kl"))):
+            code, out, said = draw(text, figure)
+            a = Axes(Svg(out))
+            bar = min(a.frames, key=lambda f: f[2] - f[0])
+            ticks = a.ticks(bar, "r")[0]
+            s = scale(ticks)
+            check(f"{figure} of {layers} layers: whole numbers", code == 0 and s and all(v == int(v) and v < layers for _, v in ticks), ticks, said)
+            check(f"{figure} of {layers} layers: from the foot", s and abs(place(s, 0) - bar[3]) < .03, s, bar)
+            check(f"{figure} of {layers} layers: enough of them", len({v for _, v in ticks}) == len(ticks) >= min(layers, 3), ticks)
+
+
+def what_lies_beyond():
+    """dynamics: R2 below -1 and eigenvalues far outside are not shown, but counted."""
+    columns = ["head", "layer", "head_index", "prompt", "rollout", "surrogate", "quantity", "index", "x", "value", "count", "n"]
+    for r2, far, want in ((-.5, .3, ()), (-1.5, .3, ("2 below \u22121",)), (-.2, 2.5, ("1 of modulus > 2",)), (-9, 4, ("2 below \u22121", "1 of modulus > 2"))):
+        rows = [("L0H0", 0, 0, p, -1, s, q, 0, "nan", v, -1, -1) for p, s, q, v in (
+            (0, 0, "eigenvalue.real", far), (0, 0, "eigenvalue.imaginary", 0), (0, 0, "eigenvalue.modulus", far),
+            (0, 0, "r2.test", .2), (0, 1, "r2.test", r2), (1, 1, "r2.test", r2), (-1, 1, "r2.test", r2))]
+        said = [t for t, *_ in texts(read(draw(tsv("dynamics", columns, rows), "dynamics")[1]))]
+        check(f"dynamics with R2 {r2}, modulus {far}", all(w in said for w in want) and (want or not any("below" in s or "modulus" in s for s in said)), said)
+
+
+def zero_has_no_sign():
+    columns = ["candidate", "reduce", "n", "documents", "rho", "low", "high", "p", "q"]
+    out = draw(tsv("predict", columns, [("a", "mean", 9, 1, -.0004, -.3, .3, .9, .9), ("b", "mean", 9, 1, -.2, -.3, .3, .9, .9)]), "predict")[1]
+    said = " ".join(t for t, *_ in texts(read(out)))
+    check("no correlation of minus zero", "\u22120.20" in said and "\u22120.00" not in said and "\u00b10.00" in said, said)
+    rows = [("all", "layer", .2, -.0001), ("all", "token", -.03, .3)]
+    said = [t for t, *_ in texts(read(draw(tsv("variance", ["head", "factor", "epsilon2", "within"], rows), "variance")[1]))]
+    check("no share of minus zero, no hyphens", "0.000" in said and "\u22120.030" in said and not any("-" in s for s in said), said)
+
+
 def panels_agree():
     """Small multiples: the axis of a column holds for the panels above it, too."""
     x, y = [1, 10, 100], [.8, .5, .25]
@@ -347,7 +386,7 @@ def zero_is_the_middle():
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="kvfate-places-") as FOLDER:
-        for part in (every_axis, data_scale, notes, second_axis, panels_agree, layers_of_occupancy, least_sizes, heights_of_widths,
+        for part in (every_axis, data_scale, notes, second_axis, bars_of_layers, what_lies_beyond, zero_has_no_sign, panels_agree, layers_of_occupancy, least_sizes, heights_of_widths,
                      heights_of_grids, titles, zero_is_the_middle):
             if len(sys.argv) < 4 or part.__name__ in sys.argv[3:]:
                 part()
