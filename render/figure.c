@@ -257,7 +257,7 @@ static int make(const struct figure *f, const struct table *t, const struct figu
                 enum canvas_format format, int dpi, struct buf *out, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    double w, h;
+    double w = 0, h = 0;
     int err = size_of(f, t, s, &w, &h, d);
     if (!err)
         err = canvas_create(format, w, h, dpi, &c, d);
@@ -302,7 +302,7 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
 {
     struct canvas *c = NULL;
     struct figure_style own = *s;
-    double w, h, most = screen->rows * 2 * ANSI_PIXEL;
+    double w = 0, h = 0, most = screen->rows * 2 * ANSI_PIXEL;
     if (!(own.width_mm > 0)) {
         own.width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
         own.height_mm = 0;
