@@ -364,7 +364,7 @@ bool table_holds_text(const char *name)
         "at",     "candidate", "class",  "criterion", "event",  "factor",  "form", "head",
         "head_a", "head_b",    "joined", "kind",      "medoid", "method",  "paper", "quantity",
         "reason", "reduce",    "role",   "run",       "source", "state",   "text", "than",
-        "trace",  "verdict",   "where",  "why",       "word",   NULL};
+        "verdict", "where",   "why",    "word",      NULL};
     for (const char *const *n = names; *n; n++)
         if (strcmp(*n, name) == 0)
             return true;
