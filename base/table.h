@@ -13,6 +13,7 @@
 #ifndef KVF_BASE_TABLE_H
 #define KVF_BASE_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -87,6 +88,9 @@ const char *table_name(const struct table *t);
 int64_t table_rows(const struct table *t);
 int table_cols(const struct table *t);
 int table_find(const struct table *t, const char *name); /* column number, or -1 */
+/* Whether columns of that name hold text in every table that has them, also where all of it
+ * looks like numbers: words, tokens, names. */
+bool table_holds_text(const char *name);
 const char *table_col_name(const struct table *t, int col);
 const char *table_col_unit(const struct table *t, int col);
 enum table_type table_col_type(const struct table *t, int col);

@@ -199,7 +199,7 @@ static int put_column(struct tsv *x, int c)
     int64_t *whole = MEM_NEW(int64_t, n);
     double *real = MEM_NEW(double, n);
     const char **text = MEM_NEW(const char *, n);
-    bool is_whole = n > 0, is_real = true;
+    bool is_whole = n > 0 && !table_holds_text(x->column[c]), is_real = is_whole || n == 0;
     int err = whole && real && text ? KVF_OK : KVF_E_NOMEM;
     for (size_t r = 0; !err && r < n; r++) {
         text[r] = x->cell[r * (size_t)x->n_columns + (size_t)c];

@@ -5,7 +5,8 @@
  * without NUL, rows have a cell for each column, the last line ends with a newline.
  *
  * TSV has no types: a column whose cells are all whole numbers is INT, one whose cells are
- * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR.  A column of no rows is REAL.
+ * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR, and those of table_holds_text
+ * too.  A column of no rows is REAL.
  * Units are in JSON alone. */
 #ifndef KVF_BASE_TABLE_READ_H
 #define KVF_BASE_TABLE_READ_H

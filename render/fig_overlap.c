@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/options.h"
 #include "render/plot.h"
 
 struct view {
@@ -45,7 +46,8 @@ static void add_chance(struct plot *p, const struct view *v, int64_t r, const ch
 
 static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
-    const char *window = table_str(v->t, v->window, r);
+    char cell[24];
+    const char *window = cell_text(v->t, v->window, r, cell);
     char line[PLOT_NAME];
     char panel[PLOT_NAME] = "";
     bool known = strcmp(window, "union") == 0;

@@ -196,17 +196,36 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
     return err;
 }
 
+/* A table that was edited: text where numbers belong would be drawn as zeros. */
+static int check_type(const struct figure *f, const struct table *t, int col, struct kvf_diag *d)
+{
+    static const char *const either[] = {"id", "score", "trace", "window"}; /* as the table has it */
+    const char *name = table_col_name(t, col);
+    bool text = table_col_type(t, col) == TABLE_STR;
+    for (size_t i = 0; i < sizeof either / sizeof *either; i++)
+        if (strcmp(name, either[i]) == 0)
+            return KVF_OK;
+    if (text == table_holds_text(name))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, name,
+                    text ? "numbers" : "text");
+}
+
 static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
                  struct kvf_diag *d)
 {
     int err = figure_style_check(s, d);
     if (err)
         return err;
-    for (const char *const *need = f->needs; *need; need++)
-        if (table_find(t, *need) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
-                            f->name, *need, table_name(t));
-    return KVF_OK;
+    for (const char *const *need = f->needs; !err && *need; need++) {
+        int col = table_find(t, *need);
+        if (col < 0)
+            err = kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
+                           f->name, *need, table_name(t));
+        else if (table_rows(t) > 0)
+            err = check_type(f, t, col, d);
+    }
+    return err;
 }
 
 /* The size asked for, or the figure's own, in mm. */

@@ -384,10 +384,36 @@ def zero_is_the_middle():
     check("vik between: entries of the published table", near(colours[0], 64) and near(colours[1], 200), colours)
 
 
+# ---- tables that somebody edited
+
+def numbers_and_texts():
+    """Text where numbers belong is refused, not drawn as zeros; names that look like numbers stay what they are."""
+    for figure, column in (("sparsity", "index"), ("sparsity", "layer"), ("effect", "kl"), ("survival", "horizon"), ("occupancy", "step"),
+                           ("dilution-map", "step"), ("regret", "kept_mass"), ("density", "bin_low"), ("kv-size", "layer"), ("calibration", "n")):
+        lines = golden({f["name"]: f["table"] for f in figures()}[figure]).split("\n")
+        names = next(x for x in lines if not x.startswith("# ")).split("\t")
+        rows = [x.split("\t") for x in lines if x and not x.startswith("# ")]
+        for r in rows[1:]:
+            r[names.index(column)] = "abc"
+        code, _, said = draw("\n".join([x for x in lines if x.startswith("# ")] + ["\t".join(r) for r in rows]) + "\n", figure)
+        check(f"{figure} with text in {column}", code == 2 and f"column {column} holds no numbers" in said and said.count("\n") == 1, code, said)
+    words = ["12345", "007", "1e3", "nan"]
+    text = tsv("words", ["word", "count", "base_count", "share", "base_share", "lift", "kept"], [(w, 9 - i, 10, .2, .1, 2, .5) for i, w in enumerate(words)])
+    said = [t for t, *_ in texts(read(draw(text, "words")[1]))]
+    check("words of digits are words", set(words) <= set(said), said)
+    rows = [("L0H0", 0, 0, i, s, .5 / (1 + s), 1, str(1 + i)) for i in (0, 1) for s in (1, 2, 3)]
+    said = " ".join(t for t, *_ in texts(read(draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")[1])))
+    check("tokens of digits are named", "\u201c1\u201d" in said and "\u201c2\u201d" in said, said)
+    rows = [("all", -1, w, p, .5, .2, .3) for w in (0, 1) for p in (10, 90)]
+    out = draw(tsv("overlap", ["head", "layer", "window", "p", "overlap", "expected", "kappa"], rows), "overlap")[1]
+    said = [t for t, *_ in texts(read(out))]
+    check("windows without their union", "window 0" in said and "window 1" in said, said)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="kvfate-places-") as FOLDER:
         for part in (every_axis, data_scale, notes, second_axis, bars_of_layers, what_lies_beyond, zero_has_no_sign, panels_agree, layers_of_occupancy, least_sizes, heights_of_widths,
-                     heights_of_grids, titles, zero_is_the_middle):
+                     heights_of_grids, titles, zero_is_the_middle, numbers_and_texts):
             if len(sys.argv) < 4 or part.__name__ in sys.argv[3:]:
                 part()
     print(f"{checks} checks, {failures} failures")
