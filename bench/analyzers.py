@@ -8,7 +8,8 @@ and lies in FOLDER (about 3 GB, reused by the next call) beside the same columns
 compressed .npz files.  Its numbers are random.
 
 Rounds alternate: kvfate, the same on one thread, numpy.  The time of kvfate is that of the whole process, from its start to the
-summary it prints: it opens the trace, checks and unpacks what it needs, and fills its whole table.  Its peer is bench/numpy_peer.py, a
+summary it prints: it opens the trace, checks and unpacks what it needs, and fills its table, but for columns of a row per token
+that eviction and retention make as they are written.  Its peer is bench/numpy_peer.py, a
 process too, which reads the same trace and computes the same with numpy; what a user waits for is process against process.  Two more columns leave out
 the start of Python and the import of numpy, and do not read the trace: loading .npy files, which are neither packed nor checked, or
 compressed .npz files, which are packed as the trace is, and computing.  The page cache is warm for all.  Before anything is timed,
