@@ -96,7 +96,7 @@ static double size_at(const struct plan *p, double *const *in, int64_t k)
 static int find_bounds(struct kvf_trace *t, const struct head *h, const struct plan *p,
                        double *const *in, struct kvf_diag *d)
 {
-    for (int64_t k = 0; k < p->b - p->a; k++)
+    for (int64_t k = 0; !p->useful.top && k < p->b - p->a; k++) /* else the same for all heads */
         in[BOUND_SIZE][k] = size_at(p, in, k);
     const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->useful.prefix,
                               in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
@@ -226,12 +226,9 @@ static int read_head(struct kvf_trace *t, const struct head *h, const struct pla
 {
     int err = KVF_OK;
     uint32_t n = (uint32_t)(p->b - p->a);
-    for (int c = 0; !err && c < IN_NEAR; c++) {
+    for (int c = 0; !err && c < IN_NEAR; c++)
         if (p->column[c] >= 0)
             err = kvf_read_f64(t, p->column[c], h->layer, h->index, (uint32_t)p->a, n, in[c], d);
-        for (uint32_t i = 0; p->column[c] < 0 && i < n; i++)
-            in[c][i] = NAN;
-    }
     return err ? err : find_bounds(t, h, p, in, d);
 }
 
@@ -252,6 +249,16 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     return err;
 }
 
+/* What is the same for all heads. */
+static void fill_known(const struct plan *p, struct work *w, int64_t n)
+{
+    for (int c = 0; c < IN_NEAR; c++)
+        for (int64_t i = 0; p->column[c] < 0 && i < n; i++)
+            w->in[c][i] = NAN;
+    for (int64_t k = 0; p->useful.top && k < n; k++)
+        w->in[BOUND_SIZE][k] = size_at(p, w->in, k);
+}
+
 static int alloc_crew(struct crew *c, size_t n)
 {
     c->work = MEM_NEW(struct work, (size_t)c->n);
@@ -261,6 +268,7 @@ static int alloc_crew(struct crew *c, size_t n)
             return KVF_E_NOMEM;
         for (int k = 0; k < N_ARRAYS; k++)
             w->in[k] = w->data + (size_t)k * n;
+        fill_known(c->p, w, (int64_t)n);
     }
     return c->work ? KVF_OK : KVF_E_NOMEM;
 }

@@ -203,14 +203,15 @@ struct sums {
     int64_t events, censored, exposure;
 };
 
-/* Goes on over the ages [low, stop): their sums, and all ages at which somebody died.
- * death: room for all. */
-static struct sums walk(const int64_t *died, const int64_t *censored, int64_t low, int64_t stop,
-                        struct death *death, struct estimate *e)
+/* Goes on over the ages [low, stop): their sums, and all ages at which somebody died: died is 0
+ * from `most` on.  death: room for all. */
+static struct sums walk(const int64_t *died, const int64_t *censored, int64_t most, int64_t low,
+                        int64_t stop, struct death *death, struct estimate *e)
 {
     struct sums s = {0, 0, 0};
-    int64_t risk = e->risk, last = risk, n = 0;
-    for (int64_t x = low; x < stop; x++) {
+    int64_t risk = e->risk, last = risk, n = 0, quiet = most - 1 < stop ? most - 1 : stop;
+    quiet = quiet > low ? quiet : low;
+    for (int64_t x = low; x < quiet; x++) {
         int64_t some = died[x + 1];
         death[n] = (struct death){risk, some}; /* no branch: it would be guessed wrong often */
         n += some > 0;
@@ -220,6 +221,13 @@ static struct sums walk(const int64_t *died, const int64_t *censored, int64_t lo
         last = risk;
         risk -= some + censored[x + 1];
     }
+    int64_t before = risk;
+    for (int64_t x = quiet; x < stop; x++) {
+        last = risk;
+        s.exposure += risk;
+        risk -= censored[x + 1];
+    }
+    s.censored += before - risk;
     for (int64_t k = 0; k < n; k++)
         die(e, death[k].risk, death[k].died);
     if (stop > low && last == 0)
@@ -239,13 +247,14 @@ static void put_survival(const struct estimate *e, struct row *r)
 }
 
 /* Ages of a bin one by one, each of those that are at risk there. */
-static void put_bin(const struct plan *p, const int64_t *died, const int64_t *censored, int64_t low,
-                    int64_t high, struct death *death, struct estimate *e, struct row *r)
+static void put_bin(const struct plan *p, const int64_t *died, const int64_t *censored,
+                    int64_t most, int64_t low, int64_t high, struct death *death,
+                    struct estimate *e, struct row *r)
 {
     int64_t stop = high < 0 || high > p->T ? p->T : high;
     r->at_risk = e->risk;
     put_survival(e, r);
-    struct sums s = walk(died, censored, low, stop, death, e);
+    struct sums s = walk(died, censored, most, low, stop, death, e);
     r->events = s.events;
     r->censored = s.censored;
     r->exposure = s.exposure;
@@ -264,20 +273,22 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
         const int64_t *censored = c->censored + g * (p->T + 1);
         struct estimate e = {0, 1, 0};
         int64_t age = -1;
+        for (int64_t x = 0; x < c->most; x++)
+            e.risk += died[x];
         for (int64_t x = 0; x <= p->T; x++)
-            e.risk += died[x] + censored[x];
+            e.risk += censored[x];
         for (int k = 0; k < p->n_bins; k++, r++) {
             int64_t low = p->edge[k], high = k + 1 < p->n_bins ? p->edge[k + 1] : p->last_high;
             if (k == 0)
                 high = 0;
             int64_t before = low < p->T ? low : p->T; /* between the bins -1 and the first */
-            walk(died, censored, age, before, death, &e);
+            walk(died, censored, c->most, age, before, death, &e);
             age = age > before ? age : before;
             *r = (struct row){head ? head->name : "all", criterion_table[criterion].name,
                               p->groups.name[g], head ? head->layer : -1, head ? head->index : -1,
                               low, high, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
             if (low < p->T) {
-                put_bin(p, died, censored, low, high, death, &e, r);
+                put_bin(p, died, censored, c->most, low, high, death, &e, r);
                 age = high < 0 ? p->T : high;
             }
         }

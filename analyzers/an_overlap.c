@@ -47,9 +47,10 @@ struct work { /* of one thread */
     uint32_t *evict;             /* [T] for view_evict */
     double *score[KVF_WINDOWS];  /* [T] */
     unsigned char *use;          /* [T] */
-    struct item *item;           /* [2 T] */
+    struct item *item;           /* [2 T], or narrow ones */
     uint8_t *at[KVF_WINDOWS];    /* [T] the first p whose set has it; n_p: none */
-    int64_t n[KVF_WINDOWS];      /* candidates */
+    int32_t *pos;                /* [T] candidates in order */
+    int64_t n[KVF_WINDOWS];      /* how many */
     int64_t left_out, evicted;   /* of all heads that it had */
 };
 
@@ -100,6 +101,28 @@ static size_t n_cells(const struct plan *x)
 
 /* Candidates are kept to the end of the run: what was evicted before, the last window cannot
  * have looked at. */
+static void choose(const struct plan *x, struct work *k)
+{
+    const uint32_t *restrict evict = k->evict;
+    unsigned char *restrict use = k->use;
+    int32_t T = (int32_t)x->w.T, n = (int32_t)x->bound[LAST], a = (int32_t)x->a;
+    int32_t evicted = 0, left_out = 0;
+    memset(use, 1, (size_t)n);
+    for (int w = x->first; w < KVF_WINDOWS; w++) {
+        const double *restrict score = k->score[w];
+        for (int32_t i = 0, stop = (int32_t)x->bound[w]; i < stop; i++)
+            use[i] &= !isnan(score[i]);
+    }
+    for (int32_t i = a; i < n; i++) {
+        bool kept = evict[i] >= (uint32_t)T, defined = use[i];
+        use[i] = kept & defined;
+        evicted += !kept;
+        left_out += kept & !defined;
+    }
+    k->evicted += evicted;
+    k->left_out += left_out;
+}
+
 static int read_head(struct kvf_trace *t, const struct plan *x, const struct head *head,
                      struct work *k, struct kvf_diag *d)
 {
@@ -111,15 +134,8 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
     for (int w = x->first; !err && n && w < KVF_WINDOWS; w++)
         err = kvf_read_f64(t, x->w.column[w], head->layer, head->index, 0, (uint32_t)n, k->score[w],
                            d);
-    for (int64_t i = 0; !err && i < n; i++) {
-        bool defined = true;
-        for (int w = x->first; w < KVF_WINDOWS; w++)
-            defined = defined && (i >= x->bound[w] || !isnan(k->score[w][i]));
-        bool kept = k->evict[i] >= (uint32_t)x->w.T;
-        k->use[i] = i >= x->a && kept && defined;
-        k->evicted += i >= x->a && !kept;
-        k->left_out += i >= x->a && kept && !defined;
-    }
+    if (!err && n)
+        choose(x, k);
     return err;
 }
 
@@ -162,6 +178,37 @@ static struct item *sort_items(struct item *a, struct item *b, int64_t n)
     return a;
 }
 
+/* The same of scores of 32 bits: key and position in one number. */
+static uint64_t narrow_item(double score, int64_t pos)
+{
+    uint32_t bits;
+    float narrow = (float)score + 0.0f;
+    memcpy(&bits, &narrow, sizeof bits);
+    return (uint64_t)(bits >> 31 ? bits : ~bits & INT32_MAX) << 32 | (uint64_t)pos;
+}
+
+static uint64_t *sort_narrow(uint64_t *a, uint64_t *b, int64_t n)
+{
+    enum { BITS = 11, FIRST = 32 };
+    const uint64_t digit = (1 << BITS) - 1;
+    for (int shift = FIRST; shift < 64; shift += BITS) {
+        int32_t at[1 << BITS] = {0}, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            at[a[i] >> shift & digit]++;
+        for (int k = 0; k < 1 << BITS; k++) {
+            int32_t here = at[k];
+            at[k] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n; i++)
+            b[at[a[i] >> shift & digit]++] = a[i];
+        uint64_t *other = a;
+        a = b;
+        b = other;
+    }
+    return a;
+}
+
 /* ceil(p n / 100), at least one of any. */
 static int64_t set_size(double p, int64_t n)
 {
@@ -169,22 +216,35 @@ static int64_t set_size(double p, int64_t n)
     return k > n ? n : k < 1 && n > 0 ? 1 : k;
 }
 
-/* Which sets of a window have each candidate: they are nested.  Larger scores come first, among
- * equal ones the larger position. */
-static void find_sets(const struct plan *x, struct work *k, int w)
+/* The candidates of a window in order: larger scores come first, among equal ones the larger
+ * position.  pos: of each. */
+static int64_t sort_candidates(const struct plan *x, struct work *k, int w, bool narrow,
+                               int32_t *pos)
 {
     int64_t n = 0;
-    for (int64_t i = x->bound[w] - 1; i >= x->a; i--)
-        if (k->use[i])
-            k->item[n++] = (struct item){key_of(k->score[w][i]), i};
-    k->n[w] = n;
-    const struct item *item = sort_items(k->item, k->item + x->w.T, n);
-    int p = 0;
-    for (int64_t rank = 0, stop = set_size(x->p[0], n); rank < n; rank++) {
-        while (p < x->n_p && rank >= stop)
-            stop = ++p < x->n_p ? set_size(x->p[p], n) : n;
-        k->at[w][item[rank].pos] = (uint8_t)p;
-    }
+    uint64_t *one = (uint64_t *)k->item;
+    const unsigned char *use = k->use; /* no branch: it would be guessed wrong often */
+    const double *score = k->score[w];
+    for (int64_t i = x->bound[w] - 1; narrow && i >= x->a; n += use[i--])
+        one[n] = narrow_item(score[i], i);
+    for (int64_t i = x->bound[w] - 1; !narrow && i >= x->a; n += use[i--])
+        k->item[n] = (struct item){key_of(score[i]), i};
+    if (narrow)
+        one = sort_narrow(one, one + x->w.T, n);
+    const struct item *item = narrow ? NULL : sort_items(k->item, k->item + x->w.T, n);
+    for (int64_t i = 0; i < n; i++)
+        pos[i] = narrow ? (int32_t)(uint32_t)one[i] : (int32_t)item[i].pos;
+    return n;
+}
+
+/* Which sets of a window have each candidate: they are nested. */
+static void find_sets(const struct plan *x, struct work *k, int w, bool narrow)
+{
+    int64_t n = k->n[w] = sort_candidates(x, k, w, narrow, k->pos), rank = 0;
+    memset(k->at[w], x->n_p, (size_t)x->bound[LAST]);
+    for (int p = 0; p < x->n_p; p++)
+        for (int64_t stop = set_size(x->p[p], n); rank < stop; rank++)
+            k->at[w][k->pos[rank]] = (uint8_t)p;
 }
 
 /* ---- counting */
@@ -194,28 +254,28 @@ static struct cell *cell_of(const struct plan *x, struct cell *cell, int w, int 
     return &cell[(w - x->first) * x->n_p + p];
 }
 
-static void count(const struct plan *x, struct work *k, struct cell *cell)
+static void count(const struct plan *x, const struct work *k, struct cell *cell)
 {
+    int32_t both[KVF_WINDOWS][MOST_P + 1] = {{0}}, other[KVF_WINDOWS][MOST_P + 1] = {{0}};
+    int32_t of_last[MOST_P + 1] = {0}; /* the place n_p is of those in none */
     for (int64_t i = x->a; i < x->bound[LAST]; i++) {
-        int last = k->use[i] ? k->at[LAST][i] : x->n_p, any = x->n_p;
-        for (int w = x->first; w <= UNION; w++) {
-            int at = w == UNION ? any
-                   : k->use[i] && i < x->bound[w] ? k->at[w][i] : x->n_p;
+        int last = k->at[LAST][i], any = x->n_p;
+        of_last[last]++;
+        for (int w = x->first; w < UNION; w++) {
+            int at = k->at[w][i];
             any = at < any ? at : any;
-            if (at < x->n_p)
-                cell_of(x, cell, w, at)->other++;
-            if (last < x->n_p)
-                cell_of(x, cell, w, last)->last++;
-            if (at < x->n_p && last < x->n_p)
-                cell_of(x, cell, w, at > last ? at : last)->both++;
+            other[w][at]++;
+            both[w][at > last ? at : last]++;
         }
+        other[UNION][any]++;
+        both[UNION][any > last ? any : last]++;
     }
     for (int w = x->first; w <= UNION; w++)
-        for (int p = 1; p < x->n_p; p++) { /* so far: first in the set of p */
-            struct cell *c = cell_of(x, cell, w, p), *before = cell_of(x, cell, w, p - 1);
-            c->other += before->other;
-            c->last += before->last;
-            c->both += before->both;
+        for (int p = 0; p < x->n_p; p++) { /* so far: first in the set of p */
+            struct cell *c = cell_of(x, cell, w, p), *before = p ? cell_of(x, cell, w, p - 1) : c;
+            c->other += other[w][p] + (p ? before->other : 0);
+            c->last += of_last[p] + (p ? before->last : 0);
+            c->both += both[w][p] + (p ? before->both : 0);
         }
 }
 
@@ -236,10 +296,11 @@ static double by_chance(const struct plan *x, const struct work *k, int w, doubl
     return sum / (double)k->n[LAST];
 }
 
-static void judge_head(const struct plan *x, struct work *k, struct cell *cell)
+static void judge_head(const struct kvf_trace *t, const struct plan *x, struct work *k,
+                       struct cell *cell)
 {
     for (int w = x->first; w < KVF_WINDOWS; w++)
-        find_sets(x, k, w);
+        find_sets(x, k, w, kvf_column(t, x->w.column[w])->dtype == KVF_F32);
     count(x, k, cell);
     for (int w = x->first; w <= UNION; w++)
         for (int p = 0; p < x->n_p; p++) {
@@ -265,6 +326,7 @@ static int alloc_work(struct work *k, size_t T)
     bool ok = (k->evict = MEM_NEW(uint32_t, T)) != NULL;
     ok = (k->use = MEM_NEW(unsigned char, T)) && ok;
     ok = (k->item = MEM_NEW(struct item, 2 * T)) && ok;
+    ok = (k->pos = MEM_NEW(int32_t, T)) && ok;
     for (int w = 0; w < KVF_WINDOWS; w++) {
         ok = (k->score[w] = MEM_NEW(double, T)) && ok;
         ok = (k->at[w] = MEM_NEW(uint8_t, T)) && ok;
@@ -277,6 +339,7 @@ static void free_work(struct work *k)
     mem_free(k->evict);
     mem_free(k->use);
     mem_free(k->item);
+    mem_free(k->pos);
     for (int w = 0; w < KVF_WINDOWS; w++) {
         mem_free(k->score[w]);
         mem_free(k->at[w]);
@@ -298,7 +361,7 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     (void)item;
     int err = read_head(t, c->x, &c->heads->head[h], k, d);
     if (!err)
-        judge_head(c->x, k, c->cell + (size_t)h * n_cells(c->x));
+        judge_head(t, c->x, k, c->cell + (size_t)h * n_cells(c->x));
     return err;
 }
 

@@ -195,7 +195,34 @@ static double strength(const struct moments *m)
     return rho * (most + 1) > 1 ? 1 / rho - 1 : most;
 }
 
-static void shrink(const struct cell *c, double prior, double M, struct estimate *e)
+/* Quantiles that are asked for: many at once are faster. */
+enum { MOST_QUANTILES = 64 };
+struct quantiles {
+    int n;
+    double q[MOST_QUANTILES], a[MOST_QUANTILES], b[MOST_QUANTILES], x[MOST_QUANTILES];
+    double *to[MOST_QUANTILES];
+};
+
+static void find_quantiles(struct quantiles *v)
+{
+    stats_beta_quantiles(v->q, v->a, v->b, (size_t)v->n, v->x);
+    for (int i = 0; i < v->n; i++)
+        *v->to[i] = v->x[i];
+    v->n = 0;
+}
+
+static void ask_quantile(struct quantiles *v, double q, double a, double b, double *to)
+{
+    if (v->n == MOST_QUANTILES)
+        find_quantiles(v);
+    v->q[v->n] = q;
+    v->a[v->n] = a;
+    v->b[v->n] = b;
+    v->to[v->n++] = to;
+}
+
+static void shrink(const struct cell *c, double prior, double M, struct quantiles *v,
+                   struct estimate *e)
 {
     double a = (double)c->yes, b = (double)(c->n - c->yes);
     *e = (struct estimate){prior, M, NAN, NAN, NAN};
@@ -206,8 +233,8 @@ static void shrink(const struct cell *c, double prior, double M, struct estimate
     if (a + b > 0)
         e->shrunk = a / (a + b);
     if (M > 0 && a > 0 && b > 0) {
-        e->low = stats_beta_quantile(.025, a, b);
-        e->high = stats_beta_quantile(.975, a, b);
+        ask_quantile(v, .025, a, b, &e->low);
+        ask_quantile(v, .975, a, b, &e->high);
     } else if (c->n) {
         stats_wilson(c->yes, c->n, &e->low, &e->high);
     }
@@ -234,23 +261,32 @@ static void find_strengths(struct crew *c, int k)
 }
 
 /* Estimates of a head, or of all heads together (h the number of heads), at an age. */
-static void shrink_head(const struct crew *c, int k, int h)
+static void shrink_head(const struct crew *c, int k, int h, struct quantiles *v)
 {
     const struct plan *p = c->p;
     int H = p->heads.n, G = p->groups.n;
     struct estimate *x = c->estimate + ((size_t)k * (size_t)(H + 1) + (size_t)h) * (size_t)G;
     bool one = h < H;
     shrink(cell_at(p, c->cell, h, 0, k), one ? rate(cell_at(p, c->cell, H, 0, k)) : NAN,
-           one ? c->strength_heads[k] : 0, x);
+           one ? c->strength_heads[k] : 0, v, x);
     for (int g = 1; g < G; g++)
         shrink(cell_at(p, c->cell, h, g, k), one ? x->shrunk : NAN,
-               one ? c->strength_classes[k] : 0, x + g);
+               one ? c->strength_classes[k] : 0, v, x + g);
 }
 
-static int shrink_task(void *ctx, struct kvf_trace *t, int k, int h, int thread, struct kvf_diag *d)
+static void shrink_ages(const struct crew *c, int h)
 {
-    (void)t, (void)thread, (void)d;
-    shrink_head(ctx, k, h);
+    struct quantiles v = {.n = 0};
+    for (int k = 0; k < c->p->n_ages; k++)
+        shrink_head(c, k, h, &v);
+    find_quantiles(&v);
+}
+
+static int shrink_task(void *ctx, struct kvf_trace *t, int item, int h, int thread,
+                       struct kvf_diag *d)
+{
+    (void)t, (void)item, (void)thread, (void)d;
+    shrink_ages(ctx, h);
     return KVF_OK;
 }
 
@@ -285,11 +321,10 @@ static int fill_criterion(struct kvf_trace *t, struct crew *c, struct heads_par 
     if (err)
         return err;
     count_all(p, c->cell);
-    for (int k = 0; k < p->n_ages; k++) {
+    for (int k = 0; k < p->n_ages; k++)
         find_strengths(c, k);
-        shrink_head(c, k, p->heads.n);
-    }
-    err = heads_par_run(par, &p->heads, p->n_ages, shrink_task, c, d);
+    shrink_ages(c, p->heads.n);
+    err = heads_par_run(par, &p->heads, 1, shrink_task, c, d);
     put_rows(c, criterion, row);
     return err;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analyzers/corpus_rows.h"
+#include "analyzers/selected.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
@@ -58,7 +59,9 @@ static int by_key(const void *a, const void *b)
     const struct row *ry = &c->rows.row[((const struct place *)b)->row];
     const char *x = c->rows.key.data + rx->key_at, *y = c->rows.key.data + ry->key_at;
     for (int k = 0; k < c->n_keys; k++) {
-        int order = c->type[k] == 's' ? compare_texts(x, y) : compare_numbers(x, y);
+        int order = strcmp(c->a->pool->keys[k], "criterion") == 0 ? criterion_compare(x, y) : 0;
+        if (!order)
+            order = c->type[k] == 's' ? compare_texts(x, y) : compare_numbers(x, y);
         if (!order)
             order = strcmp(x, y);
         if (order)

@@ -187,6 +187,8 @@ int dynamics_open(struct kvf_trace *const *traces, int n, const struct analyzer_
     *x = (struct dynamics){.opt = *opt, .n = n};
     int64_t *length = MEM_NEW(int64_t, (size_t)n);
     int err = length ? allocate(x) : KVF_E_NOMEM;
+    if (!err)
+        err = lapack_open(d);
     for (int i = 0; !err && i < n; i++) {
         x->run[i].t = traces[i];
         if (other_model(traces[0], traces[i]))

@@ -1,30 +1,60 @@
+#include <dlfcn.h>
 #include <math.h>
-#include <stddef.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analyzers/lapack.h"
 #include "base/mem.h"
 
-#include <kvf/err.h>
+/* Fortran's way to call: all by address, matrices by columns, lengths of strings behind the
+ * arguments. */
+static struct {
+    void (*dsyev)(const char *jobz, const char *uplo, const int *n, double *a, const int *lda,
+                  double *w, double *work, const int *lwork, int *info, size_t len_jobz,
+                  size_t len_uplo);
+    void (*dgeev)(const char *jobvl, const char *jobvr, const int *n, double *a, const int *lda,
+                  double *wr, double *wi, double *vl, const int *ldvl, double *vr, const int *ldvr,
+                  double *work, const int *lwork, int *info, size_t len_jobvl, size_t len_jobvr);
+    void (*dgesv)(const int *n, const int *nrhs, double *a, const int *lda, int *pivot, double *b,
+                  const int *ldb, int *info);
+    void (*dpotrf)(const char *uplo, const int *n, double *a, const int *lda, int *info,
+                   size_t len_uplo);
+    char why[200]; /* they are not there; empty: they are */
+} lapack;
 
-/* Fortran's names and its way to call: all by address, matrices by columns, lengths of strings
- * behind the arguments. */
-void dsyev_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w,
-            double *work, const int *lwork, int *info, size_t len_jobz, size_t len_uplo);
-void dgeev_(const char *jobvl, const char *jobvr, const int *n, double *a, const int *lda,
-            double *wr, double *wi, double *vl, const int *ldvl, double *vr, const int *ldvr,
-            double *work, const int *lwork, int *info, size_t len_jobvl, size_t len_jobvr);
-void dgesv_(const int *n, const int *nrhs, double *a, const int *lda, int *pivot, double *b,
-            const int *ldb, int *info);
-void dpotrf_(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t len_uplo);
-
-/* There when OpenBLAS stands in for the reference library. */
-extern void openblas_set_num_threads(int n) __attribute__((weak));
-
-static void one_thread(void)
+static bool find(void *library, const char *name, void *ret)
 {
-    if (openblas_set_num_threads)
-        openblas_set_num_threads(1);
+    void *p = dlsym(library, name);
+    memcpy(ret, &p, sizeof p); /* POSIX: data and functions have pointers of one kind */
+    return p != NULL;
+}
+
+static void load(void)
+{
+    void (*set_threads)(int n);
+    void *library = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (!library || !find(library, "dsyev_", &lapack.dsyev)
+        || !find(library, "dgeev_", &lapack.dgeev) || !find(library, "dgesv_", &lapack.dgesv)
+        || !find(library, "dpotrf_", &lapack.dpotrf)) {
+        const char *why = dlerror();
+        snprintf(lapack.why, sizeof lapack.why, "%s", why ? why : "liblapack.so.3");
+        return;
+    }
+    /* there when OpenBLAS stands in for the reference library */
+    if (find(library, "openblas_set_num_threads", &set_threads))
+        set_threads(1);
+}
+
+int lapack_open(struct kvf_diag *d)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    return lapack.why[0] ? kvf_fail(d, KVF_E_NOTFOUND, "LAPACK cannot be loaded (%s); install it "
+                                    "(Debian: liblapack3)", lapack.why)
+                         : KVF_OK;
 }
 
 static void reverse_rows(double *a, double *value, int n)
@@ -62,9 +92,8 @@ int lapack_symmetric(double *a, int n, double *ret_value)
     double *work = MEM_NEW(double, (size_t)lwork);
     if (!work)
         return KVF_E_NOMEM;
-    one_thread();
     /* its columns are eigenvectors of rising values: rows to us */
-    dsyev_("V", "U", &n, a, &n, ret_value, work, &lwork, &info, 1, 1);
+    lapack.dsyev("V", "U", &n, a, &n, ret_value, work, &lwork, &info, 1, 1);
     mem_free(work);
     if (info)
         return 1;
@@ -94,9 +123,8 @@ int lapack_eigenvalues(double *a, int n, double *ret_real, double *ret_imaginary
     struct eigenvalue *e = MEM_NEW(struct eigenvalue, (size_t)n);
     int err = work && e ? 0 : KVF_E_NOMEM;
     if (!err) {
-        one_thread();
-        /* of the transposed matrix, which has the same */
-        dgeev_("N", "N", &n, a, &n, ret_real, ret_imaginary, &none, &one, &none, &one, work,
+            /* of the transposed matrix, which has the same */
+        lapack.dgeev("N", "N", &n, a, &n, ret_real, ret_imaginary, &none, &one, &none, &one, work,
                &lwork, &info, 1, 1);
         err = info ? 1 : 0;
     }
@@ -130,9 +158,8 @@ int lapack_solve(double *a, int n, double *b)
     int info = 0, one = 1, *pivot = MEM_NEW(int, (size_t)n);
     if (!pivot)
         return KVF_E_NOMEM;
-    one_thread();
     transpose(a, n);
-    dgesv_(&n, &one, a, &n, pivot, b, &n, &info);
+    lapack.dgesv(&n, &one, a, &n, pivot, b, &n, &info);
     mem_free(pivot);
     return info ? 1 : 0;
 }
@@ -140,8 +167,7 @@ int lapack_solve(double *a, int n, double *b)
 int lapack_cholesky(double *a, int n)
 {
     int info = 0;
-    one_thread();
-    dpotrf_("U", &n, a, &n, &info, 1); /* upper by columns is lower by rows */
+    lapack.dpotrf("U", &n, a, &n, &info, 1); /* upper by columns is lower by rows */
     for (int i = 0; !info && i < n; i++)
         for (int k = i + 1; k < n; k++)
             a[i * n + k] = 0;

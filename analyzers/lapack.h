@@ -6,6 +6,12 @@
 #ifndef KVF_ANALYZERS_LAPACK_H
 #define KVF_ANALYZERS_LAPACK_H
 
+#include <kvf/err.h>
+
+/* Loads the library, which with its four companions would take a tenth of the start of every
+ * command.  Before any other function; again is free.  KVF_E_NOTFOUND: it is not installed. */
+int lapack_open(struct kvf_diag *d);
+
 /* Of a symmetric [n][n]: eigenvalues falling; row k of a becomes the eigenvector of value k, of
  * length 1, whose entry of largest size (of equal ones the first) is positive. */
 int lapack_symmetric(double *a, int n, double *ret_value);

@@ -25,6 +25,30 @@ int criterion_find(const char *s, size_t n)
     return -1;
 }
 
+/* 0: alone; else a gap.  Places of both names. */
+static void places(const char *s, int out[3])
+{
+    size_t n = strcspn(s, "-");
+    const char *name[] = {s, s + n + (s[n] == '-')};
+    size_t len[] = {n, strlen(name[1])};
+    out[0] = s[n] == '-';
+    for (int k = 0; k < 2; k++) {
+        int c = criterion_find(name[k], len[k]);
+        out[1 + k] = c < 0 ? N_CRITERION_TABLE : c;
+    }
+}
+
+int criterion_compare(const char *a, const char *b)
+{
+    int x[3], y[3];
+    places(a, x);
+    places(b, y);
+    for (int k = 0; k < 3; k++)
+        if (x[k] != y[k])
+            return x[k] < y[k] ? -1 : 1;
+    return 0;
+}
+
 int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d)
 {
     bool wanted[N_CRITERION_TABLE] = {false};

@@ -25,6 +25,10 @@ const char *criterion_probe(const char *name);
 /* Place in criterion_table of the name s[0..n), or -1. */
 int criterion_find(const char *s, size_t n);
 
+/* Less than, equal to or more than 0: the order of rows, that of criterion_table, with gaps (B-A)
+ * after all, by B and then A.  Unknown names: 0 among each other, after those that are known. */
+int criterion_compare(const char *a, const char *b);
+
 /* The criteria of a comma list, or of "all" (without contrib64), in the order of the table. */
 int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, struct kvf_diag *d);
 

@@ -42,6 +42,8 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
  * good to 1e-9 for a and b up to 1e8. */
 double stats_beta_cdf(double x, double a, double b);
 double stats_beta_quantile(double q, double a, double b);
+/* n quantiles, each the same bits as of the call for it alone: four side by side. */
+void stats_beta_quantiles(const double *q, const double *a, const double *b, size_t n, double *out);
 
 /* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of
  * the means of `replicates` samples of n values drawn with replacement.  Which are

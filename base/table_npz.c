@@ -1,30 +1,94 @@
 #include <errno.h>
+#include <minizip/zip.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <zip.h>
 
 #include "base/mem.h"
 #include "base/table_npz.h"
 #include "base/utf8.h"
 
 /* LEVEL: of deflate; docs/performance.md compares them.  PLACES: texts kept coded. */
-enum { ROWS = 1024, PLACES = 64, LEVEL = 1 };
+enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534 };
 
-/* One column as the bytes of a .npy file, made as libzip asks for them. */
+/* From here on a size is written as Zip64. */
+static const uint64_t ZIP64 = UINT32_MAX;
+
+/* --- the file ----------------------------------------------------------------- */
+
+/* Where minizip writes.  It is never told of a failure, as it then loses memory: `error` keeps the
+ * errno of the first one. */
+struct file {
+    FILE *f;
+    uint64_t at;
+    int error;
+};
+
+static voidpf file_open(voidpf opaque, const void *name, int mode)
+{
+    (void)name;
+    (void)mode;
+    return opaque;
+}
+
+static uLong file_read(voidpf opaque, voidpf stream, void *buf, uLong n)
+{
+    (void)opaque;
+    (void)stream;
+    (void)buf;
+    (void)n;
+    return 0; /* asked for by archives that are continued alone */
+}
+
+static uLong file_write(voidpf opaque, voidpf stream, const void *buf, uLong n)
+{
+    struct file *x = stream;
+    (void)opaque;
+    if (!x->error && fwrite(buf, 1, n, x->f) != n)
+        x->error = errno ? errno : EIO;
+    x->at += n;
+    return n;
+}
+
+static ZPOS64_T file_tell(voidpf opaque, voidpf stream)
+{
+    const struct file *x = stream;
+    (void)opaque;
+    return x->at;
+}
+
+static long file_seek(voidpf opaque, voidpf stream, ZPOS64_T place, int origin)
+{
+    struct file *x = stream;
+    (void)opaque;
+    (void)origin; /* from the beginning: no other is asked for */
+    if (!x->error && fseeko(x->f, (off_t)place, SEEK_SET) != 0)
+        x->error = errno;
+    x->at = place;
+    return 0;
+}
+
+static int file_done(voidpf opaque, voidpf stream)
+{
+    (void)opaque;
+    (void)stream;
+    return 0;
+}
+
+/* --- columns ------------------------------------------------------------------ */
+
+/* One column as the bytes of a .npy file. */
 struct npy {
     const struct table *t;
     int col;
     enum table_type type;
     size_t width;             /* of a text, in code points */
     int64_t row;              /* the next to be made */
-    zip_uint64_t size;        /* of all bytes */
+    uint64_t size;            /* of all bytes */
     struct buf head;
-    struct buf ready;         /* made; read up to `at` */
-    size_t at;
+    struct buf ready;         /* rows that are made */
     const char *from[PLACES]; /* of the text in coded */
     struct buf coded[PLACES];
-    zip_error_t error;
 };
 
 static void npy_free(struct npy *x)
@@ -33,7 +97,6 @@ static void npy_free(struct npy *x)
     buf_finish(&x->ready);
     for (int k = 0; k < PLACES; k++)
         buf_finish(&x->coded[k]);
-    zip_error_fini(&x->error);
     mem_free(x);
 }
 
@@ -127,69 +190,6 @@ static void make_numbers(struct npy *x, int64_t n)
     buf_add(&x->ready, bytes, (size_t)(p - bytes));
 }
 
-/* Up to len bytes, 0 at the end, -1 after an error. */
-static zip_int64_t npy_read(struct npy *x, char *out, size_t len)
-{
-    size_t done = 0;
-    while (done < len) {
-        if (x->at == x->ready.len) {
-            int64_t n = rows_from(x, x->row);
-            if (n <= 0)
-                break;
-            buf_clear(&x->ready);
-            x->at = 0;
-            if (x->type == TABLE_STR)
-                make_texts(x, n);
-            else
-                make_numbers(x, n);
-            x->row += n;
-        }
-        if (x->ready.err) {
-            zip_error_set(&x->error, ZIP_ER_MEMORY, 0);
-            return -1;
-        }
-        size_t part = x->ready.len - x->at < len - done ? x->ready.len - x->at : len - done;
-        memcpy(out + done, x->ready.data + x->at, part);
-        x->at += part;
-        done += part;
-    }
-    return (zip_int64_t)done;
-}
-
-static zip_int64_t npy_source(void *ctx, void *data, zip_uint64_t len, zip_source_cmd_t command)
-{
-    struct npy *x = ctx;
-    switch (command) {
-    case ZIP_SOURCE_SUPPORTS:
-        return ZIP_SOURCE_SUPPORTS_READABLE;
-    case ZIP_SOURCE_OPEN:
-        x->row = 0;
-        x->at = 0;
-        buf_clear(&x->ready);
-        buf_add(&x->ready, x->head.data, x->head.len);
-        return 0;
-    case ZIP_SOURCE_READ:
-        return npy_read(x, data, (size_t)len);
-    case ZIP_SOURCE_STAT: {
-        zip_stat_t *st = data;
-        zip_stat_init(st);
-        st->valid = ZIP_STAT_SIZE;
-        st->size = x->size;
-        return sizeof *st;
-    }
-    case ZIP_SOURCE_ERROR:
-        return zip_error_to_data(&x->error, data, len);
-    case ZIP_SOURCE_FREE:
-        npy_free(x);
-        return 0;
-    case ZIP_SOURCE_CLOSE:
-        return 0;
-    default:
-        zip_error_set(&x->error, ZIP_ER_OPNOTSUPP, 0);
-        return -1;
-    }
-}
-
 static void npy_header(struct npy *x)
 {
     char descr[32] = "<i8", dict[118];
@@ -215,12 +215,56 @@ static void npy_header(struct npy *x)
         x->size = all;
 }
 
-static int add_column(zip_t *z, const struct table *t, int col)
+/* Deflate may add bytes (zlib's deflateBound: fewer than one in 2,048), and minizip has no room for
+ * a packed size of Zip64 beside a smaller one that is not: such a column is stored. */
+static int method_of(const struct npy *x)
+{
+    return x->size < ZIP64 && x->size + x->size / 2048 >= ZIP64 ? 0 : Z_DEFLATED;
+}
+
+/* An entry of a date that never changes, so that equal tables give equal bytes. */
+static int open_entry(zipFile z, const struct npy *x, const char *name)
+{
+    enum { UNIX_63 = 3 << 8 | 63, UTF8 = 1 << 11 };
+    static const zip_fileinfo info = {
+        .dosDate = 33u << 16, /* 1980-01-01 */
+        .external_fa = 0100666ul << 16 /* a file that all may read and write, before the umask */
+    };
+    return zipOpenNewFileInZip4_64(z, name, &info, NULL, 0, NULL, 0, NULL, method_of(x), LEVEL, 0,
+                                   -MAX_WBITS, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY, NULL, 0, UNIX_63,
+                                   UTF8, x->size >= ZIP64);
+}
+
+static int put(zipFile z, const struct buf *b)
+{
+    const size_t most = 1 << 30; /* minizip counts in unsigned int */
+    int err = b->err;
+    for (size_t at = 0; !err && at < b->len; at += most)
+        if (zipWriteInFileInZip(z, b->data + at,
+                                (unsigned)(b->len - at < most ? b->len - at : most)) != ZIP_OK)
+            err = KVF_E_NOMEM;
+    return err;
+}
+
+static int put_rows(zipFile z, struct npy *x, const struct file *out)
+{
+    int err = put(z, &x->head);
+    for (int64_t n; !err && !out->error && (n = rows_from(x, x->row)) > 0; x->row += n) {
+        buf_clear(&x->ready);
+        if (x->type == TABLE_STR)
+            make_texts(x, n);
+        else
+            make_numbers(x, n);
+        err = put(z, &x->ready);
+    }
+    return err;
+}
+
+static int add_column(zipFile z, const struct table *t, int col, const struct file *out)
 {
     struct npy *x = MEM_NEW(struct npy, 1);
     if (!x)
         return KVF_E_NOMEM;
-    zip_error_init(&x->error);
     x->t = t;
     x->col = col;
     x->type = table_col_type(t, col);
@@ -228,36 +272,43 @@ static int add_column(zip_t *z, const struct table *t, int col)
     struct buf name = {0};
     buf_printf(&name, "%s.npy", table_col_name(t, col));
     int err = x->head.err ? x->head.err : name.err;
-    zip_source_t *src = err ? NULL : zip_source_function(z, npy_source, x);
-    if (!src) {
-        npy_free(x);
-        buf_finish(&name);
-        return err ? err : KVF_E_NOMEM;
+    if (!err && open_entry(z, x, name.data) != ZIP_OK)
+        err = KVF_E_NOMEM;
+    if (!err) {
+        err = put_rows(z, x, out);
+        if (zipCloseFileInZip(z) != ZIP_OK && !err)
+            err = KVF_E_NOMEM;
     }
-    zip_int64_t i = zip_file_add(z, name.data, src, ZIP_FL_ENC_UTF_8);
+    npy_free(x);
     buf_finish(&name);
-    if (i < 0) {
-        zip_source_free(src); /* frees x */
-        return KVF_E_NOMEM;
-    }
-    zip_set_file_compression(z, (zip_uint64_t)i, ZIP_CM_DEFLATE, LEVEL);
-    zip_file_set_dostime(z, (zip_uint64_t)i, 0, 33, 0); /* 1980-01-01: equal tables, equal bytes */
-    return KVF_OK;
+    return err;
+}
+
+static int write_archive(const struct table *t, struct file *out)
+{
+    zlib_filefunc64_def calls = {.zopen64_file = file_open, .zread_file = file_read,
+                                 .zwrite_file = file_write, .ztell64_file = file_tell,
+                                 .zseek64_file = file_seek, .zclose_file = file_done,
+                                 .zerror_file = file_done, .opaque = out};
+    zipFile z = zipOpen2_64(NULL, APPEND_STATUS_CREATE, NULL, &calls);
+    int err = z ? KVF_OK : KVF_E_NOMEM;
+    for (int c = 0; !err && !out->error && c < table_cols(t); c++)
+        err = add_column(z, t, c, out);
+    if (z && zipClose(z, NULL) != ZIP_OK && !err)
+        err = KVF_E_NOMEM;
+    return err;
 }
 
 int table_npz_write(const struct table *t, const char *path, struct kvf_diag *d)
 {
-    int code, err = KVF_OK;
-    zip_t *z = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
-    if (!z)
+    if (table_cols(t) > MOST_COLS)
+        return kvf_fail(d, KVF_E_LIMIT, "%s: more than %d columns", path, MOST_COLS);
+    struct file out = {.f = fopen(path, "wb")};
+    if (!out.f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot create: %s", path, strerror(errno));
-    for (int c = 0; !err && c < table_cols(t); c++)
-        err = add_column(z, t, c);
-    if (err) {
-        zip_discard(z);
-    } else if (zip_close(z) != 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, zip_strerror(z));
-        zip_discard(z);
-    }
-    return err;
+    int err = write_archive(t, &out);
+    if (fclose(out.f) != 0 && !out.error)
+        out.error = errno;
+    return out.error ? kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, strerror(out.error))
+                     : err;
 }

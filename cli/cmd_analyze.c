@@ -137,23 +137,32 @@ static int make_table(struct request *q, struct kvf_trace *const *trace, char *c
                       : q->a->run(trace, n, &q->args, ret, d);
 }
 
+/* Numbers are written first: they may have taken long. */
+static int idle(const struct request *q, const struct figure *f, const struct table *t, int err,
+                struct kvf_diag *d)
+{
+    return err ? err : figure_options_idle(&q->look, f, t, d);
+}
+
 static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
 {
-    if (q->json)
-        return table_write(t, TABLE_JSON, "-", d);
     const struct figure *f = figure_of(q);
     if (f && q->several && !f->side_by_side)
         f = NULL;
+    if (q->json)
+        return idle(q, f, t, table_write(t, TABLE_JSON, "-", d), d);
     bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
     int err = KVF_OK;
     if (screen && !drawn)
-        return table_write(t, TABLE_TSV, "-", d);
-    if (q->out && !screen)
-        err = figure_can_write(q->out) ? figure_write(f, t, &q->look.style, q->out, d)
-                                       : table_write(t, table_format_of(q->out), q->out, d);
-    if (err)
-        return err;
-    return drawn ? preview(&q->look, f, t, d) : describe(q, t);
+        return idle(q, f, t, table_write(t, TABLE_TSV, "-", d), d);
+    bool figure = q->out && !screen && figure_can_write(q->out);
+    if (figure)
+        err = figure_write(f, t, &q->look.style, q->out, d);
+    else if (q->out && !screen)
+        err = table_write(t, table_format_of(q->out), q->out, d);
+    if (!err)
+        err = drawn ? preview(&q->look, f, t, d) : describe(q, t);
+    return drawn || figure ? err : idle(q, f, t, err, d);
 }
 
 static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,

@@ -481,8 +481,10 @@ int cmd_corpus(const struct command *self, int argc, char **argv)
         err = do_all(&j, &d);
         usage = err == KVF_E_ARG; /* an option that an analysis refused */
     }
-    if (!err)
+    if (!err) {
         err = finish(&j, &d);
+        usage = err == KVF_E_ARG; /* or a figure */
+    }
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     bool bad = err || (j.left_out && !j.skip_bad);

@@ -60,8 +60,10 @@ int cmd_merge(const struct command *self, int argc, char **argv)
         err = wrong = corpus_out_check(corpus_analyzer(c), &to, &d);
     if (!err && state)
         err = corpus_write(c, state, &d);
-    if (!err)
+    if (!err) {
         err = corpus_out(c, &to, &d);
+        wrong = err == KVF_E_ARG ? err : KVF_OK;
+    }
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     corpus_destroy(c);

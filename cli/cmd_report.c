@@ -1,4 +1,5 @@
 /* cmd_report.c - one HTML file with what the analyses find in one or several traces. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
+#define DEFAULT_CRITERION "mass.90"
 
 /* A table of the report: an analysis with options. */
 static const struct job {
@@ -142,8 +144,9 @@ static int deliver(const struct command *self, const struct request *q, struct r
     int64_t bytes = 0, most = (int64_t)(q->max_size * 1e6);
     int err = report_write(r, most, q->out, &left_out, &bytes, d);
     if (!err && left_out.len)
-        fprintf(stderr, "kvfate %s: left out to stay under %g MB: %s; --max-size N or --head SET "
-                "makes room\n", self->name, q->max_size, left_out.data);
+        fprintf(stderr, "kvfate %s: left out to stay under %g MB: %s; --max-size %g holds all, "
+                "--head SET makes room\n", self->name, q->max_size, left_out.data,
+                ceil((double)report_whole(r) / 1e5) / 10);
     if (!err && bytes > most)
         fprintf(stderr, "kvfate %s: %s has %.2f MB, more than the %g MB of --max-size\n",
                 self->name, q->out, (double)bytes / 1e6, q->max_size);
@@ -153,9 +156,28 @@ static int deliver(const struct command *self, const struct request *q, struct r
     return err;
 }
 
+/* What made the page, but for its name and size. */
+static int name_command(const struct request *q, char **traces, int n, struct report *r)
+{
+    const char *option[] = {"head", "criterion", "classes"};
+    const char *value[] = {q->heads, q->criterion, q->classes};
+    struct buf b = {0};
+    buf_str(&b, "kvfate report");
+    for (int i = 0; i < n; i++) {
+        const char *slash = strrchr(traces[i], '/');
+        buf_printf(&b, " %s", slash ? slash + 1 : traces[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        if (value[i] && strcmp(value[i], DEFAULT_CRITERION) != 0)
+            buf_printf(&b, " --%s %s", option[i], value[i]);
+    int err = b.err ? b.err : report_command(r, b.data);
+    buf_finish(&b);
+    return err;
+}
+
 int cmd_report(const struct command *self, int argc, char **argv)
 {
-    struct request q = {.criterion = "mass.90", .max_size = 10};
+    struct request q = {.criterion = DEFAULT_CRITERION, .max_size = 10};
     struct kvf_diag d = {""};
     struct report *r = NULL;
     int operands, status;
@@ -176,6 +198,8 @@ int cmd_report(const struct command *self, int argc, char **argv)
         err = runner_keeps(q.out, argv + 1, operands, &d);
     if (!err)
         err = report_create(&r);
+    if (!err)
+        err = name_command(&q, argv + 1, operands, r);
     for (int i = 0; !err && i < operands; i++)
         err = add_trace(self, argv[1 + i], &q, r, &d);
     if (!err)

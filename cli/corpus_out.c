@@ -70,6 +70,8 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
         err = figure_write(f, t, &to->look.style, to->out, d);
     else if (!err && !screen && to->out && !to_stdout(to->out))
         err = table_write(t, table_format_of(to->out), to->out, d);
+    if (!err && !drawn && !(to->out && figure_can_write(to->out)))
+        err = figure_options_idle(&to->look, f, t, d);
     if (!err && !screen && !drawn) {
         corpus_describe(c, t, &b);
         err = b.err;

@@ -100,6 +100,17 @@ bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
     return true;
 }
 
+int figure_options_idle(const struct figure_options *o, const struct figure *f,
+                        const struct table *t, struct kvf_diag *d)
+{
+    if (!o->style.option)
+        return KVF_OK;
+    if (!f)
+        return kvf_fail(d, KVF_E_ARG, "--style is of figures, and none of table %s is drawn",
+                        table_name(t));
+    return figure_try(f, t, &o->style, d);
+}
+
 int figure_options_check(struct figure_options *f, struct kvf_diag *d)
 {
     f->style.dpi = (int)f->dpi;

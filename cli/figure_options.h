@@ -22,6 +22,11 @@ int figure_options(struct figure_options *f, struct opt *list);
 /* Turns what was given into f->style.  KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_options_check(struct figure_options *f, struct kvf_diag *d);
 
+/* Where no figure is drawn: what is wrong with --style all the same, found by drawing f for nobody.
+ * f: NULL where the table has none.  KVF_OK without --style. */
+int figure_options_idle(const struct figure_options *o, const struct figure *f,
+                        const struct table *t, struct kvf_diag *d);
+
 /* "88x60", "88mmx60mm", "3.5x2.2in", "88mm" (a width alone: height 0), or a name such as
  * "single-column"; units mm, cm, in and pt, of which one holds for both. */
 bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm);

@@ -42,7 +42,10 @@ int output_table(const struct output *o, const struct table *t, struct kvf_diag 
         err = write_path(o, t, f, d);
     if (!err && o->json)
         err = table_write(t, TABLE_JSON, "-", d);
-    return err || !drawn || o->json ? err : preview(o->look, f, t, d);
+    if (!err && drawn && !o->json)
+        return preview(o->look, f, t, d);
+    bool figure = o->path && figure_can_write(o->path);
+    return err || figure || !o->look ? err : figure_options_idle(o->look, f, t, d);
 }
 
 bool output_summary(const struct output *o)

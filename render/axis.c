@@ -58,13 +58,25 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
     return n;
 }
 
+/* Those of n ticks that are whole numbers, up to rounding. */
+static int whole_ones(double *v, int n)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (fabs(v[i] - round(v[i])) < 1e-6)
+            v[m++] = round(v[i]);
+    return m;
+}
+
 /* One number makes no scale: closer ones, as many as have room. */
-static int ticks_two(double lo, double hi, int want, double room, double *v, int max)
+static int ticks_two(double lo, double hi, int want, double room, bool whole, double *v, int max)
 {
     int n = ticks_linear(lo, hi, want, v, max);
+    n = whole ? whole_ones(v, n) : n;
     while (n < 2 && want < 6) {
         double more[16];
         int m = ticks_linear(lo, hi, ++want, more, max < 16 ? max : 16);
+        m = whole ? whole_ones(more, m) : m;
         if (m > room)
             break;
         memcpy(v, more, (size_t)m * sizeof *v);
@@ -131,7 +143,7 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
 /* Ends so close that no two digits times a power of ten lie between: round numbers. */
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
-    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, v, max);
+    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, false, v, max);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -185,13 +197,26 @@ static int fitting(double mm, double each)
     return n < 1 ? 1 : n > 6 ? 6 : (int)n;
 }
 
+/* ticks_log without numbers between two whole ones. */
+static int ticks_log_of(double lo, double hi, double room, bool whole, double *v,
+                        char (*name)[24])
+{
+    int n = ticks_log(lo, hi, room, v, name, TICKS), m = 0;
+    for (int i = 0; i < n; i++)
+        if (!whole || fabs(v[i] - round(v[i])) < 1e-6) {
+            v[m] = v[i];
+            memmove(name[m++], name[i], sizeof *name);
+        }
+    return m;
+}
+
 /* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
  * get numbers too. */
 static void log_ticks(struct canvas *c, const struct axis_box *a)
 {
     double v[TICKS], end = -INFINITY;
     char name[TICKS][24];
-    int n = ticks_log(a->x0, a->x1, a->w / 5, v, name, TICKS);
+    int n = ticks_log_of(a->x0, a->x1, a->w / 5, a->whole_x, v, name);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], name[i][0] ? TICK : 0.55 * TICK);
         if (name[i][0])
@@ -208,7 +233,7 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
         return;
     }
     int want = a->w < 20 && a->w > 12 ? 2 : fitting(a->w, 10);
-    int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, v, 16);
+    int n = ticks_two(fmin(a->x0, a->x1), fmax(a->x0, a->x1), want, a->w / 5, a->whole_x, v, 16);
     for (int i = 0; i < n; i++) {
         mark_x(c, a, v[i], TICK);
         tick_text(v[i], text);
@@ -219,8 +244,9 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 {
     if (a->log_y)
-        return ticks_log(a->y0, a->y1, a->h / 3.2, v, name, TICKS);
-    int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6, v, 16);
+        return ticks_log_of(a->y0, a->y1, a->h / 3.2, a->whole_y, v, name);
+    int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6,
+                      a->whole_y, v, 16);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -326,7 +352,7 @@ void colour_bar(struct canvas *c, double x, double y, double w, double h, const 
 {
     double v[16];
     char name[16][24];
-    int n = ticks_two(lo, hi, fitting(h, 6), 16, v, 16);
+    int n = ticks_two(lo, hi, fitting(h, 6), 16, false, v, 16);
     for (int i = 0; i < n; i++) {
         tick_text(v[i], name[i]);
         v[i] = (v[i] - lo) / (hi - lo);

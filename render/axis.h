@@ -23,6 +23,7 @@ struct axis_box {
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
     int log_y;
+    int whole_x, whole_y;       /* counts and positions: no number between two of them */
 };
 
 /* v, or +-1e300: ends of axes of which the distance is a number, too; what lies further out is

@@ -83,24 +83,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "layer", "p", "sparsity", NULL};
 
-const struct figure fig_attention_sparsity = {
-    .name = "attention-sparsity",
-    .table = "attention-sparsity",
-    .summary = "share of the tokens under p times the largest score, by layer",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_attention_sparsity, "attention-sparsity", "attention-sparsity",
+            "share of the tokens under p times the largest score, by layer", needs, false);

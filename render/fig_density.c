@@ -97,25 +97,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "bin_low", "bin_high", "share", "mean", NULL};
 
-const struct figure fig_density = {
-    .name = "density",
-    .table = "density",
-    .summary = "where in the text held entries lie, with means; several traces overlaid",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-    .side_by_side = true,
-};
+PLOT_FIGURE(fig_density, "density", "density",
+            "where in the text held entries lie, with means; several traces overlaid", needs, true);

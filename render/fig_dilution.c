@@ -116,6 +116,10 @@ static void budgets_of(struct view *v)
         v->least = b > 0 ? fmin(v->least, b) : v->least;
         v->most = fmax(v->most, b);
     }
+    if (v->least == v->most) { /* a level has some length all the same */
+        v->least /= 2;
+        v->most *= 2;
+    }
 }
 
 static int open_view(struct view *v, const struct table *t, struct style_key *keys,
@@ -164,6 +168,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = open_view(&v, t, keys, d);
     if (err)
         return err;
+    p->whole_x = true;
     p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
                 ? "budget (entries)" : "length T (tokens)";
     bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
@@ -186,25 +191,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "step", "dilution", NULL};
 
-const struct figure fig_dilution = {
-    .name = "dilution",
-    .table = "dilution",
-    .summary = "attention past the useful entries: over the steps, or against budget or length",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-    .side_by_side = true,
-};
+PLOT_FIGURE(fig_dilution, "dilution", "dilution",
+            "attention past the useful entries: over the steps, or against budget or length",
+            needs, true);

@@ -150,7 +150,8 @@ static void mean_ranges(const struct dynamics_view *v, const struct one *o, stru
     if (!(a->x1 > a->x0))
         a->x1 = 2 * a->x0;
     if (isnan(a->x0) || isnan(a->y0))
-        *a = (struct axis_box){a->x, a->y, a->w, a->h, 1, 10, 0, 1, 1, NULL, NULL, 0};
+        *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10,
+                               .y1 = 1, .log_x = 1};
 }
 
 /* A line for each rollout and prompt; their rows alternate. */
@@ -210,8 +211,8 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
         if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
             least = fmin(least, share);
     }
-    *a = (struct axis_box){a->x, a->y, a->w, a->h, 0, 6, fmax(1e-9, least / 2), 1.5, 0,
-                           NULL, NULL, 1};
+    *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x1 = 6,
+                           .y0 = fmax(1e-9, least / 2), .y1 = 1.5, .log_y = 1};
     canvas_clip(c, a->x, a->y, a->w, a->h);
     for (int i = 0; i < 4; i++) {
         double last[2] = {NAN, NAN};

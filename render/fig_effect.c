@@ -12,7 +12,7 @@
 #include "render/forest.h"
 #include "render/options.h"
 
-enum { TOP = 3, BOTTOM = 13, ALL = -1 };
+enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
 
 struct effect_view {
@@ -146,8 +146,6 @@ static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all
     bool out = !all && v->marks && stands_out(v->t, r, v);
     snprintf(x.name, sizeof x.name, "%.60s",
              all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
-    snprintf(x.note, sizeof x.note, "%.3g", x.value);
-    minus_signs(x.note, sizeof x.note);
     x.mark = all ? MARK_DIAMOND : out || !v->marks ? MARK_DISC : MARK_RING;
     x.colour = all ? (struct rgb){.3, .3, .3} : palette_line(0);
     return x;
@@ -173,6 +171,24 @@ static int read_bars(const struct effect_view *v, struct forest_row **ret, int *
         (*ret)[(*ret_n)++] = bar_of(v, v->all, true);
     mem_free(h);
     return err;
+}
+
+/* Numbers of one column have as many decimals, so many that the least has two digits. */
+static void notes(struct forest_row *row, int n)
+{
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < n; i++)
+        if (isfinite(row[i].value) && row[i].value != 0) {
+            least = fmin(least, fabs(row[i].value));
+            most = fmax(most, fabs(row[i].value));
+        }
+    int decimals = isinf(least) ? 0 : (int)fmax(0, 1 - floor(log10(least)));
+    bool power = decimals > MOST_DECIMALS || most >= 1e6;
+    for (int i = 0; i < n; i++) {
+        snprintf(row[i].note, sizeof row[i].note, power ? "%.*e" : "%.*f", power ? 1 : decimals,
+                 row[i].value);
+        minus_signs(row[i].note, sizeof row[i].note);
+    }
 }
 
 /* The range of values and intervals; a logarithm has what is above 0. */
@@ -202,6 +218,7 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
     if (!err) {
         f.row = row;
         f.n = n < fit ? n : (fit > 1 ? fit : 1);
+        notes(row, f.n);
         forest_measure(c, &f, .35 * canvas_width(c));
         struct axis_box a = {.x = f.names + 4, .y = TOP, .h = canvas_height(c) - TOP - BOTTOM,
                              .w = canvas_width(c) - f.names - f.notes - 9, .log_x = !v->linear,

@@ -116,6 +116,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.count)
         return KVF_E_NOMEM;
     p->log_x = true;
+    p->whole_x = true;
     p->xlabel = v.ages ? "age when first missed (steps)" : "steps after it left";
     p->ylabel = "share of what left, missed by then";
     p->y0 = 0;
@@ -135,24 +136,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "layer", "token", "evict_step", "first_hit", NULL};
 
-const struct figure fig_ghosts = {
-    .name = "ghosts",
-    .table = "ghosts",
-    .summary = "how long after they left entries were first missed",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_ghosts, "ghosts", "ghosts",
+            "how long after they left entries were first missed", needs, false);

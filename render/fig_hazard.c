@@ -11,7 +11,7 @@
 struct columns {
     int low, high, y, y_low, y_high;
     bool steps;
-    double end; /* of an open bin */
+    double end; /* of the longest trace, and so of the last bin */
 };
 
 static struct columns columns_of(const struct table *t, const struct style_key *keys)
@@ -35,6 +35,8 @@ static void add_row(struct plot *p, const struct row_choice *v, const struct col
     double high = value_at(t, k->y_high, r);
     if (end < 0)
         end = k->end > x ? k->end : 2 * x;
+    if (k->end > x)
+        end = fmin(end, k->end);
     choice_add(p, v, r, NULL, x, y, low, high);
     if (k->steps)
         choice_add(p, v, r, NULL, end, y, low, high);
@@ -58,6 +60,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no column for y=%s", keys[3].value);
     p->log_x = true;
     p->log_y = style_is(keys, "y", "hazard");
+    p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = style_is(keys, "y", "survival") ? "share still to be selected"
                 : p->log_y ? "hazard of the last selection (1/step)"
@@ -80,25 +83,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "low", "high", "hazard", NULL};
 
-const struct figure fig_hazard = {
-    .name = "hazard",
-    .table = "hazard",
-    .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_hazard, "hazard", "hazard",
+            "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
+            needs, true);

@@ -37,6 +37,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     const char *only = keys[2].value[0] ? keys[2].value : v.heads ? "longest-gap" : NULL;
     p->log_x = true;
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = only ? heading(only) : "n";
     p->ylabel = "share of tokens with n or more";
     p->y0 = p->log_y ? NAN : 0;
@@ -59,24 +60,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "quantity", "above", "share", NULL};
 
-const struct figure fig_intermittency = {
-    .name = "intermittency",
-    .table = "intermittency",
-    .summary = "how often tokens are selected, return, stay away, and when they leave",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_intermittency, "intermittency", "intermittency",
+            "how often tokens are selected, return, stay away, and when they leave", needs, false);

@@ -220,7 +220,8 @@ static struct axis_box box_of(const struct occupancy *x, int panel)
     return (struct axis_box){.x = LEFT + panel % x->cols * (x->w + GAP_X),
                              .y = x->top + panel / x->cols * (x->h + GAP_Y), .w = x->w, .h = x->h,
                              .x0 = first - 0.5 * every, /* a value is drawn around its step */
-                             .x1 = first + every * ((double)x->steps - 0.5), .y0 = 0, .y1 = 1};
+                             .x1 = first + every * ((double)x->steps - 0.5), .y0 = 0, .y1 = 1,
+                             .whole_x = 1};
 }
 
 static void map(struct canvas *c, struct occupancy *x, int panel, struct colours *k, uint32_t *argb)

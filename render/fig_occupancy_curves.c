@@ -174,6 +174,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = v.panel ? survey(&v, d) : KVF_E_NOMEM;
     if (!err)
         err = add_up(&v);
+    p->whole_x = true;
+    p->whole_y = v.by == 'h';
     p->xlabel = "query step t";
     p->ylabel = v.by == 'h' ? "entries held" : "entries held, mean over heads";
     p->y0 = 0;
@@ -186,24 +188,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return err;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "step", "class", "entries", NULL};
 
-const struct figure fig_occupancy_curves = {
-    .name = "occupancy-curves",
-    .table = "occupancy",
-    .summary = "entries held by class of token over the steps, as stacked areas",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_occupancy_curves, "occupancy-curves", "occupancy",
+            "entries held by class of token over the steps, as stacked areas", needs, false);

@@ -110,25 +110,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head",     "layer", "window", "p", "overlap",
                                     "expected", "kappa", NULL};
 
-const struct figure fig_overlap = {
-    .name = "overlap",
-    .table = "overlap",
-    .summary = "overlap of windows by the share of tokens, and chance",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_overlap, "overlap", "overlap",
+            "overlap of windows by the share of tokens, and chance", needs, false);

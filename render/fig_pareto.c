@@ -283,9 +283,11 @@ static void draw_key(struct canvas *c, const struct quality *q, double x, double
 
 static struct axis_box axes(const struct quality *q, double w, double h)
 {
-    struct axis_box a = {LEFT, TOP, w, h, axis_end(q->h.x0), axis_end(q->h.x1),
-                         axis_end(q->h.y0), axis_end(q->h.y1), q->log_x,
-                         x_label(q->key[1].value), y_label(q->key[0].value), q->log_y};
+    struct axis_box a = {.x = LEFT, .y = TOP, .w = w, .h = h,
+                         .x0 = axis_end(q->h.x0), .x1 = axis_end(q->h.x1),
+                         .y0 = axis_end(q->h.y0), .y1 = axis_end(q->h.y1),
+                         .log_x = q->log_x, .log_y = q->log_y,
+                         .xlabel = x_label(q->key[1].value), .ylabel = y_label(q->key[0].value)};
     double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * .05) : (a.x1 - a.x0) * .05;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;

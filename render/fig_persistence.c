@@ -24,6 +24,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     p->log_x = true;
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = "share selected at exactly that age";
     p->y0 = p->log_y ? NAN : 0;
@@ -45,25 +46,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "age", "rate", NULL};
 
-const struct figure fig_persistence = {
-    .name = "persistence",
-    .table = "persistence",
-    .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_persistence, "persistence", "persistence",
+            "rate of selection at exactly age 1, 2, 4, ... with intervals", needs, true);

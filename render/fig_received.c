@@ -111,6 +111,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG, "--style: show=cumulative needs the table made with "
                         "--cumulative");
     p->log_y = style_is(keys, "y", "log");
+    p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
     p->y0 = p->log_y ? NAN : 0;
@@ -122,24 +123,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "token", "step", "attention", NULL};
 
-const struct figure fig_received = {
-    .name = "received",
-    .table = "received",
-    .summary = "attention that chosen tokens receive from each later query",
-    .needs = needs,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_received, "received", "received",
+            "attention that chosen tokens receive from each later query", needs, false);

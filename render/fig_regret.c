@@ -71,6 +71,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "kept_mass_low"), table_find(t, "kept_mass_high"),
                      table_find(t, "oracle_mass_low"), table_find(t, "oracle_mass_high")};
     double mean = table_meta_real(t, "mean_regret", NAN);
+    p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = "share of the attention";
     p->y1 = 1;
@@ -88,25 +89,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "step", "kept_mass", "oracle_mass", NULL};
 
-const struct figure fig_regret = {
-    .name = "regret",
-    .table = "regret",
-    .summary = "kept mass and the mass of the best set, over the steps",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_regret, "regret", "regret",
+            "kept mass and the mass of the best set, over the steps", needs, true);

@@ -47,6 +47,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         err = choice_open(&v, t, keys, d);
     if (err)
         return err;
+    p->whole_x = true;
     p->xlabel = "age n (steps)";
     p->ylabel = v.gaps ? "difference of the shares" : "share selected at age \xe2\x89\xa5 n";
     p->log_x = true;
@@ -66,25 +67,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    plot_figure_size(build, t, s, w, h);
-}
-
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
-{
-    return plot_figure_draw(build, c, t, s, d);
-}
-
 static const char *const needs[] = {"head", "criterion", "horizon", "fraction", NULL};
 
-const struct figure fig_survival = {
-    .name = "survival",
-    .table = "survival",
-    .summary = "survival curves by criterion, class or head; half-lives; gaps",
-    .needs = needs,
-    .side_by_side = true,
-    .size = size,
-    .draw = draw,
-};
+PLOT_FIGURE(fig_survival, "survival", "survival",
+            "survival curves by criterion, class or head; half-lives; gaps", needs, true);

@@ -261,7 +261,8 @@ static int draw_panel(struct canvas *c, struct curves *v, int i, double height, 
     if (canvas_text_width(c, label, PT_LABEL, 0) > height + GAP - 1)
         snprintf(label, sizeof label, "%.40s", table_col_name(v->t, col));
     struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
-                         .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label};
+                         .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label,
+                         .whole_x = 1};
     int keep = v->smooth;
     v->smooth = marks ? 1 : keep;
     smooth(v, col);

@@ -272,29 +272,47 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
 
 void figure_prepare(void) { canvas_prepare(); }
 
-int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
-                 const char *path, struct kvf_diag *d)
+static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
+                enum canvas_format format, int dpi, struct buf *out, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    struct buf out = {0};
-    double w, h;
-    int err = check(f, t, s, d);
-    if (!err && !figure_can_write(path))
-        err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
+    double w = 0, h = 0;
+    int err = size_of(f, t, s, &w, &h, d);
     if (!err)
-        err = size_of(f, t, s, &w, &h, d);
-    if (!err)
-        err = canvas_create(format_of(path), w, h, s->dpi ? s->dpi : 300, &c, d);
+        err = canvas_create(format, w, h, dpi, &c, d);
     if (!err && s->font)
         err = canvas_font(c, s->font, d);
     if (!err) {
         canvas_threads(c, s->threads);
-        err = draw(f, t, s, c, &out, d);
+        err = draw(f, t, s, c, out, d);
     }
+    canvas_destroy(c);
+    return err;
+}
+
+int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
+                 const char *path, struct kvf_diag *d)
+{
+    struct buf out = {0};
+    int err = check(f, t, s, d);
+    if (!err && !figure_can_write(path))
+        err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
+    if (!err)
+        err = make(f, t, s, format_of(path), s->dpi ? s->dpi : 300, &out, d);
     if (!err)
         err = write_whole(path, &out, d);
     buf_finish(&out);
-    canvas_destroy(c);
+    return err;
+}
+
+int figure_try(const struct figure *f, const struct table *t, const struct figure_style *s,
+               struct kvf_diag *d)
+{
+    struct buf out = {0};
+    int err = check(f, t, s, d);
+    if (!err)
+        err = make(f, t, s, CANVAS_PNG, 20, &out, d);
+    buf_finish(&out);
     return err;
 }
 
@@ -303,7 +321,7 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
 {
     struct canvas *c = NULL;
     struct figure_style own = *s;
-    double w, h, most = screen->rows * 2 * ANSI_PIXEL;
+    double w = 0, h = 0, most = screen->rows * 2 * ANSI_PIXEL;
     if (!(own.width_mm > 0)) {
         own.width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
         own.height_mm = 0;

@@ -61,6 +61,10 @@ void figure_prepare(void);
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
 
+/* Draws it for nobody: what figure_write would say of the table and the style. */
+int figure_try(const struct figure *f, const struct table *t, const struct figure_style *s,
+               struct kvf_diag *d);
+
 /* The same for a terminal: lines of text, half blocks in 24-bit colour or five shades. */
 struct figure_screen {
     int cols, rows; /* rows: most; 0: any number */

@@ -236,7 +236,7 @@ static struct axis_box box_of(const struct painter *p, int64_t h)
     place(&p->l, h, &x, &y);
     return (struct axis_box){.x = x, .y = y, .w = p->l.side, .h = p->l.tall, .x0 = first,
                              .x1 = first + (double)p->win.n, .y0 = first + (double)p->win.to,
-                             .y1 = first + (double)p->win.from};
+                             .y1 = first + (double)p->win.from, .whole_x = 1, .whole_y = 1};
 }
 
 static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)

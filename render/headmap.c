@@ -295,11 +295,11 @@ static struct layout layout_in(const struct plan *p, double width, double height
     l.cols = (n + l.rows - 1) / l.rows;
     l.top = named ? NAME + 1 : TOP;
     l.w = (room - (l.cols - 1) * gap) / l.cols;
-    double between = (l.rows - 1) * (GAP_Y + (named ? NAME : 0));
-    double each = (height - BOTTOM - notes_height(p) - l.top - between) / l.rows;
+    double between = GAP_Y + (named ? NAME : 0), below = BOTTOM + notes_height(p);
+    double each = (height - below - l.top - (l.rows - 1) * between) / l.rows;
     l.h = each;
     l.step_x = l.w + gap;
-    l.step_y = each + GAP_Y + (named ? NAME : 0);
+    l.step_y = each + between;
     return l;
 }
 

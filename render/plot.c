@@ -220,13 +220,19 @@ void plot_behind(struct plot *p, const char *name)
     l->look = (struct chart_look){.colour = {.72, .72, .72}, .width = .1};
 }
 
+static bool placed(double v, bool logarithmic)
+{
+    return isfinite(v) && (!logarithmic || v > 0);
+}
+
 void plot_hide_empty(struct plot *p)
 {
     for (int i = 0; i < p->n_lines; i++) {
         bool any = false;
         for (int k = 0; !any && k < p->n_series; k++)
             for (int j = 0; p->series[k].line == i && !any && j < p->series[k].data.n; j++)
-                any = isfinite(p->series[k].data.y[j]);
+                any = placed(p->series[k].data.x[j], p->log_x)
+                      && placed(p->series[k].data.y[j], p->log_y);
         p->line[i].hidden |= !any;
     }
 }

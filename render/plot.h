@@ -42,6 +42,7 @@ struct plot {
     char text[96];        /* room for a label of the figure's own making */
     char note[256];       /* below the axes, small; "": none */
     bool log_x, log_y;
+    bool whole_x, whole_y; /* counts and positions: axis.h */
     double x0, x1, y0, y1; /* NaN: from the data */
     double level;         /* a dotted line across at this y; NaN: none */
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
@@ -69,7 +70,7 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, behind the others and absent from the key. */
 void plot_behind(struct plot *p, const char *name);
 
-/* Takes lines without a defined point out of the key. */
+/* Takes lines without a point that has a place out of the key. */
 void plot_hide_empty(struct plot *p);
 /* Colours and dashes by number, to be told apart in black and white, too. */
 struct chart_look plot_look(int i);
@@ -83,6 +84,22 @@ void plot_figure_size(plot_build_fn build, const struct table *t, const struct f
                       double *ret_w, double *ret_h);
 int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
                      const struct figure_style *s, struct kvf_diag *d);
+
+/* A figure of one plot, in its file, that `build` fills.  several: it tells traces apart.
+ * PLOT_FIGURE(fig_x, "x", "table", "summary", needs, true) */
+#define PLOT_FIGURE(symbol, title, of_table, line, need, several)                                  \
+    static void size(const struct table *t, const struct figure_style *s, double *w, double *h)    \
+    {                                                                                              \
+        plot_figure_size(build, t, s, w, h);                                                       \
+    }                                                                                              \
+    static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,         \
+                    struct kvf_diag *d)                                                            \
+    {                                                                                              \
+        return plot_figure_draw(build, c, t, s, d);                                                \
+    }                                                                                              \
+    const struct figure symbol = {.name = title, .table = of_table, .summary = line,               \
+                                  .needs = need, .size = size, .draw = draw,                       \
+                                  .side_by_side = several}
 
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 /* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */

@@ -239,7 +239,8 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
     return (struct axis_box){.x = l->x + l->step_x * (i % l->cols),
                              .y = l->y + l->step_y * (i / l->cols), .w = l->w, .h = l->h,
                              .x0 = p->x0, .x1 = p->x1, .y0 = p->y0, .y1 = p->y1,
-                             .log_x = p->log_x, .log_y = p->log_y};
+                             .log_x = p->log_x, .log_y = p->log_y,
+                             .whole_x = p->whole_x, .whole_y = p->whole_y};
 }
 
 static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,

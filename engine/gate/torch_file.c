@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zip.h>
+#include <zlib.h>
 
 #include "base/mem.h"
 #include "engine/gate/torch_file.h"
 #include "engine/gate/unpickle.h"
+#include "engine/gate/zip_entries.h"
 
 enum { MAX_PREFIX = 200, MAX_KEY = 32 };
 
@@ -18,7 +19,7 @@ struct storage {
 
 struct torch_data {
     char *names;              /* of all tensors, each with its NUL */
-    struct storage *storage;  /* [n_storages], by place in the archive */
+    struct storage *storage;  /* [n_storages], by place among the entries */
     size_t n_storages;
     unsigned char **gathered; /* [n_gathered] copies of tensors that are not contiguous */
     size_t n_gathered;
@@ -27,7 +28,8 @@ struct torch_data {
 /* Work of reading. */
 struct reader {
     struct tensor_file *f;
-    zip_t *zip;
+    struct zip_entry *entry;
+    size_t n_entries;
     char prefix[MAX_PREFIX]; /* NAME */
     size_t left;             /* bytes that entries may still have together */
     size_t gather_left;      /* and copies of tensors */
@@ -36,76 +38,64 @@ struct reader {
 
 static int open_zip(struct reader *r)
 {
-    zip_error_t e;
-    zip_error_init(&e);
-    zip_source_t *src = zip_source_buffer_create(r->f->map, r->f->size, 0, &e);
-    if (src)
-        r->zip = zip_open_from_source(src, ZIP_RDONLY | ZIP_CHECKCONS, &e);
-    if (!r->zip) {
-        zip_source_free(src);
-        kvf_fail(r->d, KVF_E_FORMAT, "%s: the zip archive of a torch file is damaged or cut off "
-                 "(%s); fetch it again", r->f->path, zip_error_strerror(&e));
-    }
-    zip_error_fini(&e);
-    return r->zip ? KVF_OK : KVF_E_FORMAT;
+    const char *why = NULL;
+    int err = zip_entries_read(r->f->map, r->f->size, &r->entry, &r->n_entries, &why);
+    if (err == KVF_E_FORMAT)
+        kvf_fail(r->d, err, "%s: the zip archive of a torch file is damaged or cut off (%s); "
+                 "fetch it again", r->f->path, why);
+    return err;
 }
 
 /* The entry's bytes, checksum verified; free with mem_free.  No entry is larger than
  * the file, nor are all together: stored entries do not share bytes. */
-static int read_entry(struct reader *r, zip_uint64_t i, unsigned char **ret, size_t *ret_n)
+static int read_entry(struct reader *r, const struct zip_entry *e, unsigned char **ret,
+                      size_t *ret_n)
 {
     const char *path = r->f->path;
-    zip_stat_t s;
-    zip_stat_init(&s);
-    if (zip_stat_index(r->zip, i, 0, &s) != 0 || !(s.valid & ZIP_STAT_NAME)
-        || !(s.valid & ZIP_STAT_SIZE) || !(s.valid & ZIP_STAT_COMP_METHOD))
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: an entry of the archive cannot be read; fetch "
-                        "the file again", path);
-    if (s.comp_method != ZIP_CM_STORE)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %s is compressed, which torch does not "
-                        "write; save the file again with torch", path, s.name);
-    if (s.size > r->left)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %s is larger than the file has room for; "
-                        "fetch it again", path, s.name);
-    size_t n = (size_t)s.size;
-    unsigned char *p = MEM_NEW(unsigned char, n), end;
-    zip_file_t *in = p ? zip_fopen_index(r->zip, i, 0) : NULL;
-    /* libzip compares the checksum where it finds the end */
-    bool good = in && zip_fread(in, p, n) == (zip_int64_t)n && zip_fread(in, &end, 1) == 0;
-    if (in)
-        zip_fclose(in);
-    if (!good) {
+    int len = (int)e->name_n; /* of 16 bits */
+    if (e->encrypted || e->method != 0)
+        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is %s, which torch does not "
+                        "write; save the file again with torch", path, len, e->name,
+                        e->encrypted ? "encrypted" : "compressed");
+    if (e->n > r->left)
+        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is larger than the file has room for; "
+                        "fetch it again", path, len, e->name);
+    unsigned char *p = MEM_NEW(unsigned char, e->n);
+    if (!p)
+        return KVF_E_NOMEM;
+    memcpy(p, e->data, e->n);
+    if (crc32_z(0, p, e->n) != e->crc) {
         mem_free(p);
-        return p ? kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %s is damaged (its checksum is wrong "
-                            "or it is cut off); fetch the file again", path, s.name)
-                 : KVF_E_NOMEM;
+        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is damaged (its checksum is wrong "
+                        "or it is cut off); fetch the file again", path, len, e->name);
     }
-    r->left -= n;
+    r->left -= e->n;
     *ret = p;
-    *ret_n = n;
+    *ret_n = e->n;
     return KVF_OK;
 }
 
-/* Place of NAME/rest, -1 when there is none. */
-static zip_int64_t locate(const struct reader *r, const char *rest, size_t n)
+/* NAME/rest, NULL when there is none. */
+static const struct zip_entry *locate(const struct reader *r, const char *rest)
 {
     char name[MAX_PREFIX + MAX_KEY + 16];
-    snprintf(name, sizeof name, "%s/%.*s", r->prefix, (int)n, rest);
-    return zip_name_locate(r->zip, name, 0);
+    snprintf(name, sizeof name, "%s/%s", r->prefix, rest);
+    return zip_entries_find(r->entry, r->n_entries, name);
 }
 
 /* NAME of the only NAME/data.pkl. */
-static int find_prefix(struct reader *r, zip_int64_t *ret)
+static int find_prefix(struct reader *r, const struct zip_entry **ret)
 {
     static const char pickle[] = "/data.pkl";
-    zip_int64_t n = zip_get_num_entries(r->zip, 0), found = 0;
-    for (zip_int64_t i = 0; i < n; i++) {
-        const char *name = zip_get_name(r->zip, (zip_uint64_t)i, 0), *slash;
-        slash = name ? strchr(name, '/') : NULL;
-        if (!slash || strcmp(slash, pickle) != 0 || slash == name || slash - name >= MAX_PREFIX)
+    const size_t end = sizeof pickle - 1;
+    size_t found = 0;
+    for (const struct zip_entry *e = r->entry; e < r->entry + r->n_entries; e++) {
+        const char *slash = memchr(e->name, '/', e->name_n);
+        size_t n = slash ? (size_t)(slash - e->name) : 0;
+        if (n == 0 || n >= MAX_PREFIX || e->name_n - n != end || memcmp(slash, pickle, end) != 0)
             continue;
-        snprintf(r->prefix, sizeof r->prefix, "%.*s", (int)(slash - name), name);
-        *ret = i;
+        snprintf(r->prefix, sizeof r->prefix, "%.*s", (int)n, e->name);
+        *ret = e;
         found++;
     }
     if (found != 1)
@@ -120,10 +110,10 @@ static int check_byteorder(struct reader *r)
     static const char little[] = "little";
     unsigned char *p;
     size_t n;
-    zip_int64_t i = locate(r, "byteorder", 9);
-    if (i < 0)
+    const struct zip_entry *e = locate(r, "byteorder");
+    if (!e)
         return KVF_OK; /* before torch 2.1 */
-    int err = read_entry(r, (zip_uint64_t)i, &p, &n);
+    int err = read_entry(r, e, &p, &n);
     if (err)
         return err;
     if (n != strlen(little) || memcmp(p, little, n) != 0)
@@ -137,19 +127,19 @@ static int load_storage(struct reader *r, const struct pickled_tensor *t, const 
                         const struct storage **ret)
 {
     const struct pickled_text key = t->storage;
-    char entry[MAX_KEY + 8];
+    char place[MAX_KEY + 8];
     bool good = key.n > 0 && key.n < MAX_KEY;
     for (size_t i = 0; good && i < key.n; i++)
         good = (key.at[i] >= '0' && key.at[i] <= '9') || (key.at[i] >= 'a' && key.at[i] <= 'z')
             || key.at[i] == '_';
-    int n = snprintf(entry, sizeof entry, "data/%.*s", good ? (int)key.n : 0, key.at);
-    zip_int64_t i = good ? locate(r, entry, (size_t)n) : -1;
-    if (i < 0)
+    snprintf(place, sizeof place, "data/%.*s", good ? (int)key.n : 0, key.at);
+    const struct zip_entry *e = good ? locate(r, place) : NULL;
+    if (!e)
         return kvf_fail(r->d, KVF_E_FORMAT, "%s: the storage %s of tensor %s is not in the "
-                        "archive; fetch it again", r->f->path, entry, name);
-    struct storage *s = &r->f->torch->storage[i];
+                        "archive; fetch it again", r->f->path, place, name);
+    struct storage *s = &r->f->torch->storage[e - r->entry];
     size_t bytes = 0;
-    int err = s->data ? KVF_OK : read_entry(r, (zip_uint64_t)i, &s->data, &bytes);
+    int err = s->data ? KVF_OK : read_entry(r, e, &s->data, &bytes);
     if (err)
         return err;
     if (bytes) {
@@ -160,7 +150,7 @@ static int load_storage(struct reader *r, const struct pickled_tensor *t, const 
         || (bytes && bytes % weight_bytes(t->type, 1)))
         return kvf_fail(r->d, KVF_E_FORMAT, "%s: the storage %s of tensor %s has not the %lld "
                         "elements or the type that data.pkl states; fetch it again", r->f->path,
-                        entry, name, (long long)t->storage_n);
+                        place, name, (long long)t->storage_n);
     *ret = s;
     return KVF_OK;
 }
@@ -286,7 +276,7 @@ static int sort_tensors(struct reader *r)
 static int make_tensors(struct reader *r, const struct pickled_tensor *t, size_t n)
 {
     struct torch_data *own = r->f->torch;
-    own->n_storages = (size_t)zip_get_num_entries(r->zip, 0);
+    own->n_storages = r->n_entries;
     own->storage = MEM_NEW(struct storage, own->n_storages);
     own->gathered = MEM_NEW(unsigned char *, n);
     r->f->tensor = MEM_NEW(struct tensor, n);
@@ -304,12 +294,12 @@ static int read_archive(struct reader *r)
     unsigned char *pickle = NULL;
     struct pickled_tensor *t = NULL;
     size_t bytes = 0, n = 0;
-    zip_int64_t at = 0;
+    const struct zip_entry *at = NULL;
     int err = find_prefix(r, &at);
     if (!err)
         err = check_byteorder(r);
     if (!err)
-        err = read_entry(r, (zip_uint64_t)at, &pickle, &bytes);
+        err = read_entry(r, at, &pickle, &bytes);
     if (!err)
         err = unpickle(r->f->path, pickle, bytes, &t, &n, r->d);
     if (!err)
@@ -328,8 +318,7 @@ int torch_file_read(struct tensor_file *f, struct kvf_diag *d)
     int err = open_zip(&r);
     if (!err)
         err = read_archive(&r);
-    if (r.zip)
-        zip_discard(r.zip);
+    mem_free(r.entry);
     return err;
 }
 

@@ -21,7 +21,9 @@ struct report {
     char **trace;
     struct entry *entry;
     int n_traces, n_entries;
+    char *command;
     unsigned dropped; /* bit k: those that droppable[k] names are left out */
+    int64_t most, whole; /* bytes that it may have, and would have with all */
 };
 
 /* What the page can do without, the first to go first. */
@@ -58,7 +60,15 @@ void report_destroy(struct report *r)
         mem_free(r->trace[i]);
     mem_free(r->entry);
     mem_free(r->trace);
+    mem_free(r->command);
     mem_free(r);
+}
+
+int report_command(struct report *r, const char *command)
+{
+    mem_free(r->command);
+    r->command = mem_strdup(command);
+    return r->command ? KVF_OK : KVF_E_NOMEM;
 }
 
 int report_trace(struct report *r, const char *name)
@@ -182,7 +192,15 @@ static void put_manifest(const struct report *r, struct buf *out)
             buf_char(out, ',');
         json_put_str(out, r->trace[k], strlen(r->trace[k]));
     }
-    buf_str(out, "],\"tables\":[");
+    buf_char(out, ']');
+    if (r->dropped) {
+        buf_str(out, ",\"left_out\":{");
+        json_put_member_num(out, "most", (double)r->most);
+        json_put_member_num(out, "whole", (double)r->whole);
+        json_put_member_str(out, "command", r->command ? r->command : "kvfate report");
+        buf_char(out, '}');
+    }
+    buf_str(out, ",\"tables\":[");
     for (int i = 0; i < r->n_entries; i++) {
         const struct entry *e = &r->entry[i];
         buf_printf(out, "%s{\"trace\":%d,", i ? ",\n" : "\n", e->trace);
@@ -273,6 +291,8 @@ int report_write(struct report *r, int64_t max_bytes, const char *path, struct b
     r->dropped = 0;
     int err = put_page(r, &page);
     if (!err && (int64_t)page.len > max_bytes) {
+        r->most = max_bytes;
+        r->whole = (int64_t)page.len;
         drop(r, (int64_t)page.len - max_bytes);
         name_dropped(r, left_out);
         buf_clear(&page);
@@ -284,4 +304,9 @@ int report_write(struct report *r, int64_t max_bytes, const char *path, struct b
     }
     buf_finish(&page);
     return err;
+}
+
+int64_t report_whole(const struct report *r)
+{
+    return r->dropped ? r->whole : 0;
 }

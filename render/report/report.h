@@ -21,6 +21,10 @@ struct report;
 int report_create(struct report **ret);
 void report_destroy(struct report *r); /* accepts NULL */
 
+/* How to make the page, without its name and size: what the page says where it lacks something
+ * for its size.  KVF_OK or KVF_E_NOMEM. */
+int report_command(struct report *r, const char *command);
+
 /* The tables that follow are of a trace of this name.  KVF_OK or KVF_E_NOMEM. */
 int report_trace(struct report *r, const char *name);
 
@@ -38,5 +42,8 @@ int report_absent(struct report *r, const char *key, const char *why);
  * or not at all.  KVF_OK, KVF_E_IO (with a sentence), KVF_E_NOMEM, KVF_E_LIMIT. */
 int report_write(struct report *r, int64_t max_bytes, const char *path, struct buf *left_out,
                  int64_t *ret_bytes, struct kvf_diag *d);
+
+/* After report_write: bytes of the page with all that was left out; 0: nothing was. */
+int64_t report_whole(const struct report *r);
 
 #endif

@@ -187,6 +187,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     other[11] = 7
     changed = trace(many[0], ids=other)
     longer = trace(np.concatenate([many[0], many[0][:, :, :3]], 2))
+    out = os.path.join(folder, "map.svg")
+    r = subprocess.run([kvfate, "agreement", files[0], files[1], "-o", out], capture_output=True, text=True)
+    check("the figure that the table has", r.returncode == 0 and os.path.getsize(out) > 1000, r.stderr)
     refused("other tokens", 2, ["agreement", files[0], files[1], changed], "token 11 ", "11 in trace 1", "7 in trace 3")
     compare("tokens before them", [files[0], changed], [flat[0][:, :11], flat[0][:, :11]], .1, "--tokens", "0:11")
     refused("a token before the range", 2, ["agreement", files[0], changed, "--tokens", "20:30"], "token 11 ")
@@ -205,7 +208,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     short = trace(many[0], n=20)
     refused("values are missing", 1, ["agreement", files[0], short], "not in the trace")
     for more, word in ((["--top", "0"], "--top"), (["--top", "1.1"], "--top"), (["--top", "x"], "--top"), (["--top", "nan"], "--top"),
-                       (["--skip", "-1"], "--skip"), (["--skip", "x"], "--skip"), (["--head", "L0H0"], "KV"), (["-o", "x.png"], ".tsv")):
+                       (["--skip", "-1"], "--skip"), (["--skip", "x"], "--skip"), (["--head", "L0H0"], "KV"), (["-o", "x.txt"], ".tsv")):
         refused(" ".join(more), 2, ["agreement", *files, *more], word)
     for ext in ("tsv", "csv", "npz"):
         out = os.path.join(folder, "t." + ext)

@@ -164,7 +164,7 @@ def check_survival(files, traces):
     check("documents", meta["documents"] == "10" and meta["traces"] == "12" and len(found) == 10, meta)
     check("T", meta["T"] == str(max(t.T for t in traces)) and meta["T_least"] == str(min(t.T for t in traces)))
     heads = [(f"L{l}H{g}", l, g) for l in range(L) for g in range(G)] + [("all", -1, -1)]
-    rows = [(c, *h, n) for h in heads for c in ("mass.90", "top64") for n in grid(max(t.T for t in traces))]
+    rows = [(c, *h, n) for h in heads for c in ("top64", "mass.90") for n in grid(max(t.T for t in traces))]
     check("rows in order", rows == list(zip(data["criterion"], data["head"], data["layer"], data["index"], data["horizon"])))
     w = {d: weights(d) for d in found}
     for i, (c, head, l, g, n) in enumerate(rows):

@@ -327,9 +327,23 @@ def edges(folder):
         refused(f"{option} {value}", 2, ["dynamics", p, option, value], word)
 
 
+def without_lapack(folder):
+    """A file that is no library in its place: one sentence, and other commands do not need it."""
+    p = trace(os.path.join(folder, "l.kvf"), {"L0H0": np.random.default_rng(3).normal(size=(60, 3))}, [1] * 60, 0)
+    with open(os.path.join(folder, "liblapack.so.3"), "wb") as f:
+        f.write(b"no library\n")
+    env = {**os.environ, "LD_LIBRARY_PATH": folder}
+    said = subprocess.run([kvfate, "dynamics", p], capture_output=True, text=True, env=env)
+    check("no LAPACK", said.returncode == 1 and not said.stdout and said.stderr.count("\n") == 1
+          and "LAPACK cannot be loaded" in said.stderr and "liblapack3" in said.stderr, said)
+    said = subprocess.run([kvfate, "info", p], capture_output=True, text=True, env=env)
+    check("info without LAPACK", said.returncode == 0 and not said.stderr, said)
+
+
 with tempfile.TemporaryDirectory() as folder:
     by_hand(folder)
     long_way(folder)
     closed_forms(folder)
     edges(folder)
+    without_lapack(folder)
 finish()

@@ -24,10 +24,10 @@ SHARES = {"0.0001": 1e-4, "0.001": 1e-3, "0.01": 1e-2, "0.1": 1e-1}
 
 # ---- traces
 
-def columns(windows, evict, under=None):
-    """windows: {name: [L,H,T]}; under: {name: [L,G,T]}"""
+def columns(windows, evict, under=None, kind="f32"):
+    """windows: {name: [L,H,T]} of this kind; under: {name: [L,G,T]}"""
     out = [Column("evict_step", "u32", "kv", np.where(np.isinf(evict), ALIVE, evict), flags=SNAPSHOT)]
-    out += [Column(n, "f32", "kv", v, flags=SNAPSHOT) for n, v in windows.items()]
+    out += [Column(n, kind, "kv", v, flags=SNAPSHOT) for n, v in windows.items()]
     return out + [Column(n, "u16", "query", v, axis="step") for n, v in (under or {}).items()]
 
 
@@ -258,6 +258,10 @@ def brute_force(path):
         x, scores, under = trace(path("x.kvf"), p, evict, alpha)
         name = f"{L} {H} {G} {T}"
         _, meta = overlap(name, x, expect_overlap(scores, evict, T))
+        for kind in ("f32", "f64"):  # scores of other signs, -0 and another type: no run has them, but a trace may
+            other = {n: -v if n[-1] in "02" else v - 2.**-6 for n, v in scores.items()}
+            y = make(write_kvf, path("y.kvf"), columns(other, evict, kind=kind), (L, H, G, T))
+            overlap(f"{name} {kind}", y, expect_overlap(other, evict, T))
         check(f"{name}: windows", int(meta["windows"]) == min(4, (T // 16 * 16 - 1) // 128) and int(meta["end"]) == T // 16 * 16, meta)
         overlap(name + " own 16", x, expect_overlap(scores, evict, T, True, True, grid=[.7, 7, 33.3, 100]), "--candidates", "own", "--queries", "16",
                 "--p", "100,7,33.3,0.7,7")

@@ -120,10 +120,10 @@ def tables():
     trace = s.path("wide.kvf")
     s.run(["run", "-m", model, "-t", "2", "--ignore-eos", "-n", "1500", "--raw", "-p", "the thing", "-o", trace, "-q"])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        for name in ("a.tsv", "b.json"):
+        for name in ("a.tsv", "b.json", "c.npz"):
             for was in (None, b"old"):
                 s.check(f"{name}: stopped while it was written", any(table_stopped_by(trace, number, name, was) for _ in range(10)))
-    out = s.path("c.tsv")
+    out = s.path("d.tsv")
     p = subprocess.Popen([s.exe, "eviction", trace, "-o", out], stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     while p.poll() is None and not os.path.exists(out + ".part"):
         time.sleep(0.0005)

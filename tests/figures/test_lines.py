@@ -1,5 +1,7 @@
 """Lines, their keys and their numbers: what a figure draws of made-up tables stands where the table says, and the key
 names what is drawn.  usage: test_lines.py DRAW_TABLE"""
+import math
+import re
 import sys
 
 from test_panels import MM, affine, bars, check, discs, draw, paths, texts, tsv, words_of
@@ -83,10 +85,86 @@ def agreement():
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
 
 
+# ---- columns of numbers
+
+def effect_bars():
+    """as many decimals in each number; powers of ten where that would take too many"""
+    def numbers(values):
+        rows = [(f"L0K{i}", 0, i, v, v / 2, 2 * v) for i, v in enumerate(values)]
+        svg = draw(tsv("effect", ["head", "layer", "index", "kl", "kl_low", "kl_high"], rows), "effect", style="form=bars")[1]
+        column = max(t[1][0] for t in texts(svg))
+        return [t[0] for t in texts(svg) if abs(t[1][0] - column) < .1]
+
+    check("effect: decimals", numbers([.1, .1234, 2]) == ["2.00", "0.12", "0.10"], numbers([.1, .1234, 2]))
+    check("effect: whole numbers", numbers([100, 17, 34.4]) == ["100", "34", "17"], numbers([100, 17, 34.4]))
+    check("effect: tiny numbers", numbers([1e-9, 1]) == ["1.0e+00", "1.0e\u221209"], numbers([1e-9, 1]))
+
+
+# ---- dilution against budget, hazard
+
+def lines_of(svg, colour):
+    return [p for fill, stroke, p, _, _ in paths(svg) if stroke == colour and len(p) > 1]
+
+
+def dilution():
+    """the key names what is drawn, and that alone: a run without a budget is a level across all budgets"""
+    def table(runs):
+        rows = [(m, "all", -1, y, m, b, 500) for m, b, y in runs]
+        return tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows)
+
+    style = "x=budget,show=dilution"
+    for budgets in ((64,), (64, 128, 256)):
+        runs = [("h2o", b, .3 + b / 1000) for b in budgets] + [("full", 0, .2)]
+        code, svg, said = draw(table(runs), "dilution", style=style)
+        check("dilution: key", code == 0 and "full" in words_of(svg) and "h2o" in words_of(svg), said, words_of(svg))
+        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, VERMILION)]
+        check(f"dilution: level across {budgets}", max(across) > 30, across)
+    code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
+    check("dilution: not drawn, not in the key", code == 0 and "full" not in words_of(svg) and "other" not in words_of(svg), words_of(svg))
+    code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
+    check("dilution: no budget", code == 0 and "full" not in words_of(svg), words_of(svg))
+
+
+def hazard():
+    """the last bin ends with the trace"""
+    rows = [("all", "top64", 2 ** k, 2 ** (k + 1), .1 / 2 ** k) for k in range(11)]
+    svg = draw(tsv("hazard", ["head", "criterion", "low", "high", "hazard"], rows, T=1200), "hazard", size="88x60")[1]
+    line = max((p for _, stroke, p, _, _ in paths(svg) if stroke and stroke not in ((0, 0, 0), (26, 26, 26))), key=len)
+    ticks = {t[0]: sum(t[1]) / len(t[1]) for t in texts(svg) if t[0] in ("1", "10", "100", "1000", "10\u00b3")}
+    xs = sorted({round(x, 2) for x, _ in line})
+    check("hazard: bins", len(xs) == 12, xs, ticks)
+    step = xs[1] - xs[0]
+    check("hazard: the last bin ends at T", abs(xs[-1] - xs[-2] - step * math.log2(1200 / 1024)) < .05, xs)
+
+
+# ---- whole numbers
+
+def whole_numbers():
+    """axes of positions, steps and ages have no number between two of them, however short"""
+    def across(table, figure, **more):
+        code, svg, said = draw(table, figure, **more)
+        check(f"{figure}: drawn", code == 0, said)
+        x0 = max(y for t, _, y, _ in texts(svg) if re.fullmatch(r"[\d.,]+", t))
+        return [t for t, _, y, _ in texts(svg) if abs(y - x0) < .1]
+
+    survival = ["head", "layer", "index", "criterion", "class", "horizon", "fraction"]
+    for ages in ((1, 2), (3, 4), (3,), (11, 12), (1, 3)):
+        got = across(tsv("survival", survival, [("all", -1, -1, "top64", "all", n, .5) for n in ages]), "survival")
+        check(f"ages {ages}: whole", got and all(t.isdigit() for t in got), got)
+    for step in (0, 10, 999):
+        rows = [("L0H0", 0, 0, 0, t, .5 + .1 * (t % 2), 1, "a") for t in (step, step + 1)]
+        got = across(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+        check(f"steps {step}, {step + 1}: whole", got == [str(step), str(step + 1)], got)
+
+
 def main():
     calibration()
+    whole_numbers()
+    dilution()
+    hazard()
     received()
     agreement()
+    effect_bars()
     print(f"{test_panels.failures} failures")
     return 1 if test_panels.failures else 0
 

@@ -58,6 +58,21 @@ def refused(folder, paths):
         check(not os.path.exists(out), f"{args} leaves a file")
 
 
+def unused(folder, paths):
+    """--style is judged, too, where no figure is written: after the numbers, which may have taken long"""
+    table = os.path.join(folder, "t.tsv")
+    for args in (["survival", paths[0]], ["survival", paths[0], "--json"], ["survival", paths[0], "-o", "-"],
+                 ["survival", paths[0], "-o", table], ["corpus", "survival", paths[0]], ["corpus", "survival", paths[0], "-o", table],
+                 ["survival", *paths, "-o", table], ["draw", table, "-o", os.path.join(folder, "u.json")]):
+        for style, code in (("y=log", 0), ("y=cube", 2), ("by", 2), ("criterion=top65", 2)):
+            r = run(*args, "--style", style)
+            check(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
+            check(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
+    for args in (["runs", paths[0]], ["eviction", *paths]):
+        r = run(*args, "--style", "y=log")
+        check(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
+
+
 def drawn(folder, path):
     """Sizes from the least to a poster."""
     for size in ("60x50", "88x60", "180x200", "1000x40"):
@@ -77,6 +92,7 @@ def main():
             subprocess.run([make, kind, p], check=True)
         stacked(folder, paths)
         refused(folder, paths)
+        unused(folder, paths)
         drawn(folder, paths[0])
     print(f"{failures} failures")
     return 1 if failures else 0

@@ -335,14 +335,17 @@ Test(text, contrast_of_known_pairs)
     cr_assert_float_eq(contrast_ratio(grey, grey), 1, 1e-9);
 }
 
+/* Of a token with the value, which may be NaN, and of one that has some. */
 static struct table *styled(double value, const char *state)
 {
+    const double values[] = {value, 0.5};
+    const char *const states[] = {state, "kept"};
     static const char *const real[] = {"kept", "mean_residency", "mean_beta", "mean_retention",
                                        "nll", "saliency", "last_use_age"};
-    struct table *t = table_create("tokens", 1);
+    struct table *t = table_create("tokens", 2);
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-        table_dense_real(t, real[i], "", &value);
-    table_dense_str(t, "state", "", &state);
+        table_dense_real(t, real[i], "", values);
+    table_dense_str(t, "state", "", states);
     cr_assert_eq(table_err(t), KVF_OK);
     return t;
 }

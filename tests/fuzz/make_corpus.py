@@ -123,6 +123,9 @@ def torch_files():
     for i, (_, data, _) in enumerate([*hostile.tensors(), *hostile.archives()]):
         if len(data) < 4000 and data[:4] == b"PK\3\4":
             put("torch", f"file{i}", data)
+    for i, (_, data, _) in enumerate([*hostile.headers(), *hostile.headers64()]):
+        if len(data) < 4000 and data[:4] == b"PK\3\4":
+            put("torch", f"header{i}", data)
 
 
 def training():

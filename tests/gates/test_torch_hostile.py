@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
+import zlib
 
 P = "model.layers.0.self_attn.retention_gate."
 
@@ -220,6 +221,154 @@ def archives():
     yield "cut zip", b"PK\3\4" + bytes(60), "cut off"
 
 
+MAX16, MAX32 = 0xffff, 0xffffffff
+
+
+class Entry:
+    """Headers of an entry, which can lie; `local` and `record` set fields of one header alone."""
+    FIELDS = {"made": 20, "need": 20, "flags": 0, "method": 0, "time": 0, "date": 33, "crc": None, "size": None, "unpacked": None}
+
+    def __init__(self, name, data=b"", /, extra=b"", record_extra=b"", at=None, name_n=None, local=(), record=(), **both):
+        fields = {**self.FIELDS, "crc": zlib.crc32(data), "size": len(data), "unpacked": len(data), "name": name.encode(), **both}
+        self.local, self.record = {**fields, **dict(local)}, {**fields, **dict(record)}
+        self.data, self.extra, self.record_extra, self.at, self.name_n = data, extra, record_extra, at, name_n
+
+    def header(self, mark, f, extra, made, tail=b""):
+        n = len(f["name"]) if self.name_n is None else self.name_n
+        made = struct.pack("<H", f["made"]) if made else b""
+        return (mark + made + struct.pack("<5H3I2H", *(f[k] for k in list(self.FIELDS)[1:]), n, len(extra)) + tail + f["name"] + extra)
+
+    def before_data(self):
+        return self.header(b"PK\3\4", self.local, self.extra, False)
+
+    def in_directory(self, at):
+        return self.header(b"PK\1\2", self.record, self.record_extra, True, struct.pack("<HHHII", 0, 0, 0, 0, at if self.at is None else self.at))
+
+
+def end_of(n, size, at, comment=b""):
+    return b"PK\5\6" + struct.pack("<4H2IH", 0, 0, n, n, size, at, len(comment)) + comment
+
+
+def end64_of(n, size, at, place=None, parts=0, length=44, here=None):
+    record = b"PK\6\6" + struct.pack("<QHHIIQQQQ", length, 45, 45, parts, 0, n if here is None else here, n, size, at)
+    return record + b"PK\6\7" + struct.pack("<IQI", 0, at + size if place is None else place, 1)
+
+
+def zip_by_hand(entries, end=end_of, before=b""):
+    body, directory = before, b""
+    for e in entries:
+        directory += e.in_directory(len(body))
+        body += e.before_data() + e.data
+    return body + directory + end(len(entries), len(directory), len(body))
+
+
+def zip64(*numbers, kind=1):
+    return struct.pack(f"<HH{len(numbers)}Q", kind, 8 * len(numbers), *numbers)
+
+
+def headers():
+    """Archives of which one number or name is not what it should be."""
+    body = top(linear1_weight=tensor([2, 2], [2, 1]), linear1_bias=tensor([2], [1]), linear2_weight=tensor([2, 2], [2, 1]), bias=tensor([2], [1], 6))
+    eight = struct.pack("<8f", *range(8))
+
+    def with_0(end=end_of, before=b"", more=(), **changed):
+        return zip_by_hand([Entry("a/data.pkl", body), Entry("a/data/0", eight, **changed), *more], end, before)
+
+    at_0 = 30 + len("a/data.pkl") + len(body)
+    yield "by hand", with_0(), None
+    yield "known later", with_0(flags=8, local={"crc": 0, "size": 0, "unpacked": 0}), None
+    yield "other extra fields", with_0(extra=zip64(7, kind=9), record_extra=zip64(7, kind=9) + b"\1\0\0\0"), None
+    yield "comment", with_0(lambda *a: end_of(*a, b"PK\5\6 of a comment")), None
+    yield "comment of 65535", with_0(lambda *a: end_of(*a, b"c" * MAX16)), None
+    yield "end in a comment", with_0(lambda n, size, at: end_of(n, size, at, end_of(0, 0, at + size + 22))), "no data.pkl"
+    yield "bytes behind the end", with_0() + b"\0", "no directory at its end"
+    yield "bytes between", with_0(lambda *a: b"\0" + end_of(*a)), "does not end where"
+    yield "bytes before", with_0(lambda n, size, at: end_of(n, size, at - 4), before=b"PK\3\4"), "does not end where"
+    yield "parts", with_0(lambda n, size, at: b"PK\5\6" + struct.pack("<4H2IH", 1, 0, n, n, size, at, 0)), "several parts"
+    yield "entries of other parts", with_0(lambda n, size, at: b"PK\5\6" + struct.pack("<4H2IH", 0, 0, n, n + 1, size, at, 0)), "several parts"
+    yield "one entry fewer", with_0(lambda n, size, at: end_of(n - 1, size, at)), "longer than its entries"
+    yield "65535 entries", with_0(lambda n, size, at: end_of(MAX16, size, at)), "no room for its entries"
+    yield "as many entries as bytes", with_0(lambda n, size, at: end_of(size, size, at)), "no room for its entries"
+    yield "one byte more", with_0(size=33, unpacked=33), "runs into the directory"
+    yield "header cut by the directory", with_0(more=[Entry("b", b"PK\3\4", at=at_0 + 30 + len("a/data/0") + 32 + 30 + 1)]), "not where the directory says"
+    yield "encrypted", with_0(flags=1), "encrypted"
+    yield "encrypted in the directory", with_0(record={"flags": 1}), "differs"
+    yield "encrypted before the data", with_0(local={"flags": 1}), "differs"
+    yield "encrypted and longer", with_0(flags=1, unpacked=20), "encrypted"
+    yield "other name", with_0(local={"name": b"a/data/1"}), "differs"
+    yield "shorter name", with_0(local={"name": b"a/data/"}), "differs"
+    yield "other checksum", with_0(local={"crc": 7}), "differs"
+    yield "other method", with_0(local={"method": 8}), "differs"
+    yield "other size", with_0(local={"size": 31}), "differs"
+    yield "two sizes", with_0(unpacked=1 << 20), "two sizes"
+    yield "method 8 by name alone", with_0(method=8), "compressed"
+    yield "bomb by name", with_0(method=8, unpacked=MAX32 - 1), "compressed"
+    yield "name of 65535", with_0(record={"name": b"x"}, name_n=MAX16), "directory is broken"
+    yield "NUL in a name", with_0(name=b"a/data/0\0.txt"), "NUL"
+    yield "NUL in another", with_0(more=[Entry("a/data/0\0", eight)]), "NUL"
+    yield "long names", with_0(more=[Entry("n" * 60000 + c, eight) for c in "ab"]), None
+    yield "long name twice", with_0(more=[Entry("n" * 60000, eight)] * 2), "one name"
+    yield "empty name", with_0(more=[Entry("", eight)]), None
+    yield "escape code in a name", zip_by_hand([Entry("\x1b[2J/data.pkl", body), Entry("\x1b[2J/byteorder", b"little", method=8)]), "?[2J/byteorder is compressed"
+    for at in (0, at_0 - 1, at_0 + 1, at_0 + 30, MAX32 - 1, MAX32):
+        yield f"place {at}", with_0(at=at), "entry"
+    for kind in (1, 9):
+        yield f"extra field {kind} too long", with_0(record_extra=struct.pack("<HH", kind, 9) + bytes(8)), "directory is broken"
+    # shared bytes: each storage holds the headers of all behind it
+    keys, shared, found = [f"{i:02}" for i in range(20)], bytes(40), []
+    for key in reversed(keys):
+        found.append(Entry(f"a/data/{key}", shared, extra=b"\2\0\1\0\0"))
+        shared = found[-1].before_data() + shared
+    found.reverse()
+    members = b"\x80\x02}(" + b"".join(text(f"t{k}") + tensor([2], [1], of=storage(k, len(e.data) // 4)) for k, e in zip(keys, found)) + b"u."
+    directory = b"".join(e.in_directory(len(shared) - len(e.data) - len(e.before_data())) for e in found)
+    pickled = Entry("a/data.pkl", members)
+    nested = shared + pickled.before_data() + members
+    directory += pickled.in_directory(len(shared))
+    yield "shared bytes", nested + directory + end_of(21, len(directory), len(nested)), "has room for"
+
+
+def headers64():
+    """Zip64, which archives of any size may use."""
+    body = top(linear1_weight=tensor([2, 2], [2, 1]), linear1_bias=tensor([2], [1]), linear2_weight=tensor([2, 2], [2, 1]), bias=tensor([2], [1], 6))
+    eight = struct.pack("<8f", *range(8))
+    at_0 = 30 + len("a/data.pkl") + len(body)
+
+    def large(n=32, unpacked=32, at=at_0, end=lambda n, size, at: end64_of(n, size, at) + end_of(MAX16, MAX32, MAX32), extra=None, **changed):
+        e = Entry("a/data/0", eight, zip64(unpacked, n), zip64(unpacked, n, at) if extra is None else extra, MAX32, need=45, size=MAX32, unpacked=MAX32, crc=zlib.crc32(eight), **changed)
+        return zip_by_hand([Entry("a/data.pkl", body), e], end)
+
+    def ends(make, old=(MAX16, MAX32, MAX32)):
+        return large(end=lambda n, size, at: make(n, size, at) + end_of(*old))
+
+    yield "zip64", large(), None
+    yield "zip64 behind another field", large(extra=zip64(5, kind=9) + zip64(32, 32, at_0)), None
+    yield "zip64 of an entry alone", large(end=end_of), None
+    yield "zip64 with both counts", large(end=lambda *a: end64_of(*a) + end_of(*a)), None
+    for name, extra in (("none", b""), ("of other kind", zip64(32, 32, at_0, kind=2)), ("behind the end", zip64(32, 32, at_0)[:-1])):
+        yield f"zip64 field {name}", large(extra=extra), "entry" if name != "behind the end" else "directory is broken"
+    yield "zip64 of two numbers", large(extra=zip64(32, 32)), "directory is broken"
+    for value in (31, 33, 1 << 20, 1 << 32, 1 << 62, (1 << 64) - 1):
+        yield f"zip64 size {value}", large(n=value), "entry"
+        yield f"zip64 sizes {value}", large(n=value, unpacked=value), "entry"
+        yield f"zip64 place {value}", large(at=value), "entry"
+    yield "zip64 count", ends(lambda n, size, at: end64_of(n + 1, size, at)), "directory is broken"
+    yield "zip64 count of 2^60", ends(lambda n, size, at: end64_of(1 << 60, size, at)), "no room for its entries"
+    yield "zip64 directory of 2^64 - 1", ends(lambda n, size, at: end64_of(n, (1 << 64) - 1, at + size + 1, at + size)), "does not end where"
+    yield "zip64 directory at 2^63", ends(lambda n, size, at: end64_of(n, size, 1 << 63, at + size)), "does not end where"
+    yield "zip64 length", ends(lambda n, size, at: end64_of(n, size, at, length=43)), "Zip64 end record"
+    yield "zip64 cut", ends(lambda *a: end64_of(*a, length=43)[:55] + end64_of(*a)[56:]), "Zip64 end record"
+    yield "zip64 entries of other parts", ends(lambda n, size, at: end64_of(n, size, at, here=n + 1)), "several parts"
+    yield "zip64 parts", ends(lambda n, size, at: end64_of(n, size, at, parts=1)), "several parts"
+    yield "zip64 other count", ends(end64_of, (3, MAX32, MAX32)), "end records differ"
+    yield "zip64 other size", ends(end64_of, (MAX16, 3, MAX32)), "end records differ"
+    yield "zip64 other place", ends(end64_of, (MAX16, MAX32, 3)), "end records differ"
+    for place in (0, 4, 1 << 32, (1 << 64) - 1):
+        yield f"zip64 end at {place}", ends(lambda n, size, at, p=place: end64_of(n, size, at, p)), "Zip64 end record"
+    many = [(f"m{i}", b"") for i in range(65600)]  # for which Python writes Zip64 end records
+    yield "65600 entries more", archive(body, {"0": eight}, more=many), None
+
+
 def zip_of(entries):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
@@ -248,7 +397,7 @@ def main():
         canary = os.path.join(work, "canary")
         os.environ["KVFATE_CANARY"] = canary
         path = os.path.join(work, "file.pth")
-        cases = [(n, archive(p, {"0": bytes(32)}), w) for make in (calls, machines) for n, p, w in make()] + [*tensors(), *archives()]
+        cases = [(n, archive(p, {"0": bytes(32)}), w) for make in (calls, machines) for n, p, w in make()] + [*tensors(), *archives(), *headers(), *headers64()]
         for name, data, word in cases:
             with open(path, "wb") as f:
                 f.write(data)

@@ -286,6 +286,25 @@ def downloads(s, b, trace):
             s.check(f"download {key}.{ending} equals kvfate's", w == got, line is not None and (w.splitlines()[line], got.splitlines()[line]))
 
 
+def on_paper(s, b, name):
+    """Parts of a printed page stand below each other, and nothing is cut off."""
+    b.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    b.size(690, 900)
+    b.run("dispatchEvent(new Event('beforeprint'))")
+    settle(b)
+    parts = b.run("['.top', '.overview', '.view', '.reading', '.panels', '#foot'].map(p => document.querySelector(p)).map(e => { const r = e.getBoundingClientRect(); "
+                  "return [r.top, r.bottom, Math.max(r.bottom, ...[...e.querySelectorAll('*')].map(c => c.getBoundingClientRect().bottom))] })")
+    s.check(f"{name} on paper: parts below each other", all(p[2] <= q[0] + 0.5 for p, q in zip(parts, parts[1:])), parts)
+    s.check(f"{name} on paper: heads and map on one sheet", parts[2][2] - parts[0][0] < 940, parts)
+    s.check(f"{name} on paper: no wider than the sheet", b.run("document.documentElement.scrollWidth <= innerWidth"), b.run("document.documentElement.scrollWidth"))
+    s.check(f"{name} on paper: the whole text", b.run("[...document.querySelectorAll('.w')].reduce((n, w) => n + Number(w.dataset.n || 1), 0)") == T)
+    s.check(f"{name} on paper: black on white", b.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)")
+    b.run("dispatchEvent(new Event('afterprint'))")
+    b.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    b.size(1400, 900)
+    settle(b)
+
+
 def compare(s, b, one, other):
     ready(b, s.report("two.html", one, other))
     b.key("d")
@@ -302,6 +321,8 @@ def compare(s, b, one, other):
         i = int(tip["token"].split()[0])
         want = [str(int(e[i] < 0 or t < e[i])) for e in (ea, eb)]
         s.check(f"difference at {i}, {t}", tip["\u03b1"] == " \u2212 ".join(want), tip, want)
+    on_paper(s, b, "comparison")
+    point(b, 50, 60, "difference")
     lit = b.run("[...document.querySelectorAll('.pane')].map(p => !p.querySelector('.down').hidden)")
     s.check("the crosshair is in all maps", lit == [True] * 3, lit)
     b.key("d")
@@ -362,6 +383,33 @@ def short(s, b):
             s.check(f"{n} tokens: {panel} is drawn, or says why not", ok, got)
         tick = b.run("Math.max(...[...document.querySelectorAll('.layers .tick')].map(t => t.getBoundingClientRect().height))")
         s.check(f"{n} tokens: numbers of maps of few heads are no larger than text", n == 0 or 8 < tick < 24, tick)
+
+
+def left_out(s, b, trace):
+    """A page that lacks something for its size says what, and the command that it gives makes a page with all."""
+    whole = ready(b, s.path("a.html")) or b.run("document.getElementById('left-out').hidden")
+    s.check("a page with everything says nothing of the kind", whole)
+    size, said = os.path.getsize(s.path("a.html")), {}
+    lacks = "[...document.querySelectorAll('[data-value]')].filter(x => x.disabled).map(x => x.dataset.value)"
+    for most in (size - 3000, 100_000):
+        done = s.run("report", trace, "--max-size", str(most / 1e6), "-o", s.path("less.html"))
+        ready(b, s.path("less.html"))
+        text, gone = b.run("document.getElementById('left-out').innerText"), b.run(lacks)
+        foot = b.run("document.getElementById('foot').textContent")
+        s.check(f"{most}: it is said, in words", not b.run("document.getElementById('left-out').hidden") and f"{math.ceil(most / 1e5) / 10:g} MB" in text
+                and "margins of evictions" in text and "eviction.margin" in foot, text, foot)
+        maps = {"alpha": "maps of what is kept", "beta": "maps of retention", "last": "maps of last use"}
+        s.check(f"{most}: maps that are left out are named, no others", all((name in text) == (kind in gone) for kind, name in maps.items()), text, gone)
+        if gone:
+            s.check(f"{most}: the place of the map says how to get it", f"--max-size {math.ceil(size / 1e5) / 10:g}" in b.run("document.querySelector('.frame').dataset.problem"))
+            s.check(f"{most}: the text is shaded all the same", b.run("document.querySelectorAll('.w.k10').length > 0 && document.querySelector('#text-tools select').value") == "kept")
+        s.check(f"{most}: maps go last", bool(gone) == (most == 100_000), gone)
+        command = text.split("kvfate report ")[1].split(";")[0].split()
+        s.check(f"{most}: the terminal says as much", f"--max-size {command[2]} holds all" in done.stderr.decode(), done.stderr, command)
+        s.run("report", os.path.join(s.work.name, command[0]), *command[1:-1], s.path("again.html"))
+        ready(b, s.path("again.html"))
+        s.check(f"{most}: its command makes a page with all", not b.run(lacks) and b.run("document.getElementById('left-out').hidden"), command)
+    quiet(s, b, "left out")
 
 
 def odd(s, b):
@@ -425,6 +473,8 @@ def times(s, b):
 
 
 def shots(s, b, folder):
+    ready(b, s.path("two.html"))
+    on_paper(s, b, "one trace")
     for name, (w, h, ratio, phone), scheme in (("wide", (1400, 900, 1, False), "light"), ("dark", (1400, 900, 1, False), "dark"), ("phone", (390, 844, 2, True), "light")):
         b.size(w, h, ratio, phone)
         b.scheme(scheme)
@@ -453,7 +503,7 @@ def main():
         ready(b, page)
         for step in (lambda: quiet(s, b, "hostile texts"), lambda: shown_texts(s, b), lambda: names(s, b), lambda: same_colours(s, b, one), lambda: hover_values(s, b, one), lambda: all_pixels(s, b, one),
                      lambda: keys(s, b), lambda: text_links(s, b), lambda: zoom(s, b), lambda: downloads(s, b, one),
-                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: old_browser(s, b),
+                     lambda: quiet(s, b, "after all that"), lambda: touch(s, b, page), lambda: compare(s, b, one, other), lambda: odd(s, b), lambda: short(s, b), lambda: left_out(s, b, one), lambda: old_browser(s, b),
                      lambda: shots(s, b, sys.argv[4] if len(sys.argv) > 4 else s.work.name), lambda: times(s, b)):
             step()
     finally:

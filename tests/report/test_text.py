@@ -162,6 +162,24 @@ def notes(s, b, at):
     s.check("number, token and what follows stand from left to right", left == sorted(left), left)
 
 
+def names(s, b):
+    """Names of files that turn the direction turn nothing either."""
+    traces = [s.trace("\u202eevil.kvf", 6, 2, 1, 2, "egu"), s.trace("\u05e9\u05dc.kvf", 6, 2, 1, 2, "eu")]
+    for more in (["--max-size", "0.1"], []):
+        ready(b, s.report("names.html", *traces, *more))
+        if not more:
+            b.key("d")
+            b.until("document.querySelectorAll('.pane').length === 3")
+            settle(b)
+        title = b.run("document.getElementById('title').textContent")
+        s.check("a name is marked", title.replace("\u2066", "").replace("\u2069", "") == "\u2068\u27e8U+202E\u27e9evil.kvf", ascii(title))
+        raw = b.run("[...document.body.querySelectorAll('*')].filter(e => e.tagName !== 'SCRIPT' && [...e.childNodes].some(n => n.nodeType === 3 "
+                    "&& /[\u202a-\u202e]/.test(n.data))).map(e => e.outerHTML.slice(0, 200))")
+        s.check("no name is left as it is", not raw, ascii(raw))
+    title = b.run("document.querySelector('.pane[data-role=other] .pane-title').textContent")
+    s.check("maps side by side say their method", "made-up, budget 64" in title, ascii(title))
+
+
 def long_line(s, b):
     """A paragraph that goes on over pieces keeps its direction, and is cut between words."""
     words = ["\u05e9\u05dc\u05d5\u05dd"] + [f" {w}" for w in ("KV", "cache", "12", "of") for _ in range(300)] + ["s"] * 5
@@ -194,6 +212,7 @@ def main():
         for step in (order, shapes, shared, marks, notes):
             step(s, b, at)
         quiet(s, b, "scripts")
+        names(s, b)
         long_line(s, b)
     finally:
         b.close()

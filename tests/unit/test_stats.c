@@ -160,3 +160,82 @@ Test(hash_bytes, every_byte_and_the_length_count)
         for (int j = 0; j < i; j++)
             cr_expect(ne(u64, seen[i], seen[j]));
 }
+
+/* The plain method: the fraction of DLMF 8.17.22 alone, Newton's steps one after the other. */
+static double plain_fraction(double x, double a, double b)
+{
+    const double tiny = 1e-300;
+    double c = 1, d = 1 - (a + b) * x / (a + 1), h, delta;
+    h = d = 1 / (fabs(d) < tiny ? tiny : d);
+    for (int m = 1; m < 100000; m++) {
+        double term[] = {m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+                         -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))};
+        for (int k = 0; k < 2; k++) {
+            d = 1 + term[k] * d;
+            c = 1 + term[k] / c;
+            d = 1 / (fabs(d) < tiny ? tiny : d);
+            delta = d * (fabs(c) < tiny ? tiny : c);
+            h *= delta;
+        }
+        if (fabs(delta - 1) < 1e-15)
+            break;
+    }
+    return h;
+}
+
+static double plain_quantile(double q, double a, double b)
+{
+    double lo = 0, hi = 1, x = a / (a + b), scale = lgamma(a + b) - lgamma(a) - lgamma(b);
+    for (int i = 0; i < 200 && hi - lo > 1e-16 * hi; i++) {
+        double front = exp(scale + a * log(x) + b * log1p(-x));
+        double below = !(x > 0) ? 0 : x >= 1 ? 1
+                     : x < (a + 1) / (a + b + 2) ? front * plain_fraction(x, a, b) / a
+                                                 : 1 - front * plain_fraction(1 - x, b, a) / b;
+        double slope = exp(scale + (a - 1) * log(x) + (b - 1) * log1p(-x));
+        *(below < q ? &lo : &hi) = x;
+        double next = x - (below - q) / slope;
+        if (!(next > lo && next < hi))
+            next = lo + (hi - lo) / 2;
+        if (fabs(next - x) <= 1e-15 * x)
+            return next;
+        x = next;
+    }
+    return x;
+}
+
+/* Those found side by side are those of one alone, bit by bit: of few and many observations, rates
+ * near 0 and 1, whole numbers (where terms are 0), and as many of them as leave lanes over. */
+Test(beta, many_quantiles_are_those_of_one)
+{
+    enum { N = 3001 };
+    static double q[N], a[N], b[N], x[N];
+    struct rng r;
+    rng_init(&r, 8);
+    for (int i = 0; i < N; i++) {
+        q[i] = i % 5 == 0 ? rng_uniform(&r) : i % 2 ? .025 : .975;
+        a[i] = i % 3 == 1 ? a[i - 1] : exp(18 * rng_uniform(&r) - (i % 7 ? 3 : 9));
+        b[i] = i % 3 == 1 ? b[i - 1] : exp(16 * rng_uniform(&r) - 3);
+        if (i % 11 == 0)
+            a[i] = 1 + (double)rng_below(&r, 6), b[i] = 1 + (double)rng_below(&r, 6);
+    }
+    for (size_t n = 0, from = 0; from < N; from += n, n = n % 90 + 1) {
+        n = n < N - from ? n : N - from;
+        stats_beta_quantiles(q + from, a + from, b + from, n, x + from);
+    }
+    for (int i = 0; i < N; i++) {
+        cr_assert(x[i] == plain_quantile(q[i], a[i], b[i]), "%g of %g, %g: %a, not %a", q[i], a[i],
+                  b[i], x[i], plain_quantile(q[i], a[i], b[i]));
+        cr_assert(i % 50 || x[i] == stats_beta_quantile(q[i], a[i], b[i]));
+    }
+}
+
+/* A quantile is where the share lies: the closed form for a or b of 1, x^a and 1 - (1 - x)^b. */
+Test(beta, quantiles_of_powers)
+{
+    for (int k = 1; k < 40; k++) {
+        double p = k / 40., n = 1 + k * k;
+        cr_expect(fabs(stats_beta_quantile(p, n, 1) - pow(p, 1 / n)) < 1e-13);
+        cr_expect(fabs(stats_beta_quantile(p, 1, n) + expm1(log1p(-p) / n)) < 1e-13);
+        cr_expect(fabs(stats_beta_cdf(p, n, 1) - pow(p, n)) < 1e-13);
+    }
+}

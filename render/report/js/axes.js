@@ -12,7 +12,8 @@ function wholeTicks(lo, hi, most) {
   return ticksOf(lo, hi, most).filter((v) => Number.isInteger(v));
 }
 
-// chart: {lines: [{name, points: [[x, y]], colour, dash, faint, printed: in a colour of figures}], x: {label, log, lo, hi}, y: {label, lo, hi}}
+// chart: {lines: [{name, points: [[x, y]], colour, dash, faint, printed: in a colour of figures}],
+// x: {label, log, whole, lo, hi}, y: {label, lo, hi}}
 function lineChart(chart) {
   const W = 440, H = 224, left = 44, right = 10, top = 22, bottom = 36, { x, y } = chart;
   const fx = x.log ? (v) => Math.log(v) : (v) => v, lo = fx(x.lo), hi = Math.max(fx(x.hi), lo + 1e-9);
@@ -35,7 +36,7 @@ function lineChart(chart) {
 
 const lineClass = (line) => `line${line.faint ? ' faint' : ''}${line.printed ? ' printed' : ''}`;
 
-const wholeOrNot = (x, most) => (x.hi - x.lo >= 4 ? wholeTicks(x.lo, x.hi, most) : ticksOf(x.lo, x.hi, most));
+const wholeOrNot = (x, most) => (x.whole || x.hi - x.lo >= 4 ? wholeTicks(x.lo, x.hi, most) : ticksOf(x.lo, x.hi, most));
 
 function logTicks(lo, hi) {
   const out = [];

@@ -33,6 +33,9 @@ function segments(label, options, value, change) {
       onclick: () => change(v) }, text)));
 }
 
+// A command that is broken into lines between its words alone.
+const wholeWords = (command) => marked(command).split(' ').map((w, k) => [k ? ' ' : '', el('span', { class: 'word' }, w)]);
+
 function say(text) {
   byId('said').textContent = text;
 }

@@ -45,10 +45,13 @@ panel('tables', 'Tables', null, [], async (_, trace) => [
     el('span', { class: 'name' }, table.key), el('span', { class: 'quiet' }, `${grouped(table.rows)} row${table.rows === 1 ? '' : 's'}`),
     el('span', { class: 'push' }, ['TSV', 'CSV'].map((kind) => el('button', { type: 'button', 'data-table': table.key,
       onclick: () => download(trace, table, kind === 'CSV') }, kind))),
-    el('code', { class: 'quiet' }, `${table.command} -o -`), leftOut(table) && el('span', { class: 'quiet' }, leftOut(table))))),
+    el('code', { class: 'quiet' }, wholeWords(`${table.command} -o -`)), leftOut(table) && el('span', { class: 'quiet' }, leftOut(table))))),
   ...[...trace.absent].map(([key, why]) => el('p', { class: 'quiet' }, el('b', {}, key), ` is not here: ${why}.`)),
 ]);
 
+const OF_TABLE = ['heads', 'criterion']; // of the table of tokens, not of the run
+
 panel('run', 'Run', null, [], async (_, trace) => [
-  el('dl', { class: 'facts' }, [...trace.about].map(([k, v]) => [el('dt', {}, k), el('dd', {}, tokenText(v))])),
+  el('dl', { class: 'facts' }, [...trace.about].filter(([k]) => !OF_TABLE.includes(k))
+    .map(([k, v]) => [el('dt', {}, k), el('dd', {}, tokenText(v))])),
 ]);

@@ -18,8 +18,8 @@ function exactNumber(v) {
   return sign + whole + (rest ? '.' + rest : '');
 }
 
-// For people: four digits that count.
-function shortNumber(v) {
+// For people: four digits that count, or fewer.
+function shortNumber(v, digits = 4) {
   if (Number.isNaN(v))
     return 'n/a';
   if (!Number.isFinite(v))
@@ -27,7 +27,7 @@ function shortNumber(v) {
   if (Number.isInteger(v) && Math.abs(v) < 1e6)
     return String(v).replace('-', '\u2212');
   const size = Math.abs(v);
-  const text = size >= 1e-3 && size < 1e6 ? String(Number(v.toPrecision(4))) : Number(v.toPrecision(4)).toExponential().replace('e+', 'e');
+  const text = size >= 1e-3 && size < 1e6 ? String(Number(v.toPrecision(digits))) : Number(v.toPrecision(digits)).toExponential().replace('e+', 'e');
   return text.replace('-', '\u2212');
 }
 
@@ -39,7 +39,8 @@ const ACTS = /[\p{Cc}\p{DI}\u2028\u2029\ufff9-\ufffb]/gu;
 // Of these, what shapes the characters before it stays: joiners, selectors of variants, the tags of flags.  Ends are looked back at, as
 // some engines miss characters beyond the basic plane right before a bare $.
 const SHAPES = [[/[\u200c\u200d]/u, /(?<=[\p{L}\p{M}\p{Extended_Pictographic}\u{1f3fb}-\u{1f3ff}])$/u],
-  [/[\u180b-\u180d\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/u, /(?<=[\p{L}\p{N}\p{P}\p{S}])(?<!\u27e9)$/u], [/[\u{e0020}-\u{e007f}]/u, /(?<=\u{1f3f4}[\u{e0020}-\u{e007e}]*)$/u]];
+  [/[\u180b-\u180d\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/u, /(?<=[\p{L}\p{N}\p{P}\p{S}])(?<!\u27e9)$/u],
+  [/[\u{e0020}-\u{e007f}]/u, /(?<=\u{1f3f4}[\u{e0020}-\u{e007e}]*)$/u]];
 const CONTEXT = 24; // letters that are looked at before a token
 
 // before: what the text stands behind, for what shapes.

@@ -1,6 +1,6 @@
 // grid.js - the overview: a thumbnail for each head, a row for each layer; of the part of the plane that the map shows.
 
-const grid = { buttons: new Map(), stop: null, size: 20, later: 0 };
+const grid = { buttons: new Map(), stop: null, size: 20, down: 1, most: 1, layers: 0, later: 0 };
 
 // The largest thumbnails with which all layers fit into the room: {size, down: layers in a column}.
 function layOut(layers, most, width, height) {
@@ -20,16 +20,30 @@ function buildGrid() {
   const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
   const { size, down } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - 180));
   grid.buttons.clear();
-  host.style.setProperty('--thumb', `${size}px`);
-  host.style.gridTemplateRows = `repeat(${Math.max(1, down)}, max-content)`;
+  Object.assign(grid, { size, down, most, layers: layers.length });
+  gridDown();
   host.replaceChildren(...layers.map((layer) => el('div', { class: 'layer', role: 'group', 'aria-label': `Layer ${layer}` },
     el('span', { class: 'name', 'aria-hidden': 'true' }, String(layer)),
     heads.filter((h) => h.layer === layer).map((head) => thumb(head)))));
   if (!heads.length)
     host.append(el('p', { class: 'quiet' }, state.trace.why(state.kind)));
   byId('overview-note').textContent = heads.length ? `${heads.length} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
-  grid.size = size;
   drawThumbs();
+}
+
+function placeThumbs(size, down) {
+  const { style } = byId('grid');
+  style.setProperty('--thumb', `${size}px`);
+  style.gridTemplateRows = `repeat(${Math.max(1, down)}, max-content)`;
+}
+
+const gridDown = () => placeThumbs(grid.size, grid.down);
+
+// Lays the layers out in as many columns as a width has room for; how high that is.
+function gridAcross(width) {
+  const size = Math.min(grid.size, 28), down = Math.ceil(grid.layers / Math.max(1, Math.floor(width / (36 + grid.most * (size + 3)))));
+  placeThumbs(size, down);
+  return down * (size + 3);
 }
 
 function thumb(head) {

@@ -24,7 +24,7 @@ function headRow(row) {
   const on = Boolean(state.head) && (state.head.name === row.head || state.trace.kvHead(state.head) === row.head);
   return el('tr', { 'aria-current': on ? 'true' : null, class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
     HEAD_COLUMNS.map(([name], k) => el(k ? 'td' : 'th', { scope: k ? null : 'row', class: typeof row[name] === 'number' ? 'number' : null },
-      typeof row[name] === 'number' ? shortNumber(row[name]) : row[name])));
+      typeof row[name] === 'number' ? shortNumber(row[name], 3) : row[name])));
 }
 
 function headTable(rows, redraw) {
@@ -33,7 +33,8 @@ function headTable(rows, redraw) {
     order.column = name;
     redraw();
   };
-  const titles = HEAD_COLUMNS.map(([name, title]) => el('th', { scope: 'col',
+  const isNumber = (name) => rows.length > 0 && typeof rows[0][name] === 'number';
+  const titles = HEAD_COLUMNS.map(([name, title]) => el('th', { scope: 'col', class: isNumber(name) ? 'number' : null,
     'aria-sort': order.column === name ? (order.down ? 'descending' : 'ascending') : null },
     el('button', { type: 'button', onclick: () => press(name) }, title)));
   return el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Heads' },

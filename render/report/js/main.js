@@ -9,13 +9,14 @@ function drawBar() {
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
       (v) => compareWith(v === '' ? null : TRACES[v])),
-    el('button', { type: 'button', class: 'push', onclick: helpDialog, 'aria-haspopup': 'dialog' }, 'Keys'),
+    el('button', { type: 'button', class: 'push', onclick: helpDialog, 'aria-haspopup': 'dialog', 'aria-label': 'Keys' },
+      el('span', { class: 'long' }, 'Keys'), el('span', { class: 'short' }, '?')),
   ].filter(Boolean));
 }
 
 function drawTitle() {
-  const { about, title, T } = state.trace, budget = Number(about.get('budget'));
-  const parts = [about.get('model'), about.get('method') && `${about.get('method')}${budget ? `, budget ${budget}` : ''}`,
+  const { about, title, T } = state.trace;
+  const parts = [about.get('model'), state.trace.method,
     `${grouped(T)} token${T === 1 ? '' : 's'}${about.has('prompt_tokens') ? `, ${grouped(state.trace.prompt)} of them prompt` : ''}`,
     about.has('layers') && `${about.get('layers')} layers`, about.get('warning')];
   byId('title').textContent = title;
@@ -36,13 +37,15 @@ const TOOLS = [
 
 function mapTools() {
   const buttons = TOOLS.map(([label, title, action]) =>
-    el('button', { type: 'button', title, 'aria-label': title, onclick: action }, label));
+    el('button', { type: 'button', title, 'aria-label': title, onclick: action, disabled: label === 'Answer' && !hasAnswer() }, label));
   byId('map-tools').replaceChildren(el('div', { class: 'segments', role: 'group', 'aria-label': 'Zoom' }, buttons));
 }
 
+const hasAnswer = () => state.trace.prompt > 0 && state.trace.prompt < state.trace.T;
+
 function showAnswer() {
   const { prompt, T } = state.trace;
-  if (prompt > 0 && prompt < T)
+  if (hasAnswer())
     setView(0, extent(), Math.max(0, prompt - Math.ceil((T - prompt) / 20)), T);
 }
 
@@ -51,30 +54,66 @@ function watchBar(changed) {
     drawBar();
   if (has(changed, 'trace', 'other'))
     drawTitle();
+  if (has(changed, 'trace'))
+    mapTools();
+}
+
+// ---- what the page lacks for its size
+
+// How people call what may be left out; maps first.
+const LEFT_OUT = [['eviction.evict_step', 'maps of what is kept'], ['retention.log_beta', 'maps of retention'],
+  ['last-use.last_use_age', 'maps of last use'], ['eviction.score', 'scores of evictions'], ['eviction.margin', 'margins of evictions'],
+  ['eviction.reason', 'reasons of evictions'], ['eviction.tie', 'ties of evictions'], ['retention.last_use_age', 'last uses beside retention'],
+  ['tokens.mean_retention', 'mean retention of tokens']];
+
+function droppedColumns() {
+  const all = MANIFEST.tables.flatMap((t) => (t.columns || []).filter((c) => c.dropped).map((c) => `${t.key}.${c.name}`));
+  return [...new Set(all)];
+}
+
+function sayLeftOut() {
+  const dropped = droppedColumns(), { left_out: size } = MANIFEST;
+  if (!dropped.length || !size)
+    return;
+  const names = LEFT_OUT.filter(([key]) => dropped.includes(key)).map(([, name]) => name);
+  const whole = megabytes(size.whole), code = (command) => el('code', {}, wholeWords(command));
+  byId('left-out').replaceChildren(el('b', {}, 'Not in this file, '), `which may have ${megabytes(size.most)} MB: ${names.join(', ')}. `
+    + `With them it has ${whole} MB: `, code(`${size.command} --max-size ${whole} -o FILE.html`), '; or fewer heads: ', code('--head L0-5K*'), '.');
+  byId('left-out').hidden = false;
 }
 
 function footer() {
-  const about = TRACES[0] ? TRACES[0].about : new Map(), dropped = new Set();
-  for (const t of MANIFEST.tables)
-    for (const c of t.columns || [])
-      if (c.dropped)
-        dropped.add(`${t.key}.${c.name}`);
+  const about = TRACES[0] ? TRACES[0].about : new Map(), dropped = droppedColumns();
   byId('foot').textContent = `kvfate ${about.get('engine') || ''} report. This file holds all it shows and asks no network.`
-    + (dropped.size ? ` Left out for size: ${[...dropped].join(', ')}.` : '');
+    + (dropped.length ? ` Left out for size: ${dropped.join(', ')}.` : '');
+  sayLeftOut();
 }
 
-let resizing = 0;
+let resizing = 0, onPaper = false;
 function whenResized() {
   cancelAnimationFrame(resizing);
-  resizing = requestAnimationFrame(() => sizePanes() && drawPanes());
+  resizing = requestAnimationFrame(() => !onPaper && sizePanes() && drawPanes());
 }
 
-// On paper: the map as wide as a page, and the whole text.
+// On paper (CSS pixels of a sheet that is as wide as A4 and as high as Letter, without its margins): all thumbnails across it, the map below
+// them on the same sheet where it is not too small, and the whole text.
+const PAPER = { width: 680, height: 930, most: 520, least: 300, others: 230 };
+
 function beforePrint() {
-  const tokens = state.trace.tokens.text.length;
-  panes.list.forEach((p) => p.resize(Math.min(p.side, panes.list.length > 1 ? 190 : 560)));
+  onPaper = true;
+  const tokens = state.trace.tokens.text.length, above = gridAcross(PAPER.width) + document.querySelector('.top').offsetHeight;
+  const room = PAPER.height - PAPER.others - above;
+  const third = Math.floor((PAPER.width - 40) / 3) - leftMargin() - MARGIN.right;
+  const side = panes.list.length > 1 ? third : room < PAPER.least ? PAPER.most : Math.min(room, PAPER.most);
+  panes.list.forEach((p) => p.resize(side));
   drawPanes();
   text.pieces.slice(0, tokens > 20000 ? 8 : undefined).forEach(fillPiece);
+}
+
+function afterPrint() {
+  onPaper = false;
+  gridDown();
+  whenResized();
 }
 
 async function start() {
@@ -84,7 +123,6 @@ async function start() {
   }
   await Promise.all(TRACES.map((t) => t.load()));
   buildTip();
-  mapTools();
   buildPanels();
   listenToText();
   listenToKeys();
@@ -96,7 +134,7 @@ async function start() {
   new ResizeObserver(whenResized).observe(byId('panes'));
   window.addEventListener('resize', whenResized);
   window.addEventListener('beforeprint', beforePrint);
-  window.addEventListener('afterprint', whenResized);
+  window.addEventListener('afterprint', afterPrint);
 }
 
 start().catch((e) => problem(`The page could not be drawn: ${e && e.message}`));

@@ -10,6 +10,9 @@ const KINDS = {
     probe: 'survival' },
 };
 
+const megabytes = (bytes) => String(Math.ceil(bytes / 1e5) / 10);
+const largeEnough = () => (MANIFEST.left_out ? `; made with --max-size ${megabytes(MANIFEST.left_out.whole)} it has them` : '');
+
 class Trace {
   constructor(index, name) {
     this.index = index;
@@ -30,6 +33,12 @@ class Trace {
     this.prompt = Number(this.about.get('prompt_tokens') || 0);
   }
 
+  // Its method and budget; '' where it names none.
+  get method() {
+    const method = this.about.get('method'), budget = Number(this.about.get('budget'));
+    return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}`)) : '';
+  }
+
   table(key) {
     return this.tables.get(key);
   }
@@ -40,7 +49,7 @@ class Trace {
     if (!t)
       return this.absent.get(table) || `no table of ${label}`;
     if (!t.has(column))
-      return `${t.name}.${column} was left out: the file would have been too large`;
+      return `These maps (${t.name}.${column}) are left out for the size of the file${largeEnough()}.`;
     return t.rows ? '' : 'the trace has no tokens';
   }
 

@@ -77,7 +77,9 @@ class Pane {
 
   label() {
     const kind = KINDS[state.kind], traces = this.traces(), name = state.head ? state.head.name : 'no head';
-    this.title.textContent = this.role === 'difference' ? `${traces[0].title} \u2212 ${traces[1].title}` : state.other ? traces[0].title : '';
+    const one = [traces[0].title, traces[0].method].filter(Boolean).join('  \u00b7  ');
+    this.title.textContent = this.role === 'difference' ? `${traces[0].title} \u2212 ${traces[1].title}` : state.other ? one : '';
+    this.title.title = this.title.textContent;
     this.title.hidden = !state.other;
     this.canvas.setAttribute('aria-label', `${kind.label} of ${name}: tokens to the right, query steps downwards. `
       + 'Shift and arrow keys move the crosshair, plus and minus zoom.');

@@ -93,7 +93,7 @@ function occupancyLines(rows, of) {
   return Object.entries(OCCUPANCY).map(([name, [colour, dash]]) => {
     const points = [];
     rows.class.forEach((c, k) => c === name && points.push([rows.step[k], of[k]]));
-    return { name, points, colour, dash };
+    return { name, points, colour, dash, printed: true };
   }).filter((line) => line.points.length);
 }
 
@@ -116,9 +116,10 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
     return [nothing(`No curve: the trace has one step, at whose query ${name} holds ${rows.entries[0]}.`)];
   const own = occupancyLines(rows, rows.entries);
   const mean = occupancyLines(rows, await meanEntries(table)).filter((l) => l.name === 'all')
-    .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, dash: null }));
+    .map((l) => ({ ...l, name: 'all, mean of heads', colour: 'currentColor', faint: true, printed: false, dash: null }));
   const hi = [...own, ...mean].reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1]), a), 1);
-  const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own], x: { label: 'query step t', lo: 0, hi: Math.max(1, trace.T) },
+  const chart = { title: `Entries held by ${name}`, lines: [...mean, ...own],
+    x: { label: 'query step t', whole: true, lo: 0, hi: Math.max(1, trace.T) },
     y: { label: 'entries', lo: 0, hi: hi * 1.04 } };
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} holds at the query of step t.`)];
 });
@@ -175,9 +176,10 @@ panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table,
       continue;
     const n = rows.share.length;
     rows.share.forEach((v, k) => points.push([rows.bin_low[k], v * n], [rows.bin_high[k], v * n]));
-    lines.push({ name: head === 'all' ? 'all heads' : head, points, colour, faint });
+    lines.push({ name: head === 'all' ? 'all heads' : head, points, colour, faint, printed: !faint });
   }
   const hi = lines.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1] || 0), a), 1);
   return [lineChart({ title: 'Density of held entries over the text', lines, x: { label: 'position in the text', lo: 0, hi: 1 },
-    y: { label: 'density', lo: 0, hi: hi * 1.04 } }), lineKey(lines), el('p', { class: 'quiet' }, 'Density of the entries left at the end; 1 is even.')];
+    y: { label: 'density', lo: 0, hi: hi * 1.04 } }), lineKey(lines),
+    el('p', { class: 'quiet' }, 'Density of the entries left at the end; 1 is even.')];
 });

@@ -65,7 +65,8 @@ function showTrace(trace) {
   const other = state.other === trace ? null : state.other;
   const T = Math.max(1, trace.T, other ? other.T : 0), fresh = !state.view || T !== extent();
   const view = fresh ? { x0: 0, x1: T, y0: 0, y1: T } : state.view;
-  change({ trace, kind, other, view, head: trace.headFor(kind, state.head) || null, pin: fresh ? null : state.pin });
+  const head = trace.headFor(kind, state.head) || null, by = head || !trace.tokens.kept.length ? state.by : 'kept';
+  change({ trace, kind, other, view, head, by, pin: fresh ? null : state.pin });
 }
 
 function compareWith(other) {

@@ -255,7 +255,8 @@ function revealToken(i) {
 
 function tokenLine(i) {
   const { tokens } = state.trace, number = (name) => (tokens[name].length ? tokens[name][i] : NaN);
-  const parts = [`token ${i} ${quotedToken(state.trace, i)}`, tokens.class[i] && isolated(marked(tokens.class[i])), tokens.role[i], `id ${number('id')}`];
+  const name = tokens.class[i] && isolated(marked(tokens.class[i]));
+  const parts = [`token ${i} ${quotedToken(state.trace, i)}`, name, tokens.role[i], `id ${number('id')}`];
   for (const [name, label] of [['nll', 'nll'], ['kept', 'kept by'], ['mean_residency', 'time kept'], ['mean_beta', 'mean \u03b2']])
     if (!Number.isNaN(number(name)))
       parts.push(`${label} ${shortNumber(number(name))}`);
@@ -301,7 +302,7 @@ function listenToText() {
 
 function textTools() {
   const { tokens } = state.trace, some = (name) => tokens[name] && tokens[name].length > 0 && !Array.prototype.every.call(tokens[name], Number.isNaN);
-  const options = Object.entries(BY).map(([name, [label]]) => [name, label, name !== 'head' && !some(name)]);
+  const options = Object.entries(BY).map(([name, [label]]) => [name, label, name === 'head' ? !state.head : !some(name)]);
   byId('text-tools').replaceChildren(choice('Shade', options, state.by, (by) => change({ by })));
 }
 
