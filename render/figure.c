@@ -199,7 +199,8 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
 /* A table that was edited: text where numbers belong would be drawn as zeros. */
 static int check_type(const struct figure *f, const struct table *t, int col, struct kvf_diag *d)
 {
-    static const char *const either[] = {"id", "score", "trace", "window"}; /* as it has them */
+    /* as it has them */
+    static const char *const either[] = {"id", "score", "trace", "window"};
     const char *name = table_col_name(t, col);
     bool text = table_col_type(t, col) == TABLE_STR;
     for (size_t i = 0; i < sizeof either / sizeof *either; i++)
