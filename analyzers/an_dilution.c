@@ -96,7 +96,7 @@ static double size_at(const struct plan *p, double *const *in, int64_t k)
 static int find_bounds(struct kvf_trace *t, const struct head *h, const struct plan *p,
                        double *const *in, struct kvf_diag *d)
 {
-    for (int64_t k = 0; !p->useful.top && k < p->b - p->a; k++) /* else the same for all heads */
+    for (int64_t k = 0; k < p->b - p->a; k++)
         in[BOUND_SIZE][k] = size_at(p, in, k);
     const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->useful.prefix,
                               in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
@@ -249,16 +249,6 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     return err;
 }
 
-/* What is the same for all heads. */
-static void fill_known(const struct plan *p, struct work *w, int64_t n)
-{
-    for (int c = 0; c < IN_NEAR; c++)
-        for (int64_t i = 0; p->column[c] < 0 && i < n; i++)
-            w->in[c][i] = NAN;
-    for (int64_t k = 0; p->useful.top && k < n; k++)
-        w->in[BOUND_SIZE][k] = size_at(p, w->in, k);
-}
-
 static int alloc_crew(struct crew *c, size_t n)
 {
     c->work = MEM_NEW(struct work, (size_t)c->n);
@@ -268,7 +258,8 @@ static int alloc_crew(struct crew *c, size_t n)
             return KVF_E_NOMEM;
         for (int k = 0; k < N_ARRAYS; k++)
             w->in[k] = w->data + (size_t)k * n;
-        fill_known(c->p, w, (int64_t)n);
+        for (size_t at = 0; at < IN_NEAR * n; at++)
+            w->data[at] = NAN; /* so it stays where the trace has no column */
     }
     return c->work ? KVF_OK : KVF_E_NOMEM;
 }
