@@ -358,6 +358,17 @@ int table_find(const struct table *t, const char *name)
     return -1;
 }
 
+double table_nearest(const struct table *t, int col, double want)
+{
+    double best = NAN;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double v = table_real(t, col, r);
+        if (!isnan(v) && !(fabs(best - want) <= fabs(v - want)))
+            best = v;
+    }
+    return best;
+}
+
 bool table_holds_text(const char *name)
 {
     static const char *const names[] = {

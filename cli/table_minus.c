@@ -53,18 +53,6 @@ static bool chosen(const struct table *t, int64_t row, const char *where)
     return same;
 }
 
-/* The number of a column that is nearest to the one asked for; NaN: there is none. */
-static double nearest(const struct table *t, int col, double want)
-{
-    double best = NAN;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double v = table_real(t, col, r);
-        if (!isnan(v) && !(fabs(best - want) <= fabs(v - want)))
-            best = v;
-    }
-    return best;
-}
-
 /* No row is as asked: says which value the table lacks, and the nearest that it has. */
 static int none_chosen(const struct table *t, const char *where, struct kvf_diag *d)
 {
@@ -74,7 +62,7 @@ static int none_chosen(const struct table *t, const char *where, struct kvf_diag
         int col = table_find(t, key);
         if (table_col_type(t, col) == TABLE_STR || !opt_real(value, &number))
             continue;
-        other = nearest(t, col, number);
+        other = table_nearest(t, col, number);
         if (!isnan(other) && other != number)
             return kvf_fail(d, KVF_E_ARG, "--style: table %s has no %s=%s; the nearest is %g",
                             table_name(t), key, value, other);

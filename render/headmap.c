@@ -47,18 +47,6 @@ static bool is_number(const struct table *t, int col)
     return table_col_type(t, col) != TABLE_STR;
 }
 
-/* The value in column col nearest to want. */
-static double nearest(const struct table *t, int col, double want)
-{
-    double best = NAN;
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double v = table_real(t, col, r);
-        if (!isnan(v) && !(fabs(best - want) <= fabs(v - want)))
-            best = v;
-    }
-    return best;
-}
-
 static bool has_text(const struct table *t, int col, const char *s)
 {
     char room[24];
@@ -87,7 +75,7 @@ static int choose(struct plan *p, const struct headmap_filter *f, const char *as
         want = f->of_length > 0 && !isnan(T) ? f->of_length * T : want;
         if (*asked && sscanf(asked, "%lf", &want) != 1)
             return kvf_fail(d, KVF_E_ARG, "--style: %s=%s is no number", f->column, asked);
-        x->number = nearest(p->t, x->column, want);
+        x->number = table_nearest(p->t, x->column, want);
         tick_text(x->number, room);
         snprintf(x->text, sizeof x->text, "%s", room);
         return KVF_OK;

@@ -17,16 +17,10 @@ import numpy as np
 
 from readers import Svg
 
+from figure_checks import check, finish
+
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
 ANSI = re.compile(r"\x1b\[([\d;]*)m")
-failures = 0
-
-
-def check(what, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what, *details)
 
 
 def run(*args, **env):
@@ -223,5 +217,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
     run("tokens", at("x.kvf"), "-o", at("tokens.tsv"))
     for part in (redrawn, difference, bad_input, previews, terminal):
         part(at)
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

@@ -17,6 +17,8 @@ import zlib
 
 import numpy as np
 
+from figure_checks import expect, finish
+
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
 PICTURES, DATA = ["png", "svg", "pdf"], ["tsv", "csv", "json", "npz"]
@@ -29,14 +31,6 @@ SHOWN = ["<|im_start|>", " a,b", 'say "hi"', "\u21b5", "\\x0D\u21b5", "\u2192", 
          ";", "\u00e9", "\\xED\\xA0\\x80", "\\x1B[31m", "\u202e", "\u4e2d\u6587", "#", "# a: b", "nan"]
 JOINED = {9: "\u4f60", 10: "", 11: "\U0001f600", 12: ""}  # characters of two tokens
 T, L, H, G = 40, 3, 2, 4
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what)
 
 
 def run(*args):
@@ -98,27 +92,27 @@ def unfilter(kinds, rows):
 def is_png(data, what):
     w, h, dpi, px = png(data)
     edge = np.concatenate([px[0], px[-1], px[:, :3].ravel(), px[:, -3:].ravel()])
-    check((edge == 255).all(), f"{what}: something touches the rim of the picture")
-    check((px != 255).any(), f"{what}: blank")
+    expect((edge == 255).all(), f"{what}: something touches the rim of the picture")
+    expect((px != 255).any(), f"{what}: blank")
 
 
 def is_svg(data, what):
     root = ET.fromstring(data)
-    check(root.tag.endswith("}svg"), f"{what}: root is {root.tag}")
+    expect(root.tag.endswith("}svg"), f"{what}: root is {root.tag}")
     names = {e.tag.split("}")[1] for e in root.iter()}
-    check("desc" in names and ("text" in names or ("use" in names and "symbol" in names)),
+    expect("desc" in names and ("text" in names or ("use" in names and "symbol" in names)),
           f"{what}: no text in {sorted(names)}")
     desc = next(e for e in root.iter() if e.tag.endswith("}desc")).text
-    check("method: made-up" in desc and "<b> &" in desc, f"{what}: provenance {desc[:80]!r}")
+    expect("method: made-up" in desc and "<b> &" in desc, f"{what}: provenance {desc[:80]!r}")
 
 
 def is_pdf(data, what, path):
-    check(data.startswith(b"%PDF-1.") and data.rstrip().endswith(b"%%EOF"), f"{what}: no PDF")
+    expect(data.startswith(b"%PDF-1.") and data.rstrip().endswith(b"%%EOF"), f"{what}: no PDF")
     if shutil.which("pdfinfo"):
         r = subprocess.run(["pdfinfo", path], capture_output=True)
         text = r.stdout.decode(errors="replace")
-        check(r.returncode == 0 and not r.stderr and re.search(r"Pages: +1\n", text), f"{what}: pdfinfo: {r.stderr}")
-        check("2000" in next(x for x in text.splitlines() if x.startswith("CreationDate")), f"{what}: date")
+        expect(r.returncode == 0 and not r.stderr and re.search(r"Pages: +1\n", text), f"{what}: pdfinfo: {r.stderr}")
+        expect("2000" in next(x for x in text.splitlines() if x.startswith("CreationDate")), f"{what}: date")
 
 
 def tsv_plain(s):
@@ -162,12 +156,12 @@ def same(a, b, is_text):
 def twice(what, args, path):
     """The file's bytes, after checking that a second run gives the same."""
     r = run(*args, "-o", path)
-    check(r.returncode == 0, f"{what}: exit {r.returncode}: {r.stderr.decode()}")
-    check(r.stdout and b"\t" not in r.stdout, f"{what}: prints no summary, but {r.stdout[:60]}")
+    expect(r.returncode == 0, f"{what}: exit {r.returncode}: {r.stderr.decode()}")
+    expect(r.stdout and b"\t" not in r.stdout, f"{what}: prints no summary, but {r.stdout[:60]}")
     first = read(path)
     run(*args, "-o", path)
-    check(read(path) == first, f"{what}: a second run differs")
-    check(not os.path.exists(path + ".part"), f"{what}: leaves {path}.part")
+    expect(read(path) == first, f"{what}: a second run differs")
+    expect(not os.path.exists(path + ".part"), f"{what}: leaves {path}.part")
     return first
 
 
@@ -180,7 +174,7 @@ def pictures(kind, kvf, *more):
             try:
                 {"png": is_png, "svg": is_svg}.get(ext, lambda d, w: is_pdf(d, w, path))(data, what)
             except (AssertionError, ET.ParseError, zlib.error, struct.error) as e:
-                check(False, f"{what}: not well formed: {e!r}")
+                expect(False, f"{what}: not well formed: {e!r}")
 
 
 def tables(kind, kvf):
@@ -192,13 +186,13 @@ def tables(kind, kvf):
             got[ext] = columns_of(data, ext)
             if ext == "npz":
                 with zipfile.ZipFile(io.BytesIO(data)) as z:
-                    check(all(i.date_time[0] == 1980 for i in z.infolist()), f"{what}: dates")
+                    expect(all(i.date_time[0] == 1980 for i in z.infolist()), f"{what}: dates")
             if ext == "json":
                 kinds = {c["name"]: c["type"] for c in json.loads(data)["columns"]}
         for ext in DATA:
-            check(list(got[ext]) == list(kinds), f"{analysis} of '{kind}': columns of {ext}: {list(got[ext])}")
+            expect(list(got[ext]) == list(kinds), f"{analysis} of '{kind}': columns of {ext}: {list(got[ext])}")
             for name in kinds:
-                check(same(got[ext][name], got["json"][name], kinds[name] == "str"),
+                expect(same(got[ext][name], got["json"][name], kinds[name] == "str"),
                       f"{analysis} of '{kind}': {name} differs between {ext} and json")
 
 
@@ -206,18 +200,18 @@ def contents(kvf):
     """Against the formulas of make_trace.c."""
     t = columns_of(run("tokens", kvf, "--json").stdout, "json")
     shown = [SHOWN[i % len(SHOWN)] for i in range(T)]
-    check(t["text"] == shown, f"tokens: text {[x for x in zip(t['text'], shown) if x[0] != x[1]]}")
+    expect(t["text"] == shown, f"tokens: text {[x for x in zip(t['text'], shown) if x[0] != x[1]]}")
     joined = [JOINED.get(i % 30, SHOWN[i % 30]) for i in range(T)]
-    check(t["joined"][:30] == joined[:30], f"tokens: joined {t['joined']}")
-    check([x is None for x in t["nll"]] == [i % 6 == 0 for i in range(T)], "tokens: NaN of nll")
+    expect(t["joined"][:30] == joined[:30], f"tokens: joined {t['joined']}")
+    expect([x is None for x in t["nll"]] == [i % 6 == 0 for i in range(T)], "tokens: NaN of nll")
     e = columns_of(run("eviction", kvf, "--json").stdout, "json")
     want = [i + 3 + (7 * i + h) % 20 for h in range(L * H) for i in range(T)]
-    check(e["evict_step"] == [x if x < T else -1 for x in want], "eviction: evict_step")
-    check(e["head"] == [f"L{l}K{h}" for l in range(L) for h in range(H) for _ in range(T)], "eviction: head")
+    expect(e["evict_step"] == [x if x < T else -1 for x in want], "eviction: evict_step")
+    expect(e["head"] == [f"L{l}K{h}" for l in range(L) for h in range(H) for _ in range(T)], "eviction: head")
     r = columns_of(run("retention", kvf, "--json", "--criterion", "mass.90").stdout, "json")
     want = [-1 if (i + h) % 9 == 4 else (5 * i + 3 * h + 4) % (T - i) for h in range(L * G) for i in range(T)]
-    check(r["last_use_age"] == want, "retention: last_use_age")
-    check(all(x is None for x in r["beta"]), "retention: beta is not known")
+    expect(r["last_use_age"] == want, "retention: last_use_age")
+    expect(all(x is None for x in r["beta"]), "retention: beta is not known")
 
 
 def missing(kvf):
@@ -226,8 +220,8 @@ def missing(kvf):
         path = os.path.join(FOLDER, "none.png")
         r = run(analysis, kvf, "-o", path)
         flag = "--probes " + SOURCE[analysis]
-        check(r.returncode == 1 and flag in r.stderr.decode(), f"{analysis} without column: {r.returncode} {r.stderr}")
-        check(not os.path.exists(path), f"{analysis} without column leaves a file")
+        expect(r.returncode == 1 and flag in r.stderr.decode(), f"{analysis} without column: {r.returncode} {r.stderr}")
+        expect(not os.path.exists(path), f"{analysis} without column leaves a file")
 
 
 def refusals(kvf):
@@ -244,8 +238,8 @@ def refusals(kvf):
             (["tokens", kvf, "-o", png_path, "--figure", "survival"], 2),
             (["eviction", kvf, "-o", os.path.join(FOLDER, "no/such/x.png")], 1)):
         r = run(*args)
-        check(r.returncode == code and r.stderr, f"{args[0]} {args[3:]}: exit {r.returncode}, want {code}")
-        check(not os.path.exists(png_path), f"{args[0]} {args[3:]} leaves a file")
+        expect(r.returncode == code and r.stderr, f"{args[0]} {args[3:]}: exit {r.returncode}, want {code}")
+        expect(not os.path.exists(png_path), f"{args[0]} {args[3:]} leaves a file")
 
 
 def looks(kvf):
@@ -253,19 +247,19 @@ def looks(kvf):
     path = os.path.join(FOLDER, "x.png")
     run("survival", kvf, "--figure", "survival-map", "--horizons", "500", "-o", path)
     px = png(read(path))[3].reshape(-1, 3)
-    check((px == 217).all(1).mean() > .2, "survival-map of NaN is not grey")
+    expect((px == 217).all(1).mean() > .2, "survival-map of NaN is not grey")
     run("eviction", kvf, "--head", "L1K0", "--size", "100x80", "--dpi", "100", "-o", path)
     w, h, dpi, px = png(read(path))
-    check((w, h, dpi) == (394, 315, 100), f"--size 100x80 at 100 dpi gives {w} x {h} at {dpi}")
+    expect((w, h, dpi) == (394, 315, 100), f"--size 100x80 at 100 dpi gives {w} x {h} at {dpi}")
     for value_of, name in ((1, b"\xfd\xe7\x25"), (0, b"\x44\x01\x54")):
         flat = px.reshape(-1, 3)
-        check((flat == np.frombuffer(name, np.uint8)).all(1).sum() > 500, f"no viridis({value_of}) in the map")
+        expect((flat == np.frombuffer(name, np.uint8)).all(1).sum() > 500, f"no viridis({value_of}) in the map")
     run("sparsity", kvf, "-o", path)
     w, h, dpi, px = png(read(path))
-    check((w, dpi) == (1040, 300), f"sparsity by default is {w} pixels wide at {dpi} dpi, not one column at 300")
+    expect((w, dpi) == (1040, 300), f"sparsity by default is {w} pixels wide at {dpi} dpi, not one column at 300")
     run("occupancy", kvf, "--vmax", "4", "-o", os.path.join(FOLDER, "a.png"))
     run("occupancy", kvf, "-o", os.path.join(FOLDER, "b.png"))
-    check(read(os.path.join(FOLDER, "a.png")) != read(os.path.join(FOLDER, "b.png")), "--vmax changes nothing")
+    expect(read(os.path.join(FOLDER, "a.png")) != read(os.path.join(FOLDER, "b.png")), "--vmax changes nothing")
 
 
 def main():
@@ -284,8 +278,7 @@ def main():
         missing(kvf["bare"])
         refusals(kvf["usual"])
         looks(kvf["usual"])
-    print(f"{failures} failures")
-    return 1 if failures else 0
+    finish()
 
 
 if __name__ == "__main__":

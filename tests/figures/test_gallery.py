@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+from figure_checks import check, finish
+
 KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
 DATA = os.path.join(ROOT, "tests", "data")
 TINY = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4".split()
@@ -26,14 +28,6 @@ LARGEST = 64000
 DRAWN_BY = {"difference": " --minus ", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "saliency": " draw saliency.tsv",
             "predict-units": " predict .*--units", "training": " curves "}
 PHOTOGRAPHS = {"report.png"}  # of a browser
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def commands(text):
@@ -130,5 +124,4 @@ def main(work):
 
 with tempfile.TemporaryDirectory(prefix="kvfate-gallery-") as folder:
     main(folder)
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

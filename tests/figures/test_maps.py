@@ -14,16 +14,10 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
+from figure_checks import expect, finish
+
 
 KVFATE, MAKE, DRAW, TABLES = sys.argv[1:5]
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what)
 
 
 def run(*args):
@@ -115,23 +109,23 @@ def head_maps(folder):
     t, out = os.path.join(folder, "kv.tsv"), os.path.join(folder, "x.svg")
     kv_size(t, size, ["end", "mean"])
     r = run(DRAW, t, "kv-size", out)
-    check(r.returncode == 0, f"kv-size: {r.stderr}")
+    expect(r.returncode == 0, f"kv-size: {r.stderr}")
     got = cells(svg(out))
-    check(len(got) == 30, f"kv-size draws {len(got)} cells of 30")
+    expect(len(got) == 30, f"kv-size draws {len(got)} cells of 30")
     want = size.transpose(2, 0, 1).reshape(-1)  # panels, then layers, then heads
     v, far = value([g[2] for g in got])
     nan = np.isnan(want)
     grey = np.array([g[2] for g in got])[nan]
-    check(np.allclose(grey, 217, atol=1) and nan.sum() == 1, f"NaN is drawn as {grey}")
-    check(np.abs(v - want)[~nan].max() < 3e-3 and far[~nan].max() < 1, f"cells are {np.abs(v - want)[~nan].max()} off")
-    check("end" in texts(svg(out)) and "mean" in texts(svg(out)), f"panels are not named: {texts(svg(out))}")
+    expect(np.allclose(grey, 217, atol=1) and nan.sum() == 1, f"NaN is drawn as {grey}")
+    expect(np.abs(v - want)[~nan].max() < 3e-3 and far[~nan].max() < 1, f"cells are {np.abs(v - want)[~nan].max()} off")
+    expect("end" in texts(svg(out)) and "mean" in texts(svg(out)), f"panels are not named: {texts(svg(out))}")
     xs = sorted({round(g[0], 1) for g in got[:15]})
-    check(len(xs) == 5 and np.allclose(np.diff(xs), xs[1] - xs[0], atol=.11), f"layers stand at {xs}")
+    expect(len(xs) == 5 and np.allclose(np.diff(xs), xs[1] - xs[0], atol=.11), f"layers stand at {xs}")
 
     run(DRAW, t, "kv-size", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     want = size[:, :, 1].reshape(-1)
-    check(np.abs(v - (want - want.min()) / (want.max() - want.min())).max() < 3e-3, "at=mean does not draw the mean")
+    expect(np.abs(v - (want - want.min()) / (want.max() - want.min())).max() < 3e-3, "at=mean does not draw the mean")
 
     run(DRAW, t, "kv-size", out, "minus=yes")
     got = cells(svg(out))
@@ -139,8 +133,8 @@ def head_maps(folder):
     v, _ = value([g[2] for g in got], "bluered")
     nan = np.isnan(diff)
     reach = np.nanmax(np.abs(diff))
-    check(len(got) == 15 and np.abs(2 * v - 1 - diff / reach)[~nan].max() < 8e-3, "minus=yes does not draw the difference around 0")
-    check(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
+    expect(len(got) == 15 and np.abs(2 * v - 1 - diff / reach)[~nan].max() < 8e-3, "minus=yes does not draw the difference around 0")
+    expect(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
 
 
 def rows_of_a_head(folder):
@@ -151,8 +145,8 @@ def rows_of_a_head(folder):
                                 "step": [0, 1] * 4, "dilution": v})
     run(DRAW, t, "dilution-map", out)
     got, _ = value([g[2] for g in cells(svg(out))])
-    check(np.abs(got - [0, 0, 1, 0]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
-    check(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
+    expect(np.abs(got - [0, 0, 1, 0]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
+    expect(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
     t = os.path.join(folder, "s.tsv")
     n = [1, 10, 100]
     write_table(t, "survival", {"head": [f"L0H{i // 3}" for i in range(6)], "layer": [0] * 6, "index": [i // 3 for i in range(6)],
@@ -161,7 +155,7 @@ def rows_of_a_head(folder):
     for style, want, name in (("", [0, 1], "horizon 10"), ("horizon=70", [1, 0], "horizon 100")):
         run(DRAW, t, "survival-map", out, style)
         got, _ = value([g[2] for g in cells(svg(out))])
-        check(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
+        expect(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
               f"survival-map {style}: {got}, {texts(svg(out))}")
 
 
@@ -169,16 +163,16 @@ def side_by_side(folder, kvf):
     copy, out = os.path.join(folder, "other.kvf"), os.path.join(folder, "x.svg")
     shutil.copy(kvf, copy)
     r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean", "-o", out)
-    check(r.returncode == 0, f"kv-size of two traces: {r.stderr}")
+    expect(r.returncode == 0, f"kv-size of two traces: {r.stderr}")
     root = svg(out)
     got = [g[2] for g in cells(root)]
-    check(len(got) == 12 and got[:6] == got[6:], "equal traces are drawn unlike")
-    check(any("usual" in x for x in texts(root)) and any("other" in x for x in texts(root)), f"traces are not named: {texts(root)}")
+    expect(len(got) == 12 and got[:6] == got[6:], "equal traces are drawn unlike")
+    expect(any("usual" in x for x in texts(root)) and any("other" in x for x in texts(root)), f"traces are not named: {texts(root)}")
     r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
     v, far = value([g[2] for g in cells(svg(out))], "bluered")
-    check(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
+    expect(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
     r = run(KVFATE, "eviction", kvf, copy, "-o", out)
-    check(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
+    expect(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
 
 
 # ---- maps over tokens and steps
@@ -250,19 +244,19 @@ def windows(folder):
         for style, a, b in (("", first, n), ("steps=20:60", 20, 60), ("steps=15:", 15, 60), (f"steps=0:{first + 3}", first, first + 3),
                             ("steps=50:51", 50, 51)):
             r = run(DRAW, path, figure, out, style, "44x27")
-            check(r.returncode == 0, f"{figure} {style}: {r.stderr}")
+            expect(r.returncode == 0, f"{figure} {style}: {r.stderr}")
             w, h, data = images(svg(out))[0]
             px = rgba(data)
             mean, cover = box_means(dense[figure][a:b, first:], (t >= i)[a:b, first:], w, h)
             full = cover > 1 - 1e-9
             v, far = value(px[full][:, :3])
             off = np.abs(v - mean[full]).max()
-            check(off < 8e-3 and far.max() <= 1, f"{figure} of tokens {first}: {style}, {w} x {h}: off by {off}, {far.max()}")
+            expect(off < 8e-3 and far.max() <= 1, f"{figure} of tokens {first}: {style}, {w} x {h}: off by {off}, {far.max()}")
             shade = np.abs(px[:, :, 3] / 255 - np.clip(cover, 0, 1)).max()
-            check(shade < 4e-3, f"{figure} {style}: opacity off by {shade}")
+            expect(shade < 4e-3, f"{figure} {style}: opacity off by {shade}")
     for style in ("steps=9", "steps=a:b", "steps=3:3", "steps=70:80", "width=3"):
         r = run(DRAW, tables["eviction", 11], "eviction", out, style)
-        check(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
+        expect(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
 
 
 def mask(folder, kvf):
@@ -277,13 +271,13 @@ def mask(folder, kvf):
     red = [e for e in root.iter() if e.tag.endswith("}path") and "84%,10%,16%" in e.get("style", "").replace(" ", "")]
     strokes = [e for e in red if "fill:none" in e.get("style")]
     bars = len(red) - len(strokes) + len([e for e in root.iter() if e.tag.endswith("}rect") and "84%,10%,16%" in e.get("style", "")])
-    check(len(strokes) >= 2 * len(gone) and len(strokes) <= 2 * len(gone) + 2, f"{len(strokes)} strokes for {len(gone)} evictions")
-    check(bars == len(set(gone)), f"{bars} bars for {len(set(gone))} steps with evictions")
+    expect(len(strokes) >= 2 * len(gone) and len(strokes) <= 2 * len(gone) + 2, f"{len(strokes)} strokes for {len(gone)} evictions")
+    expect(bars == len(set(gone)), f"{bars} bars for {len(set(gone))} steps with evictions")
     many = os.path.join(folder, "many.tsv")
     write_table(many, "eviction", {"head": [f"L{h}K0" for h in range(13)], "layer": list(range(13)), "index": [0] * 13, "token": [0] * 13,
                                    "evict_step": [-1] * 13})
     r = run(DRAW, many, "eviction-mask", out)
-    check(r.returncode == 2 and "12" in r.stderr, f"13 heads: exit {r.returncode} {r.stderr}")
+    expect(r.returncode == 2 and "12" in r.stderr, f"13 heads: exit {r.returncode} {r.stderr}")
 
 
 # ---- occupancy
@@ -300,7 +294,7 @@ def occupancy(folder):
                              ("class=wait", lambda x: x / v[:, 1].max(), [1]), ("class=all,steps=20:50", None, [0])):
         r = run(DRAW, t, "occupancy", out, style)
         got = images(svg(out))
-        check(r.returncode == 0 and len(got) == len(panels) + 1, f"occupancy {style}: {len(got)} images, {r.stderr}")
+        expect(r.returncode == 0 and len(got) == len(panels) + 1, f"occupancy {style}: {len(got)} images, {r.stderr}")
         for p, (w, h, data) in zip(panels, got):
             px = rgba(data)
             some = v[:, p, 2:5] if not f else v[:, p]
@@ -308,14 +302,14 @@ def occupancy(folder):
             at = px[((np.arange(heads) + .5) * h / heads).astype(int)][:, ((np.arange(n) + .5) * w / n).astype(int)]
             place, _ = value(at[:, :, :3])
             want = f(some) if f else some / some.max()
-            check(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
+            expect(np.abs(place - want.reshape(-1)).max() < 4e-3, f"occupancy {style}, class {classes[p]}")
     n = 30000  # far more steps than pixels: 0 and 10 in turn are 5 everywhere, no pattern of lines
     write_table(t, "occupancy", {"step": list(range(n)), "head": ["L0K0"] * n, "layer": [0] * n, "entries": [10 * (k % 2) for k in range(n)]})
     run(DRAW, t, "occupancy", out)
     place, _ = value(rgba(images(svg(out))[0][2])[3, :, :3])
-    check(np.abs(place - .5).max() < .03, f"steps in turn are drawn from {place.min()} to {place.max()}, not as their mean")
+    expect(np.abs(place - .5).max() < .03, f"steps in turn are drawn from {place.min()} to {place.max()}, not as their mean")
     for style in ("class=nothing", "scale=square", "steps=40000:", "steps=5"):
-        check(run(DRAW, t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
+        expect(run(DRAW, t, "occupancy", out, style).returncode == 2, f"occupancy {style} is no error")
 
 
 # ---- rims
@@ -324,7 +318,7 @@ def rims(folder, kvf):
     out = os.path.join(folder, "x.png")
     for size, dpi in (("40x25", 20), ("40x25", 300), ("1693x25", 300), ("40x846", 600), ("130x100", 2400)):
         r = run(KVFATE, "eviction", kvf, "--head", "L1K0", "--size", size, "--dpi", dpi, "-o", out)
-        check(r.returncode == 0 or (r.returncode == 2 and r.stderr), f"--size {size}: exit {r.returncode} {r.stderr}")
+        expect(r.returncode == 0 or (r.returncode == 2 and r.stderr), f"--size {size}: exit {r.returncode} {r.stderr}")
     t = os.path.join(folder, "odd.tsv")
     for name, size in (("nothing but NaN", np.full((2, 2, 1), np.nan)), ("infinite", np.array([[[np.inf]], [[-np.inf]], [[1.0]]])),
                        ("1,000 heads", np.random.default_rng(1).random((25, 40, 1))), ("one head", np.ones((1, 1, 1))),
@@ -332,9 +326,9 @@ def rims(folder, kvf):
         kv_size(t, size, ["end"])
         for dims in ("", "40x25", "300x40"):
             r = run(DRAW, t, "kv-size", out, "", *([dims] if dims else []))
-            check(r.returncode == 0, f"kv-size of {name}, {dims}: exit {r.returncode} {r.stderr}")
+            expect(r.returncode == 0, f"kv-size of {name}, {dims}: exit {r.returncode} {r.stderr}")
     for style in ("at=never", "value=head", "panel=nothing", "minus=yes,at=end", "size=3"):
-        check(run(DRAW, t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
+        expect(run(DRAW, t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
     for heads, layers in ((8, 36), (32, 32), (64, 3), (1, 64)):
         m = 5
         n = heads * layers * m
@@ -342,10 +336,10 @@ def rims(folder, kvf):
         write_table(t, "eviction", {"head": [f"L{x // m // heads}K{x // m % heads}" for x in k], "layer": k // m // heads,
                                     "index": k // m % heads, "token": k % m, "evict_step": np.where(k % 3, k % m + 1, -1)}, [("T", m)])
         r = run(DRAW, t, "eviction", out)
-        check(r.returncode == 0, f"{layers} x {heads} maps: {r.stderr}")
+        expect(r.returncode == 0, f"{layers} x {heads} maps: {r.stderr}")
         with open(out, "rb") as f:
             w, h = np.frombuffer(f.read(24)[16:], ">u4")
-        check(w <= 2130 and h <= 2720, f"{layers} x {heads} maps take {w} x {h} pixels, more than a page")
+        expect(w <= 2130 and h <= 2720, f"{layers} x {heads} maps take {w} x {h} pixels, more than a page")
 
 
 def main():
@@ -359,8 +353,7 @@ def main():
         mask(folder, kvf)
         occupancy(folder)
         rims(folder, kvf)
-    print(f"{failures} failures")
-    return 1 if failures else 0
+    finish()
 
 
 if __name__ == "__main__":

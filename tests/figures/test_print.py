@@ -11,15 +11,9 @@ import numpy as np
 
 from readers import PT, Svg, advances, cmap, png
 
+from figure_checks import check, finish
+
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
-failures = 0
-
-
-def check(what, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what, *details)
 
 
 def run(*args):
@@ -213,5 +207,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-print-") as folder:
     subprocess.run([MAKE, "evict", x], check=True)
     for part in (sizes, text, other_fonts, rendered, pdf, rasters, metadata):
         part(x)
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

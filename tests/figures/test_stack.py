@@ -5,14 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what)
+from figure_checks import expect, finish
 
 
 def run(*args):
@@ -21,26 +14,26 @@ def run(*args):
 
 def rows(*args):
     r = run(*args, "-o", "-")
-    check(r.returncode == 0, f"{args}: {r.stderr.decode()}")
+    expect(r.returncode == 0, f"{args}: {r.stderr.decode()}")
     lines = [x for x in r.stdout.decode().split("\n") if x and not x.startswith("# ")]
     return [x.split("\t") for x in lines]
 
 
 def stacked(folder, paths):
     both, one = rows("density", *paths), [rows("density", p) for p in paths]
-    check(both[0] == ["trace"] + one[0][0] + ["method", "budget", "T"], f"columns {both[0]}")
+    expect(both[0] == ["trace"] + one[0][0] + ["method", "budget", "T"], f"columns {both[0]}")
     want = []
     for p, t in zip(paths, one):
         name = os.path.basename(p)[:-4]
         meta = dict(x[2:].split(": ", 1) for x in run("density", p, "-o", "-").stdout.decode().split("\n")
                     if x.startswith("# ") and ": " in x)
         want += [[name] + x + [meta["method"], str(int(float(meta.get("budget", 0)))), meta["T"]] for x in t[1:]]
-    check(both[1:] == want, "rows differ from those of each trace")
+    expect(both[1:] == want, "rows differ from those of each trace")
     r = run("density", *paths, "-o", os.path.join(folder, "x.svg"))
-    check(r.returncode == 0 and os.path.getsize(os.path.join(folder, "x.svg")) > 1000, f"figure: {r.stderr}")
+    expect(r.returncode == 0 and os.path.getsize(os.path.join(folder, "x.svg")) > 1000, f"figure: {r.stderr}")
     for p in paths:
         alone = run("density", p).stdout
-        check(os.path.basename(p)[:-4].encode() + b":\n" in r.stdout and alone in r.stdout, f"summary of {p}")
+        expect(os.path.basename(p)[:-4].encode() + b":\n" in r.stdout and alone in r.stdout, f"summary of {p}")
 
 
 def refused(folder, paths):
@@ -54,8 +47,8 @@ def refused(folder, paths):
                  ["density", paths[0], "-o", out, "--style", "by"],
                  ["occupancy", paths[0], "-o", out, "--figure", "occupancy-curves", "--style", "steps=1"]):
         r = run(*args)
-        check(r.returncode == 2 and len(r.stderr.decode().strip().split("\n")) == 1, f"{args}: {r.returncode} {r.stderr}")
-        check(not os.path.exists(out), f"{args} leaves a file")
+        expect(r.returncode == 2 and len(r.stderr.decode().strip().split("\n")) == 1, f"{args}: {r.returncode} {r.stderr}")
+        expect(not os.path.exists(out), f"{args} leaves a file")
 
 
 def unused(folder, paths):
@@ -66,11 +59,11 @@ def unused(folder, paths):
                  ["survival", *paths, "-o", table], ["draw", table, "-o", os.path.join(folder, "u.json")]):
         for style, code in (("y=log", 0), ("y=cube", 2), ("by", 2), ("criterion=top65", 2)):
             r = run(*args, "--style", style)
-            check(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
-            check(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
+            expect(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
+            expect(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
     for args in (["runs", paths[0]], ["eviction", *paths]):
         r = run(*args, "--style", "y=log")
-        check(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
+        expect(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 
 
 def drawn(folder, path):
@@ -80,7 +73,7 @@ def drawn(folder, path):
                              ("density", ["--style", "by=head"]), ("occupancy", ["--figure", "occupancy-curves"])):
             out = os.path.join(folder, "y.pdf")
             r = run(figure, path, "-o", out, "--size", size, *args)
-            check(r.returncode == 0 or b"need at least" in r.stderr, f"{figure} {args} at {size}: {r.stderr}")
+            expect(r.returncode == 0 or b"need at least" in r.stderr, f"{figure} {args} at {size}: {r.stderr}")
 
 
 def main():
@@ -94,8 +87,7 @@ def main():
         refused(folder, paths)
         unused(folder, paths)
         drawn(folder, paths[0])
-    print(f"{failures} failures")
-    return 1 if failures else 0
+    finish()
 
 
 if __name__ == "__main__":

@@ -15,21 +15,15 @@ KVFATE, WRITE_KVF = sys.argv[1:3]
 sys.path.insert(0, os.path.dirname(sys.argv[3]))
 import maker  # noqa: E402
 
+from figure_checks import expect, finish
+
 SVG = "{http://www.w3.org/2000/svg}"
 BLUE, GREY, ORANGE = (.04, .18, .72), (.46, .46, .46), (.68, .28, 0)
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what)
 
 
 def run(*args, code=0):
     done = subprocess.run([KVFATE, *map(str, args)], capture_output=True, text=True)
-    check(done.returncode == code, f"{args[2:]}: exit {done.returncode}, not {code}: {done.stderr}")
+    expect(done.returncode == code, f"{args[2:]}: exit {done.returncode}, not {code}: {done.stderr}")
     return done
 
 
@@ -129,19 +123,19 @@ def words_and_states():
     want = ["sink"] * 2 + ["kept" if i in (2, 5, 9) or 14 <= i < 17 else "evicted" for i in range(2, 17)]
     want += ["new"] + ["recent"] * 2
     data, _ = maker.table(KVFATE, "tokens", kvf)
-    check(data["state"] == want, f"states {data['state']}")
+    expect(data["state"] == want, f"states {data['state']}")
     p = draw(kvf, "--style", "by=state")
     looks = {"kept": (BLUE, True), "evicted": (GREY, False)}
     for i, state in enumerate(want):
         colour, bold = p.colour(f"w{i}\u21b5")
         rgb, thick = looks.get(state, (ORANGE, False))
-        check(close(colour, rgb) and bold == thick, f"w{i} is {state}, drawn {colour} {bold}")
+        expect(close(colour, rgb) and bold == thick, f"w{i} is {state}, drawn {colour} {bold}")
     lined = [f for f in p.fills if close(f[4], ORANGE)]
-    check(len(lined) >= 5, f"{len(lined)} underlines of protected tokens")
+    expect(len(lined) >= 5, f"{len(lined)} underlines of protected tokens")
     p = draw(kvf)
-    check(p.colour("w5\u21b5")[1] and not p.colour("w3\u21b5")[1], "kept is bold")
+    expect(p.colour("w5\u21b5")[1] and not p.colour("w3\u21b5")[1], "kept is bold")
     full = trace("full", texts, [[maker.ALIVE] * T], method={"name": "full", "budget": 0})
-    check(set(maker.table(KVFATE, "tokens", full)[0]["state"]) == {"kept"}, "all is kept under full")
+    expect(set(maker.table(KVFATE, "tokens", full)[0]["state"]) == {"kept"}, "all is kept under full")
 
 
 def values_lie_behind():
@@ -153,16 +147,16 @@ def values_lie_behind():
     for i, b in enumerate(beta):
         fill = p.fill_behind(f"v{i}\u21b5")
         want = ends[0] + (b - .2) / .8 * (ends[1] - ends[0])
-        check(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
+        expect(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=beta", "--vmin", ".45", "--vmax", ".95")
-    check("4 clipped" in "\n".join(t for *_, t, _, _ in p.words), "clipped values are not counted")
-    check("0.45" in p.text() and "0.95" in p.text(), "ends of the bar")
+    expect("4 clipped" in "\n".join(t for *_, t, _, _ in p.words), "clipped values are not counted")
+    expect("0.45" in p.text() and "0.95" in p.text(), "ends of the bar")
     p = draw(trace("few", ["a\n", "b\n"], kept_every(2, 2), [[np.nan, .5]]), "--style", "by=beta")
-    check("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no value: grey")
+    expect("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no value: grey")
     out = os.path.join(FOLDER, "none.svg")
     for by in ("beta", "retention", "saliency"):
         r = subprocess.run([KVFATE, "tokens", trace("none", ["a\n", "b\n"], kept_every(2, 2)), "-o", out, "--style", f"by={by}"], capture_output=True, text=True)
-        check(r.returncode == 2 and f"by={by}: no token has a value" in r.stderr and not os.path.exists(out), f"by={by} without values: {r}")
+        expect(r.returncode == 2 and f"by={by}: no token has a value" in r.stderr and not os.path.exists(out), f"by={by} without values: {r}")
 
 
 def characters_of_several_tokens():
@@ -174,11 +168,11 @@ def characters_of_several_tokens():
     for word, v in (("x", .2), ("\u4f60", .4), ("y\u21b5", .6)):
         fill = p.fill_behind(word)
         want = ends[0] + v * (ends[1] - ends[0])
-        check(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
+        expect(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=state")  # tokens 0 and 2 are kept
-    check(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
+    expect(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
     p = draw(trace("bytes", [b"\xff\xfe", b"\xe4\xbd", "z"], kept_every(2, 3)))
-    check("\\xFF\\xFE" in p.text() and "\\xE4\\xBD" in p.text(), f"ill-formed bytes: {p.text()}")
+    expect("\\xFF\\xFE" in p.text() and "\\xE4\\xBD" in p.text(), f"ill-formed bytes: {p.text()}")
 
 
 def hostile():
@@ -188,9 +182,9 @@ def hostile():
     text = draw(kvf).text()
     for mark in ("<b>&amp;\"'", "]]>", "\\x1B[31m", "\\u202Eevil\\u202C", "\\u2066x", "\\u2028", "z\\x00w", "\\uFEFF",
                  "\\u0085", "\u2205", "\\u200B", "\\xED\\xA0\\x80", "-->", "%s%n"):
-        check(mark in text, f"hostile: {mark!r} is not in {text!r}")
+        expect(mark in text, f"hostile: {mark!r} is not in {text!r}")
     for mark in "\u202e\u2066\u2028\x1b\ufeff":
-        check(mark not in text, f"hostile: {mark!r} came through")
+        expect(mark not in text, f"hostile: {mark!r} came through")
     for ext in ("png", "pdf"):
         draw(kvf, ext=ext)
 
@@ -205,9 +199,9 @@ def white_space():
     for e in ET.parse(path).getroot().iter(SVG + "path"):
         if len(re.findall("[AC]", e.get("d"))) in (2, 4) and not re.search("L", e.get("d")):
             kinds["kept" if close(colour_of(e.get("style")), BLUE) else "not"] += 1
-    check(kinds == {"kept": 3, "not": 1}, f"dots {kinds}")
+    expect(kinds == {"kept": 3, "not": 1}, f"dots {kinds}")
     text = Picture(path).text()
-    check("\u2192" in text and "\u21b5" in text and "e f" in text, f"tab and newline: {text!r}")
+    expect("\u2192" in text and "\u21b5" in text and "e f" in text, f"tab and newline: {text!r}")
 
 
 # ---- pages
@@ -231,13 +225,13 @@ def pdf_gives_text_back():
     for word in ("Plain words and", "\u4f60\u597d\u4e16\u754c\u3002", "\u041f\u0440\u0438\u0432\u0435\u0442", "\u03b1\u03b2\u03b3",
                  "caf\u00e9", "\ud55c\uad6d\uc5b4", "finale"):
         found = text.find(word)
-        check(found > at, f"pdftotext: {word!r} is not there in order: {text!r}")
+        expect(found > at, f"pdftotext: {word!r} is not there in order: {text!r}")
         at = found
     arabic = "\u0627\u0644\u0633\u0644\u0627\u0645"
     for texts in ([arabic], [arabic[:2], arabic[2:]]):
         text = pdf_text(draw(trace("rtl", texts, kept_every(2, len(texts))), ext="pdf"), "-raw")
         letters = "".join(c for c in text if "\u0600" <= c < "\u0700")
-        check(sorted(letters) == sorted(arabic), f"pdftotext of Arabic: {letters!r}")
+        expect(sorted(letters) == sorted(arabic), f"pdftotext of Arabic: {letters!r}")
 
 
 def marks_in_leftward_lines():
@@ -246,11 +240,11 @@ def marks_in_leftward_lines():
     kvf = trace("marks", texts, kept_every(2, len(texts)))
     p = draw(kvf)
     for mark in ("\\xD7", "\\xFF\\xFE"):
-        check(mark in p.text(), f"{mark} in {p.text()!r}")
-        check(mark in pdf_text(draw(kvf, ext="pdf"), "-raw"), f"{mark} in the PDF")
+        expect(mark in p.text(), f"{mark} in {p.text()!r}")
+        expect(mark in pdf_text(draw(kvf, ext="pdf"), "-raw"), f"{mark} in the PDF")
     place = {t: x for x, _, t, *_ in p.words}
     at = [next(x for t, x in place.items() if w in t) for w in ("12", "xFF", "xD7")]
-    check(at == sorted(at), f"12, \\xFF\\xFE and \\xD7 stand at {at}")
+    expect(at == sorted(at), f"12, \\xFF\\xFE and \\xD7 stand at {at}")
 
 
 def many_pages():
@@ -264,25 +258,25 @@ def many_pages():
     pages = pages_of(path)
     seen = re.findall(r"t(\d+)", pdf_text(path, "-raw"))
     own = [int(x) for x in seen if int(x) < T]
-    check(own == list(range(T)), f"{len(own)} tokens in the PDF, in order: {own == sorted(own)}")
-    check(20 < pages < 60, f"{pages} pages")
-    check(took < 30, f"20,000 tokens took {took:.1f} s")
+    expect(own == list(range(T)), f"{len(own)} tokens in the PDF, in order: {own == sorted(own)}")
+    expect(20 < pages < 60, f"{pages} pages")
+    expect(took < 30, f"20,000 tokens took {took:.1f} s")
     lines = len(re.findall(r"(?m)^.*t\d+.*$", pdf_text(path, "-layout")))
     text = pdf_text(path)
-    check(all(f"{p} / {pages}" in text for p in (1, 2, pages)), "numbers of pages")
-    check(text.count("kept") >= pages or text.count("hold the token") >= pages, "a legend on every page")
+    expect(all(f"{p} / {pages}" in text for p in (1, 2, pages)), "numbers of pages")
+    expect(text.count("kept") >= pages or text.count("hold the token") >= pages, "a legend on every page")
     p = draw(kvf, "--style", f"page={pages}")
     middle = draw(kvf, "--style", "page=2")
-    check(max(y for _, y, *_ in middle.words) < 238 / 25.4 * 72, "lines below the end of the page")
-    check(f"t{T - 1}" in p.text() and "t0 " not in p.text(), "page=N of an SVG is the last page")
+    expect(max(y for _, y, *_ in middle.words) < 238 / 25.4 * 72, "lines below the end of the page")
+    expect(f"t{T - 1}" in p.text() and "t0 " not in p.text(), "page=N of an SVG is the last page")
     run("tokens", kvf, "-o", os.path.join(FOLDER, "no.svg"), "--style", f"page={pages + 1}", code=2)
     one = draw(kvf, "--style", "page=2", ext="pdf")
-    check(pages_of(one) == 1 and f"2 / {pages}" in pdf_text(one), "page=2 of a PDF")
+    expect(pages_of(one) == 1 and f"2 / {pages}" in pdf_text(one), "page=2 of a PDF")
     p = draw(kvf)
     left = int(re.search(r"(\d+) lines left out", p.text())[1])
     shown = len([t for t in p.lines() if re.search(r"t\d", t) and "token" not in t])
-    check(left + shown == lines, f"{left} left out and {shown} shown of {lines} lines")
-    check("t0" in p.text() and f"t{T - 1}" in p.text(), "a folded text has its start and its end")
+    expect(left + shown == lines, f"{left} left out and {shown} shown of {lines} lines")
+    expect("t0" in p.text() and f"t{T - 1}" in p.text(), "a folded text has its start and its end")
 
 
 def small_and_long():
@@ -292,9 +286,9 @@ def small_and_long():
             draw(kvf, ext=ext)
     kvf = trace("size", ["start "] + ["a" * 10000] + [" end"], kept_every(2, 3))
     text = re.sub(r"\s", "", pdf_text(draw(kvf, ext="pdf"), "-raw"))
-    check(text.count("a") >= 10000, f"{text.count('a')} of 10,000 letters of a token")
+    expect(text.count("a") >= 10000, f"{text.count('a')} of 10,000 letters of a token")
     p = draw(kvf, "--size", "60x400")
-    check(max(x for x, *_ in p.words) < 60 / 25.4 * 72, "text beyond the rim")
+    expect(max(x for x, *_ in p.words) < 60 / 25.4 * 72, "text beyond the rim")
     draw(kvf, "--size", "40x25", ext="png")
 
 
@@ -308,31 +302,31 @@ def heads_and_traces():
     b = trace("b", texts[:5], kept_every(2, 5, H), H=H, method={"name": "snapkv", "budget": 4})
     s = trace("s", texts, saliency=[[(-1) ** i * (i + h) for i in range(T)] for h in range(H)], H=H)
     data, _ = maker.table(KVFATE, "tokens", a, "--by-head")
-    check(data["head"] == [f"L0K{h}" for h in range(H) for _ in range(T)], "rows of heads")
-    check(data["kept"] == [float(i % 3 == h) for h in range(H) for i in range(T)], "kept of heads")
+    expect(data["head"] == [f"L0K{h}" for h in range(H) for _ in range(T)], "rows of heads")
+    expect(data["kept"] == [float(i % 3 == h) for h in range(H) for i in range(T)], "kept of heads")
     ages = [max((i + g) % (T - i) for g in (2 * h, 2 * h + 1)) for h in range(H) for i in range(T)]
-    check(data["last_use_age"] == ages, f"ages of heads: {data['last_use_age']}, not {ages}")
+    expect(data["last_use_age"] == ages, f"ages of heads: {data['last_use_age']}, not {ages}")
     data, meta = maker.table(KVFATE, "tokens", a, b)
-    check(data["trace"] == [1] * T + [2] * 5 and set(data["head"]) == {"all"}, "rows of traces")
-    check(data["state"][0] == "mixed", "heads that differ")
-    check((meta["trace_1"], meta["trace_2"]) == ("h2o, budget 3", "snapkv, budget 4"), f"names of traces {meta}")
+    expect(data["trace"] == [1] * T + [2] * 5 and set(data["head"]) == {"all"}, "rows of traces")
+    expect(data["state"][0] == "mixed", "heads that differ")
+    expect((meta["trace_1"], meta["trace_2"]) == ("h2o, budget 3", "snapkv, budget 4"), f"names of traces {meta}")
     data, _ = maker.table(KVFATE, "tokens", s)
-    check(np.allclose(data["saliency"], [(-1) ** i * (i + 1) for i in range(T)]), "mean saliency")
-    check(set(data["kept"]) == {None}, "a trace of saliencies holds no cache")
+    expect(np.allclose(data["saliency"], [(-1) ** i * (i + 1) for i in range(T)]), "mean saliency")
+    expect(set(data["kept"]) == {None}, "a trace of saliencies holds no cache")
     p = draw(s, "--style", "by=saliency")
     red, blue = p.fill_behind("w7\u21b5"), p.fill_behind("w8\u21b5")
-    check(red[0] > red[2] and blue[2] > blue[0], f"signs of saliency: {red} {blue}")
+    expect(red[0] > red[2] and blue[2] > blue[0], f"signs of saliency: {red} {blue}")
     p = draw(a, "--by-head")
     for h in range(H):
-        check(any(t == f"L0K{h}" and bold for *_, t, _, bold in p.words), f"name of head {h}")
+        expect(any(t == f"L0K{h}" and bold for *_, t, _, bold in p.words), f"name of head {h}")
     xs = [sorted({round(x, 2) for x, _, t, *_ in p.words if t == f"w{i}\u21b5"}) for i in range(T)]
-    check(all(x == xs[0] and len(x) == H for x in xs), f"columns at {xs}")
+    expect(all(x == xs[0] and len(x) == H for x in xs), f"columns at {xs}")
     ys = [{round(y, 2) for _, y, t, *_ in p.words if t == f"w{i}\u21b5"} for i in range(T)]
-    check(all(len(y) == 1 for y in ys), "the same words stand at the same height")
+    expect(all(len(y) == 1 for y in ys), "the same words stand at the same height")
     p = draw(a, b, "--head", "0.1")
-    check("h2o, budget 3" in p.text() and "snapkv, budget 4" in p.text() and "L0K1" in p.text(), "names of traces")
+    expect("h2o, budget 3" in p.text() and "snapkv, budget 4" in p.text() and "L0K1" in p.text(), "names of traces")
     p = draw(a, b, "--by-head", "--style", "columns=1")
-    check(len({round(x, 1) for x, _, t, *_ in p.words if t.startswith("w")}) == 1, "one column")
+    expect(len({round(x, 1) for x, _, t, *_ in p.words if t.startswith("w")}) == 1, "one column")
     for bad in ("columns=0", "columns=99", "page=x", "mark=bold", "by=love", "by"):
         run("tokens", a, "-o", os.path.join(FOLDER, "no.svg"), "--style", bad, code=2)
 
@@ -351,8 +345,7 @@ def main():
             pdf_gives_text_back()
             marks_in_leftward_lines()
             many_pages()
-    print(f"{failures} failures")
-    return 1 if failures else 0
+    finish()
 
 
 if __name__ == "__main__":

@@ -13,16 +13,10 @@ KVFATE, WRITE, MAKER = sys.argv[1:4]
 sys.path.insert(0, os.path.dirname(MAKER))
 from maker import ALIVE, SNAPSHOT, Column, make  # noqa: E402
 
+from figure_checks import expect, finish
+
 LAYERS, HEADS, TOKENS = 3, 4, 700
 THREADS = ["1", "2", "5", "40"]
-failures = 0
-
-
-def check(ok, what):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what)
 
 
 def trace(path):
@@ -41,7 +35,7 @@ def trace(path):
 
 def drawn(kvf, out, analysis, threads, more):
     r = subprocess.run([KVFATE, analysis, kvf, "-o", out, *more, "-t", threads], capture_output=True, text=True)
-    check(r.returncode == 0, f"{analysis} {more} -t {threads}: exit {r.returncode} {r.stderr}")
+    expect(r.returncode == 0, f"{analysis} {more} -t {threads}: exit {r.returncode} {r.stderr}")
     with open(out, "rb") as f:
         return f.read(), r.stdout
 
@@ -56,11 +50,10 @@ def main():
             for kind, more in cases:
                 out = os.path.join(folder, "x." + kind)
                 first, *rest = [drawn(kvf, out, analysis, t, more) for t in THREADS]
-                check(len(first[0]) > 1000, f"{analysis} {more}: {len(first[0])} bytes")
+                expect(len(first[0]) > 1000, f"{analysis} {more}: {len(first[0])} bytes")
                 for t, other in zip(THREADS[1:], rest):
-                    check(other == first, f"{analysis} {kind} {more}: {t} threads draw another figure than 1")
-    print(f"{failures} failures")
-    return 1 if failures else 0
+                    expect(other == first, f"{analysis} {kind} {more}: {t} threads draw another figure than 1")
+    finish()
 
 
 if __name__ == "__main__":
