@@ -98,7 +98,8 @@ int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1
         }
     }
     if (!err && ret->n < 2)
-        err = kvf_fail(d, KVF_E_NOTFOUND, "--by tokens: the texts have no two tokens in common "
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "--by tokens: the texts have no two tokens in common "
                        "before they part");
     for (int k = 0; k < 2; k++) {
         buf_finish(&x[k].bytes);

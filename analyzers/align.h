@@ -12,7 +12,7 @@
 struct alignment {
     int64_t n, bytes;
     int64_t start[2];
-    int64_t (*end)[2]; /* [n] */
+    int64_t (*end)[2];         /* [n] */
     unsigned char *special[2]; /* [T] tokens that are of no piece */
 };
 

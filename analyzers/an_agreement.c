@@ -35,9 +35,9 @@ struct data {
     /* rows [(heads + 1) * n_pairs], those of `all` last */
     double *rho, *overlap, *chance, *over_heads;
     int64_t *tokens, *kept, *n_heads;
-    double *value;             /* [n_traces][n] of one head */
-    double *mean;              /* [n_traces][heads] */
-    double *x, *y;             /* [n or heads] of a pair: values that both have */
+    double *value;              /* [n_traces][n] of one head */
+    double *mean;               /* [n_traces][heads] */
+    double *x, *y;              /* [n or heads] of a pair: values that both have */
     unsigned char *in_x, *in_y; /* [n] */
 };
 
@@ -53,7 +53,7 @@ static int allocate(struct data *d)
     d->kept = MEM_NEW(int64_t, rows);
     d->n_heads = MEM_NEW(int64_t, rows);
     d->value = mem_alloc(traces * n, sizeof(double));
-    d->mean = MEM_NEW(double, traces * H);
+    d->mean = MEM_NEW(double, (traces * H));
     d->x = MEM_NEW(double, most);
     d->y = MEM_NEW(double, most);
     d->in_x = MEM_NEW(unsigned char, n);
@@ -63,13 +63,16 @@ static int allocate(struct data *d)
         d->n_heads[r] = -1;
     }
     return d->rho && d->overlap && d->chance && d->over_heads && d->tokens && d->kept && d->n_heads
-           && d->value && d->mean && d->x && d->y && d->in_x && d->in_y ? KVF_OK : KVF_E_NOMEM;
+                   && d->value && d->mean && d->x && d->y && d->in_x && d->in_y
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static void release(struct data *d)
 {
-    void *const all[] = {d->rho, d->overlap, d->chance, d->over_heads, d->tokens, d->kept,
-                         d->n_heads, d->value, d->mean, d->x, d->y, d->in_x, d->in_y};
+    void *const all[] = {d->rho,  d->overlap, d->chance, d->over_heads, d->tokens,
+                         d->kept, d->n_heads, d->value,  d->mean,       d->x,
+                         d->y,    d->in_x,    d->in_y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     heads_free(&d->heads);
@@ -250,14 +253,18 @@ static int same_shape(const struct data *x, struct kvf_diag *d)
     int L = kvf_n_layers(x->t[0]);
     for (int k = 1; k < x->n_traces; k++) {
         if (kvf_n_layers(x->t[k]) != L)
-            return kvf_fail(d, KVF_E_ARG, "trace 1 has %d layers and trace %d has %d: agreement "
-                            "needs equal heads", L, k + 1, kvf_n_layers(x->t[k]));
+            return kvf_fail(d, KVF_E_ARG,
+                            "trace 1 has %d layers and trace %d has %d: agreement "
+                            "needs equal heads",
+                            L, k + 1, kvf_n_layers(x->t[k]));
         for (int l = 0; l < L; l++) {
             int a = kvf_n_heads(x->t[0], l, KVF_SPACE_KV);
             int b = kvf_n_heads(x->t[k], l, KVF_SPACE_KV);
             if (a != b)
-                return kvf_fail(d, KVF_E_ARG, "layer %d has %d KV heads in trace 1 and %d in trace "
-                                "%d: agreement needs equal heads", l, a, b, k + 1);
+                return kvf_fail(d, KVF_E_ARG,
+                                "layer %d has %d KV heads in trace 1 and %d in trace "
+                                "%d: agreement needs equal heads",
+                                l, a, b, k + 1);
         }
     }
     return KVF_OK;
@@ -276,8 +283,10 @@ static int same_ids(const struct data *x, int k, uint32_t n, double *a, double *
         err = kvf_read_f64(x->t[k], column[1], 0, 0, 0, n, b, d);
     for (uint32_t i = 0; !err && i < n; i++)
         if (a[i] != b[i])
-            err = kvf_fail(d, KVF_E_ARG, "token %u has the id %.0f in trace 1 and %.0f in trace "
-                           "%d: agreement compares gates on equal tokens", i, a[i], b[i], k + 1);
+            err = kvf_fail(d, KVF_E_ARG,
+                           "token %u has the id %.0f in trace 1 and %.0f in trace "
+                           "%d: agreement compares gates on equal tokens",
+                           i, a[i], b[i], k + 1);
     return err;
 }
 
@@ -293,10 +302,11 @@ static int same_tokens(const struct data *x, const struct analyzer_args *args, i
         int64_t other = kvf_n_steps(x->t[k]);
         err = same_ids(x, k, (uint32_t)(other < end ? other : end), ids, ids + end, d);
         if (!err && (other < end || (args->token1 < 0 && other != T)))
-            err = kvf_fail(d, KVF_E_ARG, "trace 1 has %lld tokens and trace %d has %lld: token "
-                           "%lld is in one alone; '--tokens 0:%lld' are in both", (long long)T,
-                           k + 1, (long long)other, (long long)(other < T ? other : T),
-                           (long long)(other < T ? other : T));
+            err = kvf_fail(d, KVF_E_ARG,
+                           "trace 1 has %lld tokens and trace %d has %lld: token "
+                           "%lld is in one alone; '--tokens 0:%lld' are in both",
+                           (long long)T, k + 1, (long long)other,
+                           (long long)(other < T ? other : T), (long long)(other < T ? other : T));
     }
     mem_free(ids);
     return err;
@@ -431,8 +441,10 @@ static void describe(const struct table *t, struct buf *out)
     for (int64_t p = 0; v && p < pairs; p++)
         describe_pair(t, p, pairs, v, out);
     if (undefined)
-        buf_printf(out, "undefined in %lld cases: fewer than two tokens, or all values of a head "
-                   "are equal\n", (long long)undefined);
+        buf_printf(out,
+                   "undefined in %lld cases: fewer than two tokens, or all values of a head "
+                   "are equal\n",
+                   (long long)undefined);
     mem_free(v);
 }
 

@@ -24,7 +24,7 @@ extern const struct analyzer an_atlas;
 
 struct atlas {
     int n_traces;
-    int64_t k; /* 0: auto */
+    int64_t k;              /* 0: auto */
     struct head_list heads; /* of the first trace */
     struct signature *of;   /* [parts][heads]: of each trace */
     struct signature *half; /* [2][heads]: means of every other trace, or halves of the tokens */
@@ -51,8 +51,11 @@ static int same_heads(const struct head_list *a, const struct head_list *b, int 
     bool same = a->n == b->n;
     for (int h = 0; same && h < a->n; h++)
         same = a->layer[h] == b->layer[h] && a->index[h] == b->index[h];
-    return same ? KVF_OK : kvf_fail(d, KVF_E_ARG, "trace %d has other heads than trace 1: an atlas "
-                                    "is of one model ('kvfate compare' compares two)", k + 1);
+    return same ? KVF_OK
+                : kvf_fail(d, KVF_E_ARG,
+                           "trace %d has other heads than trace 1: an atlas "
+                           "is of one model ('kvfate compare' compares two)",
+                           k + 1);
 }
 
 static int allocate(struct atlas *x)
@@ -69,20 +72,22 @@ static int allocate(struct atlas *x)
     x->agree = MEM_NEW(int64_t, H);
     x->known = MEM_NEW(int64_t, H);
     return x->of && x->half && x->mean && x->head && x->medoid && x->cluster && x->other
-           && x->silhouette && x->agree && x->known ? KVF_OK : KVF_E_NOMEM;
+                   && x->silhouette && x->agree && x->known
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static void release(struct atlas *x)
 {
-    void *const all[] = {x->of, x->half, x->mean, x->head, x->medoid, x->cluster, x->other,
-                         x->silhouette, x->agree, x->known, x->D};
+    void *const all[] = {x->of,    x->half,       x->mean,  x->head,  x->medoid, x->cluster,
+                         x->other, x->silhouette, x->agree, x->known, x->D};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     heads_free(&x->heads);
 }
 
-static int read_trace(struct atlas *x, int k, struct kvf_trace *t,
-                      const struct analyzer_args *args, struct kvf_diag *d)
+static int read_trace(struct atlas *x, int k, struct kvf_trace *t, const struct analyzer_args *args,
+                      struct kvf_diag *d)
 {
     struct signature_source *s = NULL;
     int err = signature_open(t, args, option_text(&an_atlas, args, OPT_CRITERION),
@@ -139,8 +144,8 @@ static int distances(const struct atlas *x, const struct signature *of, double *
     double *D = mem_alloc(x->n * x->n, sizeof(double));
     for (size_t i = 0; D && i < x->n; i++)
         for (size_t j = 0; j < i; j++)
-            D[i * x->n + j] = D[j * x->n + i] =
-                signature_distance(&of[x->head[i]], &of[x->head[j]], NULL);
+            D[i * x->n + j] = D[j * x->n + i] = signature_distance(&of[x->head[i]], &of[x->head[j]],
+                                                                   NULL);
     *ret = D;
     return D ? KVF_OK : KVF_E_NOMEM;
 }
@@ -228,13 +233,14 @@ static void correlate(struct atlas *x, int f)
         for (size_t i = 0; i < x->n; i++) {
             double mean = 0, squares = 0;
             for (int t = 0; t < x->n_traces; t++)
-                mean += signature_on_scale(f, x->of[(size_t)t * (size_t)x->heads.n
-                                                    + x->head[i]].f[f]) / T;
+                mean += signature_on_scale(f,
+                                           x->of[(size_t)t * (size_t)x->heads.n + x->head[i]].f[f])
+                        / T;
             if (isnan(mean))
                 continue;
             for (int t = 0; t < x->n_traces; t++) {
-                double v = signature_on_scale(f, x->of[(size_t)t * (size_t)x->heads.n
-                                                       + x->head[i]].f[f]);
+                double v = signature_on_scale(
+                    f, x->of[(size_t)t * (size_t)x->heads.n + x->head[i]].f[f]);
                 squares += (v - mean) * (v - mean);
             }
             n += pass == 0;
@@ -315,19 +321,20 @@ static void put_columns(struct table *out, const struct atlas *x, const struct c
 static int put_rows(struct table *out, const struct atlas *x)
 {
     size_t H = (size_t)x->heads.n;
-    struct columns c = {
-        MEM_NEW(int64_t, H), MEM_NEW(int64_t, H), MEM_NEW(int64_t, H), MEM_NEW(int64_t, H),
-        MEM_NEW(const char *, H), MEM_NEW(const char *, H),
-        MEM_NEW(double, H), MEM_NEW(double, H), MEM_NEW(double, H)};
+    struct columns c = {MEM_NEW(int64_t, H), MEM_NEW(int64_t, H),      MEM_NEW(int64_t, H),
+                        MEM_NEW(int64_t, H), MEM_NEW(const char *, H), MEM_NEW(const char *, H),
+                        MEM_NEW(double, H),  MEM_NEW(double, H),       MEM_NEW(double, H)};
     int err = c.cluster && c.is && c.agree && c.known && c.medoid && c.kind && c.silhouette
-              && c.stability && c.v ? KVF_OK : KVF_E_NOMEM;
+                      && c.stability && c.v
+                  ? KVF_OK
+                  : KVF_E_NOMEM;
     if (!err) {
         fill_columns(x, &c);
         put_columns(out, x, &c);
         err = table_err(out);
     }
-    void *const all[] = {c.cluster, c.is, c.agree, c.known, (void *)c.medoid, (void *)c.kind,
-                         c.silhouette, c.stability, c.v};
+    void *const all[] = {c.cluster,      c.is,         c.agree,     c.known, (void *)c.medoid,
+                         (void *)c.kind, c.silhouette, c.stability, c.v};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     return err;
@@ -399,10 +406,12 @@ static void describe(const struct table *t, struct buf *out)
     int cluster = table_find(t, "cluster"), medoid = table_find(t, "medoid");
     int kind = table_find(t, "kind"), is = table_find(t, "is_medoid");
     int stability = table_find(t, "stability");
-    buf_printf(out, "%lld heads in %s clusters over %s traces: mean silhouette %.3f, adjusted Rand "
-               "index of halves (%s) %.3f\n", (long long)table_rows(t), table_meta(t, "k"),
-               table_meta(t, "traces"), table_meta_real(t, "mean_silhouette", NAN),
-               table_meta(t, "halves"), table_meta_real(t, "adjusted_rand", NAN));
+    buf_printf(out,
+               "%lld heads in %s clusters over %s traces: mean silhouette %.3f, adjusted Rand "
+               "index of halves (%s) %.3f\n",
+               (long long)table_rows(t), table_meta(t, "k"), table_meta(t, "traces"),
+               table_meta_real(t, "mean_silhouette", NAN), table_meta(t, "halves"),
+               table_meta_real(t, "adjusted_rand", NAN));
     for (int64_t r = 0; r < table_rows(t); r++) {
         double stable = 0;
         int64_t n = 0;

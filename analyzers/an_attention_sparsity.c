@@ -29,7 +29,7 @@ struct plan {
     bool step, kept, all; /* form; entries; max */
     double p[MOST_P];
     int n_p;
-    int64_t a, b;         /* tokens, or queries, [a, b) */
+    int64_t a, b; /* tokens, or queries, [a, b) */
     struct windows w;
     int column[KVF_N_UNDER + 1]; /* of each p; the last: seen */
 };
@@ -39,9 +39,9 @@ struct cell { /* of a group of heads and a p */
     struct sum share; /* of under / tokens, over queries */
 };
 
-struct work { /* of one head; doubles [T] */
-    double *evict, *score;   /* form=window */
-    double *seen, *under;    /* form=step; the same memory */
+struct work {                  /* of one head; doubles [T] */
+    double *evict, *score;     /* form=window */
+    double *seen, *under;      /* form=step; the same memory */
     int64_t left_out, evicted; /* of all heads */
 };
 
@@ -51,7 +51,7 @@ static const char *const under_names[] = {
 #define X(name, p) "under." #name,
     KVF_UNDER_MAP(X)
 #undef X
-    "under.seen"};
+        "under.seen"};
 
 static const double under_shares[] = {
 #define X(name, p) p,
@@ -64,12 +64,16 @@ static int column_of_steps(const struct kvf_trace *t, const char *name, int *ret
 {
     *ret = kvf_find(t, name);
     if (*ret < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                        "'kvfate run --probes paper,under' (or full)", name);
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "this trace has no column %s; record it with "
+                        "'kvfate run --probes paper,under' (or full)",
+                        name);
     const struct kvf_column *c = kvf_column(t, *ret);
     if (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP)
-        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each query head and "
-                        "step", name);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "the column %s must hold a value for each query head and "
+                        "step",
+                        name);
     return KVF_OK;
 }
 
@@ -81,8 +85,10 @@ static int choose_steps(const struct kvf_trace *t, struct plan *x, struct kvf_di
         while (k < KVF_N_UNDER && under_shares[k] != x->p[p])
             k++;
         if (k == KVF_N_UNDER)
-            return kvf_fail(d, KVF_E_ARG, "--p: --form step knows 0.0001, 0.001, 0.01 and 0.1, "
-                            "which is what is recorded, not %g", x->p[p]);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--p: --form step knows 0.0001, 0.001, 0.01 and 0.1, "
+                            "which is what is recorded, not %g",
+                            x->p[p]);
         err = column_of_steps(t, under_names[k], &x->column[p], d);
     }
     return err;
@@ -110,8 +116,10 @@ static int parse(const struct kvf_trace *t, const struct analyzer_args *args, st
     if (!err)
         err = choose("max", max, "counted", "all", &x->all, d);
     if (!err && x->step && (entries || max))
-        return kvf_fail(d, KVF_E_ARG, "--%s speaks of --form window; a step counts all that its "
-                        "query saw", entries ? "entries" : "max");
+        return kvf_fail(d, KVF_E_ARG,
+                        "--%s speaks of --form window; a step counts all that its "
+                        "query saw",
+                        entries ? "entries" : "max");
     if (!p)
         p = x->step ? "0.0001,0.001,0.01,0.1" : "0.0001,0.001,0.01,0.02,0.05,0.1";
     if (!err)
@@ -336,11 +344,12 @@ static void describe(const struct table *t, struct buf *out)
     }
     if (step)
         buf_str(out, "share of the entries seen whose weight is under p times the query's largest, "
-                "mean over queries\n");
+                     "mean over queries\n");
     else
-        buf_printf(out, "share of tokens with a score under p times the largest; score: what the "
-                   "last 16 queries gave\nentries: %s; largest: %s\n", table_meta(t, "entries"),
-                   table_meta(t, "max"));
+        buf_printf(out,
+                   "share of tokens with a score under p times the largest; score: what the "
+                   "last 16 queries gave\nentries: %s; largest: %s\n",
+                   table_meta(t, "entries"), table_meta(t, "max"));
     for (int64_t r = 0; r < table_rows(t); r++)
         if (strcmp(table_str(t, head, r), "all") == 0)
             buf_printf(out, "  p = %-7g %.4f\n", table_real(t, p, r), table_real(t, value, r));
@@ -351,7 +360,9 @@ static void describe(const struct table *t, struct buf *out)
 
 static const char *const pool_keys[] = {"head", "layer", "index", "form", "p", NULL};
 static const struct analyzer_measure pool_measures[] = {
-    {"sparsity", NULL, NULL}, {"share", "under", "tokens"}, {NULL, NULL, NULL},
+    {"sparsity", NULL, NULL},
+    {"share", "under", "tokens"},
+    {NULL, NULL, NULL},
 };
 static const struct analyzer_pool pool = {pool_keys, pool_measures};
 

@@ -45,9 +45,9 @@ struct plan {
 /* Columns of all chosen heads, [heads][T]. */
 struct data {
     float *log_beta;
-    int32_t *last, *first; /* ages; last -1: never; first INT32_MAX: selected by all queries */
-    uint32_t *at;          /* bit k: selected at age 2^k */
-    double *scratch;       /* [T] */
+    int32_t *last, *first;    /* ages; last -1: never; first INT32_MAX: selected by all queries */
+    uint32_t *at;             /* bit k: selected at age 2^k */
+    double *scratch;          /* [T] */
     struct item *item, *pool; /* [heads][b - a] sorted within each head; the same, sorted */
 };
 
@@ -74,8 +74,10 @@ static int choose_events(const char *list, struct plan *p, struct kvf_diag *d)
         while (e < N_EVENTS && (strlen(event_names[e]) != n || memcmp(s, event_names[e], n) != 0))
             e++;
         if (e == N_EVENTS)
-            return kvf_fail(d, KVF_E_ARG, "--event is ever-again, at-age, no-exit, a list of them, "
-                            "or all, not '%s'", list);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--event is ever-again, at-age, no-exit, a list of them, "
+                            "or all, not '%s'",
+                            list);
         p->event[e] = true;
         s += n + (s[n] == ',');
     }
@@ -83,8 +85,10 @@ static int choose_events(const char *list, struct plan *p, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--event: name an event");
     for (int k = 0; k < p->n_horizons; k++) {
         if (p->event[AT_AGE] && !all && !power_of_two(p->horizon[k]))
-            return kvf_fail(d, KVF_E_ARG, "--event at-age is recorded at ages that are powers of "
-                            "two, not at %lld", (long long)p->horizon[k]);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--event at-age is recorded at ages that are powers of "
+                            "two, not at %lld",
+                            (long long)p->horizon[k]);
     }
     return KVF_OK;
 }
@@ -98,8 +102,10 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
         long long n = strtoll(s, &end, 10);
         if (end == s || (*end && *end != ',') || n < 0 || n > INT32_MAX
             || p->n_horizons == MAX_HORIZONS)
-            return kvf_fail(d, KVF_E_ARG, "--horizon: '%s' is not a list of up to %d ages from 0 "
-                            "to %d", list, MAX_HORIZONS, INT32_MAX);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--horizon: '%s' is not a list of up to %d ages from 0 "
+                            "to %d",
+                            list, MAX_HORIZONS, INT32_MAX);
         for (int k = 0; k < p->n_horizons; k++)
             if (p->horizon[k] == n)
                 return kvf_fail(d, KVF_E_ARG, "--horizon: %lld is given twice", n);
@@ -131,8 +137,10 @@ static int choose_columns(const struct kvf_trace *t, const char *criterion, stru
     while (c < KVF_N_CRITERIA && strcmp(names[c], criterion) != 0)
         c++;
     if (c == KVF_N_CRITERIA)
-        return kvf_fail(d, KVF_E_ARG, "--criterion is one of top64 ... top512, mass.90 ... mass.99,"
-                        " not '%s'", criterion);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--criterion is one of top64 ... top512, mass.90 ... mass.99,"
+                        " not '%s'",
+                        criterion);
     if (!err)
         err = column_need(t, "evict_step", "evict", &p->column[COL_EVICT], d);
     for (int k = COL_BETA; !err && k <= COL_EVICT; k++)
@@ -142,8 +150,10 @@ static int choose_columns(const struct kvf_trace *t, const char *criterion, stru
         snprintf(name, sizeof name, "%s.%s", family[k], criterion);
         p->column[COL_LAST + k] = kvf_find(t, name);
         if (p->column[COL_LAST + k] < 0)
-            err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                           "'kvfate run --probes full' (or evict,gate,%s)", name, probe[k]);
+            err = kvf_fail(d, KVF_E_NOTFOUND,
+                           "this trace has no column %s; record it with "
+                           "'kvfate run --probes full' (or evict,gate,%s)",
+                           name, probe[k]);
         else
             err = column_of_heads(t, p->column[COL_LAST + k], KVF_SPACE_QUERY, d);
     }
@@ -184,7 +194,8 @@ static int alloc_data(struct data *x, const struct plan *p, int n_heads)
     x->item = MEM_NEW(struct item, m);
     x->pool = MEM_NEW(struct item, m);
     return x->log_beta && x->last && x->first && x->at && x->scratch && x->item && x->pool
-               ? KVF_OK : KVF_E_NOMEM;
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static void free_data(struct data *x)
@@ -202,15 +213,19 @@ static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int 
     int err = read_evict(t, p->column[COL_EVICT], &h, (uint32_t)p->T, v, d);
     for (int64_t i = 0; !err && i < p->T; i++)
         if (!(v[i] >= (double)p->T)) /* cut after the last query: all queries saw it */
-            return kvf_fail(d, KVF_E_NOTFOUND, "entry %lld of L%dK%d was evicted at step %.0f; "
+            return kvf_fail(d, KVF_E_NOTFOUND,
+                            "entry %lld of L%dK%d was evicted at step %.0f; "
                             "calibration needs a run that keeps all: --method trimkv with a "
-                            "--budget of all tokens", (long long)i, layer, kv, v[i]);
+                            "--budget of all tokens",
+                            (long long)i, layer, kv, v[i]);
     if (!err)
         err = kvf_read_f64(t, p->column[COL_BETA], layer, kv, 0, (uint32_t)p->T, v, d);
     for (int64_t i = 0; !err && i < p->T; i++) {
         if (!(v[i] <= 0)) /* true for NaN */
-            return kvf_fail(d, KVF_E_FORMAT, "log_beta of entry %lld of L%dK%d is %g, which is not "
-                            "the logarithm of a retention", (long long)i, layer, kv, v[i]);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "log_beta of entry %lld of L%dK%d is %g, which is not "
+                            "the logarithm of a retention",
+                            (long long)i, layer, kv, v[i]);
         out[i] = (float)v[i] + 0.0f;
     }
     return err;
@@ -333,7 +348,7 @@ static struct calibration_score total_score(const struct calibration_cell *bin, 
     for (int k = 0; k < n_bins; k++)
         if (bin[k].n)
             sum_add(&ece, (double)bin[k].n
-                          * fabs((double)bin[k].yes / (double)bin[k].n - bin[k].predicted));
+                              * fabs((double)bin[k].yes / (double)bin[k].n - bin[k].predicted));
     return (struct calibration_score){
         .auroc = no && yes ? (double)wins / 2 / (double)no / (double)yes : NAN,
         .ece = n ? sum_get(&ece) / (double)n : NAN};
@@ -381,9 +396,9 @@ static struct calibration_score rank_score(const struct rank_quality *q, int sco
 {
     const struct rank_mean *m = &q->of[score];
     return (struct calibration_score){
-        q->evictions, m->n_auroc, m->n_tau,
-        m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN, NAN,
-        m->n_tau ? sum_get(&m->tau) / (double)m->n_tau : NAN};
+        q->evictions, m->n_auroc,
+        m->n_tau,     m->n_auroc ? sum_get(&m->auroc) / (double)m->n_auroc : NAN,
+        NAN,          m->n_tau ? sum_get(&m->tau) / (double)m->n_tau : NAN};
 }
 
 /* Events by horizons at which they are defined. */
@@ -469,9 +484,11 @@ static int check_rows(const struct plan *p, int n_heads, struct kvf_diag *d)
     int64_t rows = shape.n_blocks * calibration_rows(&shape);
     if (rows <= MOST_ROWS)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "%d bins for each of %d pairs of an event and a horizon in %d "
+    return kvf_fail(d, KVF_E_ARG,
+                    "%d bins for each of %d pairs of an event and a horizon in %d "
                     "heads make %lld rows, more than %d: ask for fewer bins, horizons or heads "
-                    "(--head)", p->bins, shape.n_pairs, n_heads, (long long)rows, MOST_ROWS);
+                    "(--head)",
+                    p->bins, shape.n_pairs, n_heads, (long long)rows, MOST_ROWS);
 }
 
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
@@ -525,15 +542,16 @@ static void describe(const struct table *t, struct buf *out)
             describe_rank(t, r, out);
             continue;
         }
-        buf_printf(out, "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
-                   "%.3f)  AUROC %.3f  ECE %.3f\n", table_str(t, table_find(t, "event"), r),
-                   (long long)table_int(t, table_find(t, "horizon"), r),
-                   table_real(t, table_find(t, "predicted"), r),
-                   table_real(t, table_find(t, "observed"), r),
-                   table_real(t, table_find(t, "brier"), r),
-                   table_real(t, table_find(t, "brier_base"), r),
-                   table_real(t, table_find(t, "auroc"), r),
-                   table_real(t, table_find(t, "ece"), r));
+        buf_printf(
+            out,
+            "  %-10s n = %-5lld predicted %.3f observed %.3f  Brier %.3f (constant "
+            "%.3f)  AUROC %.3f  ECE %.3f\n",
+            table_str(t, table_find(t, "event"), r),
+            (long long)table_int(t, table_find(t, "horizon"), r),
+            table_real(t, table_find(t, "predicted"), r),
+            table_real(t, table_find(t, "observed"), r), table_real(t, table_find(t, "brier"), r),
+            table_real(t, table_find(t, "brier_base"), r), table_real(t, table_find(t, "auroc"), r),
+            table_real(t, table_find(t, "ece"), r));
     }
 }
 

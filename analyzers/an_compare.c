@@ -71,13 +71,13 @@ static int distances_of_signatures(const struct side *a, const struct side *b, d
 {
     for (int i = 0; i < a->heads->n; i++)
         for (int j = 0; j < b->heads->n; j++)
-            D[(size_t)i * (size_t)b->heads->n + (size_t)j] =
-                signature_distance(&a->all[3 * i], &b->all[3 * j], NULL);
+            D[(size_t)i * (size_t)b->heads->n + (size_t)j] = signature_distance(
+                &a->all[3 * i], &b->all[3 * j], NULL);
     return KVF_OK;
 }
 
-static int distances_of_tokens(struct job *x, const struct side *a, const struct side *b,
-                               double *D, struct kvf_diag *d)
+static int distances_of_tokens(struct job *x, const struct side *a, const struct side *b, double *D,
+                               struct kvf_diag *d)
 {
     struct alignment text;
     float *u = NULL, *v = NULL;
@@ -146,11 +146,26 @@ static struct row *next_row(struct job *x, int a, int b, int i, int j, double di
 {
     const struct head *p = &x->side[a].heads->head[i], *q = &x->side[b].heads->head[j];
     struct row *r = &x->row[x->n_rows++];
-    *r = (struct row){.a = a + 1, .b = b + 1, .layer_a = p->layer, .index_a = p->index,
-                      .layer_b = q->layer, .index_b = q->index, .stands = -1, .own = -1,
-                      .head_a = p->name, .head_b = q->name, .changed = "",
-                      .distance = distance, .value_a = NAN, .value_b = NAN, .halves = NAN,
-                      .p = NAN, .q = NAN, .others = NAN, .p_other = NAN, .q_other = NAN,
+    *r = (struct row){.a = a + 1,
+                      .b = b + 1,
+                      .layer_a = p->layer,
+                      .index_a = p->index,
+                      .layer_b = q->layer,
+                      .index_b = q->index,
+                      .stands = -1,
+                      .own = -1,
+                      .head_a = p->name,
+                      .head_b = q->name,
+                      .changed = "",
+                      .distance = distance,
+                      .value_a = NAN,
+                      .value_b = NAN,
+                      .halves = NAN,
+                      .p = NAN,
+                      .q = NAN,
+                      .others = NAN,
+                      .p_other = NAN,
+                      .q_other = NAN,
                       .nearer = NAN};
     x->undefined += isnan(distance);
     return r;
@@ -161,8 +176,8 @@ static void all_rows(struct job *x, int a, int b, const double *D, const int64_t
     int n = x->side[b].heads->n;
     for (int i = 0; i < x->side[a].heads->n; i++)
         for (int j = 0; j < n; j++)
-            next_row(x, a, b, i, j, D[(size_t)i * (size_t)n + (size_t)j])->matched
-                = partner[i] == j;
+            next_row(x, a, b, i, j, D[(size_t)i * (size_t)n + (size_t)j])->matched = partner[i]
+                                                                                     == j;
 }
 
 /* Share of the pairs of either head with another that are as near, or nearer. */
@@ -294,8 +309,9 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
 {
     const struct side *p = &x->side[a], *q = &x->side[b];
     double *D = mem_alloc((size_t)p->heads->n * (size_t)q->heads->n, sizeof(double));
-    int err = !D ? KVF_E_NOMEM : x->by_tokens ? distances_of_tokens(x, p, q, D, d)
-                                              : distances_of_signatures(p, q, D);
+    int err = !D             ? KVF_E_NOMEM
+              : x->by_tokens ? distances_of_tokens(x, p, q, D, d)
+                             : distances_of_signatures(p, q, D);
     int64_t *partner = MEM_NEW(int64_t, (size_t)p->heads->n);
     if (!err)
         err = partner ? best_partners(p->heads->n, q->heads->n, D, partner) : KVF_E_NOMEM;
@@ -323,26 +339,39 @@ static const struct {
     enum { ANY, PAIRS, MATCH } when; /* without --match, with it */
     size_t offset;
 } members[] = {
-    {"a", "", TABLE_INT, ANY, AT(a)}, {"b", "", TABLE_INT, ANY, AT(b)},
-    {"head_a", "", TABLE_STR, ANY, AT(head_a)}, {"head_b", "", TABLE_STR, ANY, AT(head_b)},
+    {"a", "", TABLE_INT, ANY, AT(a)},
+    {"b", "", TABLE_INT, ANY, AT(b)},
+    {"head_a", "", TABLE_STR, ANY, AT(head_a)},
+    {"head_b", "", TABLE_STR, ANY, AT(head_b)},
     {"distance", "", TABLE_REAL, ANY, AT(distance)},
-    {"layer_a", "", TABLE_INT, ANY, AT(layer_a)}, {"index_a", "", TABLE_INT, ANY, AT(index_a)},
-    {"layer_b", "", TABLE_INT, ANY, AT(layer_b)}, {"index_b", "", TABLE_INT, ANY, AT(index_b)},
+    {"layer_a", "", TABLE_INT, ANY, AT(layer_a)},
+    {"index_a", "", TABLE_INT, ANY, AT(index_a)},
+    {"layer_b", "", TABLE_INT, ANY, AT(layer_b)},
+    {"index_b", "", TABLE_INT, ANY, AT(index_b)},
     {"matched", "", TABLE_INT, PAIRS, AT(matched)},
-    {"changed", "", TABLE_STR, MATCH, AT(changed)}, {"value_a", "", TABLE_REAL, MATCH, AT(value_a)},
-    {"value_b", "", TABLE_REAL, MATCH, AT(value_b)}, {"halves", "", TABLE_REAL, MATCH, AT(halves)},
-    {"p", "", TABLE_REAL, MATCH, AT(p)}, {"q", "", TABLE_REAL, MATCH, AT(q)},
-    {"stands", "", TABLE_INT, MATCH, AT(stands)}, {"others", "", TABLE_REAL, MATCH, AT(others)},
+    {"changed", "", TABLE_STR, MATCH, AT(changed)},
+    {"value_a", "", TABLE_REAL, MATCH, AT(value_a)},
+    {"value_b", "", TABLE_REAL, MATCH, AT(value_b)},
+    {"halves", "", TABLE_REAL, MATCH, AT(halves)},
+    {"p", "", TABLE_REAL, MATCH, AT(p)},
+    {"q", "", TABLE_REAL, MATCH, AT(q)},
+    {"stands", "", TABLE_INT, MATCH, AT(stands)},
+    {"others", "", TABLE_REAL, MATCH, AT(others)},
     {"p_other", "", TABLE_REAL, MATCH, AT(p_other)},
-    {"q_other", "", TABLE_REAL, MATCH, AT(q_other)}, {"own", "", TABLE_INT, MATCH, AT(own)},
+    {"q_other", "", TABLE_REAL, MATCH, AT(q_other)},
+    {"own", "", TABLE_INT, MATCH, AT(own)},
     {"nearer", "", TABLE_REAL, MATCH, AT(nearer)},
 };
 
 static int put_columns(struct table *out, const struct job *x)
 {
-    static const size_t sizes[] = {[TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double),
-                                   [TABLE_STR] = sizeof(char *)};
-    void *v = mem_alloc((size_t)x->n_rows, sizeof(union { int64_t i; double x; const char *s; }));
+    static const size_t sizes[] = {
+        [TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double), [TABLE_STR] = sizeof(char *)};
+    void *v = mem_alloc((size_t)x->n_rows, sizeof(union {
+                            int64_t i;
+                            double x;
+                            const char *s;
+                        }));
     for (size_t c = 0; v && c < sizeof members / sizeof *members; c++) {
         size_t size = sizes[members[c].type];
         if (members[c].when == (x->match ? PAIRS : MATCH))
@@ -468,9 +497,10 @@ static int make_room(struct job *x, struct kvf_diag *d)
             x->room += x->match ? (A < B ? A : B) : A * B;
         }
     if (x->room > MOST_ROWS)
-        return kvf_fail(d, KVF_E_LIMIT, "%lld pairs of heads are more than the %d of a table: "
-                        "choose heads with --head, or use --match", (long long)x->room,
-                        (int)MOST_ROWS);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "%lld pairs of heads are more than the %d of a table: "
+                        "choose heads with --head, or use --match",
+                        (long long)x->room, (int)MOST_ROWS);
     x->row = MEM_NEW(struct row, (size_t)x->room);
     return x->row ? KVF_OK : KVF_E_NOMEM;
 }

@@ -24,9 +24,9 @@ struct data {
     struct head_list heads;
     int evict;
     int64_t a, b, step, length, bins; /* tokens [a, b); positions are of [0, length) */
-    int64_t *count;       /* [heads + 1][bins] */
-    int64_t *total, *sum; /* [heads + 1]: entries, and the sum of their positions */
-    uint32_t *scratch;    /* [threads][T] */
+    int64_t *count;                   /* [heads + 1][bins] */
+    int64_t *total, *sum;             /* [heads + 1]: entries, and the sum of their positions */
+    uint32_t *scratch;                /* [threads][T] */
     int threads;
 };
 
@@ -127,7 +127,7 @@ static int put_columns(const struct data *x, struct table *out, double *edge, do
 static int build(const struct data *x, struct table *out)
 {
     size_t heads = (size_t)x->heads.n + 1, bins = (size_t)x->bins;
-    double *edge = MEM_NEW(double, bins + 1), *share = MEM_NEW(double, heads * bins);
+    double *edge = MEM_NEW(double, bins + 1), *share = MEM_NEW(double, (heads * bins));
     double *mean = MEM_NEW(double, heads);
     int err = edge && share && mean ? put_columns(x, out, edge, share, mean) : KVF_E_NOMEM;
     mem_free(edge);

@@ -36,13 +36,26 @@ extern const struct analyzer an_dilution;
 
 enum value { DILUTION, USEFUL, RHO_U, RHO_D, RETAINED, BOUND, ORACLE, SIZE, DELTA, N_VALUES };
 static const char *const value_names[N_VALUES] = {
-    "dilution", "useful_mass", "rho_u", "rho_d", "dilution_retained", "bound",
-    "dilution_oracle", "useful_entries", "bound_delta"};
+    "dilution", "useful_mass",     "rho_u",          "rho_d",      "dilution_retained",
+    "bound",    "dilution_oracle", "useful_entries", "bound_delta"};
 
 /* Columns of one head; -1: the trace has none. */
-enum { IN_USEFUL, IN_DILUTION, IN_KEPT, IN_RHO_U, IN_RHO_D, IN_SIZE, IN_ORACLE, IN_NEAR,
-       N_IN = IN_NEAR + N_NEAR,
-       BOUND_X = IN_NEAR, BOUND_DELTA, BOUND_SIZE, ONE_NEAR, N_ARRAYS }; /* and what follows */
+enum {
+    IN_USEFUL,
+    IN_DILUTION,
+    IN_KEPT,
+    IN_RHO_U,
+    IN_RHO_D,
+    IN_SIZE,
+    IN_ORACLE,
+    IN_NEAR,
+    N_IN = IN_NEAR + N_NEAR,
+    BOUND_X = IN_NEAR,
+    BOUND_DELTA,
+    BOUND_SIZE,
+    ONE_NEAR,
+    N_ARRAYS
+}; /* and what follows */
 
 struct means {
     struct sum sum[N_VALUES];
@@ -54,9 +67,9 @@ struct plan {
     struct useful_set useful;
     bool beta, mean;
     int column[N_IN];
-    int64_t a, b;     /* steps [a, b) */
-    int64_t every, n; /* every how many steps; rows per head */
-    int64_t prompt;   /* first step after the prompt; -1: not known */
+    int64_t a, b;            /* steps [a, b) */
+    int64_t every, n;        /* every how many steps; rows per head */
+    int64_t prompt;          /* first step after the prompt; -1: not known */
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     int64_t *count[3];       /* the same: n, compared, preferential */
     struct means *head;      /* [heads + 1] over all steps, shown or not */
@@ -98,15 +111,15 @@ static int find_bounds(struct kvf_trace *t, const struct head *h, const struct p
 {
     for (int64_t k = 0; k < p->b - p->a; k++)
         in[BOUND_SIZE][k] = size_at(p, in, k);
-    const struct near near = {p->column + IN_NEAR, p->a, p->b - p->a, p->useful.prefix,
-                              in[BOUND_SIZE], in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
+    const struct near near = {p->column + IN_NEAR, p->a,        p->b - p->a,     p->useful.prefix,
+                              in[BOUND_SIZE],      in[BOUND_X], in[BOUND_DELTA], in[ONE_NEAR]};
     return near_bounds(t, h, &near, d);
 }
 
 enum { BLOCK = 512 };
 
-struct work { /* of one thread */
-    double *data, *in[N_ARRAYS];  /* [b - a] each */
+struct work {                    /* of one thread */
+    double *data, *in[N_ARRAYS]; /* [b - a] each */
     double v[N_VALUES][BLOCK];
     double identity;
     int64_t above;
@@ -392,7 +405,8 @@ static int parse(const struct kvf_trace *t, const struct analyzer_args *args, st
     if (text && (p->every < 1 || *end))
         return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
     if (text && p->mean)
-        return kvf_fail(d, KVF_E_ARG, "--every and --mean exclude each other: a mean is over all "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--every and --mean exclude each other: a mean is over all "
                         "steps");
     if (p->every < 1)
         p->every = 1;
@@ -408,8 +422,10 @@ static int find(const struct kvf_trace *t, const struct plan *p, const char *kin
     *ret = kvf_find(t, name);
     const struct kvf_column *c = *ret >= 0 ? kvf_column(t, *ret) : NULL;
     if (c && (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP))
-        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each query head and "
-                        "step", name);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "the column %s must hold a value for each query head and "
+                        "step",
+                        name);
     return KVF_OK;
 }
 
@@ -421,11 +437,14 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
         return err;
     char name[2 * KVF_NAME_MAX];
     snprintf(name, sizeof name, kind, p->useful.set);
-    return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run "
-                    "--probes paper,dilution%s'", name,
+    return kvf_fail(d, KVF_E_NOTFOUND,
+                    "this trace has no column %s; record it with 'kvfate run "
+                    "--probes paper,dilution%s'",
+                    name,
                     strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
                     : strcmp(p->useful.set, "plan") == 0 ? " --plan PLAN.kvf"
-                    : p->useful.prefix ? "" : " --spans FILE.json");
+                    : p->useful.prefix                   ? ""
+                                                         : " --spans FILE.json");
 }
 
 static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
@@ -529,9 +548,11 @@ static void describe_rho(const struct table *t, const char *kind, struct buf *ou
     snprintf(yes, sizeof yes, "preferential%s", kind);
     snprintf(of, sizeof of, "compared%s", kind);
     if (number(t, of) > 0)
-        buf_printf(out, "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step "
-                   "pairs\n", kind[0] ? "after the prompt " : "", number(t, u), number(t, d),
-                   number(t, yes), number(t, of));
+        buf_printf(out,
+                   "%srho_u %.4f, rho_d %.4f; rho_d <= rho_u in %.0f of %.0f head-step "
+                   "pairs\n",
+                   kind[0] ? "after the prompt " : "", number(t, u), number(t, d), number(t, yes),
+                   number(t, of));
 }
 
 static void describe_retention(const struct table *t, struct buf *out)
@@ -575,15 +596,22 @@ static void describe(const struct table *t, struct buf *out)
         buf_printf(out, "worst head %s: dilution %.4f\n", table_meta(t, "worst_head"),
                    number(t, "worst_dilution"));
     if (undefined > 0)
-        buf_printf(out, "undefined in %.0f pairs: no useful entry yet, or entries that the query "
-                   "did not see and no --shadow entries\n", undefined);
+        buf_printf(out,
+                   "undefined in %.0f pairs: no useful entry yet, or entries that the query "
+                   "did not see and no --shadow entries\n",
+                   undefined);
 }
 
 static const char *const keys[] = {"head", "step", NULL};
 static const struct analyzer_measure measures[] = {
-    {"dilution", NULL, NULL}, {"useful_mass", NULL, NULL}, {"rho_u", NULL, NULL},
-    {"rho_d", NULL, NULL}, {"dilution_retained", NULL, NULL}, {"bound", NULL, NULL},
-    {"dilution_oracle", NULL, NULL}, {"preferential_share", "preferential", "compared"},
+    {"dilution", NULL, NULL},
+    {"useful_mass", NULL, NULL},
+    {"rho_u", NULL, NULL},
+    {"rho_d", NULL, NULL},
+    {"dilution_retained", NULL, NULL},
+    {"bound", NULL, NULL},
+    {"dilution_oracle", NULL, NULL},
+    {"preferential_share", "preferential", "compared"},
     {NULL, NULL, NULL},
 };
 static const struct analyzer_pool pool = {keys, measures};

@@ -29,8 +29,8 @@ static const double TAIL_STEP = 0.25;
 
 /* Columns of whole numbers; -1: the row has none. */
 enum { LAYER, HEAD_INDEX, PROMPT, ROLLOUT, SURROGATE, INDEX, COUNT, N, N_WHOLE };
-static const char *const whole_names[N_WHOLE] = {"layer", "head_index", "prompt", "rollout",
-                                                 "surrogate", "index", "count", "n"};
+static const char *const whole_names[N_WHOLE] = {"layer",     "head_index", "prompt", "rollout",
+                                                 "surrogate", "index",      "count",  "n"};
 
 struct row {
     const char *head, *quantity;
@@ -68,8 +68,11 @@ static struct row *put(struct data *x, const char *quantity, int64_t index, doub
         return &unused;
     int h = x->head;
     x->row[x->rows] = (struct row){
-        x->heads.name[h], quantity,
-        {x->heads.layer[h], x->heads.index[h], -1, -1, x->surrogate, index, -1, -1}, NAN, value};
+        x->heads.name[h],
+        quantity,
+        {x->heads.layer[h], x->heads.index[h], -1, -1, x->surrogate, index, -1, -1},
+        NAN,
+        value};
     x->undefined += isnan(value);
     return &x->row[x->rows++];
 }
@@ -377,7 +380,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = take_head(&x, &dy, h, d);
     if (!err)
         err = (out = table_create("dynamics", x.rows))
-                  ? build(&x, &dy, option_text(&an_dynamics, args, OPT_STEPS), out) : KVF_E_NOMEM;
+                  ? build(&x, &dy, option_text(&an_dynamics, args, OPT_STEPS), out)
+                  : KVF_E_NOMEM;
     dynamics_close(&dy);
     heads_free(&x.heads);
     mem_free(x.row);
@@ -417,12 +421,12 @@ static void describe_head(const struct table *t, int64_t first, int64_t end, str
                    find(t, first, end, "spectral_radius", 1, 0));
         buf_printf(out, "  median held-out R2 %.3f (shuffled %.3f)\n",
                    find(t, first, end, "r2.test", 0, 0), find(t, first, end, "r2.test", 1, 0));
-        buf_printf(out, "  innovations: kurtosis %.2f, held out %.2f (Gaussian 3, exponential "
+        buf_printf(out,
+                   "  innovations: kurtosis %.2f, held out %.2f (Gaussian 3, exponential "
                    "6); P(|w| > 3) = %.2g (Gaussian %.2g, exponential %.2g)\n",
                    find(t, first, end, "kurtosis.train", 0, 0),
                    find(t, first, end, "kurtosis.test", 0, 0),
-                   find(t, first, end, "tail.train", 0, 12), erfc(3 / sqrt(2)),
-                   exp(-3 * sqrt(2)));
+                   find(t, first, end, "tail.train", 0, 12), erfc(3 / sqrt(2)), exp(-3 * sqrt(2)));
     }
 }
 

@@ -19,11 +19,11 @@ struct source {
     struct kvf_trace *t;
     int col[N_COLUMNS];
     struct head_list heads;
-    int64_t a, n;            /* tokens [a, a + n) of each head */
-    uint32_t *step;          /* per head and token */
-    uint8_t *reason;         /* the same; N_REASONS: unknown */
+    int64_t a, n;             /* tokens [a, a + n) of each head */
+    uint32_t *step;           /* per head and token */
+    uint8_t *reason;          /* the same; N_REASONS: unknown */
     double *value[N_COLUMNS]; /* [n] of the head last read, from SCORE on */
-    int64_t head[N_COLUMNS]; /* which one that is */
+    int64_t head[N_COLUMNS];  /* which one that is */
 };
 
 static void source_destroy(void *ctx)
@@ -50,8 +50,7 @@ static void read_age(void *ctx, int64_t row0, int64_t n, double *out)
     int64_t birth = s->a + row0 % s->n;
     for (int64_t i = 0; i < n; i++, birth++) {
         birth = birth == s->a + s->n ? s->a : birth;
-        out[i] = s->step[row0 + i] == KVF_ALIVE ? -1
-                                                : (double)((int64_t)s->step[row0 + i] - birth);
+        out[i] = s->step[row0 + i] == KVF_ALIVE ? -1 : (double)((int64_t)s->step[row0 + i] - birth);
     }
 }
 
@@ -97,7 +96,7 @@ struct churn {
     int64_t *of_age;       /* [T + 2] evictions; those below birth count as age 0, the last: none */
     int64_t *at_step;      /* [T + 1] */
     int64_t of_reason[N_REASONS + 1]; /* entries */
-    double *value;         /* [n] scratch */
+    double *value;                    /* [n] scratch */
 };
 
 struct crew {
@@ -113,8 +112,9 @@ static int view_whole(struct kvf_trace *t, int column, enum kvf_dtype dtype, con
 {
     const struct kvf_column *c = kvf_column(t, column);
     *ret = NULL;
-    return c->dtype != dtype || c->flags & KVF_COL_AGE ? KVF_OK
-           : kvf_view(t, column, h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n, ret, d);
+    return c->dtype != dtype || c->flags & KVF_COL_AGE
+               ? KVF_OK
+               : kvf_view(t, column, h->layer, h->index, (uint32_t)s->a, (uint32_t)s->n, ret, d);
 }
 
 static int read_steps(struct kvf_trace *t, const struct source *s, const struct head *h,
@@ -217,8 +217,7 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     if (!err)
         err = count_reasons(t, s, at, s->reason + h * s->n, c, d);
     for (int k = SCORE; !err && k <= MARGIN; k++)
-        err = kvf_view(t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n, &raw,
-                       d);
+        err = kvf_view(t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n, &raw, d);
     return err ? err : count_ties(t, s, at, step, c, d);
 }
 
@@ -283,8 +282,8 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
     static const struct {
         const char *key;
         double q;
-    } ages[] = {{"age_least", 0}, {"age_p25", .25}, {"age_median", .5}, {"age_p75", .75},
-                {"age_most", 1}};
+    } ages[] = {
+        {"age_least", 0}, {"age_p25", .25}, {"age_median", .5}, {"age_p75", .75}, {"age_most", 1}};
     int64_t most = 0, busy = 0, later = 0, P = (int64_t)table_meta_real(out, "prompt_tokens", -1);
     for (int64_t t = 0; t <= T; t++) {
         most = c->at_step[t] > c->at_step[most] ? t : most;
@@ -420,9 +419,11 @@ static void describe_churn(const struct table *t, struct buf *out)
         buf_printf(out, "%s%s %s", sep, reason_name(code), table_meta(t, key));
         sep = ", ";
     }
-    buf_printf(out, "\nage at eviction: %s to %s, quartiles %s %s %s; an entry lives %.1f steps in "
-               "the mean\n", table_meta(t, "age_least"), table_meta(t, "age_most"),
-               table_meta(t, "age_p25"), table_meta(t, "age_median"), table_meta(t, "age_p75"),
+    buf_printf(out,
+               "\nage at eviction: %s to %s, quartiles %s %s %s; an entry lives %.1f steps in "
+               "the mean\n",
+               table_meta(t, "age_least"), table_meta(t, "age_most"), table_meta(t, "age_p25"),
+               table_meta(t, "age_median"), table_meta(t, "age_p75"),
                table_meta_real(t, "mean_life", 0));
     buf_printf(out, "evictions at %s steps, most at step %s: %s",
                table_meta(t, "steps_with_evictions"), table_meta(t, "step_of_most"),

@@ -31,18 +31,18 @@ struct rows {
 
 struct data {
     int column[N_COLUMNS];
-    int64_t a, b, least;   /* tokens [a, b); hits of a row */
-    double *value[KEPT];   /* [b - a] of one head */
-    int64_t missed, hit;   /* entries that somebody missed; with a hit */
-    struct sum mass;       /* of tokens [a, b), from all queries */
+    int64_t a, b, least; /* tokens [a, b); hits of a row */
+    double *value[KEPT]; /* [b - a] of one head */
+    int64_t missed, hit; /* entries that somebody missed; with a hit */
+    struct sum mass;     /* of tokens [a, b), from all queries */
     struct rows rows;
 };
 
 static int grow(struct rows *r)
 {
     size_t old = (size_t)r->room, room = old ? 2 * old : 1024;
-    void *const columns[] = {&r->layer, &r->index, &r->token, &r->step, &r->first, &r->hits,
-                             (void *)&r->head, &r->mass};
+    void *const columns[] = {&r->layer, &r->index, &r->token,        &r->step,
+                             &r->first, &r->hits,  (void *)&r->head, &r->mass};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         void *p; /* pointers of several types, all to 8 bytes */
         memcpy(&p, columns[i], sizeof p);
@@ -58,8 +58,9 @@ static int grow(struct rows *r)
 static void release(struct data *x)
 {
     const struct rows *r = &x->rows;
-    void *const all[] = {r->layer, r->index, r->token, r->step, r->first, r->hits, (void *)r->head,
-                         r->mass, x->value[HITS], x->value[FIRST], x->value[MASS], x->value[STEP]};
+    void *const all[] = {r->layer,       r->index,        r->token,        r->step,
+                         r->first,       r->hits,         (void *)r->head, r->mass,
+                         x->value[HITS], x->value[FIRST], x->value[MASS],  x->value[STEP]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -178,8 +179,10 @@ static int columns(const struct kvf_trace *t, struct data *x, struct kvf_diag *d
             continue;
         x->column[c] = kvf_find(t, names[c]);
         if (x->column[c] < 0)
-            err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                           "'kvfate run --shadow entries'", names[c]);
+            err = kvf_fail(d, KVF_E_NOTFOUND,
+                           "this trace has no column %s; record it with "
+                           "'kvfate run --shadow entries'",
+                           names[c]);
     }
     return err;
 }
@@ -245,8 +248,10 @@ static void describe(const struct table *t, struct buf *out)
         buf_str(out, "no query missed an entry\n");
         return;
     }
-    buf_printf(out, "%.0f head-token pairs were missed; %.1f %% of them would have been among the "
-               "largest weights of a query\n", missed, 100 * hit / missed);
+    buf_printf(out,
+               "%.0f head-token pairs were missed; %.1f %% of them would have been among the "
+               "largest weights of a query\n",
+               missed, 100 * hit / missed);
     buf_printf(out, "mean mass missed by a query: %.4f", number(t, "missed_mass"));
     if (!isnan(number(t, "missed_mass_after_prompt")))
         buf_printf(out, ", after the prompt %.4f", number(t, "missed_mass_after_prompt"));

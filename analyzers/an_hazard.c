@@ -171,8 +171,8 @@ static void add(const struct plan *p, const struct counts *x, struct counts *to)
 
 /* ---- estimates */
 
-struct estimate { /* up to an age */
-    int64_t risk; /* at risk at it */
+struct estimate {               /* up to an age */
+    int64_t risk;               /* at risk at it */
     double survival, greenwood; /* S, and the sum in Var S */
 };
 
@@ -284,9 +284,22 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
             int64_t before = low < p->T ? low : p->T; /* between the bins -1 and the first */
             walk(died, censored, c->most, age, before, death, &e);
             age = age > before ? age : before;
-            *r = (struct row){head ? head->name : "all", criterion_table[criterion].name,
-                              p->groups.name[g], head ? head->layer : -1, head ? head->index : -1,
-                              low, high, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
+            *r = (struct row){head ? head->name : "all",
+                              criterion_table[criterion].name,
+                              p->groups.name[g],
+                              head ? head->layer : -1,
+                              head ? head->index : -1,
+                              low,
+                              high,
+                              0,
+                              0,
+                              0,
+                              0,
+                              NAN,
+                              NAN,
+                              NAN,
+                              NAN,
+                              NAN};
             if (low < p->T) {
                 put_bin(p, died, censored, c->most, low, high, death, &e, r);
                 age = high < 0 ? p->T : high;
@@ -295,7 +308,7 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
     }
 }
 
-struct work { /* of one thread */
+struct work {                 /* of one thread */
     struct counts mine, *all; /* of the head at hand; [criteria] of all that it had */
     struct ages_of ages;
     struct death *death; /* [T + 1] */
@@ -413,24 +426,42 @@ static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_di
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)}, {"low", "step", TABLE_INT, AT(low)},
-    {"high", "step", TABLE_INT, AT(high)}, {"at_risk", "", TABLE_INT, AT(at_risk)},
-    {"events", "", TABLE_INT, AT(events)}, {"censored", "", TABLE_INT, AT(censored)},
-    {"exposure", "step", TABLE_INT, AT(exposure)}, {"hazard", "1/step", TABLE_REAL, AT(hazard)},
-    {"actuarial", "", TABLE_REAL, AT(actuarial)}, {"survival", "", TABLE_REAL, AT(survival)},
+    {"head", "", TABLE_STR, AT(head)},
+    {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"low", "step", TABLE_INT, AT(low)},
+    {"high", "step", TABLE_INT, AT(high)},
+    {"at_risk", "", TABLE_INT, AT(at_risk)},
+    {"events", "", TABLE_INT, AT(events)},
+    {"censored", "", TABLE_INT, AT(censored)},
+    {"exposure", "step", TABLE_INT, AT(exposure)},
+    {"hazard", "1/step", TABLE_REAL, AT(hazard)},
+    {"actuarial", "", TABLE_REAL, AT(actuarial)},
+    {"survival", "", TABLE_REAL, AT(survival)},
     {"survival_low", "", TABLE_REAL, AT(survival_low)},
     {"survival_high", "", TABLE_REAL, AT(survival_high)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
-                 struct kvf_diag *d)
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
 {
     int64_t n = p->T ? (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_bins : 0;
     const struct selected_table table = {
-        "hazard", n, sizeof(struct row), members, sizeof members / sizeof *members, fill, p,
-        p->space, "grace", p->grace, p->a, p->b, p->T, &p->groups,
+        "hazard",
+        n,
+        sizeof(struct row),
+        members,
+        sizeof members / sizeof *members,
+        fill,
+        p,
+        p->space,
+        "grace",
+        p->grace,
+        p->a,
+        p->b,
+        p->T,
+        &p->groups,
     };
     return selected_table(t, &table, ret, d);
 }
@@ -474,10 +505,12 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct analyzer_measure measures[] = {
-    {"hazard", "events", "exposure"}, {"survival", NULL, NULL}, {NULL, NULL, NULL},
+    {"hazard", "events", "exposure"},
+    {"survival", NULL, NULL},
+    {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "low", "high",
-                                   NULL};
+static const char *const keys[] = {"head",  "layer", "index", "criterion",
+                                   "class", "low",   "high",  NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
 const struct analyzer an_hazard = {

@@ -44,9 +44,9 @@ static void put_int(struct table *out, const char *name, const void *rows, size_
 static void put_numbers(struct table *out, const struct row *rows, double *v, int64_t *n)
 {
     static const char *const rule_names[N_RULES] = {
-        "score_sliding_window", "score_several_windows", "score_sink", "score_a_shape",
-        "score_context_switch", "score_gist", "score_number", "score_instruction",
-        "score_filler"};
+        "score_sliding_window", "score_several_windows", "score_sink",
+        "score_a_shape",        "score_context_switch",  "score_gist",
+        "score_number",         "score_instruction",     "score_filler"};
     static const char *const risk[N_HORIZONS] = {"at_risk_64th", "at_risk_16th", "at_risk_4th",
                                                  "at_risk_half"};
     static const char *const alive[N_HORIZONS] = {"alive_64th", "alive_16th", "alive_4th",
@@ -116,8 +116,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct signature_source *s = NULL;
     int64_t a, b, T = kvf_n_steps(traces[0]);
     (void)n_traces;
-    int err = signature_open(traces[0], args, criterion,
-                             option_text(&an_heads, args, OPT_CLASSES), &s, d);
+    int err = signature_open(traces[0], args, criterion, option_text(&an_heads, args, OPT_CLASSES),
+                             &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
     if (err) {
@@ -168,14 +168,22 @@ static void describe(const struct table *t, struct buf *out)
 
 static const char *const keys[] = {"head", "layer", "index", NULL};
 static const struct analyzer_measure measures[] = {
-    {"window", NULL, NULL}, {"sink_mass", NULL, NULL}, {"recent", NULL, NULL},
-    {"spread", NULL, NULL}, {"last_use_sparsity", NULL, NULL}, {"entropy", NULL, NULL},
-    {"number", NULL, NULL}, {"gist", NULL, NULL}, {"filler", NULL, NULL},
-    {"prompt", NULL, NULL}, {"never", "never_tokens", "tokens"},
+    {"window", NULL, NULL},
+    {"sink_mass", NULL, NULL},
+    {"recent", NULL, NULL},
+    {"spread", NULL, NULL},
+    {"last_use_sparsity", NULL, NULL},
+    {"entropy", NULL, NULL},
+    {"number", NULL, NULL},
+    {"gist", NULL, NULL},
+    {"filler", NULL, NULL},
+    {"prompt", NULL, NULL},
+    {"never", "never_tokens", "tokens"},
     {"survival_64th", "alive_64th", "at_risk_64th"},
     {"survival_16th", "alive_16th", "at_risk_16th"},
     {"survival_4th", "alive_4th", "at_risk_4th"},
-    {"survival_half", "alive_half", "at_risk_half"}, {NULL, NULL, NULL},
+    {"survival_half", "alive_half", "at_risk_half"},
+    {NULL, NULL, NULL},
 };
 static const struct analyzer_pool pool = {keys, measures};
 

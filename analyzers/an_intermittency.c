@@ -157,7 +157,7 @@ static void count(const struct plan *p, const int32_t *v, struct counts *out)
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t x = v[i - p->a], life = p->T - i;
         int group = p->groups.of ? p->groups.of[i] : 0;
-        x = x > p->T ? p->T : x; /* a damaged column's */
+        x = x > p->T ? p->T : x;                              /* a damaged column's */
         for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
             int64_t at = g * (p->T + 1);
             if (x >= 0)
@@ -261,9 +261,23 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
             n += above(p, c->never + at, p->T + 1, over);
         if (what == FIRST_EXIT)
             above(p, p->asked + at, p->T + 1, asked);
-        struct row mine = {head ? head->name : "all", criterion_table[criterion].name,
-                           p->groups.name[g], quantity[what].name, head ? head->layer : -1,
-                           head ? head->index : -1, 0, 0, 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN};
+        struct row mine = {head ? head->name : "all",
+                           criterion_table[criterion].name,
+                           p->groups.name[g],
+                           quantity[what].name,
+                           head ? head->layer : -1,
+                           head ? head->index : -1,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           0,
+                           NAN,
+                           NAN,
+                           NAN,
+                           NAN,
+                           NAN};
         put_moments(c->value + at, c->most, n, &mine);
         for (int k = 0; k < p->n_above; k++, r++) {
             *r = mine;
@@ -276,7 +290,7 @@ static void put_rows(const struct plan *p, int criterion, int what, const struct
     }
 }
 
-struct work { /* of one thread */
+struct work {                 /* of one thread */
     struct counts mine, *all; /* of the head at hand; [criteria and quantities] of all it had */
     struct ages_of ages;
 };
@@ -386,25 +400,37 @@ static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_di
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)}, {"quantity", "", TABLE_STR, AT(quantity)},
-    {"above", "", TABLE_INT, AT(above)}, {"tokens", "", TABLE_INT, AT(tokens)},
-    {"over", "", TABLE_INT, AT(over)}, {"share", "", TABLE_REAL, AT(share)},
+    {"head", "", TABLE_STR, AT(head)},       {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},     {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},     {"quantity", "", TABLE_STR, AT(quantity)},
+    {"above", "", TABLE_INT, AT(above)},     {"tokens", "", TABLE_INT, AT(tokens)},
+    {"over", "", TABLE_INT, AT(over)},       {"share", "", TABLE_REAL, AT(share)},
     {"defined", "", TABLE_INT, AT(defined)}, {"total", "", TABLE_INT, AT(total)},
-    {"mean", "", TABLE_REAL, AT(mean)}, {"q50", "", TABLE_REAL, AT(q50)},
-    {"q90", "", TABLE_REAL, AT(q90)}, {"q99", "", TABLE_REAL, AT(q99)},
+    {"mean", "", TABLE_REAL, AT(mean)},      {"q50", "", TABLE_REAL, AT(q50)},
+    {"q90", "", TABLE_REAL, AT(q90)},        {"q99", "", TABLE_REAL, AT(q99)},
     {"most", "", TABLE_INT, AT(most)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
-                 struct kvf_diag *d)
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
 {
     int64_t n = p->T ? (int64_t)p->n_criteria * N_QUANTITIES * (p->heads.n + 1) * p->groups.n
-                           * p->n_above : 0;
+                           * p->n_above
+                     : 0;
     const struct selected_table table = {
-        "intermittency", n, sizeof(struct row), members, sizeof members / sizeof *members, fill, p,
-        p->space, "follow_up", p->follow_up, p->a, p->b, p->T, &p->groups,
+        "intermittency",
+        n,
+        sizeof(struct row),
+        members,
+        sizeof members / sizeof *members,
+        fill,
+        p,
+        p->space,
+        "follow_up",
+        p->follow_up,
+        p->a,
+        p->b,
+        p->T,
+        &p->groups,
     };
     return selected_table(t, &table, ret, d);
 }
@@ -453,10 +479,10 @@ static void describe(const struct table *t, struct buf *out)
 
 static const struct analyzer_measure measures[] = {
     {"share", "over", "tokens"}, {"mean", "total", "defined"}, {"q50", NULL, NULL},
-    {"q90", NULL, NULL}, {"q99", NULL, NULL}, {NULL, NULL, NULL},
+    {"q90", NULL, NULL},         {"q99", NULL, NULL},          {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "quantity",
-                                   "above", NULL};
+static const char *const keys[] = {"head",  "layer",    "index", "criterion",
+                                   "class", "quantity", "above", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
 const struct analyzer an_intermittency = {

@@ -36,12 +36,12 @@ struct data {
     int64_t *held;      /* [T] of all heads */
     struct size *size;  /* [heads + 1][N_MOMENTS] */
     /* the same for all heads */
-    int32_t *first;     /* [T + 1] entries that step t is the first to see */
+    int32_t *first;               /* [T + 1] entries that step t is the first to see */
     int64_t born_all, born_later; /* sums of the tokens born by each query, and by those after P */
     int threads;
 };
 
-struct work { /* of one thread */
+struct work {          /* of one thread */
     uint32_t *scratch; /* [T] */
     int32_t *gone;     /* [T + 1] entries that step t is the first not to see */
     int64_t *now;      /* [T] held of the head at hand */
@@ -286,21 +286,25 @@ static int choose_window(struct data *x, const struct analyzer_args *args, struc
     if (strcmp(text, "out") == 0) {
         x->window = local_window(x->t);
         if (x->window < 1 || x->window > KVF_MAX_STEPS)
-            return kvf_fail(d, KVF_E_NOTFOUND, "the run header has no local window of its method; "
+            return kvf_fail(d, KVF_E_NOTFOUND,
+                            "the run header has no local window of its method; "
                             "say how many of the newest entries to leave out: --window N");
         return KVF_OK;
     }
     if (!opt_int(text, &x->window) || x->window < 0 || x->window > KVF_MAX_STEPS)
-        return kvf_fail(d, KVF_E_ARG, "--window is in, out or a number of the newest entries, not "
-                        "'%s'", text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--window is in, out or a number of the newest entries, not "
+                        "'%s'",
+                        text);
     return KVF_OK;
 }
 
 static int count_prompt(struct data *x, struct kvf_diag *d)
 {
     double *role = MEM_NEW(double, (size_t)x->T);
-    int err = !role ? KVF_E_NOMEM
-            : x->T ? kvf_read_f64(x->t, x->role, 0, 0, 0, (uint32_t)x->T, role, d) : KVF_OK;
+    int err = !role  ? KVF_E_NOMEM
+              : x->T ? kvf_read_f64(x->t, x->role, 0, 0, 0, (uint32_t)x->T, role, d)
+                     : KVF_OK;
     while (!err && x->P < x->T && role[x->P] == KVF_ROLE_PROMPT)
         x->P++;
     mem_free(role);

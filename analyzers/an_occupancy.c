@@ -34,7 +34,7 @@ struct groups {
 };
 
 struct plan {
-    int64_t T, a, b; /* steps; tokens [a, b) */
+    int64_t T, a, b;  /* steps; tokens [a, b) */
     int64_t every, n; /* every how many steps; how many rows that makes */
     struct groups groups;
     int64_t *born; /* [groups][n] tokens up to step k * every */
@@ -121,8 +121,9 @@ static int group_roles(struct kvf_trace *t, int column, enum by by, struct plan 
 {
     static const char *const names[] = {"all", "prompt", "answer", "think"};
     double *role = MEM_NEW(double, (size_t)p->T);
-    int err = !role ? KVF_E_NOMEM
-            : p->T ? kvf_read_f64(t, column, 0, 0, 0, (uint32_t)p->T, role, d) : KVF_OK;
+    int err = !role  ? KVF_E_NOMEM
+              : p->T ? kvf_read_f64(t, column, 0, 0, 0, (uint32_t)p->T, role, d)
+                     : KVF_OK;
     p->groups.n = by == BY_ROLE ? 4 : 3;
     memcpy(p->groups.name, names, sizeof names);
     for (int64_t i = 0; !err && i < p->T; i++) {

@@ -26,7 +26,7 @@ extern const struct analyzer an_overlap;
 
 struct plan {
     struct windows w;
-    int first;              /* windows first .. LAST are used */
+    int first;                     /* windows first .. LAST are used */
     int64_t a, bound[KVF_WINDOWS]; /* candidates of a window: tokens [a, bound) */
     double p[MOST_P];
     int n_p, queries, threads;
@@ -43,15 +43,15 @@ struct item {
     int64_t pos;
 };
 
-struct work { /* of one thread */
-    uint32_t *evict;             /* [T] for view_evict */
-    double *score[KVF_WINDOWS];  /* [T] */
-    unsigned char *use;          /* [T] */
-    struct item *item;           /* [2 T], or narrow ones */
-    uint8_t *at[KVF_WINDOWS];    /* [T] the first p whose set has it; n_p: none */
-    int32_t *pos;                /* [T] candidates in order */
-    int64_t n[KVF_WINDOWS];      /* how many */
-    int64_t left_out, evicted;   /* of all heads that it had */
+struct work {                   /* of one thread */
+    uint32_t *evict;            /* [T] for view_evict */
+    double *score[KVF_WINDOWS]; /* [T] */
+    unsigned char *use;         /* [T] */
+    struct item *item;          /* [2 T], or narrow ones */
+    uint8_t *at[KVF_WINDOWS];   /* [T] the first p whose set has it; n_p: none */
+    int32_t *pos;               /* [T] candidates in order */
+    int64_t n[KVF_WINDOWS];     /* how many */
+    int64_t left_out, evicted;  /* of all heads that it had */
 };
 
 /* ---- what is asked for */
@@ -545,16 +545,17 @@ static void describe(const struct table *t, struct buf *out)
         r++;
     while (r + n_p < rows && strcmp(table_str(t, window, r), table_str(t, window, r + n_p)) == 0)
         n_p++;
-    buf_printf(out, "overlap of the last window's top p %% with earlier windows (%s asked)\n"
-               "candidates: %s, %lld in all heads\n", table_meta(t, "queries"),
-               table_meta(t, "candidates"),
+    buf_printf(out,
+               "overlap of the last window's top p %% with earlier windows (%s asked)\n"
+               "candidates: %s, %lld in all heads\n",
+               table_meta(t, "queries"), table_meta(t, "candidates"),
                (long long)table_int(t, table_find(t, "candidates"), r));
     buf_str(out, "  window      p  overlap  expected    kappa\n");
     for (; r < rows; r++)
         if (worth_a_line(table_real(t, p, r), n_p))
             buf_printf(out, "  %-6s %6g %8.4f %9.4f %8.4f\n", table_str(t, window, r),
-                       table_real(t, p, r), table_real(t, overlap, r),
-                       table_real(t, expected, r), table_real(t, kappa, r));
+                       table_real(t, p, r), table_real(t, overlap, r), table_real(t, expected, r),
+                       table_real(t, kappa, r));
     if (table_meta_real(t, "left_out", 0) > 0)
         buf_printf(out, "%s candidates left out: a window has no number for them\n",
                    table_meta(t, "left_out"));

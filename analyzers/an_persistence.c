@@ -111,8 +111,8 @@ static void count(const struct plan *p, const uint32_t *mask, int head, struct c
 
 struct crew {
     const struct plan *p;
-    uint32_t *scratch; /* [threads][2][T] */
-    struct cell *cell; /* [heads + 1][groups][ages] of the criterion at hand */
+    uint32_t *scratch;         /* [threads][2][T] */
+    struct cell *cell;         /* [heads + 1][groups][ages] of the criterion at hand */
     struct estimate *estimate; /* [ages][heads + 1][groups] */
     double strength_heads[MOST_AGES], strength_classes[MOST_AGES];
     int column;
@@ -302,10 +302,16 @@ static void put_rows(const struct crew *c, int criterion, struct row *r)
             for (int g = 0; g < G; g++, e++) {
                 const struct cell *x = cell_at(p, c->cell, h, g, k);
                 const struct head *head = h < H ? &p->heads.head[h] : NULL;
-                r[(h * G + g) * p->n_ages + k] = (struct row){
-                    head ? head->name : "all", criterion_table[criterion].name, p->groups.name[g],
-                    head ? head->layer : -1, head ? head->index : -1, (int64_t)1 << k, x->n,
-                    x->yes, rate(x), *e};
+                r[(h * G + g) * p->n_ages + k] = (struct row){head ? head->name : "all",
+                                                              criterion_table[criterion].name,
+                                                              p->groups.name[g],
+                                                              head ? head->layer : -1,
+                                                              head ? head->index : -1,
+                                                              (int64_t)1 << k,
+                                                              x->n,
+                                                              x->yes,
+                                                              rate(x),
+                                                              *e};
             }
 }
 
@@ -335,7 +341,8 @@ static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_di
     struct row *row = rows;
     struct heads_par *par = NULL;
     size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
-    struct crew c = {.p = p, .cell = MEM_NEW(struct cell, cells * MOST_AGES),
+    struct crew c = {.p = p,
+                     .cell = MEM_NEW(struct cell, cells * MOST_AGES),
                      .estimate = MEM_NEW(struct estimate, cells * MOST_AGES)};
     int err = heads_par_create(t, p->threads, p->T * p->heads.n, &par);
     if (!err)
@@ -353,22 +360,33 @@ static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_di
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)}, {"age", "step", TABLE_INT, AT(age)},
+    {"head", "", TABLE_STR, AT(head)},       {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},     {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},     {"age", "step", TABLE_INT, AT(age)},
     {"at_risk", "", TABLE_INT, AT(at_risk)}, {"selected", "", TABLE_INT, AT(selected)},
-    {"rate", "", TABLE_REAL, AT(rate)}, {"shrunk", "", TABLE_REAL, AT(e.shrunk)},
-    {"low", "", TABLE_REAL, AT(e.low)}, {"high", "", TABLE_REAL, AT(e.high)},
-    {"prior", "", TABLE_REAL, AT(e.prior)}, {"strength", "", TABLE_REAL, AT(e.strength)},
+    {"rate", "", TABLE_REAL, AT(rate)},      {"shrunk", "", TABLE_REAL, AT(e.shrunk)},
+    {"low", "", TABLE_REAL, AT(e.low)},      {"high", "", TABLE_REAL, AT(e.high)},
+    {"prior", "", TABLE_REAL, AT(e.prior)},  {"strength", "", TABLE_REAL, AT(e.strength)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
-                 struct kvf_diag *d)
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
 {
     int64_t n = (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_ages;
     const struct selected_table table = {
-        "persistence", n, sizeof(struct row), members, sizeof members / sizeof *members, fill, p,
-        p->space, "grace", p->grace, p->a, p->b, p->T, &p->groups,
+        "persistence",
+        n,
+        sizeof(struct row),
+        members,
+        sizeof members / sizeof *members,
+        fill,
+        p,
+        p->space,
+        "grace",
+        p->grace,
+        p->a,
+        p->b,
+        p->T,
+        &p->groups,
     };
     return selected_table(t, &table, ret, d);
 }
@@ -406,15 +424,16 @@ static void describe(const struct table *t, struct buf *out)
             continue;
         if (strcmp(current, name) != 0)
             buf_printf(out, "%s: share of tokens selected at an age\n", current = name);
-        buf_printf(out, "  %-6lld %.4f of %lld\n",
-                   (long long)table_int(t, table_find(t, "age"), r),
+        buf_printf(out, "  %-6lld %.4f of %lld\n", (long long)table_int(t, table_find(t, "age"), r),
                    table_real(t, table_find(t, "rate"), r),
                    (long long)table_int(t, table_find(t, "at_risk"), r));
     }
 }
 
 static const struct analyzer_measure measures[] = {
-    {"rate", "selected", "at_risk"}, {"shrunk", NULL, NULL}, {NULL, NULL, NULL},
+    {"rate", "selected", "at_risk"},
+    {"shrunk", NULL, NULL},
+    {NULL, NULL, NULL},
 };
 static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "age", NULL};
 static const struct analyzer_pool pool = {keys, measures};

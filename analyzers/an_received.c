@@ -37,10 +37,10 @@ struct data {
     bool cumulative;
     struct pair *pair; /* [n] heads rising, tokens rising */
     int n;
-    int64_t unborn, unseen, unknown; /* pairs; steps */
-    double *value;     /* [T] of one column */
-    const char **head; /* [rows] into name */
-    const char **text; /* [rows] into shown */
+    int64_t unborn, unseen, unknown;       /* pairs; steps */
+    double *value;                         /* [T] of one column */
+    const char **head;                     /* [rows] into name */
+    const char **text;                     /* [rows] into shown */
     char (*name)[32], (*shown)[TEXT_MOST]; /* [n] */
     int64_t *layer, *index, *token, *step, *seen;
     double *attention, *sum;
@@ -81,8 +81,10 @@ static int find_pairs(struct data *x, const struct analyzer_args *args, struct k
         recorded++;
         if (col->space != KVF_SPACE_RUN || col->axis != KVF_AXIS_STEP
             || p.layer >= kvf_n_layers(x->t) || p.head >= per_layer)
-            err = kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each step, and "
-                           "name a query head of this trace", col->name);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "the column %s must hold a value for each step, and "
+                           "name a query head of this trace",
+                           col->name);
         else if (mask[p.layer * per_layer + p.head] && p.token >= x->T)
             x->unborn++;
         else if (mask[p.layer * per_layer + p.head] && p.token >= a && p.token < b)
@@ -90,11 +92,14 @@ static int find_pairs(struct data *x, const struct analyzer_args *args, struct k
     }
     mem_free(mask);
     if (!err && !recorded)
-        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no columns received.LxHy.i; record them "
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "this trace has no columns received.LxHy.i; record them "
                         "with 'kvfate run --watch TOKENS@HEADS' (or ask for --spread)");
     if (!err && !x->n && x->T > 0 && !x->unborn)
-        return kvf_fail(d, KVF_E_ARG, "of the %d pairs recorded none is among the heads and tokens "
-                        "chosen", recorded);
+        return kvf_fail(d, KVF_E_ARG,
+                        "of the %d pairs recorded none is among the heads and tokens "
+                        "chosen",
+                        recorded);
     qsort(x->pair, (size_t)x->n, sizeof *x->pair, compare);
     return err;
 }
@@ -116,16 +121,17 @@ static int allocate(struct data *x)
     x->seen = MEM_NEW(int64_t, rows);
     x->attention = MEM_NEW(double, rows);
     x->sum = MEM_NEW(double, rows);
-    return x->value && x->head && x->name && x->text && x->shown
-                   && x->layer && x->index && x->token && x->step && x->seen
-                   && x->attention && x->sum ? KVF_OK : KVF_E_NOMEM;
+    return x->value && x->head && x->name && x->text && x->shown && x->layer && x->index && x->token
+                   && x->step && x->seen && x->attention && x->sum
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
 {
-    void *const all[] = {x->pair, x->value, (void *)x->head, x->name, (void *)x->text, x->shown,
-                         x->layer, x->index, x->token,
-                         x->step, x->seen, x->attention, x->sum};
+    void *const all[] = {x->pair,  x->value,     (void *)x->head, x->name,  (void *)x->text,
+                         x->shown, x->layer,     x->index,        x->token, x->step,
+                         x->seen,  x->attention, x->sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -204,7 +210,9 @@ static int build(const struct data *x, struct table *out)
 static int run_steps(struct kvf_trace *t, const struct analyzer_args *args, int64_t every,
                      struct table **ret_table, struct kvf_diag *d)
 {
-    struct data x = {.t = t, .T = kvf_n_steps(t), .every = every,
+    struct data x = {.t = t,
+                     .T = kvf_n_steps(t),
+                     .every = every,
                      .cumulative = option_text(&an_received, args, OPT_CUMULATIVE) != NULL};
     struct table *out = NULL;
     int64_t row = 0;
@@ -262,7 +270,8 @@ static int64_t describe_pair(const struct table *t, int64_t r, struct buf *out)
     double sum = 0, top = 0;
     for (; end < table_rows(t) && table_int(t, token, end) == table_int(t, token, r)
            && table_int(t, layer, end) == table_int(t, layer, r)
-           && table_int(t, index, end) == table_int(t, index, r); end++) {
+           && table_int(t, index, end) == table_int(t, index, r);
+         end++) {
         double v = table_real(t, value, end);
         if (isnan(v))
             continue;
@@ -271,10 +280,11 @@ static int64_t describe_pair(const struct table *t, int64_t r, struct buf *out)
         top = v > top ? v : top;
     }
     if (out)
-        buf_printf(out, "  %-7s token %-6lld seen by %lld of %lld queries: mean %.4g, largest "
-                   "%.4g\n", table_str(t, table_find(t, "head"), r),
-                   (long long)table_int(t, token, r), (long long)n, (long long)(end - r),
-                   n ? sum / (double)n : NAN, n ? top : NAN);
+        buf_printf(out,
+                   "  %-7s token %-6lld seen by %lld of %lld queries: mean %.4g, largest "
+                   "%.4g\n",
+                   table_str(t, table_find(t, "head"), r), (long long)table_int(t, token, r),
+                   (long long)n, (long long)(end - r), n ? sum / (double)n : NAN, n ? top : NAN);
     return end;
 }
 

@@ -39,7 +39,7 @@ struct plan {
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     struct means *head;      /* [heads + 1] over all steps, shown or not */
     const struct head_list *heads;
-    double *scratch;         /* [threads][3][b - a] */
+    double *scratch; /* [threads][3][b - a] */
 };
 
 static void add(struct means *m, double kept, double oracle)
@@ -145,8 +145,7 @@ static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan 
 
 static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
 {
-    static const char *const keys[N_VALUES] = {"mean_kept_mass", "mean_oracle_mass",
-                                               "mean_regret"};
+    static const char *const keys[N_VALUES] = {"mean_kept_mass", "mean_oracle_mass", "mean_regret"};
     int worst = -1;
     for (int h = 0; h < heads->n; h++)
         if (p->head[h].n && (worst < 0 || mean_of(&p->head[h], 2) > mean_of(&p->head[worst], 2)))
@@ -181,12 +180,16 @@ static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d
     for (int k = 0; k < 2; k++) {
         p->column[k] = kvf_find(t, names[k]);
         if (p->column[k] < 0)
-            return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                            "'kvfate run --shadow entries'", names[k]);
+            return kvf_fail(d, KVF_E_NOTFOUND,
+                            "this trace has no column %s; record it with "
+                            "'kvfate run --shadow entries'",
+                            names[k]);
         const struct kvf_column *c = kvf_column(t, p->column[k]);
         if (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP)
-            return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each query head "
-                            "and step", names[k]);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "the column %s must hold a value for each query head "
+                            "and step",
+                            names[k]);
     }
     return KVF_OK;
 }
@@ -201,7 +204,8 @@ static int parse(const struct analyzer_args *args, struct plan *p, struct kvf_di
     if (text && (p->every < 1 || *end))
         return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
     if (text && p->mean)
-        return kvf_fail(d, KVF_E_ARG, "--every and --mean exclude each other: a mean is over all "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--every and --mean exclude each other: a mean is over all "
                         "steps");
     if (p->every < 1)
         p->every = 1;
@@ -255,10 +259,11 @@ static void describe(const struct table *t, struct buf *out)
         buf_printf(out, "no step with evicted entries to compare with\n");
         return;
     }
-    buf_printf(out, "mean over heads and steps: kept %.4f of the attention mass, the best entries "
-               "of that number %.4f: regret %.4f\n", table_meta_real(t, "mean_kept_mass", NAN),
-               table_meta_real(t, "mean_oracle_mass", NAN),
-               table_meta_real(t, "mean_regret", NAN));
+    buf_printf(out,
+               "mean over heads and steps: kept %.4f of the attention mass, the best entries "
+               "of that number %.4f: regret %.4f\n",
+               table_meta_real(t, "mean_kept_mass", NAN),
+               table_meta_real(t, "mean_oracle_mass", NAN), table_meta_real(t, "mean_regret", NAN));
     buf_printf(out, "worst head %s: regret %.4f\n", table_meta(t, "worst_head"),
                table_meta_real(t, "worst_regret", NAN));
 }

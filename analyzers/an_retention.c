@@ -37,10 +37,10 @@ struct data {
     bool gate;
     int log_beta, age; /* columns, or -1 */
     struct source *s;
-    struct hand {      /* of one thread */
+    struct hand {       /* of one thread */
         double *row;    /* [n] */
         uint16_t *next; /* [n] */
-    } *hand;
+    } * hand;
 };
 
 static void source_destroy(void *ctx)
@@ -281,7 +281,7 @@ struct sums {
     struct part {
         int64_t known, never;
         double beta, mean, last;
-    } *part;
+    } * part;
 };
 
 /* Eight sums side by side of those that are no NaN; returns how many they are. */
@@ -353,8 +353,7 @@ static int sum_up(const struct table *t, bool gate, struct part *all)
     struct sums x = {t, gate, MEM_NEW(struct part, (size_t)parts)};
     struct par *pool = NULL;
     int threads = (int)table_kept(t, "threads", 1);
-    int err = x.part && parts <= INT_MAX ? par_create(parts > 1 ? threads : 1, &pool)
-                                         : KVF_E_NOMEM;
+    int err = x.part && parts <= INT_MAX ? par_create(parts > 1 ? threads : 1, &pool) : KVF_E_NOMEM;
     *all = (struct part){0};
     if (!err)
         par_run(pool, (int)parts, sum_part, &x);
@@ -384,17 +383,17 @@ static void describe(const struct table *t, struct buf *out)
     if (gate) {
         buf_printf(out, "retention of gates: %lld head-token pairs", (long long)n);
         if (all.known)
-            buf_printf(out, "; mean beta %.4f, mean retention %.4f",
-                       all.beta / (double)all.known, all.mean / (double)all.known);
+            buf_printf(out, "; mean beta %.4f, mean retention %.4f", all.beta / (double)all.known,
+                       all.mean / (double)all.known);
         buf_str(out, "\n");
         return;
     }
     buf_printf(out, "last-use map (criterion %s): an observation, no retention score of gates\n",
                table_meta(t, "criterion"));
-    buf_printf(
-        out, "%lld head-token pairs; never selected: %.1f %%; mean last-use age %.1f steps\n",
-        (long long)n, n ? 100.0 * (double)all.never / (double)n : 0.0,
-        n ? all.last / (double)n : 0.0);
+    buf_printf(out,
+               "%lld head-token pairs; never selected: %.1f %%; mean last-use age %.1f steps\n",
+               (long long)n, n ? 100.0 * (double)all.never / (double)n : 0.0,
+               n ? all.last / (double)n : 0.0);
 }
 
 const struct analyzer an_retention = {

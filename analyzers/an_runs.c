@@ -27,7 +27,7 @@ struct data {
     int64_t a, b, step; /* tokens [a, b) of those that are born at the step */
     int64_t *count[COUNTS];
     double *real[REALS];
-    int64_t undefined;  /* heads without z */
+    int64_t undefined; /* heads without z */
 };
 
 static void count_head(struct data *x, int h, const double *evict)
@@ -64,7 +64,8 @@ static void expect(struct data *x, int h)
     x->real[CLUSTERING][h] = runs > 0 ? x->real[EXPECTED_RUNS][h] / runs : NAN;
     x->real[EXPECTED_CHANGES][h] = n > 0 ? 1 + both / n : NAN;
     x->real[Z][h] = variance > 0 ? ((double)x->count[CHANGES][h] - x->real[EXPECTED_CHANGES][h])
-                                       / sqrt(variance) : NAN;
+                                       / sqrt(variance)
+                                 : NAN;
     x->undefined += !(variance > 0);
 }
 
@@ -113,8 +114,8 @@ static int read_heads(struct data *x, struct kvf_diag *d)
 
 static int build(const struct data *x, struct table *out)
 {
-    static const char *const counts[COUNTS] = {"tokens", "kept", "runs", "alone", "longest",
-                                               "changes"};
+    static const char *const counts[COUNTS] = {"tokens", "kept",    "runs",
+                                               "alone",  "longest", "changes"};
     static const char *const reals[REALS] = {"mean_run", "expected_runs", "clustering",
                                              "expected_changes", "z"};
     put_provenance(out, x->t);
@@ -189,16 +190,16 @@ static void describe(const struct table *t, struct buf *out)
     buf_printf(out, "%.1f %% stand alone, longest run %lld\n",
                100 * (double)table_int(t, table_find(t, "alone"), heads) / (double)kept,
                (long long)table_int(t, table_find(t, "longest"), heads));
-    buf_printf(out, "fewer runs than at random (z < -1.96): %lld heads, more (z > 1.96): %lld, "
-               "undefined: %s\n", (long long)below, (long long)above, table_meta(t, "undefined"));
+    buf_printf(out,
+               "fewer runs than at random (z < -1.96): %lld heads, more (z > 1.96): %lld, "
+               "undefined: %s\n",
+               (long long)below, (long long)above, table_meta(t, "undefined"));
 }
 
 static const char *const keys[] = {"head", "layer", "index", NULL};
 static const struct analyzer_measure measures[] = {
-    {"mean_run", "kept", "runs"},
-    {"alone_share", "alone", "kept"},
-    {"clustering", NULL, NULL},
-    {"z", NULL, NULL},
+    {"mean_run", "kept", "runs"}, {"alone_share", "alone", "kept"},
+    {"clustering", NULL, NULL},   {"z", NULL, NULL},
     {NULL, NULL, NULL},
 };
 static const struct analyzer_pool pool = {keys, measures};

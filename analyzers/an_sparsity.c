@@ -57,7 +57,7 @@ static double sparsity_of(const double *v, const struct plan *p)
     double kept = 0;
     for (int64_t k = 0; k < p->b - p->a; k++) {
         double i = (double)(p->a + k), n = held(p, i, v[k]);
-        n -= p->lt && n > 0; /* the diagonal */
+        n -= p->lt && n > 0;   /* the diagonal */
         kept += n < 0 ? 0 : n; /* NaN stays */
     }
     return share_left(p, kept);
@@ -170,7 +170,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     const char *kind = option_text(&an_sparsity, args, OPT_KIND);
     const char *criterion = option_text(&an_sparsity, args, OPT_CRITERION);
     const char *triangle = option_text(&an_sparsity, args, OPT_TRIANGLE);
-    struct plan p = {.kind = N_KINDS, .lt = strcmp(triangle, "lt") == 0, .T = kvf_n_steps(t),
+    struct plan p = {.kind = N_KINDS,
+                     .lt = strcmp(triangle, "lt") == 0,
+                     .T = kvf_n_steps(t),
                      .threads = args->threads};
     struct head_list heads;
     (void)n_traces;

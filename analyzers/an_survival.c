@@ -13,8 +13,17 @@
 #include "analyzers/survival_curve.h"
 #include "base/mem.h"
 
-enum { OPT_CRITERION, OPT_HORIZONS, OPT_DENOMINATOR, OPT_SPACE, OPT_SKIP, OPT_FOLLOW_UP, OPT_GAP,
-       OPT_BY, OPT_CLASSES };
+enum {
+    OPT_CRITERION,
+    OPT_HORIZONS,
+    OPT_DENOMINATOR,
+    OPT_SPACE,
+    OPT_SKIP,
+    OPT_FOLLOW_UP,
+    OPT_GAP,
+    OPT_BY,
+    OPT_CLASSES
+};
 enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
 static const struct analyzer_option options[] = {
     {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
@@ -76,8 +85,10 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
     for (const char *s = list ? list : ""; !err && *s; s += strcspn(s, ","), s += *s == ',') {
         of[n % 2] = criterion_find(s, strcspn(s, ","));
         if (of[n % 2] < 0 || p->n_jobs == first + MAX_GAPS)
-            return kvf_fail(d, KVF_E_ARG, "--gap: '%s' is not up to %d pairs of criteria such as "
-                            "top64,mass.90", list, MAX_GAPS);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--gap: '%s' is not up to %d pairs of criteria such as "
+                            "top64,mass.90",
+                            list, MAX_GAPS);
         if (++n % 2)
             continue;
         const struct criterion *a = &criterion_table[of[0]], *b = &criterion_table[of[1]];
@@ -94,8 +105,8 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
     return err;
 }
 
-static int choose_jobs(const struct kvf_trace *t, const struct analyzer_args *args,
-                       struct plan *p, struct kvf_diag *d)
+static int choose_jobs(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+                       struct kvf_diag *d)
 {
     int of[N_CRITERION_TABLE], n;
     int err = criteria_choose(option_text(&an_survival, args, OPT_CRITERION), of, &n, d);
@@ -112,7 +123,8 @@ static int choose_evictions(const struct kvf_trace *t, struct plan *p, struct kv
 {
     int err = column_need(t, "evict_step", "evict", &p->curve.evict, d);
     if (!err && kvf_find(t, "read.count") >= 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "--skip-trivial: the queries of this run read a choice "
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "--skip-trivial: the queries of this run read a choice "
                         "of pages, and how many entries each saw is not recorded");
     return err;
 }
@@ -134,8 +146,8 @@ static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct p
     if (!err)
         err = number_parse("follow-up", option_text(me, args, OPT_FOLLOW_UP), &p->follow_up, d);
     if (!err && horizons)
-        err = numbers_parse("horizons", horizons, false, MAX_HORIZONS, p->horizon,
-                            &p->n_horizons, d);
+        err = numbers_parse("horizons", horizons, false, MAX_HORIZONS, p->horizon, &p->n_horizons,
+                            d);
     if (!err && !horizons)
         default_horizons(p);
     if (!err)
@@ -200,9 +212,17 @@ static void put_rows(const struct plan *p, const struct job *j, const struct hea
         int64_t beyond = p->curve.all && T ? curve_at_risk(c, &p->curve, g, T - 1) : 0;
         for (int k = 0; k < p->n_horizons; k++, r++) {
             int64_t n = p->horizon[k], at = g * T + n;
-            *r = (struct row){head ? head->name : "all", j->name, p->groups.name[g],
-                              head ? head->layer : -1, head ? head->index : -1, n, beyond, 0, 0,
-                              NAN, half};
+            *r = (struct row){head ? head->name : "all",
+                              j->name,
+                              p->groups.name[g],
+                              head ? head->layer : -1,
+                              head ? head->index : -1,
+                              n,
+                              beyond,
+                              0,
+                              0,
+                              NAN,
+                              half};
             if (n < T) {
                 r->at_risk = curve_at_risk(c, &p->curve, g, n);
                 r->alive = c->alive[at];
@@ -315,12 +335,17 @@ static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, stru
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)}, {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)}, {"criterion", "", TABLE_STR, AT(criterion)},
-    {"horizon", "step", TABLE_INT, AT(horizon)}, {"at_risk", "", TABLE_INT, AT(at_risk)},
-    {"alive", "", TABLE_INT, AT(alive)}, {"fraction", "", TABLE_REAL, AT(fraction)},
+    {"head", "", TABLE_STR, AT(head)},
+    {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"horizon", "step", TABLE_INT, AT(horizon)},
+    {"at_risk", "", TABLE_INT, AT(at_risk)},
+    {"alive", "", TABLE_INT, AT(alive)},
+    {"fraction", "", TABLE_REAL, AT(fraction)},
     {"half_life", "step", TABLE_REAL, AT(half_life)},
-    {"undecided", "", TABLE_INT, AT(undecided)}, {"class", "", TABLE_STR, AT(class)},
+    {"undecided", "", TABLE_INT, AT(undecided)},
+    {"class", "", TABLE_STR, AT(class)},
 };
 
 static void put_meta(struct table *out, const struct kvf_trace *t, const struct plan *p)
@@ -337,8 +362,7 @@ static void put_meta(struct table *out, const struct kvf_trace *t, const struct 
     token_groups_note(&p->groups, out);
 }
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret,
-                 struct kvf_diag *d)
+static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
 {
     int64_t n = (int64_t)p->n_jobs * (p->heads.n + 1) * rows_of_unit(p), undecided = 0;
     struct row *row = MEM_NEW(struct row, (size_t)n);
@@ -396,10 +420,11 @@ static void describe(const struct table *t, struct buf *out)
 }
 
 static const struct analyzer_measure measures[] = {
-    {"fraction", "alive", "at_risk"}, {"half_life", NULL, NULL}, {NULL, NULL, NULL},
+    {"fraction", "alive", "at_risk"},
+    {"half_life", NULL, NULL},
+    {NULL, NULL, NULL},
 };
-static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon",
-                                   NULL};
+static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
 const struct analyzer an_survival = {

@@ -31,7 +31,7 @@ extern const struct analyzer an_tokens;
 /* What became of a token in a head; in several heads that differ: mixed. */
 enum state { KEPT, EVICTED, SINK, RECENT, NEW, MIXED, UNKNOWN, N_STATES };
 static const char *const state_names[N_STATES] = {"kept", "evicted", "sink", "recent",
-                                                  "new", "mixed", ""};
+                                                  "new",  "mixed",   ""};
 
 /* One trace. */
 struct source {
@@ -114,8 +114,8 @@ static int open_source(struct source *s, struct kvf_trace *t, const struct analy
 
 static int alloc(struct rows *x, size_t n, size_t T)
 {
-    double **const real[] = {&x->nll, &x->residency, &x->kept, &x->beta, &x->retention,
-                             &x->saliency, &x->age};
+    double **const real[] = {&x->nll,       &x->residency, &x->kept, &x->beta,
+                             &x->retention, &x->saliency,  &x->age};
     int64_t **const whole[] = {&x->trace, &x->layer, &x->index, &x->token, &x->id};
     const char ***const text[] = {&x->text, &x->joined, &x->cls, &x->role, &x->state, &x->head};
     bool all = true;
@@ -133,10 +133,12 @@ static int alloc(struct rows *x, size_t n, size_t T)
 
 static void release(struct rows *x)
 {
-    void *const all[] = {x->nll, x->residency, x->kept, x->beta, x->retention, x->saliency,
-                         x->age, x->trace, x->layer, x->index, x->token, x->id, (void *)x->text,
-                         (void *)x->joined, (void *)x->cls, (void *)x->role, (void *)x->state,
-                         (void *)x->head, x->fate, x->value, x->class};
+    void *const all[] = {x->nll,           x->residency,      x->kept,        x->beta,
+                         x->retention,     x->saliency,       x->age,         x->trace,
+                         x->layer,         x->index,          x->token,       x->id,
+                         (void *)x->text,  (void *)x->joined, (void *)x->cls, (void *)x->role,
+                         (void *)x->state, (void *)x->head,   x->fate,        x->value,
+                         x->class};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }

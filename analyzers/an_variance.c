@@ -33,21 +33,21 @@ static const char *const scale_names[N_SCALES] = {"rate", "log-beta", "rank"};
 
 /* The factors in the order of rows; those from TOKEN on also within a head. */
 enum { LAYER, HEAD, TOKEN, CLASS, ROLE, POSITION, KEY_NORM, N_FACTORS, N_JOINT = 2 };
-static const char *const factor_names[N_FACTORS] = {"layer", "head", "token", "class", "role",
-                                                    "position", "key_norm"};
+static const char *const factor_names[N_FACTORS] = {"layer", "head",     "token",   "class",
+                                                    "role",  "position", "key_norm"};
 
 struct data {
     struct kvf_trace *t;
     struct classes *classes;
     struct head_list heads;
-    int64_t a, n; /* tokens [a, a + n) */
+    int64_t a, n;                  /* tokens [a, a + n) */
     int column, ids, roles, norms; /* norms: -1 where not recorded */
     enum scale scale;
-    int64_t bins[2]; /* of positions and of key norms */
+    int64_t bins[2];           /* of positions and of key norms */
     int64_t clamped, left_out; /* values */
     bool diverged;
-    double *y;     /* [heads][n] */
-    double *row;   /* [n] */
+    double *y;                 /* [heads][n] */
+    double *row;               /* [n] */
     int32_t *level[N_FACTORS]; /* LAYER, HEAD: [heads]; KEY_NORM: [heads][n]; else [n] */
     int32_t n_levels[N_FACTORS];
     /* rows of the table */
@@ -78,7 +78,8 @@ static int allocate(struct data *x)
     x->index = MEM_NEW(int64_t, rows);
     x->effect = MEM_NEW(struct effect, rows);
     return ok && x->y && x->row && x->head && x->factor && x->layer && x->index && x->effect
-               ? KVF_OK : KVF_E_NOMEM;
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
@@ -173,7 +174,8 @@ static int level_distinct(struct data *x, int f)
         if (m == 0 || sorted[i] != sorted[m - 1])
             sorted[m++] = sorted[i];
     for (size_t i = 0; i < n; i++) {
-        const double *at = isnan(x->row[i]) ? NULL
+        const double *at = isnan(x->row[i])
+                               ? NULL
                                : bsearch(&x->row[i], sorted, m, sizeof *sorted, by_value);
         x->level[f][i] = at ? (int32_t)(at - sorted) : -1;
     }
@@ -218,8 +220,8 @@ static int level_norms(struct data *x, int h, struct kvf_diag *d)
     const struct head *head = &x->heads.head[h];
     int32_t *level = x->level[KEY_NORM] + h * x->n;
     int64_t m = 0;
-    int err = kvf_read_f64(x->t, x->norms, head->layer, head->index, (uint32_t)x->a,
-                           (uint32_t)x->n, x->row, d);
+    int err = kvf_read_f64(x->t, x->norms, head->layer, head->index, (uint32_t)x->a, (uint32_t)x->n,
+                           x->row, d);
     for (int64_t i = 0; !err && i < x->n; i++) {
         level[i] = isnan(x->row[i]) ? -1 : 0;
         if (level[i] == 0)
@@ -294,8 +296,10 @@ static int take_joint(struct data *x, struct kvf_diag *d)
     if (err)
         return err;
     if (token.n_levels > INT32_MAX / head.n_levels)
-        return kvf_fail(d, KVF_E_LIMIT, "%d heads and %d token ids are too many; choose some with "
-                        "--head", head.n_levels, token.n_levels);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "%d heads and %d token ids are too many; choose some with "
+                        "--head",
+                        head.n_levels, token.n_levels);
     int32_t *pair = MEM_NEW(int32_t, n);
     for (size_t c = 0; pair && c < n; c++) {
         int32_t id = token.level[c % token.count];
@@ -486,14 +490,18 @@ static void describe_notes(const struct table *t, struct buf *out)
     long long undefined = (long long)table_meta_real(t, "undefined", 0);
     buf_str(out, "factors overlap: their shares do not add up\n");
     if (clamped)
-        buf_printf(out, "%lld values of log_beta are 0 or nearly: they stand at log(%.3g) and may "
-                   "outweigh the others, compare --scale rank\n", clamped, (double)FLT_MIN);
+        buf_printf(out,
+                   "%lld values of log_beta are 0 or nearly: they stand at log(%.3g) and may "
+                   "outweigh the others, compare --scale rank\n",
+                   clamped, (double)FLT_MIN);
     if (left_out)
         buf_printf(out, "%lld values left out: not finite%s\n", left_out,
                    strcmp(table_meta(t, "scale"), "rate") == 0 ? ", or a log_beta above 0" : "");
     if (undefined)
-        buf_printf(out, "undefined in %lld rows: all values are equal, fewer than two, or no level "
-                   "has two\n", undefined);
+        buf_printf(out,
+                   "undefined in %lld rows: all values are equal, fewer than two, or no level "
+                   "has two\n",
+                   undefined);
     if (table_meta(t, "without"))
         buf_printf(out, "without %s\n", table_meta(t, "without"));
     if (table_meta(t, "unsettled"))

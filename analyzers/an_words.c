@@ -142,11 +142,16 @@ static double key_of(const struct data *x, const struct word *w)
 {
     double lb = mean_log_beta(w);
     switch (x->sort) {
-    case SORT_COUNT: return -(double)w->count;
-    case SORT_KEPT: return -share(w->count, w->places);
-    case SORT_LIFT: return x->total ? -lift_of(x, w) : 0;
-    case SORT_RETENTION: return isnan(lb) ? INFINITY : -lb;
-    default: return 0;
+    case SORT_COUNT:
+        return -(double)w->count;
+    case SORT_KEPT:
+        return -share(w->count, w->places);
+    case SORT_LIFT:
+        return x->total ? -lift_of(x, w) : 0;
+    case SORT_RETENTION:
+        return isnan(lb) ? INFINITY : -lb;
+    default:
+        return 0;
     }
 }
 
@@ -233,7 +238,7 @@ static int build(const struct data *x, struct table *out)
     size_t n = (size_t)x->n_rows;
     const char **text = MEM_NEW(const char *, n);
     int64_t *count = MEM_NEW(int64_t, N_COUNTS * n);
-    double *real = MEM_NEW(double, N_REALS * n);
+    double *real = MEM_NEW(double, (N_REALS * n));
     int err = text && count && real ? KVF_OK : KVF_E_NOMEM;
     for (size_t r = 0; !err && r < n; r++) {
         const struct word *w = &x->word[r];
@@ -337,8 +342,8 @@ static int read_list(struct data *x, const struct analyzer_args *args, struct kv
         err = classes_of_trace(x->classes, x->t, class, d);
     if (!err && T)
         err = kvf_read_f64(x->t, x->role, 0, 0, 0, T, role, d);
-    const struct word_source s = {x->t, x->classes, class, role, (enum words_by)x->by, x->fold,
-                                  x->a, x->b};
+    const struct word_source s = {x->t,    x->classes, class, role, (enum words_by)x->by,
+                                  x->fold, x->a,       x->b};
     if (!err)
         err = word_list_make(&s, &x->list);
     if (!err && !(x->word = MEM_NEW(struct word, (size_t)x->list.n_words)))

@@ -17,8 +17,8 @@
 
 /* Which heads and tokens an analysis is asked for. */
 struct analyzer_args {
-    const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
-    int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
+    const char *heads;         /* a head set as typed ("L0-5K*,15.2"); NULL: all */
+    int64_t token0, token1;    /* tokens [token0, token1); token1 < 0: to the end */
     const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
     int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
 };
@@ -48,8 +48,8 @@ struct analyzer {
     const char *name;    /* the subcommand; also the table's and the figure's name */
     const char *summary; /* one line */
     const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
-    int min_traces;      /* 0 is 1 */
-    int max_traces;      /* 1, or up to 256 for those that compare */
+    int min_traces;                        /* 0 is 1 */
+    int max_traces;                        /* 1, or up to 256 for those that compare */
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
      * sentence naming the flag that records it.  args->option has one entry per
@@ -64,7 +64,7 @@ struct analyzer {
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
 
-extern const struct analyzer *const analyzer_table[]; /* ends with NULL */
+extern const struct analyzer *const analyzer_table[];   /* ends with NULL */
 const struct analyzer *analyzer_find(const char *name); /* or NULL */
 
 #endif

@@ -8,11 +8,11 @@
 struct search {
     const double *cost;
     size_t rows, columns;
-    double *u, *v;         /* [rows], [columns + 1] */
-    size_t *row;           /* [columns + 1] of a column; rows: none; the last is the start */
-    size_t *from;          /* [columns] the column before it on the shortest path */
-    double *far;           /* [columns] least reduced cost so far */
-    unsigned char *done;   /* [columns + 1] */
+    double *u, *v;       /* [rows], [columns + 1] */
+    size_t *row;         /* [columns + 1] of a column; rows: none; the last is the start */
+    size_t *from;        /* [columns] the column before it on the shortest path */
+    double *far;         /* [columns] least reduced cost so far */
+    unsigned char *done; /* [columns + 1] */
 };
 
 /* One step of Dijkstra's from column at, which has a row: the nearest column next. */
@@ -67,9 +67,15 @@ static void add_row(struct search *s, size_t r)
 int assign_least(const double *cost, size_t rows, size_t columns, size_t *column, double *u,
                  double *v)
 {
-    struct search s = {cost, rows, columns, MEM_NEW(double, rows + 1), MEM_NEW(double, columns + 1),
-                       MEM_NEW(size_t, columns + 1), MEM_NEW(size_t, columns),
-                       MEM_NEW(double, columns), MEM_NEW(unsigned char, columns + 1)};
+    struct search s = {cost,
+                       rows,
+                       columns,
+                       MEM_NEW(double, rows + 1),
+                       MEM_NEW(double, columns + 1),
+                       MEM_NEW(size_t, columns + 1),
+                       MEM_NEW(size_t, columns),
+                       MEM_NEW(double, columns),
+                       MEM_NEW(unsigned char, columns + 1)};
     int err = s.u && s.v && s.row && s.from && s.far && s.done ? KVF_OK : KVF_E_NOMEM;
     for (size_t c = 0; !err && c <= columns; c++)
         s.row[c] = rows;

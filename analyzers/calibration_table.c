@@ -3,8 +3,7 @@
 #include "analyzers/calibration_table.h"
 #include "base/mem.h"
 
-int calibration_found_create(const struct calibration_found *shape,
-                             struct calibration_found **ret)
+int calibration_found_create(const struct calibration_found *shape, struct calibration_found **ret)
 {
     struct calibration_found *x = MEM_NEW(struct calibration_found, 1);
     if (!x)
@@ -42,14 +41,10 @@ int64_t calibration_rows(const struct calibration_found *x)
 
 /* ---- numbers, read when asked */
 
-enum {
-    N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU,
-    YES
-};
+enum { N, PREDICTED, OBSERVED, LOW, HIGH, BRIER, BRIER_BASE, AUROC, ECE, TAU, N_AUROC, N_TAU, YES };
 
 /* Of a bin, or of all of them with s. */
-static double of_cell(const struct calibration_cell *c, const struct calibration_score *s,
-                      int what)
+static double of_cell(const struct calibration_cell *c, const struct calibration_score *s, int what)
 {
     double low = NAN, high = NAN, observed = c->n ? (double)c->yes / (double)c->n : NAN;
     if ((what == LOW || what == HIGH) && c->n)
@@ -122,12 +117,18 @@ static const struct {
     const char *name;
     enum table_type type;
 } numbers[CALIBRATION_NUMBERS] = {
-    [N] = {"n", TABLE_INT}, [PREDICTED] = {"predicted", TABLE_REAL},
-    [OBSERVED] = {"observed", TABLE_REAL}, [LOW] = {"low", TABLE_REAL},
-    [HIGH] = {"high", TABLE_REAL}, [BRIER] = {"brier", TABLE_REAL},
-    [BRIER_BASE] = {"brier_base", TABLE_REAL}, [AUROC] = {"auroc", TABLE_REAL},
-    [ECE] = {"ece", TABLE_REAL}, [TAU] = {"tau", TABLE_REAL},
-    [N_AUROC] = {"n_auroc", TABLE_INT}, [N_TAU] = {"n_tau", TABLE_INT},
+    [N] = {"n", TABLE_INT},
+    [PREDICTED] = {"predicted", TABLE_REAL},
+    [OBSERVED] = {"observed", TABLE_REAL},
+    [LOW] = {"low", TABLE_REAL},
+    [HIGH] = {"high", TABLE_REAL},
+    [BRIER] = {"brier", TABLE_REAL},
+    [BRIER_BASE] = {"brier_base", TABLE_REAL},
+    [AUROC] = {"auroc", TABLE_REAL},
+    [ECE] = {"ece", TABLE_REAL},
+    [TAU] = {"tau", TABLE_REAL},
+    [N_AUROC] = {"n_auroc", TABLE_INT},
+    [N_TAU] = {"n_tau", TABLE_INT},
     [YES] = {"yes", TABLE_INT},
 };
 
@@ -141,8 +142,8 @@ struct names { /* of the rows of a block */
 
 static void free_names(struct names *v)
 {
-    void *const all[] = {(void *)v->kind, (void *)v->event, (void *)v->score, v->horizon, v->bin,
-                         v->lo, v->hi};
+    void *const all[] = {
+        (void *)v->kind, (void *)v->event, (void *)v->score, v->horizon, v->bin, v->lo, v->hi};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -157,8 +158,8 @@ static int make_names(const struct calibration_found *x, struct names *v)
     v->bin = MEM_NEW(int64_t, n);
     v->lo = MEM_NEW(double, n);
     v->hi = MEM_NEW(double, n);
-    return v->kind && v->event && v->score && v->horizon && v->bin && v->lo && v->hi
-               ? KVF_OK : KVF_E_NOMEM;
+    return v->kind && v->event && v->score && v->horizon && v->bin && v->lo && v->hi ? KVF_OK
+                                                                                     : KVF_E_NOMEM;
 }
 
 static void fill_names(const struct calibration_found *x, struct names *v)
@@ -178,8 +179,7 @@ static void fill_names(const struct calibration_found *x, struct names *v)
     }
 }
 
-int calibration_columns(struct table *t, const struct head_list *heads,
-                        struct calibration_found *x)
+int calibration_columns(struct table *t, const struct head_list *heads, struct calibration_found *x)
 {
     struct names v = {0};
     int64_t n = table_rows(t) ? calibration_rows(x) : 0;

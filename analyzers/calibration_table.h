@@ -37,8 +37,7 @@ struct calibration_found {
 
 /* Copies the numbers and pairs of `shape` and makes room, all of it zero.  KVF_OK or
  * KVF_E_NOMEM. */
-int calibration_found_create(const struct calibration_found *shape,
-                             struct calibration_found **ret);
+int calibration_found_create(const struct calibration_found *shape, struct calibration_found **ret);
 void calibration_found_destroy(struct calibration_found *x); /* accepts NULL */
 
 int64_t calibration_rows(const struct calibration_found *x); /* of a block */

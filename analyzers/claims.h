@@ -38,17 +38,17 @@ enum claim_reduce {
 enum claim_interval { CLAIM_COLUMNS, CLAIM_BOOTSTRAP, CLAIM_PERMUTATION, CLAIM_WILSON, CLAIM_NONE };
 
 enum {
-    CLAIM_MOST = 1024,       /* claims of a register */
+    CLAIM_MOST = 1024,        /* claims of a register */
     CLAIM_MOST_UNITS = 65536, /* that a claim resamples */
-    CLAIM_MOST_KEYS = 8,     /* columns that name a unit */
+    CLAIM_MOST_KEYS = 8,      /* columns that name a unit */
     CLAIM_REPLICATES = 2000,
-    CLAIM_SAMPLES = 10000    /* permutations, where not all are gone through */
+    CLAIM_SAMPLES = 10000 /* permutations, where not all are gone through */
 };
 
 /* Which rows of which file. */
 struct claim_side {
-    const char *table, *run;  /* FOLDER/TABLE.tsv, or FOLDER/TABLE.RUN.tsv; run "": none */
-    const struct json *rows;  /* object: column -> what its cells are; NULL: all rows */
+    const char *table, *run; /* FOLDER/TABLE.tsv, or FOLDER/TABLE.RUN.tsv; run "": none */
+    const struct json *rows; /* object: column -> what its cells are; NULL: all rows */
 };
 
 /* All borrowed from the register. */
@@ -56,7 +56,7 @@ struct claim {
     const char *id, *paper, *where, *text;
     const char *untestable; /* reason, or NULL: then all below is set */
     struct claim_side of, minus;
-    bool paired; /* minus is there */
+    bool paired;                     /* minus is there */
     const char *value, *less, *with; /* columns; less and with may be NULL */
     const char *unit[CLAIM_MOST_KEYS];
     int n_unit;
@@ -67,7 +67,7 @@ struct claim {
 };
 
 struct claims {
-    struct json *root; /* owned */
+    struct json *root;   /* owned */
     struct claim *claim; /* owned */
     int n;
 };
@@ -79,10 +79,10 @@ void claims_free(struct claims *c); /* accepts a zeroed struct */
 struct claim_result {
     enum claim_verdict verdict;
     double value, low, high, p; /* NaN: none */
-    int64_t units;     /* that the value is made of */
-    int64_t documents; /* -1: the table does not say */
-    int64_t left_out;  /* rows without a value, and units that one side alone has */
-    char why[256];     /* of a verdict that the numbers do not explain; else "" */
+    int64_t units;              /* that the value is made of */
+    int64_t documents;          /* -1: the table does not say */
+    int64_t left_out;           /* rows without a value, and units that one side alone has */
+    char why[256];              /* of a verdict that the numbers do not explain; else "" */
 };
 
 /* Tables of a folder, each read once. */
@@ -109,11 +109,11 @@ extern const char *const claim_than_names[3];
 /* The rows of a side, one unit after the other. */
 struct claim_units {
     int64_t n;
-    char **name;       /* [n] owned; NULL when the claim names no unit: rows are units */
+    char **name;          /* [n] owned; NULL when the claim names no unit: rows are units */
     double *value, *with; /* [n] mean over the unit's rows */
-    int64_t left_out;  /* rows without a value */
-    int64_t rows;      /* chosen */
-    int64_t first;     /* row of the first, for interval columns */
+    int64_t left_out;     /* rows without a value */
+    int64_t rows;         /* chosen */
+    int64_t first;        /* row of the first, for interval columns */
 };
 int claims_units(const struct claim *c, const struct claim_side *s, const struct table *t,
                  struct claim_units *ret, struct claim_result *r, struct kvf_diag *d);

@@ -254,10 +254,12 @@ static enum claim_verdict side_of(const struct claim *c, double low, double high
         return CLAIM_UNDECIDED;
     if (c->than == CLAIM_BETWEEN)
         return low >= c->null && high <= c->null_high ? CLAIM_SUPPORTED
-             : high < c->null || low > c->null_high   ? CLAIM_CONTRADICTED : CLAIM_UNDECIDED;
+               : high < c->null || low > c->null_high ? CLAIM_CONTRADICTED
+                                                      : CLAIM_UNDECIDED;
     if (c->than == CLAIM_ABOVE)
-        return low > c->null ? CLAIM_SUPPORTED : high < c->null ? CLAIM_CONTRADICTED
-                                                                : CLAIM_UNDECIDED;
+        return low > c->null    ? CLAIM_SUPPORTED
+               : high < c->null ? CLAIM_CONTRADICTED
+                                : CLAIM_UNDECIDED;
     return high < c->null ? CLAIM_SUPPORTED : low > c->null ? CLAIM_CONTRADICTED : CLAIM_UNDECIDED;
 }
 
@@ -350,12 +352,14 @@ static int judge_units(const struct claim *c, const struct table *t, const struc
             r->left_out += u[0].n - s.n + u[1].n - s.n;
         }
         r->units = s.n;
-        r->documents = names_documents(c) ? s.n : u[0].first >= 0 ? documents(c, t, u[0].first)
-                                                                  : -1;
+        r->documents = names_documents(c) ? s.n
+                       : u[0].first >= 0  ? documents(c, t, u[0].first)
+                                          : -1;
         if (s.n == 0) {
             r->verdict = CLAIM_NOT_RUN;
-            snprintf(r->why, sizeof r->why, u[0].rows && (!c->paired || u[1].rows)
-                     ? "no unit has a value" : "no row fits");
+            snprintf(r->why, sizeof r->why,
+                     u[0].rows && (!c->paired || u[1].rows) ? "no unit has a value"
+                                                            : "no row fits");
         } else {
             err = resample(c, &s, r);
             conclude(c, r);

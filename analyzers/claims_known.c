@@ -19,7 +19,8 @@ static const struct known known[] = {
     {"density", "head layer index bin_low bin_high", "share=count/total mean", true},
     {"dilution", "head step",
      "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle "
-     "preferential_share=preferential/compared", true},
+     "preferential_share=preferential/compared",
+     true},
     {"intermittency", "head layer index criterion class quantity above",
      "share=over/tokens mean=total/defined q50 q90 q99", true},
     {"kv-size", "head layer index at", "size=entries/capacity ratio=entries/length", true},
@@ -37,10 +38,14 @@ static const struct known known[] = {
      "", true},
     {"heads", "head layer index", "window sink_mass entropy number gist filler", true},
     /* the state file of kvfate eval: a row for each document */
-    {"eval-docs", "doc doc_hash method options budget nll kl top1_agree kv_end kv_mean kv_peak "
-     "triggers", "", false},
-    {"eval", "method budget docs tokens nll nll_low nll_high kl kl_low kl_high top1_agree kv_end "
-     "kv_mean kv_peak triggers gates", "", false},
+    {"eval-docs",
+     "doc doc_hash method options budget nll kl top1_agree kv_end kv_mean kv_peak "
+     "triggers",
+     "", false},
+    {"eval",
+     "method budget docs tokens nll nll_low nll_high kl kl_low kl_high top1_agree kv_end "
+     "kv_mean kv_peak triggers gates",
+     "", false},
 };
 
 /* A word of a list that blanks separate. */
@@ -158,8 +163,13 @@ static void check_side(const struct claim *c, const struct claim_side *s, struct
     }
     if (a && a->pool)
         describe_pool(a->pool, &columns, &measures);
-    struct report r = {c, s->table, columns.len ? columns.data : k ? k->columns : "",
-                       columns.len ? (measures.len ? measures.data : "") : k ? k->measures : "",
+    struct report r = {c, s->table,
+                       columns.len ? columns.data
+                       : k         ? k->columns
+                                   : "",
+                       columns.len ? (measures.len ? measures.data : "")
+                       : k         ? k->measures
+                                   : "",
                        wrong};
     check_columns(&r, s);
     buf_finish(&columns);

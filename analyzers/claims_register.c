@@ -6,18 +6,19 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-const char *const claim_verdict_names[CLAIM_VERDICTS] = {
-    "supported", "contradicted", "undecided", "untestable here", "not run"};
+const char *const claim_verdict_names[CLAIM_VERDICTS] = {"supported", "contradicted", "undecided",
+                                                         "untestable here", "not run"};
 const char *const claim_than_names[3] = {">", "<", "between"};
 
-static const char *const reduce_names[] = {"one", "mean", "median", "least", "largest", "spread",
-                                           "share", "spearman", NULL};
-static const char *const interval_names[] = {"columns", "bootstrap", "permutation", "wilson",
-                                             "none", NULL};
+static const char *const reduce_names[] = {"one",    "mean",  "median",   "least", "largest",
+                                           "spread", "share", "spearman", NULL};
+static const char *const interval_names[] = {"columns", "bootstrap", "permutation",
+                                             "wilson",  "none",      NULL};
 static const char *const than_names[] = {">", "<", "between", NULL};
-static const char *const known_keys[] = {"id", "paper", "where", "claim", "untestable", "table",
-    "run", "rows", "minus", "value", "less", "with", "unit", "reduce", "than", "at", "at_than",
-    "null", "interval", "scale", "note", NULL};
+static const char *const known_keys[] = {
+    "id",      "paper", "where",    "claim", "untestable", "table",  "run",  "rows",
+    "minus",   "value", "less",     "with",  "unit",       "reduce", "than", "at",
+    "at_than", "null",  "interval", "scale", "note",       NULL};
 static const char *const side_keys[] = {"table", "run", "rows", NULL};
 
 static int find(const char *const *list, const char *s)
@@ -40,8 +41,8 @@ static int bad(const struct claim *c, struct kvf_diag *d, const char *what)
     return kvf_fail(d, KVF_E_FORMAT, "claim \"%.64s\": %s", c->id, what);
 }
 
-static int check_keys(const struct json *object, const char *const *allowed,
-                      const struct claim *c, struct kvf_diag *d)
+static int check_keys(const struct json *object, const char *const *allowed, const struct claim *c,
+                      struct kvf_diag *d)
 {
     for (const struct json *m = json_first(object); m; m = json_next(m))
         if (find(allowed, json_key(m)) < 0)
@@ -104,8 +105,10 @@ static int choose(const struct json *object, const char *key, const char *const 
     const struct json *v = json_get(object, key);
     *ret = v ? find(names, json_str(v, "")) : otherwise;
     if (*ret < 0)
-        return kvf_fail(d, KVF_E_FORMAT, "claim \"%.64s\": \"%s\" has a value that is none of its "
-                        "names", c->id, key);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "claim \"%.64s\": \"%s\" has a value that is none of its "
+                        "names",
+                        c->id, key);
     return KVF_OK;
 }
 
@@ -176,11 +179,13 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
 static int take_claim(const struct json *o, struct claims *all, struct kvf_diag *d)
 {
     struct claim *c = &all->claim[all->n];
-    *c = (struct claim){.id = json_str(json_get(o, "id"), ""), .at = NAN, .null = NAN,
-                        .null_high = NAN};
+    *c = (struct claim){
+        .id = json_str(json_get(o, "id"), ""), .at = NAN, .null = NAN, .null_high = NAN};
     if (!json_is_object(o) || !plain(c->id))
-        return kvf_fail(d, KVF_E_FORMAT, "claim %d has no \"id\" of letters, digits, '-', '_' "
-                        "and '.'", all->n + 1);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "claim %d has no \"id\" of letters, digits, '-', '_' "
+                        "and '.'",
+                        all->n + 1);
     for (int i = 0; i < all->n; i++)
         if (strcmp(all->claim[i].id, c->id) == 0)
             return bad(c, d, "the id is there twice");

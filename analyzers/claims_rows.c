@@ -213,8 +213,7 @@ struct items {
     int value, less, with, unit[CLAIM_MOST_KEYS]; /* columns */
 };
 
-static bool number_column(const struct table *t, const char *name, int *ret,
-                          struct claim_result *r)
+static bool number_column(const struct table *t, const char *name, int *ret, struct claim_result *r)
 {
     *ret = name ? table_find(t, name) : -1;
     if (name && (*ret < 0 || table_col_type(t, *ret) == TABLE_STR)) {

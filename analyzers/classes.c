@@ -8,32 +8,38 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-enum { MOST_FILE = 1 << 20, STEPS = 1000000, STEPS_PER_TOKEN = 2000, HEAP_KIB = 8192,
-       UNASSIGNED = 255, ILL_FORMED = 0x1a /* a control character: in no class of characters */ };
+enum {
+    MOST_FILE = 1 << 20,
+    STEPS = 1000000,
+    STEPS_PER_TOKEN = 2000,
+    HEAP_KIB = 8192,
+    UNASSIGNED = 255,
+    ILL_FORMED = 0x1a /* a control character: in no class of characters */
+};
 
 static const char *const built_in_names[N_BUILT_IN_CLASSES] = {
-    "vision", "think", "special", "role", "whitespace", "latex", "number", "wait", "function",
-    "operator", "punctuation", "symbol", "word", "unknown",
+    "vision", "think",    "special",  "role",        "whitespace", "latex", "number",
+    "wait",   "function", "operator", "punctuation", "symbol",     "word",  "unknown",
 };
 
 /* Words that take a token's whole text, but for spaces before them. */
 #define WORDS(list) "(?i)\\A\\s*(?:" list ")\\z"
 
-#define FUNCTION_WORDS \
-    "a|an|the|this|that|these|those|each|every|some|any|no|all|both|either|neither|another|such|" \
-    "i|me|my|mine|myself|you|your|yours|yourself|he|him|his|himself|she|her|hers|herself|" \
-    "it|its|itself|we|us|our|ours|ourselves|they|them|their|theirs|themselves|" \
-    "who|whom|whose|what|which|when|where|why|how|" \
-    "of|in|on|at|by|for|with|from|to|into|onto|over|under|about|above|below|between|among|" \
-    "through|during|before|after|against|within|without|toward|towards|upon|across|along|" \
-    "around|behind|beside|beyond|near|off|out|up|down|since|until|till|per|via|as|than|" \
-    "and|or|but|nor|so|yet|if|because|although|though|while|whereas|unless|whether|" \
-    "am|is|are|was|were|be|been|being|do|does|did|done|have|has|had|having|" \
-    "will|would|shall|should|can|could|may|might|must|ought|not|there|here|then|too|also|" \
+#define FUNCTION_WORDS                                                                             \
+    "a|an|the|this|that|these|those|each|every|some|any|no|all|both|either|neither|another|such|"  \
+    "i|me|my|mine|myself|you|your|yours|yourself|he|him|his|himself|she|her|hers|herself|"         \
+    "it|its|itself|we|us|our|ours|ourselves|they|them|their|theirs|themselves|"                    \
+    "who|whom|whose|what|which|when|where|why|how|"                                                \
+    "of|in|on|at|by|for|with|from|to|into|onto|over|under|about|above|below|between|among|"        \
+    "through|during|before|after|against|within|without|toward|towards|upon|across|along|"         \
+    "around|behind|beside|beyond|near|off|out|up|down|since|until|till|per|via|as|than|"           \
+    "and|or|but|nor|so|yet|if|because|although|though|while|whereas|unless|whether|"               \
+    "am|is|are|was|were|be|been|being|do|does|did|done|have|has|had|having|"                       \
+    "will|would|shall|should|can|could|may|might|must|ought|not|there|here|then|too|also|"         \
     "(?:n?['\\x{2019}])(?:s|t|re|ve|m|ll|d)"
 
-#define WAIT_WORDS \
-    "wait|h+m+|u+h+m*|oh+|ah+a?|oops|whoops|actually|alternatively|however|instead|otherwise|" \
+#define WAIT_WORDS                                                                                 \
+    "wait|h+m+|u+h+m*|oh+|ah+a?|oops|whoops|actually|alternatively|however|instead|otherwise|"     \
     "maybe|perhaps|let|recheck|rethink|reconsider"
 
 /* In the order in which they are tried; classes may come again. */
@@ -56,15 +62,16 @@ static const struct {
     {CLASS_NUMBER, false, "\\A[^\\p{L}\\p{M}]*\\p{N}[^\\p{L}\\p{M}]*\\z"},
     {CLASS_WAIT, false, WORDS(WAIT_WORDS)},
     {CLASS_FUNCTION, false, WORDS(FUNCTION_WORDS)},
-    {CLASS_OPERATOR, true,
-     "(?<=[\\p{N})}\\]]|[\\p{N})}\\]]\\s)-(?=\\s?[\\p{N}(\\\\{$])"},
+    {CLASS_OPERATOR, true, "(?<=[\\p{N})}\\]]|[\\p{N})}\\]]\\s)-(?=\\s?[\\p{N}(\\\\{$])"},
     {CLASS_OPERATOR, false,
      "\\A(?!\\s*\\*\\*)[^\\p{L}\\p{M}\\p{N}]*[\\p{Sm}%^/*][^\\p{L}\\p{M}\\p{N}]*\\z"},
     {CLASS_PUNCTUATION, false, "\\A[^\\p{L}\\p{M}\\p{N}]*[\\p{P}`][^\\p{L}\\p{M}\\p{N}]*\\z"},
     {CLASS_SYMBOL, false, "\\A[^\\p{L}\\p{M}\\p{N}]*\\p{S}[^\\p{L}\\p{M}\\p{N}]*\\z"},
 };
-enum { N_BUILT_IN_RULES = sizeof built_in / sizeof *built_in,
-       MOST_RULES = N_BUILT_IN_RULES + CLASSES_MOST_RULES };
+enum {
+    N_BUILT_IN_RULES = sizeof built_in / sizeof *built_in,
+    MOST_RULES = N_BUILT_IN_RULES + CLASSES_MOST_RULES
+};
 
 struct rule {
     uint8_t class;
@@ -97,7 +104,7 @@ static int add_rule(struct classes *c, int class, bool of_text, bool of_user, co
         return kvf_fail(d, KVF_E_FORMAT, "class \"%s\": %s at character %zu of the expression",
                         c->name[class], (const char *)text, (size_t)at + 1);
     }
-    r->class = (uint8_t)class;
+    r->class = (uint8_t) class;
     r->of_text = of_text;
     r->of_user = of_user;
     c->n_rules++;
@@ -114,13 +121,13 @@ static int class_named(struct classes *c, const char *name)
     return k;
 }
 
-static int add_user_rule(struct classes *c, const char *name, const char *regex,
-                         struct kvf_diag *d)
+static int add_user_rule(struct classes *c, const char *name, const char *regex, struct kvf_diag *d)
 {
     struct buf shown = {0};
     size_t n = name ? strlen(name) : 0;
     if (!name || !regex)
-        return kvf_fail(d, KVF_E_FORMAT, "classes are {\"NAME\": \"REGEX\", ...} or "
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "classes are {\"NAME\": \"REGEX\", ...} or "
                         "[[\"NAME\", \"REGEX\"], ...]");
     if (c->n_rules == CLASSES_MOST_RULES)
         return kvf_fail(d, KVF_E_LIMIT, "more than %d regular expressions of classes",
@@ -129,8 +136,10 @@ static int add_user_rule(struct classes *c, const char *name, const char *regex,
     bool plain = !shown.err && shown.len == n && n && !memchr(name, '"', n);
     buf_finish(&shown);
     if (!plain || n > CLASSES_MOST_NAME || strcmp(name, "all") == 0)
-        return kvf_fail(d, KVF_E_FORMAT, "names of classes have 1 to %d bytes, no quotes or control"
-                        " characters, and are not \"all\"", CLASSES_MOST_NAME);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "names of classes have 1 to %d bytes, no quotes or control"
+                        " characters, and are not \"all\"",
+                        CLASSES_MOST_NAME);
     if (strlen(regex) > CLASSES_MOST_REGEX)
         return kvf_fail(d, KVF_E_LIMIT, "class \"%s\": the expression is longer than %d bytes",
                         name, CLASSES_MOST_REGEX);
@@ -140,8 +149,7 @@ static int add_user_rule(struct classes *c, const char *name, const char *regex,
     buf_char(&c->user, ',');
     json_put_str(&c->user, regex, strlen(regex));
     buf_char(&c->user, ']');
-    return c->user.err ? c->user.err
-                       : add_rule(c, class_named(c, name), false, true, regex, d);
+    return c->user.err ? c->user.err : add_rule(c, class_named(c, name), false, true, regex, d);
 }
 
 /* The rules of one object, or of a pair. */
@@ -183,9 +191,9 @@ static int read_user(struct classes *c, const char *path, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_IO, "cannot open the classes %s", path);
     for (size_t n; !in.err && (n = fread(piece, 1, sizeof piece, f)) > 0;)
         buf_add(&in, piece, n);
-    int err = ferror(f) ? kvf_fail(&why, KVF_E_IO, "cannot be read")
-            : in.err == KVF_E_LIMIT ? kvf_fail(&why, KVF_E_LIMIT, "more than %d bytes", MOST_FILE)
-            : in.err;
+    int err = ferror(f)               ? kvf_fail(&why, KVF_E_IO, "cannot be read")
+              : in.err == KVF_E_LIMIT ? kvf_fail(&why, KVF_E_LIMIT, "more than %d bytes", MOST_FILE)
+                                      : in.err;
     fclose(f);
     if (!err)
         err = parse_user(c, &in, &why);
@@ -314,8 +322,10 @@ static int apply(const struct classes *c, struct work *w, struct kvf_diag *d)
         if (rc == PCRE2_ERROR_NOMEMORY)
             return KVF_E_NOMEM;
         if (rc)
-            return kvf_fail(d, KVF_E_LIMIT, "class \"%s\": its expression takes too many steps or "
-                            "too much memory on these tokens", c->name[r->class]);
+            return kvf_fail(d, KVF_E_LIMIT,
+                            "class \"%s\": its expression takes too many steps or "
+                            "too much memory on these tokens",
+                            c->name[r->class]);
     }
     for (size_t i = 0; i < w->n; i++)
         w->class[i] = w->class[i] == UNASSIGNED ? CLASS_WORD : w->class[i];
@@ -342,8 +352,14 @@ int classes_of_text(const struct classes *c, const char *text, const size_t *end
                     uint8_t *ret_class, struct kvf_diag *d)
 {
     char *clean = well_formed(text, n ? end[n - 1] : 0);
-    struct work w = {clean, end, n, ret_class, pcre2_match_data_create(1, NULL),
-                     pcre2_match_context_create(NULL), 0, STEPS + STEPS_PER_TOKEN * (uint64_t)n};
+    struct work w = {clean,
+                     end,
+                     n,
+                     ret_class,
+                     pcre2_match_data_create(1, NULL),
+                     pcre2_match_context_create(NULL),
+                     0,
+                     STEPS + STEPS_PER_TOKEN * (uint64_t)n};
     int err = KVF_E_NOMEM;
     if (clean && w.match && w.context) {
         pcre2_set_callout(w.context, count_step, &w);

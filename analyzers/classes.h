@@ -41,22 +41,36 @@
 #include "base/table.h"
 
 enum token_class {
-    CLASS_VISION, CLASS_THINK, CLASS_SPECIAL, CLASS_ROLE, CLASS_SPACE, CLASS_LATEX, CLASS_NUMBER,
-    CLASS_WAIT, CLASS_FUNCTION, CLASS_OPERATOR, CLASS_PUNCTUATION, CLASS_SYMBOL, CLASS_WORD,
-    CLASS_UNKNOWN, N_BUILT_IN_CLASSES
+    CLASS_VISION,
+    CLASS_THINK,
+    CLASS_SPECIAL,
+    CLASS_ROLE,
+    CLASS_SPACE,
+    CLASS_LATEX,
+    CLASS_NUMBER,
+    CLASS_WAIT,
+    CLASS_FUNCTION,
+    CLASS_OPERATOR,
+    CLASS_PUNCTUATION,
+    CLASS_SYMBOL,
+    CLASS_WORD,
+    CLASS_UNKNOWN,
+    N_BUILT_IN_CLASSES
 };
 
 enum {
-    CLASSES_MOST_RULES = 32,     /* of a user's file */
-    CLASSES_MOST_REGEX = 4096,   /* bytes of one */
-    CLASSES_MOST_NAME = 32,      /* bytes */
-    CLASSES_MOST_TEXT = 256,     /* bytes of a token that rules of tokens see: its first */
+    CLASSES_MOST_RULES = 32,   /* of a user's file */
+    CLASSES_MOST_REGEX = 4096, /* bytes of one */
+    CLASSES_MOST_NAME = 32,    /* bytes */
+    CLASSES_MOST_TEXT = 256,   /* bytes of a token that rules of tokens see: its first */
     CLASSES_MOST = N_BUILT_IN_CLASSES + CLASSES_MOST_RULES, /* classes; fits a uint8_t */
 };
 
 /* The line of an analyzer's list of options. */
-#define CLASSES_OPTION \
-    {"classes", "FILE", NULL, "JSON of names and regular expressions that come first"}
+#define CLASSES_OPTION                                                                             \
+    {                                                                                              \
+        "classes", "FILE", NULL, "JSON of names and regular expressions that come first"           \
+    }
 
 struct classes;
 

@@ -66,7 +66,7 @@ int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *se
     int L = kvf_n_layers(t), stride = 1;
     for (int l = 0; l < L; l++)
         stride = kvf_n_heads(t, l, space) > stride ? kvf_n_heads(t, l, space) : stride;
-    unsigned char *wanted = MEM_NEW(unsigned char, (size_t)L * (size_t)stride);
+    unsigned char *wanted = MEM_NEW(unsigned char, (size_t)L *(size_t)stride);
     *ret = (struct head_list){0};
     if (!wanted)
         return KVF_E_NOMEM;
@@ -113,8 +113,10 @@ int column_need(const struct kvf_trace *t, const char *name, const char *probe, 
 {
     int c = kvf_find(t, name);
     if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                        "'kvfate run --probes %s' (or paper)", name, probe);
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "this trace has no column %s; record it with "
+                        "'kvfate run --probes %s' (or paper)",
+                        name, probe);
     *ret_column = c;
     return KVF_OK;
 }
@@ -222,8 +224,8 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
     return err;
 }
 
-int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n,
-               uint32_t *scratch, const uint32_t **ret, struct kvf_diag *d)
+int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, uint32_t *scratch,
+               const uint32_t **ret, struct kvf_diag *d)
 {
     const void *raw = NULL;
     int err;
@@ -249,7 +251,8 @@ int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d
 {
     int c = kvf_find(t, "log_beta");
     if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column log_beta; record it with "
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "this trace has no column log_beta; record it with "
                         "'kvfate run --method trimkv --gates FILE' (retention gates)");
     *ret_column = c;
     return KVF_OK;
@@ -262,7 +265,8 @@ int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag
     for (size_t i = 0; c < 0 && i < sizeof names / sizeof *names; i++)
         c = kvf_find(t, names[i]);
     if (c < 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no numbers of gates (log_beta, "
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "this trace has no numbers of gates (log_beta, "
                         "write_gate or importance); record them with 'kvfate run --method trimkv "
                         "--gates FILE'");
     *ret_column = c;
@@ -284,15 +288,17 @@ int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag 
 {
     int64_t step = T;
     if (strcmp(text, "end") != 0 && (!opt_int(text, &step) || step < 0 || step >= T))
-        return kvf_fail(d, KVF_E_ARG, "--step is 'end' or one of this trace's %lld steps from 0, "
-                        "not '%s'", (long long)T, text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--step is 'end' or one of this trace's %lld steps from 0, "
+                        "not '%s'",
+                        (long long)T, text);
     *ret_step = step;
     return KVF_OK;
 }
 
 const char *reason_name(double code)
 {
-    static const char *const names[] = {"alive", "budget", "window", "refused", "architecture",
-                                        "plan"};
+    static const char *const names[] = {"alive",   "budget",       "window",
+                                        "refused", "architecture", "plan"};
     return code >= 0 && code < 6 ? names[(int)code] : "unknown";
 }

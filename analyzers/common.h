@@ -11,8 +11,8 @@ struct head {
 
 struct head_list {
     int n;
-    struct head *head;  /* owned */
-    const char **name;  /* [n] owned array, into head[] */
+    struct head *head; /* owned */
+    const char **name; /* [n] owned array, into head[] */
     int64_t *layer, *index;
 };
 
@@ -53,8 +53,8 @@ int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n
 
 /* The same as whole numbers, KVF_ALIVE of those alive, borrowed until the next call that reads
  * from t.  scratch: [n], for columns of another type. */
-int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n,
-               uint32_t *scratch, const uint32_t **ret, struct kvf_diag *d);
+int view_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, uint32_t *scratch,
+               const uint32_t **ret, struct kvf_diag *d);
 
 /* The column log_beta that retention gates leave, or KVF_E_NOTFOUND with a sentence. */
 int log_beta_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);

@@ -79,8 +79,14 @@ void corpus_destroy(struct corpus *c)
     mem_free(c);
 }
 
-struct corpus_plan *corpus_planned(struct corpus *c) { return &c->plan; }
-const struct analyzer *corpus_analyzer(const struct corpus *c) { return c->a; }
+struct corpus_plan *corpus_planned(struct corpus *c)
+{
+    return &c->plan;
+}
+const struct analyzer *corpus_analyzer(const struct corpus *c)
+{
+    return c->a;
+}
 
 struct corpus_count corpus_counted(const struct corpus *c)
 {
@@ -219,8 +225,10 @@ static int make_replicates(struct corpus *c, struct row *x, struct kvf_diag *d)
 {
     size_t n = (size_t)c->n_replicated * (size_t)c->set.replicates * sizeof *x->replicate;
     if (++c->n_intervals > MOST_BYTES / n)
-        return kvf_fail(d, KVF_E_LIMIT, "the replicates of more than %zu rows need over 4 GiB: ask "
-                        "for fewer rows, fewer --replicates or --intervals none", MOST_BYTES / n);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "the replicates of more than %zu rows need over 4 GiB: ask "
+                        "for fewer rows, fewer --replicates or --intervals none",
+                        MOST_BYTES / n);
     x->replicate = mem_alloc(n, 1);
     return x->replicate ? KVF_OK : KVF_E_NOMEM;
 }
@@ -237,9 +245,11 @@ int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, siz
         x->interval = interval;
         return interval && c->set.replicates ? make_replicates(c, x, d) : KVF_OK;
     }
-    return x->interval == interval ? KVF_OK
-        : kvf_fail(d, KVF_E_FORMAT, "some documents have rows of a head `all` and others none: "
-                   "give --intervals all or none");
+    return x->interval == interval
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_FORMAT,
+                          "some documents have rows of a head `all` and others none: "
+                          "give --intervals all or none");
 }
 
 /* Wraps rather than overflows: numbers from files may be anything (corpus.h has the bounds

@@ -81,9 +81,11 @@ int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_p
         root = NULL;
     const struct json *run = json_get(root, "run");
     bool known = named(run, ret_document);
-    int err = known || kvf_find(t, "tokens.id") >= 0 ? KVF_OK
-        : kvf_fail(d, KVF_E_NOTFOUND, "this trace has neither a column tokens.id nor run.document "
-                   "in its header: nothing says which document it is of");
+    int err = known || kvf_find(t, "tokens.id") >= 0
+                  ? KVF_OK
+                  : kvf_fail(d, KVF_E_NOTFOUND,
+                             "this trace has neither a column tokens.id nor run.document "
+                             "in its header: nothing says which document it is of");
     if (!err)
         err = read_tokens(t, &id, d);
     if (!err && !known)
@@ -109,7 +111,7 @@ int corpus_document_create(const struct corpus *c, struct corpus_document **ret)
         return KVF_E_NOMEM;
     x->c = c;
     x->rows.stride = c->rows.stride;
-    x->number = MEM_NEW(double, columns * BLOCK);
+    x->number = MEM_NEW(double, (columns * BLOCK));
     if (!x->number) {
         corpus_document_destroy(x);
         return KVF_E_NOMEM;
@@ -157,16 +159,16 @@ struct columns { /* of a table; -1: none */
     int key[CORPUS_MOST_KEYS];
     int value[CORPUS_MOST_MEASURES], numerator[CORPUS_MOST_MEASURES],
         denominator[CORPUS_MOST_MEASURES];
-    int head;      /* which key names heads */
-    bool has_all;  /* a row of a head `all` */
+    int head;     /* which key names heads */
+    bool has_all; /* a row of a head `all` */
 };
 
 static int find(const struct table *t, const char *name, bool number, int *ret, struct kvf_diag *d)
 {
     *ret = name ? table_find(t, name) : -1;
     if (name && (*ret < 0 || (number && table_col_type(t, *ret) == TABLE_STR)))
-        return kvf_fail(d, KVF_E_FORMAT, "the table has no %scolumn %s",
-                        number ? "numeric " : "", name);
+        return kvf_fail(d, KVF_E_FORMAT, "the table has no %scolumn %s", number ? "numeric " : "",
+                        name);
     return KVF_OK;
 }
 
@@ -268,8 +270,9 @@ static int add_value(struct corpus_document *x, int64_t *sum, const struct analy
     enum measure_kind kind = measure_kind(m);
     if (kind == MEASURE_WEIGHTED)
         v *= b;
-    bool defined = kind == MEASURE_QUOTIENT ? b > 0 && a >= 0
-                 : kind == MEASURE_WEIGHTED ? b > 0 && isfinite(v) : isfinite(v);
+    bool defined = kind == MEASURE_QUOTIENT   ? b > 0 && a >= 0
+                   : kind == MEASURE_WEIGHTED ? b > 0 && isfinite(v)
+                                              : isfinite(v);
     if (!defined) {
         x->undefined++;
         return KVF_OK;

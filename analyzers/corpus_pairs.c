@@ -63,8 +63,10 @@ static int row_of(struct corpus_pairs *p, const char *key, size_t len, size_t *r
         return err;
     p->value[*ret] = NULL; /* pairs_destroy looks at it */
     if (rows->n > MOST_BYTES / sizeof(double) / 2 / (p->n + 1))
-        return kvf_fail(d, KVF_E_LIMIT, "the values of %zu documents in more than %zu rows need "
-                        "over 2 GiB: ask for fewer rows", p->n, rows->n - 1);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "the values of %zu documents in more than %zu rows need "
+                        "over 2 GiB: ask for fewer rows",
+                        p->n, rows->n - 1);
     double *v = MEM_NEW(double, 2 * p->n);
     if (!v)
         return KVF_E_NOMEM;
@@ -110,8 +112,8 @@ int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
 /* ---- the table */
 
 enum { FIRST, SECOND, DIFFERENCE, LOW, HIGH, P, Q, N_REALS };
-static const char *const names[N_REALS] = {"first", "second", "difference", "low", "high", "p",
-                                           "q"};
+static const char *const names[N_REALS] = {"first", "second", "difference", "low",
+                                           "high",  "p",      "q"};
 
 struct result { /* rows in the order of the table */
     uint32_t *order;
@@ -246,8 +248,8 @@ static int alloc_result(const struct corpus_pairs *p, struct result *r)
     ok &= (r->weight = mem_alloc((size_t)p->c->set.replicates, p->n)) != NULL;
     for (int k = 0; ok && k < p->c->set.replicates; k++)
         for (size_t i = 0; i < p->n; i++)
-            r->weight[(size_t)k * p->n + i] =
-                (uint8_t)rng_poisson1(rng_hash(p->c->set.seed, p->id[i], (uint64_t)k, 0));
+            r->weight[(size_t)k * p->n + i] = (uint8_t)rng_poisson1(
+                rng_hash(p->c->set.seed, p->id[i], (uint64_t)k, 0));
     return ok ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -255,8 +257,8 @@ static void free_result(struct result *r)
 {
     for (int k = 0; k < N_REALS; k++)
         mem_free(r->real[k]);
-    void *const rest[] = {r->order, r->documents, r->whole, (void *)r->text, r->difference,
-                          r->means, r->of, r->weight};
+    void *const rest[] = {r->order,      r->documents, r->whole, (void *)r->text,
+                          r->difference, r->means,     r->of,    r->weight};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         mem_free(rest[i]);
 }
@@ -276,8 +278,8 @@ int pairs_table(const struct corpus_pairs *p, struct table **ret)
         table_meta_num(t, "documents", (double)p->n);
         table_meta_num(t, "replicates", p->c->set.replicates);
         table_meta_num(t, "seed", (double)p->c->set.seed);
-        table_meta_num(t, "sign_patterns", p->n > STATS_ALL_SIGNS ? PAIRS_SAMPLES
-                                                                  : ldexp(1, (int)p->n));
+        table_meta_num(t, "sign_patterns",
+                       p->n > STATS_ALL_SIGNS ? PAIRS_SAMPLES : ldexp(1, (int)p->n));
         put_keys(p, &r, t);
         for (int k = 0; k < N_REALS; k++)
             table_dense_real(t, names[k], "", r.real[k]);
@@ -300,8 +302,9 @@ void pairs_describe(const struct table *t, struct buf *out)
         low += table_real(t, p, r) <= 0.05;
         found += table_real(t, q, r) <= 0.05;
     }
-    buf_printf(out, "%s (%s) of %s documents in both: %lld rows, %lld with p <= 0.05, %lld with "
-               "q <= 0.05\n", table_meta(t, "analysis"), table_meta(t, "value"),
-               table_meta(t, "documents"), (long long)table_rows(t), (long long)low,
-               (long long)found);
+    buf_printf(out,
+               "%s (%s) of %s documents in both: %lld rows, %lld with p <= 0.05, %lld with "
+               "q <= 0.05\n",
+               table_meta(t, "analysis"), table_meta(t, "value"), table_meta(t, "documents"),
+               (long long)table_rows(t), (long long)low, (long long)found);
 }

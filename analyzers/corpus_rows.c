@@ -74,8 +74,8 @@ static int make_row(struct rows *r, size_t at, const char *key, size_t len, uint
     buf_add(&r->key, key, len);
     if (r->key.err)
         return r->key.err;
-    r->row[r->n] = (struct row){.key_at = key_at, .key_len = (uint32_t)len, .hash = hash,
-                                .round = r->round - 1};
+    r->row[r->n] = (struct row){
+        .key_at = key_at, .key_len = (uint32_t)len, .hash = hash, .round = r->round - 1};
     r->slot[at] = (uint32_t)r->n + 1;
     found(r, r->n++, ret_row);
     return KVF_OK;

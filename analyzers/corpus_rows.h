@@ -56,9 +56,9 @@ struct corpus_entry { /* a document that was added */
     uint32_t traces, missed;
 };
 
-struct corpus_meta { /* of the tables' metadata */
-    char *key, *value;  /* owned; value NULL: they differ */
-    uint64_t n;         /* tables that have it */
+struct corpus_meta {   /* of the tables' metadata */
+    char *key, *value; /* owned; value NULL: they differ */
+    uint64_t n;        /* tables that have it */
 };
 
 struct corpus {
@@ -73,11 +73,11 @@ struct corpus {
     bool sorted; /* entries by id */
     struct corpus_meta *meta;
     int n_meta;
-    int64_t least_T, most_T; /* -1: none */
+    int64_t least_T, most_T;    /* -1: none */
     uint64_t tables, undefined; /* tables added; values in them that were no number */
     struct corpus_plan plan;
     size_t n_intervals; /* rows with replicates */
-    int64_t *weight; /* [replicates] of the document that is being added */
+    int64_t *weight;    /* [replicates] of the document that is being added */
 };
 
 struct corpus_document {
@@ -89,8 +89,8 @@ struct corpus_document {
     int n_meta;
     int64_t least_T, most_T;
     uint64_t undefined;
-    struct buf key;  /* scratch */
-    double *number;  /* [columns][BLOCK] scratch */
+    struct buf key; /* scratch */
+    double *number; /* [columns][BLOCK] scratch */
 };
 
 int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const char *value,

@@ -43,7 +43,7 @@ struct sink {
 static void flush(struct sink *s, bool end)
 {
     size_t at = 0;
-    for (; s->block.len - at >= HASH_BLOCK || (end && at < s->block.len); ) {
+    for (; s->block.len - at >= HASH_BLOCK || (end && at < s->block.len);) {
         size_t n = s->block.len - at < HASH_BLOCK ? s->block.len - at : HASH_BLOCK;
         s->hash = rng_hash_bytes(s->hash, s->block.data + at, n);
         replace_write(&s->file, s->block.data + at, n);
@@ -68,9 +68,9 @@ static int by_key(const void *a, const void *b)
 
 static void put_head(struct corpus *c, struct buf *b)
 {
-    const uint64_t words[] = {(uint64_t)c->least_T, (uint64_t)c->most_T, c->plan.documents,
-                              c->plan.traces, c->plan.hash, c->plan.unreadable, c->tables,
-                              c->undefined};
+    const uint64_t words[] = {
+        (uint64_t)c->least_T, (uint64_t)c->most_T, c->plan.documents, c->plan.traces,
+        c->plan.hash,         c->plan.unreadable,  c->tables,         c->undefined};
     buf_add(b, magic, sizeof magic);
     buf_le32(b, VERSION);
     buf_le32(b, (uint32_t)c->set.replicates);
@@ -223,8 +223,9 @@ static int begin(struct source *s, struct corpus **ret, struct kvf_diag *d)
     const char *arguments = take_text(s, &text);
     size_t n = arguments ? strcspn(arguments, "\n") : 0;
     int err = text.err;
-    if (!err && (s->bad || replicates > CORPUS_MOST_REPLICATES || intervals > CORPUS_NONE
-                 || strncmp(arguments, "analysis=\"", 10) != 0 || n < 12 || n >= sizeof name))
+    if (!err
+        && (s->bad || replicates > CORPUS_MOST_REPLICATES || intervals > CORPUS_NONE
+            || strncmp(arguments, "analysis=\"", 10) != 0 || n < 12 || n >= sizeof name))
         err = malformed("settings", d);
     if (!err) {
         memcpy(name, arguments + 10, n - 11);
@@ -232,8 +233,8 @@ static int begin(struct source *s, struct corpus **ret, struct kvf_diag *d)
         set.replicates = (int)replicates;
         set.intervals = (enum corpus_intervals)intervals;
         err = a && a->pool ? corpus_create(a, &none, &set, &c)
-            : kvf_fail(d, KVF_E_FORMAT, "of an analysis '%s' that this program does not pool",
-                       name);
+                           : kvf_fail(d, KVF_E_FORMAT,
+                                      "of an analysis '%s' that this program does not pool", name);
     }
     if (!err && !same_tail(c->arguments.data, arguments)) {
         err = kvf_fail(d, KVF_E_FORMAT, "of another kvfate, which pools other columns of %s", name);

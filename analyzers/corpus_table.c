@@ -271,7 +271,8 @@ static int put_meta(struct corpus *c, struct table *out, int64_t undefined)
     table_meta_num(out, "traces", (double)n.traces);
     table_meta_num(out, "traces_left_out", (double)n.missed + (double)c->plan.unreadable);
     table_meta_num(out, "values_undefined", (double)c->undefined);
-    table_meta_str(out, "interval", "95 %: quantiles 0.025 and 0.975 of a Poisson bootstrap over "
+    table_meta_str(out, "interval",
+                   "95 %: quantiles 0.025 and 0.975 of a Poisson bootstrap over "
                    "documents");
     table_meta_num(out, "replicates", c->set.replicates);
     table_meta_num(out, "replicates_undefined", (double)undefined);
@@ -300,8 +301,7 @@ static int fill(struct build *b)
 int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
 {
     uint32_t *order = corpus_order(c);
-    struct build b = {.c = c, .order = order,
-                      .out = table_create(c->a->name, (int64_t)c->rows.n)};
+    struct build b = {.c = c, .order = order, .out = table_create(c->a->name, (int64_t)c->rows.n)};
     (void)d;
     int err = order && b.out ? fill(&b) : KVF_E_NOMEM;
     if (!err)

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 struct row {
-    const char *kind, *state; /* "header", "text", "column"; see below */
+    const char *kind, *state;          /* "header", "text", "column"; see below */
     size_t name, a, b, type_a, type_b; /* texts, as offsets */
     size_t head;
     int64_t compared, differ, undefined, index;
@@ -227,8 +227,10 @@ static int compare_values_of(struct pair *p, struct result *r, size_t row, struc
 static int compare_column(struct kvf_trace *const t[2], int a, int b, struct result *r,
                           struct kvf_diag *d)
 {
-    struct pair p = {.t = {t[0], t[1]}, .column = {a, b},
-                     .c = {kvf_column(t[0], a), kvf_column(t[1], b)}, .T = kvf_n_steps(t[0])};
+    struct pair p = {.t = {t[0], t[1]},
+                     .column = {a, b},
+                     .c = {kvf_column(t[0], a), kvf_column(t[1], b)},
+                     .T = kvf_n_steps(t[0])};
     if (!add(r, "column", p.c[0] ? p.c[0]->name : p.c[1]->name))
         return KVF_E_NOMEM;
     size_t row = r->n - 1;

@@ -24,8 +24,7 @@ static void put_value(struct buf *b, const struct json *node)
         buf_str(b, "null");
 }
 
-static int put_pair(struct flat *f, const struct buf *key, const struct json *node,
-                    const char *raw)
+static int put_pair(struct flat *f, const struct buf *key, const struct json *node, const char *raw)
 {
     if (f->n == f->cap) {
         size_t cap = f->cap ? 2 * f->cap : 64;

@@ -12,7 +12,7 @@ struct flat_pair {
 };
 
 struct flat {
-    struct buf text; /* keys and values, each with a NUL */
+    struct buf text;        /* keys and values, each with a NUL */
     struct flat_pair *pair; /* by key */
     size_t n, cap;
 };

@@ -7,24 +7,24 @@
  * has it; both times |U|, which is taken out at the end.  Where U is empty it is infinite as soon
  * as anything is near.  In a prefix of the order of weights, as many of the entries near the
  * largest as it has are its own. */
-#define RAISE_BOUNDS(type)                                                                   \
-    const type *restrict near = from;                                                        \
-    for (int64_t k = 0; k < n; k++) {                                                        \
-        double here = (double)near[k], some = here > 0 ? 1 : 0;                              \
-        double x = scale * (here - own * size[k]), y = most[k], z = delta[k];                \
-        x = size[k] == 0 ? some : x;                                                         \
-        most[k] = x > y ? x : y;                                                             \
-        delta[k] = x > y ? at : z;                                                           \
+#define RAISE_BOUNDS(type)                                                                         \
+    const type *restrict near = from;                                                              \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        double here = (double)near[k], some = here > 0 ? 1 : 0;                                    \
+        double x = scale * (here - own * size[k]), y = most[k], z = delta[k];                      \
+        x = size[k] == 0 ? some : x;                                                               \
+        most[k] = x > y ? x : y;                                                                   \
+        delta[k] = x > y ? at : z;                                                                 \
     }
-typedef void (*raise_fn)(const void *restrict from, int64_t n, double own, double at,
-                         double scale, const double *restrict size, double *restrict most,
+typedef void (*raise_fn)(const void *restrict from, int64_t n, double own, double at, double scale,
+                         const double *restrict size, double *restrict most,
                          double *restrict delta);
-#define RAISE(name, type, attribute)                                                         \
-    attribute static void name(const void *restrict from, int64_t n, double own, double at,  \
-                               double scale, const double *restrict size,                    \
-                               double *restrict most, double *restrict delta)                \
-    {                                                                                        \
-        RAISE_BOUNDS(type)                                                                   \
+#define RAISE(name, type, attribute)                                                               \
+    attribute static void name(const void *restrict from, int64_t n, double own, double at,        \
+                               double scale, const double *restrict size, double *restrict most,   \
+                               double *restrict delta)                                             \
+    {                                                                                              \
+        RAISE_BOUNDS(type)                                                                         \
     }
 RAISE(raise_reals, double, )
 RAISE(raise_counts, uint16_t, )
@@ -62,8 +62,8 @@ static int raise_together(struct kvf_trace *t, const struct head *h, const struc
     for (int i = 0; i < TOGETHER; i++) {
         uint16_t *copy = (uint16_t *)w->scratch + i * w->n;
         const void *raw;
-        int err = kvf_view(t, w->column[j + i], h->layer, h->index, (uint32_t)w->a,
-                           (uint32_t)w->n, &raw, d);
+        int err = kvf_view(t, w->column[j + i], h->layer, h->index, (uint32_t)w->a, (uint32_t)w->n,
+                           &raw, d);
         if (err)
             return err;
         near[i] = i + 1 < TOGETHER ? memcpy(copy, raw, (size_t)w->n * sizeof *copy) : raw;
@@ -91,8 +91,7 @@ static int raise_one(struct kvf_trace *t, const struct head *h, const struct nea
     return err;
 }
 
-int near_bounds(struct kvf_trace *t, const struct head *h, const struct near *w,
-                struct kvf_diag *d)
+int near_bounds(struct kvf_trace *t, const struct head *h, const struct near *w, struct kvf_diag *d)
 {
     int err = KVF_OK;
     bool narrow = true;

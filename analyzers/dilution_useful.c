@@ -61,7 +61,9 @@ int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set 
     else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
         snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
     if (i < 0)
-        return kvf_fail(d, KVF_E_ARG, "--useful: '%s' is none of span, span:NAME, plan, "
-                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4", text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--useful: '%s' is none of span, span:NAME, plan, "
+                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4",
+                        text);
     return KVF_OK;
 }

@@ -27,7 +27,9 @@ static int column_of(const struct kvf_trace *t, bool post, int layer, int head, 
     snprintf(name, sizeof name, "query.%s.L%dH%d.d%02d", stage(post), layer, head, j);
     int c = kvf_find(t, name);
     return c >= 0 && kvf_column(t, c)->space == KVF_SPACE_RUN
-           && kvf_column(t, c)->axis == KVF_AXIS_STEP ? c : -1;
+                   && kvf_column(t, c)->axis == KVF_AXIS_STEP
+               ? c
+               : -1;
 }
 
 int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *args,
@@ -49,9 +51,10 @@ int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *a
     if (n)
         return KVF_OK;
     heads_free(ret);
-    return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no vectors query.%s.LxHy.d00%s; record them "
-                    "with 'kvfate run --watch-queries HEADS'", stage(post),
-                    args->heads ? " of the heads chosen" : "");
+    return kvf_fail(d, KVF_E_NOTFOUND,
+                    "this trace has no vectors query.%s.LxHy.d00%s; record them "
+                    "with 'kvfate run --watch-queries HEADS'",
+                    stage(post), args->heads ? " of the heads chosen" : "");
 }
 
 /* How many tokens from the first on have the role of a prompt. */
@@ -206,7 +209,7 @@ int dynamics_open(struct kvf_trace *const *traces, int n, const struct analyzer_
     if (err)
         return err;
     split(x);
-    x->x = MEM_NEW(double, (size_t)x->steps * (size_t)opt->components);
+    x->x = MEM_NEW(double, (size_t)x->steps *(size_t)opt->components);
     return x->x ? KVF_OK : KVF_E_NOMEM;
 }
 
@@ -231,9 +234,10 @@ static int find_columns(struct dynamics *x, const struct head *head, struct kvf_
         for (int j = 0; j < x->dim; j++) {
             int c = column_of(x->run[i].t, x->opt.post, head->layer, head->index, j);
             if (c < 0)
-                return kvf_fail(d, KVF_E_NOTFOUND, "trace %d lacks query.%s.%s.d%02d; record it "
-                                "with 'kvfate run --watch-queries %s@%s'", i + 1, when,
-                                head->name, j, head->name, when);
+                return kvf_fail(d, KVF_E_NOTFOUND,
+                                "trace %d lacks query.%s.%s.d%02d; record it "
+                                "with 'kvfate run --watch-queries %s@%s'",
+                                i + 1, when, head->name, j, head->name, when);
             x->run[i].column[j] = c;
         }
     }
@@ -247,7 +251,7 @@ static int each_vector(struct dynamics *x, bool train, visit_fn visit, void *ctx
                        struct kvf_diag *d)
 {
     size_t dim = (size_t)x->dim;
-    double *block = MEM_NEW(double, dim * BLOCK), *v = MEM_NEW(double, dim);
+    double *block = MEM_NEW(double, (dim * BLOCK)), *v = MEM_NEW(double, dim);
     int err = block && v ? KVF_OK : KVF_E_NOMEM;
     for (int k = 0; !err && k < x->n; k++) {
         const struct rollout *r = &x->run[x->order[k]];
@@ -255,15 +259,16 @@ static int each_vector(struct dynamics *x, bool train, visit_fn visit, void *ctx
         for (int64_t s = 0; !err && s < end; s += BLOCK) {
             int64_t m = end - s < BLOCK ? end - s : BLOCK;
             for (size_t j = 0; !err && j < dim; j++)
-                err = kvf_read_f64(r->t, r->column[j], 0, 0, (uint32_t)(r->first + s),
-                                   (uint32_t)m, block + j * BLOCK, d);
+                err = kvf_read_f64(r->t, r->column[j], 0, 0, (uint32_t)(r->first + s), (uint32_t)m,
+                                   block + j * BLOCK, d);
             for (int64_t i = 0; !err && i < m; i++) {
                 for (size_t j = 0; j < dim; j++) {
                     v[j] = block[j * BLOCK + (size_t)i];
                     if (!isfinite(v[j]))
-                        err = kvf_fail(d, KVF_E_FORMAT, "trace %d: a query vector of step %lld has "
-                                       "numbers that are none", x->order[k] + 1,
-                                       (long long)(r->first + s + i));
+                        err = kvf_fail(d, KVF_E_FORMAT,
+                                       "trace %d: a query vector of step %lld has "
+                                       "numbers that are none",
+                                       x->order[k] + 1, (long long)(r->first + s + i));
                 }
                 visit(x, ctx, k, s + i, v);
             }
@@ -350,7 +355,7 @@ int dynamics_head(struct dynamics *x, const struct head *head, struct kvf_diag *
 {
     int err = find_columns(x, head, d);
     size_t dim = (size_t)x->dim;
-    struct pca p = {MEM_NEW(double, dim), MEM_NEW(double, dim * dim), MEM_NEW(double, dim),
+    struct pca p = {MEM_NEW(double, dim), MEM_NEW(double, (dim * dim)), MEM_NEW(double, dim),
                     MEM_NEW(double, dim)};
     if (!err && (!p.mean || !p.cov || !p.value || !p.centred))
         err = KVF_E_NOMEM;

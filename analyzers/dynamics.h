@@ -29,15 +29,15 @@ struct rollout {
 
 struct dynamics {
     struct dynamics_options opt;
-    struct rollout *run; /* [n] */
+    struct rollout *run;      /* [n] */
     struct var1_piece *piece; /* [n] the runs' vectors in components, prompt by prompt */
-    int *order;          /* [n] order[k]: the run that piece[k] is of */
-    int *begin;          /* [n_prompts + 1] pieces of a prompt */
+    int *order;               /* [n] order[k]: the run that piece[k] is of */
+    int *begin;               /* [n_prompts + 1] pieces of a prompt */
     int n, n_prompts;
-    int dim, m;          /* of a vector; components: fewer where the vectors span fewer */
+    int dim, m; /* of a vector; components: fewer where the vectors span fewer */
     int64_t steps, train_steps;
     double share[VAR1_MOST]; /* of the variance of the training vectors */
-    double *x;           /* [steps][components] */
+    double *x;               /* [steps][components] */
 };
 
 /* Heads whose vectors the first trace has, those of the set args->heads. */

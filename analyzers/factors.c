@@ -78,9 +78,8 @@ static void conclude(const struct total *t, double within, struct effect *e)
     if (e->levels < 2) /* exactly nothing */
         within = t->squares;
     e->eta2 = t->constant ? NAN : 1 - within / t->squares;
-    e->epsilon2 = t->constant || free < 1
-                      ? NAN
-                      : 1 - within / free / (t->squares / (double)(t->n - 1));
+    e->epsilon2 = t->constant || free < 1 ? NAN
+                                          : 1 - within / free / (t->squares / (double)(t->n - 1));
 }
 
 /* Mean of y - other's mean at each level of f; other may be NULL.  Returns how far a mean

@@ -6,7 +6,7 @@
 
 struct fold;
 
-struct fold *fold_create(void); /* NULL when memory is out */
+struct fold *fold_create(void);    /* NULL when memory is out */
 void fold_destroy(struct fold *f); /* accepts NULL */
 
 /* Appends s, which is well-formed UTF-8: letters to the lower case that Unicode gives each by

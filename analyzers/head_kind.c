@@ -5,8 +5,8 @@
 const char *head_kind_name(enum head_kind k)
 {
     static const char *const names[N_HEAD_KINDS] = {
-        "sliding-window", "several-windows", "sink", "a-shape", "context-switch", "gist",
-        "number", "instruction", "filler", "mixed", "unknown"};
+        "sliding-window", "several-windows", "sink",   "a-shape", "context-switch", "gist",
+        "number",         "instruction",     "filler", "mixed",   "unknown"};
     return names[k];
 }
 

@@ -10,8 +10,19 @@
 #include "analyzers/signature.h"
 
 enum head_kind {
-    HEAD_WINDOW, HEAD_WINDOWS, HEAD_SINK, HEAD_A_SHAPE, HEAD_CONTEXT, HEAD_GIST, HEAD_NUMBER,
-    HEAD_INSTRUCTION, HEAD_FILLER, N_RULES, HEAD_MIXED = N_RULES, HEAD_UNKNOWN, N_HEAD_KINDS
+    HEAD_WINDOW,
+    HEAD_WINDOWS,
+    HEAD_SINK,
+    HEAD_A_SHAPE,
+    HEAD_CONTEXT,
+    HEAD_GIST,
+    HEAD_NUMBER,
+    HEAD_INSTRUCTION,
+    HEAD_FILLER,
+    N_RULES,
+    HEAD_MIXED = N_RULES,
+    HEAD_UNKNOWN,
+    N_HEAD_KINDS
 };
 
 const char *head_kind_name(enum head_kind k);

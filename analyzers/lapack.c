@@ -52,8 +52,10 @@ int lapack_open(struct kvf_diag *d)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
-    return lapack.why[0] ? kvf_fail(d, KVF_E_NOTFOUND, "LAPACK cannot be loaded (%s); install it "
-                                    "(Debian: liblapack3)", lapack.why)
+    return lapack.why[0] ? kvf_fail(d, KVF_E_NOTFOUND,
+                                    "LAPACK cannot be loaded (%s); install it "
+                                    "(Debian: liblapack3)",
+                                    lapack.why)
                          : KVF_OK;
 }
 
@@ -123,9 +125,9 @@ int lapack_eigenvalues(double *a, int n, double *ret_real, double *ret_imaginary
     struct eigenvalue *e = MEM_NEW(struct eigenvalue, (size_t)n);
     int err = work && e ? 0 : KVF_E_NOMEM;
     if (!err) {
-            /* of the transposed matrix, which has the same */
+        /* of the transposed matrix, which has the same */
         lapack.dgeev("N", "N", &n, a, &n, ret_real, ret_imaginary, &none, &one, &none, &one, work,
-               &lwork, &info, 1, 1);
+                     &lwork, &info, 1, 1);
         err = info ? 1 : 0;
     }
     for (int i = 0; !err && i < n; i++)

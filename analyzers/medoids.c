@@ -7,9 +7,9 @@
 struct pam {
     const double *D;
     size_t n, k;
-    size_t *medoid, *near;   /* near: [n] place of the nearest medoid */
-    double *first, *second;  /* [n] distances to the nearest and the next */
-    double *loss;            /* [k] of a candidate's swap with each medoid */
+    size_t *medoid, *near;  /* near: [n] place of the nearest medoid */
+    double *first, *second; /* [n] distances to the nearest and the next */
+    double *loss;           /* [k] of a candidate's swap with each medoid */
 };
 
 static void assign(struct pam *p)
@@ -113,8 +113,8 @@ static void sort(size_t *v, size_t k)
 
 int medoids_find(const double *D, size_t n, size_t k, size_t *medoid, size_t *cluster)
 {
-    struct pam p = {D, n, k, medoid, cluster, MEM_NEW(double, n), MEM_NEW(double, n),
-                    MEM_NEW(double, k)};
+    struct pam p = {
+        D, n, k, medoid, cluster, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, k)};
     int err = p.first && p.second && p.loss ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
         build(&p);

@@ -80,8 +80,9 @@ static int compare_tokens(struct part *p, struct kvf_diag *d)
         return KVF_OK;
     for (int s = 0; !err && s < 2; s++) {
         p->id_value[s] = MEM_NEW(double, (size_t)p->T);
-        err = p->id_value[s] ? kvf_read_f64(p->t[s], p->id[s], 0, 0, 0, (uint32_t)p->T,
-                                            p->id_value[s], d) : KVF_E_NOMEM;
+        err = p->id_value[s]
+                  ? kvf_read_f64(p->t[s], p->id[s], 0, 0, 0, (uint32_t)p->T, p->id_value[s], d)
+                  : KVF_E_NOMEM;
     }
     for (int64_t i = 0; !err && i < p->T; i++) {
         if (p->id_value[0][i] == p->id_value[1][i])
@@ -102,12 +103,16 @@ static int check_shape(struct part *p, bool common, struct kvf_diag *d)
                         kvf_n_layers(a), kvf_n_layers(b));
     for (int l = 0; l < kvf_n_layers(a); l++)
         if (kvf_n_heads(a, l, p->space) != kvf_n_heads(b, l, p->space))
-            return kvf_fail(d, KVF_E_ARG, "the runs cannot be compared: %d and %d %s heads in "
-                            "layer %d", kvf_n_heads(a, l, p->space), kvf_n_heads(b, l, p->space),
+            return kvf_fail(d, KVF_E_ARG,
+                            "the runs cannot be compared: %d and %d %s heads in "
+                            "layer %d",
+                            kvf_n_heads(a, l, p->space), kvf_n_heads(b, l, p->space),
                             p->space == KVF_SPACE_KV ? "KV" : "query", l);
     if (T[0] != T[1] && !common)
-        return kvf_fail(d, KVF_E_ARG, "the runs cannot be compared: %u tokens and %u tokens; "
-                        "--common compares the steps that both have", T[0], T[1]);
+        return kvf_fail(d, KVF_E_ARG,
+                        "the runs cannot be compared: %u tokens and %u tokens; "
+                        "--common compares the steps that both have",
+                        T[0], T[1]);
     p->T = T[0] < T[1] ? T[0] : T[1];
     p->end = T[0] == T[1];
     return KVF_OK;
@@ -125,7 +130,8 @@ static int find_columns(struct part *p, struct kvf_diag *d)
             return err;
         col[s] = kvf_column(p->t[s], column);
         if (col[s]->space == KVF_SPACE_RUN || col[s]->axis != KVF_AXIS_TOKEN)
-            return kvf_fail(d, KVF_E_FORMAT, "evict_step must hold a value for each head and "
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "evict_step must hold a value for each head and "
                             "token");
         p->id[s] = kvf_find(p->t[s], "tokens.id");
         for (int c = 0; c < PART_COLUMNS; c++) {
@@ -136,7 +142,8 @@ static int find_columns(struct part *p, struct kvf_diag *d)
         }
     }
     if (col[0]->space != col[1]->space)
-        return kvf_fail(d, KVF_E_ARG, "the runs cannot be compared: one evicts per KV head, the "
+        return kvf_fail(d, KVF_E_ARG,
+                        "the runs cannot be compared: one evicts per KV head, the "
                         "other per query head");
     p->space = (enum kvf_space)col[0]->space;
     return KVF_OK;

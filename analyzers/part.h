@@ -36,7 +36,7 @@ int part_entries(const struct part *p, bool first, int64_t most, struct table **
                  struct kvf_diag *d);
 
 /* For people; `name` of a and b, at most `most` entries. */
-int part_describe(const struct part *p, const char *const name[2], int64_t most,
-                  struct buf *out, struct kvf_diag *d);
+int part_describe(const struct part *p, const char *const name[2], int64_t most, struct buf *out,
+                  struct kvf_diag *d);
 
 #endif

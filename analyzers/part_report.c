@@ -12,7 +12,7 @@ struct entry {
 };
 
 struct entries {
-    struct entry *row; /* [cap] */
+    struct entry *row;     /* [cap] */
     int64_t n, cap, found; /* found: rows that there are, n of them kept */
 };
 
@@ -44,8 +44,8 @@ static int complete(const struct part *p, struct entries *e, int64_t from, doubl
         for (int c = PART_REASON; c < PART_COLUMNS; c++) {
             if (p->column[s][c] < 0)
                 continue;
-            int err = kvf_read_f64(p->t[s], p->column[s][c], h->layer, h->index, 0,
-                                   (uint32_t)p->T, v, d);
+            int err = kvf_read_f64(p->t[s], p->column[s][c], h->layer, h->index, 0, (uint32_t)p->T,
+                                   v, d);
             if (err)
                 return err;
             for (int64_t r = from; r < e->n; r++)
@@ -63,8 +63,9 @@ static int gather_head(const struct part *p, int h, int64_t only, int64_t most,
         int64_t step = part_step(p, i, evict[0][i], evict[1][i]);
         if (step < 0 || (only >= 0 && step != only))
             continue;
-        err = push(e, most, (struct entry){h, i, step, {{evict[0][i], NAN, NAN, NAN},
-                                                        {evict[1][i], NAN, NAN, NAN}}});
+        err = push(e, most,
+                   (struct entry){
+                       h, i, step, {{evict[0][i], NAN, NAN, NAN}, {evict[1][i], NAN, NAN, NAN}}});
     }
     return err;
 }
@@ -106,14 +107,13 @@ static void put_summary(const struct part *p, struct table *t)
     table_meta_num(t, "entries_differ", (double)differ);
     table_meta_num(t, "entries", (double)p->heads.n * (double)p->T);
     if (p->T)
-        table_meta_num(t, "equal_cells",
-                       (double)steps / ((double)p->heads.n * (double)p->T));
+        table_meta_num(t, "equal_cells", (double)steps / ((double)p->heads.n * (double)p->T));
 }
 
 int part_heads(const struct part *p, struct table **ret_table)
 {
-    static const char *const names[] = {"first_step", "differ", "only_a", "only_b", "earlier_a",
-                                        "earlier_b", "equal_steps"};
+    static const char *const names[] = {"first_step", "differ",    "only_a",     "only_b",
+                                        "earlier_a",  "earlier_b", "equal_steps"};
     enum { N = sizeof names / sizeof *names };
     int n = p->heads.n;
     struct table *t = table_create("part", n);
@@ -121,8 +121,8 @@ int part_heads(const struct part *p, struct table **ret_table)
     int err = t && v ? KVF_OK : KVF_E_NOMEM;
     for (int h = 0; !err && h < n; h++) {
         const struct part_stat *s = &p->stat[h];
-        const int64_t row[N] = {s->first, s->differ, s->only[0], s->only[1], s->earlier[0],
-                                s->earlier[1], s->equal_steps};
+        const int64_t row[N] = {s->first,      s->differ,     s->only[0],    s->only[1],
+                                s->earlier[0], s->earlier[1], s->equal_steps};
         for (int k = 0; k < N; k++)
             v[k * n + h] = row[k];
     }
@@ -269,13 +269,13 @@ static void say_totals(const struct part *p, struct buf *out)
         }
     }
     double cells = (double)p->heads.n * (double)p->T;
-    buf_printf(out, "in all: %lld of %.0f entries differ (%.2f %%), in %d heads: evicted in A "
+    buf_printf(out,
+               "in all: %lld of %.0f entries differ (%.2f %%), in %d heads: evicted in A "
                "alone %lld, in B alone %lld, earlier in A %lld, earlier in B %lld\n",
                (long long)all.differ, cells, 100.0 * (double)all.differ / cells, heads,
                (long long)all.only[0], (long long)all.only[1], (long long)all.earlier[0],
                (long long)all.earlier[1]);
-    buf_printf(out, "equal (head, step) cells: %.2f %%\n",
-               100.0 * (double)all.equal_steps / cells);
+    buf_printf(out, "equal (head, step) cells: %.2f %%\n", 100.0 * (double)all.equal_steps / cells);
 }
 
 static void say_tokens(const struct part *p, struct buf *out)

@@ -7,7 +7,7 @@
 
 enum { PART_STEP, PART_REASON, PART_SCORE, PART_MARGIN, PART_COLUMNS };
 
-struct part_stat { /* of a head */
+struct part_stat {       /* of a head */
     int64_t first;       /* first step at which other entries are seen; -1: none */
     int64_t differ;      /* entries whose evict_step differs ... */
     int64_t only[2];     /* evicted in one run, kept in the other */
@@ -27,7 +27,7 @@ struct part {
     int64_t first;          /* least over the heads; -1: none */
     int64_t token_first;    /* first token with another id; -1: none */
     int64_t tokens_differ;
-    double *id_value[2];    /* [T] */
+    double *id_value[2]; /* [T] */
 };
 
 /* evict_step of both runs for one head, [T] each: INFINITY = alive, never below i. */

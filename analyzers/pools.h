@@ -4,7 +4,7 @@
 
 #include "analyzers/analyzer.h"
 
-extern const struct analyzer_pool pool_calibration, pool_eviction, pool_regret,
-    pool_sparsity, pool_variance;
+extern const struct analyzer_pool pool_calibration, pool_eviction, pool_regret, pool_sparsity,
+    pool_variance;
 
 #endif

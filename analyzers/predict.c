@@ -19,10 +19,10 @@ struct sample {
     int pairs;
     double *x[PREDICT_MOST], *y[PREDICT_MOST]; /* [n] of a pair */
     int64_t n[PREDICT_MOST];
-    double *rx, *ry;        /* [most] ranks */
-    int64_t *pick;          /* [most] */
+    double *rx, *ry;            /* [most] ranks */
+    int64_t *pick;              /* [most] */
     double *z[2][PREDICT_MOST]; /* [n] ranks less their mean, of length 1: dot = correlation */
-    double *draw;           /* [replicates] */
+    double *draw;               /* [replicates] */
 };
 
 struct row {
@@ -247,8 +247,7 @@ static int permute(struct sample *s, double rho, double *ret)
 static int judge(struct sample *s, const struct predict_values *v, const struct candidate *c,
                  struct row *row)
 {
-    *row = (struct row){.candidate = c->name, .reduce = predict_reduce_names[c->reduce],
-                        .p = NAN};
+    *row = (struct row){.candidate = c->name, .reduce = predict_reduce_names[c->reduce], .p = NAN};
     gather(s, v, c);
     for (int p = 0; p < s->pairs; p++)
         row->n = s->crossed ? s->n[p] : row->n + s->n[p];
@@ -330,8 +329,11 @@ static void put_meta(const struct predict_values *v, struct table *out)
     table_meta_num(out, "horizon", (double)v->horizon);
     table_meta_num(out, "sinks", (double)v->sinks);
     table_meta_num(out, "permutations", PREDICT_PERMUTATIONS);
-    table_meta_str(out, "interval", v->args->n_pairs == 1 ? "95 %, bootstrap over units, 2000 "
-                   "replicates" : "95 %, bootstrap over documents and units, 2000 replicates");
+    table_meta_str(out, "interval",
+                   v->args->n_pairs == 1
+                       ? "95 %, bootstrap over units, 2000 "
+                         "replicates"
+                       : "95 %, bootstrap over documents and units, 2000 replicates");
     table_meta_num(out, "traces_of_another_prompt_length", v->prompts_differ);
 }
 
@@ -343,12 +345,18 @@ struct unit_row {
 
 #define UNIT_AT(member) offsetof(struct unit_row, member)
 static const struct record_member unit_members[] = {
-    {"candidate", "", TABLE_STR, UNIT_AT(candidate)}, {"reduce", "", TABLE_STR, UNIT_AT(reduce)},
-    {"pair", "", TABLE_INT, UNIT_AT(pair)}, {"layer", "", TABLE_INT, UNIT_AT(layer)},
-    {"index", "", TABLE_INT, UNIT_AT(index)}, {"token", "", TABLE_INT, UNIT_AT(token)},
-    {"statistic", "", TABLE_REAL, UNIT_AT(statistic)}, {"effect", "", TABLE_REAL, UNIT_AT(effect)},
-    {"rho", "", TABLE_REAL, UNIT_AT(rho)}, {"low", "", TABLE_REAL, UNIT_AT(low)},
-    {"high", "", TABLE_REAL, UNIT_AT(high)}, {"q", "", TABLE_REAL, UNIT_AT(q)},
+    {"candidate", "", TABLE_STR, UNIT_AT(candidate)},
+    {"reduce", "", TABLE_STR, UNIT_AT(reduce)},
+    {"pair", "", TABLE_INT, UNIT_AT(pair)},
+    {"layer", "", TABLE_INT, UNIT_AT(layer)},
+    {"index", "", TABLE_INT, UNIT_AT(index)},
+    {"token", "", TABLE_INT, UNIT_AT(token)},
+    {"statistic", "", TABLE_REAL, UNIT_AT(statistic)},
+    {"effect", "", TABLE_REAL, UNIT_AT(effect)},
+    {"rho", "", TABLE_REAL, UNIT_AT(rho)},
+    {"low", "", TABLE_REAL, UNIT_AT(low)},
+    {"high", "", TABLE_REAL, UNIT_AT(high)},
+    {"q", "", TABLE_REAL, UNIT_AT(q)},
 };
 
 /* Rows of one candidate; only those with both numbers. */
@@ -361,10 +369,18 @@ static int64_t fill_units(const struct predict_values *v, const struct candidate
             int64_t at = (int64_t)p * v->units + u;
             if (!both(v, c, p, u))
                 continue;
-            to[n++] = (struct unit_row){
-                r->candidate, r->reduce, p, v->entries ? -1 : u / v->heads,
-                v->entries ? -1 : u % v->heads, v->entries ? u : -1, c->v[at], v->effect[at],
-                r->rho, r->low, r->high, r->q};
+            to[n++] = (struct unit_row){r->candidate,
+                                        r->reduce,
+                                        p,
+                                        v->entries ? -1 : u / v->heads,
+                                        v->entries ? -1 : u % v->heads,
+                                        v->entries ? u : -1,
+                                        c->v[at],
+                                        v->effect[at],
+                                        r->rho,
+                                        r->low,
+                                        r->high,
+                                        r->q};
         }
     return n;
 }
@@ -378,17 +394,22 @@ static int units_table(const struct predict_values *v, const struct row *row, st
         n += fill_units(v, &v->c[k], &row[k], unit + n);
     *ret = unit ? table_create("predict-units", n) : NULL;
     int err = *ret ? records_put(*ret, unit, sizeof *unit, unit_members,
-                                 sizeof unit_members / sizeof *unit_members) : KVF_E_NOMEM;
+                                 sizeof unit_members / sizeof *unit_members)
+                   : KVF_E_NOMEM;
     mem_free(unit);
     return err;
 }
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"candidate", "", TABLE_STR, AT(candidate)}, {"reduce", "", TABLE_STR, AT(reduce)},
-    {"n", "", TABLE_INT, AT(n)}, {"documents", "", TABLE_INT, AT(documents)},
-    {"rho", "", TABLE_REAL, AT(rho)}, {"low", "", TABLE_REAL, AT(low)},
-    {"high", "", TABLE_REAL, AT(high)}, {"p", "", TABLE_REAL, AT(p)},
+    {"candidate", "", TABLE_STR, AT(candidate)},
+    {"reduce", "", TABLE_STR, AT(reduce)},
+    {"n", "", TABLE_INT, AT(n)},
+    {"documents", "", TABLE_INT, AT(documents)},
+    {"rho", "", TABLE_REAL, AT(rho)},
+    {"low", "", TABLE_REAL, AT(low)},
+    {"high", "", TABLE_REAL, AT(high)},
+    {"p", "", TABLE_REAL, AT(p)},
     {"q", "", TABLE_REAL, AT(q)},
 };
 
@@ -406,8 +427,8 @@ int predict_run(const struct predict_args *args, struct table **ret, struct kvf_
         err = units_table(&v, row, &out);
     else if (!err)
         err = (out = table_create("predict", v.n))
-              ? records_put(out, row, sizeof *row, members, sizeof members / sizeof *members)
-              : KVF_E_NOMEM;
+                  ? records_put(out, row, sizeof *row, members, sizeof members / sizeof *members)
+                  : KVF_E_NOMEM;
     if (!err)
         put_meta(&v, out);
     err = err ? err : table_err(out);
@@ -451,7 +472,8 @@ int predict_describe(const struct table *t, struct buf *out)
         order[r] = (struct place){isnan(rho) ? -1 : fabs(rho), r};
     }
     qsort(order, (size_t)n, sizeof *order, by_size);
-    buf_printf(out, "rank correlation with %s of %s, %s pair%s\n"
+    buf_printf(out,
+               "rank correlation with %s of %s, %s pair%s\n"
                "%-28s %-6s %5s %7s  %-18s %8s %8s\n",
                table_meta(t, "value"), table_meta(t, "units"), table_meta(t, "pairs"),
                table_meta_real(t, "pairs", 1) > 1 ? "s" : "", "candidate", "reduce", "n", "rho",
@@ -467,8 +489,7 @@ int predict_describe(const struct table *t, struct buf *out)
         if (order[k].size < 0)
             buf_printf(out, "not defined: it does not vary, or is not known\n");
         else
-            buf_printf(out, "%+7.3f  %+6.3f .. %+6.3f %9.4f %8.4f\n", v[0], v[1], v[2], v[3],
-                       v[4]);
+            buf_printf(out, "%+7.3f  %+6.3f .. %+6.3f %9.4f %8.4f\n", v[0], v[1], v[2], v[3], v[4]);
     }
     if (table_meta_real(t, "traces_of_another_prompt_length", 0) > 0)
         buf_printf(out, "warning: %s traces have a prompt of another length than their effect\n",

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/table.h"
 
-enum { PREDICT_MOST = 64 };   /* pairs; traces and tables of a pair */
+enum { PREDICT_MOST = 64 }; /* pairs; traces and tables of a pair */
 enum { PREDICT_REPLICATES = 2000, PREDICT_PERMUTATIONS = 10000 };
 
 /* An effect of one document, and what is known of that document.  Where several of a pair

@@ -78,8 +78,10 @@ static int effect_entries(struct predict_values *x, int pair, int value, struct 
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t i = table_int(t, token, r);
         if (table_int(t, count, r) != 1)
-            return kvf_fail(d, KVF_E_ARG, "%s: rows must be single entries; make it with "
-                            "'kvfate effect --entries ... --each'", p->path);
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: rows must be single entries; make it with "
+                            "'kvfate effect --entries ... --each'",
+                            p->path);
         if (!isnan(to[i]))
             return twice(d, p->path, "one entry");
         to[i] = table_real(t, value, r);
@@ -113,8 +115,9 @@ struct reading {
 static int take_rows(struct reading *r, struct kvf_diag *d)
 {
     const struct predict_values *x = r->x;
-    const unsigned char *chosen = x->chosen ? x->chosen + (size_t)r->pair
-                                              * (size_t)(x->layers * x->heads) : NULL;
+    const unsigned char *chosen = x->chosen
+                                      ? x->chosen + (size_t)r->pair * (size_t)(x->layers * x->heads)
+                                      : NULL;
     for (int64_t k = 0; k < table_rows(r->t); k++) {
         const char *text = table_str(r->t, r->head, k);
         int layer, head;
@@ -124,7 +127,8 @@ static int take_rows(struct reading *r, struct kvf_diag *d)
             continue;
         int err = predict_head_name(text, &layer, &head, &query, d);
         if (!err && query && !r->share)
-            err = kvf_fail(d, KVF_E_ARG, "how many query heads share a KV head is not known: give "
+            err = kvf_fail(d, KVF_E_ARG,
+                           "how many query heads share a KV head is not known: give "
                            "a trace too");
         if (err)
             return err;
@@ -149,7 +153,8 @@ static int check_rows(const struct reading *r, struct kvf_diag *d)
     int64_t most = r->x->entries ? INT64_MAX : r->token >= 0 ? INT64_MAX : r->query ? r->share : 1;
     for (int64_t u = 0; u < r->x->units; u++)
         if (r->count[u] > most)
-            return kvf_fail(d, KVF_E_ARG, "several rows of a head: a table of one row per head is "
+            return kvf_fail(d, KVF_E_ARG,
+                            "several rows of a head: a table of one row per head is "
                             "needed");
     return KVF_OK;
 }
@@ -251,8 +256,12 @@ int predict_table(struct predict_values *x, int pair, int which, struct kvf_diag
     int token = table_find(t, "token");
     if (token >= 0 && table_col_type(t, token) != TABLE_INT)
         token = -1;
-    struct reading r = {.x = x, .t = t, .pair = pair, .head = table_find(t, "head"),
-                        .token = token, .share = share_of(p, t)};
+    struct reading r = {.x = x,
+                        .t = t,
+                        .pair = pair,
+                        .head = table_find(t, "head"),
+                        .token = token,
+                        .share = share_of(p, t)};
     r.unit = MEM_NEW(int64_t, (size_t)table_rows(t));
     r.count = MEM_NEW(int64_t, (size_t)x->units);
     int err = r.unit && r.count ? take_columns(&r, d) : KVF_E_NOMEM;

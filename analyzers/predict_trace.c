@@ -133,7 +133,7 @@ struct stat {
     const char *name, *column; /* a criterion's name follows both when of_criterion */
     enum kvf_space space;
     enum kvf_axis axis;
-    double (*head)(const struct of *c, const double *v);            /* NULL: none of heads */
+    double (*head)(const struct of *c, const double *v);      /* NULL: none of heads */
     double (*token)(const struct of *c, double v, int64_t i); /* NULL: none of entries */
     bool of_criterion, contrib; /* contrib: the column times out_norm */
 };
@@ -283,8 +283,10 @@ static int check_trace(struct predict_values *x, int pair, const struct kvf_trac
     int G = kvf_n_layers(t) ? kvf_n_heads(t, 0, KVF_SPACE_QUERY) : 0;
     if (kvf_n_layers(t) < x->layers || H < x->heads || H < 1 || G % H
         || (x->entries && (kvf_n_layers(t) != x->layers || H != x->heads)))
-        return kvf_fail(d, KVF_E_ARG, "a trace of %d layers of %d KV heads does not go with the "
-                        "effects, which have %d of %d", kvf_n_layers(t), H, x->layers, x->heads);
+        return kvf_fail(d, KVF_E_ARG,
+                        "a trace of %d layers of %d KV heads does not go with the "
+                        "effects, which have %d of %d",
+                        kvf_n_layers(t), H, x->layers, x->heads);
     *share = G / H;
     if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
         root = NULL;
@@ -301,8 +303,7 @@ static int check_trace(struct predict_values *x, int pair, const struct kvf_trac
 
 int predict_trace(struct predict_values *x, int pair, struct kvf_trace *t, struct kvf_diag *d)
 {
-    struct reading r = {.x = x, .t = t, .pair = pair,
-                        .of = {kvf_n_steps(t), x->horizon, x->sinks}};
+    struct reading r = {.x = x, .t = t, .pair = pair, .of = {kvf_n_steps(t), x->horizon, x->sinks}};
     int err = check_trace(x, pair, t, &r.share, d);
     r.value = MEM_NEW(double, (size_t)r.of.T);
     r.norms = MEM_NEW(double, (size_t)r.of.T);

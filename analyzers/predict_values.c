@@ -104,9 +104,9 @@ static int shape(struct predict_values *x, struct kvf_diag *d)
         }
     }
     if (layers < 1 || heads < 1)
-        return x->entries ? kvf_fail(d, KVF_E_ARG, "effects of entries need a trace of the text")
-                          : kvf_fail(d, KVF_E_ARG, "%s: there is no row of a head",
-                                     x->args->pair[0].path);
+        return x->entries
+                   ? kvf_fail(d, KVF_E_ARG, "effects of entries need a trace of the text")
+                   : kvf_fail(d, KVF_E_ARG, "%s: there is no row of a head", x->args->pair[0].path);
     if (layers > MOST_HEADS || heads > MOST_HEADS / layers || tokens > MOST_TOKENS)
         return kvf_fail(d, KVF_E_LIMIT, "%s: more than %d heads, or %d tokens",
                         x->args->pair[0].path, MOST_HEADS, MOST_TOKENS);
@@ -130,7 +130,7 @@ static int allocate(struct predict_values *x)
     x->effect = MEM_NEW(double, n);
     x->c = MEM_NEW(struct candidate, MOST_CANDIDATES);
     if (x->entries)
-        x->chosen = MEM_NEW(unsigned char, pairs * (size_t)(x->layers * x->heads));
+        x->chosen = MEM_NEW(unsigned char, pairs *(size_t)(x->layers * x->heads));
     if (!x->effect || !x->c || (x->entries && !x->chosen))
         return KVF_E_NOMEM;
     for (size_t u = 0; u < n; u++)

@@ -18,14 +18,14 @@ struct candidate {
 
 struct predict_values {
     const struct predict_args *args;
-    bool entries;     /* units are tokens of one document, not heads of the model */
+    bool entries;      /* units are tokens of one document, not heads of the model */
     int layers, heads; /* of the effects: KV heads */
-    int64_t units;    /* of a pair: layers * heads, or tokens */
+    int64_t units;     /* of a pair: layers * heads, or tokens */
     int64_t horizon, sinks;
-    double *effect;   /* [n_pairs][units]; NaN: not measured */
+    double *effect;        /* [n_pairs][units]; NaN: not measured */
     unsigned char *chosen; /* [n_pairs][layers * heads] whom entries left; NULL: heads */
-    int prompts_differ; /* traces whose prompt has not as many tokens as the effect's */
-    struct candidate *c; /* [n] */
+    int prompts_differ;    /* traces whose prompt has not as many tokens as the effect's */
+    struct candidate *c;   /* [n] */
     int n;
 };
 

@@ -8,9 +8,9 @@
 enum { SEED = 1 }; /* of the random order */
 
 struct bed {
-    int32_t *pos;                  /* [budget] entries held, rising */
-    int32_t *key[N_RANK_SCORES];   /* [budget] in the order of each score */
-    int32_t *use;                  /* [budget] */
+    int32_t *pos;                /* [budget] entries held, rising */
+    int32_t *key[N_RANK_SCORES]; /* [budget] in the order of each score */
+    int32_t *use;                /* [budget] */
 };
 
 static void free_bed(struct bed *b)

@@ -22,11 +22,11 @@ struct rank_quality {
     struct rank_mean of[N_RANK_SCORES];
 };
 
-struct rank_head { /* one head's entries */
+struct rank_head {         /* one head's entries */
     const float *log_beta; /* [T] at most 0, no NaN */
     const int32_t *last;   /* [T] largest age at which it was selected; -1 = never */
     int64_t T;
-    int layer, index;      /* of the random order */
+    int layer, index; /* of the random order */
 };
 
 /* Before each query t = 1 .. T - 1 at which the head would hold more than `budget`

@@ -22,7 +22,7 @@ struct data {
     struct head_list heads;
     int column, norm; /* norm -1: weights alone */
     double *norms;    /* [T] of one head */
-    int64_t a, n; /* tokens a .. a + n - 1 */
+    int64_t a, n;     /* tokens a .. a + n - 1 */
     double part;
     int64_t undefined; /* rows without mass */
     int64_t bad;       /* masses that are NaN or below 0, taken for 0 */
@@ -101,7 +101,7 @@ static int read_mass(struct data *x, int h, int64_t a0, int64_t n, double *out, 
 static int of_shares(struct data *x, struct table *out, struct kvf_diag *d)
 {
     size_t n = (size_t)x->n, heads = (size_t)x->heads.n;
-    double *mass = MEM_NEW(double, n * heads), *share = MEM_NEW(double, n * heads);
+    double *mass = MEM_NEW(double, (n * heads)), *share = MEM_NEW(double, (n * heads));
     double *sum = MEM_NEW(double, n);
     int err = mass && share && sum ? KVF_OK : KVF_E_NOMEM;
     for (size_t h = 0; !err && n && h < heads; h++) {
@@ -170,7 +170,7 @@ static void put_row(struct data *x, struct rows *r, int64_t row, struct spread_o
 static int fill_tokens(struct data *x, struct rows *r, struct kvf_diag *d)
 {
     size_t heads = (size_t)x->heads.n;
-    double *v = MEM_NEW(double, heads * BLOCK), *one = MEM_NEW(double, heads);
+    double *v = MEM_NEW(double, (heads * BLOCK)), *one = MEM_NEW(double, heads);
     int err = v && one ? KVF_OK : KVF_E_NOMEM;
     for (int64_t i0 = 0; !err && i0 < x->n; i0 += BLOCK) {
         int64_t m = x->n - i0 < BLOCK ? x->n - i0 : BLOCK;
@@ -258,11 +258,10 @@ static int find_columns(struct data *x, bool contrib, struct kvf_diag *d)
 }
 
 int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool contrib,
-                    const struct analyzer_args *args, struct table **ret_table,
-                    struct kvf_diag *d)
+                    const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d)
 {
-    static int (*const of[N_SPREADS])(struct data *, struct table *, struct kvf_diag *) = {
-        of_shares, of_tokens, of_heads};
+    static int (*const of[N_SPREADS])(struct data *, struct table *,
+                                      struct kvf_diag *) = {of_shares, of_tokens, of_heads};
     struct data x = {.t = t, .part = mass, .norm = -1};
     struct table *out = NULL;
     int64_t b = 0;
@@ -324,8 +323,7 @@ void received_describe_spread(const struct table *t, struct buf *out)
     bool heads = strcmp(table_meta(t, "spread"), "heads") == 0;
     buf_printf(out, "attention received (%s), %s: %lld rows\n",
                strcmp(table_meta(t, "weight"), "contrib") == 0 ? "mass.sum |W_O v|" : "mass.sum",
-               table_meta(t, "spread"),
-               (long long)table_rows(t));
+               table_meta(t, "spread"), (long long)table_rows(t));
     if (strcmp(table_meta(t, "spread"), "shares") == 0) {
         describe_column(t, "share", "share of a token's mass", out);
     } else {

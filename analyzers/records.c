@@ -7,10 +7,14 @@
 int records_put(struct table *out, const void *rows, size_t size,
                 const struct record_member *member, size_t n)
 {
-    static const size_t width[] = {[TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double),
-                                   [TABLE_STR] = sizeof(char *)};
+    static const size_t width[] = {
+        [TABLE_INT] = sizeof(int64_t), [TABLE_REAL] = sizeof(double), [TABLE_STR] = sizeof(char *)};
     size_t n_rows = (size_t)table_rows(out);
-    void *v = mem_alloc(n_rows, sizeof(union { int64_t i; double x; const char *s; }));
+    void *v = mem_alloc(n_rows, sizeof(union {
+                            int64_t i;
+                            double x;
+                            const char *s;
+                        }));
     if (!v)
         return KVF_E_NOMEM;
     for (size_t c = 0; c < n; c++) {

@@ -8,8 +8,8 @@
 #include "base/opt.h"
 
 const struct criterion criterion_table[N_CRITERION_TABLE] = {
-    {"top64", 64}, {"top128", 128}, {"top256", 256}, {"top512", 512},
-    {"mass.90", 0}, {"mass.95", 0}, {"mass.99", 0}, {"contrib64", 64},
+    {"top64", 64},  {"top128", 128}, {"top256", 256}, {"top512", 512},
+    {"mass.90", 0}, {"mass.95", 0},  {"mass.99", 0},  {"contrib64", 64},
 };
 
 const char *criterion_probe(const char *name)
@@ -57,8 +57,10 @@ int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, st
     for (const char *s = all ? "" : list; *s; s += strcspn(s, ","), s += *s == ',') {
         int c = criterion_find(s, strcspn(s, ","));
         if (c < 0)
-            return kvf_fail(d, KVF_E_ARG, "--criterion: no criterion in '%s'; there are top64 ... "
-                            "top512, mass.90 ... mass.99 and contrib64", s);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--criterion: no criterion in '%s'; there are top64 ... "
+                            "top512, mass.90 ... mass.99 and contrib64",
+                            s);
         wanted[c] = true;
     }
     for (int c = 0; c < N_CRITERION_TABLE; c++)
@@ -149,8 +151,9 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
             out[i] = age && narrow[i] == UINT16_MAX ? -1 : narrow[i];
     else
         for (int64_t i = 0; i < n; i++)
-            out[i] = wide[i] <= INT32_MAX ? (int32_t)wide[i]
-                   : age && wide[i] == UINT32_MAX ? -1 : INT32_MAX;
+            out[i] = wide[i] <= INT32_MAX           ? (int32_t)wide[i]
+                     : age && wide[i] == UINT32_MAX ? -1
+                                                    : INT32_MAX;
     return KVF_OK;
 }
 

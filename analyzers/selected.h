@@ -86,8 +86,8 @@ int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_
 #define GROUPS_OPTIONS {"by", "class", NULL, "rows for each class of tokens too"}, CLASSES_OPTION
 struct token_groups {
     int n;
-    const char **name; /* [n] */
-    uint8_t *of;       /* [T] group of a token; NULL: there is only one */
+    const char **name;       /* [n] */
+    uint8_t *of;             /* [T] group of a token; NULL: there is only one */
     struct classes *classes; /* owned; NULL: none */
 };
 int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,

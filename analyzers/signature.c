@@ -106,11 +106,15 @@ void signature_mean(const struct signature *s, size_t n, struct signature *ret)
 static uint8_t group_of(int class)
 {
     switch (class) {
-    case CLASS_NUMBER: case CLASS_OPERATOR: case CLASS_LATEX:
+    case CLASS_NUMBER:
+    case CLASS_OPERATOR:
+    case CLASS_LATEX:
         return 0;
-    case CLASS_PUNCTUATION: case CLASS_SPACE:
+    case CLASS_PUNCTUATION:
+    case CLASS_SPACE:
         return 1;
-    case CLASS_FUNCTION: case CLASS_WAIT:
+    case CLASS_FUNCTION:
+    case CLASS_WAIT:
         return 2;
     default:
         return GROUP_NONE;
@@ -467,8 +471,10 @@ static void compute(struct signature_source *s, int half, struct signature *ret)
 
 static int read_columns(struct signature_source *s, const struct head *h, struct kvf_diag *d)
 {
-    const struct { int column; double *to; } all[] = {
-        {s->sum, s->m}, {s->max, s->x}, {s->last, s->l}, {s->entropy, s->h}, {s->lse, s->z}};
+    const struct {
+        int column;
+        double *to;
+    } all[] = {{s->sum, s->m}, {s->max, s->x}, {s->last, s->l}, {s->entropy, s->h}, {s->lse, s->z}};
     int G = kvf_n_heads(s->t, h->layer, KVF_SPACE_QUERY);
     int H = kvf_n_heads(s->t, h->layer, KVF_SPACE_KV), err = KVF_OK;
     uint32_t T = (uint32_t)s->T;

@@ -19,54 +19,54 @@
 #include "analyzers/common.h"
 
 enum {
-    SIGNATURE_FIRST = 4,   /* the first tokens */
-    SIGNATURE_BLOCK = 32,  /* tokens of a block of a half */
-    SIGNATURE_LEAST = 32,  /* fewer tokens than this have no signature */
-    SIGNATURE_GROUP = 8,   /* fewer tokens of a class than this, or of others, give no preference */
+    SIGNATURE_FIRST = 4,  /* the first tokens */
+    SIGNATURE_BLOCK = 32, /* tokens of a block of a half */
+    SIGNATURE_LEAST = 32, /* fewer tokens than this have no signature */
+    SIGNATURE_GROUP = 8,  /* fewer tokens of a class than this, or of others, give no preference */
 };
 
 /* name, unit, scale: a difference of `scale` counts as 1 in a distance; 0 = not counted */
-#define SIGNATURE_MAP(X) \
-    X(SINK, "sink_mass", "", 1) \
-    X(WINDOW, "window", "step", 4) /* in octaves */ \
-    X(SPREAD, "spread", "octave", 3) \
-    X(LOW, "mode_low", "step", 0) \
-    X(HIGH, "mode_high", "step", 0) \
-    X(APART, "modes_apart", "octave", 3) \
-    X(LESSER, "lesser_mode", "", 0) \
-    X(TWO, "two_modes", "", 0) \
-    X(RECENT, "recent", "", 1) \
-    X(LAST_USE, "last_use", "step", 8) /* in octaves */ \
-    X(NEVER, "never", "", 1) \
-    X(SURVIVAL_64, "survival_64th", "", 1) \
-    X(SURVIVAL_16, "survival_16th", "", 1) \
-    X(SURVIVAL_4, "survival_4th", "", 1) \
-    X(SURVIVAL_2, "survival_half", "", 1) \
-    X(SPARSITY, "last_use_sparsity", "", 1) \
-    X(NUMBER, "number", "", 1) \
-    X(GIST, "gist", "", 1) \
-    X(FILLER, "filler", "", 1) \
-    X(PROMPT, "prompt", "", 1) \
-    X(UNEVEN, "uneven", "", 3) \
-    X(TOP, "top_tenth", "", 1) \
-    X(RUNS, "runs", "", 1) \
-    X(RISES, "rises", "", 4) \
-    X(ENTROPY, "entropy", "", 1) \
-    X(RESIDENCE, "residence", "", 1) \
+#define SIGNATURE_MAP(X)                                                                           \
+    X(SINK, "sink_mass", "", 1)                                                                    \
+    X(WINDOW, "window", "step", 4) /* in octaves */                                                \
+    X(SPREAD, "spread", "octave", 3)                                                               \
+    X(LOW, "mode_low", "step", 0)                                                                  \
+    X(HIGH, "mode_high", "step", 0)                                                                \
+    X(APART, "modes_apart", "octave", 3)                                                           \
+    X(LESSER, "lesser_mode", "", 0)                                                                \
+    X(TWO, "two_modes", "", 0)                                                                     \
+    X(RECENT, "recent", "", 1)                                                                     \
+    X(LAST_USE, "last_use", "step", 8) /* in octaves */                                            \
+    X(NEVER, "never", "", 1)                                                                       \
+    X(SURVIVAL_64, "survival_64th", "", 1)                                                         \
+    X(SURVIVAL_16, "survival_16th", "", 1)                                                         \
+    X(SURVIVAL_4, "survival_4th", "", 1)                                                           \
+    X(SURVIVAL_2, "survival_half", "", 1)                                                          \
+    X(SPARSITY, "last_use_sparsity", "", 1)                                                        \
+    X(NUMBER, "number", "", 1)                                                                     \
+    X(GIST, "gist", "", 1)                                                                         \
+    X(FILLER, "filler", "", 1)                                                                     \
+    X(PROMPT, "prompt", "", 1)                                                                     \
+    X(UNEVEN, "uneven", "", 3)                                                                     \
+    X(TOP, "top_tenth", "", 1)                                                                     \
+    X(RUNS, "runs", "", 1)                                                                         \
+    X(RISES, "rises", "", 4)                                                                       \
+    X(ENTROPY, "entropy", "", 1)                                                                   \
+    X(RESIDENCE, "residence", "", 1)                                                               \
     X(LSE, "lse_mean", "nat", 0)
 
 enum signature_feature {
 #define X(id, name, unit, scale) SIGNATURE_##id,
     SIGNATURE_MAP(X)
 #undef X
-    N_SIGNATURE
+        N_SIGNATURE
 };
 
 enum { N_HORIZONS = 4, N_GROUPS = 3 }; /* of the survival; number, gist, filler */
 
 struct signature {
-    double f[N_SIGNATURE]; /* NaN: not defined */
-    int64_t tokens;        /* behind it, without the first four */
+    double f[N_SIGNATURE];                                 /* NaN: not defined */
+    int64_t tokens;                                        /* behind it, without the first four */
     int64_t at_risk[N_HORIZONS], alive[N_HORIZONS], never; /* counts behind shares */
     int64_t in_group[N_GROUPS];
 };
@@ -82,8 +82,7 @@ double signature_on_scale(int feature, double v);
 /* Root of the mean square of the differences, on scale, over the features that count and both
  * have; NaN when there is none.  *ret_largest: the feature that differs most, -1 when none
  * does; may be NULL. */
-double signature_distance(const struct signature *a, const struct signature *b,
-                          int *ret_largest);
+double signature_distance(const struct signature *a, const struct signature *b, int *ret_largest);
 
 /* Sums of f over n signatures, divided by how many have the feature. */
 void signature_mean(const struct signature *s, size_t n, struct signature *ret);
@@ -102,8 +101,7 @@ struct kvf_trace *signature_trace(const struct signature_source *s);
 
 /* Of head h of the list: all tokens (ret[0]) and each half (ret[1], ret[2]).  Columns that
  * hold no number where one is needed give NaN.  KVF_OK or what reading gives. */
-int signature_read(struct signature_source *s, int h, struct signature ret[3],
-                   struct kvf_diag *d);
+int signature_read(struct signature_source *s, int h, struct signature ret[3], struct kvf_diag *d);
 
 /* Of all heads: [heads][3]; free with mem_free. */
 int signature_read_all(struct signature_source *s, struct signature **ret, struct kvf_diag *d);

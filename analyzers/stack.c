@@ -59,15 +59,17 @@ static int check(const struct parts *p, const char *const *names, struct kvf_dia
             same = strcmp(table_col_name(p->t[i], c), table_col_name(p->t[0], c)) == 0
                    && table_col_type(p->t[i], c) == table_col_type(p->t[0], c);
         if (!same)
-            return kvf_fail(d, KVF_E_ARG, "%s and %s give tables of unlike columns; analyse them "
-                            "one by one", names[0], names[i]);
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s and %s give tables of unlike columns; analyse them "
+                            "one by one",
+                            names[0], names[i]);
     }
     return KVF_OK;
 }
 
 /* What the traces say of themselves, where the analyzer's own table does not. */
-static void put_column(struct table *out, const struct parts *p, const char *name,
-                       const char *unit, double otherwise)
+static void put_column(struct table *out, const struct parts *p, const char *name, const char *unit,
+                       double otherwise)
 {
     int64_t at = 0, *v = MEM_NEW(int64_t, (size_t)p->rows);
     if (!v || table_find(out, name) >= 0) {

@@ -5,7 +5,7 @@
 
 #include "analyzers/analyzer.h"
 
-enum { STACK_MOST = 16 };          /* traces */
+enum { STACK_MOST = 16 }; /* traces */
 
 /* Columns trace (method and budget where these tell all apart, else the name with the path and
  * .kvf taken off, else the name); those of the analyzer; method, budget, T.  Metadata: what all

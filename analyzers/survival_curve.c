@@ -4,17 +4,17 @@
 #include "base/mem.h"
 
 struct curve_scratch {
-    void *raw;            /* [T] doubles */
-    int32_t *age, *open;  /* [T] of one query head of a member */
+    void *raw;           /* [T] doubles */
+    int32_t *age, *open; /* [T] of one query head of a member */
     struct {
         int32_t *age, *open;
-    } of[2];              /* [T] of a member of the one criterion and of the other */
-    int32_t *change;      /* [2][groups][T + 2] differences of alive and open along n */
-    int32_t *tally;       /* [2^16] of count_narrow */
-    double *evict;        /* [T] */
-    int32_t *last;        /* [T] last non-trivial query up to t, -1: none */
-    int64_t end;          /* queries from here on are trivial, or there are none */
-    int layer, kv, top;   /* of last[]; layer -1: nothing yet */
+    } of[2];            /* [T] of a member of the one criterion and of the other */
+    int32_t *change;    /* [2][groups][T + 2] differences of alive and open along n */
+    int32_t *tally;     /* [2^16] of count_narrow */
+    double *evict;      /* [T] */
+    int32_t *last;      /* [T] last non-trivial query up to t, -1: none */
+    int64_t end;        /* queries from here on are trivial, or there are none */
+    int layer, kv, top; /* of last[]; layer -1: nothing yet */
 };
 
 int curve_plan_init(struct curve_plan *p)
@@ -47,7 +47,8 @@ static size_t cells(const struct curve_plan *p)
 int curve_alloc(struct curve *c, const struct curve_plan *p)
 {
     size_t n = p->skips ? cells(p) : 0; /* else all members are asked by all queries */
-    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)), .risk = MEM_NEW(int64_t, n),
+    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)),
+                        .risk = MEM_NEW(int64_t, n),
                         .open = MEM_NEW(int64_t, n)};
     return c->alive && c->risk && c->open ? KVF_OK : KVF_E_NOMEM;
 }
@@ -331,8 +332,8 @@ static int64_t possible(int32_t age, int64_t T)
 /* Alive in x less alive in y (y NULL: nobody is), at the ages at which both are known.  With
  * lo of the two the one that lives less long: both are alive up to its age, lo is unknown up to
  * lo.open, then only the other one is alive up to its age, and unknown up to its open. */
-static void count_known(const struct curve_plan *p, const struct member *x,
-                        const struct member *y, int32_t *change, struct curve *out)
+static void count_known(const struct curve_plan *p, const struct member *x, const struct member *y,
+                        int32_t *change, struct curve *out)
 {
     int64_t T = p->T;
     int32_t *alive = change, *open = change + changes(p);

@@ -49,7 +49,7 @@ void curve_free(struct curve *c);
 void curve_clear(struct curve *c, const struct curve_plan *p);
 void curve_add(struct curve *to, const struct curve *c, const struct curve_plan *p);
 
-struct curve_scratch; /* of one thread */
+struct curve_scratch;                                                   /* of one thread */
 struct curve_scratch *curve_scratch_create(const struct curve_plan *p); /* NULL: no memory */
 void curve_scratch_destroy(struct curve_scratch *s);
 

@@ -121,7 +121,7 @@ static double explained(const struct var1_piece *piece, int n_pieces, const stru
 static int stationary(struct var1 *v, const double *q)
 {
     int m = v->m, m2 = m * m;
-    double *big = MEM_NEW(double, (size_t)m2 * (size_t)m2), s[VAR1_MOST * VAR1_MOST];
+    double *big = MEM_NEW(double, (size_t)m2 *(size_t)m2), s[VAR1_MOST * VAR1_MOST];
     double left[VAR1_MOST * VAR1_MOST], mean[VAR1_MOST];
     if (!big)
         return KVF_E_NOMEM;
@@ -134,8 +134,9 @@ static int stationary(struct var1 *v, const double *q)
         memcpy(v->mean, mean, sizeof mean);
     for (int r = 0; r < m2; r++) /* row i m + j, column k m + l: A_ik A_jl */
         for (int c = 0; c < m2; c++)
-            big[(size_t)r * (size_t)m2 + (size_t)c] =
-                (r == c) - v->a[r / m * m + c / m] * v->a[r % m * m + c % m];
+            big[(size_t)r * (size_t)m2 + (size_t)c] = (r == c)
+                                                      - v->a[r / m * m + c / m]
+                                                            * v->a[r % m * m + c % m];
     memcpy(s, q, sizeof s);
     if (err >= 0 && v->radius < 1)
         err = lapack_solve(big, m2, s);

@@ -16,15 +16,15 @@ struct var1_piece {
 
 struct var1 {
     int m;
-    bool fitted; /* the regression has a solution; all that follows is NaN without */
+    bool fitted;             /* the regression has a solution; all that follows is NaN without */
     int64_t n_train, n_test; /* transitions */
     double a[VAR1_MOST * VAR1_MOST], b[VAR1_MOST]; /* a: [m][m] */
-    double real[VAR1_MOST], imaginary[VAR1_MOST]; /* eigenvalues of A by falling modulus */
-    double radius;                 /* the largest modulus */
-    double r2_train, r2_test;      /* 1 - sum |e|^2 / sum |x - mean of the targets|^2 */
-    double mean[VAR1_MOST];        /* (I - A)^-1 b */
-    double sigma[VAR1_MOST];       /* of the stationary law, S = A S A' + Q; NaN: radius >= 1 */
-    bool white;                    /* n_train > 2 m, Q is positive definite and not rounding */
+    double real[VAR1_MOST], imaginary[VAR1_MOST];  /* eigenvalues of A by falling modulus */
+    double radius;                                 /* the largest modulus */
+    double r2_train, r2_test; /* 1 - sum |e|^2 / sum |x - mean of the targets|^2 */
+    double mean[VAR1_MOST];   /* (I - A)^-1 b */
+    double sigma[VAR1_MOST];  /* of the stationary law, S = A S A' + Q; NaN: radius >= 1 */
+    bool white;               /* n_train > 2 m, Q is positive definite and not rounding */
     double factor[VAR1_MOST * VAR1_MOST]; /* L of Q = L L', Q = sum e e' / (n_train - m - 1) */
 };
 

@@ -17,8 +17,10 @@ int windows_open(const struct kvf_trace *t, int queries, struct windows *ret, st
         snprintf(name, sizeof name, "window%s.%d", queries == KVF_WINDOW_QUERIES ? "" : "16", w);
         ret->column[w] = kvf_find(t, name);
         if (ret->column[w] < 0)
-            return kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column %s; record it with "
-                            "'kvfate run --probes paper,window' (or full)", name);
+            return kvf_fail(d, KVF_E_NOTFOUND,
+                            "this trace has no column %s; record it with "
+                            "'kvfate run --probes paper,window' (or full)",
+                            name);
         err = column_of_heads(t, ret->column[w], KVF_SPACE_KV, d);
     }
     return err;
@@ -44,8 +46,10 @@ int windows_shares(const char *option, const char *list, double most, double *ou
         double v = strtod(s, &end);
         bool last = *end == 0;
         if (end == s || !(v > 0 && v <= most) || n == cap || (!last && (*end != ',' || !end[1])))
-            return kvf_fail(d, KVF_E_ARG, "--%s: '%s' is not a list of up to %d numbers above 0 "
-                            "and up to %g", option, list, cap, most);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--%s: '%s' is not a list of up to %d numbers above 0 "
+                            "and up to %g",
+                            option, list, cap, most);
         out[n++] = v;
         s = end + !last;
     }

@@ -28,10 +28,10 @@ int windows_shares(const char *option, const char *list, double most, double *ou
  * then `all`. */
 struct head_groups {
     int n, n_heads;
-    const char **name;       /* owned, into text and the list of heads */
+    const char **name; /* owned, into text and the list of heads */
     char (*text)[16];
     int64_t *layer, *index;
-    int *layer_of;           /* [n_heads] the group of its layer */
+    int *layer_of; /* [n_heads] the group of its layer */
 };
 
 /* heads must outlive it.  KVF_OK or KVF_E_NOMEM. */

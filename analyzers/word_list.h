@@ -20,7 +20,7 @@ struct word_list {
     const char **word;   /* [n_words], as first met; into the buffer below */
     struct place *place; /* [n_places], in order of the text */
     struct buf strings;
-    int64_t left_out;    /* tokens in no place: nothing but white space, for words */
+    int64_t left_out; /* tokens in no place: nothing but white space, for words */
 };
 
 /* Of the tokens [a, b); tokens of a place outside of these are left out of it.

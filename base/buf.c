@@ -67,9 +67,18 @@ static void add_le(struct buf *b, uint64_t v, size_t n)
     buf_add(b, p, n);
 }
 
-void buf_le16(struct buf *b, uint16_t v) { add_le(b, v, 2); }
-void buf_le32(struct buf *b, uint32_t v) { add_le(b, v, 4); }
-void buf_le64(struct buf *b, uint64_t v) { add_le(b, v, 8); }
+void buf_le16(struct buf *b, uint16_t v)
+{
+    add_le(b, v, 2);
+}
+void buf_le32(struct buf *b, uint32_t v)
+{
+    add_le(b, v, 4);
+}
+void buf_le64(struct buf *b, uint64_t v)
+{
+    add_le(b, v, 8);
+}
 
 void buf_clear(struct buf *b)
 {

@@ -45,8 +45,14 @@ static size_t put_slowly(double v, char *out)
 __extension__ typedef unsigned __int128 u128;
 
 /* floor(log2(10^k)), |k| < 350, and floor(log10(2^b)), b of a double. */
-static int log2_of_10(int k) { return (k * 217706) >> 16; }
-static int log10_of_2(int b) { return (b * 78913) >> 18; }
+static int log2_of_10(int k)
+{
+    return (k * 217706) >> 16;
+}
+static int log10_of_2(int b)
+{
+    return (b * 78913) >> 18;
+}
 
 /* 10^k = p 2^(log2_of_10(k) - 127), p rounded down by less than two units.
  * 10^(27 q) rounded down to 128 bits times 5^r, exact, k = 27 q + r. */
@@ -67,11 +73,33 @@ static u128 power_of_10(int k)
         {0x95f83d0a1fb69cd9, 0x4abdaf101564f98e}, {0xf24a01a73cf2dccf, 0xbc633b39673c8cec},
         {0xc3b8358109e84f07, 0x0a862f80ec4700c8}, {0x9e19db92b4e31ba9, 0x6c07a2c26a8346d1},
     };
-    static const uint64_t five[STEP] = {
-        1, 5, 25, 125, 625, 3125, 15625, 78125, 390625, 1953125, 9765625, 48828125, 244140625,
-        1220703125, 6103515625, 30517578125, 152587890625, 762939453125, 3814697265625,
-        19073486328125, 95367431640625, 476837158203125, 2384185791015625, 11920928955078125,
-        59604644775390625, 298023223876953125, 1490116119384765625};
+    static const uint64_t five[STEP] = {1,
+                                        5,
+                                        25,
+                                        125,
+                                        625,
+                                        3125,
+                                        15625,
+                                        78125,
+                                        390625,
+                                        1953125,
+                                        9765625,
+                                        48828125,
+                                        244140625,
+                                        1220703125,
+                                        6103515625,
+                                        30517578125,
+                                        152587890625,
+                                        762939453125,
+                                        3814697265625,
+                                        19073486328125,
+                                        95367431640625,
+                                        476837158203125,
+                                        2384185791015625,
+                                        11920928955078125,
+                                        59604644775390625,
+                                        298023223876953125,
+                                        1490116119384765625};
     int q = (k - FIRST * STEP) / STEP, r = (k - FIRST * STEP) % STEP;
     uint64_t f = five[r] << __builtin_clzll(five[r]);
     u128 low = (u128)coarse[q][1] * f;
@@ -98,8 +126,8 @@ static struct scaled scale(uint64_t m, int e, bool lopsided, int k)
     u128 high = (u128)(uint64_t)(p >> 64) * m + (uint64_t)(low >> 64);
     /* high : (uint64_t)low is m p, v 10^k = m p 2^-shift */
     int shift = -(e - s + log2_of_10(k) - 127), drop = shift - 128;
-    struct scaled x = {.w = high >> drop, .half = p >> (shift - 64 - (s - 1)),
-                       .lopsided = lopsided};
+    struct scaled x = {
+        .w = high >> drop, .half = p >> (shift - 64 - (s - 1)), .lopsided = lopsided};
     x.exact = k >= 0 && k < 54 && x.w << drop == high && !(uint64_t)low; /* 5^53 < 2^128 */
     return x;
 }
@@ -210,7 +238,10 @@ static size_t put_quickly(double v, char *out)
     return put_digits(text, len, n, exponent + len + drop - 17, out);
 }
 #else
-static size_t put_quickly(double v, char *out) { return (void)v, (void)out, (size_t)0; }
+static size_t put_quickly(double v, char *out)
+{
+    return (void)v, (void)out, (size_t)0;
+}
 #endif
 
 size_t decimal_put(double v, char out[DECIMAL_MAX])

@@ -7,11 +7,15 @@
 const char *kvf_strerror(int err)
 {
     switch (err) {
-    case KVF_OK: return "success";
-#define X(name, code, text) case code: return text;
-    KVF_ERR_MAP(X)
+    case KVF_OK:
+        return "success";
+#define X(name, code, text)                                                                        \
+    case code:                                                                                     \
+        return text;
+        KVF_ERR_MAP(X)
 #undef X
-    default: return "unknown error";
+    default:
+        return "unknown error";
     }
 }
 

@@ -21,7 +21,7 @@ void json_free(struct json *root); /* the root only; accepts NULL */
 const struct json *json_get(const struct json *object, const char *key); /* NULL: none */
 const struct json *json_at(const struct json *array, int i);             /* NULL: none */
 int json_len(const struct json *array_or_object);
-const char *json_key(const struct json *node);                 /* name in its object, or NULL */
+const char *json_key(const struct json *node);                     /* name in its object, or NULL */
 const struct json *json_first(const struct json *array_or_object); /* walk: first, next */
 const struct json *json_next(const struct json *node);
 const char *json_str(const struct json *node, const char *otherwise);

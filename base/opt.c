@@ -70,8 +70,7 @@ static const struct opt *find_short(const struct opt *list, char c)
 
 static int out_of_range(const struct opt *o, const char *shown, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "%s must be between %.15g and %.15g", shown, o->min,
-                    o->max);
+    return kvf_fail(d, KVF_E_ARG, "%s must be between %.15g and %.15g", shown, o->min, o->max);
 }
 
 static int store(const struct opt *o, const char *shown, const char *v, struct kvf_diag *d)
@@ -133,8 +132,8 @@ static int parse_one(const struct opt *list, int argc, char **argv, int *i, stru
     return store(o, shown, value, d);
 }
 
-int opt_parse(const struct opt *list, int argc, char **argv, int *ret_operands,
-              bool *ret_help, struct kvf_diag *d)
+int opt_parse(const struct opt *list, int argc, char **argv, int *ret_operands, bool *ret_help,
+              struct kvf_diag *d)
 {
     int n = 0;
     bool only_operands = false;

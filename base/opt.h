@@ -29,19 +29,19 @@ struct opt_list {
 
 struct opt {
     enum opt_type type;
-    char short_name;       /* 0: none */
-    const char *name;      /* without the dashes; NULL: short only */
-    void *value;           /* where it goes; the default is what is there before */
-    const char *arg;       /* name of the value in the help: "FILE" */
-    const char *help;      /* one line */
-    double min, max;       /* for OPT_INT and OPT_REAL; both 0 = any */
+    char short_name;  /* 0: none */
+    const char *name; /* without the dashes; NULL: short only */
+    void *value;      /* where it goes; the default is what is there before */
+    const char *arg;  /* name of the value in the help: "FILE" */
+    const char *help; /* one line */
+    double min, max;  /* for OPT_INT and OPT_REAL; both 0 = any */
 };
 
 /* Parses argv[1..].  Operands are moved to the front of argv + 1 and counted in
  * *ret_operands.  -h or --help sets *ret_help and stops.  KVF_OK or KVF_E_ARG
  * with a sentence that names the option. */
-int opt_parse(const struct opt *list, int argc, char **argv, int *ret_operands,
-              bool *ret_help, struct kvf_diag *d);
+int opt_parse(const struct opt *list, int argc, char **argv, int *ret_operands, bool *ret_help,
+              struct kvf_diag *d);
 
 /* "  -m, --model FILE    text" for each option. */
 void opt_print(const struct opt *list, FILE *out);

@@ -37,8 +37,12 @@ static void draw(const struct progress *p, int64_t done, double now)
 void progress_start(struct progress *p, const char *label, const char *unit, int64_t total)
 {
     double now = clock_seconds();
-    *p = (struct progress){.label = label, .unit = unit, .total = total, .start = now,
-                           .last_draw = now - 1, .on = isatty(STDERR_FILENO)};
+    *p = (struct progress){.label = label,
+                           .unit = unit,
+                           .total = total,
+                           .start = now,
+                           .last_draw = now - 1,
+                           .on = isatty(STDERR_FILENO)};
     progress_update(p, 0);
 }
 

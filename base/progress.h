@@ -10,7 +10,7 @@
 
 struct progress {
     const char *label, *unit;
-    int64_t total; /* 0 = unknown */
+    int64_t total;           /* 0 = unknown */
     double start, last_draw; /* seconds of the monotonic clock */
     bool on;
 };

@@ -91,8 +91,8 @@ double ranks_chance_overlap(size_t n, size_t k)
     for (size_t both = 2 * k > n ? 2 * k - n : 0; both <= k; both++) {
         double a = (double)both, rest = (double)(k - both), out = (double)(n - 2 * k + both);
         /* ln of C(k, both) C(n - k, k - both) / C(n, k) */
-        double p = lgam((double)k + 1) - lgam(a + 1) - lgam(rest + 1)
-                   + lgam((double)(n - k) + 1) - lgam(rest + 1) - lgam(out + 1) - all;
+        double p = lgam((double)k + 1) - lgam(a + 1) - lgam(rest + 1) + lgam((double)(n - k) + 1)
+                   - lgam(rest + 1) - lgam(out + 1) - all;
         sum_add(&mean, exp(p) * a / (a + 2 * rest));
     }
     return sum_get(&mean);

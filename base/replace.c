@@ -22,8 +22,8 @@ static int open_locked(const char *part)
         if (fd < 0)
             return -1;
         bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        if (!busy && fstat(fd, &ours) == 0 && stat(part, &there) == 0
-            && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+        if (!busy && fstat(fd, &ours) == 0 && stat(part, &there) == 0 && ours.st_ino == there.st_ino
+            && ours.st_dev == there.st_dev)
             return fd;
         close(fd);
         if (busy) {

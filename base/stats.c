@@ -21,29 +21,29 @@ void sum_merge(struct sum *a, const struct sum *b)
  * many are NaN, which count as 0.  The error of an addition is as exact as that of sum_add, without
  * asking which of the two is larger (Knuth 1969). */
 enum { SUMS = 8 };
-#define ADD_EIGHT(name, width, attribute)                                                     \
-    attribute static int64_t name(struct sum *to, const double *v, int64_t n)                 \
-    {                                                                                         \
-        typedef double lanes __attribute__((vector_size(width * sizeof(double))));            \
-        typedef int64_t masks __attribute__((vector_size(width * sizeof(int64_t))));          \
-        lanes s[SUMS / width] = {{0}}, c[SUMS / width] = {{0}}, x;                            \
-        masks unknown = {0};                                                                  \
-        int64_t n_unknown = 0;                                                                \
-        for (int64_t i = 0; i < n; i += SUMS)                                                 \
-            for (int k = 0; k < SUMS / width; k++) {                                          \
-                memcpy(&x, v + i + width * k, sizeof x);                                      \
-                masks nan = x != x;                                                           \
-                x = (lanes)((masks)x & ~nan);                                                 \
-                lanes t = s[k] + x, of_x = t - s[k];                                          \
-                c[k] += (s[k] - (t - of_x)) + (x - of_x);                                     \
-                s[k] = t;                                                                     \
-                unknown -= nan; /* of all ones: -1 */                                         \
-            }                                                                                 \
-        for (int k = 0; k < SUMS; k++)                                                        \
-            to[k] = (struct sum){s[k / width][k % width], c[k / width][k % width]};           \
-        for (int side = 0; side < width; side++)                                              \
-            n_unknown += unknown[side];                                                       \
-        return n_unknown;                                                                     \
+#define ADD_EIGHT(name, width, attribute)                                                          \
+    attribute static int64_t name(struct sum *to, const double *v, int64_t n)                      \
+    {                                                                                              \
+        typedef double lanes __attribute__((vector_size(width * sizeof(double))));                 \
+        typedef int64_t masks __attribute__((vector_size(width * sizeof(int64_t))));               \
+        lanes s[SUMS / width] = {{0}}, c[SUMS / width] = {{0}}, x;                                 \
+        masks unknown = {0};                                                                       \
+        int64_t n_unknown = 0;                                                                     \
+        for (int64_t i = 0; i < n; i += SUMS)                                                      \
+            for (int k = 0; k < SUMS / width; k++) {                                               \
+                memcpy(&x, v + i + width * k, sizeof x);                                           \
+                masks nan = x != x;                                                                \
+                x = (lanes)((masks)x & ~nan);                                                      \
+                lanes t = s[k] + x, of_x = t - s[k];                                               \
+                c[k] += (s[k] - (t - of_x)) + (x - of_x);                                          \
+                s[k] = t;                                                                          \
+                unknown -= nan; /* of all ones: -1 */                                              \
+            }                                                                                      \
+        for (int k = 0; k < SUMS; k++)                                                             \
+            to[k] = (struct sum){s[k / width][k % width], c[k / width][k % width]};                \
+        for (int side = 0; side < width; side++)                                                   \
+            n_unknown += unknown[side];                                                            \
+        return n_unknown;                                                                          \
     }
 ADD_EIGHT(add_pairs, 2, )
 #if defined(__x86_64__)
@@ -96,8 +96,8 @@ double stats_mean(const double *v, size_t n)
     return n ? sum_get(&s) / (double)n : NAN;
 }
 
-int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed,
-                         double *ret_low, double *ret_high)
+int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
+                         double *ret_high)
 {
     struct rng r;
     *ret_low = *ret_high = NAN;

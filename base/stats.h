@@ -49,8 +49,8 @@ void stats_beta_quantiles(const double *q, const double *a, const double *b, siz
  * the means of `replicates` samples of n values drawn with replacement.  Which are
  * drawn depends on n, replicates and seed alone.  NaN for n < 2.  KVF_OK or
  * KVF_E_NOMEM. */
-int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed,
-                         double *ret_low, double *ret_high);
+int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
+                         double *ret_high);
 
 /* Two-sided p of the paired permutation test: under the hypothesis that each of the n
  * differences is as likely to have the other sign, the share of sign patterns whose mean is at

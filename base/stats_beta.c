@@ -68,7 +68,7 @@ enum { PAIRS = 2, LANES = 2 * PAIRS, LAST = 100000, AHEAD = 8 };
 struct fraction {
     pair x, a, b, sum; /* a + b */
     pair m, c, d, h;
-    pair found;        /* h where it came to its end */
+    pair found; /* h where it came to its end */
     bits done;
 };
 
@@ -169,8 +169,13 @@ static void search_start(struct search *s, struct queue *w)
     double a = w->a[i], b = w->b[i];
     if (i == 0 || a != w->a[i - 1] || b != w->b[i - 1])
         w->log_scale = beta_log(a, b);
-    *s = (struct search){.q = w->q[i], .a = a, .b = b, .log_scale = w->log_scale, .hi = 1,
-                         .x = a / (a + b), .out = &w->out[i]};
+    *s = (struct search){.q = w->q[i],
+                         .a = a,
+                         .b = b,
+                         .log_scale = w->log_scale,
+                         .hi = 1,
+                         .x = a / (a + b),
+                         .out = &w->out[i]};
 }
 
 /* The fraction that is asked for next, or one that ends at once. */

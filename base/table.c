@@ -14,13 +14,13 @@ struct column {
     char *name, *unit;
     enum table_type type;
     enum kind kind;
-    int64_t n;     /* stored values (dense, block, cycle) */
-    int64_t per;   /* rows per value (block), period (affine) */
+    int64_t n;   /* stored values (dense, block, cycle) */
+    int64_t per; /* rows per value (block), period (affine) */
     int64_t start, step;
-    int64_t *i;    /* owned, one of the three */
+    int64_t *i; /* owned, one of the three */
     double *r;
-    char **s;      /* [n] into the texts */
-    char **text;   /* owned, and each of them */
+    char **s;            /* [n] into the texts */
+    char **text;         /* owned, and each of them */
     const uint8_t *code; /* of coded: which of s, by row */
     size_t n_texts, cap_texts;
     table_read_fn read;
@@ -107,8 +107,8 @@ static void fail(struct table *t, int err)
 }
 
 /* A new column, or NULL after setting the sticky error. */
-static struct column *add(struct table *t, const char *name, const char *unit,
-                          enum table_type type, enum kind kind, int64_t n)
+static struct column *add(struct table *t, const char *name, const char *unit, enum table_type type,
+                          enum kind kind, int64_t n)
 {
     if (t->err)
         return NULL;
@@ -117,13 +117,18 @@ static struct column *add(struct table *t, const char *name, const char *unit,
         return fail(t, KVF_E_NOMEM), NULL;
     t->col = list;
     struct column *c = &list[t->n_cols++];
-    *c = (struct column){.name = mem_strdup(name), .unit = mem_strdup(unit), .type = type,
-                         .kind = kind, .n = n, .per = 1};
+    *c = (struct column){.name = mem_strdup(name),
+                         .unit = mem_strdup(unit),
+                         .type = type,
+                         .kind = kind,
+                         .n = n,
+                         .per = 1};
     if (!c->name || !c->unit || table_find(t, name) != t->n_cols - 1)
         fail(t, c->name && c->unit ? KVF_E_ARG : KVF_E_NOMEM);
-    bool fits = kind == DENSE ? n == t->rows
-              : kind == BLOCK ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
-              : kind == CYCLE ? (n > 0 ? t->rows % n == 0 : t->rows == 0) : true;
+    bool fits = kind == DENSE   ? n == t->rows
+                : kind == BLOCK ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
+                : kind == CYCLE ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
+                                : true;
     if (!fits)
         fail(t, KVF_E_ARG);
     if (kind == BLOCK && n > 0)
@@ -191,21 +196,21 @@ static void add_strs(struct table *t, const char *name, const char *unit, enum k
     }
 }
 
-#define ADDERS(kind_name, KIND)                                                                  \
-    void table_##kind_name##_int(struct table *t, const char *name, const char *unit,            \
-                                 const int64_t *data, int64_t n)                                 \
-    {                                                                                            \
-        add_ints(t, name, unit, KIND, data, n);                                                  \
-    }                                                                                            \
-    void table_##kind_name##_real(struct table *t, const char *name, const char *unit,           \
-                                  const double *data, int64_t n)                                 \
-    {                                                                                            \
-        add_reals(t, name, unit, KIND, data, n);                                                 \
-    }                                                                                            \
-    void table_##kind_name##_str(struct table *t, const char *name, const char *unit,            \
-                                 const char *const *data, int64_t n)                             \
-    {                                                                                            \
-        add_strs(t, name, unit, KIND, data, n);                                                  \
+#define ADDERS(kind_name, KIND)                                                                    \
+    void table_##kind_name##_int(struct table *t, const char *name, const char *unit,              \
+                                 const int64_t *data, int64_t n)                                   \
+    {                                                                                              \
+        add_ints(t, name, unit, KIND, data, n);                                                    \
+    }                                                                                              \
+    void table_##kind_name##_real(struct table *t, const char *name, const char *unit,             \
+                                  const double *data, int64_t n)                                   \
+    {                                                                                              \
+        add_reals(t, name, unit, KIND, data, n);                                                   \
+    }                                                                                              \
+    void table_##kind_name##_str(struct table *t, const char *name, const char *unit,              \
+                                 const char *const *data, int64_t n)                               \
+    {                                                                                              \
+        add_strs(t, name, unit, KIND, data, n);                                                    \
     }
 ADDERS(block, BLOCK)
 ADDERS(cycle, CYCLE)
@@ -340,15 +345,42 @@ double table_kept(const struct table *t, const char *key, double otherwise)
     return otherwise;
 }
 
-int table_meta_count(const struct table *t) { return t->n_meta; }
-const char *table_meta_key(const struct table *t, int i) { return t->meta[i].key; }
-int table_err(const struct table *t) { return t->err; }
-const char *table_name(const struct table *t) { return t->name; }
-int64_t table_rows(const struct table *t) { return t->rows; }
-int table_cols(const struct table *t) { return t->n_cols; }
-const char *table_col_name(const struct table *t, int col) { return t->col[col].name; }
-const char *table_col_unit(const struct table *t, int col) { return t->col[col].unit; }
-enum table_type table_col_type(const struct table *t, int col) { return t->col[col].type; }
+int table_meta_count(const struct table *t)
+{
+    return t->n_meta;
+}
+const char *table_meta_key(const struct table *t, int i)
+{
+    return t->meta[i].key;
+}
+int table_err(const struct table *t)
+{
+    return t->err;
+}
+const char *table_name(const struct table *t)
+{
+    return t->name;
+}
+int64_t table_rows(const struct table *t)
+{
+    return t->rows;
+}
+int table_cols(const struct table *t)
+{
+    return t->n_cols;
+}
+const char *table_col_name(const struct table *t, int col)
+{
+    return t->col[col].name;
+}
+const char *table_col_unit(const struct table *t, int col)
+{
+    return t->col[col].unit;
+}
+enum table_type table_col_type(const struct table *t, int col)
+{
+    return t->col[col].type;
+}
 
 int table_find(const struct table *t, const char *name)
 {
@@ -372,10 +404,10 @@ double table_nearest(const struct table *t, int col, double want)
 bool table_holds_text(const char *name)
 {
     static const char *const names[] = {
-        "at",     "candidate", "class",  "criterion", "event",  "factor",  "form", "head",
-        "head_a", "head_b",    "joined", "kind",      "medoid", "method",  "paper", "quantity",
-        "reason", "reduce",    "role",   "run",       "source", "state",   "text", "than",
-        "verdict", "where",   "why",    "word",      NULL};
+        "at",      "candidate", "class",  "criterion", "event",  "factor", "form",  "head",
+        "head_a",  "head_b",    "joined", "kind",      "medoid", "method", "paper", "quantity",
+        "reason",  "reduce",    "role",   "run",       "source", "state",  "text",  "than",
+        "verdict", "where",     "why",    "word",      NULL};
     for (const char *const *n = names; *n; n++)
         if (strcmp(*n, name) == 0)
             return true;

@@ -45,16 +45,16 @@ void table_block_int(struct table *t, const char *name, const char *unit, const 
                      int64_t n_blocks);
 void table_block_real(struct table *t, const char *name, const char *unit, const double *data,
                       int64_t n_blocks);
-void table_block_str(struct table *t, const char *name, const char *unit,
-                     const char *const *data, int64_t n_blocks);
+void table_block_str(struct table *t, const char *name, const char *unit, const char *const *data,
+                     int64_t n_blocks);
 void table_cycle_int(struct table *t, const char *name, const char *unit, const int64_t *data,
                      int64_t n);
 void table_cycle_real(struct table *t, const char *name, const char *unit, const double *data,
                       int64_t n);
-void table_cycle_str(struct table *t, const char *name, const char *unit,
-                     const char *const *data, int64_t n);
-void table_affine(struct table *t, const char *name, const char *unit, int64_t start,
-                  int64_t step, int64_t period);
+void table_cycle_str(struct table *t, const char *name, const char *unit, const char *const *data,
+                     int64_t n);
+void table_affine(struct table *t, const char *name, const char *unit, int64_t start, int64_t step,
+                  int64_t period);
 /* type INT or REAL.  ctx must outlive the table, or be given to table_own. */
 void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
                 table_read_fn read, void *ctx);

@@ -65,8 +65,8 @@ int table_parse_csv(const char *text, size_t n, struct table **ret, struct kvf_d
     }
     int err = b.err;
     if (!err && !whole)
-        err = kvf_fail(d, KVF_E_FORMAT, n ? "a row is cut off, or a quote stands in a cell"
-                                          : "the file is empty");
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       n ? "a row is cut off, or a quote stands in a cell" : "the file is empty");
     if (!err)
         err = table_parse_tsv(b.data, b.len, ret, d);
     buf_finish(&b);

@@ -97,9 +97,9 @@ struct lane {
     bool is_text;
     double num[ROWS];
     const char *str[ROWS];
-    uint64_t bits;               /* of the number in last */
+    uint64_t bits; /* of the number in last */
     struct buf last;
-    const char *from[PLACES];    /* of the text in shown */
+    const char *from[PLACES]; /* of the text in shown */
     struct buf shown[PLACES];
 };
 

@@ -82,9 +82,9 @@ struct npy {
     const struct table *t;
     int col;
     enum table_type type;
-    size_t width;             /* of a text, in code points */
-    int64_t row;              /* the next to be made */
-    uint64_t size;            /* of all bytes */
+    size_t width;  /* of a text, in code points */
+    int64_t row;   /* the next to be made */
+    uint64_t size; /* of all bytes */
     struct buf head;
     struct buf ready;         /* rows that are made */
     const char *from[PLACES]; /* of the text in coded */
@@ -227,7 +227,7 @@ static int open_entry(zipFile z, const struct npy *x, const char *name)
 {
     enum { UNIX_63 = 3 << 8 | 63, UTF8 = 1 << 11 };
     static const zip_fileinfo info = {
-        .dosDate = 33u << 16, /* 1980-01-01 */
+        .dosDate = 33u << 16,          /* 1980-01-01 */
         .external_fa = 0100666ul << 16 /* a file that all may read and write, before the umask */
     };
     return zipOpenNewFileInZip4_64(z, name, &info, NULL, 0, NULL, 0, NULL, method_of(x), LEVEL, 0,
@@ -241,7 +241,8 @@ static int put(zipFile z, const struct buf *b)
     int err = b->err;
     for (size_t at = 0; !err && at < b->len; at += most)
         if (zipWriteInFileInZip(z, b->data + at,
-                                (unsigned)(b->len - at < most ? b->len - at : most)) != ZIP_OK)
+                                (unsigned)(b->len - at < most ? b->len - at : most))
+            != ZIP_OK)
             err = KVF_E_NOMEM;
     return err;
 }
@@ -286,10 +287,14 @@ static int add_column(zipFile z, const struct table *t, int col, const struct fi
 
 static int write_archive(const struct table *t, struct file *out)
 {
-    zlib_filefunc64_def calls = {.zopen64_file = file_open, .zread_file = file_read,
-                                 .zwrite_file = file_write, .ztell64_file = file_tell,
-                                 .zseek64_file = file_seek, .zclose_file = file_done,
-                                 .zerror_file = file_done, .opaque = out};
+    zlib_filefunc64_def calls = {.zopen64_file = file_open,
+                                 .zread_file = file_read,
+                                 .zwrite_file = file_write,
+                                 .ztell64_file = file_tell,
+                                 .zseek64_file = file_seek,
+                                 .zclose_file = file_done,
+                                 .zerror_file = file_done,
+                                 .opaque = out};
     zipFile z = zipOpen2_64(NULL, APPEND_STATUS_CREATE, NULL, &calls);
     int err = z ? KVF_OK : KVF_E_NOMEM;
     for (int c = 0; !err && !out->error && c < table_cols(t); c++)

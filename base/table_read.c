@@ -59,8 +59,8 @@ static bool number(const char *s, double *ret)
 /* ---- TSV */
 
 struct tsv {
-    char *at, *end;  /* what is left of the text, of which cells are cut in place */
-    int64_t line;    /* number of the last line taken */
+    char *at, *end; /* what is left of the text, of which cells are cut in place */
+    int64_t line;   /* number of the last line taken */
     struct table *t;
     char **key, **value; /* [n_meta] borrowed */
     int n_meta;
@@ -114,8 +114,10 @@ static int cut(struct tsv *x, char *line, char **cell, int most, struct kvf_diag
             cell[n] = line;
         n++;
         if (!unescape(line)) {
-            kvf_fail(d, KVF_E_FORMAT, "line %lld: a backslash stands before none of t, n, r and "
-                     "\\", (long long)x->line);
+            kvf_fail(d, KVF_E_FORMAT,
+                     "line %lld: a backslash stands before none of t, n, r and "
+                     "\\",
+                     (long long)x->line);
             return -1;
         }
         if (n > TABLE_MOST_COLUMNS)
@@ -131,8 +133,10 @@ static int take_meta(struct tsv *x, char *line, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_FORMAT, "line %lld: not \"# key: value\"", (long long)x->line);
     *colon = 0;
     if (!unescape(colon + 2))
-        return kvf_fail(d, KVF_E_FORMAT, "line %lld: a backslash stands before none of t, n, r "
-                        "and \\", (long long)x->line);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "line %lld: a backslash stands before none of t, n, r "
+                        "and \\",
+                        (long long)x->line);
     if (strcmp(line + 2, "table") == 0) {
         x->name = colon + 2;
         return KVF_OK;
@@ -177,7 +181,7 @@ static int take_rows(struct tsv *x, struct kvf_diag *d)
     if (lines > TABLE_MOST_CELLS / x->n_columns)
         return kvf_fail(d, KVF_E_LIMIT, "%lld rows of %d columns are more than %d cells",
                         (long long)lines, x->n_columns, TABLE_MOST_CELLS);
-    x->cell = MEM_NEW(char *, (size_t)lines * (size_t)x->n_columns);
+    x->cell = MEM_NEW(char *, (size_t)lines *(size_t)x->n_columns);
     if (!x->cell)
         return KVF_E_NOMEM;
     for (char *line; (line = next_line(x)) != NULL; x->rows++) {
@@ -186,8 +190,7 @@ static int take_rows(struct tsv *x, struct kvf_diag *d)
             return KVF_E_FORMAT;
         if (n != x->n_columns)
             return kvf_fail(d, KVF_E_FORMAT, "line %lld: %s cells than the %d columns",
-                            (long long)x->line, n < x->n_columns ? "fewer" : "more",
-                            x->n_columns);
+                            (long long)x->line, n < x->n_columns ? "fewer" : "more", x->n_columns);
     }
     return KVF_OK;
 }
@@ -240,8 +243,7 @@ static int check_text(const char *text, size_t n, struct kvf_diag *d)
     if (n == 0)
         return kvf_fail(d, KVF_E_FORMAT, "the file is empty");
     if (n > TABLE_MOST_BYTES)
-        return kvf_fail(d, KVF_E_LIMIT, "%zu bytes are over the limit of %d", n,
-                        TABLE_MOST_BYTES);
+        return kvf_fail(d, KVF_E_LIMIT, "%zu bytes are over the limit of %d", n, TABLE_MOST_BYTES);
     if (memchr(text, 0, n) || !utf8_valid(text, n))
         return kvf_fail(d, KVF_E_FORMAT, "the text is not UTF-8, or holds a NUL");
     if (text[n - 1] != '\n')
@@ -311,8 +313,9 @@ static int put_json(struct table *t, const struct json *column, const struct jso
     for (const struct json *v = json_first(cells); !err && v; v = json_next(v), r++) {
         whole[r] = json_int(v, INT64_MIN);
         text[r] = json_str(v, NULL);
-        bool fits = kind == 0 ? whole[r] != INT64_MIN : kind == 1 ? json_real(v, &real[r])
-                  : text[r] != NULL;
+        bool fits = kind == 0   ? whole[r] != INT64_MIN
+                    : kind == 1 ? json_real(v, &real[r])
+                                : text[r] != NULL;
         if (!fits)
             err = kvf_fail(d, KVF_E_FORMAT, "column \"%.80s\": row %zu is no %s", name, r, type);
     }
@@ -384,8 +387,7 @@ int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_
         err = KVF_E_NOMEM;
     if (!err)
         err = put_json_meta(t, json_get(root, "meta"), d);
-    for (const struct json *c = json_first(json_get(root, "columns")); !err && c;
-         c = json_next(c))
+    for (const struct json *c = json_first(json_get(root, "columns")); !err && c; c = json_next(c))
         err = put_json(t, c, json_get(json_get(root, "data"), json_str(json_get(c, "name"), "")),
                        d);
     json_free(root);

@@ -78,7 +78,8 @@ int table_stack(const struct table *const *t, const char *const *name, int n, co
     for (int i = 0; i < n; i++)
         rows += table_rows(t[i]);
     if (rows > 8000000)
-        return kvf_fail(d, KVF_E_LIMIT, "%lld rows are too many for one table; choose fewer "
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "%lld rows are too many for one table; choose fewer "
                         "with --head or the options of the analysis",
                         (long long)rows);
     struct table *out = table_create(table_name(t[0]), rows);

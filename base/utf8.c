@@ -6,8 +6,11 @@ size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
     const unsigned char *p = (const unsigned char *)s;
     if (n == 0)
         return 0;
-    size_t len = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3
-               : p[0] >> 3 == 30 ? 4 : 0;
+    size_t len = p[0] < 0x80       ? 1
+                 : p[0] >> 5 == 6  ? 2
+                 : p[0] >> 4 == 14 ? 3
+                 : p[0] >> 3 == 30 ? 4
+                                   : 0;
     if (len == 0 || len > n)
         return 0;
     uint32_t v = len == 1 ? p[0] : p[0] & (0x7fu >> len);

@@ -25,11 +25,11 @@ static inline double expm1_of(double x)
     return scale * series + (scale - 1);
 }
 
-#define EXPM1(name, attribute)                                                                \
-    attribute static void name(const double *restrict x, double *restrict out, int64_t n)     \
-    {                                                                                         \
-        for (int64_t i = 0; i < n; i++)                                                       \
-            out[i] = expm1_of(x[i]);                                                          \
+#define EXPM1(name, attribute)                                                                     \
+    attribute static void name(const double *restrict x, double *restrict out, int64_t n)          \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            out[i] = expm1_of(x[i]);                                                               \
     }
 EXPM1(expm1_plain, )
 #if defined(__x86_64__)

@@ -10,8 +10,17 @@
 #include "engine/kernels/kernels.h"
 
 enum {
-    D_MODEL = 576, D_FFN = 1536, D_HEAD = 64, N_HEADS = 9, N_QKV = 960, VOCAB = 49152,
-    CHUNK = 256, ROWS = 16, ROW = 1024, N_TOP = 4, N_TAU = 3,
+    D_MODEL = 576,
+    D_FFN = 1536,
+    D_HEAD = 64,
+    N_HEADS = 9,
+    N_QKV = 960,
+    VOCAB = 49152,
+    CHUNK = 256,
+    ROWS = 16,
+    ROW = 1024,
+    N_TOP = 4,
+    N_TAU = 3,
 };
 
 /* Everything that some case needs; made once. */
@@ -133,16 +142,16 @@ static const struct task {
 #define PRODUCT(t) (2.0 * (t)*D_FFN * D_MODEL)
     {"matmul_q", "Q4 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q4},
     {"matmul_q", "Q8 256x1536x576", run_matmul_q, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_Q8},
-    {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN * D_MODEL * .625, "GB/s", 1, PACK_Q4},
-    {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN * D_MODEL * 1.125, "GB/s", 1, PACK_Q8},
-    {"matmul_q", "Q4 1x49152x576", run_head, (double)VOCAB * D_MODEL * .625, "GB/s", 1, PACK_Q4},
+    {"matmul_q", "Q4 1x1536x576", run_matmul_q, D_FFN *D_MODEL * .625, "GB/s", 1, PACK_Q4},
+    {"matmul_q", "Q8 1x1536x576", run_matmul_q, D_FFN *D_MODEL * 1.125, "GB/s", 1, PACK_Q8},
+    {"matmul_q", "Q4 1x49152x576", run_head, (double)VOCAB *D_MODEL * .625, "GB/s", 1, PACK_Q4},
     {"matmul_f", "F32 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F32},
     {"matmul_f", "F16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_F16},
     {"matmul_f", "BF16 256x1536x576", run_matmul_f, PRODUCT(CHUNK), "GFLOP/s", CHUNK, PACK_BF16},
-    {"matmul_f", "F16 1x1536x576", run_matmul_f, D_FFN * D_MODEL * 2.0, "GB/s", 1, PACK_F16},
-    {"quant_rows", "256x576", run_quant_rows, CHUNK * D_MODEL * 5.25, "GB/s", 0, 0},
-    {"rmsnorm", "256x576", run_rmsnorm, CHUNK * D_MODEL * 8.0, "GB/s", 0, 0},
-    {"rope", "9 heads x 64", run_rope, N_HEADS * D_HEAD * 8.0, "GB/s", 0, 0},
+    {"matmul_f", "F16 1x1536x576", run_matmul_f, D_FFN *D_MODEL * 2.0, "GB/s", 1, PACK_F16},
+    {"quant_rows", "256x576", run_quant_rows, CHUNK *D_MODEL * 5.25, "GB/s", 0, 0},
+    {"rmsnorm", "256x576", run_rmsnorm, CHUNK *D_MODEL * 8.0, "GB/s", 0, 0},
+    {"rope", "9 heads x 64", run_rope, N_HEADS *D_HEAD * 8.0, "GB/s", 0, 0},
     {"swiglu", "1536", run_swiglu, D_FFN * 12.0, "GB/s", 0, 0},
     {"add", "576", run_add, D_MODEL * 12.0, "GB/s", 0, 0},
     {"attn_qk", "16 queries x 64 keys", run_attn_qk, 2.0 * 16 * 64 * D_HEAD, "GFLOP/s", 16, 0},
@@ -154,7 +163,7 @@ static const struct task {
     {"softmax", "and entropy of 1024", run_entropy, ROW * 16.0, "GB/s", 0, 0},
     {"log_sum_exp", "row of 1024", run_log_sum_exp, ROW * 8.0, "GB/s", 0, 0},
     {"mass_add", "row of 1024", run_mass_add, ROW * 28.0, "GB/s", 0, 0},
-    {"row_cuts", "16 rows of 1024", run_row_cuts, ROWS * ROW * 4.0, "GB/s", 0, 0},
+    {"row_cuts", "16 rows of 1024", run_row_cuts, ROWS *ROW * 4.0, "GB/s", 0, 0},
     {"mark", "7 cuts of 1024", run_mark, 7.0 * ROW * 6, "GB/s", 0, 0},
 };
 
@@ -199,8 +208,10 @@ static int pack(struct packed *w, struct rng *r, enum weight_type type, int N)
 
 static int make_weights(struct bench *b, struct rng *r)
 {
-    static const enum weight_type of[] = {[PACK_Q4] = WEIGHT_Q4_1, [PACK_Q8] = WEIGHT_Q8_0,
-                                          [PACK_F32] = WEIGHT_F32, [PACK_F16] = WEIGHT_F16,
+    static const enum weight_type of[] = {[PACK_Q4] = WEIGHT_Q4_1,
+                                          [PACK_Q8] = WEIGHT_Q8_0,
+                                          [PACK_F32] = WEIGHT_F32,
+                                          [PACK_F16] = WEIGHT_F16,
                                           [PACK_BF16] = WEIGHT_BF16};
     int err = pack(&b->head, r, WEIGHT_Q4_1, VOCAB);
     for (int kind = 0; !err && kind < 5; kind++)

@@ -18,9 +18,17 @@
 #include "engine/decode/session.h"
 
 enum {
-    LAYERS = 30, HEADS = 9, KV_HEADS = 3, DIM = 64, PER = HEADS / KV_HEADS,
+    LAYERS = 30,
+    HEADS = 9,
+    KV_HEADS = 3,
+    DIM = 64,
+    PER = HEADS / KV_HEADS,
     THREADS = 1, /* whose processor time is taken: other work on the machine does not count */
-    MAX_STEPS = 24, MODEL_STEPS = 16, N_RANDOM = 1 << 16, COLD = 96 << 20, MAX_LIST = 16,
+    MAX_STEPS = 24,
+    MODEL_STEPS = 16,
+    N_RANDOM = 1 << 16,
+    COLD = 96 << 20,
+    MAX_LIST = 16,
     FEW_LAYERS = 2, /* for costs of n^2 and wide windows: measured on so many and scaled */
 };
 
@@ -39,7 +47,7 @@ struct stand {
     struct method_shape shape;
     struct method_state *s;
     struct cache *c;
-    int32_t t;  /* next position */
+    int32_t t; /* next position */
     int32_t row_t;
     int slot[LAYERS * KV_HEADS]; /* of the newcomer */
     int n_cut;
@@ -181,7 +189,7 @@ static int set_up(struct stand *b, int n)
 
 struct result {
     double row, step, cut_256, cut_2b; /* us */
-    int period; /* steps from cut to cut */
+    int period;                        /* steps from cut to cut */
 };
 
 static int time_cut(struct stand *b, int n, double *ret_us)
@@ -285,9 +293,8 @@ static void line(const struct stand *b, const struct result *r, double step)
     char share[16] = "-";
     if (!isnan(step))
         snprintf(share, sizeof share, "%.1f %%", 100 * r->step / step);
-    printf("%6d  %-14s %7d %10.0f %10.1f %8s %12.0f %12.0f%s\n", b->p.budget, b->m.name,
-           r->period, r->row, r->step, share, r->cut_256, r->cut_2b,
-           b->shape.n_layers < LAYERS ? "  *" : "");
+    printf("%6d  %-14s %7d %10.0f %10.1f %8s %12.0f %12.0f%s\n", b->p.budget, b->m.name, r->period,
+           r->row, r->step, share, r->cut_256, r->cut_2b, b->shape.n_layers < LAYERS ? "  *" : "");
     fflush(stdout);
 }
 

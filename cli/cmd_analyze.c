@@ -97,8 +97,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     if (err)
         return err;
     if (q->out && figure_can_write(q->out) && !figure_of(q))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure of its own; write it as "
-                        ".tsv, .csv, .json or .npz", q->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: this table has no figure of its own; write it as "
+                        ".tsv, .csv, .json or .npz",
+                        q->out);
     if (q->look.preview || (q->out && figure_can_write(q->out)))
         figure_prepare();
     return KVF_OK;
@@ -124,17 +126,20 @@ static int check_several(struct request *q, int operands, struct kvf_diag *d)
     const struct figure *f = figure_of(q);
     bool asked = q->look.preview || (q->out && figure_can_write(q->out));
     q->several = q->a->max_traces == 1 && operands > 1;
-    return !q->several || !f || f->side_by_side || !asked ? KVF_OK
-           : kvf_fail(d, KVF_E_ARG, "the figure %s draws one trace; give one, or write the table "
-                      "of all as .tsv, .csv, .json or .npz", f->name);
+    return !q->several || !f || f->side_by_side || !asked
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_ARG,
+                          "the figure %s draws one trace; give one, or write the table "
+                          "of all as .tsv, .csv, .json or .npz",
+                          f->name);
 }
 
 static int make_table(struct request *q, struct kvf_trace *const *trace, char *const *path, int n,
                       struct table **ret, struct kvf_diag *d)
 {
-    return q->several ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about,
-                                  ret, d)
-                      : q->a->run(trace, n, &q->args, ret, d);
+    return q->several
+               ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about, ret, d)
+               : q->a->run(trace, n, &q->args, ret, d);
 }
 
 /* Numbers are written first: they may have taken long. */

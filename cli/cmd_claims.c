@@ -74,8 +74,8 @@ struct columns {
 };
 
 enum text_column { ID, PAPER, WHERE, VERDICT, TABLE, THAN, WHY, CLAIM, TEXTS };
-static const char *const text_names[TEXTS] = {"id", "paper", "where", "verdict", "table", "than",
-                                              "why", "claim"};
+static const char *const text_names[TEXTS] = {"id",    "paper", "where", "verdict",
+                                              "table", "than",  "why",   "claim"};
 
 static const char *text_of(const struct job *j, int i, enum text_column which)
 {
@@ -217,7 +217,7 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
         err = output_check(j->out, "claims", d);
     if (!err)
         err = is_folder(folder) ? judge(j, folder, d)
-              : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
+                                : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
     if (!err && !(t = build(j)))
         err = KVF_E_NOMEM;
     if (!err)
@@ -234,12 +234,14 @@ int cmd_claims(const struct command *self, int argc, char **argv)
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json, npz, png, svg or pdf by "
-         "extension; - = TSV", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by "
+         "extension; - = TSV",
+         0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
         {OPT_STR, 0, "register", &j.file, "FILE", "a register as JSON (the papers' claims)", 0, 0},
-        {OPT_FLAG, 0, "check", &j.check, NULL, "whether the register's tables and columns exist",
-         0, 0},
+        {OPT_FLAG, 0, "check", &j.check, NULL, "whether the register's tables and columns exist", 0,
+         0},
         {.type = OPT_END},
     };
     struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
@@ -247,9 +249,10 @@ int cmd_claims(const struct command *self, int argc, char **argv)
     if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
         return status;
     if (operands == j.check) {
-        fprintf(stderr, "kvfate claims: %s\n", j.check
-                ? "--check takes no folder" : "a folder of tables is missing; usage: kvfate "
-                "claims RESULTS_FOLDER [options]");
+        fprintf(stderr, "kvfate claims: %s\n",
+                j.check ? "--check takes no folder"
+                        : "a folder of tables is missing; usage: kvfate "
+                          "claims RESULTS_FOLDER [options]");
         return EXIT_USAGE;
     }
     int err = read_register(&j, &d);

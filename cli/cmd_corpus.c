@@ -38,7 +38,7 @@ struct job {
     size_t n_documents;
     struct par *pool;
     struct corpus *c;
-    pthread_mutex_t lock; /* of c */
+    pthread_mutex_t lock;             /* of c */
     struct corpus_document **scratch; /* [2][threads] */
     /* of --against */
     struct corpus_traces other;
@@ -68,8 +68,8 @@ static void build_options(struct job *j, struct opt *list)
         {OPT_INT, 0, "seed", &j->seed, "N", "of the bootstrap (0)", 0, 1e15},
         {OPT_STR, 0, "intervals", &j->intervals, "WHICH", "auto (rows of all heads), all or none",
          0, 0},
-        {OPT_STR, 0, "against", &j->against, "X", "compare with another trace, folder or @LIST",
-         0, 0},
+        {OPT_STR, 0, "against", &j->against, "X", "compare with another trace, folder or @LIST", 0,
+         0},
         {OPT_FLAG, 0, "skip-bad", &j->skip_bad, NULL, "traces that cannot be read are no failure",
          0, 0},
         {OPT_INT, 't', "threads", &j->threads, "N", "threads (number of cores)", 1, 256},
@@ -136,7 +136,8 @@ static int parse(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = parse_shard(j, d);
     if (!err && j->against && (j->state || j->shard))
-        err = kvf_fail(d, KVF_E_ARG, "--against keeps the values of all documents: it has neither "
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--against keeps the values of all documents: it has neither "
                        "--state nor --shard");
     if (!err && j->against && ((j->to.out && figure_can_write(j->to.out)) || j->to.figure))
         err = kvf_fail(d, KVF_E_ARG, "--against makes a table without a figure");
@@ -193,9 +194,11 @@ static int resume(struct job *j, struct kvf_diag *d)
         return err;
     old = corpus_planned(c);
     err = corpus_same_arguments(c, j->c, d);
-    if (!err && (old->hash != now->hash || old->documents != now->documents
-                 || old->traces != now->traces || old->unreadable != now->unreadable))
-        err = kvf_fail(d, KVF_E_ARG, "results of other traces: %llu of %llu documents, here %llu "
+    if (!err
+        && (old->hash != now->hash || old->documents != now->documents || old->traces != now->traces
+            || old->unreadable != now->unreadable))
+        err = kvf_fail(d, KVF_E_ARG,
+                       "results of other traces: %llu of %llu documents, here %llu "
                        "of %llu; another file for --state, or the same traces",
                        (unsigned long long)old->traces, (unsigned long long)old->documents,
                        (unsigned long long)now->traces, (unsigned long long)now->documents);
@@ -430,8 +433,7 @@ static int finish(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
     int err = corpus_out(j->c, &j->to, d);
     if (!err && j->left_out)
-        fprintf(stderr, "kvfate %s: %lld traces were left out\n", j->name,
-                (long long)j->left_out);
+        fprintf(stderr, "kvfate %s: %lld traces were left out\n", j->name, (long long)j->left_out);
     return err;
 }
 
@@ -453,8 +455,11 @@ static void cleanup(struct job *j)
 
 int cmd_corpus(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.name = self->name, .args = {.token1 = -1}, .replicates = 200,
-                    .save_every = 30, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.name = self->name,
+                    .args = {.token1 = -1},
+                    .replicates = 200,
+                    .save_every = 30,
+                    .lock = PTHREAD_MUTEX_INITIALIZER};
     struct opt list[MOST_OPTIONS];
     struct kvf_diag d = {""};
     int operands, status, err = KVF_OK;
@@ -468,7 +473,7 @@ int cmd_corpus(const struct command *self, int argc, char **argv)
     if (!command_options(self, list, argc, argv, 2, -1, &operands, &status))
         return status;
     err = j.a ? parse(&j, &d)
-        : kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate corpus ANALYSIS ...");
+              : kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate corpus ANALYSIS ...");
     bool usage = err != KVF_OK;
     signals_catch();
     if (!err)

@@ -22,8 +22,10 @@ static int check_output(const struct job *j, int n, char **path, struct kvf_diag
     if (!j->out || strcmp(j->out, "-") == 0)
         return KVF_OK;
     if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
-                        ".svg or .pdf", j->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf",
+                        j->out);
     for (int i = 0; i < n; i++)
         if (runner_same_file(path[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the record", j->out);

@@ -16,7 +16,10 @@ static int deliver(const struct table *t, const char *out, bool json, struct kvf
     struct buf b = {0};
     int err = KVF_OK;
     if (screen || out)
-        err = table_write(t, json ? TABLE_JSON : screen ? TABLE_TSV : table_format_of(out),
+        err = table_write(t,
+                          json     ? TABLE_JSON
+                          : screen ? TABLE_TSV
+                                   : table_format_of(out),
                           screen ? "-" : out, d);
     if (err || screen)
         return err;
@@ -47,8 +50,7 @@ int cmd_diff(const struct command *self, int argc, char **argv)
         return status;
     int err = KVF_OK;
     if (out && strcmp(out, "-") != 0 && table_format_of(out) == TABLE_FORMAT_NONE)
-        err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                       out);
+        err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz", out);
     if (!err)
         err = open_both(self, argv, t, &d);
     if (!err)

@@ -34,8 +34,10 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
         bool next = r && strcmp(table_str(t, head, r), table_str(t, head, r - 1)) != 0;
         first = next && !first ? run : first;
         if (at < above || (next && run != first))
-            return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 ": figures need all heads with the "
-                            "same tokens, one head after another, in order of layer", path, r + 1);
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: row %" PRId64 ": figures need all heads with the "
+                            "same tokens, one head after another, in order of layer",
+                            path, r + 1);
         run = next ? 1 : run + 1;
         above = at;
     }
@@ -105,8 +107,10 @@ static int check_output(const struct job *j, char **path, struct kvf_diag *d)
     if (!j->out || strcmp(j->out, "-") == 0)
         return KVF_OK;
     if (!figure_can_write(j->out) && table_format_of(j->out) == TABLE_FORMAT_NONE)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
-                        ".json or .npz", j->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
+                        ".json or .npz",
+                        j->out);
     if (runner_same_file(path[0], j->out) || (j->minus && runner_same_file(j->minus, j->out)))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the table", j->out);
     return KVF_OK;
@@ -118,11 +122,15 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     const struct figure *f = j->figure ? figure_find(j->figure) : figure_of_table(table_name(t));
     bool own = f && strcmp(f->table, table_name(t)) == 0;
     if (j->figure && !own)
-        return kvf_fail(d, KVF_E_ARG, "--figure: no figure '%.80s' of table %s; 'kvfate figures' "
-                        "lists them", j->figure, table_name(t));
+        return kvf_fail(d, KVF_E_ARG,
+                        "--figure: no figure '%.80s' of table %s; 'kvfate figures' "
+                        "lists them",
+                        j->figure, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
-        return kvf_fail(d, KVF_E_ARG, "%s: table '%.80s' has no figure; 'kvfate figures' lists "
-                        "those that have", path, table_name(t));
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s: table '%.80s' has no figure; 'kvfate figures' lists "
+                        "those that have",
+                        path, table_name(t));
     return KVF_OK;
 }
 

@@ -31,12 +31,12 @@ struct job {
 
     struct effect effect;
     struct documents text;
-    int32_t *own;          /* the prompt and its continuation, without --data */
-    const int32_t **ids;   /* [docs] */
+    int32_t *own;        /* the prompt and its continuation, without --data */
+    const int32_t **ids; /* [docs] */
     int n_docs, steps;
-    unsigned char *take;   /* [L * H] heads of the set; all without one */
-    unsigned char *mask;   /* [n][L * H] of the cells that need one of their own */
-    int32_t *gone;         /* [n_gone] */
+    unsigned char *take; /* [L * H] heads of the set; all without one */
+    unsigned char *mask; /* [n][L * H] of the cells that need one of their own */
+    int32_t *gone;       /* [n_gone] */
     int n_gone, n;
     struct effect_cell *cell; /* [n] */
     struct effect_row *row;   /* [n] */
@@ -59,11 +59,15 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
     if (!j->out || strcmp(j->out, "-") == 0 || table_format_of(j->out) != TABLE_FORMAT_NONE)
         return KVF_OK;
     if (!figure_can_write(j->out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
-                        ".svg or .pdf", j->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf",
+                        j->out);
     if (!figure_find(table_of(j)))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure; write it as .tsv, .csv, "
-                        ".json or .npz", j->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: this table has no figure; write it as .tsv, .csv, "
+                        ".json or .npz",
+                        j->out);
     return KVF_OK;
 }
 
@@ -73,7 +77,8 @@ static int check_together(const struct job *j, struct kvf_diag *d)
     const struct runner *r = &j->r;
     bool classes = j->entries && strncmp(j->entries, "class=", 6) == 0;
     if (j->data.n && (r->prompt || r->file || r->chat || r->ids_file || r->raw || r->ignore_eos))
-        return kvf_fail(d, KVF_E_ARG, "--data gives prompts and what follows them; leave -p, -f, "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--data gives prompts and what follows them; leave -p, -f, "
                         "--chat, --ids, --raw and --ignore-eos out");
     if (!j->data.n && (j->docs > 0 || j->prompt > 0))
         return kvf_fail(d, KVF_E_ARG, "--docs and --prompt-tokens belong to --data");
@@ -104,8 +109,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->recent = j->recent >= 0 ? j->recent : RECENT;
     j->r.n_predict = 0;
     bool wide = kv ? strcmp(kv, "f32") == 0 : j->r.exact;
-    j->effect = (struct effect){.kv_type = wide ? KV_F32 : KV_F16, .steps = (int)j->score,
-                                .chunk = (int)j->r.chunk};
+    j->effect = (struct effect){
+        .kv_type = wide ? KV_F32 : KV_F16, .steps = (int)j->score, .chunk = (int)j->r.chunk};
     return KVF_OK;
 }
 
@@ -162,8 +167,10 @@ static int open_all(struct job *j, struct kvf_diag *d)
     j->effect.engine = j->r.engine;
     int64_t need = j->effect.prompt + j->score, limit = j->r.engine->config.n_ctx;
     if (need > limit)
-        return kvf_fail(d, KVF_E_LIMIT, "a prompt of %d tokens and %d steps do not fit into the "
-                        "model's context of %d", j->effect.prompt, (int)j->score, (int)limit);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "a prompt of %d tokens and %d steps do not fit into the "
+                        "model's context of %d",
+                        j->effect.prompt, (int)j->score, (int)limit);
     return check_files(j, d);
 }
 
@@ -180,8 +187,8 @@ static int alloc_cells(struct job *j)
 static unsigned char *held_cell(struct job *j, int k, size_t width)
 {
     unsigned char *mask = j->mask + (size_t)k * width;
-    j->cell[k] = (struct effect_cell){.heads = mask, .sinks = (int)j->sinks,
-                                      .recent = (int)j->recent};
+    j->cell[k] = (struct effect_cell){
+        .heads = mask, .sinks = (int)j->sinks, .recent = (int)j->recent};
     return mask;
 }
 
@@ -219,8 +226,7 @@ static int head_cells(struct job *j)
 
 static int entry_cells(struct job *j, struct kvf_diag *d)
 {
-    struct entries_prompt p = {j->effect.prompt, (int)j->sinks, (int)j->recent,
-                               (uint64_t)j->seed};
+    struct entries_prompt p = {j->effect.prompt, (int)j->sinks, (int)j->recent, (uint64_t)j->seed};
     int err = entries_parse(j->entries, &p, &j->gone, &j->n_gone, d);
     j->n = j->each ? j->n_gone : 1;
     if (!err)
@@ -251,7 +257,8 @@ static int continue_prompt(struct job *j, struct effect_run *run, struct kvf_dia
 {
     int n, err = effect_continue(run, j->own, j->r.ignore_eos, &n);
     if (!err && n < 2)
-        err = kvf_fail(d, KVF_E_LIMIT, "the model ends its answer at once, and there is nothing "
+        err = kvf_fail(d, KVF_E_LIMIT,
+                       "the model ends its answer at once, and there is nothing "
                        "to measure; --ignore-eos goes on");
     if (!err)
         j->steps = n - 1;
@@ -268,8 +275,8 @@ static int measure_document(struct job *j, int doc, struct kvf_diag *d)
     if (!err && !j->step && !(j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step)))
         err = KVF_E_NOMEM;
     if (!err)
-        err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each,
-                             &j->memory, d);
+        err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each, &j->memory,
+                             d);
     effect_close(run);
     return err;
 }
@@ -300,8 +307,9 @@ static void add_meta(const struct job *j, struct table *t)
         table_meta_str(t, "removed", j->entries);
         table_meta_num(t, "removed_entries", j->n_gone);
     } else {
-        table_meta_str(t, "held", j->mirror ? "all heads but the one of the row"
-                                            : "the head of the row alone");
+        table_meta_str(t, "held",
+                       j->mirror ? "all heads but the one of the row"
+                                 : "the head of the row alone");
     }
     if (!j->entries || strncmp(j->entries, "class=", 6) == 0) {
         table_meta_num(t, "sinks", (double)j->sinks);
@@ -368,15 +376,17 @@ static void report_cost(const struct job *j)
 {
     const struct effect_memory *m = &j->memory;
     double mib = (double)m->page_bytes / (1 << 20);
-    fprintf(stderr, "%d fork%s, %.1f s, %.1f s of processor time; pages of the caches %.1f MiB, "
-            "%.1f MiB if nothing were shared\n", j->n * j->n_docs, j->n * j->n_docs > 1 ? "s" : "",
-            j->seconds, j->cpu, mib * (double)m->pages, mib * (double)m->pages_unshared);
+    fprintf(stderr,
+            "%d fork%s, %.1f s, %.1f s of processor time; pages of the caches %.1f MiB, "
+            "%.1f MiB if nothing were shared\n",
+            j->n * j->n_docs, j->n * j->n_docs > 1 ? "s" : "", j->seconds, j->cpu,
+            mib * (double)m->pages, mib * (double)m->pages_unshared);
 }
 
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
-    struct effect_result r = {&j->effect, j->row, j->n, j->n_docs, j->steps, j->entries != NULL,
-                              j->step, j->ids};
+    struct effect_result r = {&j->effect,         j->row,  j->n,  j->n_docs, j->steps,
+                              j->entries != NULL, j->step, j->ids};
     struct table *rows = effect_table(&r), *steps = j->per_token ? effect_table_steps(&r) : NULL;
     struct table *t = j->per_token ? steps : rows;
     const struct output o = {j->out, j->json, &j->look, NULL};
@@ -431,8 +441,8 @@ int cmd_effect(const struct command *self, int argc, char **argv)
     int operands, status;
     runner_init(&j.r);
     const struct opt own[] = {
-        {OPT_LIST, 0, "data", &j.data, "FILE",
-         "documents instead of a prompt; several may follow", 0, 0},
+        {OPT_LIST, 0, "data", &j.data, "FILE", "documents instead of a prompt; several may follow",
+         0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (4)", 1, 1 << 20},
         {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens of a document's prompt (512)", 1,
          1 << 24},

@@ -28,7 +28,7 @@ struct job {
     struct gates *shipped[MOST_SHIPPED];
     int n_shipped;
     struct documents text;
-    struct eval_cell *cell; /* [n] */
+    struct eval_cell *cell;    /* [n] */
     char (*label)[MOST_LABEL]; /* of the methods */
     int n;
     struct eval_result *result; /* [docs][n] */
@@ -66,8 +66,10 @@ static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag
         }
         if (len >= sizeof part || !opt_int(part, &budget[*n]) || budget[*n] < 1
             || budget[*n] > 1 << 24)
-            return kvf_fail(d, KVF_E_ARG, "--budgets needs numbers from 1 to %d, separated by "
-                            "commas, not '%s'", 1 << 24, s);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--budgets needs numbers from 1 to %d, separated by "
+                            "commas, not '%s'",
+                            1 << 24, s);
         ++*n;
         s += len;
         if (!*s)
@@ -174,8 +176,10 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     bool wide = j->kv_type ? strcmp(j->kv_type, "f32") == 0 : j->exact;
-    j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16, .prompt = (int)j->prompt,
-                            .score = (int)j->score, .chunk = (int)j->chunk};
+    j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16,
+                            .prompt = (int)j->prompt,
+                            .score = (int)j->score,
+                            .chunk = (int)j->chunk};
     return parse_cells(j, d);
 }
 
@@ -204,8 +208,10 @@ static int check_kinds(const struct job *j, struct kvf_diag *d)
     for (int i = 0; i < j->gates_file.n; i++)
         for (int k = 0; k < i; k++)
             if (gates_kind(j->gates[i]) == gates_kind(j->gates[k]))
-                return kvf_fail(d, KVF_E_ARG, "--gates %s and %s both hold %s gates; give one file "
-                                "of each kind", gates_path(j->gates[k]), gates_path(j->gates[i]),
+                return kvf_fail(d, KVF_E_ARG,
+                                "--gates %s and %s both hold %s gates; give one file "
+                                "of each kind",
+                                gates_path(j->gates[k]), gates_path(j->gates[i]),
                                 gates_kind_name(gates_kind(j->gates[i])));
     return KVF_OK;
 }
@@ -221,11 +227,13 @@ static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
     int err = method_gates(&c->row) && !c->gates ? give_shipped(j, c, d) : KVF_OK;
     if (err)
         return err;
-    struct method_inputs in = {.gates = c->gates, .rope_base = m->rope_base,
-                               .rope_dim = m->rope_dim};
+    struct method_inputs in = {
+        .gates = c->gates, .rope_base = m->rope_base, .rope_dim = m->rope_dim};
     if (c->gates && gates_positions(c->gates) < length)
-        return kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and documents "
-                        "have %d", gates_path(c->gates), (int)gates_positions(c->gates), length);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--gates %s holds numbers of %d positions, and documents "
+                        "have %d",
+                        gates_path(c->gates), (int)gates_positions(c->gates), length);
     return method_check_inputs(&c->row, &in, d);
 }
 
@@ -272,8 +280,10 @@ static int read_data(struct job *j, struct kvf_diag *d)
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
     int length = (int)(j->prompt + j->score);
     if (length > m->n_ctx)
-        return kvf_fail(d, KVF_E_LIMIT, "documents of %d tokens do not fit into the model's "
-                        "context of %d", length, m->n_ctx);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "documents of %d tokens do not fit into the model's "
+                        "context of %d",
+                        length, m->n_ctx);
     j->text.length = length;
     return documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
 }
@@ -318,8 +328,8 @@ static int run_document(struct job *j, int64_t doc, struct eval_cell *cell,
         if (j->done[at])
             continue;
         j->result[at] = result[k++];
-        err = eval_state_add(j->state, (int)doc, j->text.doc[doc].hash, &j->cell[c],
-                             &j->result[at], d);
+        err = eval_state_add(j->state, (int)doc, j->text.doc[doc].hash, &j->cell[c], &j->result[at],
+                             d);
     }
     return err;
 }
@@ -334,8 +344,8 @@ static int run_all(struct job *j, struct kvf_diag *d)
     j->done = MEM_NEW(bool, rows);
     int err = cell && result && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
     if (!err)
-        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, KVFATE_VERSION,
-                              &j->state, d);
+        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, KVFATE_VERSION, &j->state,
+                              d);
     if (!err)
         err = resume(j, &left, d);
     progress_start(&j->bar, "eval", "tok", left * j->score);
@@ -349,8 +359,8 @@ static int run_all(struct job *j, struct kvf_diag *d)
 
 static void summary(const struct job *j, const struct table *t)
 {
-    static const char *const name[] = {"nll", "nll_low", "nll_high", "kl", "kl_low", "kl_high",
-                                       "top1_agree", "kv_mean", "kv_end"};
+    static const char *const name[] = {"nll",     "nll_low",    "nll_high", "kl",    "kl_low",
+                                       "kl_high", "top1_agree", "kv_mean",  "kv_end"};
     enum { COLUMNS = sizeof name / sizeof *name };
     int wide = 6;
     for (int i = 0; i < j->n; i++)
@@ -364,9 +374,9 @@ static void summary(const struct job *j, const struct table *t)
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
-        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f\n",
-               wide, j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4],
-               v[5], 100 * v[6], v[7], v[8]);
+        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f\n", wide,
+               j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4], v[5],
+               100 * v[6], v[7], v[8]);
     }
 }
 
@@ -427,8 +437,7 @@ static int run(struct job *j, struct kvf_diag *d)
 
 int cmd_eval(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.methods = "all", .budgets = "64,256", .docs = 24, .prompt = 512,
-                    .score = 128};
+    struct job j = {.methods = "all", .budgets = "64,256", .docs = 24, .prompt = 512, .score = 128};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt own[] = {
@@ -439,7 +448,8 @@ int cmd_eval(const struct command *self, int argc, char **argv)
         {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
         {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
          0, 0},
-        {OPT_LIST, 0, "gates", &j.gates_file, "FILE", "trained gates, one file of each kind, "
+        {OPT_LIST, 0, "gates", &j.gates_file, "FILE",
+         "trained gates, one file of each kind, "
          "or names of shipped ones",
          0, 0},
         {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},

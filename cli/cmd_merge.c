@@ -14,8 +14,10 @@ static int read_state(const char *path, struct corpus **ret, struct kvf_diag *d)
     uint64_t done = (uint64_t)corpus_counted(*ret).documents, all = corpus_planned(*ret)->documents;
     if (done == all)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "%s: not finished, %llu of %llu documents: run it to its end "
-                    "first", path, (unsigned long long)done, (unsigned long long)all);
+    return kvf_fail(d, KVF_E_ARG,
+                    "%s: not finished, %llu of %llu documents: run it to its end "
+                    "first",
+                    path, (unsigned long long)done, (unsigned long long)all);
 }
 
 static int merge(int n, char **path, struct corpus **ret, struct kvf_diag *d)

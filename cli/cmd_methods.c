@@ -39,8 +39,8 @@ static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d
     int err = method_parse(text, budget, &r->m, &r->p, d);
     if (err)
         return err;
-    struct method_shape shape = {.n_layers = 1, .n_heads = GROUP, .n_kv_heads = 1,
-                                 .head_dim = HEAD_DIM};
+    struct method_shape shape = {
+        .n_layers = 1, .n_heads = GROUP, .n_kv_heads = 1, .head_dim = HEAD_DIM};
     r->per_query_head = method_per_query_head(&r->m, &r->p);
     if (r->per_query_head)
         shape.n_heads = 1;
@@ -68,12 +68,14 @@ static void list_needs(const struct row *r, char *s, size_t cap)
     } part[] = {
         {e & (EVIDENCE_SUM | EVIDENCE_WINDOW), "attention"},
         {e & (EVIDENCE_KEYS | EVIDENCE_NORMS | EVIDENCE_PAGES | EVIDENCE_MOMENTS)
-             || (!r->m.read->all && !r->m.read->gates), "keys"},
+             || (!r->m.read->all && !r->m.read->gates),
+         "keys"},
         {e & EVIDENCE_VALUES, "values"},
         {e & EVIDENCE_MOMENTS || !r->m.read->all, "queries"},
         {e & EVIDENCE_TWIN, "twin"},
         {(r->m.admission->reason == KVF_REASON_PLAN && r->m.admission->until)
-             || (r->m.score && r->m.score->needs_mass), "plan"},
+             || (r->m.score && r->m.score->needs_mass),
+         "plan"},
         {r->gates, "gates"},
     };
     size_t n = 0;
@@ -177,9 +179,8 @@ static int print_table(int budget)
     struct row r;
     struct kvf_diag d;
     char needs[80];
-    printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5s  %s\n", "name",
-           "admission", "score", "allocation", "trigger", "read", "scope", "needs", "cost",
-           "state", "summary");
+    printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5s  %s\n", "name", "admission",
+           "score", "allocation", "trigger", "read", "scope", "needs", "cost", "state", "summary");
     for (const struct method *m = method_presets; m->name; m++) {
         int err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d);
         if (err)
@@ -187,15 +188,15 @@ static int print_table(int budget)
         list_needs(&r, needs, sizeof needs);
         printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5.0f  %s\n", m->name,
                m->admission->name, m->score ? m->score->name : "none", m->allocation->name,
-               m->trigger->name, m->read->name, scope_of(&r), needs, method_cost(m, &r.p),
-               r.state, m->summary);
+               m->trigger->name, m->read->name, scope_of(&r), needs, method_cost(m, &r.p), r.state,
+               m->summary);
     }
     printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, "
            "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
            "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
            "%d, B = %d).\n"
-           "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n", GROUP,
-           HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
+           "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n",
+           GROUP, HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
     return KVF_OK;
 }
 
@@ -208,8 +209,8 @@ static void print_option(const struct option_info *o)
         printf("\n");
         return;
     }
-    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, o->number,
-           o->whole ? "integer" : "real", o->min, o->max);
+    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, o->number, o->whole ? "integer" : "real",
+           o->min, o->max);
 }
 
 static void print_part(const char *kind, const char *name, const char *summary)
@@ -237,8 +238,8 @@ static void print_row(const struct row *r)
     print_part("code", m->code ? m->code : "variant=code changes nothing", NULL);
     printf("%-11s O(%s) per %s of a KV head\n", "cost", method_cost(m, &r->p),
            m->score || m->read->all ? "decision" : "query");
-    printf("%-11s %.0f bytes per entry of a KV head, with %d query heads of %d channels\n",
-           "state", r->state, GROUP, HEAD_DIM);
+    printf("%-11s %.0f bytes per entry of a KV head, with %d query heads of %d channels\n", "state",
+           r->state, GROUP, HEAD_DIM);
     if (r->p.budget)
         printf("\noptions, with their values at --budget %d\n", r->p.budget);
     else

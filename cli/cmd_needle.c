@@ -34,8 +34,10 @@ static int open_tokenizer(struct request *q, struct kvf_diag *d)
     if (!err)
         err = tokenizer_create(q->gguf, &q->tokenizer, d);
     if (err && !q->model)
-        err = kvf_fail(d, err, "--tokens: the default model is not at %s; run ./setup.sh, give "
-                       "-m MODEL.gguf, or --words N", path.data ? path.data : "~/.cache/kvfate");
+        err = kvf_fail(d, err,
+                       "--tokens: the default model is not at %s; run ./setup.sh, give "
+                       "-m MODEL.gguf, or --words N",
+                       path.data ? path.data : "~/.cache/kvfate");
     buf_finish(&path);
     return err;
 }
@@ -123,8 +125,7 @@ static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
     json_put_member_num(&json, "values", (double)t->values);
     json_put_member_num(&json, "queries", (double)t->queries);
     json_put_member_num(&json, "depth", t->depth);
-    json_put_member_num(&json, q->tokens ? "tokens" : "words",
-                        (double)length_with(q, sentences));
+    json_put_member_num(&json, q->tokens ? "tokens" : "words", (double)length_with(q, sentences));
     buf_char(&json, ',');
     needle_write(t, sentences, &text, &json);
     buf_str(&json, "}\n");
@@ -160,7 +161,8 @@ static int check(struct request *q, struct kvf_diag *d)
 int cmd_needle(const struct command *self, int argc, char **argv)
 {
     struct request q = {.task = {.keys = 1, .values = 1, .queries = 1, .digits = 5, .depth = NAN},
-                        .haystack = "prose", .count = 1};
+                        .haystack = "prose",
+                        .count = 1};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt list[] = {

@@ -21,8 +21,7 @@ static int check(const struct request *q, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int describe(const struct part *p, const struct request *q, char **argv,
-                    struct kvf_diag *d)
+static int describe(const struct part *p, const struct request *q, char **argv, struct kvf_diag *d)
 {
     const char *const name[2] = {argv[1], argv[2]};
     struct buf b = {0};
@@ -33,8 +32,7 @@ static int describe(const struct part *p, const struct request *q, char **argv,
     return err;
 }
 
-static int deliver(const struct part *p, const struct request *q, char **argv,
-                   struct kvf_diag *d)
+static int deliver(const struct part *p, const struct request *q, char **argv, struct kvf_diag *d)
 {
     struct table *t = NULL;
     if (!q->json && !q->out)
@@ -43,22 +41,26 @@ static int deliver(const struct part *p, const struct request *q, char **argv,
                          : part_heads(p, &t);
     bool screen = q->json || strcmp(q->out, "-") == 0;
     if (!err)
-        err = table_write(t, q->json ? TABLE_JSON : screen ? TABLE_TSV : table_format_of(q->out),
+        err = table_write(t,
+                          q->json  ? TABLE_JSON
+                          : screen ? TABLE_TSV
+                                   : table_format_of(q->out),
                           screen ? "-" : q->out, d);
     table_destroy(t);
     return err || screen ? err : describe(p, q, argv, d);
 }
 
-int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2],
-              struct kvf_diag *d)
+int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2], struct kvf_diag *d)
 {
     for (int s = 0; s < 2; s++) {
         int err = kvf_open(argv[1 + s], KVF_OPEN_TAIL, &ret[s], d);
         if (err)
             return err;
         if (!kvf_is_clean(ret[s]))
-            fprintf(stderr, "kvfate %s: %s was not closed: comparing its last snapshot "
-                            "(%u steps)\n", self->name, argv[1 + s], kvf_n_steps(ret[s]));
+            fprintf(stderr,
+                    "kvfate %s: %s was not closed: comparing its last snapshot "
+                    "(%u steps)\n",
+                    self->name, argv[1 + s], kvf_n_steps(ret[s]));
     }
     return KVF_OK;
 }

@@ -41,8 +41,10 @@ static int add_table(struct job *j, const char *path, struct kvf_diag *d)
     }
     struct predict_pair *p = j->args.n_pairs ? &j->pair[j->args.n_pairs - 1] : NULL;
     if (!p)
-        return kvf_fail(d, KVF_E_ARG, "%s is no effect of heads or of single entries; the first "
-                        "file must be one ('kvfate effect -o effect.tsv')", path);
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s is no effect of heads or of single entries; the first "
+                        "file must be one ('kvfate effect -o effect.tsv')",
+                        path);
     if (p->n_tables == PREDICT_MOST)
         return kvf_fail(d, KVF_E_ARG, "%s: more than %d tables", path, PREDICT_MOST);
     p->table[p->n_tables] = t;
@@ -123,13 +125,15 @@ static void finish(struct job *j)
 
 int cmd_predict(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.args = {.value = "kl", .criteria = "top64,mass.95", .horizon = -1,
-                             .sinks = -1}};
+    struct job j = {
+        .args = {.value = "kl", .criteria = "top64,mass.95", .horizon = -1, .sinks = -1}};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT", "tsv, csv, json, npz, png, svg or pdf by "
-         "extension; - = TSV", 0, 0},
+        {OPT_STR, 'o', "output", &j.out, "OUT",
+         "tsv, csv, json, npz, png, svg or pdf by "
+         "extension; - = TSV",
+         0, 0},
         {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON to stdout", 0, 0},
         {OPT_STR, 0, "value", &j.args.value, "COLUMN", "of the effect (kl)", 0, 0},
         {OPT_STR, 0, "only", &j.args.only, "LIST", "these candidates, as the table names them", 0,

@@ -58,9 +58,12 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
         }
     }
     *ret = ok && !b.err && b.len ? mem_strdup(b.data) : NULL;
-    int err = !ok || !b.len ? kvf_fail(d, KVF_E_ARG, "--head needs KV heads such as L0-5K*, "
-                                       "that the trace has, not '%s'", set)
-              : *ret        ? KVF_OK : KVF_E_NOMEM;
+    int err = !ok || !b.len ? kvf_fail(d, KVF_E_ARG,
+                                       "--head needs KV heads such as L0-5K*, "
+                                       "that the trace has, not '%s'",
+                                       set)
+              : *ret        ? KVF_OK
+                            : KVF_E_NOMEM;
     buf_finish(&b);
     return err;
 }
@@ -73,9 +76,10 @@ static void options_of(const struct job *j, const struct analyzer *a, const stru
         const char *name = a->options[i].name;
         bool last_use = strcmp(j->analyzer, "retention") == 0
                         || strcmp(j->key, "sparsity-last-use") == 0;
-        value[i] = j->option && strcmp(name, j->option) == 0       ? j->value
-                   : strcmp(name, "criterion") == 0 && last_use    ? q->criterion
-                   : strcmp(name, "classes") == 0                  ? q->classes : NULL;
+        value[i] = j->option && strcmp(name, j->option) == 0    ? j->value
+                   : strcmp(name, "criterion") == 0 && last_use ? q->criterion
+                   : strcmp(name, "classes") == 0               ? q->classes
+                                                                : NULL;
         if (value[i])
             buf_printf(typed, " --%s %s", name, value[i]);
     }
@@ -87,8 +91,8 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
     const char *value[MAX_OPTIONS] = {NULL};
-    struct analyzer_args args = {.heads = j->query ? q->query : q->heads, .token1 = -1,
-                                 .option = value};
+    struct analyzer_args args = {
+        .heads = j->query ? q->query : q->heads, .token1 = -1, .option = value};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
@@ -144,9 +148,10 @@ static int deliver(const struct command *self, const struct request *q, struct r
     int64_t bytes = 0, most = (int64_t)(q->max_size * 1e6);
     int err = report_write(r, most, q->out, &left_out, &bytes, d);
     if (!err && left_out.len)
-        fprintf(stderr, "kvfate %s: left out to stay under %g MB: %s; --max-size %g holds all, "
-                "--head SET makes room\n", self->name, q->max_size, left_out.data,
-                ceil((double)report_whole(r) / 1e5) / 10);
+        fprintf(stderr,
+                "kvfate %s: left out to stay under %g MB: %s; --max-size %g holds all, "
+                "--head SET makes room\n",
+                self->name, q->max_size, left_out.data, ceil((double)report_whole(r) / 1e5) / 10);
     if (!err && bytes > most)
         fprintf(stderr, "kvfate %s: %s has %.2f MB, more than the %g MB of --max-size\n",
                 self->name, q->out, (double)bytes / 1e6, q->max_size);

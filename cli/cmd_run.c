@@ -67,8 +67,7 @@ static void put_watch(const struct run *u, struct buf *b)
 }
 
 /* The heads and tokens of raw blocks, and the probes that these need. */
-static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set,
-                        struct kvf_diag *d)
+static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, struct kvf_diag *d)
 {
     struct watch *w = &u->watch;
     int err = KVF_OK;
@@ -79,16 +78,21 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set,
     if (!err)
         err = watch_settle(w, cfg, set, d);
     if (!err && w->turned && u->r.params.positions == POSITIONS_CACHE)
-        err = kvf_fail(d, KVF_E_ARG, "--watch-queries: with positions=cache queries are turned by "
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--watch-queries: with positions=cache queries are turned by "
                        "their rank in each head's cache; say @pre");
     cfg->watch = w;
     if (!err && w->n_pairs && !u->quiet)
-        fprintf(stderr, "watching %d pairs of a query head and a token, of at most %d: %d bytes "
-                "per step\n", w->n_pairs, WATCH_MAX_PAIRS, w->n_pairs * 4);
+        fprintf(stderr,
+                "watching %d pairs of a query head and a token, of at most %d: %d bytes "
+                "per step\n",
+                w->n_pairs, WATCH_MAX_PAIRS, w->n_pairs * 4);
     if (!err && w->n_queries && !u->quiet)
-        fprintf(stderr, "watching queries, heads: %d, %s RoPE: %d numbers per step, of at most "
-                "%d\n", w->n_queries, w->turned ? "after" : "before",
-                w->n_queries * cfg->shape.head_dim, WATCH_MAX_NUMBERS);
+        fprintf(stderr,
+                "watching queries, heads: %d, %s RoPE: %d numbers per step, of at most "
+                "%d\n",
+                w->n_queries, w->turned ? "after" : "before", w->n_queries * cfg->shape.head_dim,
+                WATCH_MAX_NUMBERS);
     return err;
 }
 
@@ -118,7 +122,7 @@ static void build_header(struct run *u, struct buf *b)
     }
     put_watch(u, b);
     json_put_member_str(b, "precision",
-            r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
+                        r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
     json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
     buf_char(b, '}');
     spans_put(&u->spans, b);
@@ -138,12 +142,15 @@ static bool keeps_entries(unsigned shadows)
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {
-        .shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
-        .cap = runner_cap(&u->r), .kernels = &u->r.engine->kernels,
-        .gate_column = runner_gate_column(&u->r), .reads = runner_reads_pages(&u->r),
-        .evicts = runner_evicts(&u->r), .shadow_entries = keeps_entries(u->shadows),
-        .span_set = u->spans.set, .n_span_sets = u->spans.n_sets};
+    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
+                               .cap = runner_cap(&u->r),
+                               .kernels = &u->r.engine->kernels,
+                               .gate_column = runner_gate_column(&u->r),
+                               .reads = runner_reads_pages(&u->r),
+                               .evicts = runner_evicts(&u->r),
+                               .shadow_entries = keeps_entries(u->shadows),
+                               .span_set = u->spans.set,
+                               .n_span_sets = u->spans.n_sets};
     const struct plan *p = u->force.plan;
     if (p && p->evict_step) {
         cfg.plan_until = p->evict_step;
@@ -243,8 +250,8 @@ static int decode(struct run *u)
         /* the last token sampled is in the text only: nobody asks what follows it */
         if ((n + 1 == r->n_predict && !forced) || session_length(u->session) == cap)
             break;
-        err = record_token(u, id, forced && u->force.roles ? (enum kvf_role)u->force.roles[n]
-                                                           : KVF_ROLE_ANSWER);
+        err = record_token(
+            u, id, forced && u->force.roles ? (enum kvf_role)u->force.roles[n] : KVF_ROLE_ANSWER);
         if (!err)
             err = session_step(u->session, id);
         progress_update(&u->bar, u->n_generated);
@@ -272,8 +279,10 @@ static void print_summary(const struct run *u)
     int peak = session_peak(u->session), budget = u->r.params.budget;
     if (budget && u->r.row.score && u->r.row.allocation->pool == POOL_HEAD && peak > budget
         && strcmp(u->r.row.allocation->name, "uniform") == 0)
-        fprintf(stderr, "after the prompt a query saw up to %d entries of a head, %d over the "
-                "budget, as %s asks for\n", peak, peak - budget, u->r.method);
+        fprintf(stderr,
+                "after the prompt a query saw up to %d entries of a head, %d over the "
+                "budget, as %s asks for\n",
+                peak, peak - budget, u->r.method);
 }
 
 static void print_json(struct run *u)
@@ -349,8 +358,10 @@ static int execute(struct run *u, struct kvf_diag *d)
     else if (err == KVF_E_CANCEL)
         err = KVF_OK; /* what was fed is recorded; finish() reports it */
     if (err && !d->text[0])
-        kvf_fail(d, err, err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
-                                         : "%s: %s", u->out ? u->out : "run",
+        kvf_fail(d, err,
+                 err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
+                                 : "%s: %s",
+                 u->out ? u->out : "run",
                  err == KVF_E_IO ? "no space or no permission" : kvf_strerror(err));
     if (!err && u->rec)
         err = finish_recording(u, d);
@@ -395,22 +406,40 @@ int cmd_run(const struct command *self, int argc, char **argv)
     runner_init(&u.r);
     u.r.force = &u.force;
     n = runner_options(&u.r, list);
-    list[n++] = (struct opt){
-        OPT_STR, 0, "force", &u.force.file, "FILE",
-        "feed these tokens: ids as text, a trace or a plan", 0, 0};
-    list[n++] = (struct opt){
-        OPT_STR, 0, "plan", &u.force.plan_file, "P.kvf",
-        "replay a plan: its tokens and its evictions", 0, 0};
+    list[n++] = (struct opt){OPT_STR, 0,
+                             "force", &u.force.file,
+                             "FILE",  "feed these tokens: ids as text, a trace or a plan",
+                             0,       0};
+    list[n++] = (struct opt){OPT_STR, 0,
+                             "plan",  &u.force.plan_file,
+                             "P.kvf", "replay a plan: its tokens and its evictions",
+                             0,       0};
     list[n++] = (struct opt){
         OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
-    list[n++] = (struct opt){OPT_STR, 0, "shadow", &u.shadow, "LIST",
-                             "entries, model: what eviction cost (docs/probes.md)", 0, 0};
-    list[n++] = (struct opt){OPT_LIST, 0, "watch", &u.watch_text, "TOKENS@HEADS",
-                             "what these receive from every later query: 383,400-410@L10H19", 0, 0};
-    list[n++] = (struct opt){OPT_STR, 0, "watch-queries", &u.watch_queries, "HEADS[@pre|@post]",
-                             "query vectors before or after RoPE (pre)", 0, 0};
-    list[n++] = (struct opt){OPT_STR, 0, "spans", &u.spans.file, "FILE.json",
-                             "named stretches of the prompt (docs/probes.md)", 0, 0};
+    list[n++] = (struct opt){OPT_STR,  0,
+                             "shadow", &u.shadow,
+                             "LIST",   "entries, model: what eviction cost (docs/probes.md)",
+                             0,        0};
+    list[n++] = (struct opt){OPT_LIST,
+                             0,
+                             "watch",
+                             &u.watch_text,
+                             "TOKENS@HEADS",
+                             "what these receive from every later query: 383,400-410@L10H19",
+                             0,
+                             0};
+    list[n++] = (struct opt){OPT_STR,
+                             0,
+                             "watch-queries",
+                             &u.watch_queries,
+                             "HEADS[@pre|@post]",
+                             "query vectors before or after RoPE (pre)",
+                             0,
+                             0};
+    list[n++] = (struct opt){OPT_STR,     0,
+                             "spans",     &u.spans.file,
+                             "FILE.json", "named stretches of the prompt (docs/probes.md)",
+                             0,           0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
     list[n++] = (struct opt){
         OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};

@@ -62,11 +62,15 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
         || writes_trace(out))
         return KVF_OK;
     if (!figure_can_write(out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .kvf, .tsv, .csv, .json, .npz, "
-                        ".png, .svg or .pdf", out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .kvf, .tsv, .csv, .json, .npz, "
+                        ".png, .svg or .pdf",
+                        out);
     if (j->by_head)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: --by-head has no figure; write it as .tsv, .csv, "
-                        ".json or .npz", out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: --by-head has no figure; write it as .tsv, .csv, "
+                        ".json or .npz",
+                        out);
     return KVF_OK;
 }
 
@@ -77,13 +81,17 @@ static int parse_weight(struct job *j, struct kvf_diag *d)
     j->opt.weight = 1;
     if (w && strcmp(w, "recorded") == 0)
         return j->of_path ? KVF_OK
-                          : kvf_fail(d, KVF_E_ARG, "--weight recorded takes the write gates of a "
+                          : kvf_fail(d, KVF_E_ARG,
+                                     "--weight recorded takes the write gates of a "
                                      "run: give it with --of X.kvf");
     if (w && (!opt_real(w, &j->opt.weight) || !(j->opt.weight >= .001 && j->opt.weight <= 1)))
-        return kvf_fail(d, KVF_E_ARG, "--weight is a number from 0.001 to 1, or 'recorded', not "
-                        "'%s'", w);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--weight is a number from 0.001 to 1, or 'recorded', not "
+                        "'%s'",
+                        w);
     if (j->opt.kl && j->opt.weight == 1)
-        return kvf_fail(d, KVF_E_ARG, "--loss kl needs weights below 1 (--weight G, or --weight "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--loss kl needs weights below 1 (--weight G, or --weight "
                         "recorded with --of X.kvf): where nothing is weakened the KL to the full "
                         "cache is at its least, and all its derivatives are 0");
     return KVF_OK;
@@ -95,7 +103,8 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (strcmp(j->loss, "nll") != 0 && strcmp(j->loss, "kl") != 0)
         return kvf_fail(d, KVF_E_ARG, "--loss is nll or kl, not '%s'", j->loss);
     if (j->of_path && (r->prompt || r->file || r->chat || r->ids_file || r->raw))
-        return kvf_fail(d, KVF_E_ARG, "--of gives the tokens; leave -p, -f, --chat, --ids and "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--of gives the tokens; leave -p, -f, --chat, --ids and "
                         "--raw out");
     if (j->heads && writes_trace(j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s holds every head; leave --head out", j->out);
@@ -127,7 +136,8 @@ static int open_trace(struct job *j, struct kvf_diag *d)
         return KVF_OK;
     j->opt.weights = j->of.write_gate;
     return j->opt.weights ? KVF_OK
-                          : kvf_fail(d, KVF_E_NOTFOUND, "%s holds no write gates of KV heads "
+                          : kvf_fail(d, KVF_E_NOTFOUND,
+                                     "%s holds no write gates of KV heads "
                                      "(column write_gate); --weight G takes a number",
                                      j->of_path);
 }
@@ -142,7 +152,8 @@ static int open_all(struct job *j, struct kvf_diag *d)
         j->n = j->r.n_ids;
     }
     if (j->n < 2)
-        return kvf_fail(d, KVF_E_LIMIT, "one token predicts nothing that is known; give at least "
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "one token predicts nothing that is known; give at least "
                         "2");
     if (j->out && j->of_path && runner_same_file(j->of_path, j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", j->out, j->of_path);
@@ -274,8 +285,8 @@ static void print_rho(const char *what, const struct compared *of)
                    what);
         else
             printf("rank correlation of %-10s with %s: %+.3f, mean over heads (95 %% over heads "
-                   "%+.3f .. %+.3f); %+.3f of all entries as one\n", side[i], what, r->rho,
-                   r->low, r->high, of->pooled[i]);
+                   "%+.3f .. %+.3f); %+.3f of all entries as one\n",
+                   side[i], what, r->rho, r->low, r->high, of->pooled[i]);
     }
 }
 
@@ -311,9 +322,8 @@ static void print_entry(const struct job *j, const struct table *t, int64_t row)
     const char *bytes = tokenizer_bytes(j->r.engine->tokenizer, j->text.ids[token], &len);
     utf8_show(&text, bytes, len);
     buf_char(&text, 0);
-    printf("%-8s %7lld  %+12.6f  %s\n", table_str(t, table_find(t, "head"), row),
-           (long long)token, table_real(t, table_find(t, "saliency"), row),
-           text.err ? "" : text.data);
+    printf("%-8s %7lld  %+12.6f  %s\n", table_str(t, table_find(t, "head"), row), (long long)token,
+           table_real(t, table_find(t, "saliency"), row), text.err ? "" : text.data);
     buf_finish(&text);
 }
 
@@ -366,7 +376,8 @@ static int print_heads(const struct job *j, const struct table *t)
 static int summary(const struct job *j, const struct table *entries, const struct table *heads)
 {
     printf("%d tokens, %lld predictions, %s %.6f nats in all; saliency: nats per unit of ln "
-           "weight, positive = helps\n", j->n, (long long)j->s.positions, j->loss, j->s.loss);
+           "weight, positive = helps\n",
+           j->n, (long long)j->s.positions, j->loss, j->s.loss);
     printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
            j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
     print_rho("log_beta", &j->beta);

@@ -34,15 +34,15 @@ struct job {
     struct train_check *check; /* NULL: none */
     char hash[33];
     struct buf config, log, state_name, log_name;
-    struct buf tokens_name; /* folder of the cache of token ids; empty: none */
+    struct buf tokens_name;              /* folder of the cache of token ids; empty: none */
     struct buf teacher_name, teacher_of; /* folder of the teacher's states; what they depend on */
     struct teacher_states teacher;
     bool warned; /* that no more of them are kept */
     struct progress bar;
-    double best;       /* least mean KL of a check */
+    double best;              /* least mean KL of a check */
     int64_t best_step, stale; /* checks since */
-    int64_t saved;     /* the step of the checkpoint, -1: none */
-    int64_t tokens;    /* of this run */
+    int64_t saved;            /* the step of the checkpoint, -1: none */
+    int64_t tokens;           /* of this run */
     double seconds;
 };
 
@@ -87,7 +87,8 @@ static int check_places(const struct job *j, struct kvf_diag *d)
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
-        return kvf_fail(d, KVF_E_ARG, "no --data FILE: text, or JSONL with \"text\" or "
+        return kvf_fail(d, KVF_E_ARG,
+                        "no --data FILE: text, or JSONL with \"text\" or "
                         "\"question\" and \"answer\"");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o GATES.safetensors");
@@ -114,12 +115,15 @@ static int check_options(struct job *j, struct kvf_diag *d)
     return err ? err : check_places(j, d);
 }
 
-static int open_data(struct job *j, double from, double to, struct packs **ret,
-                     struct kvf_diag *d)
+static int open_data(struct job *j, double from, double to, struct packs **ret, struct kvf_diag *d)
 {
-    struct packs_source source = {
-        j->data.item, j->data.n, j->recipe.opt.length,
-        strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS, from, to, j->tokens_name.data};
+    struct packs_source source = {j->data.item,
+                                  j->data.n,
+                                  j->recipe.opt.length,
+                                  strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS,
+                                  from,
+                                  to,
+                                  j->tokens_name.data};
     return packs_open(j->engine->tokenizer, &source, ret, d);
 }
 
@@ -127,16 +131,19 @@ static int open_data(struct job *j, double from, double to, struct packs **ret,
 static int put_config(struct job *j)
 {
     struct buf *b = &j->config;
-    buf_printf(b, "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
-               "\"%s\", ", KVFATE_VERSION, j->recipe.name, j->engine->config.name, j->hash);
+    buf_printf(b,
+               "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
+               "\"%s\", ",
+               KVFATE_VERSION, j->recipe.name, j->engine->config.name, j->hash);
     recipe_put(b, &j->recipe);
-    buf_printf(b, ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
-               ", \"seed\": %" PRId64 ", \"packing\": \"%s\", \"share\": ", j->steps,
-               j->recipe.opt.optimizer.warmup, j->length, j->seed, j->packing);
+    buf_printf(b,
+               ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
+               ", \"seed\": %" PRId64 ", \"packing\": \"%s\", \"share\": ",
+               j->steps, j->recipe.opt.optimizer.warmup, j->length, j->seed, j->packing);
     json_put_num(b, j->share);
-    buf_printf(b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016"
-               PRIx64 "\"}", packs_count(j->packs), packs_tokens(j->packs),
-               packs_hash(j->packs));
+    buf_printf(
+        b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016" PRIx64 "\"}",
+        packs_count(j->packs), packs_tokens(j->packs), packs_hash(j->packs));
     return b->err;
 }
 
@@ -147,8 +154,8 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
     buf_printf(&j->teacher_of, "%s %s %x", KVFATE_VERSION, j->hash, cpu_flags_detect());
-    j->teacher = (struct teacher_states){.folder = j->teacher_name.data,
-                                         .model = j->teacher_of.data, .limit = j->teacher_limit};
+    j->teacher = (struct teacher_states){
+        .folder = j->teacher_name.data, .model = j->teacher_of.data, .limit = j->teacher_limit};
     j->recipe.opt.pass.kept = &j->teacher;
     return j->teacher_of.err;
 }
@@ -175,9 +182,9 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (!err)
         err = trainer_create(j->engine, j->packs, &j->recipe.opt, &j->trainer, d);
     if (!err && j->check_every > 0 && j->share < 1) {
-        struct train_check_options o = {j->model, &j->data, j->share, j->budgets, j->recipe.name,
-                                        (int)j->check_docs, (int)j->threads, (uint64_t)j->seed,
-                                        j->tokens_name.data};
+        struct train_check_options o = {j->model,        &j->data,          j->share,
+                                        j->budgets,      j->recipe.name,    (int)j->check_docs,
+                                        (int)j->threads, (uint64_t)j->seed, j->tokens_name.data};
         err = train_check_open(&o, &j->check, d);
     }
     return err;
@@ -225,7 +232,7 @@ static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
     buf_printf(&record, "%.*s, \"steps_done\": %" PRId64 "}", (int)j->config.len - 1,
                j->config.data, trainer_steps(j->trainer));
     int err = record.err ? record.err
-              : trainer_write_gates(j->trainer, path, !j->f32, j->hash, record.data, d);
+                         : trainer_write_gates(j->trainer, path, !j->f32, j->hash, record.data, d);
     buf_finish(&record);
     return err;
 }
@@ -318,8 +325,10 @@ static int resume(struct job *j, struct kvf_diag *d)
     j->saved = trainer_steps(j->trainer);
     struct stat s;
     if (j->check && j->best_step > 0 && stat(j->out, &s) != 0)
-        return kvf_fail(d, KVF_E_IO, "%s: the best gates so far (step %" PRId64 ") are not there; "
-                        "put them back, or --fresh", j->out, j->best_step);
+        return kvf_fail(d, KVF_E_IO,
+                        "%s: the best gates so far (step %" PRId64 ") are not there; "
+                        "put them back, or --fresh",
+                        j->out, j->best_step);
     return KVF_OK;
 }
 
@@ -374,9 +383,9 @@ static void summary(const struct job *j)
     if (j->json) {
         printf("{\"steps\": %" PRId64 ", \"tokens\": %" PRId64 ", \"seconds\": %.3f, "
                "\"tokens_per_second\": %.1f, \"parameters\": %zu, \"activation_bytes\": %zu, "
-               "\"best_step\": %" PRId64 ", \"best_kl\": ", trainer_steps(j->trainer), j->tokens,
-               j->seconds, rate, trainer_parameters(j->trainer), trainer_bytes(j->trainer),
-               j->best_step);
+               "\"best_step\": %" PRId64 ", \"best_kl\": ",
+               trainer_steps(j->trainer), j->tokens, j->seconds, rate,
+               trainer_parameters(j->trainer), trainer_bytes(j->trainer), j->best_step);
         if (isfinite(j->best))
             printf("%.9g}\n", j->best);
         else
@@ -384,7 +393,8 @@ static void summary(const struct job *j)
         return;
     }
     printf("%s: step %" PRId64 " of %" PRId64 "; %" PRId64 " tokens at %.0f per second; %zu "
-           "parameters\n", j->out, trainer_steps(j->trainer), j->steps, j->tokens, rate,
+           "parameters\n",
+           j->out, trainer_steps(j->trainer), j->steps, j->tokens, rate,
            trainer_parameters(j->trainer));
     if (j->check && isfinite(j->best))
         printf("least KL at the budgets checked: %.4f nats per token, step %" PRId64 "\n", j->best,
@@ -408,8 +418,10 @@ static int run(struct job *j, struct kvf_diag *d)
         err = save(j, d);
     progress_end(&j->bar, trainer_steps(j->trainer));
     if (!err && signals_caught())
-        fprintf(stderr, "kvfate train: interrupted after step %" PRId64 "; the same command goes "
-                "on\n", trainer_steps(j->trainer));
+        fprintf(stderr,
+                "kvfate train: interrupted after step %" PRId64 "; the same command goes "
+                "on\n",
+                trainer_steps(j->trainer));
     if (!err)
         summary(j);
     return err;
@@ -432,10 +444,19 @@ static void finish(struct job *j)
 
 int cmd_train(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.method = "trimkv", .packing = "run", .budgets = "64,128", .steps = 1000,
-                    .warmup = -1, .length = 512, .save_every = 20, .check_every = 100,
-                    .check_docs = 4, .teacher_limit = INT64_C(4) << 30, .share = 0.9,
-                    .best = INFINITY, .saved = -1};
+    struct job j = {.method = "trimkv",
+                    .packing = "run",
+                    .budgets = "64,128",
+                    .steps = 1000,
+                    .warmup = -1,
+                    .length = 512,
+                    .save_every = 20,
+                    .check_every = 100,
+                    .check_docs = 4,
+                    .teacher_limit = INT64_C(4) << 30,
+                    .share = 0.9,
+                    .best = INFINITY,
+                    .saved = -1};
     struct kvf_diag d = {""};
     int operands, status;
     const struct opt list[] = {
@@ -449,26 +470,38 @@ int cmd_train(const struct command *self, int argc, char **argv)
         {OPT_INT, 0, "steps", &j.steps, "N", "steps of the optimizer (1000)", 1, 1 << 30},
         {OPT_INT, 0, "warmup", &j.warmup, "N", "steps to the full rate (a 20th)", 0, 1 << 30},
         {OPT_INT, 0, "length", &j.length, "T", "tokens of a pack (512)", 2, 1 << 20},
-        {OPT_STR, 0, "packing", &j.packing, "P", "run: documents follow each other; documents: "
-         "they do not see each other (run)", 0, 0},
-        {OPT_REAL, 0, "share", &j.share, "S", "train on this share of each file, check on the "
-         "rest (0.9)", 0.01, 1},
+        {OPT_STR, 0, "packing", &j.packing, "P",
+         "run: documents follow each other; documents: "
+         "they do not see each other (run)",
+         0, 0},
+        {OPT_REAL, 0, "share", &j.share, "S",
+         "train on this share of each file, check on the "
+         "rest (0.9)",
+         0.01, 1},
         {OPT_INT, 0, "check-every", &j.check_every, "N", "steps between checks; 0: none (100)", 0,
          1 << 30},
         {OPT_INT, 0, "check-docs", &j.check_docs, "N", "documents of a check (4)", 1, 1 << 20},
         {OPT_STR, 0, "budgets", &j.budgets, "N,...", "budgets of a check (64,128)", 0, 0},
-        {OPT_INT, 0, "patience", &j.patience, "N", "stop after N checks without a better one; "
-         "0: never (0)", 0, 1 << 30},
+        {OPT_INT, 0, "patience", &j.patience, "N",
+         "stop after N checks without a better one; "
+         "0: never (0)",
+         0, 1 << 30},
         {OPT_STR, 0, "state", &j.state_path, "FILE", "the checkpoint (GATES.state)", 0, 0},
         {OPT_INT, 0, "save-every", &j.save_every, "N", "steps between checkpoints (20)", 1,
          1 << 30},
         {OPT_FLAG, 0, "fresh", &j.fresh, NULL, "start anew although there is a checkpoint", 0, 0},
-        {OPT_FLAG, 0, "recompute", &j.recompute, NULL, "an eighth of the memory for a fifth "
-         "more time", 0, 0},
-        {OPT_FLAG, 0, "keep-teacher", &j.keep_teacher, NULL, "keep the teacher's states in the "
-         "cache folder, for other trainings on the same packs", 0, 0},
-        {OPT_INT, 0, "teacher-limit", &j.teacher_limit, "BYTES", "keep no more when that folder "
-         "holds as much (4294967296)", 0, 9e15},
+        {OPT_FLAG, 0, "recompute", &j.recompute, NULL,
+         "an eighth of the memory for a fifth "
+         "more time",
+         0, 0},
+        {OPT_FLAG, 0, "keep-teacher", &j.keep_teacher, NULL,
+         "keep the teacher's states in the "
+         "cache folder, for other trainings on the same packs",
+         0, 0},
+        {OPT_INT, 0, "teacher-limit", &j.teacher_limit, "BYTES",
+         "keep no more when that folder "
+         "holds as much (4294967296)",
+         0, 9e15},
         {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
         {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
         {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},

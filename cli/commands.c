@@ -5,9 +5,11 @@
 #include "cli/cmds.h"
 #include "config.h"
 
-#define ANALYSIS(name, text) \
-    {name, "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]", text, \
-     "kvfate " name " run.kvf -o " name ".png", cmd_analyze}
+#define ANALYSIS(name, text)                                                                       \
+    {                                                                                              \
+        name, "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]", text,         \
+            "kvfate " name " run.kvf -o " name ".png", cmd_analyze                                 \
+    }
 
 const struct command command_table[] = {
     {"run", "running models", "-m MODEL (-p TEXT | -f FILE | --chat FILE) -o OUT.kvf [options]",
@@ -22,25 +24,25 @@ const struct command command_table[] = {
     {"eval", "running models", "-m MODEL --data FILE... [options]",
      "quality of cache methods against budget, over documents",
      "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
-     "-o eval.tsv", cmd_eval},
+     "-o eval.tsv",
+     cmd_eval},
     {"effect", "running models", "-m MODEL (-p TEXT | -f FILE | --data FILE...) [options]",
      "what the predictions lose with a head's memory, or with chosen entries",
      "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
      cmd_effect},
-    {"saliency", "running models",
-     "-m MODEL (-p TEXT | -f FILE | --of X.kvf) [options] [-o OUT]",
+    {"saliency", "running models", "-m MODEL (-p TEXT | -f FILE | --of X.kvf) [options] [-o OUT]",
      "which entries help the predictions of a text, and which harm",
      "kvfate saliency -p 'Why is the sky blue?' -o saliency.png", cmd_saliency},
     {"train", "running models", "-m MODEL --data FILE... -o GATES.safetensors [options]",
      "train gates for a model whose weights stay as they are",
      "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
-     "--check-every 0 -o gates.safetensors", cmd_train},
+     "--check-every 0 -o gates.safetensors",
+     cmd_train},
     {"curves", "running models", "LOG.jsonl... [-o OUT.{tsv,json,csv,npz,png,svg,pdf}] [options]",
      "the course of trainings: losses and what checks found",
      "kvfate curves gates.safetensors.log.jsonl -o curves.png", cmd_curves},
     {"methods", "running models", "[NAME[:key=value,...]] [-B N] [--json]",
-     "list the cache methods and their parts",
-     "kvfate methods snapkv -B 128", cmd_methods},
+     "list the cache methods and their parts", "kvfate methods snapkv -B 128", cmd_methods},
     {"needle", "running models", "(--tokens N | --words N) -o NAME [options]",
      "prompts in which numbers are hidden, and where",
      "kvfate needle --tokens 512 --keys 4 --depth 0.5 -o hay", cmd_needle},
@@ -79,8 +81,8 @@ const struct command command_table[] = {
      "attention that goes to entries which are of no use",
      "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv", cmd_analyze},
     {"ghosts", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]",
-     "evicted entries that later queries would have used",
-     "kvfate ghosts run.kvf -o ghosts.png", cmd_analyze},
+     "evicted entries that later queries would have used", "kvfate ghosts run.kvf -o ghosts.png",
+     cmd_analyze},
     {"agreement", "analyses", "A.kvf B.kvf... [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]",
      "whether different gates say the same of the same tokens",
      "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv", cmd_analyze},
@@ -93,8 +95,8 @@ const struct command command_table[] = {
      "whether what is held lies in blocks or scattered", "kvfate runs run.kvf -o runs.tsv",
      cmd_analyze},
     {"heads", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]",
-     "what kind of head each is, by rules, and the evidence",
-     "kvfate heads run.kvf -o heads.tsv", cmd_analyze},
+     "what kind of head each is, by rules, and the evidence", "kvfate heads run.kvf -o heads.tsv",
+     cmd_analyze},
     {"compare", "analyses", "A.kvf B.kvf... [options] [-o OUT.{tsv,csv,json,npz}]",
      "how far apart heads of several runs are, and which is which",
      "kvfate compare a.kvf b.kvf --match -o match.tsv", cmd_analyze},
@@ -102,8 +104,8 @@ const struct command command_table[] = {
      "clusters of heads over many texts, and how stable they are",
      "kvfate atlas text1.kvf text2.kvf -o atlas.tsv", cmd_analyze},
     {"words", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz}]",
-     "words that caches hold, against those of the text",
-     "kvfate words run.kvf -o words.tsv", cmd_analyze},
+     "words that caches hold, against those of the text", "kvfate words run.kvf -o words.tsv",
+     cmd_analyze},
     {"received", "analyses", "X.kvf [options] [-o OUT.{tsv,csv,json,npz,png,svg,pdf}]",
      "attention that tokens receive from later queries",
      "kvfate received run.kvf --spread heads -o received.tsv", cmd_analyze},
@@ -124,8 +126,8 @@ const struct command command_table[] = {
      "an analysis of many traces, added up over documents, with intervals",
      "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv", cmd_corpus},
     {"merge", "analyses", "A.state B.state... [options] [-o OUT]",
-     "add up the states of shards of a corpus",
-     "kvfate merge one.state two.state -o survival.tsv", cmd_merge},
+     "add up the states of shards of a corpus", "kvfate merge one.state two.state -o survival.tsv",
+     cmd_merge},
     {"claims", "analyses", "RESULTS_FOLDER [options]",
      "what tables say of the claims of the papers", "kvfate claims results", cmd_claims},
     {"draw", "analyses", "TABLE -o OUT.{png,svg,pdf} [options]",

@@ -30,11 +30,15 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
     if (!t->out || to_stdout(t->out) || table_format_of(t->out) != TABLE_FORMAT_NONE)
         return KVF_OK;
     if (!figure_can_write(t->out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
-                        ".svg or .pdf", t->out);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf",
+                        t->out);
     if (!f)
-        return kvf_fail(d, KVF_E_ARG, "-o %s: %s has no figure; write it as .tsv, .csv, .json or "
-                        ".npz", t->out, a->name);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: %s has no figure; write it as .tsv, .csv, .json or "
+                        ".npz",
+                        t->out, a->name);
     return KVF_OK;
 }
 

@@ -35,8 +35,10 @@ static int mark_spans(const char *filter, const char *s, int tokens, unsigned ch
         else
             b = a + 1;
         if (!ok || a >= b)
-            return kvf_fail(d, KVF_E_ARG, "--entries %s: write span=A:B[,C:D...] with A < B, or "
-                            "single positions", filter);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--entries %s: write span=A:B[,C:D...] with A < B, or "
+                            "single positions",
+                            filter);
         if (b > tokens)
             return kvf_fail(d, KVF_E_ARG, "--entries %s: the prompt ends at token %d", filter,
                             tokens);
@@ -95,12 +97,14 @@ static int mark(const char *filter, const struct entries_prompt *p, unsigned cha
         return mark_class(filter, filter + 6, p, take, d);
     if (strncmp(filter, "random:", 7) == 0)
         return mark_random(filter, filter + 7, p, take, d);
-    return kvf_fail(d, KVF_E_ARG, "--entries %s: write span=A:B, class=sink|recent|middle or "
-                    "random:N", filter);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--entries %s: write span=A:B, class=sink|recent|middle or "
+                    "random:N",
+                    filter);
 }
 
-int entries_parse(const char *filter, const struct entries_prompt *p, int32_t **ret_pos,
-                  int *ret_n, struct kvf_diag *d)
+int entries_parse(const char *filter, const struct entries_prompt *p, int32_t **ret_pos, int *ret_n,
+                  struct kvf_diag *d)
 {
     unsigned char *take = MEM_NEW(unsigned char, (size_t)p->tokens);
     int32_t *pos = MEM_NEW(int32_t, (size_t)p->tokens);

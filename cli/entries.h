@@ -17,7 +17,7 @@ struct entries_prompt {
  * is one entry; an end left out is that of the prompt), "class=sink|recent|middle",
  * "random:N".  Free *ret_pos with mem_free.  KVF_E_ARG with a sentence for filters that
  * are none, name nothing or leave the prompt. */
-int entries_parse(const char *filter, const struct entries_prompt *p, int32_t **ret_pos,
-                  int *ret_n, struct kvf_diag *d);
+int entries_parse(const char *filter, const struct entries_prompt *p, int32_t **ret_pos, int *ret_n,
+                  struct kvf_diag *d);
 
 #endif

@@ -8,15 +8,18 @@
 static const struct {
     const char *name;
     double w, h; /* mm */
-} named_size[] = {{"single-column", 88, 0}, {"one-and-half-column", 120, 0},
-                  {"double-column", 180, 0}, {"page", 180, 240}, {"slide", 254, 143}};
+} named_size[] = {{"single-column", 88, 0},
+                  {"one-and-half-column", 120, 0},
+                  {"double-column", 180, 0},
+                  {"page", 180, 240},
+                  {"slide", 254, 143}};
 
 int figure_options(struct figure_options *f, struct opt *list)
 {
     *f = (struct figure_options){.style = {.vmin = NAN, .vmax = NAN}};
     const struct opt own[FIGURE_OPTIONS] = {
-        {OPT_STR, 0, "size", &f->size, "WxH", "88x60 (mm), 3.5x2.2in, 88mm, single-column, ...",
-         0, 0},
+        {OPT_STR, 0, "size", &f->size, "WxH", "88x60 (mm), 3.5x2.2in, 88mm, single-column, ...", 0,
+         0},
         {OPT_INT, 0, "dpi", &f->dpi, "N", "resolution of rasters (300)", 20, 2400},
         {OPT_STR, 0, "cmap", &f->style.cmap, "NAME", PALETTE_NAMES " (mostly viridis)", 0, 0},
         {OPT_REAL, 0, "vmin", &f->style.vmin, "X", "lower end of the colours", 0, 0},
@@ -116,7 +119,9 @@ int figure_options_check(struct figure_options *f, struct kvf_diag *d)
     f->style.dpi = (int)f->dpi;
     if (!f->size || figure_size_parse(f->size, &f->style.width_mm, &f->style.height_mm))
         return figure_style_check(&f->style, d);
-    return kvf_fail(d, KVF_E_ARG, "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
+    return kvf_fail(d, KVF_E_ARG,
+                    "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
                     "pt), a width alone, single-column, one-and-half-column, double-column, page "
-                    "or slide, not '%.80s'", FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+                    "or slide, not '%.80s'",
+                    FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
 }

@@ -61,8 +61,10 @@ int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *
     }
     buf_printf(ret_path, "%s/%s" GATES, folder_gates(), given);
     if (!ret_path->err && stat(ret_path->data, &s) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--gates %s: there is no such file, and no gates of that "
-                        "name in %s", given, folder_gates());
+        return kvf_fail(d, KVF_E_ARG,
+                        "--gates %s: there is no such file, and no gates of that "
+                        "name in %s",
+                        given, folder_gates());
     return ret_path->err;
 }
 

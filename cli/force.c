@@ -77,16 +77,20 @@ static int check_masses(const struct force *f, const struct method *m, struct kv
             full = p->evict_step[i] == KVF_ALIVE;
     }
     if (!full)
-        return kvf_fail(d, KVF_E_ARG, "--method %s needs the masses of a run that evicts nothing, "
-                        "and %s was made from '%s'", m->name, f->plan_file, p->method);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method %s needs the masses of a run that evicts nothing, "
+                        "and %s was made from '%s'",
+                        m->name, f->plan_file, p->method);
     bool same = !f->text_ids;
     if (f->tokens && p->ids) {
         int32_t k = f->tokens->n_tokens < p->n_tokens ? f->tokens->n_tokens : p->n_tokens;
         same = memcmp(f->tokens->ids, p->ids, (size_t)k * sizeof *p->ids) == 0;
     }
-    return same ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--method %s needs the masses of the same "
-                                    "tokens, and --force gives others than %s", m->name,
-                                    f->plan_file);
+    return same ? KVF_OK
+                : kvf_fail(d, KVF_E_ARG,
+                           "--method %s needs the masses of the same "
+                           "tokens, and --force gives others than %s",
+                           m->name, f->plan_file);
 }
 
 static int check_row(const struct force *f, const struct method *m, struct kvf_diag *d)
@@ -113,8 +117,10 @@ static int take_run(const struct force *f, struct runner *r, struct kvf_diag *d)
         const struct runner_override *o = &r->override[i];
         if (o->params.chunk != r->params.chunk || o->params.positions != r->params.positions
             || method_per_query_head(&o->row, &o->params) != per_query_head)
-            return kvf_fail(d, KVF_E_ARG, "--override '%s': the run of %s had other positions, "
-                            "chunk or group=none", r->override_text.item[i], f->plan_file);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--override '%s': the run of %s had other positions, "
+                            "chunk or group=none",
+                            r->override_text.item[i], f->plan_file);
     }
     return KVF_OK;
 }
@@ -159,8 +165,10 @@ int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, str
 {
     const struct plan *p = source(f);
     if (!p || p->n_prompt < 1)
-        return kvf_fail(d, KVF_E_ARG, "no prompt; %s does not hold one: give it with -p TEXT, "
-                        "-f FILE, --chat FILE or --ids FILE", f->file ? f->file : f->plan_file);
+        return kvf_fail(d, KVF_E_ARG,
+                        "no prompt; %s does not hold one: give it with -p TEXT, "
+                        "-f FILE, --chat FILE or --ids FILE",
+                        f->file ? f->file : f->plan_file);
     *ret_ids = p->ids;
     *ret_n = p->n_prompt;
     return KVF_OK;
@@ -179,12 +187,15 @@ int force_follow(struct force *f, const int32_t *prompt, int n, struct kvf_diag 
         return KVF_OK;
     for (int i = 0; i < n && i < p->n_tokens; i++)
         if (prompt[i] != p->ids[i])
-            return kvf_fail(d, KVF_E_ARG, "%s does not begin with this prompt: its token %d is "
-                            "%d, the prompt's %d; without a prompt, its own is taken", path, i,
-                            p->ids[i], prompt[i]);
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s does not begin with this prompt: its token %d is "
+                            "%d, the prompt's %d; without a prompt, its own is taken",
+                            path, i, p->ids[i], prompt[i]);
     if (n > p->n_tokens)
-        return kvf_fail(d, KVF_E_ARG, "%s does not begin with this prompt: it has %d tokens, the "
-                        "prompt %d", path, p->n_tokens, n);
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s does not begin with this prompt: it has %d tokens, the "
+                        "prompt %d",
+                        path, p->n_tokens, n);
     f->ids = p->ids + n;
     f->roles = p->roles ? p->roles + n : NULL;
     f->n_ids = p->n_tokens - n;

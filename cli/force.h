@@ -17,7 +17,7 @@ struct force {
     struct plan *tokens; /* of --force, when it is a trace or a plan */
     int32_t *text_ids;   /* [n_text] of --force, when it is text */
     int n_text;
-    int32_t *until; /* [L][H][T] of the plan, as methods take it */
+    int32_t *until;       /* [L][H][T] of the plan, as methods take it */
     const int32_t *ids;   /* [n_ids] the forced ones, behind the prompt; borrowed */
     const uint8_t *roles; /* of them, or NULL */
     int n_ids;

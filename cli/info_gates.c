@@ -15,8 +15,9 @@ bool looks_like_gates(const char *path)
     bool whole = f && fread(b, 1, sizeof b, f) == sizeof b;
     if (f)
         fclose(f);
-    return whole && (memcmp(b, "PK\3\4", 4) == 0 || memcmp(b, "\x80\2\x8a\x0a", 4) == 0
-                     || (b[8] == '{' && memcmp(b + 4, "\0\0\0", 4) == 0));
+    return whole
+           && (memcmp(b, "PK\3\4", 4) == 0 || memcmp(b, "\x80\2\x8a\x0a", 4) == 0
+               || (b[8] == '{' && memcmp(b + 4, "\0\0\0", 4) == 0));
 }
 
 static void put_text(struct buf *b, const char *key, const char *text)

@@ -11,35 +11,68 @@
 enum { DRAW_KEYS, DRAW_VALUES, DRAW_DEPTH, DRAW_FILLER };
 
 static const char *const adjectives[] = {
-    "amber", "brass", "broken", "cedar", "copper", "crimson", "distant", "dusty", "eastern",
-    "emerald", "foggy", "frozen", "golden", "granite", "hidden", "hollow", "iron", "ivory",
-    "lonely", "marble", "misty", "narrow", "northern", "painted", "quiet", "rusty", "sandy",
-    "scarlet", "silver", "southern", "sunken", "violet"};
+    "amber",   "brass",   "broken", "cedar",   "copper", "crimson",  "distant",  "dusty",
+    "eastern", "emerald", "foggy",  "frozen",  "golden", "granite",  "hidden",   "hollow",
+    "iron",    "ivory",   "lonely", "marble",  "misty",  "narrow",   "northern", "painted",
+    "quiet",   "rusty",   "sandy",  "scarlet", "silver", "southern", "sunken",   "violet"};
 static const char *const things[] = {
-    "anchor", "archive", "bakery", "balcony", "bridge", "cabin", "canal", "castle", "chapel",
-    "clock", "cottage", "ferry", "forge", "fountain", "garden", "gate", "harbour", "library",
-    "lighthouse", "mill", "museum", "orchard", "quarry", "school", "station", "tavern",
-    "theatre", "tower", "tunnel", "vault", "well", "workshop"};
+    "anchor",  "archive", "bakery",     "balcony", "bridge", "cabin",    "canal",  "castle",
+    "chapel",  "clock",   "cottage",    "ferry",   "forge",  "fountain", "garden", "gate",
+    "harbour", "library", "lighthouse", "mill",    "museum", "orchard",  "quarry", "school",
+    "station", "tavern",  "theatre",    "tower",   "tunnel", "vault",    "well",   "workshop"};
 static const char *const people[] = {
-    "The baker", "A farmer", "The old carpenter", "Her cousin", "The ferryman", "A traveller",
-    "The new teacher", "His neighbour", "The gardener", "A young sailor", "The miller",
-    "The postman", "An uncle of theirs", "The tailor", "A shepherd", "The innkeeper"};
-static const char *const deeds[] = {
-    "mended the fence", "carried two baskets of apples", "sang the whole afternoon",
-    "counted the boats", "swept the yard", "told a long story", "waited for the rain to stop",
-    "painted a door green", "fed the geese", "read the newspaper aloud", "lost a glove",
-    "baked a loaf of rye bread", "repaired the cart", "wrote a letter home",
-    "looked for the black cat", "picked plums"};
-static const char *const places[] = {
-    "by the river", "behind the barn", "on the market square", "near the old oak",
-    "at the edge of the village", "under the arches", "in the kitchen", "on the hill",
-    "along the coast road", "beside the pond", "in the shade of a wall", "at the crossroads",
-    "on the way to town", "in the meadow", "next to the church", "at the foot of the stairs"};
-static const char *const times[] = {
-    "before breakfast", "on a windy day", "when the bells rang", "late in autumn",
-    "as every year", "while the others slept", "after supper", "in the first snow",
-    "for no reason at all", "until it grew dark", "and nobody minded", "with great care",
-    "as if nothing had happened", "and then went home", "for the second time", "in silence"};
+    "The baker",          "A farmer",       "The old carpenter", "Her cousin",
+    "The ferryman",       "A traveller",    "The new teacher",   "His neighbour",
+    "The gardener",       "A young sailor", "The miller",        "The postman",
+    "An uncle of theirs", "The tailor",     "A shepherd",        "The innkeeper"};
+static const char *const deeds[] = {"mended the fence",
+                                    "carried two baskets of apples",
+                                    "sang the whole afternoon",
+                                    "counted the boats",
+                                    "swept the yard",
+                                    "told a long story",
+                                    "waited for the rain to stop",
+                                    "painted a door green",
+                                    "fed the geese",
+                                    "read the newspaper aloud",
+                                    "lost a glove",
+                                    "baked a loaf of rye bread",
+                                    "repaired the cart",
+                                    "wrote a letter home",
+                                    "looked for the black cat",
+                                    "picked plums"};
+static const char *const places[] = {"by the river",
+                                     "behind the barn",
+                                     "on the market square",
+                                     "near the old oak",
+                                     "at the edge of the village",
+                                     "under the arches",
+                                     "in the kitchen",
+                                     "on the hill",
+                                     "along the coast road",
+                                     "beside the pond",
+                                     "in the shade of a wall",
+                                     "at the crossroads",
+                                     "on the way to town",
+                                     "in the meadow",
+                                     "next to the church",
+                                     "at the foot of the stairs"};
+static const char *const times[] = {"before breakfast",
+                                    "on a windy day",
+                                    "when the bells rang",
+                                    "late in autumn",
+                                    "as every year",
+                                    "while the others slept",
+                                    "after supper",
+                                    "in the first snow",
+                                    "for no reason at all",
+                                    "until it grew dark",
+                                    "and nobody minded",
+                                    "with great care",
+                                    "as if nothing had happened",
+                                    "and then went home",
+                                    "for the second time",
+                                    "in silence"};
 static const char *const noise[] = {
     "The grass is green and the sky is wide.", "The day begins and the day ends.",
     "A road leads out and a road leads back.", "Water runs down and smoke goes up."};
@@ -49,7 +82,7 @@ enum {
     N_THINGS = sizeof things / sizeof *things,
     N_KEYS = N_ADJECTIVES * N_THINGS,
 };
-#define DRAWN(list, r) (list)[rng_below((r), sizeof (list) / sizeof *(list))]
+#define DRAWN(list, r) (list)[rng_below((r), sizeof(list) / sizeof *(list))]
 
 static const char intro[] = "Here are some notes. They hold numbers that you will be asked for "
                             "at the end.\n\n";
@@ -57,9 +90,9 @@ static const char intro[] = "Here are some notes. They hold numbers that you wil
 /* Everything about a task that does not depend on its length. */
 struct draw {
     const struct needle_task *task;
-    int key[N_KEYS];              /* a random order of all keys */
-    int64_t least;                /* smallest number of so many digits */
-    int64_t value[NEEDLE_MOST];   /* [key * values + v], all different */
+    int key[N_KEYS];            /* a random order of all keys */
+    int64_t least;              /* smallest number of so many digits */
+    int64_t value[NEEDLE_MOST]; /* [key * values + v], all different */
     double depth[NEEDLE_MOST];
 };
 
@@ -171,8 +204,8 @@ static void put_question(const struct draw *w, struct buf *text, struct buf *spa
     bool several = t->queries * t->values > 1;
     buf_str(text, "\n\n");
     size_t start = text->len;
-    buf_printf(text, "According to the notes, what %s of ", several ? "are the numbers"
-                                                                    : "is the number");
+    buf_printf(text, "According to the notes, what %s of ",
+               several ? "are the numbers" : "is the number");
     for (int k = 0; k < t->queries; k++) {
         buf_str(text, k == 0 ? "the " : k + 1 < t->queries ? ", the " : " and the ");
         put_key(text, w->key[k]);
@@ -189,8 +222,7 @@ static void put_answers(const struct draw *w, struct buf *spans)
     buf_str(spans, "],\"spans\":[");
 }
 
-void needle_write(const struct needle_task *t, int n_sentences, struct buf *text,
-                  struct buf *spans)
+void needle_write(const struct needle_task *t, int n_sentences, struct buf *text, struct buf *spans)
 {
     struct draw w;
     int n = (int)(t->keys * t->values);

@@ -13,7 +13,7 @@ struct needle_task {
     int64_t keys, values, queries; /* keys hidden, values of each, keys asked for */
     int64_t digits;                /* of a value */
     enum haystack haystack;
-    double depth;  /* where the needles asked for are, 0 .. 1; NaN: anywhere */
+    double depth; /* where the needles asked for are, 0 .. 1; NaN: anywhere */
     uint64_t seed;
 };
 

@@ -14,11 +14,15 @@ int output_check(const char *path, const char *table, struct kvf_diag *d)
     if (!path || on_screen(path) || table_format_of(path) != TABLE_FORMAT_NONE)
         return KVF_OK;
     if (!figure_can_write(path))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
-                        ".svg or .pdf", path);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, "
+                        ".svg or .pdf",
+                        path);
     if (!figure_of_table(table))
-        return kvf_fail(d, KVF_E_ARG, "-o %s: this table has no figure; write it as .tsv, .csv, "
-                        ".json or .npz", path);
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: this table has no figure; write it as .tsv, .csv, "
+                        ".json or .npz",
+                        path);
     return KVF_OK;
 }
 
@@ -34,8 +38,9 @@ static int write_path(const struct output *o, const struct table *t, const struc
 
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d)
 {
-    const struct figure *f = !o->look ? NULL : o->figure ? figure_find(o->figure)
-                                                         : figure_of_table(table_name(t));
+    const struct figure *f = !o->look    ? NULL
+                             : o->figure ? figure_find(o->figure)
+                                         : figure_of_table(table_name(t));
     bool drawn = o->look && preview_wanted(o->look, f, o->path);
     int err = o->look ? preview_check(o->look, f, d) : KVF_OK;
     if (!err && o->path && !(drawn && on_screen(o->path)))

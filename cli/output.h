@@ -12,7 +12,7 @@ struct output {
                          where that is a terminal; NULL: none */
     bool json;        /* JSON on the standard output, beside a file too */
     const struct figure_options *look; /* of the table's figure; NULL: it has none */
-    const char *figure; /* another figure of the table; NULL: that of its name */
+    const char *figure;                /* another figure of the table; NULL: that of its name */
 };
 
 /* Whether path is "-", NULL, or a name by which a table of that name can be written or drawn:

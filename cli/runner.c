@@ -26,10 +26,10 @@ int runner_prompt_options(struct runner *r, struct opt *list)
          "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
         {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
         {OPT_STR, 'f', "file", &r->file, "FILE", "prompt from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &r->chat, "FILE",
-         "messages as JSON: [{\"role\",\"content\"}, ...]", 0, 0},
-        {OPT_STR, 0, "ids", &r->ids_file, "FILE",
-         "prompt as token ids, separated by white space", 0, 0},
+        {OPT_STR, 0, "chat", &r->chat, "FILE", "messages as JSON: [{\"role\",\"content\"}, ...]", 0,
+         0},
+        {OPT_STR, 0, "ids", &r->ids_file, "FILE", "prompt as token ids, separated by white space",
+         0, 0},
         {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
     };
     memcpy(list, shared, sizeof shared);
@@ -43,16 +43,18 @@ int runner_options(struct runner *r, struct opt *list)
         {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
         {OPT_LIST, 0, "override", &r->override_text, "SET=M",
          "another method for some KV heads, as L0-5K*=window:budget=64", 0, 0},
-        {OPT_STR, 0, "gates", &r->gates_file, "FILE", "trained gates, safetensors or torch, "
-         "or the name of shipped ones", 0, 0},
+        {OPT_STR, 0, "gates", &r->gates_file, "FILE",
+         "trained gates, safetensors or torch, "
+         "or the name of shipped ones",
+         0, 0},
         {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
         {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
         {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
-        {OPT_REAL, 0, "top-p", &r->top_p, "P",
-         "draw from the likeliest tokens of mass P (1)", 1e-9, 1},
+        {OPT_REAL, 0, "top-p", &r->top_p, "P", "draw from the likeliest tokens of mass P (1)", 1e-9,
+         1},
         {OPT_FLAG, 0, "ignore-eos", &r->ignore_eos, NULL, "do not stop at the end token", 0, 0},
-        {OPT_INT, 'c', "context", &r->context, "N",
-         "most tokens in all (the model's context)", 1, 1 << 24},
+        {OPT_INT, 'c', "context", &r->context, "N", "most tokens in all (the model's context)", 1,
+         1 << 24},
         {OPT_INT, 0, "chunk", &r->chunk, "N", "prompt tokens that run together (256)", 1, 8192},
         {OPT_INT, 't', "threads", &r->threads, "N", "threads (number of cores)", 1, 256},
         {OPT_STR, 0, "kv-type", &r->kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
@@ -67,13 +69,15 @@ int runner_heads(const struct model_config *m, const char *set, unsigned char **
                  struct kvf_diag *d)
 {
     char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
-    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers * (size_t)m->n_kv_heads);
+    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_kv_heads);
     if (!*ret_take)
         return KVF_E_NOMEM;
     int marked = headset_mark(set, wrong, m->n_layers, m->n_kv_heads, *ret_take);
     if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG, "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
-                        "or 3.1", set);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
+                        "or 3.1",
+                        set);
     if (marked == 0)
         return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", set);
     return KVF_OK;
@@ -83,8 +87,11 @@ int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d)
 {
     for (int i = 1; i <= n; i++) {
         if (data->n == 0 || data->n == OPT_LIST_MAX)
-            return kvf_fail(d, KVF_E_ARG, data->n ? "more than %d files" : "--data comes before "
-                            "the files", OPT_LIST_MAX);
+            return kvf_fail(d, KVF_E_ARG,
+                            data->n ? "more than %d files"
+                                    : "--data comes before "
+                                      "the files",
+                            OPT_LIST_MAX);
         data->item[data->n++] = argv[i];
     }
     return KVF_OK;
@@ -230,8 +237,7 @@ static int parse_ids(const char *path, const struct buf *in, int vocab, int32_t 
     }
 }
 
-int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
-                    struct kvf_diag *d)
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, struct kvf_diag *d)
 {
     struct buf in = {0};
     int n, err = runner_read_file(path, &in, d);
@@ -292,15 +298,18 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     if (r->n_predict < 0)
         r->n_predict = r->force && r->force->ids ? forced : N_PREDICT;
     if (!err && forced > limit - r->n_ids && r->n_predict > limit - r->n_ids)
-        err = kvf_fail(d, KVF_E_LIMIT, "the prompt of %d tokens and %d that are forced are over "
-                       "the context of %d; -n takes fewer", r->n_ids, forced, limit);
+        err = kvf_fail(d, KVF_E_LIMIT,
+                       "the prompt of %d tokens and %d that are forced are over "
+                       "the context of %d; -n takes fewer",
+                       r->n_ids, forced, limit);
     /* the last token sampled is in the text only */
     int64_t most = runner_cap(r), fed = r->n_ids + (r->n_predict > 1 ? r->n_predict - 1 : 0);
     fed = fed < most ? fed : most;
     if (!err && r->gates && gates_positions(r->gates) < fed)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the run may "
-                       "have %d; use a smaller -n", gates_path(r->gates),
-                       (int)gates_positions(r->gates), (int)fed);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--gates %s holds numbers of %d positions, and the run may "
+                       "have %d; use a smaller -n",
+                       gates_path(r->gates), (int)gates_positions(r->gates), (int)fed);
     return err;
 }
 
@@ -320,7 +329,10 @@ int runner_keeps(const char *out, char *const *in, int n, struct kvf_diag *d)
 
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 {
-    const char *const in[] = {r->file, r->chat, r->ids_file, gguf_path(r->engine->gguf),
+    const char *const in[] = {r->file,
+                              r->chat,
+                              r->ids_file,
+                              gguf_path(r->engine->gguf),
                               r->force ? r->force->file : NULL,
                               r->force ? r->force->plan_file : NULL};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
@@ -338,8 +350,10 @@ int runner_engine(const char *model, bool exact, int threads, struct engine **re
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
     if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
-        err = kvf_fail(d, KVF_E_IO, "the default model is not at %s; run ./setup.sh or give "
-                       "-m MODEL.gguf", path.data ? path.data : "$HOME/.cache/kvfate");
+        err = kvf_fail(d, KVF_E_IO,
+                       "the default model is not at %s; run ./setup.sh or give "
+                       "-m MODEL.gguf",
+                       path.data ? path.data : "$HOME/.cache/kvfate");
     buf_finish(&path);
     return err;
 }
@@ -390,11 +404,16 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
     for (int i = 0; i < r->override_text.n; i++)
         list[i] = (struct session_override){&r->override[i].row, &r->override[i].params,
                                             r->override[i].take};
-    struct session_options opt = {
-        .method = &r->row, .params = &r->params, .overrides = list,
-        .n_overrides = r->override_text.n, .gates = r->gates, .inputs = &r->inputs,
-        .kv_type = wide ? KV_F32 : KV_F16, .cap = runner_cap(r), .chunk = (int)r->chunk,
-        .recorder = rec};
+    struct session_options opt = {.method = &r->row,
+                                  .params = &r->params,
+                                  .overrides = list,
+                                  .n_overrides = r->override_text.n,
+                                  .gates = r->gates,
+                                  .inputs = &r->inputs,
+                                  .kv_type = wide ? KV_F32 : KV_F16,
+                                  .cap = runner_cap(r),
+                                  .chunk = (int)r->chunk,
+                                  .recorder = rec};
     int err = session_create(r->engine, &opt, ret_session, d);
     mem_free(list);
     return err;

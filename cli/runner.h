@@ -30,13 +30,13 @@ struct runner {
         struct method row;
         struct method_params params;
         unsigned char *take; /* [L * cache heads] */
-    } *override; /* [override_text.n] */
-    struct gates *gates; /* NULL: none */
+    } * override;            /* [override_text.n] */
+    struct gates *gates;     /* NULL: none */
     struct method_inputs inputs;
-    int cache_heads; /* KV heads of the cache and of the trace */
-    struct buf text; /* the prompt as it was tokenised, template included */
+    int cache_heads;                /* KV heads of the cache and of the trace */
+    struct buf text;                /* the prompt as it was tokenised, template included */
     size_t prompt_at, prompt_bytes; /* where the prompt as given is in it; 0 bytes: all of it */
-    int32_t *ids;    /* [n_ids] */
+    int32_t *ids;                   /* [n_ids] */
     int n_ids;
 };
 
@@ -79,8 +79,7 @@ int runner_read_file(const char *path, struct buf *out, struct kvf_diag *d);
 
 /* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
  * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
-int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n,
-                    struct kvf_diag *d);
+int runner_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
 /* The rows and gates of the run (runner_methods.c): parsed before the model is opened,
  * joined with it afterwards. */

@@ -25,15 +25,19 @@ static int parse_override(struct runner *r, int i, struct kvf_diag *d)
     struct runner_override *o = &r->override[i];
     const char *text = r->override_text.item[i], *row = strchr(text, '=');
     if (!row || row == text)
-        return kvf_fail(d, KVF_E_ARG, "--override '%s': write SET=NAME[:key=value,...], as "
-                        "L0-5K*=window:budget=64", text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override '%s': write SET=NAME[:key=value,...], as "
+                        "L0-5K*=window:budget=64",
+                        text);
     int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
     int err = method_parse(row + 1, budget, &o->row, &o->params, d);
     if (err)
         return err;
     if (!same_cache(r, o))
-        return kvf_fail(d, KVF_E_ARG, "--override '%s': positions, chunk and group=none belong to "
-                        "the whole run; give them to --method and to every override", text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override '%s': positions, chunk and group=none belong to "
+                        "the whole run; give them to --method and to every override",
+                        text);
     return KVF_OK;
 }
 
@@ -49,8 +53,7 @@ int runner_parse_methods(struct runner *r, struct kvf_diag *d)
 }
 
 /* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
-static int mark(const struct runner *r, const char *text, unsigned char *take,
-                struct kvf_diag *d)
+static int mark(const struct runner *r, const char *text, unsigned char *take, struct kvf_diag *d)
 {
     const struct model_config *m = &r->engine->config;
     char set[256];
@@ -63,8 +66,10 @@ static int mark(const struct runner *r, const char *text, unsigned char *take,
     char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
     int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
     if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG, "--override: '%s' is not a set of KV heads such as "
-                        "L0-5K*, L3K1 or 3.1", set);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override: '%s' is not a set of KV heads such as "
+                        "L0-5K*, L3K1 or 3.1",
+                        set);
     return marked ? KVF_OK
                   : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
 }
@@ -87,8 +92,10 @@ static int check_layers(const struct runner *r, struct kvf_diag *d)
         const struct method *one = a < 0 ? &r->row : &r->override[a].row;
         const struct method *two = b < 0 ? &r->row : &r->override[b].row;
         if (a != b && (one->scope == SCOPE_LAYER || two->scope == SCOPE_LAYER))
-            return kvf_fail(d, KVF_E_ARG, "--override '%s': %s chooses for all heads of a layer; "
-                            "name whole layers", r->override_text.item[later],
+            return kvf_fail(d, KVF_E_ARG,
+                            "--override '%s': %s chooses for all heads of a layer; "
+                            "name whole layers",
+                            r->override_text.item[later],
                             one->scope == SCOPE_LAYER ? one->name : two->name);
     }
     return KVF_OK;
@@ -99,8 +106,9 @@ int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, s
     const struct model_config *m = &e->config;
     char hash[33] = "";
     gguf_hash(e->gguf, hash);
-    struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
-                                m->norm_eps, (double)m->rope_base, hash, &e->kernels};
+    struct gates_model model = {m->n_layers,          m->d_model,  m->n_heads,
+                                m->n_kv_heads,        m->head_dim, m->norm_eps,
+                                (double)m->rope_base, hash,        &e->kernels};
     struct buf file = {0};
     int err = folder_gates_path(path, &file, d);
     if (!err)
@@ -132,9 +140,11 @@ int runner_shipped_gates(struct engine *e, const struct method *m, struct gates 
         err = runner_gates(e, path.data, ret_gates, d);
     for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)
         if (strncmp(m->name, trained[i], strlen(trained[i])) == 0)
-            err = kvf_fail(d, KVF_E_ARG, "--method %s needs %s gates, and none are shipped for "
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--method %s needs %s gates, and none are shipped for "
                            "this model: give --gates FILE, or make one with kvfate train --method "
-                           "%s", m->name, kind_of(need), trained[i]);
+                           "%s",
+                           m->name, kind_of(need), trained[i]);
     buf_finish(&path);
     return err == KVF_E_NOTFOUND ? KVF_OK : err; /* method_check_inputs says what it needs */
 }
@@ -179,16 +189,20 @@ int runner_open_methods(struct runner *r, struct kvf_diag *d)
                        r->row.name);
     if (!err && r->gates && r->row.allocation->pool == POOL_ALL && r->row.score
         && r->row.score->gates && !gates_tied(r->gates))
-        fprintf(stderr, "note: %s: the layers' readouts are not tied; %s compares their scores all "
-                "the same\n", gates_path(r->gates), r->row.name);
+        fprintf(stderr,
+                "note: %s: the layers' readouts are not tied; %s compares their scores all "
+                "the same\n",
+                gates_path(r->gates), r->row.name);
     return err;
 }
 
 const char *runner_gate_column(const struct runner *r)
 {
-    static const char *const column[] = {
-        [GATE_RETENTION] = "log_beta", [GATE_WRITE] = "write_gate",
-        [GATE_IMPORTANCE] = "importance", [GATE_HEADS] = NULL, [GATE_BLOCKS] = NULL};
+    static const char *const column[] = {[GATE_RETENTION] = "log_beta",
+                                         [GATE_WRITE] = "write_gate",
+                                         [GATE_IMPORTANCE] = "importance",
+                                         [GATE_HEADS] = NULL,
+                                         [GATE_BLOCKS] = NULL};
     return r->gates ? column[gates_kind(r->gates)] : NULL;
 }
 

@@ -7,23 +7,29 @@
 
 enum { NO_LIMIT = 1 << 24 }; /* a budget above any context: nothing is evicted */
 
-static int open_gates(struct engine *e, const char *file, const char *method,
-                      struct gates **ret, struct kvf_diag *d)
+static int open_gates(struct engine *e, const char *file, const char *method, struct gates **ret,
+                      struct kvf_diag *d)
 {
     struct method row;
     struct method_params p;
     int err = method ? method_parse(method, NO_LIMIT, &row, &p, d) : KVF_OK;
     if (!err && method && !(method_gates(&row) >> GATE_RETENTION & 1))
-        err = kvf_fail(d, KVF_E_ARG, "--method %s has no retention gates to compare with; "
-                       "trimkv and dbtrimkv have", row.name);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--method %s has no retention gates to compare with; "
+                       "trimkv and dbtrimkv have",
+                       row.name);
     if (!err)
         err = file ? runner_gates(e, file, ret, d) : runner_shipped_gates(e, &row, ret, d);
     if (!err && !*ret)
-        err = kvf_fail(d, KVF_E_ARG, "--method %s: no gates are shipped for it and this model; "
-                       "give --gates FILE", row.name);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--method %s: no gates are shipped for it and this model; "
+                       "give --gates FILE",
+                       row.name);
     if (!err && gates_kind(*ret) != GATE_RETENTION)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates; saliency is compared with "
-                       "retention gates", gates_path(*ret), gates_kind_name(gates_kind(*ret)));
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--gates %s holds %s gates; saliency is compared with "
+                       "retention gates",
+                       gates_path(*ret), gates_kind_name(gates_kind(*ret)));
     return err;
 }
 
@@ -34,8 +40,8 @@ static int feed(struct engine *e, const struct gates *g, const int32_t *ids, int
     struct method row;
     struct method_params p;
     int err = method_parse("trimkv", NO_LIMIT, &row, &p, d);
-    struct session_options opt = {.method = &row, .params = &p, .gates = g, .kv_type = KV_F32,
-                                  .cap = n};
+    struct session_options opt = {
+        .method = &row, .params = &p, .gates = g, .kv_type = KV_F32, .cap = n};
     if (!err)
         err = session_create(e, &opt, ret, d);
     return err ? err : session_prompt(*ret, ids, n, NULL, NULL);
@@ -58,16 +64,17 @@ static int collect(struct engine *e, struct session *s, int n, double **ret)
     return KVF_OK;
 }
 
-int saliency_beta(struct engine *e, const char *gates_file, const char *method,
-                  const int32_t *ids, int n, double **ret_beta, char ret_hash[33],
-                  struct kvf_diag *d)
+int saliency_beta(struct engine *e, const char *gates_file, const char *method, const int32_t *ids,
+                  int n, double **ret_beta, char ret_hash[33], struct kvf_diag *d)
 {
     struct gates *g = NULL;
     struct session *s = NULL;
     int err = open_gates(e, gates_file, method, &g, d);
     if (!err && gates_positions(g) < n)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s holds numbers of %d positions, and the text has "
-                       "%d tokens", gates_path(g), (int)gates_positions(g), n);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--gates %s holds numbers of %d positions, and the text has "
+                       "%d tokens",
+                       gates_path(g), (int)gates_positions(g), n);
     if (!err)
         err = feed(e, g, ids, n, &s, d);
     if (!err)

@@ -11,8 +11,7 @@
 #include "engine/model/gguf.h"
 
 /* The model must be the run's: entries of another one have nothing to do with these. */
-static int check_model(struct kvf_trace *t, const char *path, const char *hash,
-                       struct kvf_diag *d)
+static int check_model(struct kvf_trace *t, const char *path, const char *hash, struct kvf_diag *d)
 {
     struct json *header = NULL;
     const char *meta = kvf_meta(t);
@@ -20,8 +19,10 @@ static int check_model(struct kvf_trace *t, const char *path, const char *hash,
     const char *name = json_str(json_get(json_get(header, "model"), "name"), "?");
     const char *other = json_str(json_get(json_get(header, "model"), "hash"), "");
     if (!err && strcmp(other, hash) != 0)
-        err = kvf_fail(d, KVF_E_FORMAT, "%s was made with another model (%.40s of hash %.32s); "
-                       "this one has hash %s", path, name, *other ? other : "unknown", hash);
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s was made with another model (%.40s of hash %.32s); "
+                       "this one has hash %s",
+                       path, name, *other ? other : "unknown", hash);
     json_free(header);
     return err;
 }

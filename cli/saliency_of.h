@@ -6,10 +6,10 @@
 #include "engine/experiment/plan.h"
 
 struct saliency_of {
-    struct plan *tokens;  /* ids and roles; owned */
-    double *log_beta;     /* [L * H][T]; NULL: not recorded */
-    double *evict_step;   /* the same; INFINITY: alive */
-    float *write_gate;    /* the same */
+    struct plan *tokens; /* ids and roles; owned */
+    double *log_beta;    /* [L * H][T]; NULL: not recorded */
+    double *evict_step;  /* the same; INFINITY: alive */
+    float *write_gate;   /* the same */
 };
 
 /* Reads a trace made with the model.  KVF_OK or an error with a sentence. */

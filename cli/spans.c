@@ -27,16 +27,19 @@ static bool good_name(const char *s)
 static int read_item(const struct json *node, const char *file, int i, struct item *ret,
                      struct kvf_diag *d)
 {
-    *ret = (struct item){json_str(json_get(node, "name"), NULL),
-                         json_bool(json_get(node, "useful"), true),
-                         json_int(json_get(node, "start"), -1),
-                         json_int(json_get(node, "end"), -1)};
+    *ret = (struct item){
+        json_str(json_get(node, "name"), NULL), json_bool(json_get(node, "useful"), true),
+        json_int(json_get(node, "start"), -1), json_int(json_get(node, "end"), -1)};
     if (!good_name(ret->name))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: span %d needs a \"name\" of 1 to 16 letters, digits, "
-                        "- or _", file, i + 1);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: span %d needs a \"name\" of 1 to 16 letters, digits, "
+                        "- or _",
+                        file, i + 1);
     if (ret->start < 0 || ret->end <= ret->start)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) needs whole numbers \"start\" < "
-                        "\"end\", bytes of the prompt", file, i + 1, ret->name);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: span %d (%s) needs whole numbers \"start\" < "
+                        "\"end\", bytes of the prompt",
+                        file, i + 1, ret->name);
     return KVF_OK;
 }
 
@@ -53,7 +56,8 @@ static int token_ends(const struct runner *r, int64_t **ret_end, struct kvf_diag
     }
     if (r->text.len > 0 && (size_t)at != r->text.len) {
         mem_free(end);
-        return kvf_fail(d, KVF_E_FORMAT, "--spans: the model's tokens leave out bytes of the "
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "--spans: the model's tokens leave out bytes of the "
                         "prompt, so that places in it mean nothing");
     }
     *ret_end = end;
@@ -133,9 +137,10 @@ static int take_items(struct spans *s, const struct json *list, const struct run
         struct item item;
         err = read_item(x, s->file, i, &item, d);
         if (!err && item.end > bytes)
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: span %d (%s) ends at byte %lld, and the prompt "
-                           "has %lld", s->file, i + 1, item.name, (long long)item.end,
-                           (long long)bytes);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: span %d (%s) ends at byte %lld, and the prompt "
+                           "has %lld",
+                           s->file, i + 1, item.name, (long long)item.end, (long long)bytes);
         if (!err)
             err = take_item(s, &item, token_at(end, r->n_ids, from + item.start),
                             token_at(end, r->n_ids, from + item.end - 1) + 1, d);
@@ -149,12 +154,11 @@ static void make_sets(struct spans *s)
     int useful = 0;
     for (int k = 0; k < s->n; k++)
         useful += s->name[k].useful;
-    s->set[s->n_sets++] =
-        (struct probe_span_set){"", s->all.n, (const int32_t(*)[2])s->all.range};
+    s->set[s->n_sets++] = (struct probe_span_set){"", s->all.n, (const int32_t(*)[2])s->all.range};
     for (int k = 0; k < s->n && s->n_sets < PROBE_SPAN_SETS; k++)
         if (!s->name[k].useful || useful > 1)
-            s->set[s->n_sets++] = (struct probe_span_set){
-                s->name[k].name, s->name[k].n, (const int32_t(*)[2])s->name[k].range};
+            s->set[s->n_sets++] = (struct probe_span_set){s->name[k].name, s->name[k].n,
+                                                          (const int32_t(*)[2])s->name[k].range};
 }
 
 static int take_file(struct spans *s, const struct json *root, const struct runner *r,
@@ -164,8 +168,10 @@ static int take_file(struct spans *s, const struct json *root, const struct runn
     int64_t *end = NULL;
     int n = json_is_array(list) ? json_len(list) : 0;
     if (n < 1 || n > MOST_SPANS)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: expected {\"spans\": [{\"name\", \"start\", "
-                        "\"end\"}, ...]} with 1 to %d spans", s->file, MOST_SPANS);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: expected {\"spans\": [{\"name\", \"start\", "
+                        "\"end\"}, ...]} with 1 to %d spans",
+                        s->file, MOST_SPANS);
     int err = token_ends(r, &end, d);
     if (!err && !(s->name = MEM_NEW(struct span_name, (size_t)n)))
         err = KVF_E_NOMEM;

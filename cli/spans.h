@@ -18,7 +18,7 @@ struct spans {
 
     struct span_name *name; /* [n] in the file's order */
     int n;
-    struct span_name all;   /* those that are useful, together */
+    struct span_name all;                       /* those that are useful, together */
     struct probe_span_set set[PROBE_SPAN_SETS]; /* [n_sets] for probes */
     int n_sets;
 };

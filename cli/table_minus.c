@@ -8,8 +8,9 @@
 #include "cli/table_minus.h"
 
 /* Columns that say what a row is of. */
-static const char *const key_names[] = {"head", "layer", "index", "kind", "criterion", "horizon",
-                                        "event", "source", "factor", "age", "denominator"};
+static const char *const key_names[] = {"head",      "layer",   "index",      "kind",
+                                        "criterion", "horizon", "event",      "source",
+                                        "factor",    "age",     "denominator"};
 enum { KEYS = sizeof key_names / sizeof *key_names };
 
 struct keyed {
@@ -76,8 +77,8 @@ static int check_where(const struct table *t, const char *where, struct kvf_diag
     int more = 0;
     while (where && (more = opt_pair(&where, key, value, sizeof key)) == 1)
         if (table_find(t, key) < 0)
-            return kvf_fail(d, KVF_E_ARG, "--style %s=%s: the table has no column '%s'", key,
-                            value, key);
+            return kvf_fail(d, KVF_E_ARG, "--style %s=%s: the table has no column '%s'", key, value,
+                            key);
     return more < 0 ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
 }
 
@@ -130,15 +131,16 @@ static int check_unique(const struct side *s, struct kvf_diag *d)
         qsort(by_head, (size_t)s->n, sizeof *by_head, compare);
     for (int64_t i = 1; !err && i < s->n; i++)
         if (strcmp(by_head[i].key, by_head[i - 1].key) == 0)
-            err = kvf_fail(d, KVF_E_ARG, "head %s has several rows: choose one of each head by "
+            err = kvf_fail(d, KVF_E_ARG,
+                           "head %s has several rows: choose one of each head by "
                            "its columns, as in --style criterion=top64,horizon=64",
                            by_head[i].key);
     mem_free(by_head);
     return err;
 }
 
-static int build(const struct side *a, const struct side *b, struct table **ret,
-                 int64_t *ret_alone, struct kvf_diag *d)
+static int build(const struct side *a, const struct side *b, struct table **ret, int64_t *ret_alone,
+                 struct kvf_diag *d)
 {
     static const char *const names[] = {"layer", "index"};
     size_t most = (size_t)a->n;
@@ -160,7 +162,8 @@ static int build(const struct side *a, const struct side *b, struct table **ret,
         real[2 * most + (size_t)n++] = x - y;
     }
     if (!err && n == 0)
-        err = kvf_fail(d, KVF_E_ARG, "no row of one table has a partner in the other: heads, or "
+        err = kvf_fail(d, KVF_E_ARG,
+                       "no row of one table has a partner in the other: heads, or "
                        "what the rows are of, differ");
     struct table *t = err ? NULL : table_create("difference", n);
     if (t) {
@@ -207,8 +210,10 @@ int table_minus(const struct table *a, const struct table *b, const struct table
     int err = KVF_OK;
     for (int i = 0; i < 3 && !err; i++)
         if (table_find(a, must[i]) < 0 || table_find(b, must[i]) < 0)
-            err = kvf_fail(d, KVF_E_ARG, "--minus draws maps of layers and heads, and a table "
-                           "lacks the column %s", must[i]);
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--minus draws maps of layers and heads, and a table "
+                           "lacks the column %s",
+                           must[i]);
     if (!err)
         err = collect(&x, a, q, d);
     if (!err)

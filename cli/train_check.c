@@ -22,8 +22,10 @@ static int parse_budgets(const char *s, struct train_check_result *r, struct kvf
         if (len < sizeof part)
             memcpy(part, s, len);
         if (!opt_int(part, &v) || v < 1 || v > 1 << 24 || r->n == TRAIN_CHECK_BUDGETS)
-            return kvf_fail(d, KVF_E_ARG, "--budgets needs up to %d numbers from 1 on, separated "
-                            "by commas", TRAIN_CHECK_BUDGETS);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--budgets needs up to %d numbers from 1 on, separated "
+                            "by commas",
+                            TRAIN_CHECK_BUDGETS);
         r->budget[r->n++] = (int)v;
         s += len;
         if (!*s)
@@ -35,8 +37,8 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
                      struct kvf_diag *d)
 {
     struct train_check *c = MEM_NEW(struct train_check, 1);
-    struct packs_source source = {o->data->item, o->data->n,
-                                  TRAIN_CHECK_PROMPT + TRAIN_CHECK_SCORE, PACK_RUN, o->from, 1,
+    struct packs_source source = {o->data->item, o->data->n, TRAIN_CHECK_PROMPT + TRAIN_CHECK_SCORE,
+                                  PACK_RUN,      o->from,    1,
                                   o->cache};
     if (!c)
         return KVF_E_NOMEM;
@@ -45,13 +47,15 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
     if (!err)
         err = runner_engine(o->model, false, o->threads, &c->engine, d);
     if (!err && c->engine->config.n_ctx < source.length)
-        err = kvf_fail(d, KVF_E_ARG, "checks need documents of %d tokens, and the model's context "
-                       "has %d; --check-every 0 does without", source.length,
-                       c->engine->config.n_ctx);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "checks need documents of %d tokens, and the model's context "
+                       "has %d; --check-every 0 does without",
+                       source.length, c->engine->config.n_ctx);
     if (!err) {
         err = packs_open(c->engine->tokenizer, &source, &c->packs, d);
         if (err == KVF_E_LIMIT)
-            kvf_fail(d, err, "the share of the data that is checked on gives no document of %d "
+            kvf_fail(d, err,
+                     "the share of the data that is checked on gives no document of %d "
                      "tokens; give more text, a smaller --share, or --check-every 0",
                      source.length);
     }
@@ -79,7 +83,9 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
 {
     struct eval_cell cell[TRAIN_CHECK_BUDGETS] = {{0}};
     struct eval_result result[TRAIN_CHECK_BUDGETS];
-    struct eval e = {.engine = c->engine, .kv_type = KV_F16, .prompt = TRAIN_CHECK_PROMPT,
+    struct eval e = {.engine = c->engine,
+                     .kv_type = KV_F16,
+                     .prompt = TRAIN_CHECK_PROMPT,
                      .score = TRAIN_CHECK_SCORE};
     struct gates *gates = NULL;
     *ret = c->shape;

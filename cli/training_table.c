@@ -10,8 +10,8 @@
 enum { MOST_BYTES = 256 << 20, MOST_ROWS = 1 << 24, MOST_NUMBERS = 48, NAME = 32 };
 
 /* Numbers that every record has, in this order; budgets are appended as they turn up. */
-static const char *const fixed[] = {"loss", "fwkl", "rvkl", "ntp", "mse", "limit", "value", "lr",
-                                    "norm", "mean_kl"};
+static const char *const fixed[] = {"loss",  "fwkl",  "rvkl", "ntp",  "mse",
+                                    "limit", "value", "lr",   "norm", "mean_kl"};
 enum { FIXED = sizeof fixed / sizeof *fixed };
 
 struct row {
@@ -145,8 +145,10 @@ static void run_name(const char *path, char out[128])
 static void add_numbers(struct table *t, const struct rows *r, int i, double *value)
 {
     const char *unit = strncmp(r->name[i], "kl_", 3) == 0 || strcmp(r->name[i], "mean_kl") == 0
-                       || strcmp(r->name[i], "fwkl") == 0 || strcmp(r->name[i], "rvkl") == 0
-                       || strcmp(r->name[i], "ntp") == 0 ? "nats/token" : "";
+                               || strcmp(r->name[i], "fwkl") == 0 || strcmp(r->name[i], "rvkl") == 0
+                               || strcmp(r->name[i], "ntp") == 0
+                           ? "nats/token"
+                           : "";
     for (int k = 0; k < r->n; k++)
         value[k] = r->row[k].number[i];
     table_dense_real(t, r->name[i], unit, value);

@@ -26,11 +26,12 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t n)
     pthread_once(&once, fill);
     crc = ~crc;
     for (; n >= 8; n -= 8, p += 8) {
-        uint32_t lo = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
-                             | (uint32_t)p[3] << 24);
+        uint32_t lo = crc
+                      ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
+                         | (uint32_t)p[3] << 24);
         crc = table[7][lo & 255] ^ table[6][lo >> 8 & 255] ^ table[5][lo >> 16 & 255]
-            ^ table[4][lo >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]]
-            ^ table[0][p[7]];
+              ^ table[4][lo >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]]
+              ^ table[0][p[7]];
     }
     for (; n; n--, p++)
         crc = table[0][(crc ^ *p) & 255] ^ crc >> 8;

@@ -76,13 +76,22 @@ bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, 
         || get_le(in + 4, 2) != RECORD_HEADER)
         return false;
     *ret = (struct record){
-        .type = in[6], .flags = in[7], .seq = get_le(in + 8, 8), .stored_len = get_le(in + 16, 8),
-        .raw_len = get_le(in + 24, 8), .column = (uint32_t)get_le(in + 32, 4),
-        .layer = (uint16_t)get_le(in + 36, 2), .head0 = (uint16_t)get_le(in + 38, 2),
-        .t0 = (uint32_t)get_le(in + 40, 4), .n = (uint32_t)get_le(in + 44, 4),
-        .codec = (uint32_t)get_le(in + 48, 4), .payload_crc = (uint32_t)get_le(in + 52, 4),
-        .salt = salt, .epoch = (uint32_t)get_le(in + 60, 4),
-        .n_heads = (uint16_t)get_le(in + 64, 2), .offset = offset,
+        .type = in[6],
+        .flags = in[7],
+        .seq = get_le(in + 8, 8),
+        .stored_len = get_le(in + 16, 8),
+        .raw_len = get_le(in + 24, 8),
+        .column = (uint32_t)get_le(in + 32, 4),
+        .layer = (uint16_t)get_le(in + 36, 2),
+        .head0 = (uint16_t)get_le(in + 38, 2),
+        .t0 = (uint32_t)get_le(in + 40, 4),
+        .n = (uint32_t)get_le(in + 44, 4),
+        .codec = (uint32_t)get_le(in + 48, 4),
+        .payload_crc = (uint32_t)get_le(in + 52, 4),
+        .salt = salt,
+        .epoch = (uint32_t)get_le(in + 60, 4),
+        .n_heads = (uint16_t)get_le(in + 64, 2),
+        .offset = offset,
     };
     return true;
 }
@@ -137,11 +146,17 @@ void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r)
 void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret)
 {
     *ret = (struct record){
-        .column = (uint32_t)get_le(in, 4), .layer = (uint16_t)get_le(in + 4, 2),
-        .head0 = (uint16_t)get_le(in + 6, 2), .t0 = (uint32_t)get_le(in + 8, 4),
-        .epoch = (uint32_t)get_le(in + 12, 4), .n = (uint32_t)get_le(in + 16, 4),
-        .n_heads = (uint16_t)get_le(in + 20, 2), .type = in[22], .codec = in[23],
-        .offset = get_le(in + 24, 8), .stored_len = get_le(in + 32, 8),
+        .column = (uint32_t)get_le(in, 4),
+        .layer = (uint16_t)get_le(in + 4, 2),
+        .head0 = (uint16_t)get_le(in + 6, 2),
+        .t0 = (uint32_t)get_le(in + 8, 4),
+        .epoch = (uint32_t)get_le(in + 12, 4),
+        .n = (uint32_t)get_le(in + 16, 4),
+        .n_heads = (uint16_t)get_le(in + 20, 2),
+        .type = in[22],
+        .codec = in[23],
+        .offset = get_le(in + 24, 8),
+        .stored_len = get_le(in + 32, 8),
         .raw_len = get_le(in + 40, 8),
     };
 }

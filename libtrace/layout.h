@@ -9,10 +9,15 @@
 #include <kvf/trace.h>
 
 enum {
-    KVF_MAJOR = 1, KVF_MINOR = 0,
-    FILE_HEADER = 64, RECORD_HEADER = 80, FOOTER = 64, INDEX_ENTRY = 48, COLUMN_ENTRY = 68,
-    CHUNK_RAW = 512 << 10,          /* most raw bytes that the writer puts in a chunk */
-    CHUNK_RAW_LIMIT = 16 << 20,     /* most that a reader accepts */
+    KVF_MAJOR = 1,
+    KVF_MINOR = 0,
+    FILE_HEADER = 64,
+    RECORD_HEADER = 80,
+    FOOTER = 64,
+    INDEX_ENTRY = 48,
+    COLUMN_ENTRY = 68,
+    CHUNK_RAW = 512 << 10,      /* most raw bytes that the writer puts in a chunk */
+    CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
     MAX_COLUMNS = 4096,
 };
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -21,7 +26,13 @@ enum {
 #define META_LIMIT (16u << 20)
 
 enum record_type {
-    REC_META = 1, REC_SCHEMA, REC_TOKENS, REC_COLUMN, REC_NOTE, REC_COMMIT, REC_CHECKPOINT,
+    REC_META = 1,
+    REC_SCHEMA,
+    REC_TOKENS,
+    REC_COLUMN,
+    REC_NOTE,
+    REC_COMMIT,
+    REC_CHECKPOINT,
     REC_INDEX
 };
 enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must refuse */

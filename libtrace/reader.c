@@ -4,12 +4,30 @@
 #include "base/mem.h"
 #include "libtrace/reader.h"
 
-const char *kvf_meta(const struct kvf_trace *t) { return t->meta; }
-int kvf_n_layers(const struct kvf_trace *t) { return t->n_layers; }
-uint32_t kvf_n_steps(const struct kvf_trace *t) { return t->n_steps; }
-uint32_t kvf_epoch(const struct kvf_trace *t) { return t->epoch; }
-int kvf_is_clean(const struct kvf_trace *t) { return t->clean; }
-int kvf_n_columns(const struct kvf_trace *t) { return t->n_columns; }
+const char *kvf_meta(const struct kvf_trace *t)
+{
+    return t->meta;
+}
+int kvf_n_layers(const struct kvf_trace *t)
+{
+    return t->n_layers;
+}
+uint32_t kvf_n_steps(const struct kvf_trace *t)
+{
+    return t->n_steps;
+}
+uint32_t kvf_epoch(const struct kvf_trace *t)
+{
+    return t->epoch;
+}
+int kvf_is_clean(const struct kvf_trace *t)
+{
+    return t->clean;
+}
+int kvf_n_columns(const struct kvf_trace *t)
+{
+    return t->n_columns;
+}
 
 const char *kvf_note(const struct kvf_trace *t, const char *key)
 {
@@ -140,7 +158,8 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     err = codec_decode(t->decoder, t->stored.data + RECORD_HEADER, r->stored_len, r->codec, width,
                        slot->data, r->raw_len, t->shuffled.data);
     return err ? kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
-                          (unsigned long long)r->offset) : KVF_OK;
+                          (unsigned long long)r->offset)
+               : KVF_OK;
 }
 
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
@@ -208,7 +227,8 @@ static int make_key(const struct kvf_trace *t, int column, int layer, int head, 
     if (!c || head < 0 || head >= kvf_n_heads(t, layer, (enum kvf_space)c->space)
         || t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column, layer or head", t->path);
-    *key = (struct record){.type = REC_COLUMN, .column = (uint32_t)column,
+    *key = (struct record){.type = REC_COLUMN,
+                           .column = (uint32_t)column,
                            .layer = (uint16_t)layer,
                            .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
     return KVF_OK;
@@ -225,9 +245,10 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
             return err;
     } while (have < t0 + n && have > before);
     if (have < t0 + n)
-        return kvf_fail(d, KVF_E_NOTFOUND, "%s: column %s, layer %d, head %d: values from %u on "
-                        "are not in the trace", t->path, t->column[key->column].name, key->layer,
-                        head, have);
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "%s: column %s, layer %d, head %d: values from %u on "
+                        "are not in the trace",
+                        t->path, t->column[key->column].name, key->layer, head, have);
     return KVF_OK;
 }
 
@@ -279,32 +300,39 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
 }
 
 /* All ones of an age are "never". */
-#define WIDEN_UNSIGNED(type, never)                                  \
-    for (uint32_t i = 0; i < n; i++) {                               \
-        type v;                                                      \
-        memcpy(&v, p + i * sizeof v, sizeof v);                      \
-        out[i] = age && v == (never) ? -1 : (double)v;               \
-    }                                                                \
+#define WIDEN_UNSIGNED(type, never)                                                                \
+    for (uint32_t i = 0; i < n; i++) {                                                             \
+        type v;                                                                                    \
+        memcpy(&v, p + i * sizeof v, sizeof v);                                                    \
+        out[i] = age && v == (never) ? -1 : (double)v;                                             \
+    }                                                                                              \
     break
-#define WIDEN(type)                                                  \
-    for (uint32_t i = 0; i < n; i++) {                               \
-        type v;                                                      \
-        memcpy(&v, p + i * sizeof v, sizeof v);                      \
-        out[i] = (double)v;                                          \
-    }                                                                \
+#define WIDEN(type)                                                                                \
+    for (uint32_t i = 0; i < n; i++) {                                                             \
+        type v;                                                                                    \
+        memcpy(&v, p + i * sizeof v, sizeof v);                                                    \
+        out[i] = (double)v;                                                                        \
+    }                                                                                              \
     break
 
 /* The type is asked for once, not for each of what may be billions of values. */
 static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32_t n, double *out)
 {
     switch (dtype) {
-    case KVF_F32: WIDEN(float);
-    case KVF_F64: WIDEN(double);
-    case KVF_I32: WIDEN(int32_t);
-    case KVF_U8: WIDEN_UNSIGNED(uint8_t, UINT8_MAX);
-    case KVF_U16: WIDEN_UNSIGNED(uint16_t, UINT16_MAX);
-    case KVF_U32: WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
-    case KVF_U64: WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
+    case KVF_F32:
+        WIDEN(float);
+    case KVF_F64:
+        WIDEN(double);
+    case KVF_I32:
+        WIDEN(int32_t);
+    case KVF_U8:
+        WIDEN_UNSIGNED(uint8_t, UINT8_MAX);
+    case KVF_U16:
+        WIDEN_UNSIGNED(uint16_t, UINT16_MAX);
+    case KVF_U32:
+        WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
+    case KVF_U64:
+        WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
     }
 }
 #undef WIDEN

@@ -40,7 +40,7 @@ struct kvf_trace {
         unsigned char *data; /* owned, of cap bytes */
         size_t cap;
     } stored, shuffled, raw; /* of decoding, and of widening */
-    void *decoder; /* of the codec */
+    void *decoder;           /* of the codec */
     uint64_t clock;
     char **note; /* owned texts "key\0json" */
     int n_notes;

@@ -24,7 +24,8 @@ static int add_record(struct kvf_trace *t, const struct record *r)
 static bool plausible(const struct record *r, uint64_t end)
 {
     uint64_t limit = r->type == REC_COLUMN || r->type == REC_TOKENS ? CHUNK_RAW_LIMIT
-                   : r->type == REC_INDEX ? (uint64_t)1 << 32 : META_LIMIT + 1024;
+                     : r->type == REC_INDEX                         ? (uint64_t)1 << 32
+                                                                    : META_LIMIT + 1024;
     return r->raw_len <= limit && r->stored_len <= limit && r->offset <= end && r->offset % 8 == 0
            && r->stored_len <= end - r->offset
            && RECORD_HEADER + padded(r->stored_len) <= end - r->offset;
@@ -66,7 +67,8 @@ static int load_index(struct kvf_trace *t, const struct footer *f)
         struct record e;
         index_entry_read(p + i * INDEX_ENTRY, &e);
         err = !plausible(&e, f->index_offset) || covered > f->index_offset ? KVF_E_CORRUPT
-            : must_refuse(t, &e) ? KVF_E_VERSION : add_record(t, &e);
+              : must_refuse(t, &e)                                         ? KVF_E_VERSION
+                                                                           : add_record(t, &e);
         covered += RECORD_HEADER + padded(e.stored_len);
     }
     if (!err && covered != f->index_offset)
@@ -133,7 +135,8 @@ static int walk(struct kvf_trace *t, uint64_t end)
             && r.seq >= next_seq) {
             next_seq = r.seq + 1;
             int err = r.type > REC_INDEX && r.flags & REC_CRITICAL ? KVF_E_VERSION
-                    : r.type == REC_INDEX ? KVF_OK : add_record(t, &r);
+                      : r.type == REC_INDEX                        ? KVF_OK
+                                                                   : add_record(t, &r);
             if (err)
                 return err;
             at += RECORD_HEADER + padded(r.stored_len);

@@ -53,11 +53,15 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
         return kvf_fail(d, KVF_E_CORRUPT, "%s: damage at byte %llu: %llu bytes belong to no record",
                         t->path, (unsigned long long)t->first_bad, (unsigned long long)c->lost);
     if (t->bad_index)
-        return kvf_fail(d, KVF_E_CORRUPT, "%s: the index does not match the records; all %llu "
-                        "records are whole", t->path, n);
+        return kvf_fail(d, KVF_E_CORRUPT,
+                        "%s: the index does not match the records; all %llu "
+                        "records are whole",
+                        t->path, n);
     if (!c->clean && torn)
-        return kvf_fail(d, KVF_OK, "%s: unfinished: %llu whole records up to byte %llu, then %llu "
-                        "bytes of a torn one", t->path, n, size - torn, torn);
+        return kvf_fail(d, KVF_OK,
+                        "%s: unfinished: %llu whole records up to byte %llu, then %llu "
+                        "bytes of a torn one",
+                        t->path, n, size - torn, torn);
     if (!c->clean)
         return kvf_fail(d, KVF_OK, "%s: unfinished: %llu whole records, none torn", t->path, n);
     return KVF_OK;

@@ -17,7 +17,7 @@ struct kvf_writer {
     char *path;
     uint64_t end, seq; /* bytes written; next record number */
     uint32_t salt, epoch;
-    int err;           /* first error, kept */
+    int err; /* first error, kept */
     int saved_errno;
     struct kvf_column *column;
     int n_columns;
@@ -32,10 +32,17 @@ struct kvf_writer {
 size_t kvf_dtype_size(enum kvf_dtype dtype)
 {
     switch (dtype) {
-    case KVF_U8: return 1;
-    case KVF_U16: return 2;
-    case KVF_U32: case KVF_I32: case KVF_F32: return 4;
-    case KVF_F64: case KVF_U64: return 8;
+    case KVF_U8:
+        return 1;
+    case KVF_U16:
+        return 2;
+    case KVF_U32:
+    case KVF_I32:
+    case KVF_F32:
+        return 4;
+    case KVF_F64:
+    case KVF_U64:
+        return 8;
     }
     return 0;
 }
@@ -45,8 +52,8 @@ static int write_all(struct kvf_writer *w, const void *a, size_t na, const void 
 {
     static const unsigned char zero[8];
     size_t pad = (size_t)(padded(na + nb) - na - nb), total = na + nb + pad, done = 0;
-    struct iovec v[3] = {{(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb},
-                         {(void *)(uintptr_t)zero, pad}};
+    struct iovec v[3] = {
+        {(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb}, {(void *)(uintptr_t)zero, pad}};
     int i = 0;
     while (done < total) {
         while (v[i].iov_len == 0)
@@ -224,8 +231,8 @@ static int prepare(struct kvf_writer *w, const char *path, const struct kvf_shap
 }
 
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
-                    const struct kvf_column *columns, int n_columns,
-                    struct kvf_writer **ret_writer, struct kvf_diag *d)
+                    const struct kvf_column *columns, int n_columns, struct kvf_writer **ret_writer,
+                    struct kvf_diag *d)
 {
     size_t n = strlen(meta_json);
     int err = check_columns(columns, n_columns, d);
@@ -302,10 +309,14 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
     if (most == 0)
         return KVF_E_LIMIT; /* more heads than fit: write them in several calls */
     while (at < n) {
-        struct record r = {.type = REC_COLUMN, .column = (uint32_t)column,
-                           .layer = (uint16_t)layer, .head0 = (uint16_t)head0,
-                           .n_heads = (uint16_t)n_heads, .t0 = t0 + at,
-                           .n = n - at < most ? n - at : most, .epoch = epoch};
+        struct record r = {.type = REC_COLUMN,
+                           .column = (uint32_t)column,
+                           .layer = (uint16_t)layer,
+                           .head0 = (uint16_t)head0,
+                           .n_heads = (uint16_t)n_heads,
+                           .t0 = t0 + at,
+                           .n = n - at < most ? n - at : most,
+                           .epoch = epoch};
         int err = write_part(w, &r, data, (size_t)n * (size_t)width, at, width);
         if (err)
             return err;

@@ -120,8 +120,10 @@ void ansi_frame(struct ansi *a, double x, double y, double w, double h)
 
 static const char *side_text(char side)
 {
-    return side == 'l' ? "\xe2\x96\x8f" : side == 'r' ? "\xe2\x96\x95"
-         : side == 't' ? "\xe2\x96\x94" : "\xe2\x96\x81";
+    return side == 'l'   ? "\xe2\x96\x8f"
+           : side == 'r' ? "\xe2\x96\x95"
+           : side == 't' ? "\xe2\x96\x94"
+                         : "\xe2\x96\x81";
 }
 
 /* ---- pixels */
@@ -217,8 +219,8 @@ static void put_pixels(struct pen *p, uint32_t above, uint32_t below)
 /* Lightness of both pixels together in five steps; nothing at all is a space. */
 static void put_shade(struct buf *out, uint32_t above, uint32_t below)
 {
-    static const char *const shade[] = {"\xc2\xb7", "\xe2\x96\x91", "\xe2\x96\x92",
-                                        "\xe2\x96\x93", "\xe2\x96\x88"};
+    static const char *const shade[] = {"\xc2\xb7", "\xe2\x96\x91", "\xe2\x96\x92", "\xe2\x96\x93",
+                                        "\xe2\x96\x88"};
     double y = 0;
     int n = 0;
     for (int i = 0; i < 2; i++) {
@@ -233,8 +235,8 @@ static void put_shade(struct buf *out, uint32_t above, uint32_t below)
     buf_str(out, n ? shade[light <= 0 ? 0 : light >= 1 ? 4 : (int)(light * 5)] : " ");
 }
 
-static void put_text(struct pen *p, const struct ansi *a, const struct ansi_cell *c,
-                     uint32_t above, uint32_t below)
+static void put_text(struct pen *p, const struct ansi *a, const struct ansi_cell *c, uint32_t above,
+                     uint32_t below)
 {
     uint32_t paper, other;
     bool on = colour_of(above, &paper) && colour_of(below, &other);

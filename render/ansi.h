@@ -22,7 +22,7 @@ struct ansi_cell {
 
 struct ansi {
     int cols, rows;
-    bool shades; /* no colours: five shades */
+    bool shades;            /* no colours: five shades */
     struct ansi_cell *cell; /* [rows][cols] */
 };
 

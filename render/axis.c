@@ -118,16 +118,15 @@ static void mark_x(struct canvas *c, const struct axis_box *a, double v, double 
 
 static void power_text(int exponent, int factor, char out[24])
 {
-    static const char *const digit[] = {"\xe2\x81\xb0", "\xc2\xb9", "\xc2\xb2", "\xc2\xb3",
-                                        "\xe2\x81\xb4", "\xe2\x81\xb5", "\xe2\x81\xb6",
-                                        "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
+    static const char *const digit[] = {
+        "\xe2\x81\xb0", "\xc2\xb9",     "\xc2\xb2",     "\xc2\xb3",     "\xe2\x81\xb4",
+        "\xe2\x81\xb5", "\xe2\x81\xb6", "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
     int n = exponent < 0 ? -exponent : exponent;
     char times[8] = "";
     if (factor > 1)
         snprintf(times, sizeof times, "%d\xc2\xb7", factor);
     snprintf(out, 24, "%s10%s%s%s%s", times, exponent < 0 ? "\xe2\x81\xbb" : "",
-             n >= 100 ? digit[n / 100 % 10] : "", n >= 10 ? digit[n / 10 % 10] : "",
-             digit[n % 10]);
+             n >= 100 ? digit[n / 100 % 10] : "", n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
 }
 
 /* Too few numbers to read a scale from: every tick gets one, if they fit. */
@@ -198,8 +197,7 @@ static int fitting(double mm, double each)
 }
 
 /* ticks_log without numbers between two whole ones. */
-static int ticks_log_of(double lo, double hi, double room, bool whole, double *v,
-                        char (*name)[24])
+static int ticks_log_of(double lo, double hi, double room, bool whole, double *v, char (*name)[24])
 {
     int n = ticks_log(lo, hi, room, v, name, TICKS), m = 0;
     for (int i = 0; i < n; i++)

@@ -18,12 +18,12 @@ extern const struct rgb ink; /* of axes and text */
 int ticks_linear(double lo, double hi, int want, double *out, int max);
 
 struct axis_box {
-    double x, y, w, h;          /* plot area, mm */
-    double x0, x1, y0, y1;      /* data range; y0 at the bottom (it may be the larger) */
+    double x, y, w, h;     /* plot area, mm */
+    double x0, x1, y0, y1; /* data range; y0 at the bottom (it may be the larger) */
     int log_x;
     const char *xlabel, *ylabel; /* NULL: none */
     int log_y;
-    int whole_x, whole_y;       /* counts and positions: no number between two of them */
+    int whole_x, whole_y; /* counts and positions: no number between two of them */
 };
 
 /* v, or +-1e300: ends of axes of which the distance is a number, too; what lies further out is

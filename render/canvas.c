@@ -28,7 +28,7 @@ struct canvas {
     struct ansi ansi;    /* text, for terminals; the surface has the pixels */
     struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
     char *title, *keywords;
-    int threads;         /* of the writing of PNG */
+    int threads; /* of the writing of PNG */
     int err;
 };
 
@@ -84,7 +84,10 @@ static int create_layout(struct canvas *c)
     return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
 }
 
-void canvas_prepare(void) { (void)pango_cairo_font_map_get_default(); }
+void canvas_prepare(void)
+{
+    (void)pango_cairo_font_map_get_default();
+}
 
 int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
                   struct kvf_diag *d)
@@ -107,12 +110,13 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
         c->err = ansi_init(&c->ansi, w_mm, h_mm);
     }
     /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
-    c->surface =
-        f == CANVAS_ANSI  ? cairo_image_surface_create(CAIRO_FORMAT_ARGB32, c->ansi.cols,
-                                                       2 * c->ansi.rows)
-        : f == CANVAS_PNG ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-        : f == CANVAS_SVG ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
-                          : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
+    c->surface = f == CANVAS_ANSI ? cairo_image_surface_create(CAIRO_FORMAT_ARGB32, c->ansi.cols,
+                                                               2 * c->ansi.rows)
+                 : f == CANVAS_PNG
+                     ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
+                 : f == CANVAS_SVG
+                     ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
+                     : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
     c->svg.w = w_mm;
     c->svg.h = h_mm;
     c->cr = cairo_create(c->surface);
@@ -183,8 +187,10 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     PangoContext *ctx = pango_layout_get_context(c->layout);
     if (!installed(pango_context_get_font_map(ctx), family)) {
         stand_in(ctx, family, other, sizeof other);
-        return kvf_fail(d, KVF_E_ARG, "--font: no font family '%.80s' is installed; fontconfig "
-                        "would take '%s'", family, other);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--font: no font family '%.80s' is installed; fontconfig "
+                        "would take '%s'",
+                        family, other);
     }
     buf_printf(&list, "%s, " FONTS, family);
     if (!list.err)
@@ -194,9 +200,15 @@ int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
     return err;
 }
 
-void canvas_threads(struct canvas *c, int most) { c->threads = most; }
+void canvas_threads(struct canvas *c, int most)
+{
+    c->threads = most;
+}
 
-void canvas_shades(struct canvas *c) { c->ansi.shades = true; }
+void canvas_shades(struct canvas *c)
+{
+    c->ansi.shades = true;
+}
 
 void canvas_about(struct canvas *c, const char *title, const char *keywords)
 {
@@ -211,9 +223,18 @@ void canvas_about(struct canvas *c, const char *title, const char *keywords)
     buf_finish(&b);
 }
 
-double canvas_width(const struct canvas *c) { return c->w; }
-double canvas_height(const struct canvas *c) { return c->h; }
-double canvas_pixel(const struct canvas *c) { return c->pixel; }
+double canvas_width(const struct canvas *c)
+{
+    return c->w;
+}
+double canvas_height(const struct canvas *c)
+{
+    return c->h;
+}
+double canvas_pixel(const struct canvas *c)
+{
+    return c->pixel;
+}
 
 void canvas_reserve_top(struct canvas *c, double mm)
 {
@@ -483,8 +504,8 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
         return;
     }
     /* read only; what refers to it later (PDF) takes a copy when it is finished */
-    cairo_surface_t *img = cairo_image_surface_create_for_data(
-        (unsigned char *)(uintptr_t)argb, CAIRO_FORMAT_ARGB32, w, h, 4 * w);
+    cairo_surface_t *img = cairo_image_surface_create_for_data((unsigned char *)(uintptr_t)argb,
+                                                               CAIRO_FORMAT_ARGB32, w, h, 4 * w);
     if (cairo_surface_status(img) != CAIRO_STATUS_SUCCESS) {
         c->err = KVF_E_NOMEM;
         return;

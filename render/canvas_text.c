@@ -254,8 +254,8 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
                        const struct text_look *look)
 {
     for (int i = 0, k; i < n; i = k) {
-        for (k = i + 1; k < n && look[k].filled == look[i].filled
-                        && same(look[k].fill, look[i].fill); k++)
+        for (k = i + 1;
+             k < n && look[k].filled == look[i].filled && same(look[k].fill, look[i].fill); k++)
             ;
         if (look[i].filled)
             canvas_cell(c, x + p->piece[i].x, y - p->em, end_of(&p->piece[k - 1]) - p->piece[i].x,
@@ -282,8 +282,8 @@ static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p
     item.offset = (int)from;
     item.length = (int)(to - from);
     item.num_chars = (int)g_utf8_strlen(text + from, (gssize)(to - from));
-    PangoGlyphString part = {.num_glyphs = count, .glyphs = run->glyphs->glyphs + a,
-                             .log_clusters = cluster};
+    PangoGlyphString part = {
+        .num_glyphs = count, .glyphs = run->glyphs->glyphs + a, .log_clusters = cluster};
     PangoGlyphItem drawn = {.item = &item, .glyphs = &part};
     if (in->svg) {
         svg_glyphs(in->svg, in->cr, text, &drawn, x, y, p->pt, ink);
@@ -328,7 +328,8 @@ static void draw_inks(struct canvas *c, const struct paragraph *p, int n, double
             continue;
         }
         for (; k < n && same(look[k].ink, look[i].ink) && p->glyphs[k].run == p->glyphs[i].run
-               && !is_nothing(p, k); k++)
+               && !is_nothing(p, k);
+             k++)
             ;
         draw_glyphs(&in, p, i, k, x + p->piece[i].x, y, look[i].ink);
     }
@@ -361,8 +362,7 @@ void paragraph_draw(struct canvas *c, struct paragraph *p, int line, double x, d
     }
     draw_fills(c, p, n, x, y, look);
     pango_layout_line_get_extents(pango_layout_get_line_readonly(p->layout, line), &ink, NULL);
-    double above = -(double)ink.y / PANGO_SCALE,
-           below = (double)(ink.y + ink.height) / PANGO_SCALE;
+    double above = -(double)ink.y / PANGO_SCALE, below = (double)(ink.y + ink.height) / PANGO_SCALE;
     bool towers = above > 1.5 * p->em || below > 0.8 * p->em; /* piles of combining marks */
     if (towers)
         canvas_clip(c, 0, y - 1.5 * p->em, canvas_width(c), 2.3 * p->em);

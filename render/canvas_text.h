@@ -36,7 +36,7 @@ int paragraph_create(struct canvas *c, const char *s, size_t n, const unsigned c
                      double pt, double width, enum text_direction dir, struct paragraph **ret);
 void paragraph_destroy(struct paragraph *p); /* accepts NULL */
 
-int paragraph_lines(const struct paragraph *p); /* 1 or more */
+int paragraph_lines(const struct paragraph *p);              /* 1 or more */
 size_t paragraph_start(const struct paragraph *p, int line); /* its first byte */
 
 /* What is drawn as one: bytes [from, to) of the paragraph, at x mm from its left edge. */

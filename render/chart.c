@@ -35,8 +35,10 @@ static int count(const struct table *t, const struct chart_columns *k, struct ch
         const char *name = name_of(t, k, r);
         int i = find(h, name);
         if (i < 0 && h->n == CHART_LINES)
-            return kvf_fail(d, KVF_E_ARG, "more than %d lines to draw; choose fewer with the "
-                            "options of the analysis", CHART_LINES);
+            return kvf_fail(d, KVF_E_ARG,
+                            "more than %d lines to draw; choose fewer with the "
+                            "options of the analysis",
+                            CHART_LINES);
         if (i < 0) {
             i = h->n++;
             h->line[i] = (struct chart_line){.name = name};
@@ -113,8 +115,8 @@ void chart_destroy(struct chart *h)
 
 struct chart_look chart_look_of(int i)
 {
-    return (struct chart_look){.colour = palette_line(i % COLOURS),
-                               .dash = i / COLOURS % 2 ? 1.3 : 0, .width = 0.4};
+    return (struct chart_look){
+        .colour = palette_line(i % COLOURS), .dash = i / COLOURS % 2 ? 1.3 : 0, .width = 0.4};
 }
 
 static bool finite_at(const double *xy, int i)
@@ -151,8 +153,9 @@ int chart_thin(const double *xy, int n, double column, double *out)
     for (int from = 0; from < n; from = to) {
         bool whole = finite_at(xy, from);
         double at = floor(xy[2 * from] / column);
-        for (to = from + 1; to < n && finite_at(xy, to) == whole
-                            && (!whole || floor(xy[2 * to] / column) == at); to++)
+        for (to = from + 1;
+             to < n && finite_at(xy, to) == whole && (!whole || floor(xy[2 * to] / column) == at);
+             to++)
             ;
         if (whole)
             m = thin_column(xy, from, to, out, m);

@@ -12,19 +12,19 @@
 #include "render/axis.h"
 
 struct chart_line {
-    const char *name;         /* borrowed from the table; "" without a key */
-    int n;                    /* points */
-    double *x, *y;            /* owned by the chart */
-    double *low, *high;       /* interval of y; NULL: none */
+    const char *name;   /* borrowed from the table; "" without a key */
+    int n;              /* points */
+    double *x, *y;      /* owned by the chart */
+    double *low, *high; /* interval of y; NULL: none */
 };
 
 struct chart {
     struct chart_line *line;
     int n;
-    double x0, x1, y0, y1;    /* range of what is defined, intervals with it; NaN: no point */
+    double x0, x1, y0, y1; /* range of what is defined, intervals with it; NaN: no point */
 };
 
-enum { CHART_LINES = 64 };    /* more lines than that are refused: KVF_E_ARG */
+enum { CHART_LINES = 64 }; /* more lines than that are refused: KVF_E_ARG */
 
 struct chart_columns {
     int key, x, y, low, high; /* column numbers; key, low, high: -1 = none */
@@ -40,13 +40,13 @@ void chart_destroy(struct chart *h);
 /* How line i looks: colours repeat after 8 lines, then dashed. */
 struct chart_look {
     struct rgb colour;
-    double dash;              /* mm; 0: solid */
-    double width;             /* mm; 0: no line, the area of the interval alone */
-    bool points;              /* a disc at each point; a line of one point always has it */
-    bool bars;                /* intervals as bars, not as a band */
-    double gap;               /* mm between dashes; 0: 0.6 */
-    double fill;              /* opacity of the band; 0: 0.22 */
-    int sign;                 /* 1 + a mark of marks.h at points some 9 mm apart; 0: none */
+    double dash;  /* mm; 0: solid */
+    double width; /* mm; 0: no line, the area of the interval alone */
+    bool points;  /* a disc at each point; a line of one point always has it */
+    bool bars;    /* intervals as bars, not as a band */
+    double gap;   /* mm between dashes; 0: 0.6 */
+    double fill;  /* opacity of the band; 0: 0.22 */
+    int sign;     /* 1 + a mark of marks.h at points some 9 mm apart; 0: none */
 };
 struct chart_look chart_look_of(int i);
 

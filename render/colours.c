@@ -22,8 +22,8 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi)
         hi = share || !known ? 1 : lo + 0.5;
         lo = share || !known ? 0 : lo - 0.5;
     }
-    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax,
-                        0, 0};
+    struct colours k = {s->cmap, isnan(s->vmin) ? lo : s->vmin, isnan(s->vmax) ? hi : s->vmax, 0,
+                        0};
     if (!(k.hi > k.lo)) { /* one end given, beyond the data */
         if (isnan(s->vmax))
             k.hi = k.lo + 1;
@@ -62,8 +62,10 @@ int style_scale(const char *figure, const char *option, bool *ret_linear, struct
     while ((more = opt_pair(&option, key, value, sizeof key)) == 1) {
         *ret_linear = strcmp(value, "linear") == 0;
         if (strcmp(key, "scale") != 0 || (!*ret_linear && strcmp(value, "log") != 0))
-            return kvf_fail(d, KVF_E_ARG, "--style: %s knows scale=log and scale=linear, not "
-                            "'%s'", figure, key);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--style: %s knows scale=log and scale=linear, not "
+                            "'%s'",
+                            figure, key);
     }
     return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
 }

@@ -24,7 +24,7 @@ struct clusters {
     struct kind_cell *cell;
     struct member *member; /* [n], by cluster, then silhouette */
     int64_t n;
-    int k;                 /* the largest cluster's number, at most MOST */
+    int k;                                     /* the largest cluster's number, at most MOST */
     int64_t count[MOST + 1], medoid[MOST + 1]; /* rows; -1 */
     double stability[MOST + 1];
     bool query;
@@ -33,9 +33,9 @@ struct clusters {
 static struct rgb colour_of(int cluster)
 {
     static const struct rgb c[COLOURS] = {
-        {0, .447, .698}, {.902, .624, 0}, {0, .62, .451}, {.8, .475, .655}, {.337, .706, .914},
-        {.835, .369, 0}, {.941, .894, .259}, {.3, .3, .3}, {.533, .133, .333}, {.6, .6, .2},
-        {.2, .13, .53}, {.72, .72, .72}};
+        {0, .447, .698},    {.902, .624, 0}, {0, .62, .451},     {.8, .475, .655},
+        {.337, .706, .914}, {.835, .369, 0}, {.941, .894, .259}, {.3, .3, .3},
+        {.533, .133, .333}, {.6, .6, .2},    {.2, .13, .53},     {.72, .72, .72}};
     return cluster < 1 ? (struct rgb){.95, .95, .95} : c[(cluster - 1) % COLOURS];
 }
 
@@ -73,8 +73,8 @@ static void add(struct clusters *x, const struct table *t, int64_t r, const int 
 
 static int read_clusters(const struct table *t, struct clusters *x, struct kvf_diag *d)
 {
-    static const char *const names[] = {"layer", "index", "cluster", "silhouette", "stability",
-                                        "is_medoid"};
+    static const char *const names[] = {"layer",      "index",     "cluster",
+                                        "silhouette", "stability", "is_medoid"};
     int col[6];
     char cell[24];
     *x = (struct clusters){.n = 0};
@@ -137,8 +137,9 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
             if (kinds >= 0)
                 snprintf(text + n, sizeof text - (size_t)n, " (%.30s)",
                          cell_text(t, kinds, x->medoid[k], kind));
-            canvas_text(c, left + 4.1, y - .3, text_fit(c, text, PT_SMALL, KEY - 7, fit,
-                        sizeof fit), PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
+            canvas_text(c, left + 4.1, y - .3,
+                        text_fit(c, text, PT_SMALL, KEY - 7, fit, sizeof fit), PT_SMALL, ALIGN_LEFT,
+                        (struct rgb){.3, .3, .3}, 0);
             y += LINE - .4;
         }
     }
@@ -190,8 +191,13 @@ static void profile(struct canvas *c, const struct clusters *x, const struct tab
     double least = 0, mean = table_meta_real(t, "mean_silhouette", NAN);
     for (int64_t i = 0; i < x->n; i++)
         least = fmin(least, x->member[i].silhouette); /* passes over NaN */
-    struct axis_box a = {.x = LEFT, .y = y, .w = w, .h = h, .x1 = fmax(1, (double)x->n),
-                         .y0 = least < 0 ? fmax(-1, floor(least * 5) / 5) : 0, .y1 = 1.05};
+    struct axis_box a = {.x = LEFT,
+                         .y = y,
+                         .w = w,
+                         .h = h,
+                         .x1 = fmax(1, (double)x->n),
+                         .y0 = least < 0 ? fmax(-1, floor(least * 5) / 5) : 0,
+                         .y1 = 1.05};
     bars(c, x, &a);
     axis_ticks_y(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
@@ -230,8 +236,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"head", "layer", "index", "cluster", "silhouette", "stability",
-                                    "is_medoid", NULL};
+static const char *const needs[] = {"head",       "layer",     "index",     "cluster",
+                                    "silhouette", "stability", "is_medoid", NULL};
 
 const struct figure fig_atlas = {
     .name = "atlas",

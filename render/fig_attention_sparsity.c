@@ -41,19 +41,24 @@ static void add_row(struct plot *p, const struct view *v, int64_t r, const char 
         return;
     struct plot_line *l = &p->line[n];
     double at = v->last > v->first ? (double)(table_int(v->t, v->k.layer, r) - v->first)
-                                         / (double)(v->last - v->first) : 0;
+                                         / (double)(v->last - v->first)
+                                   : 0;
     l->hidden = layer || v->heads;
     l->back = layer;
     l->look = (struct chart_look){.colour = layer ? palette_at(map, at) : ink,
-                                  .width = layer ? .25 : .55, .dash = layer ? 0 : 1.8};
+                                  .width = layer ? .25 : .55,
+                                  .dash = layer ? 0 : 1.8};
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
     struct style_key keys[] = {{"by", "layer|all|head", "layer"}, {NULL, NULL, ""}};
-    struct view v = {.t = t, .k = plot_rows_of(t), .p = table_find(t, "p"),
-                     .y = table_find(t, "sparsity"), .low = table_find(t, "low"),
+    struct view v = {.t = t,
+                     .k = plot_rows_of(t),
+                     .p = table_find(t, "p"),
+                     .y = table_find(t, "sparsity"),
+                     .low = table_find(t, "low"),
                      .high = table_find(t, "high")};
     const char *form = table_meta(t, "form");
     bool step = form && strcmp(form, "step") == 0;
@@ -70,8 +75,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y0 = 0;
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++)
-        if (v.heads ? row_head(&v.k, r)
-                    : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
+        if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
             add_row(p, &v, r, s->cmap);
     if (v.layers && v.last > v.first) {
         p->ramp_label = "layer";

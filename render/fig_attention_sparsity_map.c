@@ -7,8 +7,7 @@ static const struct headmap map = {
     .figure = "attention-sparsity-map",
     .values = "sparsity|share",
     .label = "share under p \xc3\x97 largest",
-    .filter = {{"form", NULL, 0},
-               {"p", NULL, 0}},
+    .filter = {{"form", NULL, 0}, {"p", NULL, 0}},
 };
 
 static const char *const needs[] = {"head", "layer", "index", "p", "sparsity", NULL};

@@ -25,17 +25,17 @@ static const double KEY_MOST = 48;
 struct layout {
     const struct table *t;
     int head, kind, event, horizon, predicted, observed, low, high, n;
-    int trace;             /* column; -1: one trace */
+    int trace; /* column; -1: one trace */
     struct {
         const char *event;
-        int64_t horizon;   /* of several traces */
+        int64_t horizon; /* of several traces */
     } panel[MAX_PANELS];
     int64_t series[MAX_SERIES]; /* a row of each */
     int n_panels, n_series;
-    int64_t only;          /* the horizon drawn; -1: all */
-    bool more;             /* series than colours */
-    double key;            /* mm that the key takes */
-    double most; /* largest n of a bin */
+    int64_t only;           /* the horizon drawn; -1: all */
+    bool more;              /* series than colours */
+    double key;             /* mm that the key takes */
+    double most;            /* largest n of a bin */
     int brier, base, auroc; /* columns; -1 */
     double below;           /* mm that the scores take */
 };
@@ -44,8 +44,8 @@ struct layout {
 static bool drawn(const struct layout *l, int64_t r, const char *kind)
 {
     return strcmp(table_str(l->t, l->head, r), "all") == 0
-        && strcmp(table_str(l->t, l->kind, r), kind) == 0
-        && (l->only < 0 || table_int(l->t, l->horizon, r) == l->only);
+           && strcmp(table_str(l->t, l->kind, r), kind) == 0
+           && (l->only < 0 || table_int(l->t, l->horizon, r) == l->only);
 }
 
 static int panel_of(const struct layout *l, int64_t r)
@@ -53,8 +53,9 @@ static int panel_of(const struct layout *l, int64_t r)
     const char *event = table_str(l->t, l->event, r);
     int64_t n = table_int(l->t, l->horizon, r);
     int k = 0;
-    while (k < l->n_panels && (strcmp(l->panel[k].event, event) != 0
-                               || (l->trace >= 0 && l->panel[k].horizon != n)))
+    while (
+        k < l->n_panels
+        && (strcmp(l->panel[k].event, event) != 0 || (l->trace >= 0 && l->panel[k].horizon != n)))
         k++;
     return k;
 }
@@ -130,11 +131,18 @@ static void collect(struct layout *l)
 
 static struct layout layout_of(const struct table *t, int64_t only)
 {
-    struct layout l = {.t = t, .head = table_find(t, "head"), .kind = table_find(t, "kind"),
-                       .event = table_find(t, "event"), .horizon = table_find(t, "horizon"),
-                       .predicted = table_find(t, "predicted"), .low = table_find(t, "low"),
-                       .observed = table_find(t, "observed"), .high = table_find(t, "high"),
-                       .n = table_find(t, "n"), .trace = table_find(t, "trace"), .key = KEY,
+    struct layout l = {.t = t,
+                       .head = table_find(t, "head"),
+                       .kind = table_find(t, "kind"),
+                       .event = table_find(t, "event"),
+                       .horizon = table_find(t, "horizon"),
+                       .predicted = table_find(t, "predicted"),
+                       .low = table_find(t, "low"),
+                       .observed = table_find(t, "observed"),
+                       .high = table_find(t, "high"),
+                       .n = table_find(t, "n"),
+                       .trace = table_find(t, "trace"),
+                       .key = KEY,
                        .only = only};
     char name[24];
     if (l.trace >= 0 && table_col_type(t, l.trace) != TABLE_STR)
@@ -167,8 +175,10 @@ static int read_style(const struct table *t, const struct figure_style *s, int64
             *ret_only = table_int(t, col, r);
             return KVF_OK;
         }
-    return kvf_fail(d, KVF_E_ARG, "--style: the table has no horizon %.15g; --horizon of the "
-                    "analysis makes it", key.number);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--style: the table has no horizon %.15g; --horizon of the "
+                    "analysis makes it",
+                    key.number);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -197,10 +207,11 @@ static int check_room(const struct layout *l, const struct canvas *c, const char
     double h = ceil(fmax(TOP + LEAST_HEIGHT + BOTTOM, key_bottom(l)));
     if (canvas_width(c) >= w && canvas_height(c) >= h)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d %s%s need at least "
-                    "%.0f x %.0f mm%s", n, n > 1 ? "s" : "", l->n_series,
-                    l->trace < 0 ? "horizon" : "trace", l->n_series != 1 ? "s" : "", w, h,
-                    title ? " below the title" : "");
+    return kvf_fail(d, KVF_E_ARG,
+                    "--size: %d panel%s and a key of %d %s%s need at least "
+                    "%.0f x %.0f mm%s",
+                    n, n > 1 ? "s" : "", l->n_series, l->trace < 0 ? "horizon" : "trace",
+                    l->n_series != 1 ? "s" : "", w, h, title ? " below the title" : "");
 }
 
 static double dot_size(const struct layout *l, double n)
@@ -269,8 +280,13 @@ static void points(struct canvas *c, const struct layout *l, const struct axis_b
 
 static void panel(struct canvas *c, const struct layout *l, int k, double width, double height)
 {
-    struct axis_box a = {.x = LEFT + k * (width + GAP), .y = TOP, .w = width, .h = height,
-                         .x1 = 1, .y1 = 1, .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
+    struct axis_box a = {.x = LEFT + k * (width + GAP),
+                         .y = TOP,
+                         .w = width,
+                         .h = height,
+                         .x1 = 1,
+                         .y1 = 1,
+                         .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
                          .ylabel = k ? NULL : "observed share"};
     double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
     canvas_dash(c, 1, 0.8);
@@ -287,8 +303,8 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     snprintf(name, sizeof name, l->trace < 0 ? "%.60s" : "%.60s, n = %lld", l->panel[k].event,
              (long long)l->panel[k].horizon);
     canvas_text(c, a.x + a.w / 2, a.y - 3,
-                text_fit(c, name, PT_LABEL, a.w + GAP - 1, fit, sizeof fit), PT_LABEL,
-                ALIGN_CENTER, ink, 0);
+                text_fit(c, name, PT_LABEL, a.w + GAP - 1, fit, sizeof fit), PT_LABEL, ALIGN_CENTER,
+                ink, 0);
     points(c, l, &a, k);
 }
 
@@ -301,8 +317,7 @@ static void key(struct canvas *c, const struct layout *l, double x)
     for (int k = 0; k < l->n_series; k++) {
         const char *name = series_name(l, k, text);
         mark_draw(c, mark_of(k), x + 1.2, y += LINE, 1.8, palette_line(k));
-        canvas_text(c, x + 3.4, y,
-                    text_fit(c, name, PT_TICK, l->key - 7, fit, sizeof fit), PT_TICK,
+        canvas_text(c, x + 3.4, y, text_fit(c, name, PT_TICK, l->key - 7, fit, sizeof fit), PT_TICK,
                     ALIGN_LEFT, ink, 0);
     }
     if (l->more)
@@ -384,8 +399,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "kind", "event", "horizon", "n", "predicted",
-                                    "observed", "low", "high", NULL};
+static const char *const needs[] = {"head",      "kind",     "event", "horizon", "n",
+                                    "predicted", "observed", "low",   "high",    NULL};
 
 const struct figure fig_calibration = {
     .name = "calibration",

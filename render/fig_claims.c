@@ -60,7 +60,8 @@ static struct forest_row row_of(const struct table *t, int64_t r, int verdict)
     double null = number(t, "null", r), high = number(t, "null_high", r), v = number(t, "value", r);
     double a = number(t, "low", r), b = number(t, "high", r);
     bool between = strcmp(than, "between") == 0;
-    struct forest_row x = {.value = place(v, than, null, high), .colour = colour_of(verdict),
+    struct forest_row x = {.value = place(v, than, null, high),
+                           .colour = colour_of(verdict),
                            .mark = mark_of(verdict)};
     double low = place(a, than, null, high), top = place(b, than, null, high);
     x.low = fmin(fmin(low, top), x.value);
@@ -173,13 +174,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int fit = (int)fmax(1, h / LEAST_ROW);
     struct forest f = {x.row, x.n < fit ? x.n : fit, 0, 0, 0, 0};
     forest_measure(c, &f, canvas_width(c) * .36);
-    struct axis_box a = {.x = f.names + 3, .y = TOP, .h = fmin(h, f.n * 2 * ROW), .x0 = -RIM,
-                         .x1 = RIM, .w = canvas_width(c) - f.names - f.notes - 6};
+    struct axis_box a = {.x = f.names + 3,
+                         .y = TOP,
+                         .h = fmin(h, f.n * 2 * ROW),
+                         .x0 = -RIM,
+                         .x1 = RIM,
+                         .w = canvas_width(c) - f.names - f.notes - 6};
     forest_draw(c, &a, &f);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
     canvas_text(c, a.x + a.w / 2, a.y - 1.8,
-                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK,
-                ALIGN_CENTER, ink, 0);
+                "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92", PT_TICK, ALIGN_CENTER, ink,
+                0);
     canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, &x, 2);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL,
@@ -191,8 +196,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"id", "paper", "verdict", "than", "value", "low", "high",
-                                    "null", "null_high", NULL};
+static const char *const needs[] = {"id",  "paper", "verdict", "than",      "value",
+                                    "low", "high",  "null",    "null_high", NULL};
 
 const struct figure fig_claims = {
     .name = "claims",

@@ -18,7 +18,7 @@ static const struct rgb mark_ink = {.835, .369, 0};
 
 /* Heads of a run along a side: layer by layer, each with as many places as the largest has. */
 struct side {
-    int layer, index;     /* columns */
+    int layer, index; /* columns */
     int64_t layer0, layers, heads;
 };
 
@@ -28,7 +28,7 @@ struct pairs {
     int64_t run_a, run_b, n; /* the pair shown, and its rows */
     int n_pairs;             /* pairs of runs in the table; 2: or more */
     int distance, matched, stands, own, q, q_other;
-    bool only;               /* matches alone */
+    bool only; /* matches alone */
 };
 
 static bool chosen(const struct pairs *p, int64_t r)
@@ -60,10 +60,10 @@ static void extend(const struct pairs *p, struct side *s)
 
 static int find_columns(struct pairs *p, struct kvf_diag *d)
 {
-    static const char *const names[] = {"distance", "layer_a", "index_a", "layer_b", "index_b", "a",
-                                        "b"};
-    int unused[2], *const col[] = {&p->distance, &p->a.layer, &p->a.index, &p->b.layer, &p->b.index,
-                                   &unused[0], &unused[1]};
+    static const char *const names[] = {"distance", "layer_a", "index_a", "layer_b",
+                                        "index_b",  "a",       "b"};
+    int unused[2], *const col[] = {&p->distance, &p->a.layer, &p->a.index, &p->b.layer,
+                                   &p->b.index,  &unused[0],  &unused[1]};
     for (int k = 0; k < 7; k++)
         if ((*col[k] = numeric_column(p->t, names[k])) < 0)
             return kvf_fail(d, KVF_E_ARG, "figure compare: column %s holds no numbers", names[k]);
@@ -165,8 +165,8 @@ static int raster(struct canvas *c, const struct pairs *p, const struct axis_box
         argb[i] = palette_argb(k->map, NAN);
     for (int64_t r = 0; r < table_rows(p->t); r++)
         if (chosen(p, r))
-            argb[place(p, &p->a, r) * columns + place(p, &p->b, r)] =
-                palette_argb(k->map, colours_at(k, table_real(p->t, p->distance, r)));
+            argb[place(p, &p->a, r) * columns + place(p, &p->b, r)] = palette_argb(
+                k->map, colours_at(k, table_real(p->t, p->distance, r)));
     canvas_image(c, a->x, a->y, a->w, a->h, argb, (int)columns, (int)rows);
     mem_free(argb);
     return KVF_OK;
@@ -192,8 +192,11 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
         if (!refuted) /* pale colours need a rim on white */
             mark_draw(c, proven ? MARK_SQUARE : MARK_DISC, x, y, fmax(1.1, dot) + .25,
                       (struct rgb){.3, .3, .3});
-        mark_draw(c, refuted ? MARK_CROSS : proven ? MARK_SQUARE : MARK_DISC, x, y,
-                  fmax(1.1, dot), colour);
+        mark_draw(c,
+                  refuted  ? MARK_CROSS
+                  : proven ? MARK_SQUARE
+                           : MARK_DISC,
+                  x, y, fmax(1.1, dot), colour);
     }
 }
 
@@ -377,8 +380,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
-    struct axis_box a = {.x = LEFT, .y = TOP, .x1 = (double)length(&p.b),
-                         .y0 = (double)length(&p.a)};
+    struct axis_box a = {
+        .x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;
@@ -389,8 +392,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"a", "b", "distance", "layer_a", "index_a", "layer_b",
-                                    "index_b", NULL};
+static const char *const needs[] = {"a",       "b",       "distance", "layer_a",
+                                    "index_a", "layer_b", "index_b",  NULL};
 
 const struct figure fig_compare = {
     .name = "compare",

@@ -63,8 +63,8 @@ static void add_mean(struct plot *p, const struct view *v, int64_t r)
     if (p->n_lines == n)
         return;
     const struct plot_line *of = plot_line(p, line);
-    p->line[n].look = (struct chart_look){.colour = of ? of->look.colour : ink, .dash = 1,
-                                          .width = .3};
+    p->line[n].look = (struct chart_look){
+        .colour = of ? of->look.colour : ink, .dash = 1, .width = .3};
     p->line[n].hidden = true;
 }
 
@@ -75,9 +75,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = style_keys("density", s->option, keys, d);
     if (err)
         return err;
-    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "head"), table_find(t, "bin_low"),
-                     table_find(t, "bin_high"), table_find(t, "share"), table_find(t, "low"),
-                     table_find(t, "high"), table_find(t, "mean"), table_find(t, "trace")};
+    struct view v = {t,
+                     plot_rows_of(t),
+                     style_is(keys, "by", "head"),
+                     table_find(t, "bin_low"),
+                     table_find(t, "bin_high"),
+                     table_find(t, "share"),
+                     table_find(t, "low"),
+                     table_find(t, "high"),
+                     table_find(t, "mean"),
+                     table_find(t, "trace")};
     p->xlabel = "position in the text (share of its length)";
     p->ylabel = "density of entries held (1 = even)";
     p->x0 = p->y0 = 0;

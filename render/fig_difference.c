@@ -18,8 +18,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char label[64];
     own.cmap = s->cmap ? s->cmap : "bluered";
     if (!palette_diverging(own.cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap: a difference has a sign: bluered, redblue or vik, "
-                        "not %s", own.cmap);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--cmap: a difference has a sign: bluered, redblue or vik, "
+                        "not %s",
+                        own.cmap);
     snprintf(label, sizeof label, "difference of %.30s", value ? value : "values");
     struct layermap m = {.t = t, .value = "difference", .label = label};
     return layermap_draw(c, &m, &own);

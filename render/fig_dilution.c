@@ -57,8 +57,10 @@ static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_d
             v->n++;
         return KVF_OK;
     }
-    return kvf_fail(d, KVF_E_ARG, "--style: show takes columns of the table joined by +, such as "
-                    "dilution+bound, not '%.*s'", (int)n, name);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--style: show takes columns of the table joined by +, such as "
+                    "dilution+bound, not '%.*s'",
+                    (int)n, name);
 }
 
 static void style_of(struct plot *p, const char *line, int what)
@@ -75,8 +77,9 @@ static void style_of(struct plot *p, const char *line, int what)
 /* Over the steps: a line for each quantity; a panel for each head or trace. */
 static void add_steps(struct plot *p, const struct view *v, int64_t r)
 {
-    const char *panel = v->heads ? table_str(v->t, v->k.head, r)
-                        : v->trace >= 0 ? table_str(v->t, v->trace, r) : "";
+    const char *panel = v->heads        ? table_str(v->t, v->k.head, r)
+                        : v->trace >= 0 ? table_str(v->t, v->trace, r)
+                                        : "";
     for (int q = 0; q < v->n; q++) {
         const char *line = known[v->what[q]][1];
         int n = p->n_lines;
@@ -101,7 +104,10 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
         snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
     for (int q = 0; q < v->n; q++)
         for (int end = 0; end <= level; end++)
-            plot_add(p, known[v->what[q]][1], line, !level ? x : end ? v->most : v->least,
+            plot_add(p, known[v->what[q]][1], line,
+                     !level ? x
+                     : end  ? v->most
+                            : v->least,
                      table_real(v->t, v->col[q], r), NAN, NAN);
     struct plot_line *l = plot_line(p, line);
     if (l)
@@ -125,8 +131,11 @@ static void budgets_of(struct view *v)
 static int open_view(struct view *v, const struct table *t, struct style_key *keys,
                      struct kvf_diag *d)
 {
-    *v = (struct view){.t = t, .k = plot_rows_of(t), .heads = style_is(keys, "by", "head"),
-                       .trace = table_find(t, "trace"), .method = table_find(t, "method"),
+    *v = (struct view){.t = t,
+                       .k = plot_rows_of(t),
+                       .heads = style_is(keys, "by", "head"),
+                       .trace = table_find(t, "trace"),
+                       .method = table_find(t, "method"),
                        .budget = table_find(t, "budget"),
                        .against_budget = style_is(keys, "x", "budget"),
                        .steps = style_is(keys, "x", "step")};
@@ -136,8 +145,10 @@ static int open_view(struct view *v, const struct table *t, struct style_key *ke
     for (const char *s = keys[2].value; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
     if (!err && !v->steps && (v->x < 0 || v->method < 0))
-        err = kvf_fail(d, KVF_E_ARG, "--style: x=%s needs the table of several traces, made with "
-                       "--mean", keys[1].value);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--style: x=%s needs the table of several traces, made with "
+                       "--mean",
+                       keys[1].value);
     return err;
 }
 
@@ -157,7 +168,8 @@ static void frame_shares(struct plot *p)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|head", "all"}, {"x", "step|budget|length", "step"},
+    struct style_key keys[] = {{"by", "all|head", "all"},
+                               {"x", "step|budget|length", "step"},
                                {"show", NULL, "dilution+dilution_retained+dilution_oracle+bound"},
                                {NULL, NULL, ""}};
     struct view v;
@@ -169,8 +181,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (err)
         return err;
     p->whole_x = true;
-    p->xlabel = v.steps ? "query step t (context length)" : v.against_budget
-                ? "budget (entries)" : "length T (tokens)";
+    p->xlabel = v.steps            ? "query step t (context length)"
+                : v.against_budget ? "budget (entries)"
+                                   : "length T (tokens)";
     bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
     snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
              useful ? useful : "?");
@@ -194,5 +207,5 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 static const char *const needs[] = {"head", "step", "dilution", NULL};
 
 PLOT_FIGURE(fig_dilution, "dilution", "dilution",
-            "attention past the useful entries: over the steps, or against budget or length",
-            needs, true);
+            "attention past the useful entries: over the steps, or against budget or length", needs,
+            true);

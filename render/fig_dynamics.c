@@ -10,8 +10,16 @@
 #include "render/marks.h"
 #include "render/options.h"
 
-enum { PANELS = 4, TOP = 6, BOTTOM = 15, LEFT = 17, RIGHT = 2, MOST_HEADS = 24, PROMPTS = 7,
-       RUNS = 512 };
+enum {
+    PANELS = 4,
+    TOP = 6,
+    BOTTOM = 15,
+    LEFT = 17,
+    RIGHT = 2,
+    MOST_HEADS = 24,
+    PROMPTS = 7,
+    RUNS = 512
+};
 static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
 static const struct rgb grey = {.55, .55, .55};
 
@@ -58,8 +66,8 @@ static int read_view(const struct table *t, const struct figure_style *s, struct
     for (int i = 0; !err && i < 6; i++)
         if ((*col[i] = numeric_column(t, names[i])) < 0)
             err = kvf_fail(d, KVF_E_ARG, "figure dynamics: column %s holds no numbers", names[i]);
-    if (!err && (table_col_type(t, k->head) != TABLE_STR
-                 || table_col_type(t, k->quantity) != TABLE_STR))
+    if (!err
+        && (table_col_type(t, k->head) != TABLE_STR || table_col_type(t, k->quantity) != TABLE_STR))
         err = kvf_fail(d, KVF_E_ARG, "figure dynamics: head and quantity hold no names");
     for (int64_t r = 0; !err && r < table_rows(t); r++) {
         const char *head = table_str(t, k->head, r);
@@ -150,8 +158,8 @@ static void mean_ranges(const struct dynamics_view *v, const struct one *o, stru
     if (!(a->x1 > a->x0))
         a->x1 = 2 * a->x0;
     if (isnan(a->x0) || isnan(a->y0))
-        *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10,
-                               .y1 = 1, .log_x = 1};
+        *a = (struct axis_box){
+            .x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10, .y1 = 1, .log_x = 1};
 }
 
 /* A line for each rollout and prompt; their rows alternate. */
@@ -159,7 +167,9 @@ static void running_means(struct canvas *c, const struct dynamics_view *v, const
                           struct axis_box *a)
 {
     const struct columns *k = &v->k;
-    struct { double x, y; } last[2][RUNS];
+    struct {
+        double x, y;
+    } last[2][RUNS];
     int n = 0;
     for (int i = 0; i < RUNS; i++)
         last[0][i].x = last[0][i].y = last[1][i].x = last[1][i].y = NAN;
@@ -192,8 +202,10 @@ struct tail {
     double dash;
     bool points;
 };
-static const struct tail tails[] = {{"tail.gaussian", 1.3, false}, {"tail.exponential", .5, false},
-                                    {"tail.train", 0, false}, {"tail.test", 0, true}};
+static const struct tail tails[] = {{"tail.gaussian", 1.3, false},
+                                    {"tail.exponential", .5, false},
+                                    {"tail.train", 0, false},
+                                    {"tail.test", 0, true}};
 
 static struct rgb tail_colour(int i)
 {
@@ -211,8 +223,14 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
         if ((is(k, r, "tail.train", 0) || is(k, r, "tail.test", 0)) && share > 0)
             least = fmin(least, share);
     }
-    *a = (struct axis_box){.x = a->x, .y = a->y, .w = a->w, .h = a->h, .x1 = 6,
-                           .y0 = fmax(1e-9, least / 2), .y1 = 1.5, .log_y = 1};
+    *a = (struct axis_box){.x = a->x,
+                           .y = a->y,
+                           .w = a->w,
+                           .h = a->h,
+                           .x1 = 6,
+                           .y0 = fmax(1e-9, least / 2),
+                           .y1 = 1.5,
+                           .log_y = 1};
     canvas_clip(c, a->x, a->y, a->w, a->h);
     for (int i = 0; i < 4; i++) {
         double last[2] = {NAN, NAN};
@@ -262,13 +280,14 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
         if (prompt < 0)
             canvas_line(c, bar, 2, .5, shuffled ? grey : ink);
         else
-            mark_draw(c, shuffled ? MARK_RING : MARK_DISC,
-                      x + .8 * (double)(prompt % PROMPTS) - 1, y, 1.2,
-                      shuffled ? grey : colour_of(prompt));
+            mark_draw(c, shuffled ? MARK_RING : MARK_DISC, x + .8 * (double)(prompt % PROMPTS) - 1,
+                      y, 1.2, shuffled ? grey : colour_of(prompt));
         left = shuffled ? left : y;
     }
     canvas_unclip(c);
-    beyond(c, a, far, "below \xe2\x88\x92" "1");
+    beyond(c, a, far,
+           "below \xe2\x88\x92"
+           "1");
     if (isnan(left))
         chart_empty(c, a, "undefined");
 }
@@ -292,11 +311,11 @@ static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
         canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "fit", PT_TICK,
                     ALIGN_CENTER, ink, 0);
     if (last && xlabels[p])
-        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER,
-                    ink, 0);
+        canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER, ink,
+                    0);
     if (p == 0)
-        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER,
-                    ink, 1);
+        canvas_text(c, a->x - 9.4, a->y + a->h / 2, "imaginary part", PT_TICK, ALIGN_CENTER, ink,
+                    1);
 }
 
 static void head_row(struct canvas *c, const struct dynamics_view *v, int i, double y, double w,
@@ -364,8 +383,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "prompt", "rollout", "surrogate", "quantity", "index",
-                                    "x", "value", NULL};
+static const char *const needs[] = {"head",  "prompt", "rollout", "surrogate", "quantity",
+                                    "index", "x",      "value",   NULL};
 
 const struct figure fig_dynamics = {
     .name = "dynamics",

@@ -18,9 +18,9 @@ static const double ROW = 3.4, LEAST_ROW = 2.5;
 struct effect_view {
     const struct table *t;
     int layer, kl, low, high, dnll_low, dnll_high;
-    int64_t all;        /* row of all heads together, or ALL */
+    int64_t all; /* row of all heads together, or ALL */
     bool mirror, linear, marks;
-    int form;           /* 0 map, 1 bars */
+    int form; /* 0 map, 1 bars */
     int top;
 };
 
@@ -62,8 +62,11 @@ static int read_view(const struct table *t, const struct figure_style *s, struct
                                {"top", NULL, "", 20, 1, 1000},
                                {"marks", "yes|no", "yes", 0, 0, 0}};
     const char *held = table_meta(t, "held");
-    *v = (struct effect_view){.t = t, .layer = numeric_column(t, "layer"), .all = ALL,
-                              .kl = numeric_column(t, "kl"), .low = numeric_column(t, "kl_low"),
+    *v = (struct effect_view){.t = t,
+                              .layer = numeric_column(t, "layer"),
+                              .all = ALL,
+                              .kl = numeric_column(t, "kl"),
+                              .low = numeric_column(t, "kl_low"),
                               .high = numeric_column(t, "kl_high"),
                               .dnll_low = numeric_column(t, "dnll_low"),
                               .dnll_high = numeric_column(t, "dnll_high")};
@@ -107,7 +110,10 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 static int draw_map(struct canvas *c, const struct effect_view *v, const struct figure_style *s)
 {
-    struct layermap m = {.t = v->t, .value = "kl", .chosen = one_head, .ctx = v,
+    struct layermap m = {.t = v->t,
+                         .value = "kl",
+                         .chosen = one_head,
+                         .ctx = v,
                          .scale = v->linear ? NULL : logarithm,
                          .number = v->mirror ? restored : NULL,
                          .label = v->mirror   ? "KL restored (nats per step)"
@@ -141,8 +147,10 @@ static int by_size(const void *a, const void *b)
 static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all)
 {
     char cell[24];
-    struct forest_row x = {.value = table_real(v->t, v->kl, r), .low = table_real(v->t, v->low, r),
-                           .high = table_real(v->t, v->high, r), .mark = MARK_DISC};
+    struct forest_row x = {.value = table_real(v->t, v->kl, r),
+                           .low = table_real(v->t, v->low, r),
+                           .high = table_real(v->t, v->high, r),
+                           .mark = MARK_DISC};
     bool out = !all && v->marks && stands_out(v->t, r, v);
     snprintf(x.name, sizeof x.name, "%.60s",
              all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
@@ -220,8 +228,11 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
         f.n = n < fit ? n : (fit > 1 ? fit : 1);
         notes(row, f.n);
         forest_measure(c, &f, .35 * canvas_width(c));
-        struct axis_box a = {.x = f.names + 4, .y = TOP, .h = canvas_height(c) - TOP - BOTTOM,
-                             .w = canvas_width(c) - f.names - f.notes - 9, .log_x = !v->linear,
+        struct axis_box a = {.x = f.names + 4,
+                             .y = TOP,
+                             .h = canvas_height(c) - TOP - BOTTOM,
+                             .w = canvas_width(c) - f.names - f.notes - 9,
+                             .log_x = !v->linear,
                              .xlabel = "KL to the full cache (nats per step)"};
         range(row, f.n, !v->linear, &a.x0, &a.x1);
         forest_draw(c, &a, &f);
@@ -230,8 +241,8 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 9.8,
                     v->mirror ? "all other heads held; bars: 95 %; filled: apart from all heads"
-                              : "bars: 95 %; filled: \xce\x94NLL on one side of 0", PT_SMALL,
-                    ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
+                              : "bars: 95 %; filled: \xce\x94NLL on one side of 0",
+                    PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
     }
     mem_free(row);
     return err;

@@ -5,7 +5,10 @@
 
 static struct grid grid_of(const struct table *t)
 {
-    return (struct grid){.t = t, .figure = "eviction", .fill = grid_ends, .raster = heat_alpha,
+    return (struct grid){.t = t,
+                         .figure = "eviction",
+                         .fill = grid_ends,
+                         .raster = heat_alpha,
                          .label = "share still in the cache, \xce\xb1"};
 }
 

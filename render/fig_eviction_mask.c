@@ -94,7 +94,7 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
     double P = table_meta_real(t, "prompt_tokens", 0), x = axis_x(a, P), y = axis_y(a, P);
     double down[] = {x, fmax(y, a->y), x, a->y + a->h};
     double across[] = {a->x, y, fmin(x, a->x + a->w), y};
-    bool in_x = P > a->x0 && P < a->x1, in_y = P > a->y1 && P < a->y0;
+    bool in_x = P > a->x0 && P<a->x1, in_y = P> a->y1 && P < a->y0;
     for (int k = 0; k < 2; k++) {
         canvas_dash(c, k ? 0.9 : 0, 0.7); /* white and black, to be seen on any colour */
         if (in_x && P < a->y0)
@@ -148,9 +148,14 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
 
 static struct grid grid_of(const struct table *t)
 {
-    return (struct grid){.t = t, .figure = "eviction-mask", .fill = grid_ends, .raster = heat_alpha,
-                         .label = "share still in the cache, \xce\xb1", .over = over,
-                         .margin = BARS + 4.5, .most = MOST_HEADS};
+    return (struct grid){.t = t,
+                         .figure = "eviction-mask",
+                         .fill = grid_ends,
+                         .raster = heat_alpha,
+                         .label = "share still in the cache, \xce\xb1",
+                         .over = over,
+                         .margin = BARS + 4.5,
+                         .most = MOST_HEADS};
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)

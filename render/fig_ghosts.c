@@ -75,7 +75,8 @@ static void look(struct plot *p, const struct view *v, const char *line, int64_t
     if (layer >= 0)
         l->look = (struct chart_look){
             .colour = palette_at(map, v->last > v->first ? (double)(layer - v->first)
-                                                               / (double)(v->last - v->first) : 0),
+                                                               / (double)(v->last - v->first)
+                                                         : 0),
             .width = .25};
 }
 
@@ -102,14 +103,18 @@ static void add_runs(struct plot *p, struct view *v, const char *map)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "layer|all|head", "layer"}, {"x", "away|age", "away"},
-                               {NULL, NULL, ""}};
+    struct style_key keys[] = {
+        {"by", "layer|all|head", "layer"}, {"x", "away|age", "away"}, {NULL, NULL, ""}};
     int err = style_keys("ghosts", s->option, keys, d);
     if (err)
         return err;
-    struct view v = {.t = t, .k = plot_rows_of(t), .layers = style_is(keys, "by", "layer"),
-                     .heads = style_is(keys, "by", "head"), .ages = style_is(keys, "x", "age"),
-                     .token = table_find(t, "token"), .evict = table_find(t, "evict_step"),
+    struct view v = {.t = t,
+                     .k = plot_rows_of(t),
+                     .layers = style_is(keys, "by", "layer"),
+                     .heads = style_is(keys, "by", "head"),
+                     .ages = style_is(keys, "x", "age"),
+                     .token = table_find(t, "token"),
+                     .evict = table_find(t, "evict_step"),
                      .hit = table_find(t, "first_hit")};
     survey(&v);
     v.count = MEM_NEW(int64_t, (size_t)v.longest + 2);
@@ -138,5 +143,5 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 
 static const char *const needs[] = {"head", "layer", "token", "evict_step", "first_hit", NULL};
 
-PLOT_FIGURE(fig_ghosts, "ghosts", "ghosts",
-            "how long after they left entries were first missed", needs, false);
+PLOT_FIGURE(fig_ghosts, "ghosts", "ghosts", "how long after they left entries were first missed",
+            needs, false);

@@ -16,13 +16,15 @@ struct columns {
 
 static struct columns columns_of(const struct table *t, const struct style_key *keys)
 {
-    const char *name = style_is(keys, "y", "survival") ? "survival"
-                       : style_is(keys, "y", "actuarial") ? "actuarial" : "hazard";
+    const char *name = style_is(keys, "y", "survival")    ? "survival"
+                       : style_is(keys, "y", "actuarial") ? "actuarial"
+                                                          : "hazard";
     char low[32], high[32];
     snprintf(low, sizeof low, "%s_low", name);
     snprintf(high, sizeof high, "%s_high", name);
-    return (struct columns){table_find(t, "low"), table_find(t, "high"), table_find(t, name),
-                            table_find(t, low), table_find(t, high), strcmp(name, "survival") != 0,
+    return (struct columns){table_find(t, "low"),        table_find(t, "high"),
+                            table_find(t, name),         table_find(t, low),
+                            table_find(t, high),         strcmp(name, "survival") != 0,
                             table_meta_real(t, "T", NAN)};
 }
 
@@ -46,8 +48,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                  struct kvf_diag *d)
 {
     struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""}, {"heads", "none|thin", "none"},
-                               {"y", "hazard|survival|actuarial", "hazard"}, {NULL, NULL, ""}};
+                               {"criterion", NULL, ""},
+                               {"heads", "none|thin", "none"},
+                               {"y", "hazard|survival|actuarial", "hazard"},
+                               {NULL, NULL, ""}};
     struct row_choice v;
     int err = style_keys("hazard", s->option, keys, d);
     if (!err)
@@ -63,8 +67,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = style_is(keys, "y", "survival") ? "share still to be selected"
-                : p->log_y ? "hazard of the last selection (1/step)"
-                           : "share whose last selection is in the bin";
+                : p->log_y                      ? "hazard of the last selection (1/step)"
+                                                : "share whose last selection is in the bin";
     p->y0 = p->log_y ? NAN : 0;
     p->y1 = style_is(keys, "y", "survival") ? 1 : NAN;
     p->copies = k.steps ? 2 : 1;
@@ -77,7 +81,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (grace > 0)
         snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
-             k.y_low < 0                ? ""
+             k.y_low < 0                  ? ""
              : table_meta(t, "documents") ? bands_text(t, p, bands)
                                           : "bands: 95 %");
     return KVF_OK;
@@ -86,5 +90,5 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 static const char *const needs[] = {"head", "criterion", "low", "high", "hazard", NULL};
 
 PLOT_FIGURE(fig_hazard, "hazard", "hazard",
-            "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
-            needs, true);
+            "risk per step that a selection is the last one, by age; Kaplan-Meier curves", needs,
+            true);

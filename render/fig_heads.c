@@ -21,13 +21,17 @@ struct kind {
 };
 
 /* Okabe and Ito's colours with two more; letters tell kinds apart in grey. */
-static const struct kind kinds[KINDS] = {
-    {"sliding-window", "W", {0, .447, .698}},    {"several-windows", "V", {.337, .706, .914}},
-    {"context-switch", "C", {.8, .475, .655}},   {"a-shape", "A", {0, .62, .451}},
-    {"sink", "S", {.902, .624, 0}},              {"gist", "G", {.835, .369, 0}},
-    {"number", "N", {.941, .894, .259}},         {"filler", "F", {.3, .3, .3}},
-    {"instruction", "I", {.533, .133, .333}},    {"mixed", "", {.86, .86, .86}},
-    {"unknown", "?", {1, 1, 1}}};
+static const struct kind kinds[KINDS] = {{"sliding-window", "W", {0, .447, .698}},
+                                         {"several-windows", "V", {.337, .706, .914}},
+                                         {"context-switch", "C", {.8, .475, .655}},
+                                         {"a-shape", "A", {0, .62, .451}},
+                                         {"sink", "S", {.902, .624, 0}},
+                                         {"gist", "G", {.835, .369, 0}},
+                                         {"number", "N", {.941, .894, .259}},
+                                         {"filler", "F", {.3, .3, .3}},
+                                         {"instruction", "I", {.533, .133, .333}},
+                                         {"mixed", "", {.86, .86, .86}},
+                                         {"unknown", "?", {1, 1, 1}}};
 
 struct view {
     struct kind_cell *cell;
@@ -76,7 +80,8 @@ static int read_view(const struct table *t, struct view *v, struct kvf_diag *d)
     size_t n = (size_t)table_rows(t);
     *v = (struct view){.n = 0};
     if (layer < 0 || index < 0 || table_col_type(t, name) != TABLE_STR)
-        return kvf_fail(d, KVF_E_ARG, "figure heads: layer and index hold no numbers, or kind no "
+        return kvf_fail(d, KVF_E_ARG,
+                        "figure heads: layer and index hold no numbers, or kind no "
                         "names");
     v->cell = MEM_NEW(struct kind_cell, n);
     v->kind = MEM_NEW(int, n);
@@ -216,8 +221,9 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
 /* What the rules looked at, in a line or two below. */
 static void features(struct canvas *c, const struct table *t, int64_t r, double y)
 {
-    static const char *const names[] = {"window", "sink_mass", "recent", "spread", "entropy",
-                                        "number", "gist", "filler", "prompt", "last_use_sparsity"};
+    static const char *const names[] = {"window",  "sink_mass",        "recent", "spread",
+                                        "entropy", "number",           "gist",   "filler",
+                                        "prompt",  "last_use_sparsity"};
     double x = 2;
     for (int k = 0; k < 10; k++) {
         char text[48];
@@ -248,10 +254,14 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
     for (int col = 0; col < table_cols(t); col++)
         bars += is_score(t, col);
     if (r < 0 || !bars)
-        return kvf_fail(d, KVF_E_ARG, r < 0 ? "--style: table %s has no head '%s'"
-                                            : "--style: table %s has no scores for head '%s'",
+        return kvf_fail(d, KVF_E_ARG,
+                        r < 0 ? "--style: table %s has no head '%s'"
+                              : "--style: table %s has no scores for head '%s'",
                         table_name(t), head);
-    struct axis_box a = {.x = LEFT, .y = 7, .w = canvas_width(c) - LEFT - 12, .x1 = 1,
+    struct axis_box a = {.x = LEFT,
+                         .y = 7,
+                         .w = canvas_width(c) - LEFT - 12,
+                         .x1 = 1,
                          .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 26)),
                          .xlabel = "score of the rule"};
     snprintf(text, sizeof text, "%s: %.40s", head, cell_text(t, table_find(t, "kind"), r, cell));

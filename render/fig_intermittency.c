@@ -24,8 +24,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                  struct kvf_diag *d)
 {
     struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""}, {"quantity", NULL, ""},
-                               {"y", "linear|log", "linear"}, {NULL, NULL, ""}};
+                               {"criterion", NULL, ""},
+                               {"quantity", NULL, ""},
+                               {"y", "linear|log", "linear"},
+                               {NULL, NULL, ""}};
     struct row_choice v;
     int quantity = table_find(t, "quantity"), above = table_find(t, "above");
     int y = table_find(t, "share"), low = table_find(t, "low"), high = table_find(t, "high");

@@ -11,21 +11,30 @@
 #include "render/figures.h"
 #include "render/options.h"
 
-enum { LEFT = 15, TOP = 3, NAME = 2, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 5,
-       NAMED_MOST = 14, MOST_CLASSES = 12 };
+enum {
+    LEFT = 15,
+    TOP = 3,
+    NAME = 2,
+    RIGHT = 22,
+    BOTTOM = 10,
+    GAP_X = 4,
+    GAP_Y = 5,
+    NAMED_MOST = 14,
+    MOST_CLASSES = 12
+};
 
 struct occupancy {
     const struct table *t;
     int64_t steps, skip, per_head, heads; /* rows of a class that are shown, after `skip` */
-    bool log, named;           /* names of classes are drawn */
-    int n;                     /* classes shown: their first row in a head, and name */
+    bool log, named;                      /* names of classes are drawn */
+    int n;                                /* classes shown: their first row in a head, and name */
     int64_t row[MOST_CLASSES];
     const char *name[MOST_CLASSES];
     int cols, rows;
-    double top, w, h;          /* of a map */
-    double lo, span;           /* colour of v: (f(v) - lo) / span, f = v or log(1 + v) */
+    double top, w, h; /* of a map */
+    double lo, span;  /* colour of v: (f(v) - lo) / span, f = v or log(1 + v) */
     int w_px, h_px;
-    double *sum, *mean;        /* [steps + 1] one head's values added up; [h_px][w_px] */
+    double *sum, *mean; /* [steps + 1] one head's values added up; [h_px][w_px] */
 };
 
 /* Steps in the table: rows until the step falls back. */
@@ -85,9 +94,10 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
     x->log = option_index(&key[0]) == 1;
     int64_t each = x->steps;
     if (x->per_head % each != 0)
-        return kvf_fail(d, KVF_E_ARG, "figure occupancy needs all steps of every class; the table "
-                        "has %lld rows of the first head, %lld steps", (long long)x->per_head,
-                        (long long)each);
+        return kvf_fail(d, KVF_E_ARG,
+                        "figure occupancy needs all steps of every class; the table "
+                        "has %lld rows of the first head, %lld steps",
+                        (long long)x->per_head, (long long)each);
     err = choose_steps(x, key[2].value, d);
     for (int64_t r = 0; !err && r < x->per_head && x->n < MOST_CLASSES; r += each) {
         const char *name = class < 0 ? "all" : table_str(t, class, r);
@@ -97,8 +107,9 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
         }
     }
     x->named = x->n > 1 || (x->n == 1 && strcmp(x->name[0], "all") != 0);
-    return err || x->n ? err : kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'",
-                                    key[1].value);
+    return err || x->n
+               ? err
+               : kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'", key[1].value);
 }
 
 /* Maps across while each has 35 mm. */
@@ -204,7 +215,7 @@ static void average(struct occupancy *x, int class)
                 double end = i + 1 == x->w_px ? (double)x->steps : (i + 1) * each, upto;
                 int64_t k = (int64_t)end;
                 upto = x->sum[k]
-                     + (k < x->steps ? (end - (double)k) * (x->sum[k + 1] - x->sum[k]) : 0);
+                       + (k < x->steps ? (end - (double)k) * (x->sum[k + 1] - x->sum[k]) : 0);
                 out[i] = (h == a ? 0 : out[i]) + (upto - before) / each / (double)(b - a);
                 before = upto;
             }
@@ -218,9 +229,13 @@ static struct axis_box box_of(const struct occupancy *x, int panel)
     double first = table_real(x->t, step, x->skip);
     double every = x->steps > 1 ? table_real(x->t, step, x->skip + 1) - first : 1;
     return (struct axis_box){.x = LEFT + panel % x->cols * (x->w + GAP_X),
-                             .y = x->top + panel / x->cols * (x->h + GAP_Y), .w = x->w, .h = x->h,
+                             .y = x->top + panel / x->cols * (x->h + GAP_Y),
+                             .w = x->w,
+                             .h = x->h,
                              .x0 = first - 0.5 * every, /* a value is drawn around its step */
-                             .x1 = first + every * ((double)x->steps - 0.5), .y0 = 0, .y1 = 1,
+                             .x1 = first + every * ((double)x->steps - 0.5),
+                             .y0 = 0,
+                             .y1 = 1,
                              .whole_x = 1};
 }
 
@@ -286,9 +301,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return err;
     arrange(&x, canvas_width(c), canvas_height(c));
     if (!(x.w >= 2 && x.h >= 2))
-        return kvf_fail(d, KVF_E_ARG, "%d maps do not fit into %.0f x %.0f mm; choose classes with "
-                        "--style class=all or a larger --size", x.n, canvas_width(c),
-                        canvas_height(c));
+        return kvf_fail(d, KVF_E_ARG,
+                        "%d maps do not fit into %.0f x %.0f mm; choose classes with "
+                        "--style class=all or a larger --size",
+                        x.n, canvas_width(c), canvas_height(c));
     struct colours k = colours_make(s, 0, largest(&x));
     x.lo = scaled(&x, k.lo);
     x.span = scaled(&x, k.hi) - x.lo;

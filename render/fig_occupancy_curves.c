@@ -84,7 +84,7 @@ static int survey(struct view *v, struct kvf_diag *d)
 
 static size_t cell(const struct view *v, int panel, int class, int64_t step)
 {
-    return ((size_t)panel * (size_t)v->n_classes + (size_t)class) * (size_t)v->steps
+    return ((size_t)panel * (size_t)v->n_classes + (size_t) class) * (size_t)v->steps
            + (size_t)step;
 }
 
@@ -149,7 +149,7 @@ static int stack(struct plot *p, struct view *v)
     for (int k = 0; k < v->n_panels; k++) {
         for (int64_t i = 0; i < v->steps; i++)
             base[i] = 0;
-        for (int class = 0; class < v->n_classes; class++)
+        for (int class = 0; class < v->n_classes; class ++)
             if (v->n_classes == 1 || strcmp(v->class[class], "all") != 0) /* the others' sum */
                 stack_class(p, v, k, class, base);
     }
@@ -161,9 +161,11 @@ static int stack(struct plot *p, struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {"steps", "all|answer", "all"},
-                               {NULL, NULL, ""}};
-    struct view v = {.t = t, .k = plot_rows_of(t), .step = table_find(t, "step"),
+    struct style_key keys[] = {
+        {"by", "all|layer|head", "all"}, {"steps", "all|answer", "all"}, {NULL, NULL, ""}};
+    struct view v = {.t = t,
+                     .k = plot_rows_of(t),
+                     .step = table_find(t, "step"),
                      .entries = table_find(t, "entries")};
     int err = style_keys("occupancy-curves", s->option, keys, d);
     v.by = keys[0].value[0];

@@ -35,8 +35,7 @@ static void add_chance(struct plot *p, const struct view *v, int64_t r, const ch
 {
     char name[PLOT_NAME];
     snprintf(name, sizeof name, "%.60s %s", line, by_chance);
-    plot_add(p, panel, name, table_real(v->t, v->p, r), table_real(v->t, v->expected, r), NAN,
-             NAN);
+    plot_add(p, panel, name, table_real(v->t, v->p, r), table_real(v->t, v->expected, r), NAN, NAN);
     struct plot_line *l = plot_line(p, name), *of = plot_line(p, line);
     if (!l || !of)
         return;
@@ -66,8 +65,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
 static void add_rows(struct plot *p, const struct view *v)
 {
     for (int64_t r = 0; r < table_rows(v->t); r++)
-        if (v->layers ? row_layer(&v->k, r) : v->heads ? row_head(&v->k, r)
-                                                       : row_pooled(&v->k, r))
+        if (v->layers ? row_layer(&v->k, r) : v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r))
             add_row(p, v, r);
     if (v->kappa || !p->n_series)
         return;
@@ -80,17 +78,23 @@ static void add_rows(struct plot *p, const struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|layer|head", "all"}, {"y", "overlap|kappa", "overlap"},
-                               {NULL, NULL, ""}};
+    struct style_key keys[] = {
+        {"by", "all|layer|head", "all"}, {"y", "overlap|kappa", "overlap"}, {NULL, NULL, ""}};
     int err = style_keys("overlap", s->option, keys, d);
     if (err)
         return err;
     bool kappa = style_is(keys, "y", "kappa");
-    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "layer"),
-                     style_is(keys, "by", "head"), kappa, table_find(t, "window"),
-                     table_find(t, "p"), table_find(t, keys[1].value),
+    struct view v = {t,
+                     plot_rows_of(t),
+                     style_is(keys, "by", "layer"),
+                     style_is(keys, "by", "head"),
+                     kappa,
+                     table_find(t, "window"),
+                     table_find(t, "p"),
+                     table_find(t, keys[1].value),
                      table_find(t, kappa ? "kappa_low" : "low"),
-                     table_find(t, kappa ? "kappa_high" : "high"), table_find(t, "expected")};
+                     table_find(t, kappa ? "kappa_high" : "high"),
+                     table_find(t, "expected")};
     const char *candidates = table_meta(t, "candidates");
     p->xlabel = "p (% of the tokens, largest scores)";
     p->ylabel = kappa ? "agreement beyond chance \xce\xba" : "overlap with the last window";
@@ -110,8 +114,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head",     "layer", "window", "p", "overlap",
-                                    "expected", "kappa", NULL};
+static const char *const needs[] = {"head",    "layer",    "window", "p",
+                                    "overlap", "expected", "kappa",  NULL};
 
 PLOT_FIGURE(fig_overlap, "overlap", "overlap",
             "overlap of windows by the share of tokens, and chance", needs, false);

@@ -28,7 +28,8 @@ struct quality {
 static const struct option_key defaults[] = {
     {"y", "kl|nll|top1_agree", "kl", 0, 0, 0},
     {"x", "kv_mean|budget|kv_end|kv_peak", "kv_mean", 0, 0, 0},
-    {"front", "yes|no", "yes", 0, 0, 0}, {"scale", "log|linear", "log", 0, 0, 0}};
+    {"front", "yes|no", "yes", 0, 0, 0},
+    {"scale", "log|linear", "log", 0, 0, 0}};
 
 static const char *y_label(const char *y)
 {
@@ -98,8 +99,8 @@ static void finish(struct quality *q)
         int at = i;
         for (; at > 0; at--) { /* NaN last */
             double before = q->mean[q->order[at - 1]];
-            if (isnan(q->mean[i]) || (q->more_is_better ? before >= q->mean[i]
-                                                        : before <= q->mean[i]))
+            if (isnan(q->mean[i])
+                || (q->more_is_better ? before >= q->mean[i] : before <= q->mean[i]))
                 break;
             q->order[at] = q->order[at - 1];
         }
@@ -114,13 +115,18 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     memcpy(q->key, defaults, sizeof defaults);
     int err = options_read("pareto", s->option, q->key, 4, d);
     const char *y = q->key[0].value, *x = q->key[1].value;
-    struct chart_columns k = {.key = table_find(t, "method"), .x = numeric_column(t, x),
-                              .y = numeric_column(t, y), .low = interval_column(t, y, "low"),
-                              .high = interval_column(t, y, "high"), .keep = has_place,
+    struct chart_columns k = {.key = table_find(t, "method"),
+                              .x = numeric_column(t, x),
+                              .y = numeric_column(t, y),
+                              .low = interval_column(t, y, "low"),
+                              .high = interval_column(t, y, "high"),
+                              .keep = has_place,
                               .ctx = &k.x};
     if (!err && (k.x < 0 || k.y < 0 || table_col_type(t, k.key) != TABLE_STR))
-        err = kvf_fail(d, KVF_E_ARG, "figure pareto: table %s has no methods with numbers %s and "
-                       "%s", table_name(t), x, y);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "figure pareto: table %s has no methods with numbers %s and "
+                       "%s",
+                       table_name(t), x, y);
     if (!err)
         err = chart_collect(t, &k, &q->h, d);
     q->more_is_better = strcmp(y, "top1_agree") == 0;
@@ -172,8 +178,8 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
     for (int i = 0; i < q->h.n; i++)
         for (int k = 0; k < q->h.line[i].n; k++)
             if (isfinite(q->h.line[i].y[k]))
-                p[n++] = (struct point){q->h.line[i].x[k], q->more_is_better ? -q->h.line[i].y[k]
-                                                                             : q->h.line[i].y[k]};
+                p[n++] = (struct point){q->h.line[i].x[k],
+                                        q->more_is_better ? -q->h.line[i].y[k] : q->h.line[i].y[k]};
     qsort(p, n, sizeof *p, by_x);
     double best = INFINITY, near = INFINITY;
     for (size_t k = 0, ahead = 0; k < n; k++) {
@@ -255,8 +261,9 @@ static void key_line(struct canvas *c, double x, double y, double room, const ch
     canvas_line(c, xy, 2, 0.3, k.colour);
     canvas_dash(c, 0, 0);
     mark_draw(c, k.mark, x + SAMPLE / 2, y, DOT, k.colour);
-    canvas_text(c, x + SAMPLE + 1, y, text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit,
-                sizeof fit), PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x + SAMPLE + 1, y,
+                text_fit(c, name, PT_TICK, room - SAMPLE - 1, fit, sizeof fit), PT_TICK, ALIGN_LEFT,
+                ink, 0);
 }
 
 /* Lines of the key by quality; the last says how many it has no room for. */
@@ -283,11 +290,18 @@ static void draw_key(struct canvas *c, const struct quality *q, double x, double
 
 static struct axis_box axes(const struct quality *q, double w, double h)
 {
-    struct axis_box a = {.x = LEFT, .y = TOP, .w = w, .h = h,
-                         .x0 = axis_end(q->h.x0), .x1 = axis_end(q->h.x1),
-                         .y0 = axis_end(q->h.y0), .y1 = axis_end(q->h.y1),
-                         .log_x = q->log_x, .log_y = q->log_y,
-                         .xlabel = x_label(q->key[1].value), .ylabel = y_label(q->key[0].value)};
+    struct axis_box a = {.x = LEFT,
+                         .y = TOP,
+                         .w = w,
+                         .h = h,
+                         .x0 = axis_end(q->h.x0),
+                         .x1 = axis_end(q->h.x1),
+                         .y0 = axis_end(q->h.y0),
+                         .y1 = axis_end(q->h.y1),
+                         .log_x = q->log_x,
+                         .log_y = q->log_y,
+                         .xlabel = x_label(q->key[1].value),
+                         .ylabel = y_label(q->key[0].value)};
     double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * .05) : (a.x1 - a.x0) * .05;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;

@@ -11,8 +11,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                  struct kvf_diag *d)
 {
     struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""}, {"heads", "none|thin", "none"},
-                               {"y", "linear|log", "linear"}, {NULL, NULL, ""}};
+                               {"criterion", NULL, ""},
+                               {"heads", "none|thin", "none"},
+                               {"y", "linear|log", "linear"},
+                               {NULL, NULL, ""}};
     struct row_choice v;
     char begin[PLOT_NAME];
     int age = table_find(t, "age"), low = table_find(t, "low"), high = table_find(t, "high");

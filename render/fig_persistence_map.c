@@ -6,9 +6,7 @@ static const struct headmap map = {
     .figure = "persistence-map",
     .values = "shrunk|rate|strength",
     .label = "selected",
-    .filter = {{"criterion", NULL, 0},
-               {"age", NULL, 0.25},
-               {"class", "all", 0}},
+    .filter = {{"criterion", NULL, 0}, {"age", NULL, 0.25}, {"class", "all", 0}},
 };
 
 static const char *const needs[] = {"head", "layer", "index", "age", "shrunk", NULL};

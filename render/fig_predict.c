@@ -51,7 +51,10 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
              plain ? "" : reduce);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
     if (fabs(x.value) < .005) /* as wide as the others, of no sign */
-        snprintf(x.note, sizeof x.note, "\xc2\xb1" "0.00  %.3f", q);
+        snprintf(x.note, sizeof x.note,
+                 "\xc2\xb1"
+                 "0.00  %.3f",
+                 q);
     minus_signs(x.note, sizeof x.note);
     x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
     x.mark = q < level ? MARK_DISC : MARK_RING;
@@ -126,10 +129,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         forest_measure(c, &f, canvas_width(c) * .4);
     f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
     for (int i = 0; i < f.n; i++)
-        most = fmax(most, fmax(fabs(x.row[i].value),
-                               fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
+        most = fmax(most,
+                    fmax(fabs(x.row[i].value), fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
-    struct axis_box a = {.x = f.names + 3, .y = TOP + 4, .h = h, .x0 = -most, .x1 = most,
+    struct axis_box a = {.x = f.names + 3,
+                         .y = TOP + 4,
+                         .h = h,
+                         .x0 = -most,
+                         .x1 = most,
                          .w = canvas_width(c) - f.names - f.notes - 6,
                          .xlabel = "rank correlation with the effect (Spearman's \xcf\x81)"};
     if (!err) {

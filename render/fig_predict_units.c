@@ -189,8 +189,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     const char *value = table_meta(t, "value");
     snprintf(label, sizeof label, "effect (%.40s)", value ? value : "?");
     for (int k = 0; k < s.n; k++) {
-        struct axis_box a = {.x = LEFT + k % COLUMNS * (w + GAP_X), .w = w, .h = h, .y0 = s.y0,
-                             .y = TOP + k / COLUMNS * (h + GAP_Y), .y1 = s.y1, .log_y = s.log_y};
+        struct axis_box a = {.x = LEFT + k % COLUMNS * (w + GAP_X),
+                             .w = w,
+                             .h = h,
+                             .y0 = s.y0,
+                             .y = TOP + k / COLUMNS * (h + GAP_Y),
+                             .y1 = s.y1,
+                             .log_y = s.log_y};
         panel(c, &s, &s.c[k], &a);
         if (k % COLUMNS == 0)
             canvas_text(c, a.x - 11, a.y + h / 2, label, PT_TICK, ALIGN_CENTER, ink, 1);
@@ -205,8 +210,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"candidate", "reduce", "layer", "statistic", "effect", "rho",
-                                    "low", "high", NULL};
+static const char *const needs[] = {"candidate", "reduce", "layer", "statistic", "effect",
+                                    "rho",       "low",    "high",  NULL};
 
 const struct figure fig_predict_units = {
     .name = "predict-units",

@@ -71,7 +71,7 @@ static void add_rows(struct plot *p, const struct view *v)
 static void looks(struct plot *p, const struct view *v)
 {
     static const enum mark shape[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,
-                                      MARK_DOWN, MARK_RING, MARK_FRAME};
+                                      MARK_DOWN, MARK_RING,   MARK_FRAME};
     const int shapes = (int)(sizeof shape / sizeof *shape);
     bool ramp = p->n_lines > NAMED && v->last > v->first;
     for (int i = 0; i < p->n_lines; i++) {
@@ -97,18 +97,24 @@ static void looks(struct plot *p, const struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"y", "log|linear", "log"}, {"show", "attention|cumulative",
-                                                            "attention"}, {NULL, NULL, ""}};
+    struct style_key keys[] = {{"y", "log|linear", "log"},
+                               {"show", "attention|cumulative", "attention"},
+                               {NULL, NULL, ""}};
     int err = style_keys("received", s->option, keys, d);
     if (err)
         return err;
     bool sum = style_is(keys, "show", "cumulative");
-    struct view v = {.t = t, .k = plot_rows_of(t), .token = table_find(t, "token"),
-                     .text = table_find(t, "text"), .step = table_find(t, "step"),
-                     .y = table_find(t, keys[1].value), .seen = table_find(t, "seen"),
+    struct view v = {.t = t,
+                     .k = plot_rows_of(t),
+                     .token = table_find(t, "token"),
+                     .text = table_find(t, "text"),
+                     .step = table_find(t, "step"),
+                     .y = table_find(t, keys[1].value),
+                     .seen = table_find(t, "seen"),
                      .map = s->cmap};
     if (v.y < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: show=cumulative needs the table made with "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style: show=cumulative needs the table made with "
                         "--cumulative");
     p->log_y = style_is(keys, "y", "log");
     p->whole_x = true;

@@ -66,10 +66,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = style_keys("regret", s->option, keys, d);
     if (err)
         return err;
-    struct view v = {t, plot_rows_of(t), style_is(keys, "by", "head"), table_find(t, "step"),
-                     table_find(t, "kept_mass"), table_find(t, "oracle_mass"),
-                     table_find(t, "kept_mass_low"), table_find(t, "kept_mass_high"),
-                     table_find(t, "oracle_mass_low"), table_find(t, "oracle_mass_high")};
+    struct view v = {t,
+                     plot_rows_of(t),
+                     style_is(keys, "by", "head"),
+                     table_find(t, "step"),
+                     table_find(t, "kept_mass"),
+                     table_find(t, "oracle_mass"),
+                     table_find(t, "kept_mass_low"),
+                     table_find(t, "kept_mass_high"),
+                     table_find(t, "oracle_mass_low"),
+                     table_find(t, "oracle_mass_high")};
     double mean = table_meta_real(t, "mean_regret", NAN);
     p->whole_x = true;
     p->xlabel = "query step t";

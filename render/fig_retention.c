@@ -23,8 +23,8 @@ static struct grid grid_of(const struct table *t, char label[96])
 {
     bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
     const char *criterion = table_meta(t, "criterion");
-    struct grid g = {.t = t, .figure = "retention", .label = label, .fill = log_beta_of,
-                     .raster = heat_decay};
+    struct grid g = {
+        .t = t, .figure = "retention", .label = label, .fill = log_beta_of, .raster = heat_decay};
     snprintf(label, 96, "retention, \xce\xb2 to the power t \xe2\x88\x92 i");
     if (!gate) {
         snprintf(label, 96, "share before last use (%.40s)", criterion ? criterion : "?");
@@ -49,8 +49,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"source", "head", "layer", "index", "token", "log_beta",
-                                    "last_use_age", NULL};
+static const char *const needs[] = {"source", "head",     "layer",        "index",
+                                    "token",  "log_beta", "last_use_age", NULL};
 
 const struct figure fig_retention = {
     .name = "retention",

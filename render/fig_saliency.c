@@ -122,8 +122,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = KVF_E_NOMEM;
     if (!err) {
         char label[96];
-        struct axis_box box = {.x = LEFT, .y = TOP, .w = w, .h = h, .x1 = (double)m.tokens,
-                               .xlabel = "token", .whole_x = 1};
+        struct axis_box box = {.x = LEFT,
+                               .y = TOP,
+                               .w = w,
+                               .h = h,
+                               .x1 = (double)m.tokens,
+                               .xlabel = "token",
+                               .whole_x = 1};
         label_heads(&m, &box);
         struct colours k = colours_of(&m, s, largest(&m, v), label);
         paint(c, &m, &k, v, pixels, &box);

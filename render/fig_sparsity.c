@@ -11,5 +11,5 @@ static const struct headmap map = {
 
 static const char *const needs[] = {"head", "layer", "index", "kind", "sparsity", NULL};
 
-HEADMAP_FIGURE(fig_sparsity, "sparsity", "sparsity",
-               "layer x head map of the sparsity", map, needs);
+HEADMAP_FIGURE(fig_sparsity, "sparsity", "sparsity", "layer x head map of the sparsity", map,
+               needs);

@@ -13,8 +13,8 @@ static void add_rows(struct plot *p, const struct row_choice *v, const struct ta
     int low = table_find(t, "low"), high = table_find(t, "high");
     for (int64_t r = 0; r < table_rows(t); r++)
         if (choice_has(v, r) && table_real(t, x, r) >= 1)
-            choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r),
-                       value_at(t, low, r), value_at(t, high, r));
+            choice_add(p, v, r, NULL, table_real(t, x, r), table_real(t, y, r), value_at(t, low, r),
+                       value_at(t, high, r));
 }
 
 /* The half-life of each line that has one, once. */
@@ -37,8 +37,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                  struct kvf_diag *d)
 {
     struct style_key keys[] = {{"by", "criterion|class|head|gap", "criterion"},
-                               {"criterion", NULL, ""}, {"heads", "none|thin", "none"},
-                               {"y", "linear|log", "linear"}, {NULL, NULL, ""}};
+                               {"criterion", NULL, ""},
+                               {"heads", "none|thin", "none"},
+                               {"y", "linear|log", "linear"},
+                               {NULL, NULL, ""}};
     struct row_choice v;
     char begin[PLOT_NAME];
     const char *among = table_meta(t, "denominator");

@@ -6,13 +6,11 @@ static const struct headmap map = {
     .figure = "survival-map",
     .values = "fraction|half_life",
     .label = "survival",
-    .filter = {{"criterion", NULL, 0},
-               {"horizon", NULL, 0.25},
-               {"class", "all", 0}},
+    .filter = {{"criterion", NULL, 0}, {"horizon", NULL, 0.25}, {"class", "all", 0}},
 };
 
-static const char *const needs[] = {"head", "layer", "index", "criterion", "horizon", "fraction",
-                                    NULL};
+static const char *const needs[] = {"head",    "layer",    "index", "criterion",
+                                    "horizon", "fraction", NULL};
 
 HEADMAP_FIGURE(fig_survival_map, "survival-map", "survival",
                "layer x head map of the survival at one horizon", map, needs);

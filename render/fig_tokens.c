@@ -22,8 +22,9 @@ struct sheet {
 static int check_types(const struct table *t, struct kvf_diag *d)
 {
     static const char *const texts[] = {"joined", "text", "head", "state"};
-    static const char *const numbers[] = {"kept", "mean_residency", "mean_beta", "mean_retention",
-                                          "nll", "saliency", "last_use_age", "trace"};
+    static const char *const numbers[] = {
+        "kept", "mean_residency", "mean_beta",    "mean_retention",
+        "nll",  "saliency",       "last_use_age", "trace"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (table_col_type(t, table_find(t, texts[i])) != TABLE_STR)
             return kvf_fail(d, KVF_E_ARG, "the column %s of this table is no text", texts[i]);
@@ -50,7 +51,9 @@ static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
         return kvf_fail(d, KVF_E_ARG, "--style: a figure of %.0f mm has at most %d columns", width,
                         (int)(width / 10));
     text_sheet_columns(&x->s, width, x->style.columns);
-    x->s.flow = (struct text_flow){.c = c, .look = text_style_look, .ctx = &x->style,
+    x->s.flow = (struct text_flow){.c = c,
+                                   .look = text_style_look,
+                                   .ctx = &x->style,
                                    .bold = x->style.fill ? NULL : text_style_bold};
     int rows = text_style_legend(&x->style, c, MARGIN_MM, width - MARGIN_MM, NUMBER_MM, 0, false);
     x->s.top = MARGIN_MM - 1 + rows * LEGEND_PITCH + 1.5;
@@ -137,9 +140,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"joined", "text", "kept", "mean_residency", "mean_beta",
-                                    "mean_retention", "nll", "saliency", "last_use_age", "state",
-                                    "trace", "head", NULL};
+static const char *const needs[] = {
+    "joined",         "text", "kept",     "mean_residency", "mean_beta",
+    "mean_retention", "nll",  "saliency", "last_use_age",   "state",
+    "trace",          "head", NULL};
 
 const struct figure fig_tokens = {
     .name = "tokens",

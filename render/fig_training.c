@@ -12,8 +12,19 @@
 #include "render/marks.h"
 #include "render/options.h"
 
-enum { LEFT = 15, TOP = 3, RIGHT = 4, BOTTOM = 11, PANEL = 34, GAP = 6, MAX_PANELS = 6,
-       MAX_RUNS = 64, MAX_DOTS = 1500, KEY = 4, LEAST = 10 };
+enum {
+    LEFT = 15,
+    TOP = 3,
+    RIGHT = 4,
+    BOTTOM = 11,
+    PANEL = 34,
+    GAP = 6,
+    MAX_PANELS = 6,
+    MAX_RUNS = 64,
+    MAX_DOTS = 1500,
+    KEY = 4,
+    LEAST = 10
+};
 
 struct curves {
     const struct table *t;
@@ -39,8 +50,10 @@ static int add_panel(struct curves *v, const char *name, bool asked, struct kvf_
     if (number && v->n_panels < MAX_PANELS && !empty(v->t, col))
         v->col[v->n_panels++] = col;
     else if (asked)
-        return kvf_fail(d, KVF_E_ARG, "--style show=%s: no such numbers in this table, or more "
-                        "than %d panels", name, MAX_PANELS);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style show=%s: no such numbers in this table, or more "
+                        "than %d panels",
+                        name, MAX_PANELS);
     return KVF_OK;
 }
 
@@ -69,8 +82,10 @@ static int parse(struct curves *v, const char *option, struct kvf_diag *d)
         else if (strcmp(key, "smooth") == 0 && opt_int(value, &n) && n >= 1 && n <= 1 << 20)
             v->smooth = (int)n;
         else
-            err = kvf_fail(d, KVF_E_ARG, "--style: training knows smooth=N (from 1) and "
-                           "show=A+B, not '%s=%s'", key, value);
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--style: training knows smooth=N (from 1) and "
+                           "show=A+B, not '%s=%s'",
+                           key, value);
     }
     if (!err && more)
         err = kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
@@ -195,8 +210,8 @@ static bool dot(struct canvas *c, const struct axis_box *a, double step, double 
     return within;
 }
 
-static void draw_points(struct canvas *c, const struct curves *v, const struct axis_box *a,
-                        int col, bool marks)
+static void draw_points(struct canvas *c, const struct curves *v, const struct axis_box *a, int col,
+                        bool marks)
 {
     int step = table_find(v->t, "step");
     int64_t beyond = 0;
@@ -260,8 +275,12 @@ static int draw_panel(struct canvas *c, struct curves *v, int i, double height, 
              long_name(table_col_name(v->t, col)), unit);
     if (canvas_text_width(c, label, PT_LABEL, 0) > height + GAP - 1)
         snprintf(label, sizeof label, "%.40s", table_col_name(v->t, col));
-    struct axis_box a = {.x = LEFT, .y = TOP + i * (height + GAP), .h = height, .x1 = last_step,
-                         .w = canvas_width(c) - LEFT - RIGHT, .ylabel = label,
+    struct axis_box a = {.x = LEFT,
+                         .y = TOP + i * (height + GAP),
+                         .h = height,
+                         .x1 = last_step,
+                         .w = canvas_width(c) - LEFT - RIGHT,
+                         .ylabel = label,
                          .whole_x = 1};
     int keep = v->smooth;
     v->smooth = marks ? 1 : keep;
@@ -297,8 +316,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct curves v = {.t = t};
     double last = 1;
     int step = table_find(t, "step"), err = parse(&v, s->option, d);
-    if (!err && (table_col_type(t, table_find(t, "run")) != TABLE_STR
-                 || numeric_column(t, "step") < 0))
+    if (!err
+        && (table_col_type(t, table_find(t, "run")) != TABLE_STR || numeric_column(t, "step") < 0))
         err = kvf_fail(d, KVF_E_ARG, "figure training: runs need names, and steps numbers");
     if (err)
         return err;

@@ -15,7 +15,7 @@ struct bars {
     const char *name[MAX_BARS];
     double all[MAX_BARS], within[MAX_BARS];
     double all_end[MAX_BARS][2], within_end[MAX_BARS][2]; /* intervals; NaN: none */
-    double most; /* longest */
+    double most;                                          /* longest */
 };
 
 static struct bars read_bars(const struct table *t)
@@ -110,8 +110,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     for (int i = 0; i < b.n; i++)
         intervals += isfinite(b.all_end[i][0]);
     double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
-    struct axis_box a = {.x = LEFT, .y = TOP, .w = canvas_width(c) - LEFT - RIGHT,
-                         .h = canvas_height(c) - TOP - BOTTOM, .x1 = top, .y1 = 1,
+    struct axis_box a = {.x = LEFT,
+                         .y = TOP,
+                         .w = canvas_width(c) - LEFT - RIGHT,
+                         .h = canvas_height(c) - TOP - BOTTOM,
+                         .x1 = top,
+                         .y1 = 1,
                          .xlabel = "share of the variance explained (\xce\xb5\xc2\xb2)"};
     double row = a.h / (b.n ? b.n : 1);
     if (!(top > 0))
@@ -125,8 +129,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         bool two = !isnan(b.within[i]);
         double y = a.y + row * (i + .5);
         canvas_text(c, a.x - 1.5, y, b.name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
-        bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], b.all_end[i],
-            palette_line(0));
+        bar(c, &a, two ? y - row * .18 : y, THICK, b.all[i], b.all_end[i], palette_line(0));
         if (two)
             bar(c, &a, y + row * .24, THIN, b.within[i], b.within_end[i], palette_line(1));
     }

@@ -136,12 +136,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (!err) {
         double h = canvas_height(c) - TOP - BOTTOM;
         prepare(c, &b, h);
-        struct axis_box a = {.x = b.names + 3, .y = TOP, .h = h, .x1 = b.top,
+        struct axis_box a = {.x = b.names + 3,
+                             .y = TOP,
+                             .h = h,
+                             .x1 = b.top,
                              .xlabel = b.kept ? "share that is held" : "share of what is held"};
         a.w = canvas_width(c) - a.x - 22;
         double pitch = a.h / fmax(b.n, 1), x = axis_x(&a, b.list.rate);
-        const double rate[] = {x, a.y, x, a.y + a.h}, edge[] = {a.x, a.y, a.x, a.y + a.h,
-                                                               a.x + a.w, a.y + a.h};
+        const double rate[] = {x, a.y, x, a.y + a.h},
+                     edge[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
         for (int k = 0; k < b.n; k++)
             bar(c, &a, &b, &b.list.row[k], a.y + (k + .5) * pitch, pitch);
         if (b.kept && b.list.rate <= b.top)
@@ -150,8 +153,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_ticks_x(c, &a);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
         canvas_text(c, a.x + a.w + 1.5, a.y - 2.5, "lift", PT_TICK, ALIGN_LEFT, ink, 0);
-        canvas_text(c, canvas_width(c) - 1.5, a.y - 2.5, "count", PT_TICK, ALIGN_RIGHT,
-                    base_grey, 0);
+        canvas_text(c, canvas_width(c) - 1.5, a.y - 2.5, "count", PT_TICK, ALIGN_RIGHT, base_grey,
+                    0);
         notes(c, &a, &b);
     }
     words_free(&b.list);

@@ -271,7 +271,10 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
     return err;
 }
 
-void figure_prepare(void) { canvas_prepare(); }
+void figure_prepare(void)
+{
+    canvas_prepare();
+}
 
 static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
                 enum canvas_format format, int dpi, struct buf *out, struct kvf_diag *d)

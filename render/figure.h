@@ -43,7 +43,7 @@ struct figure {
                 struct kvf_diag *d);
 };
 
-extern const struct figure *const figure_table[]; /* ends with NULL */
+extern const struct figure *const figure_table[];   /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
 /* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
 const struct figure *figure_of_table(const char *table);

@@ -86,8 +86,8 @@ struct grid {
     void (*fill)(const struct table *t, int64_t row0, int64_t n, double *number);
     heat_column_fn *raster;
     void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
-    double margin;              /* mm right of each map that over needs */
-    int most;                   /* heads, for figures that need room; 0: any number */
+    double margin; /* mm right of each map that over needs */
+    int most;      /* heads, for figures that need room; 0: any number */
 };
 /* fill of tables of evictions: evict_step counted from the first token shown, INFINITY = alive. */
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
@@ -105,7 +105,7 @@ struct layermap {
     double (*scale)(double v); /* what is coloured; NULL: the value itself */
     double (*number)(const struct table *t, int64_t row, const void *ctx); /* in place of value */
     int (*marked)(const struct table *t, int64_t row, const void *ctx);    /* a dot; NULL: none */
-    const char *note;          /* small, below; NULL: none; takes LAYERMAP_NOTE mm */
+    const char *note; /* small, below; NULL: none; takes LAYERMAP_NOTE mm */
 };
 enum { LAYERMAP_NOTE = 3 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);

@@ -36,8 +36,7 @@ static void null_line(struct canvas *c, const struct axis_box *a, const struct f
 /* An arrow's head at the rim, to the left (-1) or right. */
 static void arrow(struct canvas *c, double x, double y, int side, struct rgb colour)
 {
-    const double xy[] = {x, y, x - side * ARROW, y - .6 * ARROW, x - side * ARROW,
-                         y + .6 * ARROW};
+    const double xy[] = {x, y, x - side * ARROW, y - .6 * ARROW, x - side * ARROW, y + .6 * ARROW};
     canvas_area(c, xy, 3, colour, 1);
 }
 

@@ -9,12 +9,12 @@
 #include "render/marks.h"
 
 struct forest_row {
-    char name[96];          /* left of the axes */
-    char note[96];          /* right of them */
+    char name[96];           /* left of the axes */
+    char note[96];           /* right of them */
     double value, low, high; /* NaN: no such part */
     struct rgb colour;
     enum mark mark;
-    bool heading;           /* the name alone, bold */
+    bool heading; /* the name alone, bold */
 };
 
 struct forest {

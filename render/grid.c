@@ -12,22 +12,32 @@
 #include "base/par.h"
 #include "render/figures.h"
 
-enum { TOP = 5, RIGHT = 20, BOTTOM = 10, LEAST_HEIGHT = 40, NAMED_MOST = 12, TICKS_FROM = 18,
-       LEAST_PIXELS = 4, MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
-       STRIPE = 64, MOST_THREADS = 16, MOST_BATCH = 1 << 24 }; /* pixels held at once */
+enum {
+    TOP = 5,
+    RIGHT = 20,
+    BOTTOM = 10,
+    LEAST_HEIGHT = 40,
+    NAMED_MOST = 12,
+    TICKS_FROM = 18,
+    LEAST_PIXELS = 4,
+    MOST_PIXELS = 8000, /* boxes a side: more pixels share a box */
+    STRIPE = 64,
+    MOST_THREADS = 16,
+    MOST_BATCH = 1 << 24
+}; /* pixels held at once */
 
 struct window {
-    int64_t n, first;          /* tokens: first .. first + n - 1 */
-    int64_t from, to;          /* steps shown, counted from the first token */
+    int64_t n, first; /* tokens: first .. first + n - 1 */
+    int64_t from, to; /* steps shown, counted from the first token */
 };
 
 struct layout {
-    double margin;             /* right of each map */
-    int64_t n, per_head;       /* heads; rows of each */
-    bool named;                /* every map has its own name */
-    int cols, rows, blocks;    /* maps across in a block, rows, blocks */
+    double margin;          /* right of each map */
+    int64_t n, per_head;    /* heads; rows of each */
+    bool named;             /* every map has its own name */
+    int cols, rows, blocks; /* maps across in a block, rows, blocks */
     double left, label, gap_x, gap_y, gap_block, side, tall; /* tall: height of a map */
-    double aspect;             /* tall / side */
+    double aspect;                                           /* tall / side */
 };
 
 /* Whether every layer shows the same heads; how many. */
@@ -42,8 +52,8 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
         int64_t first = h - h % k;
         if (table_int(t, layer, h * per_head) != table_int(t, layer, first * per_head)
             || table_int(t, index, h * per_head) != table_int(t, index, h % k * per_head)
-            || (h % k == 0 && h && table_int(t, layer, h * per_head)
-                                   == table_int(t, layer, (h - 1) * per_head)))
+            || (h % k == 0 && h
+                && table_int(t, layer, h * per_head) == table_int(t, layer, (h - 1) * per_head)))
             return false;
     }
     return n % k == 0;
@@ -52,8 +62,7 @@ static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64
 static double side_in(const struct layout *l, double width, double height)
 {
     double b = l->blocks, x = width - l->left - RIGHT - l->margin
-                            - b * (l->label + (l->cols - 1) * l->gap_x)
-                            - (b - 1) * l->gap_block;
+                              - b * (l->label + (l->cols - 1) * l->gap_x) - (b - 1) * l->gap_block;
     double y = height - TOP - BOTTOM - (l->rows - 1) * l->gap_y;
     return fmin(x / (b * l->cols), y / (l->rows * l->aspect));
 }
@@ -135,8 +144,10 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     from = from < first ? first : from;
     to = to > last && last > first ? last : to;
     if (to <= from)
-        return kvf_fail(d, KVF_E_ARG, "--style steps: tokens from %lld on are seen at steps %lld "
-                        "to %lld", (long long)first, (long long)first, (long long)last - 1);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style steps: tokens from %lld on are seen at steps %lld "
+                        "to %lld",
+                        (long long)first, (long long)first, (long long)last - 1);
     *ret = (struct window){n, first, from - first, to - first};
     return KVF_OK;
 }
@@ -190,10 +201,10 @@ struct painter {
     struct colours k;
     struct heat heat;
     struct par *pool;
-    int batch, stripes;        /* maps made at once; of columns, one a task */
-    double *number;            /* [batch][per_head] */
-    uint32_t *argb;            /* [batch][h][w] */
-    double *scratch;           /* [threads][span] */
+    int batch, stripes; /* maps made at once; of columns, one a task */
+    double *number;     /* [batch][per_head] */
+    uint32_t *argb;     /* [batch][h][w] */
+    double *scratch;    /* [threads][span] */
     long span;
     uint32_t colour[PALETTE_STEPS + 1];
     int64_t clipped[MOST_THREADS], boxes[MOST_THREADS];
@@ -222,8 +233,7 @@ static void stripe(void *ctx, int task, int thread)
         for (int r = 0; r < h; r++) {
             bool seen = cover[r] > HEAT_LEAST;
             boxes += seen;
-            out[(size_t)r * (size_t)w + (size_t)c] =
-                seen ? colour_of(p, &k, mean[r], cover[r]) : 0;
+            out[(size_t)r * (size_t)w + (size_t)c] = seen ? colour_of(p, &k, mean[r], cover[r]) : 0;
         }
     }
     p->clipped[thread] += k.clipped - p->k.clipped;
@@ -234,9 +244,16 @@ static struct axis_box box_of(const struct painter *p, int64_t h)
 {
     double x, y, first = (double)p->win.first;
     place(&p->l, h, &x, &y);
-    return (struct axis_box){.x = x, .y = y, .w = p->l.side, .h = p->l.tall, .x0 = first,
-                             .x1 = first + (double)p->win.n, .y0 = first + (double)p->win.to,
-                             .y1 = first + (double)p->win.from, .whole_x = 1, .whole_y = 1};
+    return (struct axis_box){.x = x,
+                             .y = y,
+                             .w = p->l.side,
+                             .h = p->l.tall,
+                             .x0 = first,
+                             .x1 = first + (double)p->win.n,
+                             .y0 = first + (double)p->win.to,
+                             .y1 = first + (double)p->win.from,
+                             .whole_x = 1,
+                             .whole_y = 1};
 }
 
 static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)
@@ -350,13 +367,13 @@ static int paint(struct painter *p, int asked)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
     int threads = threads_for(p, asked), err = par_create(threads, &p->pool);
-    p->batch = (int)fmax(1, fmin(fmin(4.0 * threads, (double)p->l.n),
-                                 (double)MOST_BATCH / (double)area));
+    p->batch = (int)fmax(
+        1, fmin(fmin(4.0 * threads, (double)p->l.n), (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
     p->span = (heat_scratch(p->heat.h) + 2 * p->heat.h + 8) / 4 * 4;
-    p->number = MEM_NEW(double, (size_t)p->batch * (size_t)p->l.per_head);
+    p->number = MEM_NEW(double, (size_t)p->batch *(size_t)p->l.per_head);
     p->argb = MEM_NEW(uint32_t, (size_t)p->batch * area);
-    p->scratch = MEM_NEW(double, (size_t)threads * (size_t)p->span);
+    p->scratch = MEM_NEW(double, (size_t)threads *(size_t)p->span);
     palette_table(p->k.map, p->colour);
     if (!err)
         err = p->number && p->argb && p->scratch ? KVF_OK : KVF_E_NOMEM;

@@ -9,14 +9,24 @@
 #include "render/marks.h"
 #include "render/options.h"
 
-enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2,
-       ABOUT = 3, FIXED_KEYS = 3, KEYS = FIXED_KEYS + HEADMAP_FILTERS };
+enum {
+    LEFT = 13,
+    TOP = 3,
+    NAME = 4,
+    RIGHT = 22,
+    BOTTOM = 10,
+    GAP_X = 4,
+    GAP_Y = 2,
+    ABOUT = 3,
+    FIXED_KEYS = 3,
+    KEYS = FIXED_KEYS + HEADMAP_FILTERS
+};
 static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
 
 struct plan {
     const struct headmap *m;
     const struct table *t;
-    int value, panel;          /* columns; panel -1: one map */
+    int value, panel; /* columns; panel -1: one map */
     bool minus;
     int n_filters;
     struct chosen {
@@ -26,12 +36,12 @@ struct plan {
         char text[OPTION_BYTES];
         double number;
     } filter[HEADMAP_FILTERS];
-    int n, first;              /* panels; the first that is drawn */
+    int n, first; /* panels; the first that is drawn */
     char name[HEADMAP_PANELS][OPTION_BYTES];
     int64_t layer0, layers, head0, heads;
-    double *cell;              /* [n][layers][heads] */
-    int64_t *count;            /* rows behind a cell */
-    bool drawn, mixed;         /* some rows; several rows of a head with unequal values */
+    double *cell;      /* [n][layers][heads] */
+    int64_t *count;    /* rows behind a cell */
+    bool drawn, mixed; /* some rows; several rows of a head with unequal values */
 };
 
 static int find_or_fail(const struct plan *p, const char *name, int *ret, struct kvf_diag *d)
@@ -62,8 +72,8 @@ static int choose(struct plan *p, const struct headmap_filter *f, const char *as
 {
     struct chosen *x = &p->filter[p->n_filters];
     char room[24];
-    *x = (struct chosen){.column = table_find(p->t, f->column), .of = f,
-                         .name = f->word ? f->word : f->column};
+    *x = (struct chosen){
+        .column = table_find(p->t, f->column), .of = f, .name = f->word ? f->word : f->column};
     if (x->column < 0 && !*asked)
         return KVF_OK;
     if (x->column < 0)
@@ -81,12 +91,13 @@ static int choose(struct plan *p, const struct headmap_filter *f, const char *as
         return KVF_OK;
     }
     const char *usual = f->usual && has_text(p->t, x->column, f->usual)
-                            ? f->usual : table_str(p->t, x->column, 0);
+                            ? f->usual
+                            : table_str(p->t, x->column, 0);
     snprintf(x->text, sizeof x->text, "%s", *asked ? asked : usual);
     return has_text(p->t, x->column, x->text)
                ? KVF_OK
-               : kvf_fail(d, KVF_E_ARG, "--style: no row of table %s has %s=%s",
-                          table_name(p->t), f->column, x->text);
+               : kvf_fail(d, KVF_E_ARG, "--style: no row of table %s has %s=%s", table_name(p->t),
+                          f->column, x->text);
 }
 
 static bool matches(const struct plan *p, int64_t row)
@@ -169,7 +180,8 @@ static int measure(struct plan *p, struct kvf_diag *d)
     p->layers = l1 < 0 ? 1 : l1 - p->layer0 + 1;
     p->heads = h1 < 0 ? 1 : h1 - p->head0 + 1;
     return p->layers < 100000 && p->heads < 100000 && p->layers * p->heads < 1 << 24
-               ? KVF_OK : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->m->figure);
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->m->figure);
 }
 
 /* Options into p, then which panels and heads there are. */
@@ -187,9 +199,10 @@ static int plan_make(struct plan *p, const struct headmap *m, const struct table
     err = options_read(m->figure, s->option, key, n, d);
     if (err)
         return err;
-    const char *panel = *key[1].value ? key[1].value
-                      : table_find(t, "trace") >= 0 ? "trace"
-                      : m->panel && table_find(t, m->panel) >= 0 ? m->panel : NULL;
+    const char *panel = *key[1].value                              ? key[1].value
+                        : table_find(t, "trace") >= 0              ? "trace"
+                        : m->panel && table_find(t, m->panel) >= 0 ? m->panel
+                                                                   : NULL;
     for (int i = 0; panel && !*key[1].value && i + FIXED_KEYS < n; i++)
         if (strcmp(panel, m->filter[i].column) == 0 && *key[FIXED_KEYS + i].value)
             panel = NULL; /* one value asked for: one map */
@@ -204,7 +217,8 @@ static int plan_make(struct plan *p, const struct headmap *m, const struct table
     if (!err)
         err = measure(p, d);
     if (!err && p->minus && p->n < 2)
-        err = kvf_fail(d, KVF_E_ARG, "--style minus=yes needs two traces, or panel=COLUMN with "
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--style minus=yes needs two traces, or panel=COLUMN with "
                        "two values");
     return err;
 }
@@ -302,8 +316,9 @@ void headmap_size(const struct headmap *m, const struct table *t, const struct f
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
     double two = LEFT + RIGHT + LEFT + 2 * LEAST_CELL * (double)p.layers;
-    *ret_w = s->width_mm > 0 ? s->width_mm
-           : n > 1 && two <= 180 ? fmax(140, fmin(180, two + 20)) : fmax(88, fmin(180, one));
+    *ret_w = s->width_mm > 0       ? s->width_mm
+             : n > 1 && two <= 180 ? fmax(140, fmin(180, two + 20))
+                                   : fmax(88, fmin(180, one));
     struct layout l = layout_in(&p, *ret_w, 100);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
     double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));
@@ -424,8 +439,10 @@ int headmap_draw(struct canvas *c, const struct headmap *m, const struct table *
         subtract(&p);
     struct layout l = layout_in(&p, canvas_width(c), canvas_height(c));
     if (!err && !(l.w >= 2 && l.h >= 2))
-        err = kvf_fail(d, KVF_E_ARG, "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
-                       "larger --size", p.n - p.first, canvas_width(c), canvas_height(c));
+        err = kvf_fail(d, KVF_E_ARG,
+                       "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
+                       "larger --size",
+                       p.n - p.first, canvas_width(c), canvas_height(c));
     if (!err) {
         struct colours k = colours_for(&p, s);
         for (int i = p.first; i < p.n; i++)

@@ -20,10 +20,10 @@ struct headmap {
     const char *panel;      /* column of the panels of a table without `trace`; NULL: none */
     struct headmap_filter { /* columns that the table need not have; ends with NULL */
         const char *column;
-        const char *usual;  /* default where the table has it; NULL: that of the first row */
-        double of_length;   /* > 0: the number nearest to this share of T is the default */
-        const char *word;   /* what the figure says in place of the column's name; NULL: that */
-        const char *about;  /* metadata ABOUTn says what its number n is; NULL: none */
+        const char *usual; /* default where the table has it; NULL: that of the first row */
+        double of_length;  /* > 0: the number nearest to this share of T is the default */
+        const char *word;  /* what the figure says in place of the column's name; NULL: that */
+        const char *about; /* metadata ABOUTn says what its number n is; NULL: none */
     } filter[HEADMAP_FILTERS + 1];
 };
 
@@ -44,7 +44,12 @@ int headmap_draw(struct canvas *c, const struct headmap *m, const struct table *
     {                                                                                              \
         return headmap_draw(c, &map, t, s, d);                                                     \
     }                                                                                              \
-    const struct figure symbol = {.name = title, .table = of_table, .summary = line,               \
-                                  .needs = need, .size = size, .draw = draw, .side_by_side = true}
+    const struct figure symbol = {.name = title,                                                   \
+                                  .table = of_table,                                               \
+                                  .summary = line,                                                 \
+                                  .needs = need,                                                   \
+                                  .size = size,                                                    \
+                                  .draw = draw,                                                    \
+                                  .side_by_side = true}
 
 #endif

@@ -5,8 +5,11 @@
 #include "base/stats.h"
 #include "render/heat.h"
 
-enum { LANES = 2, PACES = 4,       /* decay: numbers side by side; kinds of tokens */
-       MOST_AREAS = 1 << 20 };     /* kept of a window for all its maps */
+enum {
+    LANES = 2,
+    PACES = 4, /* decay: numbers side by side; kinds of tokens */
+    MOST_AREAS = 1 << 20
+}; /* kept of a window for all its maps */
 
 long heat_scratch(int h)
 {
@@ -21,7 +24,7 @@ static void clear(double *v, long n)
 /* The tokens of a column one by one: their weight is the part of them within it. */
 struct walk {
     double x0, x1;
-    long i, r;     /* r: the row in which i is born; 0 for earlier ones, h for later */
+    long i, r; /* r: the row in which i is born; 0 for earlier ones, h for later */
     double weight;
 };
 
@@ -40,8 +43,8 @@ static int walk_next(const struct heat *m, struct walk *k)
         double a = (double)k->i, b = a + 1;
         k->weight = (k->x1 < b ? k->x1 : b) - (k->x0 > a ? k->x0 : a);
     } while (k->weight <= 0);
-    while (k->r < m->h && (m->row[k->r + 1] < k->i
-                           || (m->row[k->r + 1] == k->i && !(m->part[k->r + 1] > 0))))
+    while (k->r < m->h
+           && (m->row[k->r + 1] < k->i || (m->row[k->r + 1] == k->i && !(m->part[k->r + 1] > 0))))
         k->r++;
     return 1;
 }
@@ -101,7 +104,7 @@ int heat_share(struct heat *m)
 {
     if ((int64_t)m->w * m->h > MOST_AREAS)
         return KVF_OK;
-    m->area = MEM_NEW(double, (size_t)m->w * (size_t)m->h);
+    m->area = MEM_NEW(double, (size_t)m->w *(size_t)m->h);
     double *whole = MEM_NEW(double, (size_t)m->h + 2);
     for (int c = 0; m->area && whole && c < m->w; c++)
         area_of(m, c, whole, m->area + (long)c * m->h);
@@ -180,17 +183,17 @@ void heat_alpha(const struct heat *m, const double *end, int c, double *mean, do
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
 struct block {
-    int used;                 /* of 2 LANES */
-    long row, stop;           /* where its tokens stand (others begin a new one); vanished */
-    lanes v[2];               /* weight times v at the beginning of that row */
+    int used;                       /* of 2 LANES */
+    long row, stop;                 /* where its tokens stand (others begin a new one); vanished */
+    lanes v[2];                     /* weight times v at the beginning of that row */
     lanes power[2][2], whole[2][2]; /* beta^n; sum of beta^k, 1 <= k < n (-1 for n = 0) */
 };
 
 struct decay {
     const struct heat *m;
-    long step;                /* the lesser n */
+    long step;                   /* the lesser n */
     lanes (*at)[2], (*inner)[2]; /* [h + 1] sums of v(a); of v(a) times whole steps within */
-    double *born;             /* [h] of the rows in which tokens are born */
+    double *born;                /* [h] of the rows in which tokens are born */
     struct block block[PACES];
 };
 
@@ -201,8 +204,12 @@ static double exp_less_one(double x)
 {
     if (!(fabs(x) < 0x1p-7))
         return expm1(x);
-    return x * (1 + x * (1. / 2) * (1 + x * (1. / 3) * (1 + x * (1. / 4)
-             * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
+    return x
+           * (1
+              + x * (1. / 2)
+                    * (1
+                       + x * (1. / 3)
+                             * (1 + x * (1. / 4) * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
 }
 
 /* beta^n and the sum of beta^k, 0 <= k < n; less: expm1(x). */

@@ -12,9 +12,9 @@
 struct heat {
     long n, from, to; /* 0 <= from < to */
     int w, h;
-    long *row;        /* [h + 1] step in which row r begins, rounded down; row[h] = to */
-    double *part;     /* [h + 1] how far into that step */
-    double *area;     /* [w][h] of each box, with t >= i; NULL until heat_share */
+    long *row;    /* [h + 1] step in which row r begins, rounded down; row[h] = to */
+    double *part; /* [h + 1] how far into that step */
+    double *area; /* [w][h] of each box, with t >= i; NULL until heat_share */
 };
 
 #define HEAT_LEAST 1e-9 /* parts of a box below it are none: sums differ from 0 by rounding */

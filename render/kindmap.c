@@ -40,8 +40,7 @@ static void cell(struct canvas *c, const struct kind_cell *k, double x, double y
         canvas_text(c, x + w / 2, y + h / 2, k->sign, PT_SMALL, ALIGN_CENTER, ink_on(k->fill), 0);
 }
 
-void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y, double w,
-                  double h)
+void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y, double w, double h)
 {
     struct extent e = extent_of(m);
     double left = x + LEFT, mw = w - LEFT, mh = h - BELOW;

@@ -11,8 +11,8 @@
 struct kind_cell {
     int64_t layer, index;
     struct rgb fill;
-    char sign[8];   /* drawn where cells have room for it */
-    bool framed;    /* with a thick frame */
+    char sign[8]; /* drawn where cells have room for it */
+    bool framed;  /* with a thick frame */
 };
 
 struct kindmap {

@@ -60,8 +60,7 @@ void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, s
     }
 }
 
-const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
-                     size_t cap)
+const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out, size_t cap)
 {
     size_t n = strlen(s);
     if (canvas_text_width(c, s, pt, 0) <= room)

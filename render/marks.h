@@ -8,8 +8,15 @@
 #include "render/canvas.h"
 
 enum mark {
-    MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND, MARK_RING, MARK_FRAME, MARK_CROSS,
-    MARK_DOWN, MARKS
+    MARK_DISC,
+    MARK_SQUARE,
+    MARK_TRIANGLE,
+    MARK_DIAMOND,
+    MARK_RING,
+    MARK_FRAME,
+    MARK_CROSS,
+    MARK_DOWN,
+    MARKS
 };
 
 /* size: about the diameter, mm.  Nothing at a place that is NaN or infinite. */

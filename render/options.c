@@ -33,7 +33,9 @@ static int refuse(const char *figure, const struct option_key *key, int n, const
     struct buf known = {0};
     for (int i = 0; i < n; i++)
         buf_printf(&known, "%s%s=%s", i ? ", " : "", key[i].name,
-                   !key[i].allowed ? "NUMBER" : *key[i].allowed ? key[i].allowed : "TEXT");
+                   !key[i].allowed   ? "NUMBER"
+                   : *key[i].allowed ? key[i].allowed
+                                     : "TEXT");
     int err = kvf_fail(d, KVF_E_ARG, "--style: %s knows %s, not '%s=%s'", figure,
                        known.data ? known.data : "nothing", name, value);
     buf_finish(&known);

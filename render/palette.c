@@ -60,7 +60,7 @@ uint32_t palette_argb(const char *map, double v)
 {
     struct rgb c = palette_at(map, v);
     return 0xff000000u | (uint32_t)(c.r * 255 + 0.5) << 16 | (uint32_t)(c.g * 255 + 0.5) << 8
-         | (uint32_t)(c.b * 255 + 0.5);
+           | (uint32_t)(c.b * 255 + 0.5);
 }
 
 void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1])
@@ -73,8 +73,8 @@ uint32_t palette_argb_at(const char *map, double v, double opacity)
 {
     struct rgb c = palette_at(map, v);
     double f = 255 * (opacity < 0 ? 0 : opacity > 1 ? 1 : opacity);
-    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16 |
-           (uint32_t)(c.g * f + 0.5) << 8 | (uint32_t)(c.b * f + 0.5);
+    return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16
+           | (uint32_t)(c.g * f + 0.5) << 8 | (uint32_t)(c.b * f + 0.5);
 }
 
 struct rgb palette_line(int i)

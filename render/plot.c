@@ -10,8 +10,8 @@
 
 void plot_init(struct plot *p)
 {
-    *p = (struct plot){.last = -1, .x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .level = NAN,
-                       .copies = 1};
+    *p = (struct plot){
+        .last = -1, .x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .level = NAN, .copies = 1};
     p->panel = mem_alloc(PLOT_PANELS, sizeof *p->panel);
     p->mark = MEM_NEW(struct plot_mark, PLOT_MARKS);
     if (!p->panel || !p->mark)
@@ -37,15 +37,21 @@ void plot_free(struct plot *p)
 struct chart_look plot_look(int i)
 {
     static const double dash[] = {0, 1.6, 0.5, 2.8};
-    return (struct chart_look){.colour = palette_line(i), .dash = dash[(i + i / 8) % 4],
-                               .gap = (i + i / 8) % 4 == 2 ? 0.5 : 0.7, .width = 0.4};
+    return (struct chart_look){.colour = palette_line(i),
+                               .dash = dash[(i + i / 8) % 4],
+                               .gap = (i + i / 8) % 4 == 2 ? 0.5 : 0.7,
+                               .width = 0.4};
 }
 
 struct chart_look plot_look_coloured(int i)
 {
     struct chart_look look = plot_look(i);
-    static const unsigned char more[5][3] = { /* after grey */
-        {110, 60, 20}, {90, 70, 170}, {140, 20, 70}, {120, 130, 30}, {30, 90, 90}};
+    static const unsigned char more[5][3] = {/* after grey */
+                                             {110, 60, 20},
+                                             {90, 70, 170},
+                                             {140, 20, 70},
+                                             {120, 130, 30},
+                                             {30, 90, 90}};
     int k = i % 12;
     if (k < 7)
         look.colour = palette_line(k == 6 ? 7 : k);

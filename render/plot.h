@@ -15,8 +15,8 @@ enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024 };
 struct plot_line {
     char name[PLOT_NAME];
     struct chart_look look;
-    bool hidden;          /* not in the key */
-    bool back;            /* drawn before the others */
+    bool hidden; /* not in the key */
+    bool back;   /* drawn before the others */
 };
 
 struct plot_series {
@@ -27,7 +27,7 @@ struct plot_series {
 struct plot_mark {
     int panel, line;
     double x, y;
-    bool cross;           /* else a ring */
+    bool cross; /* else a ring */
 };
 
 struct plot {
@@ -39,18 +39,18 @@ struct plot {
     int line_room, series_room, last; /* last: series added to, -1 none */
 
     const char *xlabel, *ylabel;
-    char text[96];        /* room for a label of the figure's own making */
-    char note[256];       /* below the axes, small; "": none */
+    char text[96];  /* room for a label of the figure's own making */
+    char note[256]; /* below the axes, small; "": none */
     bool log_x, log_y;
-    bool whole_x, whole_y; /* counts and positions: axis.h */
-    double x0, x1, y0, y1; /* NaN: from the data */
-    double level;         /* a dotted line across at this y; NaN: none */
+    bool whole_x, whole_y;   /* counts and positions: axis.h */
+    double x0, x1, y0, y1;   /* NaN: from the data */
+    double level;            /* a dotted line across at this y; NaN: none */
     double ramp_lo, ramp_hi; /* with a ramp_label: a bar of colours instead of a key */
     const char *ramp_label;
-    bool key_upwards;     /* the last line first, as areas are stacked */
-    double panel_h;       /* mm; 0: own choice */
-    int copies;           /* points added for one of the table, to count them (1) */
-    int err;              /* the first failure */
+    bool key_upwards; /* the last line first, as areas are stacked */
+    double panel_h;   /* mm; 0: own choice */
+    int copies;       /* points added for one of the table, to count them (1) */
+    int err;          /* the first failure */
 };
 
 void plot_init(struct plot *p);
@@ -62,8 +62,7 @@ void plot_free(struct plot *p);
 void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
               double high);
 /* A ring or cross in the look of a line that there is already; else nothing. */
-void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y,
-               bool cross);
+void plot_mark(struct plot *p, const char *panel, const char *line, double x, double y, bool cross);
 /* The line of that name, to set its look; NULL: no point was added to it. */
 struct plot_line *plot_line(struct plot *p, const char *name);
 
@@ -97,8 +96,12 @@ int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *
     {                                                                                              \
         return plot_figure_draw(build, c, t, s, d);                                                \
     }                                                                                              \
-    const struct figure symbol = {.name = title, .table = of_table, .summary = line,               \
-                                  .needs = need, .size = size, .draw = draw,                       \
+    const struct figure symbol = {.name = title,                                                   \
+                                  .table = of_table,                                               \
+                                  .summary = line,                                                 \
+                                  .needs = need,                                                   \
+                                  .size = size,                                                    \
+                                  .draw = draw,                                                    \
                                   .side_by_side = several}
 
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
@@ -111,8 +114,7 @@ struct style_key {
     const char *name, *allowed;
     char value[64];
 };
-int style_keys(const char *figure, const char *option, struct style_key *keys,
-               struct kvf_diag *d);
+int style_keys(const char *figure, const char *option, struct style_key *keys, struct kvf_diag *d);
 bool style_is(const struct style_key *keys, const char *name, const char *value);
 
 /* What the rows of most tables share.  Columns that the table lacks: -1. */

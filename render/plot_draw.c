@@ -8,20 +8,20 @@
 #include "render/palette.h"
 #include "render/plot.h"
 
-static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4,
-                    NOTE = 3, KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MOST = 62,
-                    RAMP = 15, LEAST_W = 10, LEAST_H = 8; /* mm */
+static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4, NOTE = 3,
+                    KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MOST = 62, RAMP = 15,
+                    LEAST_W = 10, LEAST_H = 8; /* mm */
 static const struct rgb pale = {0.55, 0.55, 0.55}, white = {1, 1, 1}, note_ink = {0.35, 0.35, 0.35};
 
 struct layout {
     int cols, rows;
-    double x, y, w, h;       /* of the first panel */
-    double step_x, step_y;   /* from panel to panel */
+    double x, y, w, h;     /* of the first panel */
+    double step_x, step_y; /* from panel to panel */
     int n_keys, key_cols, key_rows;
     double key_x, key_y, key_w;
     bool beside, ramp;
-    int notes;               /* lines of the note */
-    double foot;             /* y of what stands below the ticks */
+    int notes;   /* lines of the note */
+    double foot; /* y of what stands below the ticks */
 };
 
 static int columns_of(int n)
@@ -237,10 +237,17 @@ static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
 static struct axis_box axis_of(const struct plot *p, const struct layout *l, int i)
 {
     return (struct axis_box){.x = l->x + l->step_x * (i % l->cols),
-                             .y = l->y + l->step_y * (i / l->cols), .w = l->w, .h = l->h,
-                             .x0 = p->x0, .x1 = p->x1, .y0 = p->y0, .y1 = p->y1,
-                             .log_x = p->log_x, .log_y = p->log_y,
-                             .whole_x = p->whole_x, .whole_y = p->whole_y};
+                             .y = l->y + l->step_y * (i / l->cols),
+                             .w = l->w,
+                             .h = l->h,
+                             .x0 = p->x0,
+                             .x1 = p->x1,
+                             .y0 = p->y0,
+                             .y1 = p->y1,
+                             .log_x = p->log_x,
+                             .log_y = p->log_y,
+                             .whole_x = p->whole_x,
+                             .whole_y = p->whole_y};
 }
 
 static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,
@@ -266,14 +273,15 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->step_y = l->h + head + GAP_Y;
     l->foot = l->y + (l->rows - 1) * l->step_y + l->h + TICKS;
     double keys = l->key_cols * (l->key_w + KEY_GAP) - KEY_GAP, middle = (l->x + W - right) / 2;
-    l->key_x = l->beside ? W - right + 2
-                         : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
-    l->key_y = l->beside ? l->y + 2 : l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1
-                                          + KEY_LINE / 2;
+    l->key_x = l->beside ? W - right + 2 : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
+    l->key_y = l->beside ? l->y + 2
+                         : l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1 + KEY_LINE / 2;
     if (l->w >= LEAST_W && l->h >= LEAST_H)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--size: %d panel%s and a key of %d line%s need at least %.0f x "
-                    "%.0f mm", n, n > 1 ? "s" : "", l->n_keys, l->n_keys == 1 ? "" : "s",
+    return kvf_fail(d, KVF_E_ARG,
+                    "--size: %d panel%s and a key of %d line%s need at least %.0f x "
+                    "%.0f mm",
+                    n, n > 1 ? "s" : "", l->n_keys, l->n_keys == 1 ? "" : "s",
                     ceil(W + fmax(0, LEAST_W - l->w) * l->cols),
                     ceil(H + fmax(0, LEAST_H - l->h) * l->rows));
 }
@@ -367,8 +375,10 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
 {
     struct layout l;
     if (p->err == KVF_E_LIMIT)
-        return kvf_fail(d, KVF_E_ARG, "more than %d panels or %d lines; choose fewer with --head, "
-                        "--style or the options of the analysis", PLOT_PANELS, PLOT_LINES);
+        return kvf_fail(d, KVF_E_ARG,
+                        "more than %d panels or %d lines; choose fewer with --head, "
+                        "--style or the options of the analysis",
+                        PLOT_PANELS, PLOT_LINES);
     if (p->err)
         return p->err;
     int err = ranges(p, s, d);

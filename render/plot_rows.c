@@ -56,9 +56,13 @@ bool style_is(const struct style_key *keys, const char *name, const char *value)
 
 struct plot_rows plot_rows_of(const struct table *t)
 {
-    return (struct plot_rows){t, table_find(t, "head"), table_find(t, "layer"),
-                              table_find(t, "index"), table_find(t, "class"),
-                              table_find(t, "criterion"), table_find(t, "trace")};
+    return (struct plot_rows){t,
+                              table_find(t, "head"),
+                              table_find(t, "layer"),
+                              table_find(t, "index"),
+                              table_find(t, "class"),
+                              table_find(t, "criterion"),
+                              table_find(t, "trace")};
 }
 
 bool row_is(const struct table *t, int col, int64_t row, const char *text)
@@ -187,13 +191,15 @@ int choice_open(struct row_choice *v, const struct table *t, const struct style_
                 struct kvf_diag *d)
 {
     const char *only = value_of(keys, "criterion");
-    *v = (struct row_choice){.k = plot_rows_of(t), .heads = style_is(keys, "by", "head"),
+    *v = (struct row_choice){.k = plot_rows_of(t),
+                             .heads = style_is(keys, "by", "head"),
                              .classes = style_is(keys, "by", "class"),
                              .gaps = style_is(keys, "by", "gap"),
                              .thin = style_is(keys, "heads", "thin")};
     v->criterion = only[0] ? only : NULL;
     if (v->classes && !any_class(&v->k))
-        return kvf_fail(d, KVF_E_ARG, "--style by=class: the table has no rows of classes; "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style by=class: the table has no rows of classes; "
                         "--by class of the analysis makes them");
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, v->k.criterion, r);
@@ -202,8 +208,9 @@ int choice_open(struct row_choice *v, const struct table *t, const struct style_
             return KVF_OK;
         }
     }
-    return only[0] ? kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'",
-                              only) : KVF_OK;
+    return only[0]
+               ? kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'", only)
+               : KVF_OK;
 }
 
 bool choice_has(const struct row_choice *v, int64_t r)
@@ -217,8 +224,7 @@ bool choice_has(const struct row_choice *v, int64_t r)
     return v->classes || row_all_classes(&v->k, r);
 }
 
-bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME],
-                 char line[PLOT_NAME])
+bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], char line[PLOT_NAME])
 {
     panel[0] = 0;
     criterion_name(table_str(v->k.t, v->k.criterion, r), line);
@@ -240,8 +246,8 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME],
     return false;
 }
 
-void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const char *panel,
-                double x, double y, double low, double high)
+void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const char *panel, double x,
+                double y, double low, double high)
 {
     char own[PLOT_NAME], line[PLOT_NAME];
     int n = p->n_lines;

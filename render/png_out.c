@@ -31,8 +31,8 @@ static void write_rows(png_structp png, const struct png_rows *r)
     png_write_chunk(png, end, NULL, 0);
 }
 
-int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre,
-               const char *title, const char *comment, int threads, struct buf *out)
+int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre, const char *title,
+               const char *comment, int threads, struct buf *out)
 {
     struct png_rows rows;
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, NULL);

@@ -7,7 +7,7 @@
 /* w x h pixels 0x..RRGGBB, rows `stride` pixels apart; per_metre: resolution;
  * title and comment: into text chunks; threads: at most, 0 for the number of cores.  No dates:
  * equal pixels give equal bytes.  KVF_OK or KVF_E_NOMEM. */
-int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre,
-               const char *title, const char *comment, int threads, struct buf *out);
+int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre, const char *title,
+               const char *comment, int threads, struct buf *out);
 
 #endif

@@ -30,8 +30,9 @@ void svg_escape(struct buf *b, const char *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (s[i] == '<' || s[i] == '>' || s[i] == '&')
             buf_str(b, s[i] == '<' ? "&lt;" : s[i] == '>' ? "&gt;" : "&amp;");
-        else if (n - i >= 3 && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
-                                || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
+        else if (n - i >= 3
+                 && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
+                     || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
             i += 2; /* U+FFFE and U+FFFF are not of XML */
         else if ((unsigned char)s[i] >= 32 || s[i] == '\n')
             buf_char(b, s[i]);
@@ -48,8 +49,10 @@ void svg_colour(struct buf *b, const char *what, struct rgb v, double alpha)
 
 static void open_stroke(struct svg *s, double width, struct rgb colour)
 {
-    buf_printf(&s->body, "<path style=\"fill:none;stroke-width:%.6g;stroke-linecap:butt;"
-               "stroke-linejoin:round;", width);
+    buf_printf(&s->body,
+               "<path style=\"fill:none;stroke-width:%.6g;stroke-linecap:butt;"
+               "stroke-linejoin:round;",
+               width);
     svg_colour(&s->body, "stroke", colour, 1);
     if (s->dash[0] > 0)
         buf_printf(&s->body, "stroke-dasharray:%.6g,%.6g;", s->dash[0], s->dash[1]);
@@ -79,8 +82,8 @@ void svg_frame(struct svg *s, double x, double y, double w, double h, double wid
                struct rgb colour)
 {
     open_stroke(s, width, colour);
-    buf_printf(&s->body, "M %.4f %.4f L %.4f %.4f L %.4f %.4f L %.4f %.4f Z", x, y, x + w, y,
-               x + w, y + h, x, y + h);
+    buf_printf(&s->body, "M %.4f %.4f L %.4f %.4f L %.4f %.4f L %.4f %.4f Z", x, y, x + w, y, x + w,
+               y + h, x, y + h);
     close_stroke(s);
 }
 
@@ -137,8 +140,10 @@ void svg_disc(struct svg *s, double x, double y, double radius, double width, st
 void svg_clip(struct svg *s, double x, double y, double w, double h)
 {
     double px = x * SVG_PT, py = (y + s->dy) * SVG_PT, pw = w * SVG_PT, ph = h * SVG_PT;
-    buf_printf(&s->body, "<svg x=\"%.4f\" y=\"%.4f\" width=\"%.4f\" height=\"%.4f\" "
-               "viewBox=\"%.4f %.4f %.4f %.4f\">\n", px, py, pw, ph, px, py, pw, ph);
+    buf_printf(&s->body,
+               "<svg x=\"%.4f\" y=\"%.4f\" width=\"%.4f\" height=\"%.4f\" "
+               "viewBox=\"%.4f %.4f %.4f %.4f\">\n",
+               px, py, pw, ph, px, py, pw, ph);
 }
 
 void svg_unclip(struct svg *s)
@@ -150,11 +155,12 @@ void svg_unclip(struct svg *s)
 void svg_image(struct svg *s, double x, double y, double w, double h, int cols, int rows,
                const struct buf *png)
 {
-    buf_printf(&s->body, "<image width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" "
+    buf_printf(&s->body,
+               "<image width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" "
                "style=\"image-rendering:optimizeSpeed;image-rendering:pixelated\" "
                "transform=\"matrix(%.8g,0,0,%.8g,%.4f,%.4f)\" "
-               "xlink:href=\"data:image/png;base64,", cols, rows, w * SVG_PT / cols,
-               h * SVG_PT / rows, x * SVG_PT, (y + s->dy) * SVG_PT);
+               "xlink:href=\"data:image/png;base64,",
+               cols, rows, w * SVG_PT / cols, h * SVG_PT / rows, x * SVG_PT, (y + s->dy) * SVG_PT);
     svg_base64(&s->body, png->data, png->len);
     buf_str(&s->body, "\"/>\n");
 }
@@ -162,17 +168,21 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
 int svg_write(struct svg *s, const char *title, const char *about, struct buf *out)
 {
     double w = s->w * SVG_PT, h = s->h * SVG_PT;
-    buf_printf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+    buf_printf(out,
+               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                "<svg xmlns=\"http://www.w3.org/2000/svg\" "
                "xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\"%.6fpt\" height=\"%.6fpt\" "
-               "viewBox=\"0 0 %.6f %.6f\" version=\"1.1\">\n<title>", w, h, w, h);
+               "viewBox=\"0 0 %.6f %.6f\" version=\"1.1\">\n<title>",
+               w, h, w, h);
     svg_escape(out, title, strlen(title));
     buf_str(out, "</title>\n<desc>");
     svg_escape(out, about, strlen(about));
     buf_str(out, "</desc>\n");
     int err = svg_fonts_write(s->fonts, out);
-    buf_printf(out, "<rect x=\"0\" y=\"0\" width=\"%.6f\" height=\"%.6f\" "
-               "style=\"fill:rgb(100%%,100%%,100%%);fill-opacity:1;stroke:none;\"/>\n", w, h);
+    buf_printf(out,
+               "<rect x=\"0\" y=\"0\" width=\"%.6f\" height=\"%.6f\" "
+               "style=\"fill:rgb(100%%,100%%,100%%);fill-opacity:1;stroke:none;\"/>\n",
+               w, h);
     if (s->body.len)
         buf_add(out, s->body.data, s->body.len);
     buf_str(out, "</svg>\n");

@@ -14,10 +14,10 @@
 struct svg_fonts; /* svg_text.h */
 
 struct svg {
-    double w, h;          /* mm */
-    double dy;            /* where y = 0 lies, mm */
-    double dash[2];       /* mm; dash[0] = 0: solid */
-    int crisp;            /* edges of areas are not softened */
+    double w, h;    /* mm */
+    double dy;      /* where y = 0 lies, mm */
+    double dash[2]; /* mm; dash[0] = 0: solid */
+    int crisp;      /* edges of areas are not softened */
     struct buf body;
     struct svg_fonts *fonts; /* owned; NULL: no text yet */
 };

@@ -135,7 +135,7 @@ int svg_fonts_write(const struct svg_fonts *f, struct buf *out)
     if (!f)
         return KVF_OK;
     buf_str(out, "<style>\ntext{font-kerning:none;font-variant-ligatures:none;"
-            "text-rendering:geometricPrecision}\n");
+                 "text-rendering:geometricPrecision}\n");
     for (int i = 0; !err && i < f->n; i++)
         if (!hb_set_is_empty(f->face[i].chars))
             err = write_face(&f->face[i], out);
@@ -278,8 +278,9 @@ static void write_open(struct svg *s, const char *tag, const char *turn, double 
 static void write_drawn(struct svg *s, cairo_t *cr, const struct run *r, double x, double y)
 {
     hb_face_t *face = r->face ? r->face->face : NULL;
-    bool picture = face && (hb_ot_color_has_png(face) || hb_ot_color_has_layers(face)
-                            || hb_ot_color_has_svg(face));
+    bool picture = face
+                   && (hb_ot_color_has_png(face) || hb_ot_color_has_layers(face)
+                       || hb_ot_color_has_svg(face));
     if (picture)
         write_picture(s, r, x, y);
     else
@@ -304,8 +305,12 @@ void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_
             continue;
         pango_layout_iter_get_run_extents(iter, NULL, &box);
         struct run r = {pango_layout_get_text(layout) + run->item->offset,
-                        (size_t)run->item->length, run->item, run->glyphs,
-                        (double)box.x / PANGO_SCALE, face_of(s, run->item->analysis.font), false};
+                        (size_t)run->item->length,
+                        run->item,
+                        run->glyphs,
+                        (double)box.x / PANGO_SCALE,
+                        face_of(s, run->item->analysis.font),
+                        false};
         bool as_text = r.face && plain(&r, pt);
         if (as_text != open && open)
             buf_str(b, "</text>\n");
@@ -326,8 +331,13 @@ void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_
 void svg_glyphs(struct svg *s, cairo_t *cr, const char *text, const PangoGlyphItem *item, double x,
                 double y, double pt, struct rgb colour)
 {
-    struct run r = {text + item->item->offset, (size_t)item->item->length, item->item,
-                    item->glyphs, 0, face_of(s, item->item->analysis.font), false};
+    struct run r = {text + item->item->offset,
+                    (size_t)item->item->length,
+                    item->item,
+                    item->glyphs,
+                    0,
+                    face_of(s, item->item->analysis.font),
+                    false};
     bool as_text = r.face && plain(&r, pt);
     write_open(s, as_text ? "text" : "g", "", pt, colour);
     if (as_text)

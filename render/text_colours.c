@@ -39,10 +39,9 @@ static struct rgb from_lab(double L, double a, double b)
         double cube = f[k] * f[k] * f[k];
         xyz[k] = white_point[k] * (cube > 216.0 / 24389 ? cube : (116 * f[k] - 16) * 27 / 24389);
     }
-    return (struct rgb){
-        from_linear(3.2404542 * xyz[0] - 1.5371385 * xyz[1] - 0.4985314 * xyz[2]),
-        from_linear(-0.9692660 * xyz[0] + 1.8760108 * xyz[1] + 0.0415560 * xyz[2]),
-        from_linear(0.0556434 * xyz[0] - 0.2040259 * xyz[1] + 1.0572252 * xyz[2])};
+    return (struct rgb){from_linear(3.2404542 * xyz[0] - 1.5371385 * xyz[1] - 0.4985314 * xyz[2]),
+                        from_linear(-0.9692660 * xyz[0] + 1.8760108 * xyz[1] + 0.0415560 * xyz[2]),
+                        from_linear(0.0556434 * xyz[0] - 0.2040259 * xyz[1] + 1.0572252 * xyz[2])};
 }
 
 struct rgb lab_between(struct rgb a, struct rgb b, double v)

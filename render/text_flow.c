@@ -25,10 +25,9 @@ static int lay_out(struct text_flow *f)
 {
     const struct text_source *s = &f->source;
     unsigned char *bold = f->bold ? weights(f, s) : NULL;
-    int err = f->bold && !bold
-                  ? KVF_E_NOMEM
-                  : paragraph_create(f->c, s->bytes.data, s->bytes.len, bold, f->pt, f->width,
-                                     s->dir, &f->p);
+    int err = f->bold && !bold ? KVF_E_NOMEM
+                               : paragraph_create(f->c, s->bytes.data, s->bytes.len, bold, f->pt,
+                                                  f->width, s->dir, &f->p);
     mem_free(bold);
     if (err)
         return err;

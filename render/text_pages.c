@@ -21,8 +21,7 @@ static bool same_panel(const struct table *t, int trace, int head, int64_t a, in
 static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
 {
     if (s->n % 16 == 0) {
-        struct text_panel *more =
-            mem_grow(s->panel, (size_t)s->n, (size_t)s->n + 16, sizeof *more);
+        struct text_panel *more = mem_grow(s->panel, (size_t)s->n, (size_t)s->n + 16, sizeof *more);
         if (!more)
             return KVF_E_NOMEM;
         s->panel = more;

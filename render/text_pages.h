@@ -18,11 +18,11 @@ struct text_sheet {
     const struct table *t;
     struct text_panel *panel; /* owned */
     int n, columns, bands;
-    bool one;                   /* every panel is one head */
-    const char *head;           /* the one head of all panels, or NULL */
-    double pt, pitch, gap;      /* letters; from line to line, and between columns, mm */
-    double width, top, bottom;  /* of a column; of the text on a page, mm */
-    struct text_flow flow;      /* the look; canvas of what is measured */
+    bool one;                  /* every panel is one head */
+    const char *head;          /* the one head of all panels, or NULL */
+    double pt, pitch, gap;     /* letters; from line to line, and between columns, mm */
+    double width, top, bottom; /* of a column; of the text on a page, mm */
+    struct text_flow flow;     /* the look; canvas of what is measured */
 };
 
 /* Finds the panels.  KVF_OK or KVF_E_NOMEM. */

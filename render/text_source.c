@@ -10,8 +10,11 @@ enum { ENOUGH = 4096, LINE_BREAK = 0x21b5 };
 
 void text_source_init(struct text_source *s, const struct table *t, int64_t row0, int64_t row1)
 {
-    *s = (struct text_source){.t = t, .joined = table_find(t, "joined"),
-                              .text = table_find(t, "text"), .row = row0, .last = row1};
+    *s = (struct text_source){.t = t,
+                              .joined = table_find(t, "joined"),
+                              .text = table_find(t, "text"),
+                              .row = row0,
+                              .last = row1};
 }
 
 void text_source_finish(struct text_source *s)
@@ -27,8 +30,7 @@ static bool is_hidden(uint32_t c)
     static const uint32_t range[][2] = {
         {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x115f, 0x1160},
         {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
-        {0x3164, 0x3164}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
-        {0xe0000, 0xe001f}};
+        {0x3164, 0x3164}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0xe0000, 0xe001f}};
     for (size_t i = 0; i < sizeof range / sizeof *range; i++)
         if (c >= range[i][0] && c <= range[i][1])
             return true;

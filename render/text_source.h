@@ -21,12 +21,12 @@ struct text_unit {
 
 struct text_source {
     const struct table *t;
-    int joined, text; /* columns */
+    int joined, text;  /* columns */
     int64_t row, last; /* rows yet to come */
     size_t skip;       /* bytes of the row's text that were taken */
     bool ended;        /* the paragraph is complete */
     enum text_direction dir;
-    struct buf bytes;  /* of the paragraph at hand */
+    struct buf bytes; /* of the paragraph at hand */
     struct text_unit *unit;
     size_t n, room; /* units */
     int err;

@@ -8,8 +8,8 @@
 #include "render/text_colours.h"
 
 static const struct text_colouring colourings[] = {
-    {"kept", "kept", "share of KV heads that hold the token at the end", "at the end of the run:",
-     KIND_SHARE, "a run with the probe evict"},
+    {"kept", "kept", "share of KV heads that hold the token at the end",
+     "at the end of the run:", KIND_SHARE, "a run with the probe evict"},
     {"residency", "mean_residency", "share of its life that the token was held, mean of KV heads",
      "share of its life that the token was held", KIND_SHARE, "a run with the probe evict"},
     {"state", "state", "at the end of the run:", "at the end of the run:", KIND_STATE,
@@ -61,7 +61,8 @@ static int take(struct text_style *x, const char *key, const char *value, char *
     if (strcmp(key, "by") == 0) {
         x->by = find(value);
         return x->by ? KVF_OK
-                     : kvf_fail(d, KVF_E_ARG, "--style: tokens are coloured by=kept, residency, "
+                     : kvf_fail(d, KVF_E_ARG,
+                                "--style: tokens are coloured by=kept, residency, "
                                 "state, beta, retention, last-use, saliency or nll, not '%s'",
                                 value);
     }
@@ -72,8 +73,10 @@ static int take(struct text_style *x, const char *key, const char *value, char *
     if ((strcmp(key, "page") == 0 && count_of(value, &x->page))
         || (strcmp(key, "columns") == 0 && count_of(value, &x->columns)))
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--style: tokens knows by=..., mark=text or fill, page=N and "
-                    "columns=N, not '%s=%s'", key, value);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--style: tokens knows by=..., mark=text or fill, page=N and "
+                    "columns=N, not '%s=%s'",
+                    key, value);
 }
 
 /* ---- values */
@@ -179,9 +182,9 @@ static struct rgb fill_at(const struct text_style *x, double v)
 {
     if (x->range.map)
         return palette_at(x->range.map, v);
-    return kind_of(x) == KIND_SIGNED ? palette_at("redblue", v)
-         : kind_of(x) == KIND_SHARE  ? lab_between(paper, light_blue, v)
-                                     : lab_between(paper, strong_blue, v);
+    return kind_of(x) == KIND_SIGNED  ? palette_at("redblue", v)
+           : kind_of(x) == KIND_SHARE ? lab_between(paper, light_blue, v)
+                                      : lab_between(paper, strong_blue, v);
 }
 
 static struct rgb ink_at(const struct text_style *x, double v)
@@ -199,9 +202,14 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
         return (struct text_look){.ink = on_missing, .fill = missing, .filled = x->fill || !*state};
     if (x->fill)
         return (struct text_look){.ink = evicted ? grey : black,
-                                  .fill = kept ? light_blue : evicted ? paper : light_orange,
-                                  .filled = !evicted, .underlined = !kept && !evicted};
-    return (struct text_look){.ink = kept ? blue : evicted ? grey : orange,
+                                  .fill = kept      ? light_blue
+                                          : evicted ? paper
+                                                    : light_orange,
+                                  .filled = !evicted,
+                                  .underlined = !kept && !evicted};
+    return (struct text_look){.ink = kept      ? blue
+                                     : evicted ? grey
+                                               : orange,
                               .underlined = !kept && !evicted};
 }
 

@@ -11,7 +11,7 @@ struct text_colouring {
     const char *by, *column;
     const char *label, *of_head; /* what it is over several heads, and in one */
     enum text_kind kind;
-    const char *from;            /* where its values come from */
+    const char *from; /* where its values come from */
 };
 
 struct text_style {

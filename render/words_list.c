@@ -45,9 +45,13 @@ static void fill(const struct table *t, struct words_list *w)
     w->pooled = share < 0 || base_share < 0;
     for (int64_t r = 0; r < w->all; r++) {
         struct word_row *x = &w->row[w->n];
-        *x = (struct word_row){.count = table_real(t, count, r), .base = table_real(t, base, r),
-                               .share = cell(t, share, r), .base_share = cell(t, base_share, r),
-                               .low = cell(t, low, r), .high = cell(t, high, r), .place = r};
+        *x = (struct word_row){.count = table_real(t, count, r),
+                               .base = table_real(t, base, r),
+                               .share = cell(t, share, r),
+                               .base_share = cell(t, base_share, r),
+                               .low = cell(t, low, r),
+                               .high = cell(t, high, r),
+                               .place = r};
         if (!(x->base > 0) || !isfinite(x->count))
             continue;
         x->word = cell_text(t, word, r, x->text);

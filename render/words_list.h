@@ -9,21 +9,21 @@
 struct word_row {
     const char *word; /* borrowed: from the table, or from text */
     char text[24];
-    double count, base;      /* held, of all */
+    double count, base;       /* held, of all */
     double share, base_share; /* of all held, of the text; NaN where documents were pooled */
-    double kept, low, high;  /* count / base with its interval, NaN: none */
-    double lift;             /* kept against that of all rows together */
-    int64_t place;           /* row of the table */
+    double kept, low, high;   /* count / base with its interval, NaN: none */
+    double lift;              /* kept against that of all rows together */
+    int64_t place;            /* row of the table */
 };
 
 enum words_sort { WORDS_RATIO, WORDS_COUNT, WORDS_TABLE };
 
 struct words_list {
     struct word_row *row;
-    int64_t n;        /* rows with a base count */
-    int64_t all;      /* rows of the table */
-    double rate;      /* sum of counts / sum of base counts */
-    bool pooled;      /* over documents: shares mean nothing there */
+    int64_t n;   /* rows with a base count */
+    int64_t all; /* rows of the table */
+    double rate; /* sum of counts / sum of base counts */
+    bool pooled; /* over documents: shares mean nothing there */
 };
 
 /* KVF_OK, KVF_E_ARG (columns without numbers), KVF_E_NOMEM; words_free in every case. */

@@ -11,12 +11,12 @@ struct head {
     int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
     int32_t soonest; /* at most the least until */
     int n_pages;
-    unsigned char gap; /* enum cache_gap */
-    bool moved;      /* some slot does not hold the position of its number */
-    int32_t *pos;    /* [cap] */
-    int32_t *until;  /* [cap] */
-    int32_t *list;   /* [2 cap] order[] lies somewhere in it */
-    int32_t *order;  /* [n] where it starts in list */
+    unsigned char gap;    /* enum cache_gap */
+    bool moved;           /* some slot does not hold the position of its number */
+    int32_t *pos;         /* [cap] */
+    int32_t *until;       /* [cap] */
+    int32_t *list;        /* [2 cap] order[] lies somewhere in it */
+    int32_t *order;       /* [n] where it starts in list */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
 };
 
@@ -26,10 +26,10 @@ struct cache {
     struct head *head;    /* [n_layers * n_heads] */
     unsigned char **free; /* pages without an owner */
     int64_t n_free, free_cap;
-    int64_t n_pages;      /* held by heads or free; never more than free_cap */
+    int64_t n_pages;  /* held by heads or free; never more than free_cap */
     int32_t *renamed; /* [renamed_cap] scratch of cache_keep: as many as the largest head holds */
     int renamed_cap;
-    bool forked;      /* some page may be shared */
+    bool forked; /* some page may be shared */
     struct cache_stats stats;
 };
 
@@ -268,8 +268,8 @@ struct cache_head cache_view(const struct cache *c, int layer, int head)
 {
     const struct head *h = head_at(c, layer, head);
     assert(h->gap != GAP_OPEN);
-    return (struct cache_head){h->n, h->pos, h->until, h->order, h->page, !h->moved,
-                               h->n ? h->soonest : CACHE_STAYS};
+    return (struct cache_head){
+        h->n, h->pos, h->until, h->order, h->page, !h->moved, h->n ? h->soonest : CACHE_STAYS};
 }
 
 enum kv_type cache_type(const struct cache *c)

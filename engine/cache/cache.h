@@ -38,13 +38,13 @@ struct cache_config {
 /* One head as the attention and the methods see it; borrowed, valid until the
  * next append or eviction in that head. */
 struct cache_head {
-    int n;                  /* entries */
-    const int32_t *pos;     /* [n] position of the entry in each slot */
-    const int32_t *until;   /* [n] first query that does not see it; CACHE_STAYS: open */
-    const int32_t *order;   /* [n] slots by rising position */
+    int n;                      /* entries */
+    const int32_t *pos;         /* [n] position of the entry in each slot */
+    const int32_t *until;       /* [n] first query that does not see it; CACHE_STAYS: open */
+    const int32_t *order;       /* [n] slots by rising position */
     unsigned char *const *page; /* [ceil(n / PAGE_SLOTS)] keys, then values */
-    bool plain;             /* slot i holds position i, for all slots */
-    int32_t soonest;        /* at most the least until */
+    bool plain;                 /* slot i holds position i, for all slots */
+    int32_t soonest;            /* at most the least until */
 };
 
 /* What has left a head since its last append. */

@@ -27,8 +27,8 @@ struct job {
 struct block {
     int g, h, r0, R; /* query head; KV head of the cache */
     const struct cache_head *view;
-    int n_last;      /* slots that the last row sees */
-    int page;        /* entries per page that is read or not; 0: all are read */
+    int n_last;                  /* slots that the last row sees */
+    int page;                    /* entries per page that is read or not; 0: all are read */
     const unsigned char *chosen; /* [pages] */
     int thread;
 };
@@ -103,8 +103,13 @@ static void score_rows(const struct job *j, const struct block *b, float *strip)
         /* the chunk's entries are the newest slots: row r sees all but those after it */
         int n = b->view->n - (j->T - 1 - (b->r0 + r));
         float *row = strip + (size_t)r * s->ld_strip;
-        struct attn_row seen = {.layer = j->layer, .head = b->g, .t = j->pos0 + b->r0 + r, .n = n,
-                                .seen = n, .stepping = s->stepping, .p = row};
+        struct attn_row seen = {.layer = j->layer,
+                                .head = b->g,
+                                .t = j->pos0 + b->r0 + r,
+                                .n = n,
+                                .seen = n,
+                                .stepping = s->stepping,
+                                .p = row};
         if (b->page || b->view->soonest <= seen.t) {
             seen.seen = hide(b, seen.t, n, row, visible);
             seen.visible = visible;
@@ -126,11 +131,17 @@ static void ask_ghosts(const struct job *j, const struct block *b, const float *
     size_t D = (size_t)s->e->config.head_dim;
     for (int r = 0; r < b->R; r++) {
         size_t row = (size_t)(b->r0 + r);
-        struct ghost_query q = {
-            .layer = j->layer, .g = b->g, .h = b->h, .t = j->pos0 + b->r0 + r,
-            .n = b->view->n - (j->T - 1 - (b->r0 + r)), .view = b->view, .page = b->page,
-            .chosen = b->chosen, .q = s->qkv + row * s->ld_qkv + (size_t)b->g * D,
-            .out = out + (size_t)r * s->ld_att, .thread = b->thread};
+        struct ghost_query q = {.layer = j->layer,
+                                .g = b->g,
+                                .h = b->h,
+                                .t = j->pos0 + b->r0 + r,
+                                .n = b->view->n - (j->T - 1 - (b->r0 + r)),
+                                .view = b->view,
+                                .page = b->page,
+                                .chosen = b->chosen,
+                                .q = s->qkv + row * s->ld_qkv + (size_t)b->g * D,
+                                .out = out + (size_t)r * s->ld_att,
+                                .thread = b->thread};
         ghosts_ask(s, &q);
     }
 }

@@ -15,7 +15,7 @@
 struct ghosts {
     struct cache *cache; /* order[] is that of leaving */
     int err;
-    int found;           /* slot of the entry kept last: the next is likely beside it */
+    int found; /* slot of the entry kept last: the next is likely beside it */
     /* Per thread. */
     float *weight;       /* [threads][ld] by position */
     float *row;          /* [threads][ld] by slot */

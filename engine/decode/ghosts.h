@@ -21,12 +21,12 @@ struct session;
 struct ghost_query {
     int layer, g, h; /* query head, KV head of the cache */
     int32_t t;
-    int n;           /* slots of the cache that are not newer than the query */
+    int n; /* slots of the cache that are not newer than the query */
     const struct cache_head *view;
-    int page;        /* entries per page that is read or not; 0: all are read */
+    int page;                    /* entries per page that is read or not; 0: all are read */
     const unsigned char *chosen; /* [pages] */
-    const float *q;   /* [head_dim] rotated */
-    const float *out; /* [head_dim] what it got */
+    const float *q;              /* [head_dim] rotated */
+    const float *out;            /* [head_dim] what it got */
     int thread;
 };
 

@@ -39,9 +39,8 @@ static void rope_task(void *ctx, int t, int thread)
     const struct model_config *m = &s->e->config;
     (void)thread;
     /* queries and keys lie side by side: rotate both in one call */
-    s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv,
-                       s->cos_sin + (size_t)t * (size_t)m->rope_dim, m->n_heads + m->n_kv_heads,
-                       m->head_dim, m->rope_dim);
+    s->e->kernels.rope(s->qkv + (size_t)t * s->ld_qkv, s->cos_sin + (size_t)t * (size_t)m->rope_dim,
+                       m->n_heads + m->n_kv_heads, m->head_dim, m->rope_dim);
 }
 
 /* Queries and keys before their rotation, for those who need them. */
@@ -59,8 +58,12 @@ static void keep_unrotated(struct session *s, const struct job *j)
 /* turned: RoPE has been applied. */
 static void record_queries(struct session *s, const struct job *j, bool turned)
 {
-    struct probe_block b = {.layer = j->layer, .turned = turned, .t0 = j->pos0, .n = j->T,
-                            .q = s->qkv, .ld = s->ld_qkv};
+    struct probe_block b = {.layer = j->layer,
+                            .turned = turned,
+                            .t0 = j->pos0,
+                            .n = j->T,
+                            .q = s->qkv,
+                            .ld = s->ld_qkv};
     if (recorder_wants(s->recorder) & PROBE_QUERY)
         recorder_queries(s->recorder, &b);
 }
@@ -73,9 +76,12 @@ static void gate_task(void *ctx, int t, int thread)
     size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D;
     const float *row = s->qkv + (size_t)t * s->ld_qkv;
     const float *pre = s->qk_pre + (size_t)t * s->ld_pre;
-    struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model, .q_pre = pre,
-                            .k_pre = pre + k0, .v = row + k0 + (size_t)m->n_kv_heads * D,
-                            .k_post = row + k0, .pos = j->pos0 + t};
+    struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model,
+                            .q_pre = pre,
+                            .k_pre = pre + k0,
+                            .v = row + k0 + (size_t)m->n_kv_heads * D,
+                            .k_post = row + k0,
+                            .pos = j->pos0 + t};
     gates_eval(s->gates, j->layer, &in, s->gate + (size_t)t * (size_t)m->n_kv_heads,
                s->part_scratch + (size_t)thread * s->ld_scratch);
 }

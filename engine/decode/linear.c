@@ -49,12 +49,18 @@ static int panels_per_task(int n_panels, int threads)
     return per < 1 ? 1 : per > 64 ? 64 : per;
 }
 
-void linear(struct session *s, float *out, size_t ld, const float *x, int T,
-            const struct packed *w)
+void linear(struct session *s, float *out, size_t ld, const float *x, int T, const struct packed *w)
 {
     struct par *pool = s->e->pool;
     s->q.K = w->K;
-    struct job j = {&s->e->kernels, out, ld, x, &s->q, w->K, T, w,
+    struct job j = {&s->e->kernels,
+                    out,
+                    ld,
+                    x,
+                    &s->q,
+                    w->K,
+                    T,
+                    w,
                     panels_per_task(w->n_panels, par_threads(pool))};
     if (quantised(w))
         par_run(pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, quantise_task, &j);

@@ -72,8 +72,7 @@ static void segment_task(void *ctx, int seg, int thread)
         int id = j->ids[t] - seg * VOCAB_SEGMENT;
         if (id >= 0 && id < N)
             s->target_logit[t] = row[id];
-        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t]
-            = s->e->kernels.log_sum_exp(row, N);
+        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t] = s->e->kernels.log_sum_exp(row, N);
     }
 }
 

@@ -44,10 +44,16 @@ static void choose_task(void *ctx, int h, int thread)
     s->page_of_head[h] = 0;
     if (!method_reads_pages(s->method, j->layer, h))
         return;
-    struct read_input in = {.m = s->method, .cache = s->cache, .kernels = &s->e->kernels,
-                            .layer = j->layer, .head = h,
-                            .view = cache_view(s->cache, j->layer, h), .t = s->n_past,
-                            .kv_type = s->kv_type, .q = s->qkv + at, .q_pre = s->qk_pre + at,
+    struct read_input in = {.m = s->method,
+                            .cache = s->cache,
+                            .kernels = &s->e->kernels,
+                            .layer = j->layer,
+                            .head = h,
+                            .view = cache_view(s->cache, j->layer, h),
+                            .t = s->n_past,
+                            .kv_type = s->kv_type,
+                            .q = s->qkv + at,
+                            .q_pre = s->qk_pre + at,
                             .n_q = per};
     s->page_of_head[h] = method_read(&in, s->chosen + (size_t)(h * per) * s->ld_chosen,
                                      s->ld_chosen,

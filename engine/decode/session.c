@@ -41,7 +41,9 @@ static int alloc_rows(struct session *s)
     s->q.scale = floats(C, (size_t)wide / QBLOCK + 1);
     s->q.sum = floats(C, (size_t)wide / QBLOCK + 1);
     return s->x && s->normed && s->qkv && s->att && s->branch && s->gate_up && s->cos_sin
-           && s->logits && s->q.q && s->q.scale && s->q.sum ? KVF_OK : KVF_E_NOMEM;
+                   && s->logits && s->q.q && s->q.scale && s->q.sum
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 static int alloc_threads(struct session *s)
@@ -131,7 +133,8 @@ int session_create(struct engine *e, const struct session_options *opt,
                         opt->cap, e->config.n_ctx);
     if (opt->params && opt->params->positions == POSITIONS_CACHE
         && recorder_wants(opt->recorder) & PROBE_SHADOW_ENTRIES)
-        return kvf_fail(d, KVF_E_ARG, "--shadow entries: with positions=cache an entry that has "
+        return kvf_fail(d, KVF_E_ARG,
+                        "--shadow entries: with positions=cache an entry that has "
                         "left has no position at which it could be scored");
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
@@ -160,9 +163,9 @@ void session_destroy(struct session *s)
 {
     if (!s)
         return;
-    float *const rows[] = {s->x, s->normed, s->qkv, s->att, s->branch, s->gate_up, s->cos_sin,
-                           s->logits, s->q.scale, s->q.sum, s->strip, s->segment, s->seg_lse,
-                           s->target_logit};
+    float *const rows[] = {s->x,       s->normed,  s->qkv,     s->att,         s->branch,
+                           s->gate_up, s->cos_sin, s->logits,  s->q.scale,     s->q.sum,
+                           s->strip,   s->segment, s->seg_lse, s->target_logit};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
     free_part_buffers(s);
@@ -242,7 +245,8 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     s->has_logits = n_next < T; /* rows whose successor was known need no second look */
     s->n_past += T;
     return s->recorder && s->n_past % recorder_boundary(0) == 0
-           ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
+               ? recorder_advance(s->recorder, s->n_past)
+               : KVF_OK;
 }
 
 static void last_logits(struct session *s)
@@ -344,8 +348,14 @@ int session_step(struct session *s, int32_t id)
     return session_end_step(s);
 }
 
-int session_peak(const struct session *s) { return s->peak; }
-int64_t session_cuts(const struct session *s) { return s->cuts; }
+int session_peak(const struct session *s)
+{
+    return s->peak;
+}
+int64_t session_cuts(const struct session *s)
+{
+    return s->cuts;
+}
 
 double session_reads(const struct session *s)
 {
@@ -353,11 +363,26 @@ double session_reads(const struct session *s)
     return queries > 0 ? (double)s->reads / queries : NAN;
 }
 
-const float *session_logits(const struct session *s) { return s->logits; }
-int session_length(const struct session *s) { return s->n_past; }
-struct cache_stats session_cache_stats(const struct session *s) { return cache_stats(s->cache); }
-const struct cache *session_cache(const struct session *s) { return s->cache; }
-struct method_state *session_method(const struct session *s) { return s->method; }
+const float *session_logits(const struct session *s)
+{
+    return s->logits;
+}
+int session_length(const struct session *s)
+{
+    return s->n_past;
+}
+struct cache_stats session_cache_stats(const struct session *s)
+{
+    return cache_stats(s->cache);
+}
+const struct cache *session_cache(const struct session *s)
+{
+    return s->cache;
+}
+struct method_state *session_method(const struct session *s)
+{
+    return s->method;
+}
 
 void session_on_evict(struct session *s, eviction_fn fn, void *ctx)
 {

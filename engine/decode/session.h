@@ -47,15 +47,15 @@ struct session_override {
 };
 
 struct session_options {
-    const struct method *method;        /* NULL: full */
-    const struct method_params *params; /* NULL with method NULL */
+    const struct method *method;              /* NULL: full */
+    const struct method_params *params;       /* NULL with method NULL */
     const struct session_override *overrides; /* [n_overrides], later ones win */
     int n_overrides;
     const struct gates *gates;          /* borrowed; NULL: none */
     const struct method_inputs *inputs; /* a plan; gates and rotation are filled in; NULL: none */
     enum kv_type kv_type;
-    int cap;   /* most tokens that will be fed; at most the model's context */
-    int chunk; /* tokens of a prompt that run together; 0 = 256.  Execution only */
+    int cap;                   /* most tokens that will be fed; at most the model's context */
+    int chunk;                 /* tokens of a prompt that run together; 0 = 256.  Execution only */
     struct recorder *recorder; /* borrowed; NULL: no recording */
 };
 

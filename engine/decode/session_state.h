@@ -14,7 +14,7 @@ enum {
                            it is hidden, so that slots do not depend on the chunk */
     QUERY_BLOCK = 16,   /* query rows whose scores are held together */
     TASK_ROWS = 4 * QUERY_BLOCK, /* query rows of one head that a task computes */
-    VOCAB_SEGMENT = 256, /* logits that are summed together for the NLL */
+    VOCAB_SEGMENT = 256,         /* logits that are summed together for the NLL */
 };
 
 struct session {
@@ -35,48 +35,48 @@ struct session {
     bool by_rank;    /* positions=cache: keys are kept unrotated */
     bool keep_pre;   /* queries and keys are needed unrotated, too */
     const struct gates *gates;
-    struct session *twin;           /* full cache, fed the same tokens first; NULL: none */
-    struct method_state *twin_of;   /* whom the rows of this twin go to; NULL: nobody */
-    struct session *twin_for;       /* of a twin: the session that it is compared with, or NULL */
-    bool no_logits;                 /* nobody asks for them (a twin) */
-    struct shadow *shadow;          /* comparison with the twin; NULL: none */
-    struct ghosts *ghosts;          /* what has left; NULL: it is not kept */
+    struct session *twin;         /* full cache, fed the same tokens first; NULL: none */
+    struct method_state *twin_of; /* whom the rows of this twin go to; NULL: nobody */
+    struct session *twin_for;     /* of a twin: the session that it is compared with, or NULL */
+    bool no_logits;               /* nobody asks for them (a twin) */
+    struct shadow *shadow;        /* comparison with the twin; NULL: none */
+    struct ghosts *ghosts;        /* what has left; NULL: it is not kept */
     int peak;
     int64_t cuts;
     int n_steps;   /* tokens fed after the prompt */
     int64_t reads; /* entries read by all queries after the prompt */
 
     /* Buffers of a chunk of C tokens. */
-    float *x;        /* [C][d_model] residual stream */
-    float *normed;   /* [C][d_model] */
-    float *qkv;      /* [C][ld_qkv] */
-    float *att;      /* [C][ld_att] heads' outputs */
-    float *branch;   /* [C][ld_out] output of a branch before it is added */
-    float *gate_up;  /* [C][ld_ffn] */
-    float *cos_sin;  /* [C][rope_dim] */
-    float *logits;   /* [ld_vocab] */
-    struct qrows q;  /* quantised rows of whatever goes into a matmul */
+    float *x;       /* [C][d_model] residual stream */
+    float *normed;  /* [C][d_model] */
+    float *qkv;     /* [C][ld_qkv] */
+    float *att;     /* [C][ld_att] heads' outputs */
+    float *branch;  /* [C][ld_out] output of a branch before it is added */
+    float *gate_up; /* [C][ld_ffn] */
+    float *cos_sin; /* [C][rope_dim] */
+    float *logits;  /* [ld_vocab] */
+    struct qrows q; /* quantised rows of whatever goes into a matmul */
     size_t ld_qkv, ld_att, ld_out, ld_ffn, ld_vocab;
-    float *qk_pre;   /* [C][ld_pre] queries and keys before their rotation, or NULL */
+    float *qk_pre; /* [C][ld_pre] queries and keys before their rotation, or NULL */
     size_t ld_pre;
-    float *gate;     /* [C][n_kv_heads] numbers of the gates, or NULL */
-    float *turns;    /* [cap][rope_dim] cos and sin of every position (by_rank) */
-    float *turned;   /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
+    float *gate;           /* [C][n_kv_heads] numbers of the gates, or NULL */
+    float *turns;          /* [cap][rope_dim] cos and sin of every position (by_rank) */
+    float *turned;         /* [cache_heads][ld_strip * head_dim] keys rotated by rank (by_rank) */
     unsigned char *chosen; /* [n_heads][ld_chosen] pages that a query head reads */
     int *page_of_head;     /* [cache_heads] page size; 0: everything is read */
     size_t ld_chosen;
 
     /* Per thread. */
-    float *strip;      /* [threads][QUERY_BLOCK][ld_strip] attention scores */
+    float *strip; /* [threads][QUERY_BLOCK][ld_strip] attention scores */
     size_t ld_strip;
-    atomic_int *rows_done; /* [n_heads] rows of the chunk whose attention is computed */
-    float *segment;    /* [threads][C][VOCAB_SEGMENT] */
+    atomic_int *rows_done;  /* [n_heads] rows of the chunk whose attention is computed */
+    float *segment;         /* [threads][C][VOCAB_SEGMENT] */
     unsigned char *visible; /* [threads][ld_strip] */
     float *part_scratch;    /* [threads][ld_scratch] of gates, reads and rotated queries */
     size_t ld_scratch;
 
     /* NLL of a chunk: per vocabulary segment and row. */
-    float *seg_lse;    /* [segments][C] */
+    float *seg_lse;      /* [segments][C] */
     float *target_logit; /* [C] */
 };
 

@@ -141,8 +141,9 @@ void shadow_tokens(struct session *s, int T)
     int first = 0;
     if (!w)
         return;
-    while (first < T && memcmp(s->x + (size_t)first * d, s->twin->x + (size_t)first * d,
-                               d * sizeof *s->x) == 0)
+    while (first < T
+           && memcmp(s->x + (size_t)first * d, s->twin->x + (size_t)first * d, d * sizeof *s->x)
+                  == 0)
         recorder_twin(s->recorder, TWIN_KL, 0, s->n_past + first++, 0);
     w->n = T - first;
     if (w->n == 0)

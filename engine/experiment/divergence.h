@@ -11,7 +11,7 @@ struct reference {
     const float *logits; /* [n] borrowed */
     double *p;           /* [n] owned by the caller */
     double lse;
-    int best;            /* argmax; among equals the smallest id */
+    int best; /* argmax; among equals the smallest id */
 };
 
 /* Fills r from logits; r->n and r->p are set already. */

@@ -69,8 +69,7 @@ static int cut_one(const struct tokenizer *tok, const struct text *t, int *first
 }
 
 int documents_read_share(const struct tokenizer *tok, const char *path,
-                         const struct text_share *share, struct documents *ret,
-                         struct kvf_diag *d)
+                         const struct text_share *share, struct documents *ret, struct kvf_diag *d)
 {
     struct text t;
     int err = text_read(path, share, &t, d);
@@ -115,9 +114,10 @@ int documents_choose(const struct tokenizer *t, const struct documents_source *f
     if (err)
         return err;
     if (ret->n < from->docs)
-        return kvf_fail(d, KVF_E_LIMIT, "the data hold %d documents of %d tokens, not %d; lower "
-                        "--docs or --prompt-tokens, or give more --data", ret->n, ret->length,
-                        from->docs);
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "the data hold %d documents of %d tokens, not %d; lower "
+                        "--docs or --prompt-tokens, or give more --data",
+                        ret->n, ret->length, from->docs);
     documents_shuffle(ret, from->seed);
     return KVF_OK;
 }

@@ -10,10 +10,10 @@
 #include "engine/model/tokenizer.h"
 
 struct document {
-    int32_t *ids;    /* [length] owned */
-    uint64_t hash;   /* of the ids */
+    int32_t *ids;     /* [length] owned */
+    uint64_t hash;    /* of the ids */
     const char *file; /* borrowed */
-    int64_t line;    /* where it starts, from 1 */
+    int64_t line;     /* where it starts, from 1 */
 };
 
 struct documents {
@@ -33,8 +33,7 @@ int documents_read(const struct tokenizer *t, const char *path, struct documents
 /* As documents_read, of a part of the file. */
 struct text_share;
 int documents_read_share(const struct tokenizer *t, const char *path,
-                         const struct text_share *share, struct documents *ret,
-                         struct kvf_diag *d);
+                         const struct text_share *share, struct documents *ret, struct kvf_diag *d);
 
 /* A random order of all documents that depends on the seed alone: the first n are a
  * random choice, and the first of a longer one. */

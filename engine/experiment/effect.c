@@ -35,8 +35,8 @@ static int state_of(const struct effect_run *r, const struct method *row,
 {
     const struct model_config *m = &r->e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
-    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim,
-                               .kernels = &r->e->engine->kernels};
+    struct method_inputs in = {
+        .rope_base = m->rope_base, .rope_dim = m->rope_dim, .kernels = &r->e->engine->kernels};
     return method_state_create(row, p, &shape, &in, ret);
 }
 
@@ -99,8 +99,8 @@ static void score_task(void *ctx, int i, int thread)
     struct group *g = ctx;
     struct divergence v = divergence(&g->r->p, session_logits(g->s[i + 1]), g->target);
     (void)thread;
-    g->step[(size_t)i * (size_t)g->steps + (size_t)g->at]
-        = (struct effect_step){v.kl, v.nll - g->nll, v.agree};
+    g->step[(size_t)i * (size_t)g->steps + (size_t)g->at] = (struct effect_step){
+        v.kl, v.nll - g->nll, v.agree};
 }
 
 /* Feeds the next token to all, then compares what they predict. */
@@ -166,7 +166,10 @@ int effect_measure(struct effect_run *r, int steps, const struct effect_cell *ce
         return KVF_E_NOMEM;
     for (int i = 0; !err && i < groups; i++) { /* of equal size, but for one cell */
         int from = (int)((int64_t)n * i / groups), to = (int)((int64_t)n * (i + 1) / groups);
-        *g = (struct group){.r = r, .cell = cell + from, .n = to - from, .steps = steps,
+        *g = (struct group){.r = r,
+                            .cell = cell + from,
+                            .n = to - from,
+                            .steps = steps,
                             .step = ret_step + (size_t)from * (size_t)steps};
         err = run_group(g, ret_memory, d);
     }
@@ -199,8 +202,8 @@ int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **
                 struct kvf_diag *d)
 {
     struct effect_run *r = MEM_NEW(struct effect_run, 1);
-    struct session_options opt = {.kv_type = e->kv_type, .cap = e->prompt + e->steps,
-                                  .chunk = e->chunk};
+    struct session_options opt = {
+        .kv_type = e->kv_type, .cap = e->prompt + e->steps, .chunk = e->chunk};
     if (!r)
         return KVF_E_NOMEM;
     r->e = e;

@@ -35,8 +35,8 @@ struct effect_memory {
 struct effect {
     struct engine *engine;
     enum kv_type kv_type;
-    int prompt, steps; /* P and S; P + S within the model's context */
-    int chunk;         /* of the prefill; 0 = default */
+    int prompt, steps;                      /* P and S; P + S within the model's context */
+    int chunk;                              /* of the prefill; 0 = default */
     void (*progress)(void *ctx, int steps); /* steps that were run; may be NULL */
     void *ctx;
 };
@@ -63,8 +63,8 @@ int effect_measure(struct effect_run *r, int steps, const struct effect_cell *ce
 
 /* One row of the result: a KV head, or a set of entries. */
 struct effect_row {
-    int layer, head; /* -1: several */
-    char name[64];   /* "L15K2", "span=10:20", ... */
+    int layer, head;  /* -1: several */
+    char name[64];    /* "L15K2", "span=10:20", ... */
     int token, count; /* of entries: the first, and how many */
 };
 

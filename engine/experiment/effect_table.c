@@ -14,7 +14,7 @@ enum column { KL, KL_LOW, KL_HIGH, KL_MAX, DNLL, DNLL_LOW, DNLL_HIGH, AGREE, N_C
 static const struct {
     const char *name, *unit;
 } column[N_COLUMNS] = {
-    {"kl", "nats"}, {"kl_low", "nats"}, {"kl_high", "nats"}, {"kl_max", "nats"},
+    {"kl", "nats"},   {"kl_low", "nats"},   {"kl_high", "nats"},   {"kl_max", "nats"},
     {"dnll", "nats"}, {"dnll_low", "nats"}, {"dnll_high", "nats"}, {"top1_agree", ""},
 };
 
@@ -150,7 +150,7 @@ struct table *effect_table(const struct effect_result *r)
     size_t n = (size_t)r->n, per = (size_t)r->steps + 1;
     struct table *t = table_create(r->entries ? "effect-entries" : "effect", r->n);
     double *v = mem_alloc((size_t)r->docs, per * sizeof *v);
-    double *out = MEM_NEW(double, N_COLUMNS * n);
+    double *out = MEM_NEW(double, (N_COLUMNS * n));
     int err = t && v && out ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < r->n; i++)
         err = fill_row(r, i, v, out);
@@ -227,8 +227,8 @@ struct table *effect_table_steps(const struct effect_result *r)
     struct buf text = {0};
     int err = t && real && whole && word ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
-        struct steps s = {real, real + n, whole, whole + n, whole + 2 * n, whole + 3 * n,
-                          whole + 4 * n, word};
+        struct steps s = {real,          real + n,      whole,         whole + n,
+                          whole + 2 * n, whole + 3 * n, whole + 4 * n, word};
         fill_steps(r, &s, &text);
         err = text.err ? text.err : add_names(t, r);
         if (!err)

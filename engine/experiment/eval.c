@@ -32,10 +32,10 @@ static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     const struct eval *e = t->e;
     const struct model_config *m = &e->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
-    struct method_inputs in = {.rope_base = m->rope_base, .rope_dim = m->rope_dim,
-                               .kernels = &e->engine->kernels};
-    struct session_options opt = {.kv_type = e->kv_type, .cap = e->prompt + e->score,
-                                  .chunk = e->chunk};
+    struct method_inputs in = {
+        .rope_base = m->rope_base, .rope_dim = m->rope_dim, .kernels = &e->engine->kernels};
+    struct session_options opt = {
+        .kv_type = e->kv_type, .cap = e->prompt + e->score, .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
     for (int i = 0; !err && i < t->n; i++) {
         const struct eval_cell *c = &t->cell[i];
@@ -59,8 +59,10 @@ static int start(struct trial *t, int i, const int32_t *ids, struct kvf_diag *d)
     const struct eval_cell *c = &t->cell[i];
     const struct eval *e = t->e;
     struct lane *l = &t->lane[i];
-    struct session_options opt = {.method = &c->row, .params = &c->params,
-                                  .gates = c->gates, .kv_type = e->kv_type,
+    struct session_options opt = {.method = &c->row,
+                                  .params = &c->params,
+                                  .gates = c->gates,
+                                  .kv_type = e->kv_type,
                                   .cap = e->prompt + e->score,
                                   .chunk = l->watching ? 1 : e->chunk};
     int err = l->watching ? session_fork(t->full, &opt, &l->session, d)

@@ -22,8 +22,8 @@ struct eval_cell {
 
 /* What one document says of a cell: means over the S tokens. */
 struct eval_result {
-    double nll, kl;  /* nats per token */
-    double agree;    /* share of tokens with the same argmax as full */
+    double nll, kl;                  /* nats per token */
+    double agree;                    /* share of tokens with the same argmax as full */
     double kv_end, kv_mean, kv_peak; /* entries per head of the cache, mean over heads, that
                                         the S queries saw: the last, the mean, the most */
     int64_t triggers; /* decisions that cut something for the budget (session_cuts) */

@@ -109,9 +109,10 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
     if (at < n) {
         const char *old = s->text.data + line, *now = header->data + line;
         size_t width = strcspn(old, "\n");
-        return kvf_fail(d, KVF_E_FORMAT, "%s holds results of other settings: \"%.*s\", now "
-                        "\"%.*s\"; give another file to --state", s->path,
-                        width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s holds results of other settings: \"%.*s\", now "
+                        "\"%.*s\"; give another file to --state",
+                        s->path, width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
     }
     int err = drop_tail(s, header->len, d);
     if (!err && s->text.len == 0)
@@ -145,8 +146,9 @@ static bool parse_row(char *line, struct row *r)
     return sscanf(doc, "%d%n", &r->doc, &used) == 1 && !doc[used]
            && sscanf(hash, "%" SCNx64 "%n", &r->hash, &used) == 1 && !hash[used]
            && sscanf(line, "%lf\t%lf\t%lf\t%lf\t%lf\t%lf\t%" SCNd64 "%n", &r->r.nll, &r->r.kl,
-                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers,
-                     &used) == 7 && !line[used];
+                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers, &used)
+                  == 7
+           && !line[used];
 }
 
 static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
@@ -228,8 +230,10 @@ int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
         if (r->doc != doc)
             continue;
         if (r->hash != hash)
-            found = kvf_fail(d, KVF_E_FORMAT, "%s: its document %d has other text; the data or "
-                             "their order differ", s->path, doc);
+            found = kvf_fail(d, KVF_E_FORMAT,
+                             "%s: its document %d has other text; the data or "
+                             "their order differ",
+                             s->path, doc);
         else if (strcmp(r->key, key.data) == 0) {
             *ret_result = r->r;
             found = 1;

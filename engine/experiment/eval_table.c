@@ -7,29 +7,48 @@
 
 enum { SEED = 1 }; /* of the bootstrap: the same intervals for the same results */
 
-enum column { NLL, NLL_LOW, NLL_HIGH, KL, KL_LOW, KL_HIGH, AGREE, KV_END, KV_MEAN, KV_PEAK,
-              TRIGGERS, N_COLUMNS };
+enum column {
+    NLL,
+    NLL_LOW,
+    NLL_HIGH,
+    KL,
+    KL_LOW,
+    KL_HIGH,
+    AGREE,
+    KV_END,
+    KV_MEAN,
+    KV_PEAK,
+    TRIGGERS,
+    N_COLUMNS
+};
 
 static const struct {
     const char *name, *unit;
 } column[N_COLUMNS] = {
-    {"nll", "nats"}, {"nll_low", "nats"}, {"nll_high", "nats"},
-    {"kl", "nats"}, {"kl_low", "nats"}, {"kl_high", "nats"},
-    {"top1_agree", ""}, {"kv_end", "entries"}, {"kv_mean", "entries"}, {"kv_peak", "entries"},
-    {"triggers", ""},
+    {"nll", "nats"},        {"nll_low", "nats"},    {"nll_high", "nats"}, {"kl", "nats"},
+    {"kl_low", "nats"},     {"kl_high", "nats"},    {"top1_agree", ""},   {"kv_end", "entries"},
+    {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},
 };
 
 static double field(const struct eval_result *r, enum column c)
 {
     switch (c) {
-    case NLL: return r->nll;
-    case KL: return r->kl;
-    case AGREE: return r->agree;
-    case KV_END: return r->kv_end;
-    case KV_MEAN: return r->kv_mean;
-    case KV_PEAK: return r->kv_peak;
-    case TRIGGERS: return (double)r->triggers;
-    default: return NAN;
+    case NLL:
+        return r->nll;
+    case KL:
+        return r->kl;
+    case AGREE:
+        return r->agree;
+    case KV_END:
+        return r->kv_end;
+    case KV_MEAN:
+        return r->kv_mean;
+    case KV_PEAK:
+        return r->kv_peak;
+    case TRIGGERS:
+        return (double)r->triggers;
+    default:
+        return NAN;
     }
 }
 
@@ -79,7 +98,7 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
                          const struct eval_result *result, int docs)
 {
     struct table *t = table_create("eval", n);
-    double *v = MEM_NEW(double, (size_t)docs), *out = MEM_NEW(double, N_COLUMNS * (size_t)n);
+    double *v = MEM_NEW(double, (size_t)docs), *out = MEM_NEW(double, N_COLUMNS *(size_t)n);
     const char **label = MEM_NEW(const char *, (size_t)n);
     int64_t *number = MEM_NEW(int64_t, (size_t)n);
     int err = t && v && out && label && number ? KVF_OK : KVF_E_NOMEM;

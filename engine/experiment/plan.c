@@ -46,8 +46,10 @@ static int same_hash(const struct input *in, const char *object, const char *min
     if (!*hash)
         return kvf_fail(d, KVF_E_FORMAT, "%s does not say which %s it was made with", in->path,
                         object);
-    return kvf_fail(d, KVF_E_FORMAT, "%s was made with another %s (%.40s of hash %.32s); this one "
-                    "has hash %s", in->path, object, header_str(in, "model", "name"), hash, mine);
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s was made with another %s (%.40s of hash %.32s); this one "
+                    "has hash %s",
+                    in->path, object, header_str(in, "model", "name"), hash, mine);
 }
 
 static int check_length(const struct input *in, struct kvf_diag *d)
@@ -81,8 +83,10 @@ static int check_shape(const struct input *in, struct kvf_diag *d)
         same = kvf_n_heads(in->t, l, KVF_SPACE_KV) == heads
                && kvf_n_heads(in->t, l, KVF_SPACE_QUERY) == m->n_heads;
     if (!same)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: its layers and heads are not the model's %d layers "
-                        "of %d KV and %d query heads", in->path, m->n_layers, heads, m->n_heads);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: its layers and heads are not the model's %d layers "
+                        "of %d KV and %d query heads",
+                        in->path, m->n_layers, heads, m->n_heads);
     in->p->n_layers = m->n_layers;
     in->p->n_heads = m->n_heads;
     in->p->n_kv_heads = heads;
@@ -93,8 +97,10 @@ static int check_plan(const struct input *in, struct kvf_diag *d)
 {
     const struct json *plan = json_get(in->header, "plan");
     if (!json_is_object(plan))
-        return kvf_fail(d, KVF_E_FORMAT, "%s is a trace, not a plan; 'kvfate plan %s -o P.kvf' "
-                        "makes one", in->path, in->path);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s is a trace, not a plan; 'kvfate plan %s -o P.kvf' "
+                        "makes one",
+                        in->path, in->path);
     if (json_int(json_get(plan, "version"), 0) != PLAN_VERSION)
         return kvf_fail(d, KVF_E_VERSION, "%s is a plan of another version than %d", in->path,
                         PLAN_VERSION);
@@ -137,8 +143,10 @@ static int read_tokens(const struct input *in, struct kvf_diag *d)
     p->ids = v;
     for (int32_t i = 0; !err && p->ids && i < p->n_tokens; i++)
         if (p->ids[i] < 0 || p->ids[i] >= in->model->vocab)
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the id %d, not one below the "
-                           "vocabulary's size of %d", in->path, i, p->ids[i], in->model->vocab);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: token %d has the id %d, not one below the "
+                           "vocabulary's size of %d",
+                           in->path, i, p->ids[i], in->model->vocab);
     v = NULL;
     if (!err && p->ids)
         err = read_column(in, "tokens.role", KVF_U8, KVF_SPACE_RUN, 1, &v, d);
@@ -160,9 +168,11 @@ static int read_evictions(const struct input *in, struct kvf_diag *d)
     for (size_t k = 0; !err && v && k < n; k++) {
         uint32_t e = p->evict_step[k], i = (uint32_t)(k % T);
         if (e != KVF_ALIVE && (e <= i || e > T))
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: layer %zu, head %zu: entry %u cannot go at step "
-                           "%u of %zu", in->path, k / T / (size_t)p->n_kv_heads,
-                           k / T % (size_t)p->n_kv_heads, i, e, T);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: layer %zu, head %zu: entry %u cannot go at step "
+                           "%u of %zu",
+                           in->path, k / T / (size_t)p->n_kv_heads, k / T % (size_t)p->n_kv_heads,
+                           i, e, T);
     }
     return err;
 }
@@ -176,9 +186,11 @@ static int read_mass(const struct input *in, struct kvf_diag *d)
     p->mass = v;
     for (size_t k = 0; !err && v && k < n; k++)
         if (!(p->mass[k] >= 0) || isinf(p->mass[k]))
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: layer %zu, query head %zu, entry %zu: %g is no "
-                           "mass", in->path, k / T / (size_t)p->n_heads,
-                           k / T % (size_t)p->n_heads, k % T, p->mass[k]);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "%s: layer %zu, query head %zu, entry %zu: %g is no "
+                           "mass",
+                           in->path, k / T / (size_t)p->n_heads, k / T % (size_t)p->n_heads, k % T,
+                           p->mass[k]);
     return err;
 }
 

@@ -54,7 +54,8 @@ static int choose(struct job *j, struct kvf_diag *d)
     for (int l = 1; l < kvf_n_layers(j->t); l++)
         if (kvf_n_heads(j->t, l, KVF_SPACE_KV) != kvf_n_heads(j->t, 0, KVF_SPACE_KV)
             || kvf_n_heads(j->t, l, KVF_SPACE_QUERY) != kvf_n_heads(j->t, 0, KVF_SPACE_QUERY))
-            return kvf_fail(d, KVF_E_FORMAT, "plans are for models whose layers have equally "
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "plans are for models whose layers have equally "
                             "many heads");
     if (!o->no_tokens && take(j, "tokens.id", "tokens.id", KVF_I32, KVF_SPACE_RUN, "")) {
         j->tokens = true;
@@ -68,15 +69,15 @@ static int choose(struct job *j, struct kvf_diag *d)
     if (o->heads && !j->evictions)
         return kvf_fail(d, KVF_E_NOTFOUND, "--head chooses evictions, and there are none");
     if (!j->n)
-        return kvf_fail(d, KVF_E_NOTFOUND, "nothing is left to plan: the trace needs tokens.id, "
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "nothing is left to plan: the trace needs tokens.id, "
                         "evict_step of KV heads or mass.sum ('kvfate run --probes paper')");
     return KVF_OK;
 }
 
 static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
 {
-    static const char *const kept[] = {"kvf", "model", "tokenizer", "run", "method",
-                                       "entry_space"};
+    static const char *const kept[] = {"kvf", "model", "tokenizer", "run", "method", "entry_space"};
     const char *meta = kvf_meta(j->t), *heads = j->opt->head_text;
     struct json *root = NULL;
     int err = json_parse(meta, strlen(meta), &root, d);
@@ -84,8 +85,12 @@ static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
         return err;
     buf_printf(b, "{\"plan\":{\"version\":%d", PLAN_VERSION);
     buf_printf(b, ",\"holds\":\"%s%s%s\"", j->tokens ? "tokens" : "",
-               !j->evictions ? "" : j->tokens ? " evictions" : "evictions",
-               !j->mass ? "" : j->tokens || j->evictions ? " mass" : "mass");
+               !j->evictions ? ""
+               : j->tokens   ? " evictions"
+                             : "evictions",
+               !j->mass                    ? ""
+               : j->tokens || j->evictions ? " mass"
+                                           : "mass");
     json_put_key(b, "heads");
     json_put_str(b, heads ? heads : "all", strlen(heads ? heads : "all"));
     buf_char(b, '}');
@@ -112,15 +117,24 @@ static int convert(const struct job *j, const struct source *s, int layer, int h
         double v = scratch[i];
         bool whole = v >= 0 && v <= (double)UINT32_MAX;
         switch (s->column.dtype) {
-        case KVF_F64: ((double *)out)[i] = v; break;
-        case KVF_I32: ((int32_t *)out)[i] = whole && v <= INT32_MAX ? (int32_t)v : -1; break;
-        case KVF_U8: ((uint8_t *)out)[i] = whole && v <= UINT8_MAX ? (uint8_t)v : 0; break;
-        default: ((uint32_t *)out)[i] = whole && !out_of_plan ? (uint32_t)v : KVF_ALIVE;
+        case KVF_F64:
+            ((double *)out)[i] = v;
+            break;
+        case KVF_I32:
+            ((int32_t *)out)[i] = whole && v <= INT32_MAX ? (int32_t)v : -1;
+            break;
+        case KVF_U8:
+            ((uint8_t *)out)[i] = whole && v <= UINT8_MAX ? (uint8_t)v : 0;
+            break;
+        default:
+            ((uint32_t *)out)[i] = whole && !out_of_plan ? (uint32_t)v : KVF_ALIVE;
         }
         if (s->column.dtype == KVF_U32 && !out_of_plan
             && !(v == (double)KVF_ALIVE || (v > i && v <= j->T)))
-            err = kvf_fail(d, KVF_E_FORMAT, "layer %d, head %d, entry %u: no run evicts at step "
-                           "%.0f", layer, head, i, v);
+            err = kvf_fail(d, KVF_E_FORMAT,
+                           "layer %d, head %d, entry %u: no run evicts at step "
+                           "%.0f",
+                           layer, head, i, v);
     }
     return err;
 }

@@ -85,8 +85,10 @@ static int append_object(const struct text *t, const struct json *o, int64_t lin
         buf_char(out, '\n');
         buf_str(out, answer);
     } else {
-        return kvf_fail(d, KVF_E_FORMAT, "%s, line %lld: expected an object with \"text\", or with "
-                        "\"question\" and \"answer\"", t->path, (long long)line);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s, line %lld: expected an object with \"text\", or with "
+                        "\"question\" and \"answer\"",
+                        t->path, (long long)line);
     }
     return out->err;
 }

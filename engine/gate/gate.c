@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "engine/gate/state.h"
 
-static const char *const kind_names[] = {
-    [GATE_RETENTION] = "retention", [GATE_WRITE] = "write", [GATE_IMPORTANCE] = "importance",
-    [GATE_HEADS] = "heads", [GATE_BLOCKS] = "blocks"};
+static const char *const kind_names[] = {[GATE_RETENTION] = "retention",
+                                         [GATE_WRITE] = "write",
+                                         [GATE_IMPORTANCE] = "importance",
+                                         [GATE_HEADS] = "heads",
+                                         [GATE_BLOCKS] = "blocks"};
 static const char *const activation_names[] = {
     [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
 
@@ -34,21 +36,28 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
     const char *kind = tensor_file_meta(f, "kvfate.kind"),
                *layout = tensor_file_meta(f, "kvfate.layout");
     if (!kind || !layout)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the metadata lack %s, so these are no gates that "
-                        "can be read; docs/gates.md tells how to mark a file", g->path,
-                        kind ? "kvfate.layout" : "kvfate.kind");
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the metadata lack %s, so these are no gates that "
+                        "can be read; docs/gates.md tells how to mark a file",
+                        g->path, kind ? "kvfate.layout" : "kvfate.kind");
     int k = index_of(kind, kind_names, GATE_BLOCKS + 1), l = 0;
     if (k < 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.kind is '%.40s'; expected retention, write, "
-                        "importance, heads or blocks", g->path, kind);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.kind is '%.40s'; expected retention, write, "
+                        "importance, heads or blocks",
+                        g->path, kind);
     while (l < N_LAYOUTS && strcmp(gate_layouts[l].name, layout) != 0)
         l++;
     if (l == N_LAYOUTS)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.layout is '%.40s'; expected rg, rg10, "
-                        "linear, rgkv, wgkv, locret, duo, seer or values", g->path, layout);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.layout is '%.40s'; expected rg, rg10, "
+                        "linear, rgkv, wgkv, locret, duo, seer or values",
+                        g->path, layout);
     if (!(gate_layouts[l].kinds >> k & 1))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: gates of kind %s do not come in the layout %s; one "
-                        "of the two is wrong", g->path, kind, layout);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: gates of kind %s do not come in the layout %s; one "
+                        "of the two is wrong",
+                        g->path, kind, layout);
     g->kind = (enum gate_kind)k;
     g->layout = (enum layout_id)l;
     return KVF_OK;
@@ -57,20 +66,23 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
 /* A key that says nothing about this layout is most likely a mistake. */
 static int check_keys(const struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
-    static const struct { const char *name; unsigned layouts; } known[] = {
-        {"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
-        {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
-        {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
-        {"kvfate.block", 1u << LAYOUT_SEER}};
+    static const struct {
+        const char *name;
+        unsigned layouts;
+    } known[] = {{"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
+                 {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
+                 {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
+                 {"kvfate.block", 1u << LAYOUT_SEER}};
     const char *key;
     for (int i = 0; (key = tensor_file_meta_key(f, i)) != NULL; i++) {
         bool good = strncmp(key, "kvfate.", 7) != 0;
         for (size_t k = 0; !good && k < sizeof known / sizeof *known; k++)
             good = strcmp(key, known[k].name) == 0 && (known[k].layouts >> g->layout & 1);
         if (!good)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: the metadata key %.60s means nothing for the "
-                            "layout %s; remove or correct it", g->path, key,
-                            gate_layouts[g->layout].name);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: the metadata key %.60s means nothing for the "
+                            "layout %s; remove or correct it",
+                            g->path, key, gate_layouts[g->layout].name);
     }
     return KVF_OK;
 }
@@ -81,8 +93,10 @@ static int read_block(struct gates *g, const struct tensor_file *f, struct kvf_d
     char *end = NULL;
     long n = block ? strtol(block, &end, 10) : 0;
     if (block && (n < 1 || n > 65536 || *end))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.block is '%.40s'; expected a whole number "
-                        "from 1 to 65536", g->path, block);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.block is '%.40s'; expected a whole number "
+                        "from 1 to 65536",
+                        g->path, block);
     g->block = (int)n;
     return KVF_OK;
 }
@@ -95,22 +109,28 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
     int a = act ? index_of(act, activation_names, ACT_RELU + 1)
                 : (int)gate_layouts[g->layout].activation;
     if (a < 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.activation is '%.40s'; expected silu, gelu "
-                        "or relu", g->path, act);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.activation is '%.40s'; expected silu, gelu "
+                        "or relu",
+                        g->path, act);
     if (z && strcmp(z, "f32") != 0 && strcmp(z, "bf16") != 0)
         return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.z is '%.40s'; expected f32 or bf16", g->path,
                         z);
     if (order && strcmp(order, "pairs") != 0 && strcmp(order, "halves") != 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.key_order is '%.40s'; expected pairs or "
-                        "halves", g->path, order);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.key_order is '%.40s'; expected pairs or "
+                        "halves",
+                        g->path, order);
     g->activation = (enum activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
     /* without metadata: as PyTorch turns them, docs/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0
                       : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.key_order is halves, but heads have %d "
-                        "channels; remove it", g->path, g->model.head_dim);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: kvfate.key_order is halves, but heads have %d "
+                        "channels; remove it",
+                        g->path, g->model.head_dim);
     return read_block(g, f, d);
 }
 
@@ -120,9 +140,10 @@ static int read_meta(struct gates *g, const struct tensor_file *f, const char *m
     int err = check_keys(g, f, d);
     const char *hash = tensor_file_meta(f, "kvfate.model_hash");
     if (!err && hash && model_hash && strcmp(hash, model_hash) != 0)
-        err = kvf_fail(d, KVF_E_ARG, "%s: these gates were made for the model with hash %.40s, "
-                       "this one has %.40s; give the gates of this model", g->path, hash,
-                       model_hash);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "%s: these gates were made for the model with hash %.40s, "
+                       "this one has %.40s; give the gates of this model",
+                       g->path, hash, model_hash);
     return err ? err : read_options(g, f, d);
 }
 

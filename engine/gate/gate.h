@@ -57,15 +57,15 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
 
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
-const char *gates_kind_name(enum gate_kind kind); /* "retention", ... as in the metadata */
-const char *gates_layout(const struct gates *g);  /* "rg", "values", ... as in the metadata */
-const char *gates_path(const struct gates *g);    /* as given to gates_open */
-const char *gates_hash(const struct gates *g);    /* XXH3-128 of the file in hex, as gguf_hash */
+const char *gates_kind_name(enum gate_kind kind);   /* "retention", ... as in the metadata */
+const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata */
+const char *gates_path(const struct gates *g);      /* as given to gates_open */
+const char *gates_hash(const struct gates *g);      /* XXH3-128 of the file in hex, as gguf_hash */
 const char *gates_container(const struct gates *g); /* "safetensors" or "torch" */
-const char *gates_meta(const struct gates *g);    /* metadata, a JSON object */
+const char *gates_meta(const struct gates *g);      /* metadata, a JSON object */
 const struct gates_model *gates_model_of(const struct gates *g); /* sizes; hash is NULL */
-size_t gates_bytes(const struct gates *g);        /* memory of weights or given numbers */
-int gates_hidden(const struct gates *g);          /* I of the hidden layer; 0: none */
+size_t gates_bytes(const struct gates *g); /* memory of weights or given numbers */
+int gates_hidden(const struct gates *g);   /* I of the hidden layer; 0: none */
 
 /* Retention: whether the readout (last linear layer and bias) has the same values
  * in every layer, as DBTrimKV ties it.  False for other kinds and given numbers. */
@@ -79,7 +79,10 @@ int32_t gates_positions(const struct gates *g);
 
 /* Which members of struct gate_input gates_eval will read (0: pos alone). */
 enum {
-    GATE_IN_X = 1u << 0, GATE_IN_Q = 1u << 1, GATE_IN_K_PRE = 1u << 2, GATE_IN_V = 1u << 3,
+    GATE_IN_X = 1u << 0,
+    GATE_IN_Q = 1u << 1,
+    GATE_IN_K_PRE = 1u << 2,
+    GATE_IN_V = 1u << 3,
     GATE_IN_K_POST = 1u << 4
 };
 unsigned gates_inputs(const struct gates *g);
@@ -118,14 +121,13 @@ int gates_block_size(const struct gates *g); /* entries per block as trained; 0:
 
 /* The vector of a complete block.  max, min, avg: [D] over the block's pre-RoPE
  * keys of that head; start_pos: position of its first entry; out: [gate_dim]. */
-void gates_block_key(const struct gates *g, int layer, int head, const float *max,
-                     const float *min, const float *avg, int32_t start_pos, float *out,
-                     float *scratch);
+void gates_block_key(const struct gates *g, int layer, int head, const float *max, const float *min,
+                     const float *avg, int32_t start_pos, float *out, float *scratch);
 
 /* The vector of a query.  q_pre: [G/H, D], the head's query heads before RoPE;
  * out: [gate_dim]. */
-void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre,
-                       int32_t pos, float *out, float *scratch);
+void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre, int32_t pos,
+                       float *out, float *scratch);
 
 /* q.k / sqrt(gate_dim), summed in double. */
 float gates_block_logit(const struct gates *g, const float *q, const float *k);

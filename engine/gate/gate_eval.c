@@ -17,11 +17,16 @@ static size_t padded(int n)
 static int n_gathered(const struct gates *g)
 {
     switch (g->layout) {
-    case LAYOUT_RGKV: return size_of(g, S_2HD);
-    case LAYOUT_WGKV: return size_of(g, S_2D);
-    case LAYOUT_LOCRET: return size_of(g, S_QKV);
-    case LAYOUT_SEER: return size_of(g, S_3D);
-    default: return 0;
+    case LAYOUT_RGKV:
+        return size_of(g, S_2HD);
+    case LAYOUT_WGKV:
+        return size_of(g, S_2D);
+    case LAYOUT_LOCRET:
+        return size_of(g, S_QKV);
+    case LAYOUT_SEER:
+        return size_of(g, S_3D);
+    default:
+        return 0;
     }
 }
 
@@ -45,10 +50,14 @@ static float round_bf16(float f)
 static float activate(enum activation a, float x)
 {
     switch (a) {
-    case ACT_SILU: return x / (1.0f + expf(-x));
-    case ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f)); /* x Phi(x), exact form */
-    case ACT_RELU: return fmaxf(x, 0.0f);
-    case ACT_NONE: break;
+    case ACT_SILU:
+        return x / (1.0f + expf(-x));
+    case ACT_GELU:
+        return 0.5f * x * (1.0f + erff(x * 0.70710678f)); /* x Phi(x), exact form */
+    case ACT_RELU:
+        return fmaxf(x, 0.0f);
+    case ACT_NONE:
+        break;
     }
     return x;
 }
@@ -167,9 +176,8 @@ static void vector_at(const struct gates *g, int layer, int head, int side, cons
     memcpy(out, v, (size_t)n * sizeof *v);
 }
 
-void gates_block_key(const struct gates *g, int layer, int head, const float *max,
-                     const float *min, const float *avg, int32_t start_pos, float *out,
-                     float *scratch)
+void gates_block_key(const struct gates *g, int layer, int head, const float *max, const float *min,
+                     const float *avg, int32_t start_pos, float *out, float *scratch)
 {
     size_t D = (size_t)g->model.head_dim;
     assert(g->kind == GATE_BLOCKS);
@@ -179,8 +187,8 @@ void gates_block_key(const struct gates *g, int layer, int head, const float *ma
     vector_at(g, layer, head, 0, scratch, start_pos, out, scratch);
 }
 
-void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre,
-                       int32_t pos, float *out, float *scratch)
+void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre, int32_t pos,
+                       float *out, float *scratch)
 {
     assert(g->kind == GATE_BLOCKS);
     vector_at(g, layer, head, 1, q_pre, pos, out, scratch);

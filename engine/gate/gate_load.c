@@ -9,7 +9,7 @@ struct load {
     struct gates *g;
     const struct tensor_file *f;
     const char *path;
-    bool *used;         /* [f->n] */
+    bool *used; /* [f->n] */
     struct kvf_diag *d;
 };
 
@@ -32,24 +32,26 @@ static const char *shape_text(char out[96], const uint64_t *dim, int n)
 
 /* The tensor, when it has the dimensions; one more of size 1 at the end is no
  * difference. */
-static const struct tensor *need(const struct load *l, const char *name, const uint64_t *dim,
-                                     int n)
+static const struct tensor *need(const struct load *l, const char *name, const uint64_t *dim, int n)
 {
     char have[96], want[96];
     size_t i;
     const struct tensor *t = tensor_file_find(l->f, name, &i);
     if (!t) {
-        kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is missing; the layout %s needs it for a model "
-                 "of %d layers", l->path, name, gates_layout(l->g), l->g->model.n_layers);
+        kvf_fail(l->d, KVF_E_FORMAT,
+                 "%s: tensor %s is missing; the layout %s needs it for a model "
+                 "of %d layers",
+                 l->path, name, gates_layout(l->g), l->g->model.n_layers);
         return NULL;
     }
     bool fits = true;
     for (int k = 0; k < TENSOR_DIMS; k++)
         fits = fits && t->dim[k] == (k < n ? dim[k] : 1);
     if (!fits) {
-        kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is %s, expected %s; are these gates for "
-                 "another model?", l->path, name, shape_text(have, t->dim, t->n_dims),
-                 shape_text(want, dim, n));
+        kvf_fail(l->d, KVF_E_FORMAT,
+                 "%s: tensor %s is %s, expected %s; are these gates for "
+                 "another model?",
+                 l->path, name, shape_text(have, t->dim, t->n_dims), shape_text(want, dim, n));
         return NULL;
     }
     l->used[i] = true;
@@ -66,9 +68,10 @@ static int take_floats(const struct load *l, const struct tensor *t, float **ret
     for (uint64_t i = 0; i < t->n; i++)
         if (!isfinite(v[i])) {
             mem_free(v);
-            return kvf_fail(l->d, KVF_E_FORMAT, "%s: element %llu of tensor %s is not a finite "
-                            "number; fetch or train the gates again", l->path,
-                            (unsigned long long)i, t->name);
+            return kvf_fail(l->d, KVF_E_FORMAT,
+                            "%s: element %llu of tensor %s is not a finite "
+                            "number; fetch or train the gates again",
+                            l->path, (unsigned long long)i, t->name);
         }
     *ret = v;
     return KVF_OK;
@@ -140,7 +143,7 @@ static int put_norm(struct gates *g, int layer, const struct part *p, const floa
 {
     float **norm = &g->norm[p->stage];
     if (!*norm)
-        *norm = MEM_NEW(float, (size_t)g->model.n_layers * n);
+        *norm = MEM_NEW(float, (size_t)g->model.n_layers *n);
     if (!*norm)
         return KVF_E_NOMEM;
     memcpy(*norm + (size_t)layer * n, v, n * sizeof **norm);
@@ -164,7 +167,7 @@ static int load_part(const struct load *l, int layer, const struct part *p)
         err = turn_part(g, p, v, t->n);
     if (!err)
         err = p->role == R_WEIGHT ? put_weight(g, layer, p, v, t->n)
-            : p->role == R_BIAS   ? put_bias(g, layer, p, v, t->n)
+              : p->role == R_BIAS ? put_bias(g, layer, p, v, t->n)
                                   : put_norm(g, layer, p, v, t->n);
     mem_free(v);
     return err;
@@ -199,9 +202,10 @@ static int read_hidden(const struct load *l)
         by = (uint64_t)g->model.n_kv_heads;
     bool odd = g->kind == GATE_BLOCKS && n % 2;
     if (n % by || n / by < 1 || n / by > MAX_HIDDEN || odd)
-        return kvf_fail(l->d, KVF_E_FORMAT, "%s: dimension %d of tensor %s is %llu; expected "
-                        "%s from %llu to %llu", l->path, y->hidden_dim, name,
-                        (unsigned long long)n,
+        return kvf_fail(l->d, KVF_E_FORMAT,
+                        "%s: dimension %d of tensor %s is %llu; expected "
+                        "%s from %llu to %llu",
+                        l->path, y->hidden_dim, name, (unsigned long long)n,
                         g->kind == GATE_BLOCKS ? "an even number" : "a multiple of the heads",
                         (unsigned long long)by, (unsigned long long)by * MAX_HIDDEN);
     g->hidden = (int)(n / by);
@@ -266,11 +270,12 @@ static int load_given(const struct load *l)
     float most = g->kind == GATE_RETENTION ? 0.0f : g->kind == GATE_IMPORTANCE ? INFINITY : 1.0f;
     for (uint64_t i = 0; i < t->n; i++)
         if (!(g->given[i] >= least && g->given[i] <= most))
-            return kvf_fail(l->d, KVF_E_FORMAT, "%s: element %llu of tensor %s is %g; numbers of "
-                            "kind %s are %s", l->path, (unsigned long long)i, name,
-                            (double)g->given[i], gates_kind_name(g->kind),
-                            g->kind == GATE_RETENTION ? "logarithms of beta, at most 0"
-                                                      : "from 0 to 1");
+            return kvf_fail(
+                l->d, KVF_E_FORMAT,
+                "%s: element %llu of tensor %s is %g; numbers of "
+                "kind %s are %s",
+                l->path, (unsigned long long)i, name, (double)g->given[i], gates_kind_name(g->kind),
+                g->kind == GATE_RETENTION ? "logarithms of beta, at most 0" : "from 0 to 1");
     g->n_given = (int32_t)T;
     g->bytes = (size_t)t->n * sizeof *g->given;
     return KVF_OK;
@@ -280,10 +285,12 @@ static int check_unused(const struct load *l)
 {
     for (size_t i = 0; i < l->f->n; i++)
         if (!l->used[i])
-            return kvf_fail(l->d, KVF_E_FORMAT, "%s: tensor %s is not of the layout %s for a model "
+            return kvf_fail(l->d, KVF_E_FORMAT,
+                            "%s: tensor %s is not of the layout %s for a model "
                             "of %d layers; the layout is wrong or these gates are for another "
-                            "model", l->path, l->f->tensor[i].name,
-                            gates_layout(l->g), l->g->model.n_layers);
+                            "model",
+                            l->path, l->f->tensor[i].name, gates_layout(l->g),
+                            l->g->model.n_layers);
     return KVF_OK;
 }
 

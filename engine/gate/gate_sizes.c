@@ -45,10 +45,12 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
                     g->layout = LAYOUT_RGKV;
                 return KVF_OK;
             }
-    return kvf_fail(d, KVF_E_FORMAT, "%s: none of its %zu tensors is called as the retention gates "
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s: none of its %zu tensors is called as the retention gates "
                     "(self_attn.retention_gate.*) or the write gates (self_attn.g_predictors.*) "
                     "of published torch files; make it a safetensors file with metadata "
-                    "(docs/gates.md)", f->path, f->n);
+                    "(docs/gates.md)",
+                    f->path, f->n);
 }
 
 /* Layers that have the layout's first part. */
@@ -72,15 +74,32 @@ struct told {
 static void learn(struct told *t, enum size s, int n)
 {
     switch (s) {
-    case S_DM: t->m->d_model = n; break;
-    case S_D: t->m->head_dim = n; break;
-    case S_2D: t->m->head_dim = n / 2; break;
-    case S_3D: t->m->head_dim = n / 3; break;
-    case S_H: t->m->n_kv_heads = n; break;
-    case S_GROUP: t->group = n; break;
-    case S_2HD: t->kv = n; break;
-    case S_QKV: t->qkv = n; break;
-    default: break;
+    case S_DM:
+        t->m->d_model = n;
+        break;
+    case S_D:
+        t->m->head_dim = n;
+        break;
+    case S_2D:
+        t->m->head_dim = n / 2;
+        break;
+    case S_3D:
+        t->m->head_dim = n / 3;
+        break;
+    case S_H:
+        t->m->n_kv_heads = n;
+        break;
+    case S_GROUP:
+        t->group = n;
+        break;
+    case S_2HD:
+        t->kv = n;
+        break;
+    case S_QKV:
+        t->qkv = n;
+        break;
+    default:
+        break;
     }
 }
 
@@ -121,7 +140,9 @@ int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_d
     }
     if (m->n_layers < 1 || m->n_kv_heads < 1 || m->n_kv_heads > MOST_HEADS
         || m->n_layers > MOST_UNITS / m->n_kv_heads || m->n_heads < 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the tensors of the layout %s are missing, or have no "
-                        "usable sizes, in layer 0", g->path, gates_layout(g));
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the tensors of the layout %s are missing, or have no "
+                        "usable sizes, in layer 0",
+                        g->path, gates_layout(g));
     return KVF_OK;
 }

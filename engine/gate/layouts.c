@@ -4,78 +4,161 @@
 
 const struct layout gate_layouts[N_LAYOUTS] = {
     /* z = W2 act(W1 x + b1) + bias */
-    [LAYOUT_RG] = {"rg", 1u << GATE_RETENTION, GATE_IN_X, false, 2, ACT_SILU, 0, 0, {
-        {.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
-        {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
-        {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I},
-        {.name = "retention_gate.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
+    [LAYOUT_RG] =
+        {"rg",
+         1u << GATE_RETENTION,
+         GATE_IN_X,
+         false,
+         2,
+         ACT_SILU,
+         0,
+         0,
+         {{.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
+          {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
+          {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I},
+          {.name = "retention_gate.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
     /* z = W3 act(W2 act(W1 x + b1) + b2) + bias */
-    [LAYOUT_RG10] = {"rg10", 1u << GATE_RETENTION, GATE_IN_X, false, 3, ACT_SILU, 0, 0, {
-        {.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
-        {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
-        {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_I, S_I}, .cols = S_I},
-        {.name = "retention_gate.linear2.bias", .role = R_BIAS, .stage = 1, .shape = {S_I}},
-        {.name = "retention_gate.linear3.weight", .stage = 2, .shape = {S_H, S_I}, .cols = S_I},
-        {.name = "retention_gate.bias", .role = R_BIAS, .stage = 2, .shape = {S_H}}}},
+    [LAYOUT_RG10] =
+        {"rg10",
+         1u << GATE_RETENTION,
+         GATE_IN_X,
+         false,
+         3,
+         ACT_SILU,
+         0,
+         0,
+         {{.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
+          {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
+          {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_I, S_I}, .cols = S_I},
+          {.name = "retention_gate.linear2.bias", .role = R_BIAS, .stage = 1, .shape = {S_I}},
+          {.name = "retention_gate.linear3.weight", .stage = 2, .shape = {S_H, S_I}, .cols = S_I},
+          {.name = "retention_gate.bias", .role = R_BIAS, .stage = 2, .shape = {S_H}}}},
     /* z = W x + bias */
-    [LAYOUT_LINEAR] = {"linear", 1u << GATE_RETENTION, GATE_IN_X, false, 1, ACT_NONE, -1, 0, {
-        {.name = "retention_gate.linear1.weight", .shape = {S_H, S_DM}, .cols = S_DM},
-        {.name = "retention_gate.bias", .role = R_BIAS, .shape = {S_H}}}},
+    [LAYOUT_LINEAR] =
+        {"linear",
+         1u << GATE_RETENTION,
+         GATE_IN_X,
+         false,
+         1,
+         ACT_NONE,
+         -1,
+         0,
+         {{.name = "retention_gate.linear1.weight", .shape = {S_H, S_DM}, .cols = S_DM},
+          {.name = "retention_gate.bias", .role = R_BIAS, .shape = {S_H}}}},
     /* z = W2 act(W1 [k; v] + b1) + bias: the keys of all heads before RoPE, then the values */
-    [LAYOUT_RGKV] = {"rgkv", 1u << GATE_RETENTION, GATE_IN_K_PRE | GATE_IN_V, false, 2, ACT_SILU,
-                     0, 0, {
-        {.name = "retention_gate.linear1.weight", .shape = {S_I, S_2HD}, .cols = S_2HD,
-         .turned = S_HD},
-        {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
-        {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I},
-        {.name = "retention_gate.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
+    [LAYOUT_RGKV] =
+        {"rgkv",
+         1u << GATE_RETENTION,
+         GATE_IN_K_PRE | GATE_IN_V,
+         false,
+         2,
+         ACT_SILU,
+         0,
+         0,
+         {{.name = "retention_gate.linear1.weight",
+           .shape = {S_I, S_2HD},
+           .cols = S_2HD,
+           .turned = S_HD},
+          {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
+          {.name = "retention_gate.linear2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I},
+          {.name = "retention_gate.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
     /* g = sigmoid(W2 act(W1 [norm(k_pre); norm(k_post)] + b1) + b2), for each head */
-    [LAYOUT_WGKV] = {"wgkv", 1u << GATE_WRITE, GATE_IN_K_PRE | GATE_IN_K_POST, true, 2, ACT_GELU,
-                     2, 0, {
-        {.name = "g_predictors.pre_key_norm.weight", .role = R_NORM, .shape = {S_D}},
-        {.name = "g_predictors.post_key_norm.weight", .role = R_NORM, .stage = 1, .shape = {S_D}},
-        {.name = "g_predictors.conv1.weight", .shape = {S_HI, S_2D, S_1}, .cols = S_2D,
-         .turned = S_2D},
-        {.name = "g_predictors.conv1.bias", .role = R_BIAS, .shape = {S_HI}},
-        {.name = "g_predictors.conv2.weight", .stage = 1, .shape = {S_H, S_I, S_1}, .cols = S_I},
-        {.name = "g_predictors.conv2.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
+    [LAYOUT_WGKV] =
+        {"wgkv",
+         1u << GATE_WRITE,
+         GATE_IN_K_PRE | GATE_IN_K_POST,
+         true,
+         2,
+         ACT_GELU,
+         2,
+         0,
+         {{.name = "g_predictors.pre_key_norm.weight", .role = R_NORM, .shape = {S_D}},
+          {.name = "g_predictors.post_key_norm.weight", .role = R_NORM, .stage = 1, .shape = {S_D}},
+          {.name = "g_predictors.conv1.weight",
+           .shape = {S_HI, S_2D, S_1},
+           .cols = S_2D,
+           .turned = S_2D},
+          {.name = "g_predictors.conv1.bias", .role = R_BIAS, .shape = {S_HI}},
+          {.name = "g_predictors.conv2.weight", .stage = 1, .shape = {S_H, S_I, S_1}, .cols = S_I},
+          {.name = "g_predictors.conv2.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
     /* s = W2 act(W1 [q; k; v]) */
-    [LAYOUT_LOCRET] = {"locret", 1u << GATE_IMPORTANCE, GATE_IN_Q | GATE_IN_K_PRE | GATE_IN_V,
-                       false, 2, ACT_SILU, 0, 0, {
-        {.name = "fc1.weight", .shape = {S_I, S_QKV}, .cols = S_QKV, .turned = S_QK},
-        {.name = "fc2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I}}},
+    [LAYOUT_LOCRET] =
+        {"locret",
+         1u << GATE_IMPORTANCE,
+         GATE_IN_Q | GATE_IN_K_PRE | GATE_IN_V,
+         false,
+         2,
+         ACT_SILU,
+         0,
+         0,
+         {{.name = "fc1.weight", .shape = {S_I, S_QKV}, .cols = S_QKV, .turned = S_QK},
+          {.name = "fc2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I}}},
     [LAYOUT_DUO] = {.name = "duo", .kinds = 1u << GATE_HEADS},
     /* k = rope(norm(Wk [max; min; avg])), q = rope(norm(Wq [q of the group])), for each head */
-    [LAYOUT_SEER] = {"seer", 1u << GATE_BLOCKS, 0, true, 1, ACT_NONE, 0, 1, {
-        {.name = "block_gate.k_proj.weight", .shape = {S_H, S_I, S_3D}, .cols = S_3D,
-         .turned = S_3D, .rows_turn = true},
-        {.name = "block_gate.q_proj.weight", .stage = 1, .shape = {S_H, S_I, S_GROUP},
-         .cols = S_GROUP, .turned = S_GROUP, .rows_turn = true},
-        {.name = "block_gate.k_norm.weight", .role = R_NORM, .shape = {S_I}, .rows_turn = true,
-         .optional = true},
-        {.name = "block_gate.q_norm.weight", .role = R_NORM, .stage = 1, .shape = {S_I},
-         .rows_turn = true, .optional = true}}},
-    [LAYOUT_VALUES] = {
-        .name = "values",
-        .kinds = 1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE},
+    [LAYOUT_SEER] = {"seer",
+                     1u << GATE_BLOCKS,
+                     0,
+                     true,
+                     1,
+                     ACT_NONE,
+                     0,
+                     1,
+                     {{.name = "block_gate.k_proj.weight",
+                       .shape = {S_H, S_I, S_3D},
+                       .cols = S_3D,
+                       .turned = S_3D,
+                       .rows_turn = true},
+                      {.name = "block_gate.q_proj.weight",
+                       .stage = 1,
+                       .shape = {S_H, S_I, S_GROUP},
+                       .cols = S_GROUP,
+                       .turned = S_GROUP,
+                       .rows_turn = true},
+                      {.name = "block_gate.k_norm.weight",
+                       .role = R_NORM,
+                       .shape = {S_I},
+                       .rows_turn = true,
+                       .optional = true},
+                      {.name = "block_gate.q_norm.weight",
+                       .role = R_NORM,
+                       .stage = 1,
+                       .shape = {S_I},
+                       .rows_turn = true,
+                       .optional = true}}},
+    [LAYOUT_VALUES] = {.name = "values",
+                       .kinds = 1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE},
 };
 
 int layout_size(const struct gates_model *m, int hidden, enum size s)
 {
     switch (s) {
-    case S_NONE: case S_1: return 1;
-    case S_DM: return m->d_model;
-    case S_D: return m->head_dim;
-    case S_2D: return 2 * m->head_dim;
-    case S_3D: return 3 * m->head_dim;
-    case S_H: return m->n_kv_heads;
-    case S_I: return hidden;
-    case S_HI: return m->n_kv_heads * hidden;
-    case S_GROUP: return m->n_heads / m->n_kv_heads * m->head_dim;
-    case S_HD: return m->n_kv_heads * m->head_dim;
-    case S_2HD: return 2 * m->n_kv_heads * m->head_dim;
-    case S_QK: return (m->n_heads + m->n_kv_heads) * m->head_dim;
-    case S_QKV: return (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;
+    case S_NONE:
+    case S_1:
+        return 1;
+    case S_DM:
+        return m->d_model;
+    case S_D:
+        return m->head_dim;
+    case S_2D:
+        return 2 * m->head_dim;
+    case S_3D:
+        return 3 * m->head_dim;
+    case S_H:
+        return m->n_kv_heads;
+    case S_I:
+        return hidden;
+    case S_HI:
+        return m->n_kv_heads * hidden;
+    case S_GROUP:
+        return m->n_heads / m->n_kv_heads * m->head_dim;
+    case S_HD:
+        return m->n_kv_heads * m->head_dim;
+    case S_2HD:
+        return 2 * m->n_kv_heads * m->head_dim;
+    case S_QK:
+        return (m->n_heads + m->n_kv_heads) * m->head_dim;
+    case S_QKV:
+        return (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;
     }
     return 0;
 }

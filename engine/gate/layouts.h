@@ -9,8 +9,20 @@ enum { PARTS = 8 };
 
 /* Sizes of tensors, by name; layout_size() gives the number. */
 enum size {
-    S_NONE, S_1, S_DM, S_D, S_2D, S_3D, S_H, S_I, S_HI /* H * I */, S_GROUP /* G/H * D */,
-    S_HD /* H * D */, S_2HD, S_QK /* (G + H) * D */, S_QKV /* (G + 2 H) * D */
+    S_NONE,
+    S_1,
+    S_DM,
+    S_D,
+    S_2D,
+    S_3D,
+    S_H,
+    S_I,
+    S_HI /* H * I */,
+    S_GROUP /* G/H * D */,
+    S_HD /* H * D */,
+    S_2HD,
+    S_QK /* (G + H) * D */,
+    S_QKV /* (G + 2 H) * D */
 };
 
 enum role { R_WEIGHT, R_BIAS, R_NORM };
@@ -30,17 +42,25 @@ struct part {
 enum activation { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };
 
 enum layout_id {
-    LAYOUT_RG, LAYOUT_RG10, LAYOUT_LINEAR, LAYOUT_RGKV, LAYOUT_WGKV, LAYOUT_LOCRET, LAYOUT_DUO,
-    LAYOUT_SEER, LAYOUT_VALUES, N_LAYOUTS
+    LAYOUT_RG,
+    LAYOUT_RG10,
+    LAYOUT_LINEAR,
+    LAYOUT_RGKV,
+    LAYOUT_WGKV,
+    LAYOUT_LOCRET,
+    LAYOUT_DUO,
+    LAYOUT_SEER,
+    LAYOUT_VALUES,
+    N_LAYOUTS
 };
 
 struct layout {
     const char *name;
-    unsigned kinds;     /* 1 << kind of those that may come so */
-    unsigned inputs;    /* of gates_eval, as gates_inputs */
-    bool per_head;      /* a network of its own for each head */
+    unsigned kinds;  /* 1 << kind of those that may come so */
+    unsigned inputs; /* of gates_eval, as gates_inputs */
+    bool per_head;   /* a network of its own for each head */
     int n_stages;
-    enum activation activation; /* unless the metadata say otherwise */
+    enum activation activation;  /* unless the metadata say otherwise */
     int hidden_part, hidden_dim; /* the tensor of layer 0, and its dimension, that tells I;
                                     -1: there is no hidden layer, I is 0 */
     struct part part[PARTS];

@@ -6,22 +6,24 @@
 #include "engine/gate/safetensors.h"
 
 struct entry {
-    struct tensor t;        /* name borrowed from the tree */
-    uint64_t begin, end;    /* offsets from the end of the header */
+    struct tensor t;     /* name borrowed from the tree */
+    uint64_t begin, end; /* offsets from the end of the header */
 };
 
 /* Work of reading. */
 struct reader {
     struct tensor_file *f;
-    size_t data;            /* offset of the tensors' bytes */
+    size_t data; /* offset of the tensors' bytes */
     struct entry *entry;
     size_t n;
 };
 
 static int read_dtype(const struct json *node, enum weight_type *ret)
 {
-    static const struct { const char *name; enum weight_type type; } known[] = {
-        {"F32", WEIGHT_F32}, {"F16", WEIGHT_F16}, {"BF16", WEIGHT_BF16}};
+    static const struct {
+        const char *name;
+        enum weight_type type;
+    } known[] = {{"F32", WEIGHT_F32}, {"F16", WEIGHT_F16}, {"BF16", WEIGHT_BF16}};
     const char *name = json_str(json_get(node, "dtype"), "");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0)
@@ -65,24 +67,33 @@ static int read_entry(const struct reader *r, const struct json *node, struct en
         return kvf_fail(d, KVF_E_FORMAT, "%s: a tensor's name has %zu bytes; 1 to %d are allowed",
                         path, strlen(name), TENSOR_NAME - 1);
     if (read_dtype(node, &e->t.type))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has type '%.20s'; F32, F16 and BF16 can "
-                        "be read", path, name, json_str(json_get(node, "dtype"), "?"));
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: tensor %s has type '%.20s'; F32, F16 and BF16 can "
+                        "be read",
+                        path, name, json_str(json_get(node, "dtype"), "?"));
     if (read_shape(json_get(node, "shape"), &e->t))
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the shape of tensor %s is not 0 to %d whole numbers "
-                        "from 1 on with a usable product", path, name, TENSOR_DIMS);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the shape of tensor %s is not 0 to %d whole numbers "
+                        "from 1 on with a usable product",
+                        path, name, TENSOR_DIMS);
     if (json_len(span) != 2 || read_size(json_at(span, 0), 0, &e->begin)
         || read_size(json_at(span, 1), 0, &e->end) || e->begin > e->end
         || e->end > r->f->size - r->data)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s lies outside the file; it is damaged or "
-                        "cut off: fetch it again", path, name);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: tensor %s lies outside the file; it is damaged or "
+                        "cut off: fetch it again",
+                        path, name);
     size_t bytes = weight_bytes(e->t.type, e->t.n), one = weight_bytes(e->t.type, 1);
     if (e->end - e->begin != bytes)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has %llu bytes, but its shape needs %zu; "
-                        "write the file again", path, name,
-                        (unsigned long long)(e->end - e->begin), bytes);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: tensor %s has %llu bytes, but its shape needs %zu; "
+                        "write the file again",
+                        path, name, (unsigned long long)(e->end - e->begin), bytes);
     if ((r->data + e->begin) % one)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is not aligned to its element; pad the "
-                        "header with spaces to a multiple of 8", path, name);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: tensor %s is not aligned to its element; pad the "
+                        "header with spaces to a multiple of 8",
+                        path, name);
     e->t.data = r->f->map + r->data + e->begin;
     return KVF_OK;
 }
@@ -105,15 +116,18 @@ static int check_places(struct reader *r, struct kvf_diag *d)
     qsort(r->entry, r->n, sizeof *r->entry, by_place);
     for (size_t i = 0; i < r->n; i++) {
         if (r->entry[i].begin != at)
-            return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s %s the one before it; write the file "
-                            "again", r->f->path, r->entry[i].t.name,
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: tensor %s %s the one before it; write the file "
+                            "again",
+                            r->f->path, r->entry[i].t.name,
                             r->entry[i].begin < at ? "overlaps" : "leaves a gap behind");
         at = r->entry[i].end;
     }
     if (at != r->f->size - r->data)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: %llu bytes after the last tensor belong to none; "
-                        "write the file again", r->f->path,
-                        (unsigned long long)(r->f->size - r->data - at));
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: %llu bytes after the last tensor belong to none; "
+                        "write the file again",
+                        r->f->path, (unsigned long long)(r->f->size - r->data - at));
     qsort(r->entry, r->n, sizeof *r->entry, by_name);
     return KVF_OK;
 }
@@ -125,8 +139,10 @@ static int check_meta(const struct reader *r, struct kvf_diag *d)
                         r->f->path);
     for (const struct json *x = json_first(r->f->meta); x; x = json_next(x))
         if (!json_str(x, NULL))
-            return kvf_fail(d, KVF_E_FORMAT, "%s: metadata entry %.100s is not text; write the "
-                            "file again", r->f->path, json_key(x));
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: metadata entry %.100s is not text; write the "
+                            "file again",
+                            r->f->path, json_key(x));
     return KVF_OK;
 }
 
@@ -159,9 +175,10 @@ static int parse(struct reader *r, struct kvf_diag *d)
     if (len < 2 || r->f->map[8] != '{')
         return kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file", r->f->path);
     if (len > r->f->size - 8)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the header of %llu bytes is longer than the file; "
-                        "it is cut off or no safetensors file: fetch it again", r->f->path,
-                        (unsigned long long)len);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the header of %llu bytes is longer than the file; "
+                        "it is cut off or no safetensors file: fetch it again",
+                        r->f->path, (unsigned long long)len);
     r->data = 8 + (size_t)len;
     /* json_parse has the limit of 16 MiB */
     int err = json_parse((const char *)r->f->map + 8, (size_t)len, &r->f->root, d);

@@ -53,8 +53,10 @@ static int make_header(const struct safetensors_item *item, int n,
         uint64_t one = item[i].type == WEIGHT_F32 ? 4 : 2;
         if (count(&item[i], &size) || at % one) {
             buf_finish(&b);
-            return kvf_fail(d, KVF_E_ARG, "tensor %s has a shape, type or place that cannot be "
-                            "written", item[i].name);
+            return kvf_fail(d, KVF_E_ARG,
+                            "tensor %s has a shape, type or place that cannot be "
+                            "written",
+                            item[i].name);
         }
         size *= one;
         put_item(&b, &item[i], at, at + size);
@@ -67,8 +69,11 @@ static int make_header(const struct safetensors_item *item, int n,
     buf_add(out, b.data, b.len);
     int err = b.err ? b.err : out->err;
     buf_finish(&b);
-    return err == KVF_E_LIMIT ? kvf_fail(d, err, "the metadata do not fit into a header of %d "
-                                         "bytes", MAX_HEADER) : err;
+    return err == KVF_E_LIMIT ? kvf_fail(d, err,
+                                         "the metadata do not fit into a header of %d "
+                                         "bytes",
+                                         MAX_HEADER)
+                              : err;
 }
 
 /* bfloat16 is the upper half of an f32: nearest, ties to even; a NaN stays one. */

@@ -27,17 +27,17 @@ struct gates {
     enum layout_id layout;
     struct gates_model model; /* hash is NULL */
     enum activation activation;
-    bool round_z;    /* bf16 emulation of the logit */
-    bool halves;     /* the file's heads are in the order (0, D/2), (1, D/2 + 1), ... */
+    bool round_z; /* bf16 emulation of the logit */
+    bool halves;  /* the file's heads are in the order (0, D/2), (1, D/2 + 1), ... */
     bool tied;
-    int hidden;      /* I, or gate_dim of GATE_BLOCKS */
+    int hidden; /* I, or gate_dim of GATE_BLOCKS */
     int block;
-    int n_units;     /* per layer: H or 1 */
+    int n_units;       /* per layer: H or 1 */
     struct unit *unit; /* [L][n_units] */
-    float *norm[2];  /* [L][D] or [L][gate_dim], NULL: none */
-    float *given;    /* [L][H][n_given] values, or [L][H] alphas */
+    float *norm[2];    /* [L][D] or [L][gate_dim], NULL: none */
+    float *given;      /* [L][H][n_given] values, or [L][H] alphas */
     int32_t n_given;
-    double *theta;   /* [gate_dim / 2] angles per position */
+    double *theta; /* [gate_dim / 2] angles per position */
     size_t bytes;
 };
 

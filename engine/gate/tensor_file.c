@@ -24,11 +24,15 @@ static int map_file(struct tensor_file *f, struct kvf_diag *d)
     if (fstat(fd, &s) != 0)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
     else if (!S_ISREG(s.st_mode))
-        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors, .pth or .pt "
-                       "file", f->path);
+        err = kvf_fail(d, KVF_E_IO,
+                       "%s: not a regular file; give a .safetensors, .pth or .pt "
+                       "file",
+                       f->path);
     else if (s.st_size < 10)
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors or torch file: it has only %lld "
-                       "bytes", f->path, (long long)s.st_size);
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s: not a safetensors or torch file: it has only %lld "
+                       "bytes",
+                       f->path, (long long)s.st_size);
     if (!err) {
         f->size = (size_t)s.st_size;
         void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -46,8 +50,10 @@ static int read_tensors(struct tensor_file *f, struct kvf_diag *d)
 {
     static const unsigned char zip[] = {'P', 'K', 3, 4}, bare[] = {0x80, 2, 0x8a, 10};
     if (memcmp(f->map, bare, sizeof bare) == 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: a torch file in the format of before 1.6 (no zip "
-                        "archive); load it with torch and save it again", f->path);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: a torch file in the format of before 1.6 (no zip "
+                        "archive); load it with torch and save it again",
+                        f->path);
     if (memcmp(f->map, zip, sizeof zip) == 0) {
         f->container = CONTAINER_TORCH;
         return torch_file_read(f, d);
@@ -90,8 +96,7 @@ static int by_name(const void *key, const void *tensor)
     return strcmp(key, ((const struct tensor *)tensor)->name);
 }
 
-const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name,
-                                      size_t *ret_i)
+const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name, size_t *ret_i)
 {
     const struct tensor *t = bsearch(name, f->tensor, f->n, sizeof *t, by_name);
     if (t && ret_i)

@@ -36,10 +36,10 @@ struct torch_data;
 /* What a reader is given and fills in; the rest of the room uses the functions. */
 struct tensor_file {
     char *path;
-    unsigned char *map;       /* the whole file, read-only */
+    unsigned char *map; /* the whole file, read-only */
     size_t size;
     enum tensor_container container;
-    struct tensor *tensor;    /* owned, sorted by name, names unique */
+    struct tensor *tensor; /* owned, sorted by name, names unique */
     size_t n;
     struct json *root;        /* safetensors: the header; owns names and metadata */
     const struct json *meta;  /* NULL: none */
@@ -51,8 +51,7 @@ int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_di
 void tensor_file_close(struct tensor_file *f); /* accepts NULL */
 
 /* NULL when missing; *ret_i (may be NULL) is its place in f->tensor. */
-const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name,
-                                      size_t *ret_i);
+const struct tensor *tensor_file_find(const struct tensor_file *f, const char *name, size_t *ret_i);
 
 /* Text of the metadata by key; NULL when missing. */
 const char *tensor_file_meta(const struct tensor_file *f, const char *key);

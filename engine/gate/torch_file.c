@@ -18,8 +18,8 @@ struct storage {
 };
 
 struct torch_data {
-    char *names;              /* of all tensors, each with its NUL */
-    struct storage *storage;  /* [n_storages], by place among the entries */
+    char *names;             /* of all tensors, each with its NUL */
+    struct storage *storage; /* [n_storages], by place among the entries */
     size_t n_storages;
     unsigned char **gathered; /* [n_gathered] copies of tensors that are not contiguous */
     size_t n_gathered;
@@ -41,8 +41,10 @@ static int open_zip(struct reader *r)
     const char *why = NULL;
     int err = zip_entries_read(r->f->map, r->f->size, &r->entry, &r->n_entries, &why);
     if (err == KVF_E_FORMAT)
-        kvf_fail(r->d, err, "%s: the zip archive of a torch file is damaged or cut off (%s); "
-                 "fetch it again", r->f->path, why);
+        kvf_fail(r->d, err,
+                 "%s: the zip archive of a torch file is damaged or cut off (%s); "
+                 "fetch it again",
+                 r->f->path, why);
     return err;
 }
 
@@ -54,20 +56,25 @@ static int read_entry(struct reader *r, const struct zip_entry *e, unsigned char
     const char *path = r->f->path;
     int len = (int)e->name_n; /* of 16 bits */
     if (e->encrypted || e->method != 0)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is %s, which torch does not "
-                        "write; save the file again with torch", path, len, e->name,
-                        e->encrypted ? "encrypted" : "compressed");
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: entry %.*s is %s, which torch does not "
+                        "write; save the file again with torch",
+                        path, len, e->name, e->encrypted ? "encrypted" : "compressed");
     if (e->n > r->left)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is larger than the file has room for; "
-                        "fetch it again", path, len, e->name);
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: entry %.*s is larger than the file has room for; "
+                        "fetch it again",
+                        path, len, e->name);
     unsigned char *p = MEM_NEW(unsigned char, e->n);
     if (!p)
         return KVF_E_NOMEM;
     memcpy(p, e->data, e->n);
     if (crc32_z(0, p, e->n) != e->crc) {
         mem_free(p);
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: entry %.*s is damaged (its checksum is wrong "
-                        "or it is cut off); fetch the file again", path, len, e->name);
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: entry %.*s is damaged (its checksum is wrong "
+                        "or it is cut off); fetch the file again",
+                        path, len, e->name);
     }
     r->left -= e->n;
     *ret = p;
@@ -99,9 +106,10 @@ static int find_prefix(struct reader *r, const struct zip_entry **ret)
         found++;
     }
     if (found != 1)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: a zip archive with %s, so it is no torch file; "
-                        "give what torch.save wrote", r->f->path,
-                        found ? "more than one data.pkl" : "no data.pkl");
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: a zip archive with %s, so it is no torch file; "
+                        "give what torch.save wrote",
+                        r->f->path, found ? "more than one data.pkl" : "no data.pkl");
     return KVF_OK;
 }
 
@@ -117,8 +125,10 @@ static int check_byteorder(struct reader *r)
     if (err)
         return err;
     if (n != strlen(little) || memcmp(p, little, n) != 0)
-        err = kvf_fail(r->d, KVF_E_FORMAT, "%s: the byteorder is not little; save the file on a "
-                       "little-endian machine", r->f->path);
+        err = kvf_fail(r->d, KVF_E_FORMAT,
+                       "%s: the byteorder is not little; save the file on a "
+                       "little-endian machine",
+                       r->f->path);
     mem_free(p);
     return err;
 }
@@ -131,12 +141,14 @@ static int load_storage(struct reader *r, const struct pickled_tensor *t, const 
     bool good = key.n > 0 && key.n < MAX_KEY;
     for (size_t i = 0; good && i < key.n; i++)
         good = (key.at[i] >= '0' && key.at[i] <= '9') || (key.at[i] >= 'a' && key.at[i] <= 'z')
-            || key.at[i] == '_';
+               || key.at[i] == '_';
     snprintf(place, sizeof place, "data/%.*s", good ? (int)key.n : 0, key.at);
     const struct zip_entry *e = good ? locate(r, place) : NULL;
     if (!e)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: the storage %s of tensor %s is not in the "
-                        "archive; fetch it again", r->f->path, place, name);
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: the storage %s of tensor %s is not in the "
+                        "archive; fetch it again",
+                        r->f->path, place, name);
     struct storage *s = &r->f->torch->storage[e - r->entry];
     size_t bytes = 0;
     int err = s->data ? KVF_OK : read_entry(r, e, &s->data, &bytes);
@@ -148,9 +160,10 @@ static int load_storage(struct reader *r, const struct pickled_tensor *t, const 
     }
     if (s->type != t->type || (uint64_t)t->storage_n != s->n
         || (bytes && bytes % weight_bytes(t->type, 1)))
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: the storage %s of tensor %s has not the %lld "
-                        "elements or the type that data.pkl states; fetch it again", r->f->path,
-                        place, name, (long long)t->storage_n);
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: the storage %s of tensor %s has not the %lld "
+                        "elements or the type that data.pkl states; fetch it again",
+                        r->f->path, place, name, (long long)t->storage_n);
     *ret = s;
     return KVF_OK;
 }
@@ -166,14 +179,15 @@ static int check_shape(const struct reader *r, const struct pickled_tensor *t, s
     for (int i = 0; i < t->n_dims; i++) {
         empty = empty || t->dim[i] < 1;
         good = good && !__builtin_mul_overflow(n, t->dim[i], &n)
-            && !__builtin_mul_overflow(t->dim[i] - 1, t->stride[i], &step)
-            && !__builtin_add_overflow(last, step, &last);
+               && !__builtin_mul_overflow(t->dim[i] - 1, t->stride[i], &step)
+               && !__builtin_add_overflow(last, step, &last);
     }
     if (empty)
         return kvf_fail(r->d, KVF_E_FORMAT, "%s: tensor %s has a size of 0; no gate has one",
                         r->f->path, out->name);
     if (!good || last >= t->storage_n || n > t->storage_n)
-        return kvf_fail(r->d, KVF_E_FORMAT, "%s: tensor %s does not lie within its storage of "
+        return kvf_fail(r->d, KVF_E_FORMAT,
+                        "%s: tensor %s does not lie within its storage of "
                         "%lld elements; it is damaged or expanded: save a contiguous copy",
                         r->f->path, out->name, (long long)t->storage_n);
     out->n_dims = t->n_dims;
@@ -200,9 +214,11 @@ static int gather(struct reader *r, const struct pickled_tensor *t, const unsign
     size_t one = weight_bytes(t->type, 1), n = (size_t)out->n;
     int64_t at[PICKLED_DIMS] = {0};
     if (n * one > r->gather_left)
-        return kvf_fail(r->d, KVF_E_LIMIT, "%s: the tensors that are not contiguous are larger "
-                        "than the file; save contiguous copies", r->f->path);
-    unsigned char *p = MEM_NEW(unsigned char, n * one);
+        return kvf_fail(r->d, KVF_E_LIMIT,
+                        "%s: the tensors that are not contiguous are larger "
+                        "than the file; save contiguous copies",
+                        r->f->path);
+    unsigned char *p = MEM_NEW(unsigned char, (n * one));
     if (!p)
         return KVF_E_NOMEM;
     r->gather_left -= n * one;
@@ -243,8 +259,10 @@ static int make_names(struct reader *r, const struct pickled_tensor *t, size_t n
         for (size_t k = 0; good && k < t[i].name.n; k++)
             good = t[i].name.at[k] > 0x20 && t[i].name.at[k] < 0x7f;
         if (!good)
-            return kvf_fail(r->d, KVF_E_FORMAT, "%s: the name of tensor %zu is not 1 to %d "
-                            "printable characters", r->f->path, i, TENSOR_NAME - 1);
+            return kvf_fail(r->d, KVF_E_FORMAT,
+                            "%s: the name of tensor %zu is not 1 to %d "
+                            "printable characters",
+                            r->f->path, i, TENSOR_NAME - 1);
         bytes += t[i].name.n + 1;
     }
     char *at = r->f->torch->names = MEM_NEW(char, bytes);
@@ -268,8 +286,10 @@ static int sort_tensors(struct reader *r)
     qsort(f->tensor, f->n, sizeof *f->tensor, by_name);
     for (size_t i = 1; i < f->n; i++)
         if (strcmp(f->tensor[i - 1].name, f->tensor[i].name) == 0)
-            return kvf_fail(r->d, KVF_E_FORMAT, "%s: tensor %s is there twice; save the file "
-                            "again", f->path, f->tensor[i].name);
+            return kvf_fail(r->d, KVF_E_FORMAT,
+                            "%s: tensor %s is there twice; save the file "
+                            "again",
+                            f->path, f->tensor[i].name);
     return KVF_OK;
 }
 

@@ -8,11 +8,21 @@
 #include "engine/gate/unpickle.h"
 
 enum kind {
-    V_NONE, V_BOOL, V_INT, V_FLOAT, V_TEXT, V_TUPLE, V_LIST, V_DICT, V_NAME, V_STORAGE, V_TENSOR
+    V_NONE,
+    V_BOOL,
+    V_INT,
+    V_FLOAT,
+    V_TEXT,
+    V_TUPLE,
+    V_LIST,
+    V_DICT,
+    V_NAME,
+    V_STORAGE,
+    V_TENSOR
 };
-static const char *const kind_names[] = {
-    "None", "a bool", "an int", "a float", "a str", "a tuple", "a list", "a dict", "a name",
-    "a storage", "a tensor"};
+static const char *const kind_names[] = {"None",   "a bool",    "an int",  "a float",
+                                         "a str",  "a tuple",   "a list",  "a dict",
+                                         "a name", "a storage", "a tensor"};
 
 typedef uint32_t ref; /* place of a value or a cell */
 enum { NIL = 0, MARK = 1, FIRST = 2, STACK_MOST = 1 << 18, VALUES_MOST = 1 << 22 };
@@ -22,8 +32,14 @@ struct value {
     union {
         int64_t i; /* V_BOOL, V_INT; V_NAME: enum name; V_TENSOR: place in machine.tensor */
         struct pickled_text text;
-        struct { ref first, last, n; } chain; /* V_TUPLE, V_LIST, V_DICT */
-        struct { int64_t n; ref key; enum weight_type type; } storage;
+        struct {
+            ref first, last, n;
+        } chain; /* V_TUPLE, V_LIST, V_DICT */
+        struct {
+            int64_t n;
+            ref key;
+            enum weight_type type;
+        } storage;
     } u;
 };
 
@@ -32,16 +48,24 @@ struct cell {
 };
 
 enum name {
-    N_ORDERED_DICT, N_TENSOR, N_REBUILT_PARAMETER, N_PARAMETER, N_F32, N_F16, N_BF16, N_NAMES
+    N_ORDERED_DICT,
+    N_TENSOR,
+    N_REBUILT_PARAMETER,
+    N_PARAMETER,
+    N_F32,
+    N_F16,
+    N_BF16,
+    N_NAMES
 };
-static const struct { const char *module, *name; } names[N_NAMES] = {
-    [N_ORDERED_DICT] = {"collections", "OrderedDict"},
-    [N_TENSOR] = {"torch._utils", "_rebuild_tensor_v2"},
-    [N_REBUILT_PARAMETER] = {"torch._utils", "_rebuild_parameter"},
-    [N_PARAMETER] = {"torch.nn.parameter", "Parameter"},
-    [N_F32] = {"torch", "FloatStorage"},
-    [N_F16] = {"torch", "HalfStorage"},
-    [N_BF16] = {"torch", "BFloat16Storage"}};
+static const struct {
+    const char *module, *name;
+} names[N_NAMES] = {[N_ORDERED_DICT] = {"collections", "OrderedDict"},
+                    [N_TENSOR] = {"torch._utils", "_rebuild_tensor_v2"},
+                    [N_REBUILT_PARAMETER] = {"torch._utils", "_rebuild_parameter"},
+                    [N_PARAMETER] = {"torch.nn.parameter", "Parameter"},
+                    [N_F32] = {"torch", "FloatStorage"},
+                    [N_F16] = {"torch", "HalfStorage"},
+                    [N_BF16] = {"torch", "BFloat16Storage"}};
 
 struct machine {
     const char *path;
@@ -58,13 +82,16 @@ struct machine {
 
 static int bad(const struct machine *m, const char *what)
 {
-    return kvf_fail(m->d, KVF_E_FORMAT, "%s: data.pkl is damaged or no torch file at offset %zu: "
-                    "%s; fetch the file again", m->path, m->op, what);
+    return kvf_fail(m->d, KVF_E_FORMAT,
+                    "%s: data.pkl is damaged or no torch file at offset %zu: "
+                    "%s; fetch the file again",
+                    m->path, m->op, what);
 }
 
 static int refuse(const struct machine *m, const char *what)
 {
-    return kvf_fail(m->d, KVF_E_FORMAT, "%s: data.pkl wants %s at offset %zu; only dicts of "
+    return kvf_fail(m->d, KVF_E_FORMAT,
+                    "%s: data.pkl wants %s at offset %zu; only dicts of "
                     "tensors are read and nothing is executed: save the state_dict alone",
                     m->path, what, m->op);
 }
@@ -387,8 +414,8 @@ static int op_storage(struct machine *m)
     enum weight_type type = m->value[a[1]].u.i == N_F32   ? WEIGHT_F32
                             : m->value[a[1]].u.i == N_F16 ? WEIGHT_F16
                                                           : WEIGHT_BF16;
-    return push_value(m, &(struct value){.kind = V_STORAGE,
-                                         .u.storage = {m->value[a[4]].u.i, a[2], type}});
+    return push_value(
+        m, &(struct value){.kind = V_STORAGE, .u.storage = {m->value[a[4]].u.i, a[2], type}});
 }
 
 /* Sizes or strides; their number, -1 when they are none. */
@@ -419,7 +446,8 @@ static int make_tensor(struct machine *m, const ref *a, int n)
     if (t.offset < 0 || t.n_dims < 0 || sizes_of(m, a[3], t.stride) != t.n_dims)
         return bad(m, "a tensor has no usable offset, or not 0 to 4 sizes and strides from 0 on");
     int err = m->n_tensors < PICKLED_MOST
-        ? reserve(&m->tensor, m->n_tensors, &m->cap_tensors, sizeof *m->tensor) : too_many(m);
+                  ? reserve(&m->tensor, m->n_tensors, &m->cap_tensors, sizeof *m->tensor)
+                  : too_many(m);
     if (err)
         return err;
     m->tensor[m->n_tensors++] = t;
@@ -467,14 +495,18 @@ static int op_build(struct machine *m)
 
 static int op_other(struct machine *m, int op)
 {
-    static const struct { int op; const char *name; } known[] = {
-        {'i', "the opcode INST"}, {'o', "the opcode OBJ"}, {0x81, "the opcode NEWOBJ"},
-        {0x92, "the opcode NEWOBJ_EX"}, {0x82, "the opcode EXT1"}, {0x83, "the opcode EXT2"},
-        {0x84, "the opcode EXT4"}, {'P', "the opcode PERSID"}};
+    static const struct {
+        int op;
+        const char *name;
+    } known[] = {{'i', "the opcode INST"},    {'o', "the opcode OBJ"},
+                 {0x81, "the opcode NEWOBJ"}, {0x92, "the opcode NEWOBJ_EX"},
+                 {0x82, "the opcode EXT1"},   {0x83, "the opcode EXT2"},
+                 {0x84, "the opcode EXT4"},   {'P', "the opcode PERSID"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].op == op)
             return refuse(m, known[i].name);
-    return kvf_fail(m->d, KVF_E_FORMAT, "%s: data.pkl has the opcode 0x%02x at offset %zu, which "
+    return kvf_fail(m->d, KVF_E_FORMAT,
+                    "%s: data.pkl has the opcode 0x%02x at offset %zu, which "
                     "torch does not write for a dict of tensors; save the state_dict alone",
                     m->path, (unsigned)op, m->op);
 }
@@ -483,37 +515,73 @@ static int step(struct machine *m, int op)
 {
     uint64_t unused;
     switch (op) {
-    case 0x80: return take_number(m, 1, &unused); /* PROTO: the opcodes themselves tell */
-    case 0x95: return take_number(m, 8, &unused); /* FRAME: a hint for readers of streams */
-    case '(': return push(m, MARK);
-    case 'N': return push_int(m, V_NONE, 0);
-    case 0x88: case 0x89: return push_int(m, V_BOOL, op == 0x88);
-    case 'K': return op_int(m, 1, false);
-    case 'M': return op_int(m, 2, false);
-    case 'J': return op_int(m, 4, true);
-    case 0x8a: return op_long(m);
-    case 'G': return op_float(m);
-    case 0x8c: return op_text(m, 1);
-    case 'X': return op_text(m, 4);
-    case 0x8d: return op_text(m, 8);
-    case ')': return push_value(m, &(struct value){.kind = V_TUPLE});
-    case ']': return push_value(m, &(struct value){.kind = V_LIST});
-    case '}': return push_value(m, &(struct value){.kind = V_DICT});
-    case 0x85: case 0x86: case 0x87: return op_tuple(m, (size_t)op - 0x84);
-    case 't': return op_marked_tuple(m);
-    case 'a': case 'e': return op_add(m, V_LIST, op == 'e');
-    case 's': case 'u': return op_add(m, V_DICT, op == 'u');
-    case 0x94: return op_put(m, 0);
-    case 'q': return op_put(m, 1);
-    case 'r': return op_put(m, 4);
-    case 'h': return op_get(m, 1);
-    case 'j': return op_get(m, 4);
-    case 'c': return op_name(m);
-    case 0x93: return op_stack_name(m);
-    case 'Q': return op_storage(m);
-    case 'R': return op_reduce(m);
-    case 'b': return op_build(m);
-    default: return op_other(m, op);
+    case 0x80:
+        return take_number(m, 1, &unused); /* PROTO: the opcodes themselves tell */
+    case 0x95:
+        return take_number(m, 8, &unused); /* FRAME: a hint for readers of streams */
+    case '(':
+        return push(m, MARK);
+    case 'N':
+        return push_int(m, V_NONE, 0);
+    case 0x88:
+    case 0x89:
+        return push_int(m, V_BOOL, op == 0x88);
+    case 'K':
+        return op_int(m, 1, false);
+    case 'M':
+        return op_int(m, 2, false);
+    case 'J':
+        return op_int(m, 4, true);
+    case 0x8a:
+        return op_long(m);
+    case 'G':
+        return op_float(m);
+    case 0x8c:
+        return op_text(m, 1);
+    case 'X':
+        return op_text(m, 4);
+    case 0x8d:
+        return op_text(m, 8);
+    case ')':
+        return push_value(m, &(struct value){.kind = V_TUPLE});
+    case ']':
+        return push_value(m, &(struct value){.kind = V_LIST});
+    case '}':
+        return push_value(m, &(struct value){.kind = V_DICT});
+    case 0x85:
+    case 0x86:
+    case 0x87:
+        return op_tuple(m, (size_t)op - 0x84);
+    case 't':
+        return op_marked_tuple(m);
+    case 'a':
+    case 'e':
+        return op_add(m, V_LIST, op == 'e');
+    case 's':
+    case 'u':
+        return op_add(m, V_DICT, op == 'u');
+    case 0x94:
+        return op_put(m, 0);
+    case 'q':
+        return op_put(m, 1);
+    case 'r':
+        return op_put(m, 4);
+    case 'h':
+        return op_get(m, 1);
+    case 'j':
+        return op_get(m, 4);
+    case 'c':
+        return op_name(m);
+    case 0x93:
+        return op_stack_name(m);
+    case 'Q':
+        return op_storage(m);
+    case 'R':
+        return op_reduce(m);
+    case 'b':
+        return op_build(m);
+    default:
+        return op_other(m, op);
     }
 }
 
@@ -551,8 +619,10 @@ static int give(const struct machine *m, ref top, struct pickled_tensor **ret, s
 {
     char key[64];
     if (!is(m, top, V_DICT))
-        return kvf_fail(m->d, KVF_E_FORMAT, "%s: holds %s, not a dict of tensors; save the "
-                        "state_dict", m->path, kind_names[m->value[top].kind]);
+        return kvf_fail(m->d, KVF_E_FORMAT,
+                        "%s: holds %s, not a dict of tensors; save the "
+                        "state_dict",
+                        m->path, kind_names[m->value[top].kind]);
     ref dict = tensors_of(m, top), c = m->value[dict].u.chain.first, n = m->value[dict].u.chain.n;
     struct pickled_tensor *t = n <= PICKLED_MOST ? MEM_NEW(struct pickled_tensor, n) : NULL;
     if (!t)
@@ -561,8 +631,10 @@ static int give(const struct machine *m, ref top, struct pickled_tensor **ret, s
         const struct value *k = &m->value[m->cell[c].key], *v = &m->value[m->cell[c].value];
         if (k->kind != V_TEXT || v->kind != V_TENSOR) {
             mem_free(t);
-            return kvf_fail(m->d, KVF_E_FORMAT, "%s: member %s is %s, not a tensor; save the "
-                            "state_dict alone", m->path,
+            return kvf_fail(m->d, KVF_E_FORMAT,
+                            "%s: member %s is %s, not a tensor; save the "
+                            "state_dict alone",
+                            m->path,
                             k->kind == V_TEXT ? shown(key, k->u.text) : kind_names[k->kind],
                             kind_names[v->kind]);
         }

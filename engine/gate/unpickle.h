@@ -32,11 +32,11 @@ struct pickled_text {
 };
 
 struct pickled_tensor {
-    struct pickled_text name, storage; /* storage: KEY of the entry NAME/data/KEY */
-    enum weight_type type;             /* WEIGHT_F32, WEIGHT_F16 or WEIGHT_BF16 */
-    int64_t storage_n;                 /* elements of the storage, as stated; >= 0 */
-    int64_t offset;                    /* first element; >= 0 */
-    int n_dims;                        /* 0 .. PICKLED_DIMS */
+    struct pickled_text name, storage;               /* storage: KEY of the entry NAME/data/KEY */
+    enum weight_type type;                           /* WEIGHT_F32, WEIGHT_F16 or WEIGHT_BF16 */
+    int64_t storage_n;                               /* elements of the storage, as stated; >= 0 */
+    int64_t offset;                                  /* first element; >= 0 */
+    int n_dims;                                      /* 0 .. PICKLED_DIMS */
     int64_t dim[PICKLED_DIMS], stride[PICKLED_DIMS]; /* >= 0, unchecked otherwise */
 };
 

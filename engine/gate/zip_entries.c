@@ -7,9 +7,13 @@
 #include "engine/gate/zip_entries.h"
 
 enum {
-    LOCAL = 30, RECORD = 46, END = 22, LOCATOR = 20, END64 = 56, /* bytes of each, without texts */
-    COMMENT = 0xffff,                                            /* the longest */
-    ZIP64 = 1                                                    /* kind of an extra field */
+    LOCAL = 30,
+    RECORD = 46,
+    END = 22,
+    LOCATOR = 20,
+    END64 = 56,       /* bytes of each, without texts */
+    COMMENT = 0xffff, /* the longest */
+    ZIP64 = 1         /* kind of an extra field */
 };
 static const uint32_t IN_ZIP64 = UINT32_MAX; /* the number is in the extra field or end record */
 
@@ -151,10 +155,10 @@ static int read_local(struct directory *d, uint64_t at, struct zip_entry *e)
     if (name_n + extra_n > room || e->n > room - name_n - extra_n)
         return damaged(d, "an entry runs into the directory");
     bool later = get(p + 6, 2) & 8;
-    if (name_n != e->name_n || memcmp(p + LOCAL, e->name, name_n) != 0
-        || get(p + 8, 2) != e->method || ((get(p + 6, 2) & 1) != 0) != e->encrypted
-        || (!later && (get(p + 14, 4) != e->crc || !stated(p + 18, e->n)
-                       || !stated(p + 22, e->unpacked))))
+    if (name_n != e->name_n || memcmp(p + LOCAL, e->name, name_n) != 0 || get(p + 8, 2) != e->method
+        || ((get(p + 6, 2) & 1) != 0) != e->encrypted
+        || (!later
+            && (get(p + 14, 4) != e->crc || !stated(p + 18, e->n) || !stated(p + 22, e->unpacked))))
         return damaged(d, "the header of an entry differs from the directory");
     e->data = p + LOCAL + name_n + extra_n;
     return KVF_OK;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct zip_entry {
-    const char *name;          /* borrowed, as `data` is; no NUL in it and none behind it */
+    const char *name; /* borrowed, as `data` is; no NUL in it and none behind it */
     size_t name_n;
     const unsigned char *data; /* as stored; the checksum is not looked at */
     size_t n;                  /* bytes of data */

@@ -21,9 +21,9 @@
 
 #include "engine/kernels/packed.h"
 
-enum { /* in rising order: a later set implies the earlier ones */
-    CPU_X86_AVX2   = 1u << 0, /* AVX2 + FMA + F16C */
-    CPU_X86_AVX512 = 1u << 1, /* F + BW + DQ + VL + VNNI */
+enum {                           /* in rising order: a later set implies the earlier ones */
+       CPU_X86_AVX2 = 1u << 0,   /* AVX2 + FMA + F16C */
+       CPU_X86_AVX512 = 1u << 1, /* F + BW + DQ + VL + VNNI */
 };
 
 enum kv_type { KV_F32, KV_F16 };
@@ -33,25 +33,23 @@ enum kv_type { KV_F32, KV_F16 };
  * kv_type, both 64-byte aligned. */
 enum { PAGE_SLOTS = 64 };
 
-#define DECL_RMSNORM(name) \
+#define DECL_RMSNORM(name)                                                                         \
     void name(float *out, const float *x, const float *w, int T, int C, float eps)
-#define DECL_QUANT_ROWS(name) \
-    void name(struct qrows *out, const float *x, int T, int K)
-#define DECL_MATMUL_Q(name) \
-    void name(float *out, size_t ld_out, const struct qrows *x, int T, \
+#define DECL_QUANT_ROWS(name) void name(struct qrows *out, const float *x, int T, int K)
+#define DECL_MATMUL_Q(name)                                                                        \
+    void name(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,     \
+              int panel0, int n_panels)
+#define DECL_MATMUL_F(name)                                                                        \
+    void name(float *out, size_t ld_out, const float *x, size_t ld_x, int T,                       \
               const struct packed *w, int panel0, int n_panels)
-#define DECL_MATMUL_F(name) \
-    void name(float *out, size_t ld_out, const float *x, size_t ld_x, int T, \
-              const struct packed *w, int panel0, int n_panels)
-#define DECL_ROPE(name) \
-    void name(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
+#define DECL_ROPE(name) void name(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
 #define DECL_SWIGLU(name) void name(float *out, const float *gate, const float *up, int n)
 #define DECL_ADD(name) void name(float *x, const float *y, int n)
-#define DECL_ATTN_QK(name) \
-    void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D, \
+#define DECL_ATTN_QK(name)                                                                         \
+    void name(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,               \
               const void *kpage, enum kv_type type, float scale)
-#define DECL_ATTN_AV(name) \
-    void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D, \
+#define DECL_ATTN_AV(name)                                                                         \
+    void name(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,                \
               const void *vpage, enum kv_type type, int n_slots)
 /* c[i * ld_c + j] = sum_k a[i * a_row + k * a_col] * b[k * ld_b + j], i < m, j < n: a
  * may be read transposed.  add: the sum starts with c instead of 0. */
@@ -74,16 +72,15 @@ struct tile_product {
 #define DECL_SOFTMAX_GRAD(name) void name(float *d, const float *p, int n, float mean)
 #define DECL_SOFTMAX(name) float name(float *s, int n, float *entropy)
 #define DECL_LOG_SUM_EXP(name) float name(const float *s, int n)
-#define DECL_KV_STORE(name) \
-    void name(void *kpage, void *vpage, enum kv_type type, int slot, \
-              const float *k, const float *v, int D)
+#define DECL_KV_STORE(name)                                                                        \
+    void name(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,               \
+              const float *v, int D)
 #define DECL_MASS_ADD(name) void name(double *sum, float *max, const float *p, int n)
-#define DECL_SWIGLU_BACK(name)                                                         \
-    void name(float *d_gate, float *d_up, const float *gate, const float *up, \
-              const float *d_out, int n)
-#define DECL_RMSNORM_BACK(name)                                                         \
-    void name(float *dx, const float *x, const float *w, const float *dy, int T, int C, \
-              float eps)
+#define DECL_SWIGLU_BACK(name)                                                                     \
+    void name(float *d_gate, float *d_up, const float *gate, const float *up, const float *d_out,  \
+              int n)
+#define DECL_RMSNORM_BACK(name)                                                                    \
+    void name(float *dx, const float *x, const float *w, const float *dy, int T, int C, float eps)
 /* A selected set of a row: i is in it when p[i] > threshold, or p[i] == threshold
  * and i >= first_tie.  first_tie is 0 when all entries of that weight are in; the
  * whole row is {0, 0, n}. */
@@ -101,10 +98,10 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
 /* Masses are counted in whole units of 2^-50: integer sums are exact, so they do
  * not depend on the order of summation and every variant decides alike. */
 #define MASS_UNIT 0x1p-50
-#define DECL_ROW_CUTS(name)                                                                  \
-    void name(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau, \
+#define DECL_ROW_CUTS(name)                                                                        \
+    void name(const float *p, int n, const int *top_k, int n_top, const double *tau, int n_tau,    \
               struct row_cut *out, void *scratch)
-#define DECL_MARK(name) \
+#define DECL_MARK(name)                                                                            \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 
 /* Sums over a stretch of one row of logits, the student's s and the teacher's t:
@@ -121,10 +118,9 @@ struct kl_coef {
     float self, reverse, shift, forward;
 };
 #define DECL_CAPACITY_SUMS(name) void name(float *sums, const float *lb, int n)
-#define DECL_CAPACITY_BACK(name) \
-    void name(float *d_lb, const float *lb, const float *d_sums, int n)
+#define DECL_CAPACITY_BACK(name) void name(float *d_lb, const float *lb, const float *d_sums, int n)
 #define DECL_KL_PART(name) void name(struct kl_part *out, const float *s, const float *t, int n)
-#define DECL_KL_BACK(name) \
+#define DECL_KL_BACK(name)                                                                         \
     void name(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
 /* Rows of a window (engine/method/window.c), by slot.  The row of query t says nothing of
  * entries with pos > t: it counts as 0 there, whatever it holds.  Every variant gives the
@@ -137,29 +133,29 @@ struct window_pair { /* a query that enters the window and one that leaves it */
 enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
 
 #define SPREAD_UNIT 0x1p-51
-#define DECL_SLIDE(name) \
-    void name(double *restrict sum, const struct window_pair *restrict p, \
+#define DECL_SLIDE(name)                                                                           \
+    void name(double *restrict sum, const struct window_pair *restrict p,                          \
               const int32_t *restrict pos, int n, double magic)
-#define DECL_SLIDE_SPREAD(name) \
-    void name(int64_t *restrict sum, int64_t *restrict square, \
+#define DECL_SLIDE_SPREAD(name)                                                                    \
+    void name(int64_t *restrict sum, int64_t *restrict square,                                     \
               const struct window_pair *restrict p, const int32_t *restrict pos, int n)
-#define DECL_SPREAD(name) \
-    void name(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square, \
+#define DECL_SPREAD(name)                                                                          \
+    void name(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square,      \
               int n, int rows, double gamma)
-#define DECL_SUM_BETWEEN(name) \
-    double name(const float *restrict a, const int32_t *restrict pos, int n, int32_t from, \
+#define DECL_SUM_BETWEEN(name)                                                                     \
+    double name(const float *restrict a, const int32_t *restrict pos, int n, int32_t from,         \
                 int32_t to)
-#define DECL_TAKE_SHARE(name) \
-    void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n, \
+#define DECL_TAKE_SHARE(name)                                                                      \
+    void name(float *restrict row, const float *restrict a, const int32_t *restrict pos, int n,    \
               int32_t t, float scale, enum take how)
-#define DECL_NEXT_LOW(name) \
-    int name(const float *score, const int32_t *pos, int i, int n, int32_t from, int32_t to, \
+#define DECL_NEXT_LOW(name)                                                                        \
+    int name(const float *score, const int32_t *pos, int i, int n, int32_t from, int32_t to,       \
              float bar)
-#define DECL_REDUCE_SUMS(name) \
-    void name(float *restrict out, const double *restrict sum, size_t ld, int n_rows, int n, \
+#define DECL_REDUCE_SUMS(name)                                                                     \
+    void name(float *restrict out, const double *restrict sum, size_t ld, int n_rows, int n,       \
               bool max, double divisor)
-#define DECL_SUM_ROWS(name) \
-    void name(float *restrict out, const float *restrict row, size_t ld, int n_rows, \
+#define DECL_SUM_ROWS(name)                                                                        \
+    void name(float *restrict out, const float *restrict row, size_t ld, int n_rows,               \
               const int32_t *restrict pos, int32_t t, int n, double magic, double scale)
 
 typedef DECL_RMSNORM((*rmsnorm_fn));

@@ -60,12 +60,26 @@ struct type_info {
 
 /* Types that the engine reads have bytes > 0; the others are named only. */
 static const struct type_info types[] = {
-    {WEIGHT_F32, "F32", 1, 4},    {WEIGHT_F16, "F16", 1, 2},    {WEIGHT_BF16, "BF16", 1, 2},
-    {WEIGHT_Q4_0, "Q4_0", 32, 18}, {WEIGHT_Q4_1, "Q4_1", 32, 20}, {WEIGHT_Q8_0, "Q8_0", 32, 34},
-    {6, "Q5_0", 0, 0},  {7, "Q5_1", 0, 0},  {9, "Q8_1", 0, 0},  {10, "Q2_K", 0, 0},
-    {11, "Q3_K", 0, 0}, {12, "Q4_K", 0, 0}, {13, "Q5_K", 0, 0}, {14, "Q6_K", 0, 0},
-    {15, "Q8_K", 0, 0}, {24, "I8", 0, 0},   {25, "I16", 0, 0},  {26, "I32", 0, 0},
-    {27, "I64", 0, 0},  {28, "F64", 0, 0},
+    {WEIGHT_F32, "F32", 1, 4},
+    {WEIGHT_F16, "F16", 1, 2},
+    {WEIGHT_BF16, "BF16", 1, 2},
+    {WEIGHT_Q4_0, "Q4_0", 32, 18},
+    {WEIGHT_Q4_1, "Q4_1", 32, 20},
+    {WEIGHT_Q8_0, "Q8_0", 32, 34},
+    {6, "Q5_0", 0, 0},
+    {7, "Q5_1", 0, 0},
+    {9, "Q8_1", 0, 0},
+    {10, "Q2_K", 0, 0},
+    {11, "Q3_K", 0, 0},
+    {12, "Q4_K", 0, 0},
+    {13, "Q5_K", 0, 0},
+    {14, "Q6_K", 0, 0},
+    {15, "Q8_K", 0, 0},
+    {24, "I8", 0, 0},
+    {25, "I16", 0, 0},
+    {26, "I32", 0, 0},
+    {27, "I64", 0, 0},
+    {28, "F64", 0, 0},
 };
 
 static const struct type_info *find_type(unsigned type)
@@ -196,8 +210,7 @@ static int scale_overflows(const struct pack_source *s, int K)
     return 0;
 }
 
-static int choose_kind(const struct pack_source *src, int n_src, int K, int exact,
-                       struct packed *w)
+static int choose_kind(const struct pack_source *src, int n_src, int K, int exact, struct packed *w)
 {
     w->kind = exact ? PACK_F32 : kind_of(src[0].type, K);
     w->K = K;
@@ -210,8 +223,10 @@ static int choose_kind(const struct pack_source *src, int n_src, int K, int exac
     w->n_panels = (w->N + PANEL - 1) / PANEL;
     w->n_blocks = w->kind == PACK_Q4 || w->kind == PACK_Q8 ? K / QBLOCK : 0;
     size_t cells = (size_t)w->n_panels * PANEL * (size_t)K;
-    size_t data = w->kind == PACK_Q4 ? cells / 2 : w->kind == PACK_Q8 ? cells
-                : w->kind == PACK_F32 ? cells * 4 : cells * 2;
+    size_t data = w->kind == PACK_Q4    ? cells / 2
+                  : w->kind == PACK_Q8  ? cells
+                  : w->kind == PACK_F32 ? cells * 4
+                                        : cells * 2;
     size_t scales = (size_t)w->n_panels * (size_t)w->n_blocks * 2 * PANEL;
     w->data = mem_alloc(data, 1);
     w->scale = scales ? mem_alloc(scales, 2) : NULL;

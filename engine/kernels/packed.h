@@ -41,7 +41,11 @@ struct packed {
 
 /* Source element types: values of GGUF's type field. */
 enum weight_type {
-    WEIGHT_F32 = 0, WEIGHT_F16 = 1, WEIGHT_Q4_0 = 2, WEIGHT_Q4_1 = 3, WEIGHT_Q8_0 = 8,
+    WEIGHT_F32 = 0,
+    WEIGHT_F16 = 1,
+    WEIGHT_Q4_0 = 2,
+    WEIGHT_Q4_1 = 3,
+    WEIGHT_Q8_0 = 8,
     WEIGHT_BF16 = 30
 };
 
@@ -72,9 +76,9 @@ void packed_finish(struct packed *p); /* accepts zeroed */
  * signed bytes, so that integer products of bytes serve (8 bits alone would cost
  * 3e-3 nats per token on a model of 135M weights, docs/parity.md). */
 struct qrows {
-    int8_t *q;     /* [T][K/32][2][32]: hi, then lo */
-    float *scale;  /* [T][K/32] */
-    float *sum;    /* [T][K/32] scale * sum of (256 hi + lo) over the block */
+    int8_t *q;    /* [T][K/32][2][32]: hi, then lo */
+    float *scale; /* [T][K/32] */
+    float *sum;   /* [T][K/32] scale * sum of (256 hi + lo) over the block */
     int K;
 };
 

@@ -91,8 +91,8 @@ void WINDOW(slide_spread)(int64_t *restrict sum, int64_t *restrict square,
     }
 }
 
-void WINDOW(spread)(float *restrict v, const int64_t *restrict sum,
-                    const int64_t *restrict square, int n, int rows, double gamma)
+void WINDOW(spread)(float *restrict v, const int64_t *restrict sum, const int64_t *restrict square,
+                    int n, int rows, double gamma)
 {
     double per = rows > 0 ? 1.0 / rows : 0, more = rows > 1 ? gamma / (rows - 1) : 0;
     for (int i = 0; i < n; i++) {

@@ -31,9 +31,13 @@ static void judge_write(const struct method_state *m, float gate, float *ret_sco
 }
 
 const struct admission admission_write = {
-    .name = "write-gate", .summary = "the write gate admits, or the entry leaves after W queries",
-    .uses = USES_LOCAL | USES_TAU, .gates = 1u << GATE_WRITE, .reason = KVF_REASON_REFUSED,
-    .until = until_write, .judge = judge_write};
+    .name = "write-gate",
+    .summary = "the write gate admits, or the entry leaves after W queries",
+    .uses = USES_LOCAL | USES_TAU,
+    .gates = 1u << GATE_WRITE,
+    .reason = KVF_REASON_REFUSED,
+    .until = until_write,
+    .judge = judge_write};
 
 /* Sinks and a sliding window. */
 static int32_t until_streaming(const struct method_state *m, int layer, int head, int32_t pos,
@@ -45,8 +49,11 @@ static int32_t until_streaming(const struct method_state *m, int layer, int head
 }
 
 const struct admission admission_streaming = {
-    .name = "streaming", .summary = "sinks, and a window that slides in the prompt as well",
-    .uses = USES_SPANS, .reason = KVF_REASON_WINDOW, .until = until_streaming};
+    .name = "streaming",
+    .summary = "sinks, and a window that slides in the prompt as well",
+    .uses = USES_SPANS,
+    .reason = KVF_REASON_WINDOW,
+    .until = until_streaming};
 
 static int by_value(const void *a, const void *b)
 {
@@ -72,8 +79,7 @@ int admission_alpha(const struct method_state *s, double *ret_alpha)
 }
 
 /* DuoAttention: heads with a small alpha stream. */
-static int32_t until_duo(const struct method_state *m, int layer, int head, int32_t pos,
-                         float gate)
+static int32_t until_duo(const struct method_state *m, int layer, int head, int32_t pos, float gate)
 {
     if ((double)gates_alpha(m->inputs.gates, layer, head) >= m->alpha_from)
         return CACHE_STAYS;
@@ -81,8 +87,11 @@ static int32_t until_duo(const struct method_state *m, int layer, int head, int3
 }
 
 const struct admission admission_duo = {
-    .name = "duo", .summary = "heads with a large alpha keep everything, the others stream",
-    .uses = USES_SPANS | USES_SPARSITY, .gates = 1u << GATE_HEADS, .reason = KVF_REASON_WINDOW,
+    .name = "duo",
+    .summary = "heads with a large alpha keep everything, the others stream",
+    .uses = USES_SPANS | USES_SPARSITY,
+    .gates = 1u << GATE_HEADS,
+    .reason = KVF_REASON_WINDOW,
     .until = until_duo};
 
 /* Another run's evict steps. */
@@ -96,9 +105,10 @@ static int32_t until_plan(const struct method_state *m, int layer, int head, int
                               : CACHE_STAYS;
 }
 
-const struct admission admission_plan = {
-    .name = "plan", .summary = "entries leave at the steps of a plan",
-    .reason = KVF_REASON_PLAN, .until = until_plan};
+const struct admission admission_plan = {.name = "plan",
+                                         .summary = "entries leave at the steps of a plan",
+                                         .reason = KVF_REASON_PLAN,
+                                         .until = until_plan};
 
 const struct admission *const admission_table[] = {
     &admission_all, &admission_write, &admission_streaming, &admission_duo, &admission_plan, NULL,

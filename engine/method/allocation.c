@@ -4,8 +4,8 @@
 
 #include "engine/method/parts.h"
 
-static void shares_uniform(const struct method_state *m, const struct cache *c,
-                           int32_t recent_from, double *scratch, int *ret_share)
+static void shares_uniform(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                           double *scratch, int *ret_share)
 {
     (void)c, (void)recent_from, (void)scratch;
     for (int l = 0; l < method_shape_of(m)->n_layers; l++)
@@ -18,12 +18,16 @@ const struct allocation allocation_uniform = {
 const struct allocation allocation_adaptive = {
     .name = "adaptive",
     .summary = "the heads of a layer share H B places, the best entries win",
-    .uses = USES_FLOOR, .pool = POOL_LAYER, .shares = shares_uniform};
+    .uses = USES_FLOOR,
+    .pool = POOL_LAYER,
+    .shares = shares_uniform};
 
 const struct allocation allocation_global = {
     .name = "global",
     .summary = "all heads of all layers share L H B places, the best entries win",
-    .uses = USES_FLOOR, .pool = POOL_ALL, .shares = shares_uniform};
+    .uses = USES_FLOOR,
+    .pool = POOL_ALL,
+    .shares = shares_uniform};
 
 /* Heads of a layer that the row owns. */
 static int owned_heads(const struct method_state *m, int l)
@@ -95,8 +99,8 @@ static int protected_of(const struct method_params *p)
 }
 
 /* x_l falls linearly from 2u - u/beta to u/beta over the layers that the row decides in. */
-static void shares_pyramid(const struct method_state *m, const struct cache *c,
-                           int32_t recent_from, double *x, int *ret_share)
+static void shares_pyramid(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                           double *x, int *ret_share)
 {
     const struct method_params *p = method_params_of(m);
     int L = method_shape_of(m)->n_layers, u = p->budget - protected_of(p), n = 0, at = 0;
@@ -112,13 +116,17 @@ static void shares_pyramid(const struct method_state *m, const struct cache *c,
 }
 
 const struct allocation allocation_pyramid = {
-    .name = "pyramid", .summary = "lower layers get more, in a straight line", .uses = USES_BETA,
+    .name = "pyramid",
+    .summary = "lower layers get more, in a straight line",
+    .uses = USES_BETA,
     .shares = shares_pyramid};
 
 const struct allocation allocation_adaptive_pyramid = {
     .name = "adaptive-pyramid",
-    .summary = "pyramid over the layers, adaptive within each", .uses = USES_BETA | USES_FLOOR,
-    .pool = POOL_LAYER, .shares = shares_pyramid};
+    .summary = "pyramid over the layers, adaptive within each",
+    .uses = USES_BETA | USES_FLOOR,
+    .pool = POOL_LAYER,
+    .shares = shares_pyramid};
 
 static double weight(const struct score_input *in, int g, int age, int slot)
 {
@@ -169,10 +177,17 @@ static void shares_cake(const struct method_state *m, const struct cache *c, int
 }
 
 const struct allocation allocation_cake = {
-    .name = "cake", .summary = "layers by entropy times variance of their attention",
-    .evidence = EVIDENCE_WINDOW, .shares = shares_cake};
+    .name = "cake",
+    .summary = "layers by entropy times variance of their attention",
+    .evidence = EVIDENCE_WINDOW,
+    .shares = shares_cake};
 
 const struct allocation *const allocation_table[] = {
-    &allocation_uniform, &allocation_pyramid, &allocation_adaptive, &allocation_adaptive_pyramid,
-    &allocation_cake, &allocation_global, NULL,
+    &allocation_uniform,
+    &allocation_pyramid,
+    &allocation_adaptive,
+    &allocation_adaptive_pyramid,
+    &allocation_cake,
+    &allocation_global,
+    NULL,
 };

@@ -127,8 +127,9 @@ void choose_score(void *round, int at, int thread)
     int layer = at / s->shape.n_kv_heads, head = at % s->shape.n_kv_heads, first, end;
     float *scratch = s->scratch + (size_t)thread * s->scratch_len;
     float *score = s->value ? s->value + (size_t)at * (size_t)s->cap : scratch;
-    struct score_input in = {s, r->cache, layer, head, cache_view(r->cache, layer, head),
-                             recent_from(r), r->t, r->incoming};
+    struct score_input in = {
+        s,    r->cache,   layer, head, cache_view(r->cache, layer, head), recent_from(r),
+        r->t, r->incoming};
     int pool = pool_of(s, at);
     pool_heads(s, pool, &first, &end);
     int k = shortlist_length(r, pool, end - first);

@@ -34,9 +34,15 @@ static void report(const struct round *r, int layer, int head, size_t from, evic
     for (int i = 0; i < n; i++) {
         int rank = s->pair[2 * i + 1];
         float v = c[rank].score, margin = stays ? c[n].score - v : NAN;
-        struct eviction e = {layer, head, s->pair[2 * i], r->t, s->method->reason,
-                             scored ? v : NAN, scored ? margin : NAN,
-                             scored && stays && c[n].score == v, scored ? rank : -1};
+        struct eviction e = {layer,
+                             head,
+                             s->pair[2 * i],
+                             r->t,
+                             s->method->reason,
+                             scored ? v : NAN,
+                             scored ? margin : NAN,
+                             scored && stays && c[n].score == v,
+                             scored ? rank : -1};
         fn(ctx, &e);
     }
 }
@@ -82,8 +88,8 @@ static int reopen_all(struct method_state *s, struct cache *c)
  * elsewhere when more than one leaves before the same query: several cuts leave the head
  * as one cut of them all would.  The order of slots, and with it the rounding of sums
  * over them, follows from what was evicted when. */
-static void cut(struct method_state *s, struct cache *c, int layer, int head,
-                const int32_t *victim, int n_cut)
+static void cut(struct method_state *s, struct cache *c, int layer, int head, const int32_t *victim,
+                int n_cut)
 {
     int n = cache_view(c, layer, head).n, hole;
     enum cache_gap gap = cache_gap(c, layer, head, &hole);
@@ -130,8 +136,8 @@ static int own_all(struct round *r)
     for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
         int at = s->method->scope == SCOPE_LAYER ? i / H * H : i;
         if (s->n_cut[at] && method_owns(s, i / H, i % H))
-            err = own_slots(s, r->cache, i / H, i % H,
-                            s->victim + (size_t)at * (size_t)s->cap, s->n_cut[at]);
+            err = own_slots(s, r->cache, i / H, i % H, s->victim + (size_t)at * (size_t)s->cap,
+                            s->n_cut[at]);
     }
     return err;
 }
@@ -247,8 +253,7 @@ bool method_expires(const struct method_state *s)
     return false;
 }
 
-static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn,
-                      void *ctx)
+static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
 {
     int H = s->shape.n_kv_heads, err = KVF_OK;
     for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
@@ -271,8 +276,7 @@ static bool acts(const struct method_state *s, enum phase phase)
 {
     if (!s->method->score || s->params.budget == 0)
         return false;
-    return phase == PHASE_PROMPT
-           || (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
+    return phase == PHASE_PROMPT || (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
 }
 
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,

@@ -24,10 +24,17 @@ double evidence_bytes(unsigned kinds, const struct method_params *p,
     } part[] = {
         {EVIDENCE_SUM, 8 * g},
         {EVIDENCE_WINDOW, 4 * g * (p->window + 1) + 8 + 4}, /* rows; recent, born */
-        {EVIDENCE_KEYS, 4 * D}, {EVIDENCE_NORMS, 4}, {EVIDENCE_HISTORY, 4}, {EVIDENCE_GATE, 4},
-        {EVIDENCE_VALUES, 4}, {EVIDENCE_ANCHOR, 1}, {EVIDENCE_NOTE, 8},
-        {EVIDENCE_TWIN, (8 + 4) * g}, {EVIDENCE_SPREAD, 16 * g},
-        {EVIDENCE_PAGES, 2 * 4 * D / p->page}, {EVIDENCE_BLOCKS, 4.0 * gate_dim / p->page},
+        {EVIDENCE_KEYS, 4 * D},
+        {EVIDENCE_NORMS, 4},
+        {EVIDENCE_HISTORY, 4},
+        {EVIDENCE_GATE, 4},
+        {EVIDENCE_VALUES, 4},
+        {EVIDENCE_ANCHOR, 1},
+        {EVIDENCE_NOTE, 8},
+        {EVIDENCE_TWIN, (8 + 4) * g},
+        {EVIDENCE_SPREAD, 16 * g},
+        {EVIDENCE_PAGES, 2 * 4 * D / p->page},
+        {EVIDENCE_BLOCKS, 4.0 * gate_dim / p->page},
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         if (kinds & part[i].kind)

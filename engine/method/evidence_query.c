@@ -57,7 +57,7 @@ void evidence_take_queries(struct evidence *e, int layer, int first_head, int n_
 void evidence_take_twin(struct evidence *e, const struct attn_row *row)
 {
     size_t at = ((size_t)row->layer * (size_t)e->shape.n_heads + (size_t)row->head)
-              * (size_t)e->cap;
+                * (size_t)e->cap;
     memcpy(e->twin_row + at, row->p, (size_t)row->n * sizeof *row->p);
     for (int i = 0; i < row->n; i++)
         e->twin_sum[at + (size_t)i] += (double)row->p[i];

@@ -64,20 +64,23 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
         kind++;
     const char *name = gates_kind_name((enum gate_kind)kind);
     if (!g)
-        return kvf_fail(d, KVF_E_ARG, "--method %s needs %s gates: give --gates FILE "
-                        "(docs/gates.md says how to get one)", m->name, name);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method %s needs %s gates: give --gates FILE "
+                        "(docs/gates.md says how to get one)",
+                        m->name, name);
     if (!(need >> gates_kind(g) & 1))
         return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and --method %s needs %s gates",
                         gates_path(g), gates_kind_name(gates_kind(g)), m->name, name);
     return KVF_OK;
 }
 
-int method_check_inputs(const struct method *m, const struct method_inputs *in,
-                        struct kvf_diag *d)
+int method_check_inputs(const struct method *m, const struct method_inputs *in, struct kvf_diag *d)
 {
     if (m->score && m->score->needs_mass && !in->plan_mass)
-        return kvf_fail(d, KVF_E_ARG, "--method %s looks at the attention of the whole run: give "
-                        "--plan PLAN.kvf made from a full run of the same tokens", m->name);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method %s looks at the attention of the whole run: give "
+                        "--plan PLAN.kvf made from a full run of the same tokens",
+                        m->name);
     if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
         return kvf_fail(d, KVF_E_ARG, "--method %s needs --plan PLAN.kvf", m->name);
     return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
@@ -122,8 +125,10 @@ static int create_arrays(struct method_state *s)
     s->target = MEM_NEW(int64_t, n);
     s->share = MEM_NEW(int, L);
     s->share_scratch = MEM_NEW(double, L);
-    return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due
-           && s->target && s->share && s->share_scratch ? KVF_OK : KVF_E_NOMEM;
+    return s->n_cut && s->n_candidates && s->n_listed && s->heap && s->over && s->due && s->target
+                   && s->share && s->share_scratch
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 int method_state_create(const struct method *m, const struct method_params *p,
@@ -185,12 +190,27 @@ void method_state_destroy(struct method_state *s)
     }
 }
 
-const struct kernels *method_kernels(const struct method_state *s) { return &s->kernels; }
-const struct method *method_of(const struct method_state *s) { return s->method; }
-const struct method_params *method_params_of(const struct method_state *s) { return &s->params; }
-const struct method_shape *method_shape_of(const struct method_state *s) { return &s->shape; }
+const struct kernels *method_kernels(const struct method_state *s)
+{
+    return &s->kernels;
+}
+const struct method *method_of(const struct method_state *s)
+{
+    return s->method;
+}
+const struct method_params *method_params_of(const struct method_state *s)
+{
+    return &s->params;
+}
+const struct method_shape *method_shape_of(const struct method_state *s)
+{
+    return &s->shape;
+}
 
-const struct method_inputs *method_inputs_of(const struct method_state *s) { return &s->inputs; }
+const struct method_inputs *method_inputs_of(const struct method_state *s)
+{
+    return &s->inputs;
+}
 
 static int grow_arrays(struct method_state *s, int slots)
 {
@@ -247,8 +267,7 @@ static unsigned char *all_owned(const struct method_state *s)
     return owned;
 }
 
-int method_override(struct method_state *s, struct method_state *other,
-                    const unsigned char *take)
+int method_override(struct method_state *s, struct method_state *other, const unsigned char *take)
 {
     struct method_state *last = s;
     size_t n = (size_t)s->shape.n_layers * (size_t)s->shape.n_kv_heads;
@@ -289,8 +308,8 @@ unsigned method_evidence(const struct method_state *s)
 bool method_uses_gates(const struct method_state *s)
 {
     for (; s; s = s->next)
-        if (method_gates(s->method) & (1u << GATE_RETENTION | 1u << GATE_WRITE
-                                       | 1u << GATE_IMPORTANCE))
+        if (method_gates(s->method)
+            & (1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE))
             return true;
     return false;
 }
@@ -408,8 +427,7 @@ static size_t kv_at(const struct method_state *s, int layer, int head)
 
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot)
 {
-    return s->evidence.keys
-           + (kv_at(s, layer, head) + (size_t)slot) * (size_t)s->shape.head_dim;
+    return s->evidence.keys + (kv_at(s, layer, head) + (size_t)slot) * (size_t)s->shape.head_dim;
 }
 
 const float *evidence_norms(const struct method_state *s, int layer, int head)

@@ -36,27 +36,27 @@ struct method_state;
 /* Numbers of a row; -1 = the preset's choice or, for windows, min(published,
  * B/4).  Stored in the trace with their effective values. */
 struct method_params {
-    int budget;  /* B; 0 = unlimited */
-    int sinks;   /* first positions that are never cut */
-    int recent;  /* newest positions that are never cut, the newcomer included */
-    int window;  /* queries whose attention rows are the evidence */
-    int pool;    /* width of the pooling over neighbours; 1 = none; odd */
-    int pool_kind; /* enum pool_kind */
-    int group;     /* enum group_kind: over query heads */
-    int across;    /* enum across_kind: over the window's queries */
-    int support;   /* enum support_kind: what a row's weights sum to 1 over */
-    int every;     /* tokens between cuts */
-    int order;     /* enum cut_order */
-    int slack;     /* entries above a share that are tolerated */
-    int chunk;     /* tokens of the prompt between cuts; 0 = the whole prompt */
-    int positions; /* enum position_mode */
-    int tie;       /* enum tie_rule */
+    int budget;            /* B; 0 = unlimited */
+    int sinks;             /* first positions that are never cut */
+    int recent;            /* newest positions that are never cut, the newcomer included */
+    int window;            /* queries whose attention rows are the evidence */
+    int pool;              /* width of the pooling over neighbours; 1 = none; odd */
+    int pool_kind;         /* enum pool_kind */
+    int group;             /* enum group_kind: over query heads */
+    int across;            /* enum across_kind: over the window's queries */
+    int support;           /* enum support_kind: what a row's weights sum to 1 over */
+    int every;             /* tokens between cuts */
+    int order;             /* enum cut_order */
+    int slack;             /* entries above a share that are tolerated */
+    int chunk;             /* tokens of the prompt between cuts; 0 = the whole prompt */
+    int positions;         /* enum position_mode */
+    int tie;               /* enum tie_rule */
     int offset, lookahead; /* of the retention score */
-    int local;     /* newest entries that admission leaves alone */
-    int compare;   /* enum compare_rule: gate against tau */
-    int horizon;   /* positions ahead of the expected queries */
-    int page;      /* entries that are read together */
-    int dense;     /* first layers that read everything */
+    int local;             /* newest entries that admission leaves alone */
+    int compare;           /* enum compare_rule: gate against tau */
+    int horizon;           /* positions ahead of the expected queries */
+    int page;              /* entries that are read together */
+    int dense;             /* first layers that read everything */
     double history, lambda, gamma, floor, beta; /* docs/methods.md */
     double tau, fraction, epsilon, sparsity;
     int64_t seed;
@@ -73,30 +73,30 @@ enum compare_rule { COMPARE_GE, COMPARE_GT };
 /* One attention row, seen by the thread that computed it.  Rows of one query
  * head come in rising t; different heads may come at once. */
 struct attn_row {
-    int layer, head; /* query head */
-    int32_t t;       /* position of the query */
-    int n;           /* slots */
-    int seen;        /* entries it saw: the others have weight 0 */
-    bool stepping;   /* a token after the prompt */
-    const float *p;  /* [n] attention weights in slot order */
+    int layer, head;              /* query head */
+    int32_t t;                    /* position of the query */
+    int n;                        /* slots */
+    int seen;                     /* entries it saw: the others have weight 0 */
+    bool stepping;                /* a token after the prompt */
+    const float *p;               /* [n] attention weights in slot order */
     const unsigned char *visible; /* [n] 1: it saw the entry; NULL: all */
 };
 
-enum { /* what a score needs; bits */
-    EVIDENCE_SUM = 1u << 0,     /* running sum of the attention each entry received */
-    EVIDENCE_WINDOW = 1u << 1,  /* the attention rows of the last `window` queries */
-    EVIDENCE_KEYS = 1u << 2,    /* the stored key of each entry, scaled to length 1 */
-    EVIDENCE_NORMS = 1u << 3,   /* the length of the stored key */
-    EVIDENCE_HISTORY = 1u << 4, /* a score remembered from the last cut */
-    EVIDENCE_GATE = 1u << 5,    /* the number that the gates gave the entry at birth */
-    EVIDENCE_VALUES = 1u << 6,  /* the length of the stored value */
-    EVIDENCE_MOMENTS = 1u << 7, /* mean and covariance of the unrotated queries */
-    EVIDENCE_PAGES = 1u << 8,   /* least and largest of each channel of a page's keys */
-    EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
-    EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
-    EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
-    EVIDENCE_SPREAD = 1u << 13, /* sums of weights and squares; needs EVIDENCE_WINDOW */
-    EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
+enum {                             /* what a score needs; bits */
+       EVIDENCE_SUM = 1u << 0,     /* running sum of the attention each entry received */
+       EVIDENCE_WINDOW = 1u << 1,  /* the attention rows of the last `window` queries */
+       EVIDENCE_KEYS = 1u << 2,    /* the stored key of each entry, scaled to length 1 */
+       EVIDENCE_NORMS = 1u << 3,   /* the length of the stored key */
+       EVIDENCE_HISTORY = 1u << 4, /* a score remembered from the last cut */
+       EVIDENCE_GATE = 1u << 5,    /* the number that the gates gave the entry at birth */
+       EVIDENCE_VALUES = 1u << 6,  /* the length of the stored value */
+       EVIDENCE_MOMENTS = 1u << 7, /* mean and covariance of the unrotated queries */
+       EVIDENCE_PAGES = 1u << 8,   /* least and largest of each channel of a page's keys */
+       EVIDENCE_BLOCKS = 1u << 9,  /* the gate keys of blocks of unrotated keys */
+       EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache twin, by position */
+       EVIDENCE_NOTE = 1u << 12,   /* a number that the score works out once per entry */
+       EVIDENCE_SPREAD = 1u << 13, /* sums of weights and squares; needs EVIDENCE_WINDOW */
+       EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
 
 enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3, RECENT_LOCAL = -4 };
@@ -117,28 +117,42 @@ struct score_input {
 };
 
 enum { /* options that change a part; others are refused */
-    USES_WINDOW = 1u << 0, USES_POOL = 1u << 1, USES_GROUP = 1u << 2, USES_SEED = 1u << 3,
-    USES_ACROSS = 1u << 4, USES_HISTORY = 1u << 5, USES_LAMBDA = 1u << 6, USES_GAMMA = 1u << 7,
-    USES_FLOOR = 1u << 8, USES_BETA = 1u << 9, USES_RETENTION = 1u << 10,
-    USES_LOCAL = 1u << 11, USES_TAU = 1u << 12, USES_FRACTION = 1u << 13,
-    USES_EXPECTED = 1u << 14, USES_PAGE = 1u << 15, USES_SPARSITY = 1u << 16,
-    USES_SPANS = 1u << 17, /* sinks and recent, where nothing is scored */
+       USES_WINDOW = 1u << 0,
+       USES_POOL = 1u << 1,
+       USES_GROUP = 1u << 2,
+       USES_SEED = 1u << 3,
+       USES_ACROSS = 1u << 4,
+       USES_HISTORY = 1u << 5,
+       USES_LAMBDA = 1u << 6,
+       USES_GAMMA = 1u << 7,
+       USES_FLOOR = 1u << 8,
+       USES_BETA = 1u << 9,
+       USES_RETENTION = 1u << 10,
+       USES_LOCAL = 1u << 11,
+       USES_TAU = 1u << 12,
+       USES_FRACTION = 1u << 13,
+       USES_EXPECTED = 1u << 14,
+       USES_PAGE = 1u << 15,
+       USES_SPARSITY = 1u << 16,
+       USES_SPANS = 1u << 17, /* sinks and recent, where nothing is scored */
 };
 
-enum { KEYS_AS_PAGE = -1,      /* 2 PAGE_SLOTS (head_dim + PAGE_SLOTS) floats instead */
-       MOMENTS_AS_ROWS = -2 }; /* (head_dim + 2) * head_dim floats instead */
+enum {
+    KEYS_AS_PAGE = -1, /* 2 PAGE_SLOTS (head_dim + PAGE_SLOTS) floats instead */
+    MOMENTS_AS_ROWS = -2
+}; /* (head_dim + 2) * head_dim floats instead */
 
 struct score {
     const char *name, *summary;
-    unsigned evidence; /* EVIDENCE_* */
-    unsigned uses;     /* USES_* */
-    unsigned gates;    /* 1 << enum gate_kind that it needs */
-    bool calibrated;   /* scores mean the same in all heads */
-    bool needs_mass;   /* the attention of the whole run, from a plan */
-    bool rising;       /* it is the position */
-    int scratch_rows;  /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
-    const char *cost;  /* operations of eval, up to a constant: a decision about one KV head
-                          with n entries, g query heads, w rows and D channels */
+    unsigned evidence;     /* EVIDENCE_* */
+    unsigned uses;         /* USES_* */
+    unsigned gates;        /* 1 << enum gate_kind that it needs */
+    bool calibrated;       /* scores mean the same in all heads */
+    bool needs_mass;       /* the attention of the whole run, from a plan */
+    bool rising;           /* it is the position */
+    int scratch_rows;      /* how many times n floats eval needs beyond 4; KEYS_AS_PAGE */
+    const char *cost;      /* operations of eval, up to a constant: a decision about one KV head
+                              with n entries, g query heads, w rows and D channels */
     const char *cost_rows; /* the same with across=max or support=candidates; NULL: as cost */
     /* out[slot] for all view.n slots.  scratch: (4 + scratch_rows) * n +
      * 4 * head_dim floats.  Runs in parallel over heads. */
@@ -158,7 +172,7 @@ struct admission { /* how long is a newcomer seen, whatever the budget? */
 struct allocation { /* how much of the budget a head gets */
     const char *name, *summary;
     unsigned uses, evidence; /* evidence: what its shares need of the score's */
-    enum pool_scope pool; /* heads that share their places, dealt out at every cut */
+    enum pool_scope pool;    /* heads that share their places, dealt out at every cut */
     /* Entries per head for each layer; their sum is at most L * budget.  Called
      * once, when the heads first would exceed the budget: with a budget of all
      * tokens nothing is ever cut.  scratch: [L]. */
@@ -181,9 +195,9 @@ struct read_input {
     const struct method_state *m;
     const struct cache *cache;
     const struct kernels *kernels;
-    int layer, head;       /* KV head */
+    int layer, head; /* KV head */
     struct cache_head view;
-    int32_t t;             /* the query's position */
+    int32_t t; /* the query's position */
     enum kv_type kv_type;
     const float *q, *q_pre; /* first query head's [head_dim], rotated and not; heads adjoin */
     int n_q, n_pages;
@@ -192,8 +206,8 @@ struct read_input {
 struct read { /* which of the kept entries a query after the prompt reads */
     const char *name, *summary;
     unsigned uses, evidence, gates;
-    bool all;    /* every entry */
-    bool shared; /* one choice for the query heads of a KV head */
+    bool all;         /* every entry */
+    bool shared;      /* one choice for the query heads of a KV head */
     const char *cost; /* as of a score, for one query of the KV head; p entries in a page,
                          d numbers in the vector of a block gate */
     /* out[page], larger is read first.  scratch: read_scratch floats. */
@@ -202,25 +216,25 @@ struct read { /* which of the kept entries a query after the prompt reads */
 
 struct method {
     const char *name, *summary, *source;
-    const char *code;          /* options of variant=code; NULL: none differ */
+    const char *code; /* options of variant=code; NULL: none differ */
     const struct admission *admission;
     const struct score *score; /* NULL: nothing is ever cut for the budget */
     const struct allocation *allocation;
     const struct trigger *trigger;
     const struct read *read;
     enum scope scope;
-    enum kvf_reason reason;       /* recorded with each eviction */
-    int sinks, window;            /* published numbers */
-    int recent;                   /* or RECENT_REST (B - sinks), RECENT_HALF (B / 2),
-                                     RECENT_WINDOW (the window) */
+    enum kvf_reason reason; /* recorded with each eviction */
+    int sinks, window;      /* published numbers */
+    int recent;             /* or RECENT_REST (B - sinks), RECENT_HALF (B / 2),
+                               RECENT_WINDOW (the window) */
     int pool;
     enum pool_kind pool_kind;
     enum group_kind group;
     enum across_kind across;
     enum support_kind support;
-    int every;      /* 0: 1; or EVERY_HALF */
-    bool normalise; /* divide both sides of lambda by their maximum */
-    bool free;      /* a budget is not needed: without one only admission limits */
+    int every;       /* 0: 1; or EVERY_HALF */
+    bool normalise;  /* divide both sides of lambda by their maximum */
+    bool free;       /* a budget is not needed: without one only admission limits */
     bool unbudgeted; /* a budget would mean nothing */
     int offset, lookahead, local, chunk, horizon, page, dense;
     enum position_mode positions;
@@ -248,8 +262,7 @@ bool method_unbudgeted(const char *text);
 unsigned method_gates(const struct method *m);
 /* Whether the row gets what it needs: KVF_E_ARG with a sentence. */
 struct method_inputs;
-int method_check_inputs(const struct method *m, const struct method_inputs *in,
-                        struct kvf_diag *d);
+int method_check_inputs(const struct method *m, const struct method_inputs *in, struct kvf_diag *d);
 /* Whether a row keeps one cache per query head. */
 bool method_per_query_head(const struct method *m, const struct method_params *p);
 
@@ -261,11 +274,11 @@ const char *method_option(const struct method_params *p, int i, const char **ret
 /* One option as a row has it: whether it counts there, and what it may be. */
 struct option_info {
     const char *key;
-    bool counts;             /* else giving it is refused */
-    bool whole;              /* a whole number; words and reals are not */
+    bool counts;              /* else giving it is refused */
+    bool whole;               /* a whole number; words and reals are not */
     const char *const *words; /* ends with NULL; NULL: a number from min to max */
     double min, max;
-    const char *word;        /* the value: one of the words, or NULL and a number */
+    const char *word; /* the value: one of the words, or NULL and a number */
     double number;
 };
 /* Option i; false after the last. */
@@ -302,10 +315,10 @@ typedef void (*eviction_fn)(void *ctx, const struct eviction *e);
 
 /* What a row is given beside its numbers; all borrowed. */
 struct method_inputs {
-    const struct gates *gates;   /* NULL: none */
-    const int32_t *plan_until;   /* [L][H][plan_len] of the admission `plan` */
+    const struct gates *gates; /* NULL: none */
+    const int32_t *plan_until; /* [L][H][plan_len] of the admission `plan` */
     int plan_len;
-    const double *plan_mass;     /* [L][G][plan_len] attention of the whole run */
+    const double *plan_mass; /* [L][G][plan_len] attention of the whole run */
     float rope_base;
     int rope_dim;
     const struct kernels *kernels; /* of the scores; NULL: the C reference */
@@ -325,8 +338,7 @@ bool method_shares_prompt(const struct method *m, const struct method_params *p)
 /* Gives the heads with take[layer * H + head] != 0 to `other`, which joins the chain
  * and is owned by it from now on.  KVF_OK or KVF_E_NOMEM (other still belongs to the
  * caller). */
-int method_override(struct method_state *s, struct method_state *other,
-                    const unsigned char *take);
+int method_override(struct method_state *s, struct method_state *other, const unsigned char *take);
 bool method_owns(const struct method_state *s, int layer, int head);
 const struct method_inputs *method_inputs_of(const struct method_state *s);
 const struct method *method_of(const struct method_state *s);
@@ -363,8 +375,12 @@ bool method_wants_row(const struct method_state *s, int32_t t);
 /* Takes evidence from a row (any thread, see struct attn_row). */
 void method_row(struct method_state *s, const struct attn_row *row);
 
-enum phase { PHASE_PROMPT, PHASE_BEFORE, PHASE_AFTER }; /* a prompt, or part of it, is in;
-                                                           before a newcomer; after its query */
+enum phase {
+    PHASE_PROMPT,
+    PHASE_BEFORE,
+    PHASE_AFTER
+}; /* a prompt, or part of it, is in;
+      before a newcomer; after its query */
 
 /* Cuts what the rows ask for at this phase, in all layers.  t: the first query that
  * will not see what is cut.  What expires until t leaves first (not PHASE_AFTER).

@@ -8,7 +8,9 @@
 void pages_init(struct pages *p, unsigned kinds, int size, int n_heads, int dim,
                 const struct gates *gates)
 {
-    *p = (struct pages){.size = size > 0 ? size : 1, .n_heads = n_heads, .dim = dim,
+    *p = (struct pages){.size = size > 0 ? size : 1,
+                        .n_heads = n_heads,
+                        .dim = dim,
                         .bounds = kinds & EVIDENCE_PAGES};
     if (kinds & EVIDENCE_BLOCKS && gates) {
         p->gates = gates;
@@ -108,6 +110,5 @@ void pages_take_key(struct pages *p, int layer, int head, int n_kv_heads, int sl
         avg[d] = sum[d] / (float)p->size;
     int block = slot / p->size;
     gates_block_key(p->gates, layer, head, most, least, avg, (int32_t)(block * p->size),
-                    p->key + (at * (size_t)p->cap + (size_t)block) * (size_t)p->gate_dim,
-                    scratch);
+                    p->key + (at * (size_t)p->cap + (size_t)block) * (size_t)p->gate_dim, scratch);
 }

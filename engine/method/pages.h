@@ -8,15 +8,15 @@
 #include "engine/gate/gate.h"
 
 struct pages {
-    bool bounds;   /* least and most are kept */
-    const struct gates *gates; /* block keys are kept; NULL: not */
+    bool bounds;                      /* least and most are kept */
+    const struct gates *gates;        /* block keys are kept; NULL: not */
     int size, n_heads, dim, gate_dim; /* n_heads: layers * KV heads */
-    int cap;       /* pages per head */
-    float *least, *most; /* [n_heads][cap][dim] of the keys as stored */
-    int *valid;          /* [n_heads] leading slots that least and most cover */
-    float *run;          /* [n_heads][3][dim] most, least and sum of the block that fills */
-    float *key;          /* [n_heads][cap][gate_dim] of full blocks */
-    float *scratch;      /* [n_heads][scratch_len] for the gates: heads run in parallel */
+    int cap;                          /* pages per head */
+    float *least, *most;              /* [n_heads][cap][dim] of the keys as stored */
+    int *valid;                       /* [n_heads] leading slots that least and most cover */
+    float *run;     /* [n_heads][3][dim] most, least and sum of the block that fills */
+    float *key;     /* [n_heads][cap][gate_dim] of full blocks */
+    float *scratch; /* [n_heads][scratch_len] for the gates: heads run in parallel */
     size_t scratch_len;
 };
 

@@ -27,7 +27,9 @@ const struct trigger trigger_overflow = {
 const struct trigger trigger_fraction = {
     .name = "fraction",
     .summary = "when all heads together exceed their places, each drops a fraction",
-    .uses = USES_FRACTION, .rounds = true, .target = target_overflow};
+    .uses = USES_FRACTION,
+    .rounds = true,
+    .target = target_overflow};
 
-const struct trigger *const trigger_table[] = {&trigger_none, &trigger_overflow,
-                                               &trigger_fraction, NULL};
+const struct trigger *const trigger_table[] = {&trigger_none, &trigger_overflow, &trigger_fraction,
+                                               NULL};

@@ -32,10 +32,12 @@ static void eval_quest(const struct read_input *in, float *out, float *scratch)
     }
 }
 
-const struct read read_quest = {
-    .name = "quest", .cost = "g D n / p",
-    .summary = "pages whose keys could have the largest logits",
-    .uses = USES_PAGE | USES_GROUP, .evidence = EVIDENCE_PAGES, .eval = eval_quest};
+const struct read read_quest = {.name = "quest",
+                                .cost = "g D n / p",
+                                .summary = "pages whose keys could have the largest logits",
+                                .uses = USES_PAGE | USES_GROUP,
+                                .evidence = EVIDENCE_PAGES,
+                                .eval = eval_quest};
 
 /* Gates foresee the attention that a block will get (SeerAttention-R). */
 static void eval_seer(const struct read_input *in, float *out, float *scratch)
@@ -52,11 +54,14 @@ static void eval_seer(const struct read_input *in, float *out, float *scratch)
     }
 }
 
-const struct read read_seer = {
-    .name = "seer", .cost = "d n / p",
-    .summary = "blocks that the block gates choose", .shared = true,
-    .uses = USES_PAGE, .evidence = EVIDENCE_BLOCKS, .gates = 1u << GATE_BLOCKS,
-    .eval = eval_seer};
+const struct read read_seer = {.name = "seer",
+                               .cost = "d n / p",
+                               .summary = "blocks that the block gates choose",
+                               .shared = true,
+                               .uses = USES_PAGE,
+                               .evidence = EVIDENCE_BLOCKS,
+                               .gates = 1u << GATE_BLOCKS,
+                               .eval = eval_seer};
 
 /* The largest weight that any query head of the group gives to an entry of the block:
  * what the gates are trained to foresee. */
@@ -77,10 +82,12 @@ static void eval_seer_oracle(const struct read_input *in, float *out, float *scr
     }
 }
 
-const struct read read_seer_oracle = {
-    .name = "seer-oracle", .cost = "g D n",
-    .summary = "blocks that hold the largest weights", .shared = true,
-    .uses = USES_PAGE, .eval = eval_seer_oracle};
+const struct read read_seer_oracle = {.name = "seer-oracle",
+                                      .cost = "g D n",
+                                      .summary = "blocks that hold the largest weights",
+                                      .shared = true,
+                                      .uses = USES_PAGE,
+                                      .eval = eval_seer_oracle};
 
 const struct read *const read_table[] = {&read_all, &read_quest, &read_seer, &read_seer_oracle,
                                          NULL};

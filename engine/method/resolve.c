@@ -18,11 +18,16 @@ static int derived_recent(const struct method *m, const struct method_params *p)
 {
     int B = p->budget;
     switch (m->recent) {
-    case RECENT_REST: return B > p->sinks ? B - p->sinks : 0;
-    case RECENT_HALF: return B / 2;
-    case RECENT_WINDOW: return p->window;
-    case RECENT_LOCAL: return p->local;
-    default: return m->recent > 0 ? shrink(m->recent, B) : 0;
+    case RECENT_REST:
+        return B > p->sinks ? B - p->sinks : 0;
+    case RECENT_HALF:
+        return B / 2;
+    case RECENT_WINDOW:
+        return p->window;
+    case RECENT_LOCAL:
+        return p->local;
+    default:
+        return m->recent > 0 ? shrink(m->recent, B) : 0;
     }
 }
 
@@ -61,8 +66,10 @@ static int fit(const struct method *m, struct method_params *p, struct kvf_diag 
     if (!every_given && excess(p) > 0)
         p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
     if (excess(p) > 0)
-        return kvf_fail(d, KVF_E_ARG, "--method: %d sinks, %d recent entries and cuts every %d do "
-                        "not fit into --budget %d", p->sinks, p->recent, p->every, B);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method: %d sinks, %d recent entries and cuts every %d do "
+                        "not fit into --budget %d",
+                        p->sinks, p->recent, p->every, B);
     return KVF_OK;
 }
 
@@ -74,35 +81,47 @@ static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
 /* Parts that do not go together. */
 static int check_parts(const struct method *m, const struct method_params *p, struct kvf_diag *d)
 {
-    if (m->allocation->pool == POOL_ALL && m->score && !m->score->calibrated
-        && !m->trigger->rounds)
-        return refuse(m, "allocation=global ranks the entries of all heads, and these scores do "
+    if (m->allocation->pool == POOL_ALL && m->score && !m->score->calibrated && !m->trigger->rounds)
+        return refuse(m,
+                      "allocation=global ranks the entries of all heads, and these scores do "
                       "not mean the same in every head; use a gate's score or allocation=adaptive",
                       d);
     if (m->allocation->evidence && !(m->score && m->score->evidence & EVIDENCE_WINDOW))
-        return refuse(m, "allocation=cake weighs layers by the rows of a window, which this "
-                      "score does not keep; use a window's score or another allocation", d);
+        return refuse(m,
+                      "allocation=cake weighs layers by the rows of a window, which this "
+                      "score does not keep; use a window's score or another allocation",
+                      d);
     if (m->scope == SCOPE_LAYER && m->allocation->pool != POOL_HEAD)
-        return refuse(m, "one set of entries per layer leaves nothing to share out; use "
-                      "allocation=uniform", d);
+        return refuse(m,
+                      "one set of entries per layer leaves nothing to share out; use "
+                      "allocation=uniform",
+                      d);
     if (m->admission->uses & USES_SPANS && p->recent == 0)
         return refuse(m, "a query must see its own entry; recent is at least 1", d);
     if (!m->read->all && m->unbudgeted)
-        return refuse(m, "reading pages needs a budget, which this row does not take; use "
-                      "another row or read=all", d);
+        return refuse(m,
+                      "reading pages needs a budget, which this row does not take; use "
+                      "another row or read=all",
+                      d);
     if (!m->read->all && m->score)
-        return refuse(m, "a row that reads pages cannot evict for its budget too; use "
-                      "admission or read=all", d);
+        return refuse(m,
+                      "a row that reads pages cannot evict for its budget too; use "
+                      "admission or read=all",
+                      d);
     if (m->read->evidence & EVIDENCE_BLOCKS && m->admission->until)
         return refuse(m, "gated blocks must keep all their entries; use read=quest", d);
     if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
-        return refuse(m, "pages are chosen per query head (group=none) or by the largest "
-                      "(group=max)", d);
+        return refuse(m,
+                      "pages are chosen per query head (group=none) or by the largest "
+                      "(group=max)",
+                      d);
     if (p->positions == POSITIONS_CACHE
         && (m->admission->until || !m->read->all
             || (m->score && m->score->evidence & EVIDENCE_MOMENTS)))
-        return refuse(m, "positions=cache needs a row that keeps what it is given, reads all of "
-                      "it and does not score rotated keys", d);
+        return refuse(m,
+                      "positions=cache needs a row that keeps what it is given, reads all of "
+                      "it and does not score rotated keys",
+                      d);
     if (m->score && m->score->evidence & EVIDENCE_TWIN && p->chunk)
         return refuse(m, "an oracle's twin runs the whole prompt at once; leave chunk out", d);
     return KVF_OK;
@@ -125,8 +144,10 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
     if (m->unbudgeted && p->budget > 0)
         return refuse(m, "a budget would mean nothing; its options say how much is kept", d);
     if (method_needs_budget(m) && p->budget < 1)
-        return kvf_fail(d, KVF_E_ARG, "--method %s needs --budget N with N >= 1: entries that each "
-                        "KV head may %s", m->name, m->read->all ? "hold" : "read");
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method %s needs --budget N with N >= 1: entries that each "
+                        "KV head may %s",
+                        m->name, m->read->all ? "hold" : "read");
     if (!is_limited(m))
         p->budget = 0;
     int err = check_parts(m, p, d);

@@ -32,11 +32,14 @@ static void eval_retention(const struct score_input *in, float *out, float *scra
 }
 
 const struct score score_retention = {
-    .name = "retention", .cost = "n",
+    .name = "retention",
+    .cost = "n",
     .summary = "log of the retention beta^age that the next queries would see",
     .evidence = EVIDENCE_GATE | EVIDENCE_NOTE,
-    .uses = USES_RETENTION, .gates = 1u << GATE_RETENTION,
-    .calibrated = true, .eval = eval_retention};
+    .uses = USES_RETENTION,
+    .gates = 1u << GATE_RETENTION,
+    .calibrated = true,
+    .eval = eval_retention};
 
 static void eval_gate(const struct score_input *in, float *out, float *scratch)
 {
@@ -46,13 +49,19 @@ static void eval_gate(const struct score_input *in, float *out, float *scratch)
         out[i] = g[i];
 }
 
-const struct score score_write_gate = {
-    .name = "write-gate", .summary = "the write gate of the entry", .cost = "n",
-    .evidence = EVIDENCE_GATE,
-    .gates = 1u << GATE_WRITE, .calibrated = true, .eval = eval_gate};
+const struct score score_write_gate = {.name = "write-gate",
+                                       .summary = "the write gate of the entry",
+                                       .cost = "n",
+                                       .evidence = EVIDENCE_GATE,
+                                       .gates = 1u << GATE_WRITE,
+                                       .calibrated = true,
+                                       .eval = eval_gate};
 
 const struct score score_importance = {
-    .name = "importance", .cost = "n",
+    .name = "importance",
+    .cost = "n",
     .summary = "the importance that a trained head gave the entry",
-    .evidence = EVIDENCE_GATE, .gates = 1u << GATE_IMPORTANCE, .calibrated = true,
+    .evidence = EVIDENCE_GATE,
+    .gates = 1u << GATE_IMPORTANCE,
+    .calibrated = true,
     .eval = eval_gate};

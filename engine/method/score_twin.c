@@ -15,19 +15,20 @@ static void eval_remaining(const struct score_input *in, float *out, float *scra
         for (int g = g0; g < g0 + n_group; g++) {
             size_t at = ((size_t)in->layer * (size_t)G + (size_t)g) * (size_t)given->plan_len;
             double total = pos < given->plan_len ? given->plan_mass[at + (size_t)pos] : 0;
-            double last = in->incoming
-                              ? (double)evidence_twin_row(in->m, in->layer, g)[pos] : 0;
+            double last = in->incoming ? (double)evidence_twin_row(in->m, in->layer, g)[pos] : 0;
             left += total - (evidence_twin_sum(in->m, in->layer, g)[pos] - last);
         }
         out[i] = (float)left;
     }
 }
 
-const struct score score_remaining = {
-    .name = "remaining-mass", .cost = "g n",
-    .summary = "attention that a full-cache twin will still give",
-    .evidence = EVIDENCE_TWIN, .calibrated = true, .needs_mass = true,
-    .eval = eval_remaining};
+const struct score score_remaining = {.name = "remaining-mass",
+                                      .cost = "g n",
+                                      .summary = "attention that a full-cache twin will still give",
+                                      .evidence = EVIDENCE_TWIN,
+                                      .calibrated = true,
+                                      .needs_mass = true,
+                                      .eval = eval_remaining};
 
 static void eval_next(const struct score_input *in, float *out, float *scratch)
 {
@@ -42,7 +43,9 @@ static void eval_next(const struct score_input *in, float *out, float *scratch)
     }
 }
 
-const struct score score_next = {
-    .name = "next-attention", .cost = "g n",
-    .summary = "attention that a full-cache twin's newest query gives",
-    .evidence = EVIDENCE_TWIN, .calibrated = true, .eval = eval_next};
+const struct score score_next = {.name = "next-attention",
+                                 .cost = "g n",
+                                 .summary = "attention that a full-cache twin's newest query gives",
+                                 .evidence = EVIDENCE_TWIN,
+                                 .calibrated = true,
+                                 .eval = eval_next};

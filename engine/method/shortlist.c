@@ -6,9 +6,9 @@
 #include "engine/method/state.h"
 
 enum {
-    SHORT = 16,    /* longest list that is worth it */
-    PER_HEAD = 7,  /* cuts that a head of a pool is prepared for at first */
-    FEW = 8,       /* the part of all entries that are marked at most: 1 / FEW */
+    SHORT = 16,   /* longest list that is worth it */
+    PER_HEAD = 7, /* cuts that a head of a pool is prepared for at first */
+    FEW = 8,      /* the part of all entries that are marked at most: 1 / FEW */
 };
 
 int shortlist_length(const struct round *r, int pool, int heads)

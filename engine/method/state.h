@@ -22,11 +22,11 @@ struct method_state {
     struct kernels kernels;
     struct evidence evidence;
     int32_t next_decision;
-    double alpha_from;  /* duo: heads with an alpha below stream */
-    int *share;         /* [L] entries per head */
+    double alpha_from;     /* duo: heads with an alpha below stream */
+    int *share;            /* [L] entries per head */
     double *share_scratch; /* [L] */
     bool shares_known;
-    int cap;            /* slots per head */
+    int cap; /* slots per head */
     /* What is cut, per KV head; with SCOPE_LAYER head 0 decides for all. */
     unsigned char *due; /* [L * H] */
     int64_t *target;    /* [pools] entries that may stay; -1: nothing to do */
@@ -34,14 +34,14 @@ struct method_state {
     int *n_candidates;  /* [L * H] */
     int *n_listed;      /* [L * H] the worst that are listed, in order; 0: all, in any order */
     struct candidate *candidate; /* [L * H][cap] */
-    int *heap;          /* [L * H] scratch of merging */
+    int *heap;                   /* [L * H] scratch of merging */
     struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
-    int *n_cut;         /* [L * H] */
-    int32_t *victim;    /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
-    float *value;       /* [L * H][cap] scores by slot where heads share; else NULL */
+    int *n_cut;                  /* [L * H] */
+    int32_t *victim;     /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
+    float *value;        /* [L * H][cap] scores by slot where heads share; else NULL */
     unsigned char *keep; /* [cap] scratch of applying */
-    int32_t *pair;      /* [2 * cap] scratch of reporting */
-    float *scratch;     /* [threads][scratch_len] */
+    int32_t *pair;       /* [2 * cap] scratch of reporting */
+    float *scratch;      /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
 };

@@ -16,12 +16,12 @@ struct bpe_merge { /* one slot of the open-addressing table; left < 0: free */
 
 struct bpe {
     int n_tokens;
-    struct buf text;        /* raw bytes of all tokens */
-    size_t *start;          /* [n_tokens + 1] */
-    int32_t byte_id[256];   /* token of each single byte */
+    struct buf text;      /* raw bytes of all tokens */
+    size_t *start;        /* [n_tokens + 1] */
+    int32_t byte_id[256]; /* token of each single byte */
     struct bpe_merge *merge;
-    size_t n_slots;         /* power of two */
-    void *numeral;          /* compiled \p{N} */
+    size_t n_slots; /* power of two */
+    void *numeral;  /* compiled \p{N} */
 };
 
 struct bpe_scratch { /* grows as needed */

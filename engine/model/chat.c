@@ -50,8 +50,10 @@ int chat_render(const struct gguf *g, const struct chat_message *msg, int n, boo
     size_t len = 0;
     const char *t = gguf_str(g, "tokenizer.chat_template", &len);
     if (!t)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: the model has no chat template; give the prompt with "
-                        "--raw", gguf_path(g));
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the model has no chat template; give the prompt with "
+                        "--raw",
+                        gguf_path(g));
     if (!find(t, len, "<|im_start|>") || !find(t, len, "<|im_end|>"))
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: this chat template is not known (ChatML is); give the "

@@ -64,8 +64,10 @@ static int check_widths(const struct gguf *g, const struct model_config *m, int6
     struct key key = key_of(m, "attention.value_length");
     int64_t width = gguf_int(g, key.text, m->head_dim);
     if (width != m->head_dim)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: %s is %lld; only values as wide as the keys (%d) are "
-                        "supported", gguf_path(g), key.text, (long long)width, m->head_dim);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: %s is %lld; only values as wide as the keys (%d) are "
+                        "supported",
+                        gguf_path(g), key.text, (long long)width, m->head_dim);
     if (tokens > m->vocab)
         return kvf_fail(d, KVF_E_FORMAT, "%s: the tokenizer has %lld tokens, the model only %d",
                         gguf_path(g), (long long)tokens, m->vocab);
@@ -122,8 +124,10 @@ static int read_arch(const struct gguf *g, struct model_config *m, struct kvf_di
             m->halves = archs[i].halves;
             return KVF_OK;
         }
-    return kvf_fail(d, KVF_E_FORMAT, "%s: architecture '%s' is not supported; 'llama', 'qwen2' and "
-                    "'qwen3' are", gguf_path(g), m->arch);
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s: architecture '%s' is not supported; 'llama', 'qwen2' and "
+                    "'qwen3' are",
+                    gguf_path(g), m->arch);
 }
 
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d)

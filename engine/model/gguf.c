@@ -13,8 +13,20 @@
 #include "engine/model/gguf.h"
 
 enum { /* value types of the metadata */
-    GT_U8, GT_I8, GT_U16, GT_I16, GT_U32, GT_I32, GT_F32, GT_BOOL, GT_STRING, GT_ARRAY, GT_U64,
-    GT_I64, GT_F64, GT_COUNT
+       GT_U8,
+       GT_I8,
+       GT_U16,
+       GT_I16,
+       GT_U32,
+       GT_I32,
+       GT_F32,
+       GT_BOOL,
+       GT_STRING,
+       GT_ARRAY,
+       GT_U64,
+       GT_I64,
+       GT_F64,
+       GT_COUNT
 };
 enum { MAX_KEYS = 65536, MAX_TENSORS = 65536, MAX_NAME = 256, MAX_ALIGN = 65536 };
 
@@ -123,8 +135,10 @@ static int read_pairs(struct gguf *g, struct cursor *c, uint64_t n, struct kvf_d
         if (!c->bad)
             read_value(c, p);
         if (c->bad || !(p->key = copy_name(key, len)))
-            return kvf_fail(d, KVF_E_FORMAT, "%s: metadata entry %llu is damaged or cut off; fetch "
-                            "the file again", g->path, (unsigned long long)i);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: metadata entry %llu is damaged or cut off; fetch "
+                            "the file again",
+                            g->path, (unsigned long long)i);
         g->n_pairs++;
     }
     return KVF_OK;
@@ -296,13 +310,28 @@ static bool int_at(unsigned type, const unsigned char *p, int64_t *ret)
 {
     uint64_t v = load(p, scalar_size(type));
     switch (type) {
-    case GT_U8: case GT_U16: case GT_U32: *ret = (int64_t)v; return true;
-    case GT_I8: *ret = (int8_t)v; return true;
-    case GT_I16: *ret = (int16_t)v; return true;
-    case GT_I32: *ret = (int32_t)v; return true;
-    case GT_I64: *ret = (int64_t)v; return true;
-    case GT_U64: *ret = (int64_t)v; return v <= INT64_MAX;
-    default: return false;
+    case GT_U8:
+    case GT_U16:
+    case GT_U32:
+        *ret = (int64_t)v;
+        return true;
+    case GT_I8:
+        *ret = (int8_t)v;
+        return true;
+    case GT_I16:
+        *ret = (int16_t)v;
+        return true;
+    case GT_I32:
+        *ret = (int32_t)v;
+        return true;
+    case GT_I64:
+        *ret = (int64_t)v;
+        return true;
+    case GT_U64:
+        *ret = (int64_t)v;
+        return v <= INT64_MAX;
+    default:
+        return false;
     }
 }
 
@@ -356,7 +385,8 @@ int64_t gguf_array_ints(const struct gguf *g, const char *key)
 {
     const struct pair *p = find_array(g, key);
     return p && scalar_size(p->element) && p->element != GT_F32 && p->element != GT_F64
-           ? (int64_t)p->n : -1;
+               ? (int64_t)p->n
+               : -1;
 }
 
 void gguf_each_str(const struct gguf *g, const char *key,

@@ -17,10 +17,10 @@ struct gguf;
 struct gguf_tensor {
     const char *name;
     int n_dims;
-    uint64_t dim[4];  /* dim[0] is the fastest; unused ones are 1 */
-    unsigned type;    /* enum weight_type, or one the engine does not read */
+    uint64_t dim[4]; /* dim[0] is the fastest; unused ones are 1 */
+    unsigned type;   /* enum weight_type, or one the engine does not read */
     const void *data;
-    size_t bytes;     /* 0 when the type is not supported */
+    size_t bytes; /* 0 when the type is not supported */
 };
 
 /* KVF_OK, KVF_E_IO (d has the reason), KVF_E_FORMAT, KVF_E_VERSION, KVF_E_NOMEM. */

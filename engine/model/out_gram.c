@@ -63,10 +63,11 @@ int out_gram(const struct gguf *g, const struct model_config *m, struct par *poo
              struct kvf_diag *d)
 {
     size_t K = (size_t)m->n_heads * (size_t)m->head_dim;
-    struct job j = {.m = m, .tensor = MEM_NEW(const struct gguf_tensor *, (size_t)m->n_layers),
-                    .row = mem_alloc((size_t)par_threads(pool), K * sizeof(float)),
-                    .gram = mem_alloc((size_t)m->n_layers * K,
-                                      (size_t)m->head_dim * sizeof(double))};
+    struct job j = {
+        .m = m,
+        .tensor = MEM_NEW(const struct gguf_tensor *, (size_t)m->n_layers),
+        .row = mem_alloc((size_t)par_threads(pool), K * sizeof(float)),
+        .gram = mem_alloc((size_t)m->n_layers * K, (size_t)m->head_dim * sizeof(double))};
     int err = j.tensor && j.row && j.gram ? find_tensors(g, &j, d) : KVF_E_NOMEM;
     if (!err)
         par_run(pool, m->n_layers, layer_task, &j);

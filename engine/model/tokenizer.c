@@ -23,12 +23,15 @@ struct tokenizer {
 };
 
 /* White_Space of Unicode; PCRE2's own \s has U+180E too. */
-#define WS "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}" \
-           "\\x{202F}\\x{205F}\\x{3000}"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|[" WS \
-             "]+(?![^" WS "])|[" WS "]+"
-#define LLAMA3(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits  \
-    "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|[" WS "]+(?![^" WS "])|[" WS "]+"
+#define WS                                                                                         \
+    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}"             \
+    "\\x{202F}\\x{205F}\\x{3000}"
+#define GPT2                                                                                       \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS       \
+    "])|[" WS "]+"
+#define LLAMA3(digits)                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS                \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|[" WS "]+(?![^" WS "])|[" WS "]+"
 
 static const struct {
     const char *name, *regex;
@@ -61,8 +64,10 @@ static int compile_words(struct tokenizer *t, const struct gguf *g, struct kvf_d
         pcre2_jit_compile(t->words, PCRE2_JIT_COMPLETE); /* slower without, not wrong */
         return KVF_OK;
     }
-    return kvf_fail(d, KVF_E_FORMAT, "%s: pre-tokenizer '%.*s' is not supported; smollm, gpt-2, "
-                    "llama-bpe and qwen2 are", gguf_path(g), (int)(len < 40 ? len : 40), pre);
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s: pre-tokenizer '%.*s' is not supported; smollm, gpt-2, "
+                    "llama-bpe and qwen2 are",
+                    gguf_path(g), (int)(len < 40 ? len : 40), pre);
 }
 
 static int longer_first(const void *a, const void *b, void *bpe)
@@ -94,9 +99,10 @@ int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, str
     size_t len = 0;
     const char *model = gguf_str(g, "tokenizer.ggml.model", &len);
     if (!model || len != 4 || memcmp(model, "gpt2", 4) != 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: tokenizer model '%.*s' is not supported; 'gpt2' "
-                        "(byte-level BPE) is", gguf_path(g), (int)(len < 40 ? len : 40),
-                        model ? model : "");
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: tokenizer model '%.*s' is not supported; 'gpt2' "
+                        "(byte-level BPE) is",
+                        gguf_path(g), (int)(len < 40 ? len : 40), model ? model : "");
     struct tokenizer *t = MEM_NEW(struct tokenizer, 1);
     if (!t)
         return KVF_E_NOMEM;

@@ -33,8 +33,10 @@ static const struct gguf_tensor *need(const struct job *j, int layer, const char
                  gguf_path(j->g), name, (unsigned long long)t->dim[0],
                  (unsigned long long)t->dim[1], K, (unsigned long long)rows);
     else if (!t->bytes)
-        kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has type %s (%u); F32, F16, BF16, Q8_0, Q4_0 and "
-                 "Q4_1 can be read", gguf_path(j->g), name, weight_type_name(t->type), t->type);
+        kvf_fail(d, KVF_E_FORMAT,
+                 "%s: tensor %s has type %s (%u); F32, F16, BF16, Q8_0, Q4_0 and "
+                 "Q4_1 can be read",
+                 gguf_path(j->g), name, weight_type_name(t->type), t->type);
     else
         return t;
     return NULL;
@@ -104,8 +106,8 @@ static int load_bias(const struct job *j, int l, struct kvf_diag *d)
     const struct model_config *m = j->m;
     struct layer_weights *w = &j->w->layer[l];
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, at = 0;
-    const struct part parts[] = {{"attn_q.bias", q, true}, {"attn_k.bias", kv, true},
-                                 {"attn_v.bias", kv, false}};
+    const struct part parts[] = {
+        {"attn_q.bias", q, true}, {"attn_k.bias", kv, true}, {"attn_v.bias", kv, false}};
     w->qkv_bias = MEM_NEW(float, (size_t)(q + 2 * kv));
     if (!w->qkv_bias)
         return KVF_E_NOMEM;
@@ -138,8 +140,7 @@ static int load_layer(const struct job *j, int l, struct kvf_diag *d)
     const struct model_config *m = j->m;
     struct layer_weights *w = &j->w->layer[l];
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, err;
-    const struct part qkv[] = {{"attn_q", q, true}, {"attn_k", kv, true},
-                               {"attn_v", kv, false}};
+    const struct part qkv[] = {{"attn_q", q, true}, {"attn_k", kv, true}, {"attn_v", kv, false}};
     const struct part gate_up[] = {{"ffn_gate", m->d_ffn, false}, {"ffn_up", m->d_ffn, false}};
     const struct part out = {"attn_output", m->d_model, false};
     const struct part down = {"ffn_down", m->d_model, false};

@@ -14,17 +14,17 @@ struct layer_weights {
     float *attn_norm, *ffn_norm; /* [d_model] owned */
     float *q_norm, *k_norm;      /* [head_dim] owned; NULL without qk_norm */
     float *qkv_bias;             /* [rows of qkv] owned; NULL without qkv_bias */
-    struct packed qkv;     /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
-    struct packed out;     /* [d_model, n_heads head_dim] */
-    struct packed gate_up; /* [2 d_ffn, d_model]: gate rows, then up rows */
-    struct packed down;    /* [d_model, d_ffn] */
+    struct packed qkv;           /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
+    struct packed out;           /* [d_model, n_heads head_dim] */
+    struct packed gate_up;       /* [2 d_ffn, d_model]: gate rows, then up rows */
+    struct packed down;          /* [d_model, d_ffn] */
 };
 
 struct weights {
     int n_layers, d_model;
-    struct layer_weights *layer; /* [n_layers] */
-    float *out_norm;             /* [d_model] */
-    struct packed head;          /* [vocab, d_model]; the embedding when tied */
+    struct layer_weights *layer;         /* [n_layers] */
+    float *out_norm;                     /* [d_model] */
+    struct packed head;                  /* [vocab, d_model]; the embedding when tied */
     const struct gguf_tensor *embedding; /* borrowed */
 };
 

@@ -13,12 +13,12 @@
 #include "engine/method/method.h"
 
 enum {
-    PROBE_ROWS = 1u << 0,  /* attention rows */
-    PROBE_EVICT = 1u << 1, /* evictions */
-    PROBE_NLL = 1u << 2,   /* -ln p of each token fed */
-    PROBE_GATE = 1u << 3,  /* numbers of gates */
-    PROBE_KEY = 1u << 4,   /* keys */
-    PROBE_QUERY = 1u << 5, /* query vectors */
+    PROBE_ROWS = 1u << 0,           /* attention rows */
+    PROBE_EVICT = 1u << 1,          /* evictions */
+    PROBE_NLL = 1u << 2,            /* -ln p of each token fed */
+    PROBE_GATE = 1u << 3,           /* numbers of gates */
+    PROBE_KEY = 1u << 4,            /* keys */
+    PROBE_QUERY = 1u << 5,          /* query vectors */
     PROBE_SHADOW_ENTRIES = 1u << 8, /* what queries miss: evicted entries are kept aside */
     PROBE_SHADOW_MODEL = 1u << 9,   /* a full-cache twin is fed the same tokens */
     /* The rows of all query heads that share a KV head come together: for up to
@@ -42,11 +42,11 @@ struct probe_config {
     struct method_shape shape;
     int cap; /* most tokens of the run: T <= cap */
     const struct kernels *kernels;
-    const char *gate_column; /* what the gates of the run give an entry; NULL: nothing */
-    bool reads;              /* queries after the prompt read a choice of pages */
+    const char *gate_column;   /* what the gates of the run give an entry; NULL: nothing */
+    bool reads;                /* queries after the prompt read a choice of pages */
     const struct watch *watch; /* heads and tokens of raw blocks (watch.h); NULL: none */
-    bool evicts;             /* queries may not see all entries */
-    bool shadow_entries;     /* missed() will tell what they do not see */
+    bool evicts;               /* queries may not see all entries */
+    bool shadow_entries;       /* missed() will tell what they do not see */
     const struct probe_span_set *span_set; /* [n_span_sets] */
     int n_span_sets;
     /* [L][plan_heads][plan_tokens] first steps whose queries do not see the entry under a plan that
@@ -59,16 +59,16 @@ struct probe_config {
 /* A row of attention weights with its entries in order of time.  Rows of one
  * query head come in rising t from one thread at a time; heads come in parallel. */
 struct probe_row {
-    int layer, head;    /* query head */
+    int layer, head; /* query head */
     int32_t t;
     int n;
     const float *p;     /* [n] rising position */
     const int32_t *pos; /* [n] positions, or NULL when pos[k] = k */
     float lse, entropy;
-    bool stepping;      /* of a token after the prompt */
-    void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
+    bool stepping;           /* of a token after the prompt */
+    void *scratch;           /* row_cuts_scratch(cap) bytes of this thread */
     struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
-    float *room;        /* [cap] of this thread, for a probe to use while it has the row */
+    float *room;             /* [cap] of this thread, for a probe to use while it has the row */
 };
 
 /* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
@@ -89,15 +89,15 @@ struct probe_block {
 
 /* What a query did not see.  Order and threads as struct probe_row. */
 struct probe_missed {
-    int layer, head;    /* query head */
+    int layer, head; /* query head */
     int32_t t;
-    float kept, oracle; /* mass of what it saw, and of as many largest weights */
-    float error;        /* of its output: |o_all - o| / |o_all| */
-    int n;              /* positions 0 .. n-1 there are; 0: it saw them all */
-    const float *p;     /* [n] weights over all of them */
+    float kept, oracle;        /* mass of what it saw, and of as many largest weights */
+    float error;               /* of its output: |o_all - o| / |o_all| */
+    int n;                     /* positions 0 .. n-1 there are; 0: it saw them all */
+    const float *p;            /* [n] weights over all of them */
     const unsigned char *seen; /* [n] */
-    struct row_cut cut; /* as many largest weights as it saw entries */
-    void *scratch;      /* row_cuts_scratch(cap) bytes of this thread */
+    struct row_cut cut;        /* as many largest weights as it saw entries */
+    void *scratch;             /* row_cuts_scratch(cap) bytes of this thread */
 };
 
 /* Numbers that compare the run with its full-cache twin. */
@@ -108,9 +108,9 @@ struct probe_sink; /* where write() puts data */
 struct probe {
     const char *name, *summary;
     unsigned wants;
-    bool lean; /* part of --probes lean */
-    bool full_only; /* part of --probes full, not of paper */
-    bool by_name;   /* part of no set: needs a choice of heads (watch.h) */
+    bool lean;          /* part of --probes lean */
+    bool full_only;     /* part of --probes full, not of paper */
+    bool by_name;       /* part of no set: needs a choice of heads (watch.h) */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
     int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
     /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */

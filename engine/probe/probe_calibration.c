@@ -28,11 +28,15 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
 #undef X
     for (int c = 0; c < N_CRITERIA; c++) {
         struct kvf_column *at = &out[2 * c], *first = &out[2 * c + 1];
-        *at = (struct kvf_column){.dtype = KVF_U32, .space = KVF_SPACE_QUERY,
-                                  .axis = KVF_AXIS_TOKEN, .flags = KVF_COL_SNAPSHOT};
+        *at = (struct kvf_column){.dtype = KVF_U32,
+                                  .space = KVF_SPACE_QUERY,
+                                  .axis = KVF_AXIS_TOKEN,
+                                  .flags = KVF_COL_SNAPSHOT};
         *first = (struct kvf_column){.dtype = probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
-                                     .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_TOKEN,
-                                     .flags = KVF_COL_SNAPSHOT | KVF_COL_AGE, .unit = "step"};
+                                     .space = KVF_SPACE_QUERY,
+                                     .axis = KVF_AXIS_TOKEN,
+                                     .flags = KVF_COL_SNAPSHOT | KVF_COL_AGE,
+                                     .unit = "step"};
         snprintf(at->name, sizeof at->name, "selected_at.%s", names[c]);
         snprintf(first->name, sizeof first->name, "first_unselected.%s", names[c]);
     }

@@ -19,12 +19,14 @@ struct state {
 
 static int columns(const struct probe_config *cfg, struct kvf_column *out)
 {
-    out[COL_NORM] = (struct kvf_column){"out_norm", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0,
-                                        ""};
+    out[COL_NORM] = (struct kvf_column){"out_norm",     KVF_F32, KVF_SPACE_QUERY,
+                                        KVF_AXIS_TOKEN, 0,       ""};
     out[COL_LAST] = (struct kvf_column){"last_selected.contrib64",
                                         probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
-                                        KVF_SPACE_QUERY, KVF_AXIS_TOKEN,
-                                        KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"};
+                                        KVF_SPACE_QUERY,
+                                        KVF_AXIS_TOKEN,
+                                        KVF_COL_SNAPSHOT | KVF_COL_AGE,
+                                        "step"};
     return N_COLUMNS;
 }
 

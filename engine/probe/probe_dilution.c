@@ -28,8 +28,8 @@ enum {
 static const double slack[N_SLACK] = {1, 2, 4};
 
 enum kind { USEFUL, DILUTION, KEPT, RHO_U, RHO_D, BETA_KEPT, BETA_RHO_U, BETA_RHO_D, N_KINDS };
-static const char *const kind_names[N_KINDS] = {
-    "useful", "dilution", "kept", "rho_u", "rho_d", "beta.kept", "beta.rho_u", "beta.rho_d"};
+static const char *const kind_names[N_KINDS] = {"useful", "dilution",  "kept",       "rho_u",
+                                                "rho_d",  "beta.kept", "beta.rho_u", "beta.rho_d"};
 
 /* Where columns are; NONE: not recorded. */
 struct layout {
@@ -42,10 +42,10 @@ struct layout {
 struct state {
     struct probe_config cfg;
     struct layout at;
-    void **data;          /* [at.n] columns [L*G][cap] */
-    float *log_beta;      /* [L*H][cap]; NULL: no retention gates */
-    float *aged;          /* [G][cap] beta^(t - i) of the row at hand */
-    unsigned char *spans; /* [cap] bit k: the token is in set k */
+    void **data;           /* [at.n] columns [L*G][cap] */
+    float *log_beta;       /* [L*H][cap]; NULL: no retention gates */
+    float *aged;           /* [G][cap] beta^(t - i) of the row at hand */
+    unsigned char *spans;  /* [cap] bit k: the token is in set k */
     double factor[N_NEAR]; /* exp(-k / 2) */
 };
 
@@ -108,9 +108,11 @@ static int add_column(struct layout *l, struct kvf_column *out, const struct pro
                       bool is_real, const char *name)
 {
     if (out) {
-        out[l->n] = (struct kvf_column){
-            .dtype = is_real ? KVF_F32 : probe_narrow_ages(c) ? KVF_U16 : KVF_U32,
-            .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_STEP};
+        out[l->n] = (struct kvf_column){.dtype = is_real                ? KVF_F32
+                                                 : probe_narrow_ages(c) ? KVF_U16
+                                                                        : KVF_U32,
+                                        .space = KVF_SPACE_QUERY,
+                                        .axis = KVF_AXIS_STEP};
         snprintf(out[l->n].name, sizeof out->name, "%s", name);
     }
     return l->n++;
@@ -222,8 +224,8 @@ static void *create(const struct probe_config *cfg)
     s->cfg = *cfg;
     lay_out(cfg, &s->at, NULL);
     s->data = MEM_NEW(void *, (size_t)s->at.n);
-    s->log_beta = MEM_NEW(float, L * H * cap);
-    s->aged = MEM_NEW(float, H ? G * cap : 0);
+    s->log_beta = MEM_NEW(float, L *H *cap);
+    s->aged = MEM_NEW(float, H ? G *cap : 0);
     s->spans = MEM_NEW(unsigned char, cap);
     if (!s->data || !s->log_beta || !s->aged || !s->spans || !alloc_columns(s, L * G * cap)) {
         destroy(s);
@@ -441,8 +443,7 @@ static void take_span(struct state *s, int k, const struct row *row)
 static const uint32_t *plan_of(const struct probe_config *c, int layer, int head)
 {
     size_t h = (size_t)head / ((size_t)c->shape.n_heads / (size_t)c->plan_heads);
-    return c->plan_until
-           + ((size_t)layer * (size_t)c->plan_heads + h) * (size_t)c->plan_tokens;
+    return c->plan_until + ((size_t)layer * (size_t)c->plan_heads + h) * (size_t)c->plan_tokens;
 }
 
 static bool plan_keeps(const struct probe_config *c, const uint32_t *until, int32_t i, int32_t t)
@@ -545,8 +546,8 @@ static void on_row(void *state, const struct probe_row *p)
         take_seen(s, p, cut);
         return;
     }
-    struct row row = {.head = p->head, .at = place(s, p->layer, p->head, p->t), .w = p->p,
-                      .n = p->n};
+    struct row row = {
+        .head = p->head, .at = place(s, p->layer, p->head, p->t), .w = p->p, .n = p->n};
     take_all(s, p->layer, &row, cut);
 }
 
@@ -558,8 +559,11 @@ static void on_missed(void *state, const struct probe_missed *m)
     if (m->n == 0)
         return;
     probe_find_cuts(s->cfg.kernels, m->p, m->n, cut, m->scratch);
-    struct row row = {.head = m->head, .at = place(s, m->layer, m->head, m->t), .w = m->p,
-                      .n = m->n, .seen = m->seen};
+    struct row row = {.head = m->head,
+                      .at = place(s, m->layer, m->head, m->t),
+                      .w = m->p,
+                      .n = m->n,
+                      .seen = m->seen};
     take_all(s, m->layer, &row, cut);
 }
 

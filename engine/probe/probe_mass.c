@@ -42,7 +42,7 @@ static void *create(const struct probe_config *cfg)
     s->cfg = *cfg;
     s->sum = MEM_NEW(double, n);
     s->max = MEM_NEW(float, n);
-    s->out = MEM_NEW(float, (size_t)cfg->shape.n_heads * (size_t)cfg->cap);
+    s->out = MEM_NEW(float, (size_t)cfg->shape.n_heads *(size_t)cfg->cap);
     if (!s->sum || !s->max || !s->out) {
         destroy(s);
         return NULL;

@@ -14,8 +14,8 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
 {
     if (!cfg->reads)
         return 0;
-    out[0] = (struct kvf_column){"read.count", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN,
-                                 KVF_COL_SNAPSHOT, "queries"};
+    out[0] = (struct kvf_column){"read.count",   KVF_U32,          KVF_SPACE_QUERY,
+                                 KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, "queries"};
     return 1;
 }
 
@@ -47,8 +47,8 @@ static void on_row(void *state, const struct probe_row *row)
     struct state *s = state;
     if (!s->count || !row->stepping)
         return;
-    uint32_t *count = s->count + probe_query_index(&s->cfg, row->layer, row->head)
-                    * (size_t)s->cfg.cap;
+    uint32_t *count = s->count
+                      + probe_query_index(&s->cfg, row->layer, row->head) * (size_t)s->cfg.cap;
     for (int i = 0; i < row->n; i++)
         count[row->pos ? row->pos[i] : i]++;
 }

@@ -36,7 +36,8 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
         for (int k = 0; k < N_COUNTS; k++) {
             struct kvf_column *col = &out[c * N_COUNTS + k];
             *col = (struct kvf_column){.dtype = probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
-                                       .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_TOKEN,
+                                       .space = KVF_SPACE_QUERY,
+                                       .axis = KVF_AXIS_TOKEN,
                                        .flags = KVF_COL_SNAPSHOT};
             snprintf(col->name, sizeof col->name, "%s.%s", counts[k], suffix[c]);
             snprintf(col->unit, sizeof col->unit, "%s", k == 2 ? "step" : "");

@@ -57,7 +57,7 @@ static void *create(const struct probe_config *cfg)
     s->hits = MEM_NEW(uint32_t, n);
     s->first = MEM_NEW(uint32_t, n);
     s->mass = MEM_NEW(double, n);
-    s->out = MEM_NEW(float, (size_t)cfg->shape.n_heads * (size_t)cfg->cap);
+    s->out = MEM_NEW(float, (size_t)cfg->shape.n_heads *(size_t)cfg->cap);
     if (!s->kept || !s->oracle || !s->error || !s->hits || !s->first || !s->mass || !s->out) {
         destroy(s);
         return NULL;

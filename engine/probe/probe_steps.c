@@ -51,7 +51,7 @@ static void on_row(void *state, const struct probe_row *row)
 {
     struct state *s = state;
     size_t at = probe_query_index(&s->cfg, row->layer, row->head) * (size_t)s->cfg.cap
-              + (size_t)row->t;
+                + (size_t)row->t;
     s->lse[at] = row->lse;
     s->entropy[at] = row->entropy;
 }

@@ -33,8 +33,10 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
 #undef X
     for (int c = 0; c < N_CRITERIA; c++) {
         out[c] = (struct kvf_column){.dtype = probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
-                                     .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_TOKEN,
-                                     .flags = KVF_COL_SNAPSHOT | KVF_COL_AGE, .unit = "step"};
+                                     .space = KVF_SPACE_QUERY,
+                                     .axis = KVF_AXIS_TOKEN,
+                                     .flags = KVF_COL_SNAPSHOT | KVF_COL_AGE,
+                                     .unit = "step"};
         snprintf(out[c].name, sizeof out[c].name, "%s", names[c]);
     }
     return N_CRITERIA;
@@ -125,12 +127,11 @@ static void to_ages(struct state *s, int layer, int criterion, int32_t t1)
         for (size_t i = 0; i < (size_t)t1; i++) {
             if (probe_narrow_ages(&s->cfg)) {
                 uint16_t t = ((const uint16_t *)last)[i];
-                ((uint16_t *)s->ages)[(size_t)g * cap + i] =
-                    t == UINT16_MAX ? t : (uint16_t)(t - i);
+                ((uint16_t *)s->ages)[(size_t)g * cap + i] = t == UINT16_MAX ? t
+                                                                             : (uint16_t)(t - i);
             } else {
                 uint32_t t = ((const uint32_t *)last)[i];
-                ((uint32_t *)s->ages)[(size_t)g * cap + i] =
-                    t == UINT32_MAX ? t : t - (uint32_t)i;
+                ((uint32_t *)s->ages)[(size_t)g * cap + i] = t == UINT32_MAX ? t : t - (uint32_t)i;
             }
         }
     }

@@ -28,7 +28,8 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
 #undef X
     for (int c = 0; c < N_COLUMNS; c++) {
         out[c] = (struct kvf_column){.dtype = probe_narrow_ages(cfg) ? KVF_U16 : KVF_U32,
-                                     .space = KVF_SPACE_QUERY, .axis = KVF_AXIS_STEP};
+                                     .space = KVF_SPACE_QUERY,
+                                     .axis = KVF_AXIS_STEP};
         snprintf(out[c].name, sizeof out[c].name, "%s", names[c]);
     }
     return N_COLUMNS;
@@ -93,7 +94,7 @@ static void on_row(void *state, const struct probe_row *row)
 #undef X
     struct state *s = state;
     size_t at = probe_query_index(&s->cfg, row->layer, row->head) * (size_t)s->cfg.cap
-              + (size_t)row->t;
+                + (size_t)row->t;
     double most = row->n ? (double)s->cfg.kernels->max_row(row->p, row->n) : 0;
     for (int c = 0; c < N_P; c++)
         put(s, c, at, count_under(row->p, row->n, bar_of(share[c] * most)));

@@ -35,8 +35,10 @@ static int columns(const struct probe_config *cfg, struct kvf_column *out)
 {
     (void)cfg;
     for (int w = 0; w < 2 * KVF_WINDOWS; w++) {
-        out[w] = (struct kvf_column){.dtype = KVF_F32, .space = KVF_SPACE_KV,
-                                     .axis = KVF_AXIS_TOKEN, .flags = KVF_COL_SNAPSHOT};
+        out[w] = (struct kvf_column){.dtype = KVF_F32,
+                                     .space = KVF_SPACE_KV,
+                                     .axis = KVF_AXIS_TOKEN,
+                                     .flags = KVF_COL_SNAPSHOT};
         snprintf(out[w].name, sizeof out[w].name, "%s.%d", w < KVF_WINDOWS ? "window" : "window16",
                  w % KVF_WINDOWS);
     }
@@ -61,9 +63,9 @@ static void *create(const struct probe_config *cfg)
     if (!s)
         return NULL;
     s->cfg = *cfg;
-    s->most = MEM_NEW(float, H * BLOCK * cap);
-    s->ring = MEM_NEW(float, (size_t)cfg->shape.n_layers * H * RING * cap);
-    s->out = MEM_NEW(float, H * cap);
+    s->most = MEM_NEW(float, H *BLOCK *cap);
+    s->ring = MEM_NEW(float, (size_t)cfg->shape.n_layers *H *RING *cap);
+    s->out = MEM_NEW(float, (H * cap));
     if (s->most && s->ring && s->out)
         return s;
     destroy(s);

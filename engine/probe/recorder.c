@@ -37,14 +37,14 @@ struct recorder {
     unsigned wants;
     struct thread_scratch *scratch;
     int n_threads;
-    int32_t streamed;   /* steps whose stream columns are written */
+    int32_t streamed; /* steps whose stream columns are written */
     uint32_t epoch;
     int32_t n_tokens;
     int32_t *id;        /* [cap] */
     uint8_t *role;      /* [cap] */
     uint32_t *text_end; /* [cap] offsets into text */
     struct buf text;
-    struct buf gather;  /* rows joined for the writer */
+    struct buf gather; /* rows joined for the writer */
     int err;
 };
 
@@ -62,8 +62,8 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
         if (!probe_table[i]->shadow)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                                   probe_table[i]->name);
-    return kvf_fail(d, KVF_E_ARG,
-                    "--probes: no probe '%s'; say lean, paper, full or a list of %s", name, list);
+    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list of %s",
+                    name, list);
 }
 
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
@@ -82,9 +82,10 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
     char key[32], value[32];
     int more;
     while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
-        unsigned bit = strcmp(key, "lean") == 0 ? lean
-                     : strcmp(key, "paper") == 0 ? paper
-                     : strcmp(key, "full") == 0 ? all : 0;
+        unsigned bit = strcmp(key, "lean") == 0    ? lean
+                       : strcmp(key, "paper") == 0 ? paper
+                       : strcmp(key, "full") == 0  ? all
+                                                   : 0;
         for (int i = 0; probe_table[i]; i++)
             if (!probe_table[i]->shadow && strcmp(key, probe_table[i]->name) == 0)
                 bit = 1u << i;
@@ -158,9 +159,11 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
     for (int i = 0; col && probe_table[i]; i++) {
         int n = set >> i & 1 ? probe_table[i]->columns(cfg, col) : 0;
         for (int c = 0; c < n; c++) {
-            int heads = col[c].space == KVF_SPACE_RUN ? 1
-                      : cfg->shape.n_layers * (col[c].space == KVF_SPACE_KV ? cfg->shape.n_kv_heads
-                                                                            : cfg->shape.n_heads);
+            int heads = col[c].space == KVF_SPACE_RUN
+                            ? 1
+                            : cfg->shape.n_layers
+                                  * (col[c].space == KVF_SPACE_KV ? cfg->shape.n_kv_heads
+                                                                  : cfg->shape.n_heads);
             bytes += (double)heads * (double)kvf_dtype_size(col[c].dtype);
         }
     }
@@ -278,9 +281,16 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                   float lse, float entropy, int thread)
 {
     struct thread_scratch *s = &r->scratch[thread];
-    struct probe_row out = {.layer = row->layer, .head = row->head, .t = row->t, .n = row->seen,
-                            .p = row->p, .lse = lse, .entropy = entropy,
-                            .stepping = row->stepping, .scratch = s->cuts, .cuts = &s->known,
+    struct probe_row out = {.layer = row->layer,
+                            .head = row->head,
+                            .t = row->t,
+                            .n = row->seen,
+                            .p = row->p,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .stepping = row->stepping,
+                            .scratch = s->cuts,
+                            .cuts = &s->known,
                             .room = s->room};
     s->known.known = false;
     if (!view->plain || row->visible) {
@@ -376,8 +386,8 @@ int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const
         buf_add(g, (const char *)data + ((size_t)h * stride + (size_t)t0) * size, (size_t)n * size);
     if (g->err)
         return g->err;
-    return kvf_write_chunk(sink->r->writer, sink->column0 + column, layer, 0, n_heads,
-                           (uint32_t)t0, (uint32_t)n, sink->epoch, g->data);
+    return kvf_write_chunk(sink->r->writer, sink->column0 + column, layer, 0, n_heads, (uint32_t)t0,
+                           (uint32_t)n, sink->epoch, g->data);
 }
 
 int probe_put_layers(struct probe_sink *sink, enum kvf_space space, const struct probe_array *a,

@@ -54,14 +54,17 @@ static int mark(const char *option, const char *text, const char *set,
                 const struct probe_config *cfg, unsigned char **ret_take, struct kvf_diag *d)
 {
     const struct method_shape *m = &cfg->shape;
-    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers * (size_t)m->n_heads);
+    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_heads);
     if (!*ret_take)
         return out_of_memory(d);
     int marked = headset_mark(set, 'K', m->n_layers, m->n_heads, *ret_take);
     if (marked > 0)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, marked ? "%s: '%s' does not name query heads such as L10H19, "
-                    "L3H* or 10.19" : "%s: '%s' names no query head of this model", option, text);
+    return kvf_fail(d, KVF_E_ARG,
+                    marked ? "%s: '%s' does not name query heads such as L10H19, "
+                             "L3H* or 10.19"
+                           : "%s: '%s' names no query head of this model",
+                    option, text);
 }
 
 int watch_add_tokens(struct watch *w, const char *text, const struct probe_config *cfg,
@@ -71,15 +74,19 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
     unsigned char *take = NULL;
     long lo = 0, hi = 0;
     if (!heads || heads == text || !heads[1])
-        return kvf_fail(d, KVF_E_ARG, "--watch needs TOKENS@HEADS such as 383,400-410@L10H19, "
-                        "not '%s'", text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--watch needs TOKENS@HEADS such as 383,400-410@L10H19, "
+                        "not '%s'",
+                        text);
     if (!w->pair && !(w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS)))
         return out_of_memory(d);
     int n_heads = cfg->shape.n_heads, err = mark("--watch", text, heads + 1, cfg, &take, d);
     while (!err && s < heads) {
         if (!take_tokens(&s, &lo, &hi))
-            err = kvf_fail(d, KVF_E_ARG, "--watch: '%s' does not start with tokens such as "
-                           "383,400-410", text);
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--watch: '%s' does not start with tokens such as "
+                           "383,400-410",
+                           text);
         else if (hi >= cfg->cap)
             err = kvf_fail(d, KVF_E_ARG, "--watch: this run has at most %d tokens, no token %ld",
                            cfg->cap, hi);
@@ -98,8 +105,8 @@ static int too_many_queries(int n, const struct probe_config *cfg, struct kvf_di
 {
     if (n <= WATCH_MAX_NUMBERS / cfg->shape.head_dim)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "--watch-queries: %d heads of %d numbers are over %d per step",
-                    n, cfg->shape.head_dim, WATCH_MAX_NUMBERS);
+    return kvf_fail(d, KVF_E_ARG, "--watch-queries: %d heads of %d numbers are over %d per step", n,
+                    cfg->shape.head_dim, WATCH_MAX_NUMBERS);
 }
 
 int watch_set_queries(struct watch *w, const char *text, const struct probe_config *cfg,
@@ -111,8 +118,10 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
     int n_heads = cfg->shape.n_heads, all = cfg->shape.n_layers * n_heads, err;
     unsigned char *take = NULL;
     if (strcmp(when, "pre") != 0 && strcmp(when, "post") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--watch-queries: vectors are taken @pre or @post RoPE, "
-                        "not '@%s'", when);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--watch-queries: vectors are taken @pre or @post RoPE, "
+                        "not '@%s'",
+                        when);
     if (n == 0 || n >= sizeof set)
         return kvf_fail(d, KVF_E_ARG, "--watch-queries needs query heads such as L10H3,L20H*");
     memcpy(set, text, n);
@@ -153,8 +162,7 @@ static unsigned bit_of(const struct probe *p)
     return 0;
 }
 
-int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
-                 struct kvf_diag *d)
+int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set, struct kvf_diag *d)
 {
     if (w->n_pairs)
         *set |= bit_of(&probe_received);

@@ -19,18 +19,18 @@ struct work {
     float *out, *lse;
     size_t ld_out;
     int n_tiles;
-    float *k_t, *v_t;           /* [H, n_tiles, D, TILE]: transposed tiles */
-    float *gate;                /* [H, n_tiles * TILE] */
-    float *d_k, *d_v, *d_gate;  /* [G, PARTS, T, D], the same, [G, PARTS, T] */
-    float *local;               /* per thread */
+    float *k_t, *v_t;          /* [H, n_tiles, D, TILE]: transposed tiles */
+    float *gate;               /* [H, n_tiles * TILE] */
+    float *d_k, *d_v, *d_gate; /* [G, PARTS, T, D], the same, [G, PARTS, T] */
+    float *local;              /* per thread */
     size_t local_size;
 };
 
 /* One tile as its task sees it: n_q queries from q0, n_k keys from k0. */
 struct tile {
     int g, h, q0, n_q, k0, n_k;
-    float *s, *d;       /* [TILE, TILE]: scores, then weights; derivatives */
-    float *q;           /* [TILE, D]: scaled queries */
+    float *s, *d;        /* [TILE, TILE]: scores, then weights; derivatives */
+    float *q;            /* [TILE, D]: scaled queries */
     float *factor, *row; /* [TILE] */
 };
 
@@ -69,9 +69,15 @@ static size_t lay_out(struct work *w, const struct attention *a, float *base, in
     local += (TILE * D + 15) / 16 * 16;
     claim(&used, local * (size_t)n_threads);
     if (base)
-        *w = (struct work){.a = a, .n_tiles = tiles(a->T), .k_t = base + at[0],
-                           .v_t = base + at[1], .gate = base + at[2], .d_k = base + at[3],
-                           .d_v = base + at[4], .d_gate = base + at[5], .local = base + first,
+        *w = (struct work){.a = a,
+                           .n_tiles = tiles(a->T),
+                           .k_t = base + at[0],
+                           .v_t = base + at[1],
+                           .gate = base + at[2],
+                           .d_k = base + at[3],
+                           .d_v = base + at[4],
+                           .d_gate = base + at[5],
+                           .local = base + first,
                            .local_size = local};
     return used * sizeof(float);
 }
@@ -86,9 +92,14 @@ static struct tile tile_of(const struct work *w, int g, int i_tile, int thread)
     const struct attention *a = w->a;
     float *at = w->local + (size_t)thread * w->local_size;
     int q0 = i_tile * TILE;
-    return (struct tile){.g = g, .h = g / (a->n_heads / a->n_kv_heads), .q0 = q0,
-                         .n_q = at_most(a->T - q0, TILE), .s = at, .d = at + TILE * TILE,
-                         .factor = at + 2 * TILE * TILE, .row = at + 2 * TILE * TILE + TILE,
+    return (struct tile){.g = g,
+                         .h = g / (a->n_heads / a->n_kv_heads),
+                         .q0 = q0,
+                         .n_q = at_most(a->T - q0, TILE),
+                         .s = at,
+                         .d = at + TILE * TILE,
+                         .factor = at + 2 * TILE * TILE,
+                         .row = at + 2 * TILE * TILE + TILE,
                          .q = at + 2 * TILE * TILE + 2 * TILE};
 }
 
@@ -139,10 +150,16 @@ static void scale_queries(const struct attention *a, struct tile *t)
 static void scores(const struct work *w, struct tile *t)
 {
     int D = w->a->D;
-    w->a->kernels->tile_mul(&(struct tile_product){
-        .c = t->s, .ld_c = TILE, .a = t->q, .a_row = (size_t)D, .a_col = 1,
-        .b = w->k_t + key_tile(w, t) * (size_t)D, .ld_b = TILE,
-        .m = t->n_q, .n = t->n_k, .k = D});
+    w->a->kernels->tile_mul(&(struct tile_product){.c = t->s,
+                                                   .ld_c = TILE,
+                                                   .a = t->q,
+                                                   .a_row = (size_t)D,
+                                                   .a_col = 1,
+                                                   .b = w->k_t + key_tile(w, t) * (size_t)D,
+                                                   .ld_b = TILE,
+                                                   .m = t->n_q,
+                                                   .n = t->n_k,
+                                                   .k = D});
 }
 
 static struct range seen(const struct attention *a, const struct tile *t, int i)
@@ -238,15 +255,22 @@ static void forward_task(void *ctx, int task, int thread)
         scores(w, &t);
         for (int r = 0; r < t.n_q; r++)
             weigh_row(w, &t, &run, r, out);
-        a->kernels->tile_mul(&(struct tile_product){
-            .c = out, .ld_c = w->ld_out, .a = t.s, .a_row = TILE, .a_col = 1,
-            .b = a->v + place(a, t.k0, a->ld, t.h), .ld_b = a->ld,
-            .m = t.n_q, .n = a->D, .k = t.n_k, .add = t.k0 > start});
+        a->kernels->tile_mul(&(struct tile_product){.c = out,
+                                                    .ld_c = w->ld_out,
+                                                    .a = t.s,
+                                                    .a_row = TILE,
+                                                    .a_col = 1,
+                                                    .b = a->v + place(a, t.k0, a->ld, t.h),
+                                                    .ld_b = a->ld,
+                                                    .m = t.n_q,
+                                                    .n = a->D,
+                                                    .k = t.n_k,
+                                                    .add = t.k0 > start});
     }
     for (int r = 0; r < t.n_q; r++) {
         scale_row(out + (size_t)r * w->ld_out, a->D, (float)(1 / run.sum[r]));
-        w->lse[(size_t)t.g * (size_t)a->T + (size_t)(t.q0 + r)] =
-            run.max[r] + (float)log(run.sum[r]);
+        w->lse[(size_t)t.g * (size_t)a->T + (size_t)(t.q0 + r)] = run.max[r]
+                                                                  + (float)log(run.sum[r]);
     }
 }
 
@@ -335,14 +359,28 @@ static void gradient_products(const struct work *w, const struct tile *t, size_t
 {
     const struct attention *a = w->a;
     size_t D = (size_t)a->D, key = (part * (size_t)a->T + (size_t)t->k0) * D;
-    struct tile_product dv = {
-        .c = w->d_v + key, .ld_c = D, .a = t->s, .a_row = 1, .a_col = TILE,
-        .b = w->grads->d_out + place(a, t->q0, w->grads->ld_out, t->g), .ld_b = w->grads->ld_out,
-        .m = t->n_k, .n = a->D, .k = t->n_q, .add = true};
-    struct tile_product dk = dv, dq = {
-        .c = w->grads->d_q + place(a, t->q0, a->ld, t->g), .ld_c = a->ld, .a = t->d,
-        .a_row = TILE, .a_col = 1, .b = a->k + place(a, t->k0, a->ld, t->h), .ld_b = a->ld,
-        .m = t->n_q, .n = a->D, .k = t->n_k, .add = add};
+    struct tile_product dv = {.c = w->d_v + key,
+                              .ld_c = D,
+                              .a = t->s,
+                              .a_row = 1,
+                              .a_col = TILE,
+                              .b = w->grads->d_out + place(a, t->q0, w->grads->ld_out, t->g),
+                              .ld_b = w->grads->ld_out,
+                              .m = t->n_k,
+                              .n = a->D,
+                              .k = t->n_q,
+                              .add = true};
+    struct tile_product dk = dv, dq = {.c = w->grads->d_q + place(a, t->q0, a->ld, t->g),
+                                       .ld_c = a->ld,
+                                       .a = t->d,
+                                       .a_row = TILE,
+                                       .a_col = 1,
+                                       .b = a->k + place(a, t->k0, a->ld, t->h),
+                                       .ld_b = a->ld,
+                                       .m = t->n_q,
+                                       .n = a->D,
+                                       .k = t->n_k,
+                                       .add = add};
     dk.c = w->d_k + key;
     dk.a = t->d;
     dk.b = t->q; /* with the scale */
@@ -364,10 +402,17 @@ static void backward_tile(const struct work *w, struct tile *t, size_t part)
     for (t->k0 = start; t->k0 <= t->q0; t->k0 += TILE) {
         t->n_k = at_most(a->T - t->k0, TILE);
         scores(w, t);
-        a->kernels->tile_mul(&(struct tile_product){
-            .c = t->d, .ld_c = TILE, .a = g->d_out + place(a, t->q0, g->ld_out, t->g),
-            .a_row = g->ld_out, .a_col = 1, .b = w->v_t + key_tile(w, t) * (size_t)a->D,
-            .ld_b = TILE, .m = t->n_q, .n = t->n_k, .k = a->D});
+        a->kernels->tile_mul(
+            &(struct tile_product){.c = t->d,
+                                   .ld_c = TILE,
+                                   .a = g->d_out + place(a, t->q0, g->ld_out, t->g),
+                                   .a_row = g->ld_out,
+                                   .a_col = 1,
+                                   .b = w->v_t + key_tile(w, t) * (size_t)a->D,
+                                   .ld_b = TILE,
+                                   .m = t->n_q,
+                                   .n = t->n_k,
+                                   .k = a->D});
         for (int r = 0; r < t->n_q; r++)
             gradient_row(w, t, r, mean[r], w->d_gate + part * (size_t)a->T);
         gradient_products(w, t, part, t->k0 > start);

@@ -27,7 +27,7 @@ struct attention {
     int T, n_heads, n_kv_heads, D;
     float scale;
     enum gating gating;
-    int window;           /* GATING_WRITE: at least 1 */
+    int window;             /* GATING_WRITE: at least 1 */
     const float *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D]; RoPE applied */
     size_t ld;
     const int32_t *first; /* [T] the first token of the document of token t */
@@ -45,8 +45,8 @@ struct attention_grads {
     const float *out, *d_out; /* of the forward pass, and the loss's derivative by it */
     size_t ld_out;
     const float *lse;
-    float *d_q, *d_k, *d_v;   /* as q, k, v, with ld: set, not added to */
-    float *d_gate;            /* [T, H]: set; NULL with GATING_NONE */
+    float *d_q, *d_k, *d_v; /* as q, k, v, with ld: set, not added to */
+    float *d_gate;          /* [T, H]: set; NULL with GATING_NONE */
 };
 
 /* The same bits for any number of threads. */

@@ -50,11 +50,17 @@ int tape_create(const struct frozen *f, const struct net *net, int most, struct 
     t->ld_qkv = row_qkv(m);
     t->ld_att = padded(m->n_heads * m->head_dim);
     t->ld_ffn = padded(2 * m->d_ffn);
-    const struct area areas[] = {
-        {&t->normed, T * d}, {&t->qkv, T * t->ld_qkv}, {&t->k_pre, T * H * (size_t)m->head_dim},
-        {&t->att, T * t->ld_att}, {&t->lse, T * (size_t)m->n_heads}, {&t->mid, T * d},
-        {&t->gate_up, T * t->ld_ffn}, {&t->net, net ? net_tape(net, most) : 0},
-        {&t->value, T * H}, {&t->number, T * H}, {&t->raw, T * row_raw(m)}};
+    const struct area areas[] = {{&t->normed, T * d},
+                                 {&t->qkv, T * t->ld_qkv},
+                                 {&t->k_pre, T * H * (size_t)m->head_dim},
+                                 {&t->att, T * t->ld_att},
+                                 {&t->lse, T * (size_t)m->n_heads},
+                                 {&t->mid, T * d},
+                                 {&t->gate_up, T * t->ld_ffn},
+                                 {&t->net, net ? net_tape(net, most) : 0},
+                                 {&t->value, T * H},
+                                 {&t->number, T * H},
+                                 {&t->raw, T * row_raw(m)}};
     return divide(areas, sizeof areas / sizeof *areas, &t->memory);
 }
 
@@ -69,8 +75,11 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
 {
     const struct model_config *m = f->config;
     size_t T = (size_t)most, H = (size_t)m->n_kv_heads;
-    struct attention a = {.kernels = &c->k, .T = most, .n_heads = m->n_heads,
-                          .n_kv_heads = m->n_kv_heads, .D = m->head_dim};
+    struct attention a = {.kernels = &c->k,
+                          .T = most,
+                          .n_heads = m->n_heads,
+                          .n_kv_heads = m->n_kv_heads,
+                          .D = m->head_dim};
     int threads = par_threads(c->pool);
     memset(s, 0, sizeof *s);
     s->ld = at_least(padded(m->d_model), row_qkv(m));
@@ -78,9 +87,12 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
     float *attention = NULL;
     const struct area areas[] = {
         {&s->wide, T * at_least(s->ld_ffn, s->ld)},
-        {&s->narrow, T * s->ld}, {&s->branch, T * s->ld},
-        {&s->d_att, T * padded(m->n_heads * m->head_dim)}, {&s->d_number, T * H},
-        {&s->d_value, T * H}, {&s->net, net ? net_scratch(net, most, threads) : 0},
+        {&s->narrow, T * s->ld},
+        {&s->branch, T * s->ld},
+        {&s->d_att, T * padded(m->n_heads * m->head_dim)},
+        {&s->d_number, T * H},
+        {&s->d_value, T * H},
+        {&s->net, net ? net_scratch(net, most, threads) : 0},
         {&attention, attention_scratch(&a, threads) / sizeof(float) + PANEL}};
     int err = divide(areas, sizeof areas / sizeof *areas, &s->memory);
     s->attention = attention;
@@ -130,8 +142,7 @@ static void residual_rows(void *ctx, int t0, int n, int thread)
     const struct rows_job *j = ctx;
     int d = j->r->f->config->d_model;
     (void)thread;
-    memcpy(j->y + model_row(j, t0), j->x + model_row(j, t0),
-           (size_t)n * (size_t)d * sizeof *j->y);
+    memcpy(j->y + model_row(j, t0), j->x + model_row(j, t0), (size_t)n * (size_t)d * sizeof *j->y);
     for (int t = t0; t < t0 + n; t++)
         j->r->c->k.add(j->y + model_row(j, t), j->s->branch + (size_t)t * j->s->ld, d);
 }
@@ -197,20 +208,33 @@ static struct attention attention_of(const struct block_run *r, const struct tap
 {
     const struct model_config *m = r->f->config;
     size_t k0 = k_at(m), kv = (size_t)(m->n_kv_heads * m->head_dim);
-    return (struct attention){
-        .kernels = &r->c->k, .T = r->T, .n_heads = m->n_heads, .n_kv_heads = m->n_kv_heads,
-        .D = m->head_dim, .scale = 1.0f / sqrtf((float)m->head_dim), .gating = r->gating,
-        .window = r->window, .q = t->qkv, .k = t->qkv + k0, .v = t->qkv + k0 + kv,
-        .ld = t->ld_qkv, .first = r->first, .gate = r->gating ? t->number : NULL};
+    return (struct attention){.kernels = &r->c->k,
+                              .T = r->T,
+                              .n_heads = m->n_heads,
+                              .n_kv_heads = m->n_kv_heads,
+                              .D = m->head_dim,
+                              .scale = 1.0f / sqrtf((float)m->head_dim),
+                              .gating = r->gating,
+                              .window = r->window,
+                              .q = t->qkv,
+                              .k = t->qkv + k0,
+                              .v = t->qkv + k0 + kv,
+                              .ld = t->ld_qkv,
+                              .first = r->first,
+                              .gate = r->gating ? t->number : NULL};
 }
 
 static struct net_input net_input_of(const struct block_run *r, const struct tape *t)
 {
     const struct model_config *m = r->f->config;
-    return (struct net_input){
-        .x = t->normed, .k_pre = t->k_pre, .k_post = t->qkv + k_at(m), .v = t->qkv + v_at(m),
-        .ld_pre = (size_t)(m->n_kv_heads * m->head_dim), .ld_post = t->ld_qkv,
-        .ld_v = t->ld_qkv, .T = r->T};
+    return (struct net_input){.x = t->normed,
+                              .k_pre = t->k_pre,
+                              .k_post = t->qkv + k_at(m),
+                              .v = t->qkv + v_at(m),
+                              .ld_pre = (size_t)(m->n_kv_heads * m->head_dim),
+                              .ld_post = t->ld_qkv,
+                              .ld_v = t->ld_qkv,
+                              .T = r->T};
 }
 
 static void gates_forward(const struct block_run *r, int layer, struct tape *t,
@@ -285,8 +309,8 @@ static void norm_back_rows(void *ctx, int t0, int n, int thread)
                                 j->s->branch + (size_t)t * j->s->ld, 1, m->d_model, m->norm_eps);
 }
 
-static void feed_forward_back(const struct block_run *r, int layer, float *dx,
-                              const struct tape *t, struct block_scratch *s)
+static void feed_forward_back(const struct block_run *r, int layer, float *dx, const struct tape *t,
+                              struct block_scratch *s)
 {
     const struct frozen_layer *b = &r->f->back[layer];
     size_t d = (size_t)r->f->config->d_model;
@@ -364,7 +388,10 @@ static void gates_back(const struct block_run *r, int layer, const struct tape *
 {
     const struct model_config *m = r->f->config;
     struct net_input in = net_input_of(r, t);
-    struct net_grads to = {.grad = grad, .dx = wide, .dk_pre = wide, .dk_post = d_qkv + k_at(m),
+    struct net_grads to = {.grad = grad,
+                           .dx = wide,
+                           .dk_pre = wide,
+                           .dk_post = d_qkv + k_at(m),
                            .dv = d_qkv + v_at(m)};
     net_backward(r->net, r->c, layer, &in, t->net, s->d_value, &to, s->net);
 }
@@ -377,16 +404,20 @@ static void attention_back(const struct block_run *r, const float *dx, int layer
     size_t k0 = (size_t)(m->n_heads * m->head_dim), kv = (size_t)(m->n_kv_heads * m->head_dim);
     struct attention a = attention_of(r, t);
     product(r->c, s->d_att, t->ld_att, dx, (size_t)m->d_model, r->T, &r->f->back[layer].out);
-    struct attention_grads g = {.out = t->att, .d_out = s->d_att, .ld_out = t->ld_att,
-                                .lse = t->lse, .d_q = d_qkv, .d_k = d_qkv + k0,
+    struct attention_grads g = {.out = t->att,
+                                .d_out = s->d_att,
+                                .ld_out = t->ld_att,
+                                .lse = t->lse,
+                                .d_q = d_qkv,
+                                .d_k = d_qkv + k0,
                                 .d_v = d_qkv + k0 + kv,
                                 .d_gate = r->gating ? s->d_number : NULL};
     attention_backward(&a, &g, r->c->pool, s->attention);
 }
 
 void block_backward(const struct block_run *r, int layer, const float *x, float *dx,
-                    const struct tape *t, const float *d_value_more, float *grad,
-                    float *d_number, struct block_scratch *s)
+                    const struct tape *t, const float *d_value_more, float *grad, float *d_number,
+                    struct block_scratch *s)
 {
     const struct model_config *m = r->f->config;
     size_t d = (size_t)m->d_model, T = (size_t)r->T, kv = (size_t)(m->n_kv_heads * m->head_dim);

@@ -14,10 +14,10 @@
 struct block_run {
     const struct compute *c;
     const struct frozen *f;
-    const struct net *net;    /* NULL: the teacher */
-    enum gating gating;       /* GATING_NONE: the teacher */
+    const struct net *net; /* NULL: the teacher */
+    enum gating gating;    /* GATING_NONE: the teacher */
     int window, T;
-    const int32_t *first;     /* [T] */
+    const int32_t *first;          /* [T] */
     const float *turn, *turn_back; /* [T][rope_dim] cos, sin by position; turn_back: the
                                       other way */
 };
@@ -35,7 +35,7 @@ struct tape {
     float *value;   /* [T, H] log beta or max(g, least) */
     float *number;  /* [T, H] what attention uses: log beta or log of value */
     size_t ld_qkv, ld_att, ld_ffn;
-    float *memory;  /* owns all of the above */
+    float *memory; /* owns all of the above */
 };
 
 #define LEAST_G 1e-3f /* of write gates while training */
@@ -46,10 +46,10 @@ void tape_finish(struct tape *t); /* accepts a zeroed struct */
 
 /* Scratch of both passes, for up to `most` tokens and the threads of c. */
 struct block_scratch {
-    float *wide;   /* [most, ld_ffn], and no less than [most, ld] */
-    float *narrow; /* [most, d padded or ld_qkv, whichever is larger] */
-    float *branch; /* [most, as narrow] */
-    float *d_att;  /* [most, ld_att] */
+    float *wide;               /* [most, ld_ffn], and no less than [most, ld] */
+    float *narrow;             /* [most, d padded or ld_qkv, whichever is larger] */
+    float *branch;             /* [most, as narrow] */
+    float *d_att;              /* [most, ld_att] */
     float *d_number, *d_value; /* [most, H] */
     float *net;
     void *attention;
@@ -69,7 +69,7 @@ void block_forward(const struct block_run *r, int layer, const float *x, float *
  * Parameters' derivatives are added to grad (NULL: they are not wanted).  d_number, when
  * not NULL, gets the derivative by what attention uses, [T, H]. */
 void block_backward(const struct block_run *r, int layer, const float *x, float *dx,
-                    const struct tape *t, const float *d_value_more, float *grad,
-                    float *d_number, struct block_scratch *s);
+                    const struct tape *t, const float *d_value_more, float *grad, float *d_number,
+                    struct block_scratch *s);
 
 #endif

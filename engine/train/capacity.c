@@ -44,10 +44,14 @@ static double term_weight(const struct capacity *c, int i)
 {
     double heads = c->global ? c->heads : 1, p = i - c->first[i], M = c->M * heads;
     switch (c->norm) {
-    case CAPACITY_CODE: return 1 / fmax(1, p * heads - M);
-    case CAPACITY_T: return 1 / ((p + 1) * heads);
-    case CAPACITY_FLAT: return 1 / fmax(1, c->T * heads - M);
-    case CAPACITY_SUM: break;
+    case CAPACITY_CODE:
+        return 1 / fmax(1, p * heads - M);
+    case CAPACITY_T:
+        return 1 / ((p + 1) * heads);
+    case CAPACITY_FLAT:
+        return 1 / fmax(1, c->T * heads - M);
+    case CAPACITY_SUM:
+        break;
     }
     return 1;
 }
@@ -57,10 +61,13 @@ static double outer_scale(const struct capacity *c, int64_t active)
 {
     double heads = c->global ? 1 : c->heads;
     switch (c->norm) {
-    case CAPACITY_CODE: return active ? 1 / (double)active : 0;
+    case CAPACITY_CODE:
+        return active ? 1 / (double)active : 0;
     case CAPACITY_T:
-    case CAPACITY_FLAT: return 1 / (heads * c->T);
-    case CAPACITY_SUM: break;
+    case CAPACITY_FLAT:
+        return 1 / (heads * c->T);
+    case CAPACITY_SUM:
+        break;
     }
     return 1 / heads;
 }

@@ -26,10 +26,10 @@ enum capacity_norm { CAPACITY_CODE, CAPACITY_T, CAPACITY_FLAT, CAPACITY_SUM };
 
 struct capacity {
     const struct kernels *kernels;
-    int T, heads;         /* heads = layers * KV heads */
+    int T, heads;          /* heads = layers * KV heads */
     const float *log_beta; /* [heads, T], <= 0 */
-    const int32_t *first; /* [T] the first token of the document of token t */
-    double M;             /* entries per head, >= 0 */
+    const int32_t *first;  /* [T] the first token of the document of token t */
+    double M;              /* entries per head, >= 0 */
     bool global;
     enum capacity_norm norm;
 };

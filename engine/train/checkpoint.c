@@ -102,8 +102,8 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
     qsort(item, (size_t)c->n, sizeof *item, by_name);
     snprintf(step, sizeof step, "%lld", (long long)c->step);
     int err = hash_all(c->config, step, log, item, c->n, hash);
-    const struct safetensors_note note[] = {{"format", FORMAT}, {"step", step}, {"hash", hash},
-                                            {"config", c->config}, {"log", log}};
+    const struct safetensors_note note[] = {
+        {"format", FORMAT}, {"step", step}, {"hash", hash}, {"config", c->config}, {"log", log}};
     if (!err)
         err = safetensors_write(path, item, c->n, note, sizeof note / sizeof *note, d);
     mem_free(item);
@@ -119,8 +119,10 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
     size_t n = f->n;
     char found[33] = "";
     if (!format || strcmp(format, FORMAT) != 0 || !config || !step || !log || !hash)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: not a checkpoint of training; give another path or "
-                        "remove it", path);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: not a checkpoint of training; give another path or "
+                        "remove it",
+                        path);
     struct safetensors_item *item = MEM_NEW(struct safetensors_item, n);
     int err = item ? KVF_OK : KVF_E_NOMEM;
     for (size_t i = 0; i < n && !err; i++) {
@@ -135,8 +137,10 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
     if (!err && strcmp(found, hash) != 0)
         err = KVF_E_FORMAT;
     if (err == KVF_E_FORMAT)
-        kvf_fail(d, err, "%s: the checkpoint is damaged (its bytes are not those of its hash); "
-                 "remove it and train again", path);
+        kvf_fail(d, err,
+                 "%s: the checkpoint is damaged (its bytes are not those of its hash); "
+                 "remove it and train again",
+                 path);
     mem_free(item);
     return err;
 }
@@ -160,10 +164,12 @@ static int compare_settings(const char *path, const char *theirs, const char *ou
             a -= a > 0 && theirs[a - 1] == ',';
             b -= b > 0 && ours[b - 1] == ',';
             const char *x = *theirs == '"' ? "" : "\"", *y = *ours == '"' ? "" : "\"";
-            return kvf_fail(d, KVF_E_ARG, "%s: the checkpoint has %s%.*s%s where this training "
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: the checkpoint has %s%.*s%s where this training "
                             "has %s%.*s%s; train with its settings, into another file, or "
-                            "--fresh", path, x, (int)(a < 120 ? a : 120), theirs, x,
-                            y, (int)(b < 120 ? b : 120), ours, y);
+                            "--fresh",
+                            path, x, (int)(a < 120 ? a : 120), theirs, x, y,
+                            (int)(b < 120 ? b : 120), ours, y);
         }
         theirs += a + 1;
         ours += b + 1;
@@ -171,8 +177,7 @@ static int compare_settings(const char *path, const char *theirs, const char *ou
     return KVF_OK;
 }
 
-static int check_config(const char *path, const char *theirs, const char *ours,
-                        struct kvf_diag *d)
+static int check_config(const char *path, const char *theirs, const char *ours, struct kvf_diag *d)
 {
     struct buf b = {0};
     int err = clean(ours, &b);
@@ -193,9 +198,10 @@ static int check_tensors(const struct tensor_file *f, const struct checkpoint *c
         const struct tensor *t = tensor_file_find(f, want->name, NULL);
         if (!t || t->n_dims != want->n_dims
             || memcmp(t->dim, want->dim, sizeof *t->dim * (size_t)want->n_dims) != 0)
-            return kvf_fail(d, KVF_E_ARG, "%s: tensor %s is %s; the checkpoint is of another "
-                            "training", f->path, want->name,
-                            t ? "of another shape" : "missing");
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: tensor %s is %s; the checkpoint is of another "
+                            "training",
+                            f->path, want->name, t ? "of another shape" : "missing");
     }
     return KVF_OK;
 }

@@ -37,8 +37,8 @@ static void product_task(void *ctx, int task, int thread)
                      at_most(j->panels, j->w->n_panels - p0));
 }
 
-void product(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
-             int T, const struct packed *w)
+void product(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+             const struct packed *w)
 {
     struct product_job j = {c, out, x, ld_out, ld_x, T, MIN_ROWS, PANELS_PER_TASK, 0, w};
     j.n_row_tasks = (T + j.rows - 1) / j.rows;
@@ -70,8 +70,7 @@ void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx)
 
 static int create_pack(int N, int K, struct packed *ret)
 {
-    *ret = (struct packed){.kind = PACK_F32, .N = N, .K = K,
-                           .n_panels = (int)(padded(N) / PANEL)};
+    *ret = (struct packed){.kind = PACK_F32, .N = N, .K = K, .n_panels = (int)(padded(N) / PANEL)};
     ret->bytes = padded(N) * (size_t)K * sizeof(float);
     ret->data = mem_alloc(padded(N) * (size_t)K, sizeof(float));
     return ret->data ? KVF_OK : KVF_E_NOMEM;

@@ -17,8 +17,8 @@ struct compute {
 size_t padded(int n);
 
 /* out[t, :] = W x[t, :] for T rows; ld_out >= padded(w->N). */
-void product(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
-             int T, const struct packed *w);
+void product(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
+             const struct packed *w);
 
 /* Runs fn on blocks of rows [t0, t0 + n) that cover T rows. */
 typedef void (*rows_fn)(void *ctx, int t0, int n, int thread);

@@ -8,7 +8,7 @@ static float *unpack(const struct packed *p)
 {
     const float *data = (const float *)(const void *)p->data;
     size_t N = (size_t)p->N, K = (size_t)p->K;
-    float *w = MEM_NEW(float, N * K);
+    float *w = MEM_NEW(float, (N * K));
     for (size_t n = 0; w && n < N; n++)
         for (size_t k = 0; k < K; k++)
             w[n * K + k] = data[(n / PANEL * K + k) * PANEL + n % PANEL];
@@ -20,7 +20,7 @@ static int turn(const struct packed *p, struct packed *ret)
 {
     const float *data = (const float *)(const void *)p->data;
     size_t N = (size_t)p->N, K = (size_t)p->K;
-    float *t = MEM_NEW(float, N * K);
+    float *t = MEM_NEW(float, (N * K));
     if (!t)
         return KVF_E_NOMEM;
     for (size_t n = 0; n < N; n++)
@@ -61,8 +61,8 @@ int frozen_build(const struct model_config *config, const struct weights *w, str
                  struct frozen *ret, struct kvf_diag *d)
 {
     int L = w->n_layers, n = 4 * L + 1, err = KVF_OK;
-    *ret = (struct frozen){.config = config, .weights = w,
-                           .back = MEM_NEW(struct frozen_layer, (size_t)L)};
+    *ret = (struct frozen){
+        .config = config, .weights = w, .back = MEM_NEW(struct frozen_layer, (size_t)L)};
     struct job j = {ret, MEM_NEW(int, (size_t)n)};
     if (!ret->back || !j.err) {
         err = KVF_E_NOMEM;

@@ -34,13 +34,13 @@ struct net {
         int hidden;
     } facts;
     const struct layout *layout;
-    int L, H, D, n_units;     /* networks per layer: 1 or H */
-    bool tied;                /* the last stage is that of layer 0 in every layer */
+    int L, H, D, n_units;      /* networks per layer: 1 or H */
+    bool tied;                 /* the last stage is that of layer 0 in every layer */
     struct net_tensor *tensor; /* [n_tensors] by layer, then as in the layout */
     int n_tensors;
-    struct net_dense *dense;  /* [L][n_units][n_stages] */
-    size_t *norm_at;          /* [L][2], wgkv */
-    float *w;                 /* [n] all parameters */
+    struct net_dense *dense; /* [L][n_units][n_stages] */
+    size_t *norm_at;         /* [L][2], wgkv */
+    float *w;                /* [n] all parameters */
     size_t n;
 };
 
@@ -63,8 +63,8 @@ void net_refresh(struct net *n, struct par *pool);
  * read, others may be NULL.  Keys before RoPE are those that RoPE turns: after the norm that
  * Qwen3 has on each head's keys and after the bias of Qwen2, channels in pairs. */
 struct net_input {
-    const float *x;                   /* [T, d_model] after the attention norm */
-    const float *k_pre, *k_post, *v;  /* rows of [H, D]: keys before and after RoPE; values */
+    const float *x;                  /* [T, d_model] after the attention norm */
+    const float *k_pre, *k_post, *v; /* rows of [H, D]: keys before and after RoPE; values */
     size_t ld_pre, ld_post, ld_v;
     int T;
 };

@@ -49,8 +49,11 @@ static struct areas lay_out(const struct net *n, int T, int threads, float *at)
     struct areas a = {.ld = padded(n->facts.hidden), .ld_z = padded(n->H)};
     a.ld_in = padded(n->dense[0].in);
     a.out = a.ld > a.ld_z ? a.ld : a.ld_z;
-    const size_t size[] = {gathers(n) ? u * t * a.ld_in : 0, u * t * a.ld_in,
-                           u * hidden * t * a.ld, u * hidden * t * a.ld, u * t * a.ld_z,
+    const size_t size[] = {gathers(n) ? u * t * a.ld_in : 0,
+                           u * t * a.ld_in,
+                           u * hidden * t * a.ld,
+                           u * hidden * t * a.ld,
+                           u * t * a.ld_z,
                            u * (hidden + 1) * a.out * t,
                            (size_t)threads * PANEL * (t + a.out)};
     float **area[] = {&a.input, &a.d_input, &a.act, &a.d_pre, &a.d_z, &a.turned, &a.thread};
@@ -118,8 +121,7 @@ static void normed_keys(const struct job *j, int u, size_t t, float *to)
     size_t D = (size_t)n->D;
     const size_t *norm = n->norm_at + 2 * j->layer;
     const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
-    j->c->k.rmsnorm(to, j->in->k_pre + t * j->in->ld_pre + (size_t)u * D, w_pre, 1, n->D,
-                    WGKV_EPS);
+    j->c->k.rmsnorm(to, j->in->k_pre + t * j->in->ld_pre + (size_t)u * D, w_pre, 1, n->D, WGKV_EPS);
     j->c->k.rmsnorm(to + D, j->in->k_post + t * j->in->ld_post + (size_t)u * D, w_post, 1, n->D,
                     WGKV_EPS);
 }
@@ -174,8 +176,8 @@ static void read_out(const struct job *j, int u, const float *x, size_t ld_x, in
             size_t h = (size_t)(per_head(n) ? u : o), at = (size_t)(t0 + t);
             float v = z[(size_t)t * j->a.ld_z + (size_t)o];
             z_at(j, t0 + t)[h] = v;
-            j->value[at * (size_t)n->H + h] =
-                j->n->facts.layout == LAYOUT_WGKV ? 1.0f / (1.0f + expf(-v))
+            j->value[at * (size_t)n->H + h] = j->n->facts.layout == LAYOUT_WGKV
+                                                  ? 1.0f / (1.0f + expf(-v))
                                                   : fminf(v, 0.0f) - log1pf(expf(-fabsf(v)));
         }
 }
@@ -206,8 +208,8 @@ static void forward_rows(void *ctx, int t0, int T, int thread)
 void net_forward(const struct net *n, const struct compute *c, int layer,
                  const struct net_input *in, float *tape, float *value, float *scratch)
 {
-    struct job j = {n, c, in, layer, tape, value, NULL, NULL,
-                    lay_out(n, in->T, par_threads(c->pool), scratch)};
+    struct job j = {
+        n, c, in, layer, tape, value, NULL, NULL, lay_out(n, in->T, par_threads(c->pool), scratch)};
     each_rows(c, in->T, forward_rows, &j);
 }
 
@@ -248,8 +250,8 @@ static void keys_back(const struct job *j, int u, const float *d_in, int t0, int
         size_t post = (size_t)(t0 + t) * j->in->ld_post + (size_t)u * D;
         j->c->k.rmsnorm_back(j->to->dk_pre + pre, j->in->k_pre + pre, w_pre, d_in, 1, n->D,
                              WGKV_EPS);
-        j->c->k.rmsnorm_back(j->to->dk_post + post, j->in->k_post + post, w_post, d_in + D, 1,
-                             n->D, WGKV_EPS);
+        j->c->k.rmsnorm_back(j->to->dk_post + post, j->in->k_post + post, w_post, d_in + D, 1, n->D,
+                             WGKV_EPS);
     }
 }
 
@@ -294,8 +296,7 @@ static void backward_rows(void *ctx, int t0, int T, int thread)
         }
         const struct net_dense *d = dense_of(j, u, 0);
         float *d_in = j->a.d_input + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_in;
-        j->c->k.matmul_f(d_in, j->a.ld_in, dy, ld_dy, T, &d->packs.back, 0,
-                         d->packs.back.n_panels);
+        j->c->k.matmul_f(d_in, j->a.ld_in, dy, ld_dy, T, &d->packs.back, 0, d->packs.back.n_panels);
         inputs_back(j, u, d_in, t0, T);
     }
 }
@@ -313,8 +314,7 @@ static const float *stage_input(const struct job *j, int u, int s, size_t *ret_l
 
 static float *turned_at(const struct job *j, int u, int s)
 {
-    return j->a.turned
-           + (size_t)(u * j->n->layout->n_stages + s) * j->a.out * (size_t)j->in->T;
+    return j->a.turned + (size_t)(u * j->n->layout->n_stages + s) * j->a.out * (size_t)j->in->T;
 }
 
 /* dy^T of a (unit, stage): [out][T]; and the bias's derivative, summed over tokens. */
@@ -350,8 +350,8 @@ static void weight_panel(const struct job *j, int u, int s, int panel, float *mi
     memset(mine, 0, PANEL * T * sizeof *mine);
     for (size_t t = 0; t < T; t++)
         memcpy(mine + t * PANEL, x + t * ld + c0, n * sizeof *mine);
-    struct packed w = {.kind = PACK_F32, .N = PANEL, .K = (int)T, .n_panels = 1,
-                       .data = (uint8_t *)(void *)mine};
+    struct packed w = {
+        .kind = PACK_F32, .N = PANEL, .K = (int)T, .n_panels = 1, .data = (uint8_t *)(void *)mine};
     j->c->k.matmul_f(result, PANEL, turned_at(j, u, s), T, d->out, &w, 0, 1);
     for (int o = 0; o < d->out; o++)
         j->c->k.add(j->to->grad + d->w_at + (size_t)o * (size_t)d->in + c0,
@@ -401,7 +401,14 @@ void net_backward(const struct net *n, const struct compute *c, int layer,
                   const struct net_input *in, const float *tape, const float *d_value,
                   const struct net_grads *to, float *scratch)
 {
-    struct job j = {n, c, in, layer, (float *)(uintptr_t)tape, NULL, d_value, to,
+    struct job j = {n,
+                    c,
+                    in,
+                    layer,
+                    (float *)(uintptr_t)tape,
+                    NULL,
+                    d_value,
+                    to,
                     lay_out(n, in->T, par_threads(c->pool), scratch)};
     int stages = n->layout->n_stages, panels = 0;
     each_rows(c, in->T, backward_rows, &j);

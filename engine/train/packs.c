@@ -73,8 +73,7 @@ static int read_documents(const struct tokenizer *tok, const char *path,
     for (int i = 0; !err && i < t.n; i++) {
         int32_t *ids = NULL;
         int n = 0;
-        err = tokenizer_encode(tok, t.bytes.data + t.unit[i].at, t.unit[i].len, false, &ids, &n,
-                               d);
+        err = tokenizer_encode(tok, t.bytes.data + t.unit[i].at, t.unit[i].len, false, &ids, &n, d);
         if (!err)
             err = add_document(x, ids, n, length);
         else
@@ -85,9 +84,8 @@ static int read_documents(const struct tokenizer *tok, const char *path,
 }
 
 /* Whole runs of T tokens, each a document; ids move from docs to x. */
-static int read_runs(const struct tokenizer *tok, const char *path,
-                     const struct text_share *share, int length, struct pieces *x,
-                     struct kvf_diag *d)
+static int read_runs(const struct tokenizer *tok, const char *path, const struct text_share *share,
+                     int length, struct pieces *x, struct kvf_diag *d)
 {
     struct text check; /* documents.h takes any bytes as text; training does not */
     int err = text_read(path, share, &check, d);
@@ -113,8 +111,8 @@ static int longer_first(const void *a, const void *b)
 
 /* Best-fit decreasing: the longest first, each into the fullest pack that has room.
  * room[r] is the newest pack with r tokens left, before[k] the next of that kind. */
-static int fit(struct piece *piece, int n, int length, int32_t *head, int32_t *last,
-               int32_t *room, int32_t *before)
+static int fit(struct piece *piece, int n, int length, int32_t *head, int32_t *last, int32_t *room,
+               int32_t *before)
 {
     int packs = 0;
     for (int r = 0; r <= length; r++)
@@ -188,11 +186,13 @@ static int build(const struct tokenizer *t, const struct packs_source *from, str
     struct pieces x = {0};
     int err = KVF_OK;
     for (int i = 0; !err && i < from->n_paths; i++)
-        err = (from->packing == PACK_RUN ? read_runs : read_documents)(
-            t, from->path[i], &share, from->length, &x, d);
+        err = (from->packing == PACK_RUN ? read_runs : read_documents)(t, from->path[i], &share,
+                                                                       from->length, &x, d);
     if (!err && x.n == 0)
-        err = kvf_fail(d, KVF_E_LIMIT, "%s: the data give no %s; give more text, or shorter "
-                       "packs", from->n_paths ? from->path[0] : "no file",
+        err = kvf_fail(d, KVF_E_LIMIT,
+                       "%s: the data give no %s; give more text, or shorter "
+                       "packs",
+                       from->n_paths ? from->path[0] : "no file",
                        from->packing == PACK_RUN ? "run of the length of a pack"
                                                  : "document of 2 tokens or more");
     if (!err)
@@ -228,7 +228,10 @@ static int make_key(const struct tokenizer *t, const struct packs_source *from,
 {
     XXH3_state_t *x = XXH3_createState();
     char tokens[33];
-    struct { double from, to; int64_t length, packing; } cut;
+    struct {
+        double from, to;
+        int64_t length, packing;
+    } cut;
     if (!x)
         return KVF_E_NOMEM;
     memset(&cut, 0, sizeof cut);
@@ -279,7 +282,8 @@ int packs_open(const struct tokenizer *t, const struct packs_source *from, struc
                struct kvf_diag *d)
 {
     if (from->length < 2 || !(from->from >= 0 && from->from < from->to && from->to <= 1))
-        return kvf_fail(d, KVF_E_ARG, "packs need 2 tokens or more, and a share of the data from "
+        return kvf_fail(d, KVF_E_ARG,
+                        "packs need 2 tokens or more, and a share of the data from "
                         "0 to 1");
     struct packs *p = MEM_NEW(struct packs, 1);
     if (!p)

@@ -26,8 +26,8 @@ struct packs_source {
     const char *const *path; /* [n_paths] JSONL or text */
     int n_paths, length;     /* T */
     enum packing packing;
-    double from, to;         /* the share of each file, by bytes, at line ends: [0, 1] */
-    const char *cache_dir;   /* NULL: no cache */
+    double from, to;       /* the share of each file, by bytes, at line ends: [0, 1] */
+    const char *cache_dir; /* NULL: no cache */
 };
 
 struct packs;

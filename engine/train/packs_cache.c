@@ -131,8 +131,7 @@ static int copy(const unsigned char *s, struct packs *p)
     return KVF_OK;
 }
 
-static int parse(const unsigned char *s, size_t size, const struct packs_key *key,
-                 struct packs *p)
+static int parse(const unsigned char *s, size_t size, const struct packs_key *key, struct packs *p)
 {
     unsigned char hash[16];
     if (memcmp(s, magic, sizeof magic) != 0 || get_le(s + 8, 4) != VERSION

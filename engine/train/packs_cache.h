@@ -14,14 +14,14 @@
 enum { PACKS_HASH_AT = 56, PACKS_HEADER = 72 };
 
 struct packs {
-    int32_t *n;          /* [count] 2 .. T */
-    int64_t *at;         /* [count + 1] where a pack's tokens begin */
+    int32_t *n;           /* [count] 2 .. T */
+    int64_t *at;          /* [count + 1] where a pack's tokens begin */
     int32_t *ids, *first; /* [tokens] */
     int count;
     int64_t tokens;
-    int32_t *order;      /* [count] of the epoch asked for last */
+    int32_t *order; /* [count] of the epoch asked for last */
     uint64_t seed;
-    int64_t epoch;       /* -1: none yet */
+    int64_t epoch; /* -1: none yet */
 };
 
 struct packs_key {

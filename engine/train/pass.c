@@ -8,16 +8,16 @@ struct pass {
     struct compute c;
     const struct frozen *f;
     const struct net *net;
-    const float *held;     /* [L, T, H] or NULL: pass_hold */
+    const float *held; /* [L, T, H] or NULL: pass_hold */
     struct pass_options opt;
     int most, n_tapes, L, H;
-    float *x;              /* [L + 1][most, d]: the student's inputs of layers */
-    struct tape *tape;     /* [n_tapes] */
+    float *x;          /* [L + 1][most, d]: the student's inputs of layers */
+    struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
-    float *teacher, *student, *dx; /* [most, d] */
-    float *other;          /* [most, d] the teacher's second stream */
+    float *teacher, *student, *dx;   /* [most, d] */
+    float *other;                    /* [most, d] the teacher's second stream */
     float *values, *d_values, *sums; /* [L * H, T] */
-    float *d_more;         /* [T, H] of one layer */
+    float *d_more;                   /* [T, H] of one layer */
     float *turn, *turn_back;
     void *quality;
     size_t bytes;
@@ -67,8 +67,9 @@ static int allocate(struct pass *p)
     p->quality = mem_alloc(1, quality_scratch(&q, par_threads(p->c.pool)));
     p->tape = MEM_NEW(struct tape, (size_t)p->n_tapes);
     return p->x && p->teacher && p->student && p->dx && p->other && p->values && p->d_values
-           && p->sums && p->d_more && p->turn && p->turn_back && p->quality && p->tape
-           ? KVF_OK : KVF_E_NOMEM;
+                   && p->sums && p->d_more && p->turn && p->turn_back && p->quality && p->tape
+               ? KVF_OK
+               : KVF_E_NOMEM;
 }
 
 int pass_create(const struct compute *c, const struct frozen *f, const struct net *net,
@@ -106,8 +107,8 @@ void pass_destroy(struct pass *p)
     for (int i = 0; p->tape && i < p->n_tapes; i++)
         tape_finish(&p->tape[i]);
     block_scratch_finish(&p->scratch);
-    float *const rows[] = {p->x, p->teacher, p->student, p->dx, p->other, p->values, p->d_values,
-                           p->sums, p->d_more, p->turn, p->turn_back};
+    float *const rows[] = {p->x,        p->teacher, p->student, p->dx,   p->other,    p->values,
+                           p->d_values, p->sums,    p->d_more,  p->turn, p->turn_back};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         mem_free(rows[i]);
     mem_free(p->quality);
@@ -127,10 +128,15 @@ size_t pass_bytes(const struct pass *p)
 
 static struct block_run run_of(const struct pass *p, const struct pack *pack, bool student)
 {
-    return (struct block_run){.c = &p->c, .f = p->f, .net = student ? p->net : NULL,
+    return (struct block_run){.c = &p->c,
+                              .f = p->f,
+                              .net = student ? p->net : NULL,
                               .gating = student ? p->opt.gating : GATING_NONE,
-                              .window = p->opt.window, .T = pack->n, .first = pack->first,
-                              .turn = p->turn, .turn_back = p->turn_back};
+                              .window = p->opt.window,
+                              .T = pack->n,
+                              .first = pack->first,
+                              .turn = p->turn,
+                              .turn_back = p->turn_back};
 }
 
 static float *stream(const struct pass *p, int layer)
@@ -215,8 +221,8 @@ static double limit_loss(struct pass *p, const struct pack *pack, double weight)
         struct sparsity s = {pack->n, heads, p->values, pack->first, p->opt.offset, p->opt.window};
         return sparsity_loss(&s, weight * p->opt.lambda, p->d_values, p->c.pool);
     }
-    struct capacity c = {&p->c.k, pack->n, heads, p->values, pack->first, p->opt.M, p->opt.global,
-                         p->opt.norm};
+    struct capacity c = {&p->c.k,     pack->n,  heads,         p->values,
+                         pack->first, p->opt.M, p->opt.global, p->opt.norm};
     return capacity_loss(&c, weight * p->opt.lambda, p->sums, p->d_values, p->c.pool);
 }
 
@@ -241,8 +247,8 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
             block_forward(&r, l, stream(p, l), p->other, t, &p->scratch);
         }
         for (size_t i = 0; i < per; i++)
-            p->d_more[i] = p->d_values[((size_t)(l * p->H) + i % (size_t)p->H) * T
-                                       + i / (size_t)p->H];
+            p->d_more[i] =
+                p->d_values[((size_t)(l * p->H) + i % (size_t)p->H) * T + i / (size_t)p->H];
         block_backward(&r, l, stream(p, l), p->dx, t, p->d_more, p->net ? grad : NULL,
                        d_entry ? d_entry + (size_t)l * per : NULL, &p->scratch);
     }
@@ -253,8 +259,8 @@ static void quality_back(struct pass *p, const struct pack *pack, double weight,
                          struct quality_result *ret)
 {
     const struct model_config *m = p->f->config;
-    struct quality q = {&p->c.k, &p->f->output, pack->n, p->student, p->teacher, pack->ids,
-                        pack->first, {0}};
+    struct quality q = {&p->c.k,    &p->f->output, pack->n,     p->student,
+                        p->teacher, pack->ids,     pack->first, {0}};
     for (int i = 0; i < QUALITY_TERMS; i++)
         q.weight[i] = weight * p->opt.quality[i];
     quality_loss(&q, p->other, ret, p->c.pool, p->quality);

@@ -12,15 +12,15 @@
 
 struct pass_options {
     enum gating gating;
-    int window;                     /* GATING_WRITE */
-    double quality[QUALITY_TERMS];  /* weights */
-    double lambda;                  /* of capacity or sparsity */
-    double M;                       /* retention gates: entries per head */
+    int window;                    /* GATING_WRITE */
+    double quality[QUALITY_TERMS]; /* weights */
+    double lambda;                 /* of capacity or sparsity */
+    double M;                      /* retention gates: entries per head */
     bool global;
     enum capacity_norm norm;
-    bool offset;                    /* write gates: the sparsity loss's offset */
-    bool recompute;                 /* one tape: a fifth more time, an eighth of the memory */
-    struct teacher_states *kept;    /* borrowed: where the teacher's states are kept; may be NULL */
+    bool offset;                 /* write gates: the sparsity loss's offset */
+    bool recompute;              /* one tape: a fifth more time, an eighth of the memory */
+    struct teacher_states *kept; /* borrowed: where the teacher's states are kept; may be NULL */
 };
 
 struct pass_loss {

@@ -61,16 +61,16 @@ struct job {
     const struct quality *q;
     int64_t positions;
     bool kl;
-    int n_rows;          /* of the tile */
+    int n_rows; /* of the tile */
     struct row row[QUALITY_ROWS];
     size_t ld, ld_back, ld_slice; /* floats between rows of logits, partial, slices */
-    float *hidden;       /* [2][ROWS][d] the student's, then the teacher's n_rows rows */
-    float *logits;       /* [2 * n_rows][ld] as hidden */
-    struct kl_part *part; /* [n_back][ROWS] */
-    float *partial;      /* [n_back][ROWS][ld_back] what each slice adds to d_student */
-    float *d_logits;     /* [threads][ROWS][ld_slice] */
+    float *hidden;                /* [2][ROWS][d] the student's, then the teacher's n_rows rows */
+    float *logits;                /* [2 * n_rows][ld] as hidden */
+    struct kl_part *part;         /* [n_back][ROWS] */
+    float *partial;               /* [n_back][ROWS][ld_back] what each slice adds to d_student */
+    float *d_logits;              /* [threads][ROWS][ld_slice] */
     float *d_student;
-    int first_row;       /* mse */
+    int first_row; /* mse */
     double mse[QUALITY_ROWS];
 };
 

@@ -37,8 +37,8 @@ struct quality {
     const struct output_matrix *out;
     int T;
     const float *student, *teacher; /* [T, d] */
-    const int32_t *ids;   /* [T] */
-    const int32_t *first; /* [T] the first token of the document of token t */
+    const int32_t *ids;             /* [T] */
+    const int32_t *first;           /* [T] the first token of the document of token t */
     double weight[QUALITY_TERMS];
 };
 

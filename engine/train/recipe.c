@@ -58,13 +58,21 @@ enum { N_KEYS = sizeof keys / sizeof *keys };
 
 /* The choices are numbers of enums. */
 _Static_assert(LAYOUT_RG == 0 && LAYOUT_RG10 == 1 && LAYOUT_LINEAR == 2 && LAYOUT_RGKV == 3
-               && LAYOUT_WGKV == 4, "as in nets");
+                   && LAYOUT_WGKV == 4,
+               "as in nets");
 
 static const struct trainer_options common = {
     .net = {.layout = LAYOUT_RG, .hidden = 128, .bias = 18, .deviation = 0.02},
     .pass = {.gating = GATING_DECAY, .window = 32, .lambda = 1, .M = 64},
-    .optimizer = {.lr = 2e-4, .least_lr = 1e-6, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-                  .decay = 1e-6, .clip = 1, .schedule = SCHEDULE_COSINE, .decay_share = 0.9},
+    .optimizer = {.lr = 2e-4,
+                  .least_lr = 1e-6,
+                  .beta1 = 0.9,
+                  .beta2 = 0.999,
+                  .eps = 1e-8,
+                  .decay = 1e-6,
+                  .clip = 1,
+                  .schedule = SCHEDULE_COSINE,
+                  .decay_share = 0.9},
     .accumulate = 1,
 };
 
@@ -123,8 +131,9 @@ static int set_key(const struct key *k, const char *value, struct trainer_option
     void *to = (char *)o + k->at;
     double v = 0;
     if (k->kind == CHOICE)
-        return set_choice(k, value, to) == KVF_OK ? KVF_OK
-               : kvf_fail(d, KVF_E_ARG, "%s=%s: it is %s", k->name, value, k->help);
+        return set_choice(k, value, to) == KVF_OK
+                   ? KVF_OK
+                   : kvf_fail(d, KVF_E_ARG, "%s=%s: it is %s", k->name, value, k->help);
     bool ok = opt_real(value, &v);
     if (k->kind == FLAG)
         ok = ok && (v == 0 || v == 1);
@@ -135,17 +144,26 @@ static int set_key(const struct key *k, const char *value, struct trainer_option
                         k->kind == REAL ? "" : "whole ", k->kind == FLAG ? 0 : k->min,
                         k->kind == FLAG ? 1 : k->max);
     switch (k->kind) {
-    case WHOLE: *(int *)to = (int)v; break;
-    case REAL: *(double *)to = v; break;
-    case FLAG: *(bool *)to = v != 0; break;
-    case SEED: *(uint64_t *)to = (uint64_t)v; break;
-    case CHOICE: break;
+    case WHOLE:
+        *(int *)to = (int)v;
+        break;
+    case REAL:
+        *(double *)to = v;
+        break;
+    case FLAG:
+        *(bool *)to = v != 0;
+        break;
+    case SEED:
+        *(uint64_t *)to = (uint64_t)v;
+        break;
+    case CHOICE:
+        break;
     }
     return KVF_OK;
 }
 
-static int set_pair(const char *key, const char *value, const char *name,
-                    struct trainer_options *o, struct kvf_diag *d)
+static int set_pair(const char *key, const char *value, const char *name, struct trainer_options *o,
+                    struct kvf_diag *d)
 {
     if (strcmp(key, "variant") == 0) {
         bool paper = strcmp(value, "paper") == 0;
@@ -157,8 +175,10 @@ static int set_pair(const char *key, const char *value, const char *name,
     for (int i = 0; i < N_KEYS; i++)
         if (strcmp(keys[i].name, key) == 0)
             return set_key(&keys[i], value, o, d);
-    return kvf_fail(d, KVF_E_ARG, "--method %s has no setting '%s'; kvfate train --settings lists "
-                    "them", name, key);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--method %s has no setting '%s'; kvfate train --settings lists "
+                    "them",
+                    name, key);
 }
 
 /* Forms of retention gates for the retention methods; rg10 is that of dbtrimkv alone. */
@@ -169,8 +189,10 @@ static int check_net(const struct recipe *r, struct kvf_diag *d)
     if (net == own || (!write && net != LAYOUT_WGKV && (deep || net != LAYOUT_RG10)))
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG, "--method %s: net=%s is not a layout of its gates; it is %s",
-                    r->name, nets[net], write ? "wgkv" : deep ? "rg10, rg, linear or rgkv"
-                                                              : "rg, linear or rgkv");
+                    r->name, nets[net],
+                    write  ? "wgkv"
+                    : deep ? "rg10, rg, linear or rgkv"
+                           : "rg, linear or rgkv");
 }
 
 /* Without the key hidden is 0: then it is the method's own, except for a single linear layer. */
@@ -178,8 +200,10 @@ static int settle_hidden(struct recipe *r, int own, struct kvf_diag *d)
 {
     struct net_options *net = &r->opt.net;
     if (net->layout == LAYOUT_LINEAR && net->hidden)
-        return kvf_fail(d, KVF_E_ARG, "--method %s: net=linear has no hidden layer; leave out "
-                        "hidden=%d", r->name, net->hidden);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method %s: net=linear has no hidden layer; leave out "
+                        "hidden=%d",
+                        r->name, net->hidden);
     if (net->layout != LAYOUT_LINEAR && !net->hidden)
         net->hidden = own;
     return KVF_OK;
@@ -213,17 +237,19 @@ int recipe_parse(const char *text, struct recipe *ret, struct kvf_diag *d)
         if (strlen(names[i]) == len && strncmp(names[i], text, len) == 0)
             ret->name = names[i];
     if (!ret->name)
-        return kvf_fail(d, KVF_E_ARG, "--method '%.*s' has no gates to train; it is trimkv, "
-                        "dbtrimkv or wgkv", (int)(len < 40 ? len : 40), text);
+        return kvf_fail(d, KVF_E_ARG,
+                        "--method '%.*s' has no gates to train; it is trimkv, "
+                        "dbtrimkv or wgkv",
+                        (int)(len < 40 ? len : 40), text);
     set_method(&ret->opt, ret->name);
     set_variant(&ret->opt, ret->name, true);
     const char *s = text[len] ? text + len + 1 : text + len;
     int more, err = KVF_OK, hidden = ret->opt.net.hidden;
     ret->opt.net.hidden = 0;
     while (!err && (more = opt_pair(&s, key, value, sizeof key)) != 0)
-        err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--method %s: '%.40s' is not key=value", ret->name,
-                                  s)
-                       : set_pair(key, value, ret->name, &ret->opt, d);
+        err = more < 0
+                  ? kvf_fail(d, KVF_E_ARG, "--method %s: '%.40s' is not key=value", ret->name, s)
+                  : set_pair(key, value, ret->name, &ret->opt, d);
     if (!err)
         err = settle_hidden(ret, hidden, d);
     return err ? err : check(ret, d);
@@ -239,11 +265,21 @@ void recipe_put(struct buf *b, const struct recipe *r)
         buf_printf(b, "%s\"%s\": ", sep, keys[i].name);
         sep = ", ";
         switch (keys[i].kind) {
-        case WHOLE: buf_printf(b, "%d", *(const int *)from); break;
-        case REAL: json_put_num(b, *(const double *)from); break;
-        case FLAG: buf_printf(b, "%d", *(const bool *)from); break;
-        case SEED: buf_printf(b, "%llu", (unsigned long long)*(const uint64_t *)from); break;
-        case CHOICE: buf_printf(b, "\"%s\"", keys[i].choice[*(const int *)from]); break;
+        case WHOLE:
+            buf_printf(b, "%d", *(const int *)from);
+            break;
+        case REAL:
+            json_put_num(b, *(const double *)from);
+            break;
+        case FLAG:
+            buf_printf(b, "%d", *(const bool *)from);
+            break;
+        case SEED:
+            buf_printf(b, "%llu", (unsigned long long)*(const uint64_t *)from);
+            break;
+        case CHOICE:
+            buf_printf(b, "\"%s\"", keys[i].choice[*(const int *)from]);
+            break;
         }
     }
 }

@@ -21,8 +21,7 @@ struct job {
 static int open_job(struct job *j, struct kvf_diag *d)
 {
     const struct model_config *m = &j->e->config;
-    struct pass_options opt = {.gating = GATING_WRITE, .window = j->opt->window,
-                               .recompute = true};
+    struct pass_options opt = {.gating = GATING_WRITE, .window = j->opt->window, .recompute = true};
     size_t n = (size_t)j->L * (size_t)j->H * (size_t)j->T;
     opt.quality[j->opt->kl ? QUALITY_FWKL : QUALITY_NTP] = 1;
     j->c = (struct compute){j->e->kernels, j->e->pool};
@@ -67,7 +66,8 @@ static int collect(const struct job *j, float *value, struct kvf_diag *d)
     for (size_t k = 0; k < n; k++) {
         float v = -j->d[place(j, k)];
         if (!isfinite(v))
-            return kvf_fail(d, KVF_E_LIMIT, "a derivative is not finite: the model's numbers "
+            return kvf_fail(d, KVF_E_LIMIT,
+                            "a derivative is not finite: the model's numbers "
                             "leave the range of f32 on this text");
         value[k] = v == 0 ? 0 : v; /* no -0 */
     }
@@ -75,13 +75,11 @@ static int collect(const struct job *j, float *value, struct kvf_diag *d)
 }
 
 int saliency_measure(struct engine *e, const int32_t *ids, int n,
-                     const struct saliency_options *opt, struct saliency *ret,
-                     struct kvf_diag *d)
+                     const struct saliency_options *opt, struct saliency *ret, struct kvf_diag *d)
 {
-    struct job j = {.e = e, .opt = opt, .L = e->config.n_layers, .H = e->config.n_kv_heads,
-                    .T = n};
+    struct job j = {.e = e, .opt = opt, .L = e->config.n_layers, .H = e->config.n_kv_heads, .T = n};
     int heads = j.L * j.H, *head = MEM_NEW(int, (size_t)heads);
-    float *value = MEM_NEW(float, (size_t)heads * (size_t)n);
+    float *value = MEM_NEW(float, (size_t)heads *(size_t)n);
     struct pass_loss loss = {0};
     int err = value && head ? open_job(&j, d) : KVF_E_NOMEM;
     if (err)
@@ -96,9 +94,16 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
     for (int i = 0; !err && i < heads; i++)
         head[i] = i;
     if (!err) {
-        *ret = (struct saliency){j.L, j.H, n, opt->window, value,
+        *ret = (struct saliency){j.L,
+                                 j.H,
+                                 n,
+                                 opt->window,
+                                 value,
                                  loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
-                                 loss.positions, pass_bytes(j.pass), heads, head};
+                                 loss.positions,
+                                 pass_bytes(j.pass),
+                                 heads,
+                                 head};
     } else {
         mem_free(value);
         mem_free(head);

@@ -9,7 +9,6 @@
  * KVF_E_LIMIT (a derivative that is not finite) with a sentence.  The same bits for any
  * number of threads. */
 int saliency_measure(struct engine *e, const int32_t *ids, int n,
-                     const struct saliency_options *opt, struct saliency *ret,
-                     struct kvf_diag *d);
+                     const struct saliency_options *opt, struct saliency *ret, struct kvf_diag *d);
 
 #endif

@@ -118,9 +118,10 @@ static int take_room(struct teacher_states *s, int64_t n)
         if (held < 0)
             return kvf_fail(&s->why, KVF_E_IO, "%s: %s", s->folder, strerror(errno));
         if (n > s->limit - held)
-            return kvf_fail(&s->why, KVF_E_LIMIT, "%s holds %lld bytes of at most %lld; remove "
-                            "files there, or give a larger --teacher-limit", s->folder,
-                            (long long)held, (long long)s->limit);
+            return kvf_fail(&s->why, KVF_E_LIMIT,
+                            "%s holds %lld bytes of at most %lld; remove "
+                            "files there, or give a larger --teacher-limit",
+                            s->folder, (long long)held, (long long)s->limit);
         s->trust = (s->limit - held) / 8;
     }
     s->trust -= n;

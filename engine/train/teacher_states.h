@@ -31,7 +31,6 @@ bool teacher_states_read(const struct teacher_states *s, const struct pack *pack
 /* Keeps x [pack->n, d], unless s is NULL or stopped.  A failure, or a folder that has no room
  * for it within the limit, stops s and costs time later, nothing else.  Of up to 8 processes
  * that fill one folder each may pass the limit by one file. */
-void teacher_states_write(struct teacher_states *s, const struct pack *pack, int d,
-                          const float *x);
+void teacher_states_write(struct teacher_states *s, const struct pack *pack, int d, const float *x);
 
 #endif

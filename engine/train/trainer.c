@@ -21,8 +21,8 @@ struct trainer {
 static int create_parts(struct trainer *t, struct kvf_diag *d)
 {
     const struct model_config *m = &t->e->config;
-    struct gates_model gm = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
-                             m->norm_eps, m->rope_base, NULL, &t->c.k};
+    struct gates_model gm = {m->n_layers, m->d_model,   m->n_heads, m->n_kv_heads, m->head_dim,
+                             m->norm_eps, m->rope_base, NULL,       &t->c.k};
     int err = net_create(&gm, &t->opt.net, &t->net);
     if (!err)
         err = frozen_build(m, t->e->weights, t->c.pool, &t->frozen, d);
@@ -49,8 +49,10 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
     int err = create_parts(t, d);
     if (err) {
         trainer_destroy(t);
-        return kvf_fail(d, err, "not enough memory to train on packs of %d tokens; try shorter "
-                        "ones or recomputation", opt->length);
+        return kvf_fail(d, err,
+                        "not enough memory to train on packs of %d tokens; try shorter "
+                        "ones or recomputation",
+                        opt->length);
     }
     *ret_trainer = t;
     return KVF_OK;
@@ -110,7 +112,8 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
     ret->norm = optimizer_norm(t->grad, t->net->n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     if (!isfinite(ret->loss.total) || !isfinite(ret->norm))
-        return kvf_fail(d, KVF_E_LIMIT, "step %lld: the %s is not a finite number; the last "
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "step %lld: the %s is not a finite number; the last "
                         "checkpoint is as it was; --fresh starts with a lower lr or clip",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
     optimizer_step(&t->opt.optimizer, t->step + 1, ret->norm, t->grad, t->net->w, t->m, t->v,
@@ -179,8 +182,10 @@ int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, co
         return KVF_E_NOMEM;
     for (int i = 0; i < n->n_tensors; i++) {
         const struct net_tensor *p = &n->tensor[i];
-        item[i] = (struct safetensors_item){p->name, p->n_dims,
-                                            {p->dim[0], p->dim[1], p->dim[2], 1}, n->w + p->at,
+        item[i] = (struct safetensors_item){p->name,
+                                            p->n_dims,
+                                            {p->dim[0], p->dim[1], p->dim[2], 1},
+                                            n->w + p->at,
                                             bf16 ? WEIGHT_BF16 : WEIGHT_F32};
     }
     int err = safetensors_write(path, item, n->n_tensors, note, 4, d);

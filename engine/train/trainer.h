@@ -15,9 +15,9 @@ struct trainer_options {
     struct net_options net;
     struct pass_options pass;
     struct optimizer optimizer;
-    int length;       /* most tokens of a pack */
-    int accumulate;   /* packs per step, at least 1 */
-    uint64_t seed;    /* order of the data */
+    int length;     /* most tokens of a pack */
+    int accumulate; /* packs per step, at least 1 */
+    uint64_t seed;  /* order of the data */
 };
 
 struct trainer_step {
@@ -41,9 +41,9 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
 /* Mean losses over other packs; nothing changes. */
 void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret);
 
-int64_t trainer_steps(const struct trainer *t);  /* done */
+int64_t trainer_steps(const struct trainer *t); /* done */
 size_t trainer_parameters(const struct trainer *t);
-size_t trainer_bytes(const struct trainer *t);   /* of activations */
+size_t trainer_bytes(const struct trainer *t); /* of activations */
 
 /* config: every setting, as text; log: the record so far.  As checkpoint_write and
  * checkpoint_read; *ret_log is owned by the caller. */

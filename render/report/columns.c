@@ -100,8 +100,14 @@ static void look_at(const double *v, const double *first, int64_t n, struct fact
 static int learn(const struct source *s, struct facts *f)
 {
     double *first = MEM_NEW(double, (size_t)s->block), *v = MEM_NEW(double, (size_t)s->block);
-    *f = (struct facts){.constant = true, .by_block = true, .cycle = true, .affine = true,
-                        .whole = true, .single = true, .lo = INFINITY, .hi = -INFINITY};
+    *f = (struct facts){.constant = true,
+                        .by_block = true,
+                        .cycle = true,
+                        .affine = true,
+                        .whole = true,
+                        .single = true,
+                        .lo = INFINITY,
+                        .hi = -INFINITY};
     if (first && v && s->rows) {
         read_block(s, 0, first);
         f->first = first[0];
@@ -124,7 +130,8 @@ static enum pack_type type_of(const struct facts *f)
         return f->hi <= UINT8_MAX ? PACK_U8 : f->hi <= UINT16_MAX ? PACK_U16 : PACK_U32;
     if (f->whole && f->lo >= INT32_MIN && f->hi <= INT32_MAX)
         return f->lo >= INT8_MIN && f->hi <= INT8_MAX     ? PACK_I8
-               : f->lo >= INT16_MIN && f->hi <= INT16_MAX ? PACK_I16 : PACK_I32;
+               : f->lo >= INT16_MIN && f->hi <= INT16_MAX ? PACK_I16
+                                                          : PACK_I32;
     return f->single ? PACK_F32 : PACK_F64;
 }
 
@@ -264,8 +271,8 @@ static bool pack_relation(const struct table *t, int col, struct buf *out)
     static const struct {
         const char *name, *a, *b, *how;
     } known[] = {
-        {"age", "evict_step", "birth", "age"},     {"fraction", "alive", "at_risk", "quotient"},
-        {"share", "count", "total", "quotient"},   {"size", "entries", "capacity", "quotient"},
+        {"age", "evict_step", "birth", "age"},      {"fraction", "alive", "at_risk", "quotient"},
+        {"share", "count", "total", "quotient"},    {"size", "entries", "capacity", "quotient"},
         {"ratio", "entries", "length", "quotient"},
     };
     const char *name = table_col_name(t, col);

@@ -19,9 +19,9 @@
 #include "base/table.h"
 
 struct page_column {
-    char name[64];     /* of the column */
-    struct buf json;   /* its description without the braces, in the page's list of columns */
-    struct buf text;   /* packed numbers; empty: none */
+    char name[64];   /* of the column */
+    struct buf json; /* its description without the braces, in the page's list of columns */
+    struct buf text; /* packed numbers; empty: none */
 };
 
 /* Rows of a block: those of the first head, if all heads have as many. */

@@ -12,8 +12,8 @@
 struct entry {
     int trace;
     char key[32];
-    struct buf json;     /* members of its description but for the columns */
-    struct page_column *col;  /* [n_cols] */
+    struct buf json;         /* members of its description but for the columns */
+    struct page_column *col; /* [n_cols] */
     int n_cols;
 };
 
@@ -22,7 +22,7 @@ struct report {
     struct entry *entry;
     int n_traces, n_entries;
     char *command;
-    unsigned dropped; /* bit k: those that droppable[k] names are left out */
+    unsigned dropped;    /* bit k: those that droppable[k] names are left out */
     int64_t most, whole; /* bytes that it may have, and would have with all */
 };
 
@@ -30,9 +30,9 @@ struct report {
 static const struct {
     const char *key, *column;
 } droppable[] = {
-    {"eviction", "margin"},         {"eviction", "score"},          {"last-use", "last_use_age"},
-    {"retention", "last_use_age"},  {"tokens", "mean_retention"},   {"retention", "log_beta"},
-    {"eviction", "evict_step"},     {"eviction", "reason"},         {"eviction", "tie"},
+    {"eviction", "margin"},        {"eviction", "score"},        {"last-use", "last_use_age"},
+    {"retention", "last_use_age"}, {"tokens", "mean_retention"}, {"retention", "log_beta"},
+    {"eviction", "evict_step"},    {"eviction", "reason"},       {"eviction", "tie"},
 };
 enum { N_DROPPABLE = sizeof droppable / sizeof *droppable };
 
@@ -270,8 +270,7 @@ static void name_dropped(const struct report *r, struct buf *out)
 {
     for (int k = 0; out && k < N_DROPPABLE; k++)
         if (r->dropped >> k & 1)
-            buf_printf(out, "%s%s.%s", out->len ? ", " : "", droppable[k].key,
-                       droppable[k].column);
+            buf_printf(out, "%s%s.%s", out->len ? ", " : "", droppable[k].key, droppable[k].column);
 }
 
 static int save(const struct buf *page, const char *path, struct kvf_diag *d)

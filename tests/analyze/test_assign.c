@@ -44,8 +44,9 @@ Test(assign, finds_the_least_of_all_permutations)
         for (size_t i = 0; i < rows * columns; i++) /* whole numbers: many ties; and below 0 */
             cost[i] = trial % 2 ? (double)rng_below(&g, 4) : rng_normal(&g);
         cr_assert(eq(int, assign_least(cost, rows, columns, column, NULL, NULL), KVF_OK));
-        cr_expect(lt(dbl, fabs(total(cost, rows, columns, column)
-                               - least(cost, rows, columns, 0, 0)), 1e-12));
+        cr_expect(lt(dbl,
+                     fabs(total(cost, rows, columns, column) - least(cost, rows, columns, 0, 0)),
+                     1e-12));
     }
 }
 
@@ -53,7 +54,7 @@ Test(assign, finds_the_least_of_all_permutations)
 Test(assign, proves_large_ones_by_the_dual)
 {
     const size_t rows = 300, columns = 400;
-    double *cost = MEM_NEW(double, rows * columns), u[300], v[400], dual = 0;
+    double *cost = MEM_NEW(double, (rows * columns)), u[300], v[400], dual = 0;
     size_t column[300];
     struct rng g;
     rng_init(&g, 4);

@@ -68,21 +68,24 @@ static void expect(const char *tokens, const char *want)
 Test(classes, tokens_by_hand)
 {
     expect("Wait|,| the| camel| has| 12| humps|.|\n\n", "wait punctuation function word "
-           "function number"
-           " word punctuation whitespace");
+                                                        "function number"
+                                                        " word punctuation whitespace");
     expect(" hmm|Actually|HOWEVER| let|letter", "wait wait wait wait word");
-    expect("it|'s| don|'t| you|\xe2\x80\x99ll|of|off|offer", "function function word function "
+    expect("it|'s| don|'t| you|\xe2\x80\x99ll|of|off|offer",
+           "function function word function "
            "function function function function word");
-    expect("7| +| 2| =| 9|*|**|->|%|/|^|<|\xe2\x88\x91|\xe2\x86\x92", "number operator number "
+    expect("7| +| 2| =| 9|*|**|->|%|/|^|<|\xe2\x88\x91|\xe2\x86\x92",
+           "number operator number "
            "operator"
            " number operator punctuation operator operator operator operator operator operator "
            "operator");
-    expect("$|\xe2\x82\xac|\xf0\x9f\x99\x82|`|#|(|\xe3\x80\x82|\xc2\xbf", "symbol symbol symbol "
+    expect("$|\xe2\x82\xac|\xf0\x9f\x99\x82|`|#|(|\xe3\x80\x82|\xc2\xbf",
+           "symbol symbol symbol "
            "punctuation "
            "punctuation punctuation punctuation punctuation");
     expect("\xd9\xa3|\xc2\xbd|x2|3rd|3.|(4|\xe4\xb8\xad|\xd0\xb6", "number number word word "
-           "number number"
-           " word word");
+                                                                   "number number"
+                                                                   " word word");
     expect("| |\t|\xc2\xa0|\xe3\x80\x80", "whitespace whitespace whitespace whitespace whitespace");
 }
 
@@ -91,7 +94,7 @@ Test(classes, a_hyphen_is_an_operator_between_terms)
     expect("10|-|4", "number operator number");
     expect("10| -| 4", "number operator number");
     expect("(|1|)| -| (|2|)", "punctuation number punctuation operator punctuation number "
-           "punctuation");
+                              "punctuation");
     expect("self|-|made", "word punctuation word");
     expect("-| 4", "punctuation number"); /* of a list */
     expect("a| -| 4", "function punctuation number");
@@ -110,17 +113,42 @@ Test(classes, rules_of_texts_see_through_the_tokenizer)
 /* '|' parts tokens in expect, so these are made by hand. */
 Test(classes, special_tokens_and_roles)
 {
-    static const char *const token[] = {"<|im_start|>", "user", "\n", "user", "<|im_end|>", "\n",
-        "<|im_start|>", "assist", "ant", "\n", "<|start_header_id|>", "system",
-        "<|end_header_id|>", "<s>", "</s>", "[INST]", "<file_sep>", "<|image_pad|>", "<image>",
-        "<row_1_col_2>", "<\xef\xbd\x9cUser\xef\xbd\x9c>", "<b>", "<|", "<think>", "</think>",
-        "<|endoftext|>", "<start_of_turn>", "model", "\n", "model"};
-    static const uint8_t want[] = {CLASS_SPECIAL, CLASS_ROLE, CLASS_SPACE, CLASS_WORD,
-        CLASS_SPECIAL, CLASS_SPACE, CLASS_SPECIAL, CLASS_ROLE, CLASS_ROLE, CLASS_SPACE,
-        CLASS_SPECIAL, CLASS_ROLE, CLASS_SPECIAL, CLASS_SPECIAL, CLASS_SPECIAL, CLASS_SPECIAL,
-        CLASS_SPECIAL, CLASS_VISION, CLASS_VISION, CLASS_VISION, CLASS_SPECIAL, CLASS_WORD,
-        CLASS_OPERATOR, CLASS_THINK, CLASS_THINK, CLASS_SPECIAL, CLASS_SPECIAL, CLASS_ROLE,
-        CLASS_SPACE, CLASS_WORD};
+    static const char *const token[] = {"<|im_start|>",
+                                        "user",
+                                        "\n",
+                                        "user",
+                                        "<|im_end|>",
+                                        "\n",
+                                        "<|im_start|>",
+                                        "assist",
+                                        "ant",
+                                        "\n",
+                                        "<|start_header_id|>",
+                                        "system",
+                                        "<|end_header_id|>",
+                                        "<s>",
+                                        "</s>",
+                                        "[INST]",
+                                        "<file_sep>",
+                                        "<|image_pad|>",
+                                        "<image>",
+                                        "<row_1_col_2>",
+                                        "<\xef\xbd\x9cUser\xef\xbd\x9c>",
+                                        "<b>",
+                                        "<|",
+                                        "<think>",
+                                        "</think>",
+                                        "<|endoftext|>",
+                                        "<start_of_turn>",
+                                        "model",
+                                        "\n",
+                                        "model"};
+    static const uint8_t want[] = {
+        CLASS_SPECIAL, CLASS_ROLE,    CLASS_SPACE,   CLASS_WORD,    CLASS_SPECIAL,  CLASS_SPACE,
+        CLASS_SPECIAL, CLASS_ROLE,    CLASS_ROLE,    CLASS_SPACE,   CLASS_SPECIAL,  CLASS_ROLE,
+        CLASS_SPECIAL, CLASS_SPECIAL, CLASS_SPECIAL, CLASS_SPECIAL, CLASS_SPECIAL,  CLASS_VISION,
+        CLASS_VISION,  CLASS_VISION,  CLASS_SPECIAL, CLASS_WORD,    CLASS_OPERATOR, CLASS_THINK,
+        CLASS_THINK,   CLASS_SPECIAL, CLASS_SPECIAL, CLASS_ROLE,    CLASS_SPACE,    CLASS_WORD};
     struct text t = {.n = 0};
     struct classes *c = NULL;
     for (size_t i = 0; i < sizeof token / sizeof *token; i++)
@@ -136,9 +164,9 @@ Test(classes, special_tokens_and_roles)
 Test(classes, characters_in_pieces)
 {
     static const char text[] = "\xe4\xb8\xad\xf0\x9f\x99\x82\xe3\x80\x82\xc2\xbd\xe3\x80\x80"
-           "\xe2\x88\x91";
-    static const uint8_t want[] = {CLASS_WORD, CLASS_SYMBOL, CLASS_PUNCTUATION, CLASS_NUMBER,
-                                   CLASS_SPACE, CLASS_OPERATOR};
+                               "\xe2\x88\x91";
+    static const uint8_t want[] = {CLASS_WORD,   CLASS_SYMBOL, CLASS_PUNCTUATION,
+                                   CLASS_NUMBER, CLASS_SPACE,  CLASS_OPERATOR};
     static const size_t length[] = {3, 4, 3, 2, 3, 3};
     struct text t = {.n = 0};
     struct classes *c = NULL;
@@ -214,11 +242,23 @@ Test(classes, rules_of_users_come_first_in_their_order)
 Test(classes, files_that_are_none)
 {
     struct kvf_diag d = {""};
-    static const char *const wrong[] = {"", "7", "\"x\"", "{\"a\": 1}", "{\"a\": \"(\"}",
-        "[\"a\", \"b\"]", "[[\"a\"]]", "[[\"a\", \"b\", \"c\"]]", "[[1, \"b\"]]", "{\"\": \"x\"}",
-        "{\"all\": \"x\"}", "{\"a\\nb\": \"x\"}", "{\"a\": \"\\\\C\"}", "{\"a\": \"x\", \"a\": "
-           "\"y\"}",
-        "{\"a23456789012345678901234567890123\": \"x\"}", "{\"a\": \"[[:nonsense:]]\"}"};
+    static const char *const wrong[] = {"",
+                                        "7",
+                                        "\"x\"",
+                                        "{\"a\": 1}",
+                                        "{\"a\": \"(\"}",
+                                        "[\"a\", \"b\"]",
+                                        "[[\"a\"]]",
+                                        "[[\"a\", \"b\", \"c\"]]",
+                                        "[[1, \"b\"]]",
+                                        "{\"\": \"x\"}",
+                                        "{\"all\": \"x\"}",
+                                        "{\"a\\nb\": \"x\"}",
+                                        "{\"a\": \"\\\\C\"}",
+                                        "{\"a\": \"x\", \"a\": "
+                                        "\"y\"}",
+                                        "{\"a23456789012345678901234567890123\": \"x\"}",
+                                        "{\"a\": \"[[:nonsense:]]\"}"};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         d.text[0] = 0;
         open_json(wrong[k], KVF_E_FORMAT, &d);
@@ -242,7 +282,8 @@ Test(classes, files_that_are_none)
 Test(classes, hostile_rules_end)
 {
     static const char *const hostile[] = {"{\"a\": \"^(a+)+$\"}", "{\"a\": \"(a|aa)+$\"}",
-        "{\"a\": \"^(?:(?:a?){20}){20}[bd]\"}", "{\"a\": \"(.*)(.*)(.*)(.*)(.*)(.*)(.*)[bd]\"}"};
+                                          "{\"a\": \"^(?:(?:a?){20}){20}[bd]\"}",
+                                          "{\"a\": \"(.*)(.*)(.*)(.*)(.*)(.*)(.*)[bd]\"}"};
     struct text *t = MEM_NEW(struct text, 1);
     struct kvf_diag d;
     for (size_t k = 0; k < sizeof hostile / sizeof *hostile; k++) {
@@ -253,7 +294,8 @@ Test(classes, hostile_rules_end)
         d.text[0] = 0;
         clock_t before = clock();
         cr_expect(classes_of_text(c, t->bytes, t->end, t->n, t->class, &d) == KVF_E_LIMIT
-                  && strstr(d.text, "\"a\""), "%s: %s", hostile[k], d.text);
+                      && strstr(d.text, "\"a\""),
+                  "%s: %s", hostile[k], d.text);
         cr_expect(clock() - before < 5 * CLOCKS_PER_SEC, "%s", hostile[k]);
         classes_close(c);
     }

@@ -45,7 +45,8 @@ static void read_column(const char *s)
     struct kvf_column *c = &columns[n_columns];
     unsigned flags;
     if (sscanf(s, "column %47s %7s %7s %7s %u %u %1023s", c->name, dtype, space, axis, &flags,
-               &lengths[n_columns], files[n_columns]) != 7)
+               &lengths[n_columns], files[n_columns])
+        != 7)
         exit(2);
     c->dtype = (uint8_t)find(dtypes, dtype);
     c->space = (uint8_t)find(spaces, space);
@@ -102,9 +103,10 @@ static void convert(const struct kvf_column *c, const double *v, uint32_t n, uns
         float f = (float)v[i];
         int32_t signed_value = c->dtype == KVF_I32 && !isnan(v[i]) ? (int32_t)v[i] : 0;
         uint64_t whole = isnan(v[i]) || c->dtype == KVF_I32 ? UINT64_MAX : (uint64_t)fabs(v[i]);
-        const void *from = c->dtype == KVF_F32 ? (const void *)&f
-                         : c->dtype == KVF_F64 ? (const void *)&v[i]
-                         : c->dtype == KVF_I32 ? (const void *)&signed_value : (const void *)&whole;
+        const void *from = c->dtype == KVF_F32   ? (const void *)&f
+                           : c->dtype == KVF_F64 ? (const void *)&v[i]
+                           : c->dtype == KVF_I32 ? (const void *)&signed_value
+                                                 : (const void *)&whole;
         memcpy(out + i * width, from, width);
     }
 }

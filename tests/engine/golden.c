@@ -27,7 +27,9 @@ const char *default_model(void)
     static char path[4096];
     const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
     snprintf(path, sizeof path, "%s%s/SmolLM2-135M-Instruct.Q4_1.gguf",
-             dir ? dir : home ? home : "",
+             dir    ? dir
+             : home ? home
+                    : "",
              dir ? "" : "/.cache/kvfate");
     if (access(path, R_OK) == 0)
         return path;
@@ -106,9 +108,12 @@ struct session *open_session(struct engine *e, const struct choice *c, int cap, 
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
-    struct session_options opt = {.method = c ? &c->row : NULL, .params = c ? &c->params : NULL,
-                                  .kv_type = e->exact ? KV_F32 : KV_F16, .cap = cap,
-                                  .chunk = chunk, .recorder = rec};
+    struct session_options opt = {.method = c ? &c->row : NULL,
+                                  .params = c ? &c->params : NULL,
+                                  .kv_type = e->exact ? KV_F32 : KV_F16,
+                                  .cap = cap,
+                                  .chunk = chunk,
+                                  .recorder = rec};
     cr_assert(session_create(e, &opt, &s, &d) == KVF_OK, "%s", d.text);
     return s;
 }
@@ -156,14 +161,14 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
     struct session *s = NULL;
     caught.norm = e->kernels.rmsnorm;
     caught.last_weight = e->weights->out_norm;
-    caught.rows = MEM_NEW(float, (size_t)n * C);
+    caught.rows = MEM_NEW(float, (size_t)n *C);
     caught.n = 0;
     e->kernels.rmsnorm = catching_norm;
     cr_assert(session_create(e, &opt, &s, &d) == KVF_OK, "%s", d.text);
     cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
     e->kernels.rmsnorm = caught.norm;
     cr_assert(caught.n == n);
-    float *out = MEM_NEW(float, (size_t)n * V), *padded = MEM_NEW(float, ld);
+    float *out = MEM_NEW(float, (size_t)n *V), *padded = MEM_NEW(float, ld);
     for (size_t t = 0; t < (size_t)n; t++) {
         head_row(e, caught.rows + t * C, padded);
         memcpy(out + t * V, padded, V * sizeof *out);

@@ -16,7 +16,7 @@ const char *golden_path(const char *name);
 const char *tiny_path(int i);
 const char *qwen_path(int i);
 
-struct json *golden_json(const char *name); /* json_free */
+struct json *golden_json(const char *name);                /* json_free */
 int32_t *golden_ids(const struct json *array, int *ret_n); /* mem_free */
 
 struct engine *open_model(const char *path, bool exact, int threads);

@@ -58,7 +58,7 @@ static void expect_slots(const struct cache *c, const int *want, int n)
 }
 
 /* Slots whose holes lie in the first, a middle and the last page, and at their edges. */
-static const int holes[] = {0, 1, PAGE_SLOTS - 1, PAGE_SLOTS, PAGE_SLOTS + 9, 2 * PAGE_SLOTS,
+static const int holes[] = {0,     1,    PAGE_SLOTS - 1, PAGE_SLOTS, PAGE_SLOTS + 9, 2 * PAGE_SLOTS,
                             N - 2, N - 1};
 
 /* The slots of N entries of which one left; who: what then lies in its slot. */
@@ -122,8 +122,9 @@ Test(cache, reopening_undoes_settling)
  * the same slots. */
 Test(cache, two_cuts_are_as_one)
 {
-    static const int pairs[][2] = {{0, 1}, {5, 3}, {3, 5}, {40, N - 2}, {N - 2, 2},
-                                   {2, N - 1}, {N - 1, 2}, {N - 1, N - 2}, {10, PAGE_SLOTS}};
+    static const int pairs[][2] = {{0, 1},      {5, 3},         {3, 5},
+                                   {40, N - 2}, {N - 2, 2},     {2, N - 1},
+                                   {N - 1, 2},  {N - 1, N - 2}, {10, PAGE_SLOTS}};
     for (size_t p = 0; p < 3 * COUNT(pairs); p++) {
         unsigned char keep[N];
         int a = pairs[p / 3][0], b = pairs[p / 3][1], want[N], n = 0, how = (int)(p % 3);
@@ -178,9 +179,12 @@ Test(cache, pages_around_a_hole)
     static const struct {
         int n, slot, open, settled;
     } cases[] = {
-        {PAGE_SLOTS + 1, 5, 2, 1}, {PAGE_SLOTS + 1, PAGE_SLOTS, 1, 1},
-        {PAGE_SLOTS + 2, PAGE_SLOTS, 2, 2}, {PAGE_SLOTS + 2, PAGE_SLOTS + 1, 2, 2},
-        {PAGE_SLOTS, 0, 1, 1}, {1, 0, 0, 0},
+        {PAGE_SLOTS + 1, 5, 2, 1},
+        {PAGE_SLOTS + 1, PAGE_SLOTS, 1, 1},
+        {PAGE_SLOTS + 2, PAGE_SLOTS, 2, 2},
+        {PAGE_SLOTS + 2, PAGE_SLOTS + 1, 2, 2},
+        {PAGE_SLOTS, 0, 1, 1},
+        {1, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct cache *c = filled(KV_F16, cases[i].n);

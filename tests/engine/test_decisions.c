@@ -20,7 +20,7 @@ struct world {
     struct method_params p;
     int t, incoming, n_cut[H];
     double score[H][T], worst_kept[H]; /* by definition */
-    int first_row;             /* rows before are not known */
+    int first_row;                     /* rows before are not known */
     bool prompt;
 };
 
@@ -144,8 +144,8 @@ static void on_evict(void *ctx, const struct eviction *e)
     double want = w.score[e->head][e->pos], bound = w.worst_kept[e->head];
     cr_assert(candidate(e->head, e->pos), "%s: position %d is protected", w.m.name, e->pos);
     cr_assert(fabs((double)e->score - want) <= tolerance * fabs(want),
-              "%s: t %d, position %d: %.9g, not %.9g", w.m.name, w.t, e->pos,
-              (double)e->score, want);
+              "%s: t %d, position %d: %.9g, not %.9g", w.m.name, w.t, e->pos, (double)e->score,
+              want);
     cr_assert(want <= bound + tolerance * fabs(bound),
               "%s: t %d, position %d should stay: %.9g > %.9g", w.m.name, w.t, e->pos, want, bound);
     w.alive[e->head][e->pos] = false;
@@ -260,7 +260,7 @@ Test(decisions, rows_scaled_by_the_candidates_are_those_of_the_moment)
 
 Test(decisions, the_anchor_is_the_sum_of_the_keys_that_are_there)
 {
-    for (unsigned flags = 0, all = cpu_flags_detect(); ; flags = all) {
+    for (unsigned flags = 0, all = cpu_flags_detect();; flags = all) {
         play("keydiff", 70, flags, by_anchor);
         play("keydiff:every=13", 130, flags, by_anchor);
         if (flags == all)
@@ -270,7 +270,7 @@ Test(decisions, the_anchor_is_the_sum_of_the_keys_that_are_there)
 
 Test(decisions, redundancy_forgives_the_newest_similar_neighbour)
 {
-    for (unsigned flags = 0, all = cpu_flags_detect(); ; flags = all) {
+    for (unsigned flags = 0, all = cpu_flags_detect();; flags = all) {
         play("rkv:pool=1,lambda=0,window=4,every=7", 131, flags, by_redundancy);
         play("rkv:pool=1,lambda=0,window=4,every=10", 60, flags, by_redundancy);
         if (flags == all)

@@ -120,8 +120,8 @@ static void check_steps(const struct effect_step *step)
     }
 }
 
-static int measure(const struct effect *e, const struct effect_cell *cell,
-                   struct effect_step *step, struct effect_memory *m)
+static int measure(const struct effect *e, const struct effect_cell *cell, struct effect_step *step,
+                   struct effect_memory *m)
 {
     struct effect_run *run = NULL;
     int err = effect_open(e, world.ids, &run, NULL);

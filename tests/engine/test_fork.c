@@ -212,8 +212,8 @@ static void open_world(int model, bool exact)
     world.e = open_model(tiny_path(model), exact, 2);
     world.bytes = (size_t)world.e->config.vocab * sizeof(float);
     for (int i = 0; i < CAP + STEPS; i++)
-        *(i < CAP ? &world.ids[i] : &world.other[i - CAP]) =
-            (int32_t)rng_below(&r, (uint64_t)world.e->config.vocab);
+        *(i < CAP ? &world.ids[i] : &world.other[i - CAP]) = (int32_t)rng_below(
+            &r, (uint64_t)world.e->config.vocab);
 }
 
 static struct session *prompted(const struct choice *c)
@@ -240,8 +240,10 @@ static void step(struct session *s, const int32_t *next, const float *expected, 
 {
     int i = session_length(s) - PROMPT;
     cr_assert(session_step(s, next[i]) == KVF_OK);
-    cr_assert(memcmp(session_logits(s), (const char *)expected + (size_t)i * world.bytes,
-                     world.bytes) == 0, "%s: step %d differs from a run without forks", what, i);
+    cr_assert(
+        memcmp(session_logits(s), (const char *)expected + (size_t)i * world.bytes, world.bytes)
+            == 0,
+        "%s: step %d differs from a run without forks", what, i);
 }
 
 static struct session *fork_of(const struct session *s)
@@ -425,8 +427,9 @@ static void without_memory(const char *name, int budget)
             if (err && n == 0 && i > 1) /* the other goes on, once all it shares was copied */
                 step(s, world.ids + PROMPT, a, name);
         }
-        cr_assert(memcmp(session_logits(twin), (char *)b + (size_t)i * world.bytes,
-                         world.bytes) == 0, "%s: repeated step %d differs", name, i);
+        cr_assert(memcmp(session_logits(twin), (char *)b + (size_t)i * world.bytes, world.bytes)
+                      == 0,
+                  "%s: repeated step %d differs", name, i);
     }
     while (session_length(s) < CAP)
         step(s, world.ids + PROMPT, a, name);

@@ -96,9 +96,9 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
     unsigned set;
     int n, i = 1;
     int32_t *ids = golden_ids(json_get(p, "ids"), &n);
-    struct probe_config cfg = {
-        .shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, .cap = n,
-        .kernels = &e->kernels};
+    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
+                               .cap = n,
+                               .kernels = &e->kernels};
     close(mkstemp(path));
     cr_assert(probes_parse("nll", &set, &d) == KVF_OK);
     cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK);

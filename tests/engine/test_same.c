@@ -42,9 +42,9 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
                                const int32_t *ids, double **gram)
 {
     const struct model_config *m = &e->config;
-    struct probe_config cfg = {
-        .shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim}, .cap = CAP,
-        .kernels = &e->kernels};
+    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
+                               .cap = CAP,
+                               .kernels = &e->kernels};
     struct kvf_diag d = {""};
     struct recorder *rec = NULL;
     unsigned set;

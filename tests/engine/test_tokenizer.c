@@ -239,7 +239,7 @@ static size_t random_word(struct rng *r, char *out)
     size_t n = 1 + rng_below(r, MOST), kind = rng_below(r, 4);
     for (size_t i = 0; i < n; i++)
         out[i] = kind == 0   ? i && rng_below(r, 8) ? out[i - 1] : "a =-\n."[rng_below(r, 6)]
-                 : kind == 1 ? few[rng_below(r, 8)]
+                   : kind == 1 ? few[rng_below(r, 8)]
                  : kind == 2 ? letters[rng_below(r, sizeof letters - 1)]
                              : (char)rng_below(r, 256);
     return n;

@@ -32,7 +32,10 @@ static const struct {
     const char *s;
     size_t n;
 } texts[] = {
-#define T(s) {s, sizeof(s) - 1}
+#define T(s)                                                                                       \
+    {                                                                                              \
+        s, sizeof(s) - 1                                                                           \
+    }
     T("<|im_start|>"),
     T(" a,b"),
     T("say \"hi\""),
@@ -145,8 +148,8 @@ static int columns(struct kvf_column *col, bool bare)
 #undef X
     memcpy(col, first, sizeof first);
     for (int c = 0; c < KVF_N_CRITERIA; c++) {
-        col[FIXED + EVICT + c] = (struct kvf_column){"", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_TOKEN,
-                                                     KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"};
+        col[FIXED + EVICT + c] = (struct kvf_column){
+            "", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"};
         snprintf(col[FIXED + EVICT + c].name, KVF_NAME_MAX, "%s", ages[c]);
     }
     return bare ? FIXED : MANY;

@@ -11,7 +11,7 @@ enum { MOST_PATHS = 4000, MOST_POINTS = 600 };
 struct path {
     double width; /* of the stroke; 0: an area */
     int n;
-    double *xy;   /* ends of lines and of curves, mm */
+    double *xy; /* ends of lines and of curves, mm */
     bool closed;
 };
 
@@ -41,7 +41,7 @@ bool has(int k, const struct axes *a, const double *x, const double *y, int n, b
 bool has_ring(int k, const struct axes *a, double x, double y, double radius);
 
 #define LINE(k, a, x, y) cr_expect(has(k, a, x, y, sizeof(y) / sizeof *(y), true), "no line " #y)
-#define NO_LINE(k, a, x, y) \
+#define NO_LINE(k, a, x, y)                                                                        \
     cr_expect(0 == has(k, a, x, y, sizeof(y) / sizeof *(y), true), "line " #y)
 
 #endif

@@ -101,15 +101,21 @@ struct range {
 Test(chart, log_ticks)
 {
     static const struct range r[] = {
-        {1, 1000, 12, "1 10 100 1000"}, {1, 50, 12, "1 2 5 10 20 50"}, {1, 50, 4, "1 10"},
-        {0.001, 0.1, 14, "0.001 0.01 0.1"}, {64, 128, 9, "70 80 90 100"},
-        {1e-6, 1, 14, "10\xe2\x81\xbb\xe2\x81\xb6 10\xe2\x81\xbb\xe2\x81\xb5 "
-                      "10\xe2\x81\xbb\xe2\x81\xb4 10\xe2\x81\xbb\xc2\xb3 "
-                      "10\xe2\x81\xbb\xc2\xb2 10\xe2\x81\xbb\xc2\xb9 1"},
-        {1e-12, 1, 4, "10\xe2\x81\xbb\xc2\xb9\xc2\xb2 10\xe2\x81\xbb\xe2\x81\xb8 10\xe2\x81\xbb"
-                      "\xe2\x81\xb4 1"},
-        {1, 1e8, 10, "1 10 10\xc2\xb2 10\xc2\xb3 10\xe2\x81\xb4 10\xe2\x81\xb5 10\xe2\x81\xb6 10"
-                     "\xe2\x81\xb7 10\xe2\x81\xb8"},
+        {1, 1000, 12, "1 10 100 1000"},
+        {1, 50, 12, "1 2 5 10 20 50"},
+        {1, 50, 4, "1 10"},
+        {0.001, 0.1, 14, "0.001 0.01 0.1"},
+        {64, 128, 9, "70 80 90 100"},
+        {1e-6, 1, 14,
+         "10\xe2\x81\xbb\xe2\x81\xb6 10\xe2\x81\xbb\xe2\x81\xb5 "
+         "10\xe2\x81\xbb\xe2\x81\xb4 10\xe2\x81\xbb\xc2\xb3 "
+         "10\xe2\x81\xbb\xc2\xb2 10\xe2\x81\xbb\xc2\xb9 1"},
+        {1e-12, 1, 4,
+         "10\xe2\x81\xbb\xc2\xb9\xc2\xb2 10\xe2\x81\xbb\xe2\x81\xb8 10\xe2\x81\xbb"
+         "\xe2\x81\xb4 1"},
+        {1, 1e8, 10,
+         "1 10 10\xc2\xb2 10\xc2\xb3 10\xe2\x81\xb4 10\xe2\x81\xb5 10\xe2\x81\xb6 10"
+         "\xe2\x81\xb7 10\xe2\x81\xb8"},
     };
     for (size_t k = 0; k < sizeof r / sizeof *r; k++) {
         double v[128];
@@ -121,8 +127,8 @@ Test(chart, log_ticks)
             cr_expect(v[i] >= r[k].lo * (1 - 1e-6) && v[i] <= r[k].hi * (1 + 1e-6));
             cr_expect(i == 0 || v[i] > v[i - 1]);
             if (name[i][0])
-                snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.23s",
-                         *all ? " " : "", name[i]);
+                snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.23s", *all ? " " : "",
+                         name[i]);
         }
         cr_expect(eq(str, all, (char *)(uintptr_t)r[k].names));
     }
@@ -145,7 +151,7 @@ Test(chart, log_ticks_of_ends_close_together)
 Test(chart, log_ticks_of_any_numbers)
 {
     static const double ends[][2] = {{1e-3, 1e308}, {1e-300, 1e300}, {1, INFINITY}, {0, 1},
-                                     {NAN, 1}, {5e-324, 1e308}, {-1, 1}, {2, 1}};
+                                     {NAN, 1},      {5e-324, 1e308}, {-1, 1},       {2, 1}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         double v[128];
         char name[128][24];
@@ -162,8 +168,8 @@ Test(chart, log_ticks_of_any_numbers)
 
 Test(chart, log_axis_upwards)
 {
-    struct axis_box a = {.x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1,
-                         .log_y = 1};
+    struct axis_box a = {
+        .x = 1, .y = 2, .w = 10, .h = 30, .x1 = 1, .y0 = 1e-3, .y1 = 1, .log_y = 1};
     cr_expect(epsilon_eq(dbl, axis_y(&a, 1), 2, 1e-9));
     cr_expect(epsilon_eq(dbl, axis_y(&a, 0.1), 12, 1e-9));
     cr_expect(epsilon_eq(dbl, axis_y(&a, 1e-3), 32, 1e-9));
@@ -173,9 +179,9 @@ Test(chart, log_axis_upwards)
 Test(chart, zero_has_no_sign)
 {
     static const char *const pairs[][2] = {
-        {"-0", "0"},        {"-0.00", "0.00"},         {"-0.001", MINUS "0.001"},
+        {"-0", "0"},         {"-0.00", "0.00"},          {"-0.001", MINUS "0.001"},
         {"-10", MINUS "10"}, {"1e-00", "1e" MINUS "00"}, {"-0e-05", MINUS "0e" MINUS "05"},
-        {"-", MINUS},       {"a-0 b", "a" MINUS "0 b"}, {"(-0.00 .. 0.1)", "(0.00 .. 0.1)"}};
+        {"-", MINUS},        {"a-0 b", "a" MINUS "0 b"}, {"(-0.00 .. 0.1)", "(0.00 .. 0.1)"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         char text[32];
         snprintf(text, sizeof text, "%s", pairs[i][0]);
@@ -186,9 +192,12 @@ Test(chart, zero_has_no_sign)
 
 Test(chart, criteria_have_their_names)
 {
-    static const char *const name[][2] = {
-        {"top64", "top-64"}, {"mass.90", "mass 0.90"}, {"contrib64", "contribution top-64"},
-        {"mass.95-top128", "mass 0.95 \xe2\x88\x92 top-128"}, {"other", "other"}, {"", ""}};
+    static const char *const name[][2] = {{"top64", "top-64"},
+                                          {"mass.90", "mass 0.90"},
+                                          {"contrib64", "contribution top-64"},
+                                          {"mass.95-top128", "mass 0.95 \xe2\x88\x92 top-128"},
+                                          {"other", "other"},
+                                          {"", ""}};
     char out[PLOT_NAME];
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         criterion_name(name[i][0], out);

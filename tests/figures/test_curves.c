@@ -69,8 +69,8 @@ static const struct axes shares = {1, 100, 0, 1, true, false};
 Test(curves, survival)
 {
     struct table *t = survival_table(false);
-    const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};         /* of all */
-    const double one[] = {.9, .7, .5}, one_mass[] = {.8, .6, .4};     /* of L0H0 */
+    const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};     /* of all */
+    const double one[] = {.9, .7, .5}, one_mass[] = {.8, .6, .4}; /* of L0H0 */
     draw("survival", t, NULL);
     cr_assert(eq(int, pic.n_frames, 1));
     LINE(0, &shares, ages, top);
@@ -265,8 +265,8 @@ Test(curves, overlap_has_bands_of_a_corpus)
 
 Test(curves, attention_sparsity)
 {
-    static const char *const head[] = {"L0H0", "L0H0", "L0H*", "L0H*", "L1H*", "L1H*", "all",
-                                       "all"};
+    static const char *const head[] = {"L0H0", "L0H0", "L0H*", "L0H*",
+                                       "L1H*", "L1H*", "all",  "all"};
     static const int64_t layer[] = {0, 0, 0, 0, 1, 1, -1, -1};
     static const double p[] = {.001, .1, .001, .1, .001, .1, .001, .1};
     static const double y[] = {.1, .2, .3, .4, .5, .6, .7, .8};
@@ -486,8 +486,10 @@ Test(curves, long_lines_are_small_files)
 /* Nothing defined, one point, infinite values, and too many panels. */
 Test(curves, odd_tables)
 {
-    static const double odd[][4] = {{NAN, NAN, NAN, NAN}, {NAN, .5, NAN, NAN},
-                                    {INFINITY, .5, -INFINITY, .2}, {1e300, 1e-300, 0, -1e300},
+    static const double odd[][4] = {{NAN, NAN, NAN, NAN},
+                                    {NAN, .5, NAN, NAN},
+                                    {INFINITY, .5, -INFINITY, .2},
+                                    {1e300, 1e-300, 0, -1e300},
                                     {0, 0, 0, 1e12}};
     static const char *const names[] = {"regret", "dilution"};
     for (int k = 0; k < 20; k++) {

@@ -76,7 +76,7 @@ static void box_mean(const struct map *m, const double *number, double (*at)(dou
     for (long i = (long)x0 > 0 ? (long)x0 - 1 : 0; i < m->n && (double)i < x1; i++)
         for (long t = (long)y0 > i ? (long)y0 - 1 : i; t < m->to && (double)t < y1; t++) {
             double area = overlap(x0, x1, (double)i, (double)(i + 1))
-                        * overlap(y0, y1, (double)t, (double)(t + 1));
+                          * overlap(y0, y1, (double)t, (double)(t + 1));
             if (t < i || area <= 0)
                 continue;
             all += area;
@@ -98,10 +98,9 @@ static void compare_window(heat_column_fn *f, double (*at)(double, long, long),
             cr_assert_lt(fabs(m.cover[k] - part), 1e-9,
                          "n %ld, steps %ld:%ld, %d x %d, box %d %d: cover %.12g, want %.12g", n,
                          from, to, w, h, r, c, m.cover[k], part);
-            cr_assert(isnan(want) ? isnan(m.mean[k]) || part > 0
-                                  : fabs(m.mean[k] - want) <= 1e-6,
-                      "n %ld, steps %ld:%ld, %d x %d, box %d %d: %.12g, want %.12g", n, from, to,
-                      w, h, r, c, m.mean[k], want);
+            cr_assert(isnan(want) ? isnan(m.mean[k]) || part > 0 : fabs(m.mean[k] - want) <= 1e-6,
+                      "n %ld, steps %ld:%ld, %d x %d, box %d %d: %.12g, want %.12g", n, from, to, w,
+                      h, r, c, m.mean[k], want);
         }
     map_free(&m);
 }
@@ -114,7 +113,7 @@ static const int sides[] = {1, 2, 3, 5, 8, 16, 31, 33, 64, 97, 130};
 static void compare_all(heat_column_fn *f, double (*at)(double, long, long), const double *number,
                         long n)
 {
-    const long steps[][2] = {{0, n}, {n / 3, n}, {0, n / 2 + 1}, {n / 4, n / 4 + 1},
+    const long steps[][2] = {{0, n},         {n / 3, n},        {0, n / 2 + 1}, {n / 4, n / 4 + 1},
                              {n, 3 * n + 2}, {n / 2, 2 * n + 5}};
     for (size_t b = 0; b < sizeof sides / sizeof *sides; b++) {
         compare_window(f, at, number, n, 0, n, sides[b], sides[b]);
@@ -214,8 +213,11 @@ static double end_of(unsigned *seed, long i, long T)
     unsigned k = *seed >> 28;
     *seed = *seed * 1664525u + 1013904223u;
     double u = (*seed >> 8) / 16777216.0;
-    return k < 3 ? INFINITY : k < 4 ? (double)T : k < 6 ? (double)(i + 1) : k < 7 ? (double)i
-         : floor((double)(i + 1) + u * (double)(T - i));
+    return k < 3   ? INFINITY
+           : k < 4 ? (double)T
+           : k < 6 ? (double)(i + 1)
+           : k < 7 ? (double)i
+                   : floor((double)(i + 1) + u * (double)(T - i));
 }
 
 Test(heat, raster_is_the_area_average)
@@ -284,10 +286,17 @@ Test(axis, tick_texts_are_short_with_true_minus_signs)
     static const struct {
         double v;
         const char *text;
-    } cases[] = {
-        {0, "0"},         {-1e-15, "0"},     {0.2, "0.2"},        {0.30000000000000004, "0.3"},
-        {1000, "1000"},   {20000, "20,000"}, {131072, "131,072"}, {2e6, "2e6"},
-        {2.5e6, "2.5e6"}, {-5, "\xe2\x88\x92" "5"}};
+    } cases[] = {{0, "0"},
+                 {-1e-15, "0"},
+                 {0.2, "0.2"},
+                 {0.30000000000000004, "0.3"},
+                 {1000, "1000"},
+                 {20000, "20,000"},
+                 {131072, "131,072"},
+                 {2e6, "2e6"},
+                 {2.5e6, "2.5e6"},
+                 {-5, "\xe2\x88\x92"
+                      "5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[24];
         tick_text(cases[i].v, out);

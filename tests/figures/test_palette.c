@@ -73,8 +73,8 @@ Test(palette, no_entry_was_lost)
     static const struct {
         const char *map;
         uint32_t sum;
-    } want[] = {{"viridis", 259793903},  {"cividis", 2340369967}, {"magma", 3057995907u},
-                {"inferno", 430509974},  {"plasma", 512489349},   {"bluered", 3997657786u},
+    } want[] = {{"viridis", 259793903}, {"cividis", 2340369967}, {"magma", 3057995907u},
+                {"inferno", 430509974}, {"plasma", 512489349},   {"bluered", 3997657786u},
                 {"vik", 3951357405u}};
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         uint32_t sum = 0;

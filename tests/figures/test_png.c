@@ -116,7 +116,8 @@ Test(png, libpng_reads_it)
     cr_assert_eq(image.warning_or_error, 0, "%s", image.message);
     for (int i = 0; i < w * h; i++)
         cr_assert(got[3 * i] == (uint8_t)(rgb[i] >> 16) && got[3 * i + 1] == (uint8_t)(rgb[i] >> 8)
-                  && got[3 * i + 2] == (uint8_t)rgb[i], "pixel %d", i);
+                      && got[3 * i + 2] == (uint8_t)rgb[i],
+                  "pixel %d", i);
     buf_finish(&out);
     free(got);
     free(rgb);

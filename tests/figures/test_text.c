@@ -21,8 +21,9 @@ static struct canvas *ruler(void)
 static struct paragraph *lay_out(struct canvas *c, const char *s, double width)
 {
     struct paragraph *p = NULL;
-    cr_assert_eq(paragraph_create(c, s, strlen(s), NULL, 7, width,
-                                  text_direction_of(s, strlen(s)), &p), KVF_OK);
+    cr_assert_eq(
+        paragraph_create(c, s, strlen(s), NULL, 7, width, text_direction_of(s, strlen(s)), &p),
+        KVF_OK);
     return p;
 }
 
@@ -117,9 +118,14 @@ Test(text, direction_is_that_of_the_first_letter)
     const struct {
         const char *s;
         enum text_direction d;
-    } t[] = {{"abc שלום", TEXT_LTR}, {"12 (שלום abc", TEXT_RTL}, {"\xd8\xa7", TEXT_RTL},
-             {"12 ...", TEXT_NEUTRAL}, {"", TEXT_NEUTRAL}, {"你 שלום", TEXT_LTR},
-             {"\u2066\\xFF\u2069 שלום", TEXT_RTL}, {"\u2066\\xFF\u2069", TEXT_NEUTRAL}};
+    } t[] = {{"abc שלום", TEXT_LTR},
+             {"12 (שלום abc", TEXT_RTL},
+             {"\xd8\xa7", TEXT_RTL},
+             {"12 ...", TEXT_NEUTRAL},
+             {"", TEXT_NEUTRAL},
+             {"你 שלום", TEXT_LTR},
+             {"\u2066\\xFF\u2069 שלום", TEXT_RTL},
+             {"\u2066\\xFF\u2069", TEXT_NEUTRAL}};
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         cr_assert_eq(text_direction_of(t[i].s, strlen(t[i].s)), t[i].d, "%s", t[i].s);
 }
@@ -179,15 +185,15 @@ Test(text, bytes_belong_to_their_tokens)
 
 Test(text, what_would_act_is_shown)
 {
-    const char *const text[] = {"\xe2\x80\xaeright\xe2\x80\xac", "\xe2\x80\xa8", "\xc2\x85",
-                                "  ", "a b", "\xef\xbb\xbf"};
+    const char *const text[] = {
+        "\xe2\x80\xaeright\xe2\x80\xac", "\xe2\x80\xa8", "\xc2\x85", "  ", "a b", "\xef\xbb\xbf"};
     struct table *t = table_of(text, text, 6);
     struct text_source s;
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s) && s.ended);
     cr_assert_str_eq(s.bytes.data, MARK("\\u202E") "right" MARK("\\u202C") MARK("\\u2028")
-                                   MARK("\\u0085") "\xc2\xa0\xe2\x80\x8b\xc2\xa0\xe2\x80\x8b"
-                                   "a b" MARK("\\uFEFF"));
+                                       MARK("\\u0085") "\xc2\xa0\xe2\x80\x8b\xc2\xa0\xe2\x80\x8b"
+                                                       "a b" MARK("\\uFEFF"));
     cr_assert(text_source_at(&s, 53)->space && !text_source_at(&s, 52)->space);
     cr_assert(text_source_at(&s, 62)->space && !text_source_at(&s, 63)->space);
     text_source_finish(&s);
@@ -328,8 +334,8 @@ Test(text, equal_steps_look_equal)
 
 Test(text, contrast_of_known_pairs)
 {
-    const struct rgb black = {0, 0, 0}, white = {1, 1, 1}, grey = {0x76 / 255.0, 0x76 / 255.0,
-                                                                   0x76 / 255.0};
+    const struct rgb black = {0, 0, 0}, white = {1, 1, 1},
+                     grey = {0x76 / 255.0, 0x76 / 255.0, 0x76 / 255.0};
     cr_assert_float_eq(contrast_ratio(black, white), 21, 1e-9);
     cr_assert_float_eq(contrast_ratio(grey, white), 4.54, 0.005); /* WCAG's own example */
     cr_assert_float_eq(contrast_ratio(grey, grey), 1, 1e-9);
@@ -340,8 +346,8 @@ static struct table *styled(double value, const char *state)
 {
     const double values[] = {value, 0.5};
     const char *const states[] = {state, "kept"};
-    static const char *const real[] = {"kept", "mean_residency", "mean_beta", "mean_retention",
-                                       "nll", "saliency", "last_use_age"};
+    static const char *const real[] = {"kept", "mean_residency", "mean_beta",   "mean_retention",
+                                       "nll",  "saliency",       "last_use_age"};
     struct table *t = table_create("tokens", 2);
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
         table_dense_real(t, real[i], "", values);
@@ -367,8 +373,8 @@ static void check_contrast(const char *option, const char *map, double v, const 
 
 Test(text, every_look_can_be_read)
 {
-    static const char *const by[] = {"kept", "residency", "beta", "retention", "last-use",
-                                     "saliency", "nll"};
+    static const char *const by[] = {"kept",     "residency", "beta", "retention",
+                                     "last-use", "saliency",  "nll"};
     static const char *const maps[] = {NULL, "viridis", "magma", "cividis", "redblue"};
     static const char *const states[] = {"kept", "evicted", "sink", "recent", "new", "mixed", ""};
     char option[64];

@@ -159,24 +159,21 @@ Test(codec, wrong_lengths_and_codecs_are_errors)
     struct work *w = calloc(1, sizeof *w);
     struct work *v = calloc(1, sizeof *v);
     size_t z = ZSTD_compress(w->packed, sizeof w->packed, w->raw, 4000, 1);
-    cr_expect(
-        zero(int, decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch)));
+    cr_expect(zero(int, decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch)));
     static const size_t bad[] = {0, 4, 3996, 4004, 65536};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        cr_expect(eq(int,
-                     decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, bad[i], v->scratch),
+        cr_expect(eq(int, decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, bad[i], v->scratch),
                      KVF_E_CORRUPT));
-        cr_expect(eq(int, decode(w->packed, 8, CODEC_RAW, 4, v->out, bad[i], v->scratch),
-                     KVF_E_CORRUPT));
+        cr_expect(
+            eq(int, decode(w->packed, 8, CODEC_RAW, 4, v->out, bad[i], v->scratch), KVF_E_CORRUPT));
     }
     for (size_t cut = 0; cut < z; cut++)
-        cr_expect(eq(int,
-                     decode(w->packed, cut, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch),
+        cr_expect(eq(int, decode(w->packed, cut, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch),
                      KVF_E_CORRUPT));
-    cr_expect(eq(int, decode(w->packed, 3, CODEC_CONSTANT, 4, v->out, 40, v->scratch),
-                 KVF_E_CORRUPT));
-    cr_expect(eq(int, decode(w->packed, 4, CODEC_CONSTANT, 4, v->out, 42, v->scratch),
-                 KVF_E_CORRUPT));
+    cr_expect(
+        eq(int, decode(w->packed, 3, CODEC_CONSTANT, 4, v->out, 40, v->scratch), KVF_E_CORRUPT));
+    cr_expect(
+        eq(int, decode(w->packed, 4, CODEC_CONSTANT, 4, v->out, 42, v->scratch), KVF_E_CORRUPT));
     cr_expect(eq(int, decode(w->packed, 40, 3, 4, v->out, 40, v->scratch), KVF_E_VERSION));
     free(w);
     free(v);

@@ -146,8 +146,8 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     memcpy(raw, &bits, width);
     bits = 1;
     memcpy(raw + width, &bits, width);
-    struct kvf_trace *t =
-        one_column((struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
+    struct kvf_trace *t = one_column(
+        (struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
     cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 2, i, NULL)));
     cr_expect(eq(dbl, v[0], want));

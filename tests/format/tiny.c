@@ -41,8 +41,8 @@ void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_
 {
     size_t width = kvf_dtype_size(tiny_column[column].dtype);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t place = ((uint64_t)column << 48) + ((uint64_t)layer << 40) +
-                         ((uint64_t)head << 32) + ((uint64_t)epoch << 24) + t0 + i;
+        uint64_t place = ((uint64_t)column << 48) + ((uint64_t)layer << 40) + ((uint64_t)head << 32)
+                         + ((uint64_t)epoch << 24) + t0 + i;
         uint64_t v = column == 6   ? 0x0123456789abcdefu + epoch
                      : column == 3 ? hash(place) & 3
                                    : hash(place); /* 3: zeros that zstd finds */
@@ -121,16 +121,16 @@ static void compare_head(struct kvf_trace *t, int c, int layer, int head, struct
     s->lost += !!err;
     s->wrong |= !err && memcmp(got, want, n * width) != 0;
     for (uint32_t i = 0; err && i < n; i++) /* one by one: what is left of it */
-        s->wrong |= kvf_read(t, c, layer, head, i, 1, got, NULL) == KVF_OK &&
-                    memcmp(got, want + i * width, width) != 0;
+        s->wrong |= kvf_read(t, c, layer, head, i, 1, got, NULL) == KVF_OK
+                    && memcmp(got, want + i * width, width) != 0;
 }
 
 struct tiny_seen tiny_compare(struct kvf_trace *t)
 {
     struct tiny_seen s = {.complete = kvf_epoch(t) == TINY_EPOCHS};
     uint32_t steps = kvf_n_steps(t);
-    if (kvf_epoch(t) > TINY_EPOCHS || steps != tiny_steps[kvf_epoch(t)] ||
-        strcmp(kvf_meta(t), tiny_meta) != 0 || kvf_n_columns(t) != TINY_COLUMNS) {
+    if (kvf_epoch(t) > TINY_EPOCHS || steps != tiny_steps[kvf_epoch(t)]
+        || strcmp(kvf_meta(t), tiny_meta) != 0 || kvf_n_columns(t) != TINY_COLUMNS) {
         s.wrong = true;
         return s;
     }

@@ -12,12 +12,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 /* Ends the run unless the claim holds; assert() would vanish in release builds. */
-#define MUST(claim)                                                              \
-    do {                                                                         \
-        if (!(claim)) {                                                          \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim);  \
-            abort();                                                             \
-        }                                                                        \
+#define MUST(claim)                                                                                \
+    do {                                                                                           \
+        if (!(claim)) {                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim);                    \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* A file in memory that can be opened by name; close the descriptor. */

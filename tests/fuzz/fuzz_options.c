@@ -23,8 +23,7 @@ static void check_method(const char *text, int budget)
     if (err)
         return;
     MUST(p.sinks >= 0 && p.recent >= 0 && p.window >= 0 && p.pool >= 1);
-    MUST(!m.score || p.budget == 0
-         || (p.sinks + p.recent <= p.budget && p.pool % 2 == 1));
+    MUST(!m.score || p.budget == 0 || (p.sinks + p.recent <= p.budget && p.pool % 2 == 1));
 }
 
 /* Words are separated by 1, as NUL ends the text. */

@@ -49,8 +49,10 @@ static inline void start(struct maker *m, const char *meta)
 static inline void tensor(struct maker *m, const char *name, const char *shape, const float *v,
                           size_t n)
 {
-    buf_printf(&m->header, ", \"%s\": {\"dtype\": \"F32\", \"shape\": %s, \"data_offsets\": "
-               "[%zu, %zu]}", name, shape, m->data.len, m->data.len + 4 * n);
+    buf_printf(&m->header,
+               ", \"%s\": {\"dtype\": \"F32\", \"shape\": %s, \"data_offsets\": "
+               "[%zu, %zu]}",
+               name, shape, m->data.len, m->data.len + 4 * n);
     buf_add(&m->data, v, 4 * n);
 }
 

@@ -118,9 +118,15 @@ int main(int argc, char **argv)
     if (argc != 11)
         return 2;
     kernels_init(&k, (unsigned)strtoul(argv[2], NULL, 0) & cpu_flags_detect());
-    struct gates_model m = {atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), atoi(argv[6]),
-                            atoi(argv[7]), strtof(argv[8], NULL), atof(argv[9]),
-                            strcmp(argv[10], "-") == 0 ? NULL : argv[10], &k};
+    struct gates_model m = {atoi(argv[3]),
+                            atoi(argv[4]),
+                            atoi(argv[5]),
+                            atoi(argv[6]),
+                            atoi(argv[7]),
+                            strtof(argv[8], NULL),
+                            atof(argv[9]),
+                            strcmp(argv[10], "-") == 0 ? NULL : argv[10],
+                            &k};
     if (gates_open(argv[1], &m, &g, &d)) {
         fprintf(stderr, "%s\n", d.text);
         return 1;
@@ -128,8 +134,7 @@ int main(int argc, char **argv)
     printf("{\"kind\": \"%s\", \"layout\": \"%s\", \"hidden\": %d, \"positions\": %d, "
            "\"tied\": %d, \"inputs\": %u, \"gate_dim\": %d, \"block\": %d, \"hash\": \"%s\"}\n",
            gates_kind_name(gates_kind(g)), gates_layout(g), gates_hidden(g), gates_positions(g),
-           gates_tied(g), gates_inputs(g), gates_gate_dim(g), gates_block_size(g),
-           gates_hash(g));
+           gates_tied(g), gates_inputs(g), gates_gate_dim(g), gates_block_size(g), gates_hash(g));
     int n;
     float *store = MEM_NEW(float, STORE);
     struct gate_input *in = read_inputs(&m, store, MOST, &n);

@@ -4,8 +4,8 @@
 
 #include "file.h"
 
-static const char *const layouts[] = {"rg", "rg10", "linear", "rgkv", "wgkv", "locret", "duo",
-                                      "seer", "values"};
+static const char *const layouts[] = {"rg",     "rg10", "linear", "rgkv",  "wgkv",
+                                      "locret", "duo",  "seer",   "values"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static struct gates_model small_model(void)
@@ -146,22 +146,42 @@ Test(gate_files, numbers_that_are_none)
 static const struct wrong {
     const char *key, *value, *word;
 } wrongs[] = {
-    {"dtype", "\"F64\"", "F32, F16 and BF16"}, {"dtype", "\"I32\"", "F32, F16 and BF16"},
-    {"dtype", "\"f32\"", "F32, F16 and BF16"}, {"dtype", "32", "F32, F16 and BF16"},
-    {"dtype", "\"F16\"", "bytes"}, {"dtype", "\"BF16\"", "bytes"}, {"dtype", "null", "type"},
-    {"shape", "[]", "bytes"}, {"shape", "[0]", "usable"}, {"shape", "[-1]", "usable"},
-    {"shape", "[1.5]", "usable"}, {"shape", "[\"2\"]", "usable"}, {"shape", "7", "usable"},
-    {"shape", "[1,1,1,1,1]", "usable"}, {"shape", "[9223372036854775807, 4]", "usable"},
-    {"shape", "[4294967296, 4294967296]", "usable"}, {"shape", "[1e300]", "usable"},
-    {"shape", "[1099511627777]", "usable"}, {"shape", "[1099511627776]", "bytes"},
-    {"shape", "[null, 2]", "usable"}, {"shape", "{\"a\": 1}", "usable"},
-    {"data_offsets", "[]", "outside"}, {"data_offsets", "[0]", "outside"},
-    {"data_offsets", "[-4, 0]", "outside"}, {"data_offsets", "[8, 4]", "outside"},
-    {"data_offsets", "[0, 1e18]", "outside"}, {"data_offsets", "[1e18, 1e18]", "outside"},
-    {"data_offsets", "[0.5, 4.5]", "outside"}, {"data_offsets", "[0, 1000000]", "outside"},
-    {"data_offsets", "[0, 0, 0]", "outside"}, {"data_offsets", "\"0\"", "outside"},
-    {"data_offsets", "[0, 0]", "bytes"}, {"data_offsets", "[0, 3]", "bytes"},
-    {"Dtype", NULL, "type"}, {"Shape", NULL, "shape"}, {"Data_offsets", NULL, "outside"},
+    {"dtype", "\"F64\"", "F32, F16 and BF16"},
+    {"dtype", "\"I32\"", "F32, F16 and BF16"},
+    {"dtype", "\"f32\"", "F32, F16 and BF16"},
+    {"dtype", "32", "F32, F16 and BF16"},
+    {"dtype", "\"F16\"", "bytes"},
+    {"dtype", "\"BF16\"", "bytes"},
+    {"dtype", "null", "type"},
+    {"shape", "[]", "bytes"},
+    {"shape", "[0]", "usable"},
+    {"shape", "[-1]", "usable"},
+    {"shape", "[1.5]", "usable"},
+    {"shape", "[\"2\"]", "usable"},
+    {"shape", "7", "usable"},
+    {"shape", "[1,1,1,1,1]", "usable"},
+    {"shape", "[9223372036854775807, 4]", "usable"},
+    {"shape", "[4294967296, 4294967296]", "usable"},
+    {"shape", "[1e300]", "usable"},
+    {"shape", "[1099511627777]", "usable"},
+    {"shape", "[1099511627776]", "bytes"},
+    {"shape", "[null, 2]", "usable"},
+    {"shape", "{\"a\": 1}", "usable"},
+    {"data_offsets", "[]", "outside"},
+    {"data_offsets", "[0]", "outside"},
+    {"data_offsets", "[-4, 0]", "outside"},
+    {"data_offsets", "[8, 4]", "outside"},
+    {"data_offsets", "[0, 1e18]", "outside"},
+    {"data_offsets", "[1e18, 1e18]", "outside"},
+    {"data_offsets", "[0.5, 4.5]", "outside"},
+    {"data_offsets", "[0, 1000000]", "outside"},
+    {"data_offsets", "[0, 0, 0]", "outside"},
+    {"data_offsets", "\"0\"", "outside"},
+    {"data_offsets", "[0, 0]", "bytes"},
+    {"data_offsets", "[0, 3]", "bytes"},
+    {"Dtype", NULL, "type"},
+    {"Shape", NULL, "shape"},
+    {"Data_offsets", NULL, "outside"},
 };
 
 /* Applies it to the entry that begins at `entry`; NULL: the key gets a capital. */
@@ -221,15 +241,18 @@ Test(gate_files, shapes_are_those_of_the_model)
 
 Test(gate_files, gates_of_another_model)
 {
-    static const struct { const char *layout; int field, by; } cases[] = {
-        {"rg", 0, 1}, {"rg", 0, -1}, {"rg", 1, 1}, {"rg", 3, 1}, {"rg10", 0, 1}, {"rg10", 0, -1},
-        {"rg10", 1, -1}, {"rg10", 3, -1}, {"linear", 0, 1}, {"linear", 0, -1}, {"linear", 1, 1},
-        {"linear", 3, 1}, {"rgkv", 0, 1}, {"rgkv", 0, -1}, {"rgkv", 3, 1}, {"rgkv", 4, 1},
-        {"wgkv", 0, 1}, {"wgkv", 0, -1}, {"wgkv", 3, 1},
-        {"wgkv", 4, 1}, {"locret", 0, 1}, {"locret", 2, 1}, {"locret", 3, -1}, {"locret", 4, 2},
-        {"duo", 0, 1}, {"duo", 0, -1}, {"duo", 3, 1}, {"seer", 0, 1}, {"seer", 0, -1},
-        {"seer", 2, 2}, {"seer", 3, 2}, {"seer", 4, -1}, {"values", 0, 1}, {"values", 0, -1},
-        {"values", 3, -1}};
+    static const struct {
+        const char *layout;
+        int field, by;
+    } cases[] = {{"rg", 0, 1},     {"rg", 0, -1},     {"rg", 1, 1},      {"rg", 3, 1},
+                 {"rg10", 0, 1},   {"rg10", 0, -1},   {"rg10", 1, -1},   {"rg10", 3, -1},
+                 {"linear", 0, 1}, {"linear", 0, -1}, {"linear", 1, 1},  {"linear", 3, 1},
+                 {"rgkv", 0, 1},   {"rgkv", 0, -1},   {"rgkv", 3, 1},    {"rgkv", 4, 1},
+                 {"wgkv", 0, 1},   {"wgkv", 0, -1},   {"wgkv", 3, 1},    {"wgkv", 4, 1},
+                 {"locret", 0, 1}, {"locret", 2, 1},  {"locret", 3, -1}, {"locret", 4, 2},
+                 {"duo", 0, 1},    {"duo", 0, -1},    {"duo", 3, 1},     {"seer", 0, 1},
+                 {"seer", 0, -1},  {"seer", 2, 2},    {"seer", 3, 2},    {"seer", 4, -1},
+                 {"values", 0, 1}, {"values", 0, -1}, {"values", 3, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct bytes b = load(cases[i].layout);
         struct gates_model m = small_model();
@@ -252,7 +275,9 @@ Test(gate_files, gates_of_another_model)
 
 Test(gate_files, metadata_that_cannot_be_meant)
 {
-    static const struct { const char *layout, *from, *to, *word; } cases[] = {
+    static const struct {
+        const char *layout, *from, *to, *word;
+    } cases[] = {
         {"rg", "\"kvfate.kind\"", "\"kind\"", "lack kvfate.kind"},
         {"rg", "\"kvfate.layout\"", "\"layout\"", "lack kvfate.layout"},
         {"rg", "\"retention\"", "\"retain\"", "'retain'"},
@@ -301,13 +326,17 @@ Test(gate_files, metadata_that_cannot_be_meant)
 }
 
 #define HEADS_META "\"__metadata__\": {\"kvfate.kind\": \"heads\", \"kvfate.layout\": \"duo\"}"
-#define T4(name, a, b) ", \"" name "\": {\"dtype\": \"F32\", \"shape\": [2, 2], " \
-                       "\"data_offsets\": [" #a ", " #b "]}"
+#define T4(name, a, b)                                                                             \
+    ", \"" name "\": {\"dtype\": \"F32\", \"shape\": [2, 2], "                                     \
+    "\"data_offsets\": [" #a ", " #b "]}"
 
 Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
 {
     static const float data[16] = {0};
-    static const struct { const char *header, *word; size_t n; } cases[] = {
+    static const struct {
+        const char *header, *word;
+        size_t n;
+    } cases[] = {
         {"{" HEADS_META T4("duo.alpha", 0, 16) "}", "", 16},
         {"{" HEADS_META T4("duo.alpha", 0, 16) "}", "belong to none", 20},
         {"{" HEADS_META T4("duo.alpha", 4, 20) "}", "gap", 20},
@@ -321,8 +350,10 @@ Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
         {"{" HEADS_META "}", "belong to none", 16},
         {"{" HEADS_META "}", "missing", 0},
         {"{}", "metadata", 0},
-        {"{" HEADS_META ", \"h\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}"
-         T4("duo.alpha", 2, 18) "}", "aligned", 18},
+        {"{" HEADS_META
+         ", \"h\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}" T4("duo.alpha",
+                                                                                      2, 18) "}",
+         "aligned", 18},
         {"{" HEADS_META T4("duo.alpha", 0, 16) "} {}", "text after", 16},
         {"{" HEADS_META T4("duo.alpha\\ud800", 0, 16) "}", "JSON", 16},
         {"{" HEADS_META T4("\xff", 0, 16) "}", "UTF-8", 16},
@@ -376,7 +407,7 @@ Test(gate_files, header_lengths)
 {
     struct gates_model m = small_model();
     struct kvf_diag d;
-    static const uint64_t lengths[] = {0, 1, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63,
+    static const uint64_t lengths[] = {0,      1, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63,
                                        1 << 30};
     struct bytes b = load("rg");
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {

@@ -28,8 +28,13 @@ Test(known, log_beta_is_exact_at_both_ends)
 {
     enum { H = 7 };
     const float zero[H] = {0}, z[H] = {-100, -18, -1, 0, 1, 18, 80};
-    const double want[H] = {-100, -18.0000000152299797, -1.31326168751822, -0.693147180559945,
-                            -0.313261687518223, -1.52299796e-8, -1.80485139e-35};
+    const double want[H] = {-100,
+                            -18.0000000152299797,
+                            -1.31326168751822,
+                            -0.693147180559945,
+                            -0.313261687518223,
+                            -1.52299796e-8,
+                            -1.80485139e-35};
     const struct gates_model model = {1, 1, H, H, 2, 1e-5f, 1e4, NULL, reference()};
     struct maker m = {0};
     float x = 3, out[H], scratch[256];
@@ -80,8 +85,8 @@ Test(known, bf16_rounds_the_product_and_then_the_sum)
  * RoPE, head 1 its second one after. */
 Test(known, write_gates_see_normed_keys_of_their_head)
 {
-    const float ones[2] = {1, 1}, half[2] = {0.5f, 2}, zero[2] = {0}, pick[8] = {1, 0, 0, 0,
-                                                                                 0, 0, 0, 1};
+    const float ones[2] = {1, 1}, half[2] = {0.5f, 2}, zero[2] = {0},
+                pick[8] = {1, 0, 0, 0, 0, 0, 0, 1};
     const float out_w[2] = {2, -1}, out_b[2] = {-1, 0.5f};
     const float pre[4] = {3, 4, 9, 9}, post[4] = {9, 9, -3, 4};
     const struct gates_model model = {1, 5, 4, 2, 2, 1e-5f, 1e4, NULL, reference()};
@@ -130,8 +135,8 @@ Test(known, block_logits_are_products_of_means_and_relative)
 {
     enum { D = 4, G = 2 };
     float wk[D * 3 * D] = {0}, wq[D * G * D] = {0}, q[D], k[D], scratch[256];
-    const float junk[D] = {7, 7, 7, 7}, avg[D] = {1, 2, 3, 4}, heads[G * D] = {1, 0, 2, 1,
-                                                                              3, 2, 0, 1};
+    const float junk[D] = {7, 7, 7, 7}, avg[D] = {1, 2, 3, 4},
+                heads[G * D] = {1, 0, 2, 1, 3, 2, 0, 1};
     const struct gates_model model = {1, 5, G, 1, D, 1e-5f, 1e4, NULL, reference()};
     struct maker m = {0};
     for (int i = 0; i < D; i++) {

@@ -11,19 +11,18 @@ static const struct pair {
     const char *torch, *same; /* files; the second has the numbers that NumPy wrote */
     const char *kind, *layout;
     bool tied;
-} pairs[] = {
-    {"rg.pth", "rg", "retention", "rg", false},
-    {"rg_protocol4.pth", "rg", "retention", "rg", false},
-    {"rg_strides.pth", "rg", "retention", "rg", false},
-    {"rg_bf16.pth", "rg_bf16", "retention", "rg", false},
-    {"rg_f16.pth", "rg_f16", "retention", "rg", false},
-    {"rg10_tied.pth", "rg10_tied", "retention", "rg10", true},
-    {"rg10_bf16.pth", "rg10_bf16", "retention", "rg10", false},
-    {"rg10_inner.pth", "rg10_bf16", "retention", "rg10", false},
-    {"wgkv.pt", "wgkv", "write", "wgkv", false},
-    {"wgkv_nested.pt", "wgkv", "write", "wgkv", false},
-    {"linear.pth", "linear", "retention", "linear", false},
-    {"rgkv.pth", "rgkv", "retention", "rgkv", false}};
+} pairs[] = {{"rg.pth", "rg", "retention", "rg", false},
+             {"rg_protocol4.pth", "rg", "retention", "rg", false},
+             {"rg_strides.pth", "rg", "retention", "rg", false},
+             {"rg_bf16.pth", "rg_bf16", "retention", "rg", false},
+             {"rg_f16.pth", "rg_f16", "retention", "rg", false},
+             {"rg10_tied.pth", "rg10_tied", "retention", "rg10", true},
+             {"rg10_bf16.pth", "rg10_bf16", "retention", "rg10", false},
+             {"rg10_inner.pth", "rg10_bf16", "retention", "rg10", false},
+             {"wgkv.pt", "wgkv", "write", "wgkv", false},
+             {"wgkv_nested.pt", "wgkv", "write", "wgkv", false},
+             {"linear.pth", "linear", "retention", "linear", false},
+             {"rgkv.pth", "rgkv", "retention", "rgkv", false}};
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
 static int hidden_of(const struct pair *p)
@@ -156,7 +155,7 @@ Test(torch_files, sizes_are_told)
         cr_expect(eq(int, m->n_kv_heads, H));
         bool both = strcmp(pairs[i].layout, "rgkv") == 0;
         cr_expect(zero(int, strcmp(gates_layout(g), both ? "rg" : pairs[i].layout)));
-        cr_expect(eq(int, m->d_model, keys ? 0 : both ? 2 * H * D : D_MODEL));
+        cr_expect(eq(int, m->d_model, keys ? 0 : both ? 2 * H *D : D_MODEL));
         cr_expect(eq(int, m->head_dim, keys ? D : 0));
         cr_expect(eq(int, gates_hidden(g), hidden_of(&pairs[i])));
         cr_expect(eq(int, gates_tied(g), pairs[i].tied));

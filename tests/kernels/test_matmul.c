@@ -89,7 +89,7 @@ static void free_matrix(struct matrix *m)
     mem_free(m->value);
 }
 
-static const enum weight_type types[] = {WEIGHT_F32, WEIGHT_F16, WEIGHT_BF16,
+static const enum weight_type types[] = {WEIGHT_F32,  WEIGHT_F16,  WEIGHT_BF16,
                                          WEIGHT_Q8_0, WEIGHT_Q4_0, WEIGHT_Q4_1};
 enum { N_TYPES = sizeof types / sizeof *types };
 
@@ -150,7 +150,7 @@ static void check_product(const struct variant *v, const struct matrix *m, const
             double sum = 0, size = 0;
             for (int k = 0; (int)r < m->N && k < m->K; k++) {
                 double p = (double)x[(size_t)t * (size_t)m->K + (size_t)k]
-                         * (double)m->value[r * (size_t)m->K + (size_t)k];
+                           * (double)m->value[r * (size_t)m->K + (size_t)k];
                 sum += p;
                 size += fabs(p);
             }
@@ -165,7 +165,7 @@ static void check_product(const struct variant *v, const struct matrix *m, const
 /* Rows of integers with 32512 in every block of 32: quantisation keeps them. */
 static float *integer_rows(struct rng *r, int T, int K)
 {
-    float *x = MEM_NEW(float, (size_t)T * (size_t)K);
+    float *x = MEM_NEW(float, (size_t)T *(size_t)K);
     for (size_t i = 0; i < (size_t)T * (size_t)K; i++)
         x[i] = i % 32 == 7 ? 32512 : (float)((int)rng_below(r, 65025) - 32512);
     return x;
@@ -286,10 +286,10 @@ Test(matmul, row_and_panel_depend_on_nothing_else)
                 int rows = T - first < 6 ? T - first : 6;
                 for (int p = 0; p < w.n_panels; p++)
                     multiply(&v[i].k, part, LD, x + first * K, rows, &w, p, 1);
-                cr_expect(zero(int, memcmp(part, all + first * LD,
-                                           (size_t)rows * LD * sizeof *part)),
-                          "%s: type %d, rows from %d, panel by panel", v[i].name,
-                          (int)types[type], first);
+                cr_expect(
+                    zero(int, memcmp(part, all + first * LD, (size_t)rows * LD * sizeof *part)),
+                    "%s: type %d, rows from %d, panel by panel", v[i].name, (int)types[type],
+                    first);
             }
         }
         packed_finish(&w);
@@ -367,10 +367,10 @@ Test(quant_rows, halves_go_to_even)
     struct variant v[MAX_VARIANTS];
     int n = variants(v);
     for (int i = 0; i < n; i++) {
-        float x[32] = {32512, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 63.5f, 127.5f, -128.5f,
-                       -128.6f, 1000.5f};
-        static const int8_t want[64] = {127, 0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 4, [32] = 0, 0, 2, 2,
-                                        0, -2, -2, 64, -128, -128, 127, -24};
+        float x[32] = {32512, 0.5f,  1.5f,   2.5f,    -0.5f,   -1.5f,
+                       -2.5f, 63.5f, 127.5f, -128.5f, -128.6f, 1000.5f};
+        static const int8_t want[64] = {127,      0, 0, 0, 0, 0,  0,  0,  1,    0,    -1,  4,
+                                        [32] = 0, 0, 2, 2, 0, -2, -2, 64, -128, -128, 127, -24};
         int8_t q[64];
         float scale, sum;
         struct qrows out = {q, &scale, &sum, 32};

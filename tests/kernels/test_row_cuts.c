@@ -165,9 +165,17 @@ static const struct {
     const char *name;
     row_fn make;
 } rows[] = {
-    {"flat", flat}, {"usual", usual}, {"peaked", peaked}, {"few values", few_values},
-    {"with zeros", with_zeros}, {"equal", equal}, {"zeros", zeros}, {"tiny", tiny},
-    {"subnormal", subnormal}, {"ladder", ladder}, {"one large", one_large},
+    {"flat", flat},
+    {"usual", usual},
+    {"peaked", peaked},
+    {"few values", few_values},
+    {"with zeros", with_zeros},
+    {"equal", equal},
+    {"zeros", zeros},
+    {"tiny", tiny},
+    {"subnormal", subnormal},
+    {"ladder", ladder},
+    {"one large", one_large},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

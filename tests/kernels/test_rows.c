@@ -229,9 +229,9 @@ Test(mark, writes_the_step_of_members_only)
                     bool ok = true;
                     v[i].k.mark(last, width, p, len, &cut, 7);
                     for (int j = 0; j < len; j++)
-                        ok = ok && marked_right(last, width, j,
-                                                p[j] > threshold
-                                                    || (p[j] == threshold && j >= tie));
+                        ok = ok
+                             && marked_right(last, width, j,
+                                             p[j] > threshold || (p[j] == threshold && j >= tie));
                     cr_expect(ok, "%s: n %d, ties from %d, width %d", v[i].name, len, tie, width);
                     cr_expect(intact(&g), "%s wrote outside", v[i].name);
                 }

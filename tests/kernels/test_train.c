@@ -13,9 +13,17 @@ static void check_tile(const struct variant *v, struct rng *r, int m, int n, int
     fill_normal(r, b, SIDE * LD, 1);
     fill_normal(r, start, SIDE * LD, 1);
     memcpy(c, start, used * sizeof *c);
-    v->k.tile_mul(&(struct tile_product){.c = c, .ld_c = LD, .a = a, .a_row = turned ? 1 : LD,
-                                         .a_col = turned ? LD : 1, .b = b, .ld_b = LD, .m = m,
-                                         .n = n, .k = k, .add = add});
+    v->k.tile_mul(&(struct tile_product){.c = c,
+                                         .ld_c = LD,
+                                         .a = a,
+                                         .a_row = turned ? 1 : LD,
+                                         .a_col = turned ? LD : 1,
+                                         .b = b,
+                                         .ld_b = LD,
+                                         .m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .add = add});
     double bad = 0;
     bool gap = true;
     for (size_t at = 0; at < used; at++) {
@@ -147,10 +155,17 @@ Test(train, tile_products_agree_to_the_bit)
     for (int i = 1; i < n; i++) {
         for (int j = 0; j < 2; j++) {
             memcpy(c[j], start, sizeof start);
-            v[i * j].k.tile_mul(&(struct tile_product){.c = c[j], .ld_c = LD, .a = a,
-                                                       .a_row = LD, .a_col = 1, .b = b,
-                                                       .ld_b = LD, .m = SIDE, .n = SIDE,
-                                                       .k = SIDE, .add = true});
+            v[i * j].k.tile_mul(&(struct tile_product){.c = c[j],
+                                                       .ld_c = LD,
+                                                       .a = a,
+                                                       .a_row = LD,
+                                                       .a_col = 1,
+                                                       .b = b,
+                                                       .ld_b = LD,
+                                                       .m = SIDE,
+                                                       .n = SIDE,
+                                                       .k = SIDE,
+                                                       .add = true});
         }
         cr_expect(zero(int, memcmp(c[0], c[1], sizeof start)), "%s", v[i].name);
     }

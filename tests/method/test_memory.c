@@ -36,9 +36,14 @@ static int play(const struct play *p)
 {
     unsigned char take[64] = {1, 0, 1, 1};
     struct session_override o = {&p->other, &p->other_params, take};
-    struct session_options opt = {.method = &p->row, .params = &p->params, .gates = p->gates,
-                                  .overrides = &o, .n_overrides = p->overrides, .kv_type = KV_F16,
-                                  .cap = CAP, .chunk = 16};
+    struct session_options opt = {.method = &p->row,
+                                  .params = &p->params,
+                                  .gates = p->gates,
+                                  .overrides = &o,
+                                  .n_overrides = p->overrides,
+                                  .kv_type = KV_F16,
+                                  .cap = CAP,
+                                  .chunk = 16};
     struct session *s = NULL;
     struct kvf_diag d = {""};
     int32_t ids[PROMPT];
@@ -57,9 +62,9 @@ static int play(const struct play *p)
 static const struct gates *open_gates(struct engine *e, const char *name)
 {
     const struct model_config *m = &e->config;
-    const struct gates_model model = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads,
-                                      m->head_dim, m->norm_eps, (double)m->rope_base, NULL,
-                                      &e->kernels};
+    const struct gates_model model = {m->n_layers,          m->d_model,  m->n_heads,
+                                      m->n_kv_heads,        m->head_dim, m->norm_eps,
+                                      (double)m->rope_base, NULL,        &e->kernels};
     char path[4096];
     struct kvf_diag d = {""};
     struct gates *g = NULL;

@@ -27,7 +27,7 @@ static void expect(const char *method, float log_beta, int32_t t, double want)
 
 Test(scores, retention_of_two_queries)
 {
-    const float half = -0.693147182464599609375f; /* the f32 next to log 1/2 */
+    const float half = -0.693147182464599609375f;               /* the f32 next to log 1/2 */
     expect("trimkv:lookahead=2", half, 4, -1.6739764399205193); /* log(1/8 + 1/16) */
     expect("trimkv:lookahead=2,offset=3", half, 1, -1.6739764399205193);
     expect("dbtrimkv", half, 3, -1.6739764399205193); /* offset 1 */
@@ -96,7 +96,7 @@ Test(scores, nan_goes_first_with_minus_infinity)
     cr_assert(eq(int, c.n, 3));
     cr_expect(left(&c, 0, 0, 1) && left(&c, 0, 0, 3) && left(&c, 0, 0, 2));
     cr_expect(eq(flt, c.e[0].score, -INFINITY)); /* position 1: recorded as it counted */
-    cr_expect(eq(flt, c.e[1].margin, 3)); /* position 2: 1 - (-2) */
+    cr_expect(eq(flt, c.e[1].margin, 3));        /* position 2: 1 - (-2) */
     bed_close(&b);
 }
 

@@ -58,13 +58,20 @@ static float score_at(struct rng *r, enum shape shape, int64_t i, int64_t n)
 {
     const float extreme[] = {-INFINITY, -3e38f, -0.0f, 0.0f, 1e-45f, 3e38f, INFINITY};
     switch (shape) {
-    case RANDOM: return (float)rng_below(r, 1 << 20);
-    case FEW: return (float)rng_below(r, 3);
-    case RISING: return (float)i;
-    case FALLING: return (float)(n - i);
-    case PIPE: return (float)(i < n / 2 ? i : n - i);
-    case EXTREME: return extreme[rng_below(r, 7)];
-    default: return 1;
+    case RANDOM:
+        return (float)rng_below(r, 1 << 20);
+    case FEW:
+        return (float)rng_below(r, 3);
+    case RISING:
+        return (float)i;
+    case FALLING:
+        return (float)(n - i);
+    case PIPE:
+        return (float)(i < n / 2 ? i : n - i);
+    case EXTREME:
+        return extreme[rng_below(r, 7)];
+    default:
+        return 1;
     }
 }
 

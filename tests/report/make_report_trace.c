@@ -77,8 +77,9 @@ static double value(const char *name, uint32_t i, uint32_t end, double scale)
         return -exp(-12 * u) * scale;
     if (strncmp(name, "last_selected", 13) == 0)
         return u < 0.05 ? UINT32_MAX : floor(left * pow(rnd(), 3));
-    return strcmp(name, "entropy") == 0 ? u * 3 : strcmp(name, "mass.max") == 0 ? 0.01 + 0.5 * u
-                                                                                : 0.6 + u;
+    return strcmp(name, "entropy") == 0    ? u * 3
+           : strcmp(name, "mass.max") == 0 ? 0.01 + 0.5 * u
+                                           : 0.6 + u;
 }
 
 static void store(const struct kvf_column *c, double v, uint32_t i, unsigned char *out)
@@ -106,7 +107,8 @@ static int write_columns(struct kvf_writer *w, const char *kinds)
                     of_ends = of_ends * 1664525u + 1013904223u;
                     double life = 1 - log(1 - (of_ends >> 8) / 16777217.0) * T * scale / 4;
                     uint32_t end = strchr(kinds, 'x') ? i + 1
-                                   : i + life > T     ? KVF_ALIVE : i + (uint32_t)life;
+                                   : i + life > T     ? KVF_ALIVE
+                                                      : i + (uint32_t)life;
                     store(c, value(c->name, i, end, scale), i, out);
                 }
                 err = kvf_write_chunk(w, k, l, h, 1, 0, T, c->flags & KVF_COL_SNAPSHOT ? 1 : 0,
@@ -119,8 +121,8 @@ static int write_columns(struct kvf_writer *w, const char *kinds)
 
 static int write_texts(struct kvf_writer *w, const char *path)
 {
-    static const char *const words[] = {" the", " cache", " of", " a", " caravan", ",", " 40",
-                                        " camels", " left", ".", "\n", " salt"};
+    static const char *const words[] = {" the", " cache",  " of",   " a", " caravan", ",",
+                                        " 40",  " camels", " left", ".",  "\n",       " salt"};
     FILE *f = path ? fopen(path, "rb") : NULL;
     char *bytes = calloc(T + 1u, 16);
     uint32_t *end = calloc(T + 1, sizeof *end), n = 0;
@@ -166,7 +168,8 @@ int main(int argc, char **argv)
     snprintf(meta, sizeof meta,
              "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"made up\",\"hash\":"
              "\"00\",\"query_heads\":%d,\"kv_heads\":%d},\"run\":{\"prompt_tokens\":%u},\"method\":"
-             "{\"name\":\"made-up\",\"budget\":64}}", G, H, T - T / 4);
+             "{\"name\":\"made-up\",\"budget\":64}}",
+             G, H, T - T / 4);
     struct kvf_shape shape = {L, kv, query};
     int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns, &w, &d);
     if (!err)

@@ -56,7 +56,11 @@ static inline void problem_init(struct problem *p, struct shape s, struct rng *r
 {
     size_t T = (size_t)s.T, D = (size_t)s.D, nq = T * (size_t)s.G * D;
     size_t nk = T * (size_t)s.H * D, ng = T * (size_t)s.H;
-    *p = (struct problem){.s = s, .nq = nq, .nk = nk, .ng = ng, .first = MEM_NEW(int32_t, T),
+    *p = (struct problem){.s = s,
+                          .nq = nq,
+                          .nk = nk,
+                          .ng = ng,
+                          .first = MEM_NEW(int32_t, T),
                           .scale = as_float(1 / sqrt(s.D))};
     lay_documents(p);
     p->q = normals(r, nq, 1.5);
@@ -69,17 +73,16 @@ static inline void problem_init(struct problem *p, struct shape s, struct rng *r
         p->gate[i] = u < 0.1 ? 0 : u > 0.95 ? s.least : as_float(s.least * pow(u, 4));
     }
     p->out = MEM_NEW(double, nq);
-    p->lse = MEM_NEW(double, T * (size_t)s.G);
-    double **sum[] = {&p->d_q, &p->d_k, &p->d_v, &p->d_gate, &p->m_q, &p->m_k, &p->m_v,
-                      &p->m_gate};
+    p->lse = MEM_NEW(double, T *(size_t)s.G);
+    double **sum[] = {&p->d_q, &p->d_k, &p->d_v, &p->d_gate, &p->m_q, &p->m_k, &p->m_v, &p->m_gate};
     for (int i = 0; i < 8; i++)
         *sum[i] = MEM_NEW(double, i % 4 == 0 ? nq : i % 4 == 3 ? ng : nk);
 }
 
 static inline void problem_finish(struct problem *p)
 {
-    void *all[] = {p->first, p->q, p->k, p->v, p->gate, p->c, p->out, p->lse, p->d_q, p->d_k,
-                   p->d_v, p->d_gate, p->m_q, p->m_k, p->m_v, p->m_gate};
+    void *all[] = {p->first, p->q,   p->k,   p->v,      p->gate, p->c,   p->out, p->lse,
+                   p->d_q,   p->d_k, p->d_v, p->d_gate, p->m_q,  p->m_k, p->m_v, p->m_gate};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
 }
@@ -149,7 +152,7 @@ static inline void weights(const struct problem *p, int g, double *P, double *ls
 static inline double naive_forward(struct problem *p)
 {
     int T = p->s.T, D = p->s.D;
-    double *P = MEM_NEW(double, (size_t)T * (size_t)T), loss = 0;
+    double *P = MEM_NEW(double, (size_t)T *(size_t)T), loss = 0;
     for (int g = 0; g < p->s.G; g++) {
         weights(p, g, P, p->lse + (size_t)g * (size_t)T);
         for (int i = 0; i < T; i++) {
@@ -195,7 +198,7 @@ static inline void naive_pair(struct problem *p, int g, int i, int j, double w, 
 static inline void naive_backward(struct problem *p)
 {
     int T = p->s.T, D = p->s.D;
-    double *P = MEM_NEW(double, (size_t)T * (size_t)T), *dP = MEM_NEW(double, (size_t)T);
+    double *P = MEM_NEW(double, (size_t)T *(size_t)T), *dP = MEM_NEW(double, (size_t)T);
     double *lse = MEM_NEW(double, (size_t)T);
     for (int g = 0; g < p->s.G; g++) {
         weights(p, g, P, lse);
@@ -262,14 +265,28 @@ static inline void answer_run(struct answer *x, const struct problem *p, const s
 {
     size_t D = (size_t)p->s.D, at_k = (size_t)p->s.G * D, at_v = at_k + (size_t)p->s.H * D;
     bool gated = p->s.gating != GATING_NONE;
-    struct attention a = {.kernels = k, .T = p->s.T, .n_heads = p->s.G, .n_kv_heads = p->s.H,
-                          .D = p->s.D, .scale = (float)p->scale, .gating = p->s.gating,
-                          .window = p->s.window, .q = x->in, .k = x->in + at_k,
-                          .v = x->in + at_v, .ld = x->ld, .first = p->first,
+    struct attention a = {.kernels = k,
+                          .T = p->s.T,
+                          .n_heads = p->s.G,
+                          .n_kv_heads = p->s.H,
+                          .D = p->s.D,
+                          .scale = (float)p->scale,
+                          .gating = p->s.gating,
+                          .window = p->s.window,
+                          .q = x->in,
+                          .k = x->in + at_k,
+                          .v = x->in + at_v,
+                          .ld = x->ld,
+                          .first = p->first,
                           .gate = gated ? x->gate : NULL};
-    struct attention_grads g = {.out = x->out, .d_out = x->d_out, .ld_out = x->ld_out,
-                                .lse = x->lse, .d_q = x->d_in, .d_k = x->d_in + at_k,
-                                .d_v = x->d_in + at_v, .d_gate = gated ? x->d_gate : NULL};
+    struct attention_grads g = {.out = x->out,
+                                .d_out = x->d_out,
+                                .ld_out = x->ld_out,
+                                .lse = x->lse,
+                                .d_q = x->d_in,
+                                .d_k = x->d_in + at_k,
+                                .d_v = x->d_in + at_v,
+                                .d_gate = gated ? x->d_gate : NULL};
     size_t bytes = attention_scratch(&a, par_threads(pool));
     void *scratch = mem_alloc(bytes, 1);
     memset(scratch, 0xff, bytes); /* no number either */

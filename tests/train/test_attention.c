@@ -19,10 +19,8 @@ static int variants(struct kernels *k)
 
 /* Small shapes: every derivative is checked by differences. */
 static const struct shape small[] = {
-    {7, 1, 1, 8, GATING_NONE, 0, 0, {0}},
-    {7, 2, 1, 8, GATING_DECAY, 0, -2, {0}},
-    {9, 3, 1, 4, GATING_LOGIT, 0, -2, {4, 0}},
-    {9, 4, 2, 4, GATING_WRITE, 3, -6.907755, {5, 0}},
+    {7, 1, 1, 8, GATING_NONE, 0, 0, {0}},          {7, 2, 1, 8, GATING_DECAY, 0, -2, {0}},
+    {9, 3, 1, 4, GATING_LOGIT, 0, -2, {4, 0}},     {9, 4, 2, 4, GATING_WRITE, 3, -6.907755, {5, 0}},
     {6, 2, 2, 3, GATING_DECAY, 0, -30, {1, 3, 0}},
 };
 
@@ -192,7 +190,8 @@ static void check_answer(const struct problem *p, const struct answer *x, int va
         worst_of(x->d_in, x->ld, T, q, p->d_q, p->m_q),
         worst_of(x->d_in + q, x->ld, T, k, p->d_k, p->m_k),
         worst_of(x->d_in + q + k, x->ld, T, k, p->d_v, p->m_v),
-        p->s.gating == GATING_NONE ? 0
+        p->s.gating == GATING_NONE
+            ? 0
             : worst_of(x->d_gate, (size_t)p->s.H, T, (size_t)p->s.H, p->d_gate, p->m_gate),
     };
     static const char *const names[] = {"out", "lse", "d_q", "d_k", "d_v", "d_gate"};
@@ -271,9 +270,13 @@ Test(attention, all_combinations_agree_with_the_naive_matrices)
     for (int form = GATING_NONE; form <= GATING_WRITE; form++)
         for (int t = 0; t < N_OF(lengths); t++)
             for (int group = 1; group <= 3; group++, n++)
-                all[n] = (struct shape){lengths[t], group * (1 + t % 2), 1 + t % 2,
-                                        dims[(t + group) % 3], (enum gating)form,
-                                        windows[(t + form) % 3], least[(t + 2 * group) % 3],
+                all[n] = (struct shape){lengths[t],
+                                        group * (1 + t % 2),
+                                        1 + t % 2,
+                                        dims[(t + group) % 3],
+                                        (enum gating)form,
+                                        windows[(t + form) % 3],
+                                        least[(t + 2 * group) % 3],
                                         {0}};
     for (int i = 0; i < n; i += 2) { /* odd documents in every other one */
         all[i].document[0] = 33;

@@ -83,7 +83,7 @@ static const struct shape shapes[] = {
     {64, 2, {1}, 1, .25},           /* nothing but such */
     {65, 2, {64, 1}, 2, 0},         /* the last document starts at the end of the pack */
     {300, 3, {17, 256, 27}, 3, 9},
-    {300, 2, {300}, 1, 1000},       /* room for all */
+    {300, 2, {300}, 1, 1000}, /* room for all */
     {700, 2, {700}, 1, 40},
     {700, 3, {130, 512, 58}, 3, 20},
 };
@@ -93,8 +93,13 @@ static struct capacity set_up(const struct shape *s, const struct kernels *k, in
 {
     make_documents(first, s->T, s->length, s->n_lengths);
     fill_rates(s->T * s->heads, (uint64_t)(s->T + s->heads));
-    return (struct capacity){.kernels = k, .T = s->T, .heads = s->heads, .log_beta = lb,
-                             .first = first, .M = s->M, .global = global,
+    return (struct capacity){.kernels = k,
+                             .T = s->T,
+                             .heads = s->heads,
+                             .log_beta = lb,
+                             .first = first,
+                             .M = s->M,
+                             .global = global,
                              .norm = (enum capacity_norm)norm};
 }
 
@@ -258,8 +263,12 @@ Test(sparsity, values_and_derivatives_follow_the_definition)
     static float g[MAX_CELLS], d_g[MAX_CELLS], again[MAX_CELLS];
     const int length[] = {1, 7, 30};
     for (int i = 0; i < 8; i++) {
-        struct sparsity s = {.T = i % 4 ? 50 : 1, .heads = i == 7 ? 13 : 2, .g = g, .first = first,
-                             .offset = i / 2 % 2, .window = i < 4 ? 4 : 100};
+        struct sparsity s = {.T = i % 4 ? 50 : 1,
+                             .heads = i == 7 ? 13 : 2,
+                             .g = g,
+                             .first = first,
+                             .offset = i / 2 % 2,
+                             .window = i < 4 ? 4 : 100};
         int cells = s.T * s.heads;
         struct rng r;
         rng_init(&r, (uint64_t)i);

@@ -171,7 +171,7 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
     slurp(at("x"), &b);
     size_t head = 8 + (unsigned char)b.data[0] + 256u * (unsigned char)b.data[1];
     int quiet = 0;
-    for (size_t i = 0; i < b.len; i += i > head + 64 && i + 512 < b.len ? 97 : 1)
+    for (size_t i = 0; i<b.len; i += i> head + 64 && i + 512 < b.len ? 97 : 1)
         for (int bit = 0; bit < 8; bit++) {
             struct checkpoint c;
             b.data[i] = (char)(b.data[i] ^ 1 << bit);
@@ -184,8 +184,8 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
                 mem_free(c.log);
                 cr_expect(eq(i64, whole(at("y")), 5));
             }
-            cr_assert(err == KVF_OK || err == KVF_E_FORMAT || err == KVF_E_LIMIT, "byte %zu: %s",
-                      i, d.text);
+            cr_assert(err == KVF_OK || err == KVF_E_FORMAT || err == KVF_E_LIMIT, "byte %zu: %s", i,
+                      d.text);
             cr_assert(err || i < head, "byte %zu", i);
             b.data[i] = (char)(b.data[i] ^ 1 << bit);
         }
@@ -323,8 +323,9 @@ Test(checkpoint, a_read_only_folder_leaves_the_old_one)
 {
     struct kvf_diag d = {""};
     cr_assert(zero(int, save(at("x"), 1, &d)));
-    if (geteuid() == 0 && (setegid(65534) != 0 || chmod(folder, 0755) != 0
-                           || seteuid(65534) != 0)) /* root may write anywhere */
+    if (geteuid() == 0
+        && (setegid(65534) != 0 || chmod(folder, 0755) != 0
+            || seteuid(65534) != 0)) /* root may write anywhere */
         cr_skip_test("rights cannot be given up here");
     else
         chmod(folder, 0555);

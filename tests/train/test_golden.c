@@ -42,14 +42,13 @@ static const char *text(const struct json *c, const char *key)
 static struct pass_options options_of(const struct json *c)
 {
     const struct json *quality = json_get(c, "quality");
-    struct pass_options o = {
-        .gating = (enum gating)index_of(forms, text(c, "form")),
-        .window = (int)json_int(json_get(c, "window"), 1),
-        .lambda = json_num(json_get(c, "weight"), NAN),
-        .M = json_num(json_get(c, "M"), NAN),
-        .global = json_bool(json_get(c, "everywhere"), false),
-        .norm = (enum capacity_norm)index_of(norms, text(c, "norm")),
-        .offset = json_bool(json_get(c, "offset"), false)};
+    struct pass_options o = {.gating = (enum gating)index_of(forms, text(c, "form")),
+                             .window = (int)json_int(json_get(c, "window"), 1),
+                             .lambda = json_num(json_get(c, "weight"), NAN),
+                             .M = json_num(json_get(c, "M"), NAN),
+                             .global = json_bool(json_get(c, "everywhere"), false),
+                             .norm = (enum capacity_norm)index_of(norms, text(c, "norm")),
+                             .offset = json_bool(json_get(c, "offset"), false)};
     int n = json_len(quality);
     for (int i = 0; i < n; i++)
         o.quality[index_of(terms, json_str(json_at(quality, i), ""))] =
@@ -83,13 +82,14 @@ static void open_world(struct world *w, const struct json *c, unsigned flags, in
     const struct model_config *m = &w->e->config;
     w->c = (struct compute){w->e->kernels, w->e->pool};
     cr_assert(eq(int, frozen_build(m, w->e->weights, w->e->pool, &w->f, &d), KVF_OK));
-    struct gates_model gm = {m->n_layers, m->d_model, m->n_heads, m->n_kv_heads, m->head_dim,
-                             m->norm_eps, m->rope_base, NULL, &w->c.k};
+    struct gates_model gm = {m->n_layers, m->d_model,   m->n_heads, m->n_kv_heads, m->head_dim,
+                             m->norm_eps, m->rope_base, NULL,       &w->c.k};
     static const enum layout_id ids[] = {LAYOUT_RG, LAYOUT_RG10, LAYOUT_LINEAR, LAYOUT_RGKV,
                                          LAYOUT_WGKV};
     struct net_options no = {.layout = ids[index_of(layouts, text(c, "layout"))],
                              .hidden = (int)json_int(json_get(c, "hidden"), 0),
-                             .tied = json_bool(json_get(c, "tied"), false), .deviation = 0.02};
+                             .tied = json_bool(json_get(c, "tied"), false),
+                             .deviation = 0.02};
     cr_assert(eq(int, net_create(&gm, &no, &w->net), KVF_OK));
     take_parameters(w->net, json_get(c, "parameters"), w->net->w);
     net_refresh(w->net, NULL);
@@ -148,10 +148,10 @@ static void check_loss(const struct json *c, const struct pass_loss *l)
     }
     double limit = json_num(json_get(loss, "capacity"), json_num(json_get(loss, "sparsity"), NAN));
     double total = json_num(json_get(loss, "total"), NAN);
-    cr_expect(fabs(l->limit - limit) <= 1e-5 * fabs(limit), "%s: limit is %.9g, wanted %.9g",
-              name, l->limit, limit);
-    cr_expect(fabs(l->total - total) <= 2e-5 * fabs(total), "%s: total is %.9g, wanted %.9g",
-              name, l->total, total);
+    cr_expect(fabs(l->limit - limit) <= 1e-5 * fabs(limit), "%s: limit is %.9g, wanted %.9g", name,
+              l->limit, limit);
+    cr_expect(fabs(l->total - total) <= 2e-5 * fabs(total), "%s: total is %.9g, wanted %.9g", name,
+              l->total, total);
 }
 
 static void check_case(const struct json *c, unsigned flags, int threads, bool recompute)
@@ -201,11 +201,16 @@ static void check_steps(const struct json *c)
     size_t n = w.net->n;
     int packs = json_len(json_get(c, "packs")), done = (int)json_int(json_get(s, "done"), 0);
     float *grad = MEM_NEW(float, n), *m = MEM_NEW(float, n), *v = MEM_NEW(float, n);
-    struct optimizer o = {
-        .lr = json_num(json_get(s, "lr"), NAN), .least_lr = json_num(json_get(s, "least_lr"), NAN),
-        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = json_num(json_get(s, "decay"), NAN),
-        .clip = json_num(json_get(s, "clip"), NAN), .schedule = SCHEDULE_COSINE,
-        .warmup = json_int(json_get(s, "warmup"), 0), .steps = json_int(json_get(s, "steps"), 0)};
+    struct optimizer o = {.lr = json_num(json_get(s, "lr"), NAN),
+                          .least_lr = json_num(json_get(s, "least_lr"), NAN),
+                          .beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .eps = 1e-8,
+                          .decay = json_num(json_get(s, "decay"), NAN),
+                          .clip = json_num(json_get(s, "clip"), NAN),
+                          .schedule = SCHEDULE_COSINE,
+                          .warmup = json_int(json_get(s, "warmup"), 0),
+                          .steps = json_int(json_get(s, "steps"), 0)};
     cr_assert(eq(int, pass_create(&w.c, &w.f, w.net, &w.opt, 128, &w.pass), KVF_OK));
     for (int t = 1; t <= done; t++) {
         const struct json *want = json_at(record, t - 1);
@@ -231,8 +236,8 @@ static void check_steps(const struct json *c)
         const struct net_tensor *t = &w.net->tensor[i];
         const struct json *want = json_get(json_get(s, "parameters"), t->name);
         double off = worst_of(want, w.net->w + t->at);
-        cr_expect(off <= 2e-3, "%s: %s is off by %g after %d steps", text(c, "name"), t->name,
-                  off, done);
+        cr_expect(off <= 2e-3, "%s: %s is off by %g after %d steps", text(c, "name"), t->name, off,
+                  done);
     }
     mem_free(grad);
     mem_free(m);

@@ -16,7 +16,7 @@ enum { MOST_IN = 256, INPUTS = 4 };
 
 /* Inputs of all layers: x, keys before and after RoPE, values; rows are LD floats apart. */
 struct input {
-    int width;    /* floats of a row that count */
+    int width; /* floats of a row that count */
     size_t ld;
     float *f;
     double *v, *d; /* the same numbers; derivatives as differences */
@@ -97,8 +97,7 @@ static void retention(const struct world *w, int layer, int t, double *out)
     if (n->facts.layout == LAYOUT_LINEAR) {
         linear(out, W1, bias, x, n->H, d);
     } else {
-        linear(a, W1, parameter(w, layer, "retention_gate.linear1.bias"), x, N,
-               pairs ? 2 * kv : d);
+        linear(a, W1, parameter(w, layer, "retention_gate.linear1.bias"), x, N, pairs ? 2 * kv : d);
         silu(a, N);
         const double *W = parameter(w, layer, "retention_gate.linear2.weight");
         if (n->facts.layout == LAYOUT_RG10) {
@@ -158,8 +157,9 @@ static double loss_of(const struct world *w, int t)
     for (int l = 0; l < L; l++) {
         values(w, l, t, out);
         for (int h = 0; h < H; h++)
-            sum += out[h] * (double)w->weight[((size_t)l * (size_t)w->T + (size_t)t) * (size_t)H
-                                              + (size_t)h];
+            sum += out[h]
+                   * (double)
+                         w->weight[((size_t)l * (size_t)w->T + (size_t)t) * (size_t)H + (size_t)h];
     }
     return sum;
 }
@@ -179,8 +179,8 @@ static void make_input(struct world *w, int i, int width, size_t ld, struct rng 
 {
     struct input *in = &w->in[i];
     size_t n = (size_t)w->T * ld;
-    *in = (struct input){width, ld, MEM_NEW(float, n), MEM_NEW(double, n), MEM_NEW(double, n),
-                         MEM_NEW(float, n)};
+    *in = (struct input){
+        width, ld, MEM_NEW(float, n), MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(float, n)};
     draw(r, in->f, in->v, n, 1);
     for (size_t k = 0; k < n; k++)
         in->got[k] = 0.5f; /* what derivatives are added to */
@@ -189,8 +189,12 @@ static void make_input(struct world *w, int i, int width, size_t ld, struct rng 
 static void open_world(struct world *w, const struct shape *s, unsigned flags, int threads)
 {
     struct gates_model m = {s->L, s->d, 2 * s->H, s->H, s->D, 1e-5f, 1e4, NULL, &w->c.k};
-    struct net_options o = {.layout = s->layout, .hidden = s->hidden, .tied = s->tied, .bias = 1,
-                            .deviation = 0.4, .seed = 5};
+    struct net_options o = {.layout = s->layout,
+                            .hidden = s->hidden,
+                            .tied = s->tied,
+                            .bias = 1,
+                            .deviation = 0.4,
+                            .seed = 5};
     struct rng r;
     rng_init(&r, 77);
     *w = (struct world){.T = s->T};
@@ -240,10 +244,14 @@ static float *if_used(const struct world *w, int i, float *p)
 
 static struct net_input inputs_of(const struct world *w)
 {
-    return (struct net_input){
-        .x = if_used(w, 0, w->in[0].f), .k_pre = if_used(w, 1, w->in[1].f),
-        .k_post = if_used(w, 2, w->in[2].f), .v = if_used(w, 3, w->in[3].f),
-        .ld_pre = w->in[1].ld, .ld_post = w->in[2].ld, .ld_v = w->in[3].ld, .T = w->T};
+    return (struct net_input){.x = if_used(w, 0, w->in[0].f),
+                              .k_pre = if_used(w, 1, w->in[1].f),
+                              .k_post = if_used(w, 2, w->in[2].f),
+                              .v = if_used(w, 3, w->in[3].f),
+                              .ld_pre = w->in[1].ld,
+                              .ld_post = w->in[2].ld,
+                              .ld_v = w->in[3].ld,
+                              .T = w->T};
 }
 
 /* Both passes of all layers; every input is that of each layer.  Areas end in a mark. */
@@ -354,8 +362,8 @@ static void write_file(const struct net *n, const char *path)
     struct kvf_diag d;
     for (int i = 0; i < n->n_tensors; i++) {
         const struct net_tensor *t = &n->tensor[i];
-        item[i] = (struct safetensors_item){t->name, t->n_dims, {t->dim[0], t->dim[1], t->dim[2]},
-                                            n->w + t->at, WEIGHT_F32};
+        item[i] = (struct safetensors_item){
+            t->name, t->n_dims, {t->dim[0], t->dim[1], t->dim[2]}, n->w + t->at, WEIGHT_F32};
     }
     cr_assert(eq(int, safetensors_write(path, item, n->n_tensors, note, 2, &d), KVF_OK), "%s",
               d.text);
@@ -371,8 +379,10 @@ static void compare(const struct world *w, const struct gates *g)
             const float *row[INPUTS];
             for (int i = 0; i < INPUTS; i++)
                 row[i] = if_used(w, i, w->in[i].f + (size_t)t * w->in[i].ld);
-            gates_eval(g, l, &(struct gate_input){.x = row[0], .k_pre = row[1], .k_post = row[2],
-                                                  .v = row[3], .pos = t}, out, scratch);
+            gates_eval(g, l,
+                       &(struct gate_input){
+                           .x = row[0], .k_pre = row[1], .k_post = row[2], .v = row[3], .pos = t},
+                       out, scratch);
             for (size_t h = 0; h < H; h++) {
                 float want = w->value[(size_t)(l * w->T + t) * H + h];
                 cr_expect(fabsf(out[h] - want) <= 1e-6f * fabsf(want), "%s: %.9g, trained %.9g",
@@ -404,8 +414,8 @@ Test(net, a_gate_file_gives_the_numbers_of_training)
         cr_assert(eq(int, gates_read(path, &g, &d), KVF_OK), "%s", d.text);
         const struct gates_model *m = gates_model_of(g);
         cr_expect(m->n_layers == s->L && m->n_kv_heads == s->H);
-        cr_expect(eq(int, m->d_model, w.used & GATE_IN_X ? s->d : 0));
-        cr_expect(eq(int, m->head_dim, w.used & GATE_IN_X ? 0 : s->D));
+        cr_expect(eq(int, m->d_model, w.used &GATE_IN_X ? s->d : 0));
+        cr_expect(eq(int, m->head_dim, w.used &GATE_IN_X ? 0 : s->D));
         gates_close(g);
         close_world(&w);
     }

@@ -10,8 +10,12 @@ enum { N = 37, STEPS = 200 };
 
 static struct optimizer usual(void)
 {
-    return (struct optimizer){.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-                              .schedule = SCHEDULE_CONSTANT, .steps = STEPS};
+    return (struct optimizer){.lr = 1e-2,
+                              .beta1 = 0.9,
+                              .beta2 = 0.999,
+                              .eps = 1e-8,
+                              .schedule = SCHEDULE_CONSTANT,
+                              .steps = STEPS};
 }
 
 /* Equations of the header, one number at a time. */
@@ -128,8 +132,7 @@ static void rate(const struct optimizer *o, int64_t t, double expect)
 
 Test(optimizer, rates)
 {
-    struct optimizer o = {.lr = 1, .least_lr = 0.1, .warmup = 10, .steps = 110,
-                          .decay_share = 0.2};
+    struct optimizer o = {.lr = 1, .least_lr = 0.1, .warmup = 10, .steps = 110, .decay_share = 0.2};
     for (int s = 0; s < 3; s++) {
         o.schedule = (enum schedule)s;
         rate(&o, 1, 0.1);
@@ -141,8 +144,8 @@ Test(optimizer, rates)
     o.schedule = SCHEDULE_CONSTANT;
     rate(&o, 11, 1);
     o.schedule = SCHEDULE_COSINE;
-    rate(&o, 60, 0.55);                             /* cos = 0 */
-    rate(&o, 35, 0.1 + 0.9 * (1 + sqrt(0.5)) / 2);  /* cos(pi / 4) */
+    rate(&o, 60, 0.55);                            /* cos = 0 */
+    rate(&o, 35, 0.1 + 0.9 * (1 + sqrt(0.5)) / 2); /* cos(pi / 4) */
     rate(&o, 85, 0.1 + 0.9 * (1 - sqrt(0.5)) / 2);
     o.schedule = SCHEDULE_WSD; /* the last 22 of 110 */
     rate(&o, 11, 1);

@@ -219,8 +219,8 @@ Test(packs, shares_part_the_file)
     for (int s = 0; s < 2; s++) {
         struct packs *p;
         struct kvf_diag d;
-        cr_assert(zero(int, open_part(path, 80, PACK_DOCUMENTS, s ? 0.9 : 0, s ? 1 : 0.9, NULL, &p,
-                                      &d)));
+        cr_assert(
+            zero(int, open_part(path, 80, PACK_DOCUMENTS, s ? 0.9 : 0, s ? 1 : 0.9, NULL, &p, &d)));
         buf_char(&part[s], '|');
         tokens += packs_tokens(p);
         for (int i = 0; i < packs_count(p); i++) {

@@ -16,13 +16,13 @@ static const struct shape shapes[] = {
     {1, 16, 16, {1}, 1, 2},
     {2, 5, 3, {2}, 1, 2},
     {7, 16, 37, {1, 3, 1, 2}, 4, 2},
-    {64, 8, 50, {1}, 1, 2}, /* no position counts */
+    {64, 8, 50, {1}, 1, 2},     /* no position counts */
     {65, 8, 50, {64, 1}, 2, 2}, /* the last document starts at the end of the pack */
-    {66, 8, 50, {66}, 1, 2}, /* one position more than a tile has */
+    {66, 8, 50, {66}, 1, 2},    /* one position more than a tile has */
     {150, 24, 131, {70, 1, 40}, 3, 3},
     {5, 8, 1024, {5}, 1, 2},
     {20, 24, 2100, {13, 7}, 2, 2}, /* three slices of the vocabulary */
-    {20, 24, 2100, {20}, 1, 40}, /* nearly certain of other tokens */
+    {20, 24, 2100, {20}, 1, 40},   /* nearly certain of other tokens */
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_WEIGHTS = 7 };
 
@@ -107,8 +107,13 @@ static struct quality set_up(const struct shape *s, const struct kernels *k, int
         ids[i] = i == 1 ? s->vocab - 1 : (int32_t)rng_below(&r, (uint64_t)s->vocab);
     make_documents(first, s->T, s->length, s->n_lengths);
     cr_assert(eq(int, output_matrix_build(W, s->vocab, s->d, m), KVF_OK));
-    struct quality q = {.kernels = k, .out = m, .T = s->T, .student = hs, .teacher = ht,
-                        .ids = ids, .first = first};
+    struct quality q = {.kernels = k,
+                        .out = m,
+                        .T = s->T,
+                        .student = hs,
+                        .teacher = ht,
+                        .ids = ids,
+                        .first = first};
     memcpy(q.weight, weights[weight], sizeof q.weight);
     return q;
 }

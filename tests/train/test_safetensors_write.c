@@ -259,12 +259,13 @@ Test(safetensors_write, parts_of_the_dead_are_taken_over_and_those_of_the_living
 
 Test(safetensors_write, what_the_reader_would_refuse_is_not_written)
 {
-    static const struct safetensors_item bad[] = {
-        {"a", 1, {0}, values, WEIGHT_F32}, {"a", 5, {1}, values, WEIGHT_F32},
-        {"a", -1, {1}, values, WEIGHT_F32}, {"a", 1, {1}, values, WEIGHT_Q8_0},
-        {"a", 2, {UINT64_MAX, 2}, values, WEIGHT_F32}};
-    static const struct safetensors_item odd[] = {
-        {"a", 1, {1}, values, WEIGHT_BF16}, {"b", 1, {1}, values, WEIGHT_F32}};
+    static const struct safetensors_item bad[] = {{"a", 1, {0}, values, WEIGHT_F32},
+                                                  {"a", 5, {1}, values, WEIGHT_F32},
+                                                  {"a", -1, {1}, values, WEIGHT_F32},
+                                                  {"a", 1, {1}, values, WEIGHT_Q8_0},
+                                                  {"a", 2, {UINT64_MAX, 2}, values, WEIGHT_F32}};
+    static const struct safetensors_item odd[] = {{"a", 1, {1}, values, WEIGHT_BF16},
+                                                  {"b", 1, {1}, values, WEIGHT_F32}};
     struct kvf_diag d = {""};
     for (int i = 0; i < 5; i++) {
         cr_expect(eq(int, safetensors_write(at("x"), &bad[i], 1, NULL, 0, &d), KVF_E_ARG));

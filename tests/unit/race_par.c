@@ -8,9 +8,9 @@
 enum { TASKS = 97, ROUNDS = 400 };
 
 struct work {
-    long out[TASKS];      /* one writer each per round */
-    long per_thread[16];  /* scratch of a thread, as the kernels use it */
-    long input;           /* written by the caller between rounds */
+    long out[TASKS];     /* one writer each per round */
+    long per_thread[16]; /* scratch of a thread, as the kernels use it */
+    long input;          /* written by the caller between rounds */
 };
 
 static void task(void *ctx, int i, int thread)

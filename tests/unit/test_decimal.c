@@ -56,13 +56,28 @@ static void around(double v)
 
 Test(decimal, written_by_hand)
 {
-    static const struct { double v; const char *text; } is[] = {
-        {0, "0"}, {-0.0, "0"}, {7, "7"}, {-10, "-10"}, {0.5, "0.5"}, {-0.1, "-0.1"},
-        {123456.75, "123456.75"}, {1e-4, "0.0001"}, {1e-5, "1e-05"}, {1.25e-7, "1.25e-07"},
-        {999999999999999, "999999999999999"}, {1e15, "1e+15"}, {1e23, "1e+23"},
-        {1234567890123456, "1234567890123456"}, {4.9406564584124654e-324, "5e-324"},
-        {DBL_MAX, "1.7976931348623157e+308"}, {DBL_MIN, "2.2250738585072014e-308"},
-        {(double)0.1f, "0.10000000149011612"}, {9007199254740993e3, "9.007199254740993e+18"}};
+    static const struct {
+        double v;
+        const char *text;
+    } is[] = {{0, "0"},
+              {-0.0, "0"},
+              {7, "7"},
+              {-10, "-10"},
+              {0.5, "0.5"},
+              {-0.1, "-0.1"},
+              {123456.75, "123456.75"},
+              {1e-4, "0.0001"},
+              {1e-5, "1e-05"},
+              {1.25e-7, "1.25e-07"},
+              {999999999999999, "999999999999999"},
+              {1e15, "1e+15"},
+              {1e23, "1e+23"},
+              {1234567890123456, "1234567890123456"},
+              {4.9406564584124654e-324, "5e-324"},
+              {DBL_MAX, "1.7976931348623157e+308"},
+              {DBL_MIN, "2.2250738585072014e-308"},
+              {(double)0.1f, "0.10000000149011612"},
+              {9007199254740993e3, "9.007199254740993e+18"}};
     for (size_t i = 0; i < sizeof is / sizeof *is; i++) {
         char got[DECIMAL_MAX];
         cr_expect(eq(sz, decimal_put(is[i].v, got), strlen(is[i].text)));
@@ -95,8 +110,8 @@ Test(decimal, random_bits_of_every_exponent)
         double v = of_bits(bits);
         if (isfinite(v))
             same(v);
-        same(of_bits(bits & ((UINT64_C(1) << 52) - 1)));            /* subnormal */
-        same(of_bits(bits >> (12 + rng_below(&r, 52))));            /* few bits of it */
+        same(of_bits(bits & ((UINT64_C(1) << 52) - 1))); /* subnormal */
+        same(of_bits(bits >> (12 + rng_below(&r, 52)))); /* few bits of it */
     }
 }
 

@@ -68,11 +68,21 @@ Test(opt, refused_with_the_name)
     static const struct {
         const char *line, *word;
     } bad[] = {
-        {"x -n 11", "-n"},      {"x -n -3", "-n"},      {"x --number 1x", "--number"},
-        {"x -n", "-n"},         {"x --real 1.01", "--real"}, {"x --real nan", "--real"},
-        {"x --real 1e999", "--real"}, {"x -qq", "-q"},  {"x --quiet=1", "--quiet"},
-        {"x -z", "-z"},         {"x --numbers 1", "--numbers"}, {"x --numbe 1", "--numbe"},
-        {"x --=1", "--"},       {"x ---n", "---n"},     {"x -n 9223372036854775808", "-n"},
+        {"x -n 11", "-n"},
+        {"x -n -3", "-n"},
+        {"x --number 1x", "--number"},
+        {"x -n", "-n"},
+        {"x --real 1.01", "--real"},
+        {"x --real nan", "--real"},
+        {"x --real 1e999", "--real"},
+        {"x -qq", "-q"},
+        {"x --quiet=1", "--quiet"},
+        {"x -z", "-z"},
+        {"x --numbers 1", "--numbers"},
+        {"x --numbe 1", "--numbe"},
+        {"x --=1", "--"},
+        {"x ---n", "---n"},
+        {"x -n 9223372036854775808", "-n"},
     };
     int n;
     bool help;
@@ -96,10 +106,23 @@ Test(opt, whole_numbers)
     static const struct {
         const char *s;
         int64_t n; /* -77: refused */
-    } c[] = {{"0", 0}, {"-5", -5}, {"3k", 3072}, {"3K", 3072}, {"2M", 2097152}, {"-1k", -1024},
-             {"k", -77}, {"", -77}, {"1kk", -77}, {"1 ", -77}, {"0x10", -77}, {"1e3", -77},
-             {"9223372036854775807", INT64_MAX}, {"-9223372036854775808", INT64_MIN},
-             {"9223372036854775808", -77}, {"9007199254740992k", -77}, {"8796093022208M", -77}};
+    } c[] = {{"0", 0},
+             {"-5", -5},
+             {"3k", 3072},
+             {"3K", 3072},
+             {"2M", 2097152},
+             {"-1k", -1024},
+             {"k", -77},
+             {"", -77},
+             {"1kk", -77},
+             {"1 ", -77},
+             {"0x10", -77},
+             {"1e3", -77},
+             {"9223372036854775807", INT64_MAX},
+             {"-9223372036854775808", INT64_MIN},
+             {"9223372036854775808", -77},
+             {"9007199254740992k", -77},
+             {"8796093022208M", -77}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         int64_t n = -77;
         cr_expect(eq(int, opt_int(c[i].s, &n), c[i].n != -77), "%s", c[i].s);
@@ -111,9 +134,15 @@ Test(opt, pairs_at_their_limits)
 {
     static const struct {
         const char *s, *key, *value; /* key NULL: refused */
-    } c[] = {{"abc=1234567", "abc", "1234567"}, {"abcdefg=", "abcdefg", ""}, {"a==", "a", "="},
-             {"a=b=c", "a", "b=c"}, {"abcdefgh=1", NULL, NULL}, {"a=12345678", NULL, NULL},
-             {"=1", NULL, NULL}, {",a=1", NULL, NULL}, {"a,", NULL, NULL}};
+    } c[] = {{"abc=1234567", "abc", "1234567"},
+             {"abcdefg=", "abcdefg", ""},
+             {"a==", "a", "="},
+             {"a=b=c", "a", "b=c"},
+             {"abcdefgh=1", NULL, NULL},
+             {"a=12345678", NULL, NULL},
+             {"=1", NULL, NULL},
+             {",a=1", NULL, NULL},
+             {"a,", NULL, NULL}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         const char *s = c[i].s;
         char key[8] = "", value[8] = "";

@@ -188,9 +188,10 @@ static double plain_quantile(double q, double a, double b)
     double lo = 0, hi = 1, x = a / (a + b), scale = lgamma(a + b) - lgamma(a) - lgamma(b);
     for (int i = 0; i < 200 && hi - lo > 1e-16 * hi; i++) {
         double front = exp(scale + a * log(x) + b * log1p(-x));
-        double below = !(x > 0) ? 0 : x >= 1 ? 1
-                     : x < (a + 1) / (a + b + 2) ? front * plain_fraction(x, a, b) / a
-                                                 : 1 - front * plain_fraction(1 - x, b, a) / b;
+        double below = !(x > 0)                    ? 0
+                       : x >= 1                    ? 1
+                       : x < (a + 1) / (a + b + 2) ? front * plain_fraction(x, a, b) / a
+                                                   : 1 - front * plain_fraction(1 - x, b, a) / b;
         double slope = exp(scale + (a - 1) * log(x) + (b - 1) * log1p(-x));
         *(below < q ? &lo : &hi) = x;
         double next = x - (below - q) / slope;

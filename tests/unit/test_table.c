@@ -153,12 +153,14 @@ Test(table_io, tsv_and_csv_byte_by_byte)
     size_t n;
     struct table *t = difficult();
     char *tsv = written(t, TABLE_TSV, ".TSV", &n), *csv = written(t, TABLE_CSV, ".csv", &n);
-    cr_expect(eq(str, tsv, "# table: difficult\n# note: two\\nlines\nwhole\treal\ttext\n"
-                           "-1\t0.1\ttab\\there\\nnew\\\\line\\r\n"
-                           "4503599627370496\tnan\ta,\"b\" \xc3\xa9\xe2\x82\xac\n"));
-    cr_expect(eq(str, csv, "# table: difficult\n# note: two\\nlines\nwhole,real,text\n"
-                           "-1,0.1,\"tab\there\nnew\\line\r\"\n"
-                           "4503599627370496,nan,\"a,\"\"b\"\" \xc3\xa9\xe2\x82\xac\"\n"));
+    cr_expect(eq(str, tsv,
+                 "# table: difficult\n# note: two\\nlines\nwhole\treal\ttext\n"
+                 "-1\t0.1\ttab\\there\\nnew\\\\line\\r\n"
+                 "4503599627370496\tnan\ta,\"b\" \xc3\xa9\xe2\x82\xac\n"));
+    cr_expect(eq(str, csv,
+                 "# table: difficult\n# note: two\\nlines\nwhole,real,text\n"
+                 "-1,0.1,\"tab\there\nnew\\line\r\"\n"
+                 "4503599627370496,nan,\"a,\"\"b\"\" \xc3\xa9\xe2\x82\xac\"\n"));
     mem_free(tsv);
     mem_free(csv);
     table_destroy(t);
@@ -299,11 +301,16 @@ static struct table *long_table(void)
 static double of_row(int col, int i)
 {
     switch (col) {
-    case 1: return i / 100 / 2;
-    case 2: return 5 - 3 * (i % 1100);
-    case 3: return i % 1350 % 9 ? i % 1350 / 4.0 : NAN;
-    case 4: return i % 5 ? -i : i * 1e9;
-    default: return i % 13 / 8.0;
+    case 1:
+        return i / 100 / 2;
+    case 2:
+        return 5 - 3 * (i % 1100);
+    case 3:
+        return i % 1350 % 9 ? i % 1350 / 4.0 : NAN;
+    case 4:
+        return i % 5 ? -i : i * 1e9;
+    default:
+        return i % 13 / 8.0;
     }
 }
 
@@ -356,7 +363,8 @@ Test(table_io, long_tables_in_json)
                 cr_assert(strcmp(json_str(v, ""), name) == 0, "row %d", i);
             else
                 cr_assert(isnan(of_row(c, i)) ? isnan(json_num(v, NAN))
-                                              : json_num(v, -1e9) == of_row(c, i), "row %d", i);
+                                              : json_num(v, -1e9) == of_row(c, i),
+                          "row %d", i);
         }
         cr_expect(eq(ptr, (void *)(uintptr_t)v, NULL));
     }
@@ -367,8 +375,8 @@ Test(table_io, long_tables_in_json)
 
 Test(table_io, long_tables_in_npz)
 {
-    static const char *const file[] = {"head.npy", "block.npy", "at.npy", "cycle.npy",
-                                       "dense.npy", "lazy.npy", "name.npy"};
+    static const char *const file[] = {"head.npy",  "block.npy", "at.npy",  "cycle.npy",
+                                       "dense.npy", "lazy.npy",  "name.npy"};
     static const char path[] = "kvf-table-long.npz";
     static char bytes[128 + LONG * 8 * 4];
     struct table *t = long_table();
@@ -388,8 +396,10 @@ Test(table_io, long_tables_in_npz)
                 name[k] = p[4 * k];
             snprintf(want, sizeof want, "w\"%d", i * 7 % WORDS);
             v = c == 3 || c == 5 ? v : (double)whole;
-            cr_assert(c == 6 ? strcmp(name, want) == 0 :
-                      isnan(of_row(c, i)) ? isnan(v) : v == of_row(c, i), "%s %d", file[c], i);
+            cr_assert(c == 6                ? strcmp(name, want) == 0
+                      : isnan(of_row(c, i)) ? isnan(v)
+                                            : v == of_row(c, i),
+                      "%s %d", file[c], i);
         }
     }
     unzClose(z);

@@ -11,8 +11,8 @@
 #include "base/table_io.h"
 #include "base/table_read.h"
 
-static const char *const texts[] = {"", "a\tb", "line\nbreak", "back\\slash\\t", "\r", "nan",
-                                    "\u00e9 \u4e2d"};
+static const char *const texts[] = {"",   "a\tb", "line\nbreak",  "back\\slash\\t",
+                                    "\r", "nan",  "\u00e9 \u4e2d"};
 static const double reals[] = {0.1, -2.5, NAN, INFINITY, -INFINITY, DBL_MAX, DBL_MIN / 8};
 static const int64_t wholes[] = {0, -1, 1, 9007199254740992, -9007199254740992, 42, 7};
 enum { ROWS = 7 };
@@ -57,8 +57,7 @@ Test(table_read, tsv_gives_back_every_cell)
     for (int r = 0; r < ROWS; r++) {
         double v = table_real(b, 1, r);
         cr_expect(eq(str, (char *)table_str(b, 0, r), (char *)texts[r]));
-        cr_expect(isnan(reals[r]) ? isnan(v) : v == reals[r],
-                  "row %d: %.17g", r, v);
+        cr_expect(isnan(reals[r]) ? isnan(v) : v == reals[r], "row %d: %.17g", r, v);
         cr_expect(eq(i64, table_int(b, 2, r), wholes[r]));
     }
     table_destroy(t);
@@ -103,11 +102,21 @@ Test(table_read, csv_gives_back_what_tsv_does)
 
 Test(table_read, csv_that_is_none)
 {
-    static const struct { const char *text; int err; } cases[] = {
-        {"", KVF_E_FORMAT}, {"a,b", KVF_E_FORMAT}, {"a,b\n1\n", KVF_E_FORMAT},
-        {"a\n\"x\n", KVF_E_FORMAT}, {"a\n\"x\"y\n", KVF_E_FORMAT}, {"a\n\"x\"", KVF_E_FORMAT},
-        {"a,a\n1,2\n", KVF_E_FORMAT}, {"a,b\n1,2,3\n", KVF_E_FORMAT}, {"a\n\"\"\n", KVF_OK},
-        {"a,b\nx,\"y\"\"\nz\"\n", KVF_OK}, {"# table: t\na\n", KVF_OK}, {"a\nx\\t\n", KVF_OK}};
+    static const struct {
+        const char *text;
+        int err;
+    } cases[] = {{"", KVF_E_FORMAT},
+                 {"a,b", KVF_E_FORMAT},
+                 {"a,b\n1\n", KVF_E_FORMAT},
+                 {"a\n\"x\n", KVF_E_FORMAT},
+                 {"a\n\"x\"y\n", KVF_E_FORMAT},
+                 {"a\n\"x\"", KVF_E_FORMAT},
+                 {"a,a\n1,2\n", KVF_E_FORMAT},
+                 {"a,b\n1,2,3\n", KVF_E_FORMAT},
+                 {"a\n\"\"\n", KVF_OK},
+                 {"a,b\nx,\"y\"\"\nz\"\n", KVF_OK},
+                 {"# table: t\na\n", KVF_OK},
+                 {"a\nx\\t\n", KVF_OK}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct table *t = NULL;
         struct kvf_diag d = {""};
@@ -148,14 +157,34 @@ static enum table_type type_of(const char *cells)
 /* What strtod would take and table_write never prints is text. */
 Test(table_read, types_are_those_of_what_is_written)
 {
-    static const struct { const char *cell; enum table_type type; } cases[] = {
-        {"12", TABLE_INT}, {"-7", TABLE_INT}, {"9223372036854775807", TABLE_INT},
-        {"9223372036854775808", TABLE_REAL}, {"1.5", TABLE_REAL}, {"1e9", TABLE_REAL},
-        {"-2.5e-308", TABLE_REAL}, {".5", TABLE_REAL}, {"nan", TABLE_REAL}, {"-inf", TABLE_REAL},
-        {"", TABLE_STR}, {"+1", TABLE_STR}, {"0x10", TABLE_STR}, {"infinity", TABLE_STR},
-        {"NaN", TABLE_STR}, {" 1", TABLE_STR}, {"1 ", TABLE_STR}, {"1.", TABLE_STR},
-        {"1e", TABLE_STR}, {"-", TABLE_STR}, {"--1", TABLE_STR}, {".", TABLE_STR},
-        {"e5", TABLE_STR}, {"1,5", TABLE_STR}, {"-nan", TABLE_STR}};
+    static const struct {
+        const char *cell;
+        enum table_type type;
+    } cases[] = {{"12", TABLE_INT},
+                 {"-7", TABLE_INT},
+                 {"9223372036854775807", TABLE_INT},
+                 {"9223372036854775808", TABLE_REAL},
+                 {"1.5", TABLE_REAL},
+                 {"1e9", TABLE_REAL},
+                 {"-2.5e-308", TABLE_REAL},
+                 {".5", TABLE_REAL},
+                 {"nan", TABLE_REAL},
+                 {"-inf", TABLE_REAL},
+                 {"", TABLE_STR},
+                 {"+1", TABLE_STR},
+                 {"0x10", TABLE_STR},
+                 {"infinity", TABLE_STR},
+                 {"NaN", TABLE_STR},
+                 {" 1", TABLE_STR},
+                 {"1 ", TABLE_STR},
+                 {"1.", TABLE_STR},
+                 {"1e", TABLE_STR},
+                 {"-", TABLE_STR},
+                 {"--1", TABLE_STR},
+                 {".", TABLE_STR},
+                 {"e5", TABLE_STR},
+                 {"1,5", TABLE_STR},
+                 {"-nan", TABLE_STR}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[80];
         snprintf(text, sizeof text, "c\n%s\n", cases[i].cell);

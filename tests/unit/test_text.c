@@ -11,7 +11,8 @@
 #include "base/utf8.h"
 
 /* Table 3-7 of the Unicode Standard: well-formed sequences, byte ranges. */
-static const unsigned char well_formed[][9] = { /* length, then low and high of each byte */
+static const unsigned char well_formed[][9] = {
+    /* length, then low and high of each byte */
     {1, 0x00, 0x7f},
     {2, 0xc2, 0xdf, 0x80, 0xbf},
     {3, 0xe0, 0xe0, 0xa0, 0xbf, 0x80, 0xbf},
@@ -200,7 +201,7 @@ Test(json, whole_numbers_have_bounds)
     static const struct {
         const char *text;
         int64_t want; /* -5: not whole or too large */
-    } c[] = {{"9007199254740992", INT64_C(9007199254740992)}, {"1e300", -5}, {"0.5", -5},
+    } c[] = {{"9007199254740992", INT64_C(9007199254740992)},   {"1e300", -5}, {"0.5", -5},
              {"-9007199254740992", -INT64_C(9007199254740992)}, {"1e999", -5}, {"-0", 0}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         struct json *j = NULL;

@@ -40,7 +40,7 @@ Test(vmath, expm1_within_two_units_of_the_last_place)
 
 Test(vmath, expm1_of_what_is_no_usual_number)
 {
-    const double x[] = {0,    -0.,  NAN,  -INFINITY, INFINITY, -1e300, 1e300, -1e-310, 5e-324,
+    const double x[] = {0,    -0.,  NAN,   -INFINITY, INFINITY, -1e300, 1e300, -1e-310, 5e-324,
                         -708, -750, 709.7, 710,       700,      -40,    -39.9, 1};
     enum { SOME = sizeof x / sizeof *x };
     double out[SOME];

@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-#define KVF_ERR_MAP(X)                                    \
-    X(NOMEM,    -1, "out of memory")                      \
-    X(IO,       -2, "input/output error")                 \
-    X(FORMAT,   -3, "malformed data")                     \
-    X(VERSION,  -4, "unsupported version")                \
-    X(ARG,      -5, "invalid argument")                   \
-    X(NOTFOUND, -6, "not found")                          \
-    X(CORRUPT,  -7, "damaged data")                       \
-    X(BACKEND,  -8, "compute backend failed")             \
-    X(LIMIT,    -9, "limit exceeded")                     \
-    X(CANCEL,  -10, "interrupted")
+#define KVF_ERR_MAP(X)                                                                             \
+    X(NOMEM, -1, "out of memory")                                                                  \
+    X(IO, -2, "input/output error")                                                                \
+    X(FORMAT, -3, "malformed data")                                                                \
+    X(VERSION, -4, "unsupported version")                                                          \
+    X(ARG, -5, "invalid argument")                                                                 \
+    X(NOTFOUND, -6, "not found")                                                                   \
+    X(CORRUPT, -7, "damaged data")                                                                 \
+    X(BACKEND, -8, "compute backend failed")                                                       \
+    X(LIMIT, -9, "limit exceeded")                                                                 \
+    X(CANCEL, -10, "interrupted")
 
 enum kvf_err {
     KVF_OK = 0,

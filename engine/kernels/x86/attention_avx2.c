@@ -20,8 +20,8 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int v = 0; v < VECS; v++)
-            acc[r][v] = _mm256_setzero_ps();
+    for (int v = 0; v < VECS; v++)
+        acc[r][v] = _mm256_setzero_ps();
     for (size_t d = 0; d < D; d++) {
         UNROLL
         for (int v = 0; v < VECS; v++) {
@@ -34,9 +34,9 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int v = 0; v < VECS; v++)
-            _mm256_storeu_ps(scores + (size_t)r * ld_s + s0 + (size_t)v * 8,
-                             _mm256_mul_ps(acc[r][v], _mm256_set1_ps(scale)));
+    for (int v = 0; v < VECS; v++)
+        _mm256_storeu_ps(scores + (size_t)r * ld_s + s0 + (size_t)v * 8,
+                         _mm256_mul_ps(acc[r][v], _mm256_set1_ps(scale)));
 }
 
 INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
@@ -70,8 +70,8 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p, size
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int v = 0; v < V; v++)
-            acc[r][v] = _mm256_loadu_ps(out + (size_t)r * ld_out + d0 + (size_t)v * 8);
+    for (int v = 0; v < V; v++)
+        acc[r][v] = _mm256_loadu_ps(out + (size_t)r * ld_out + d0 + (size_t)v * 8);
     for (size_t s = 0; s < n_slots; s++) {
         UNROLL
         for (int v = 0; v < V; v++) {
@@ -84,8 +84,8 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p, size
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int v = 0; v < V; v++)
-            _mm256_storeu_ps(out + (size_t)r * ld_out + d0 + (size_t)v * 8, acc[r][v]);
+    for (int v = 0; v < V; v++)
+        _mm256_storeu_ps(out + (size_t)r * ld_out + d0 + (size_t)v * 8, acc[r][v]);
 }
 
 INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p, size_t D,

@@ -15,8 +15,8 @@ void swiglu_back_avx2(float *d_gate, float *d_up, const float *gate, const float
         __m256 minus = _mm256_min_ps(_mm256_sub_ps(_mm256_setzero_ps(), g), _mm256_set1_ps(88.0f));
         __m256 s = _mm256_div_ps(one, _mm256_add_ps(one, exp8(minus)));
         __m256 slope = _mm256_fmadd_ps(g, _mm256_sub_ps(one, s), one);
-        _mm256_maskstore_ps(d_gate + i, m, _mm256_mul_ps(_mm256_mul_ps(d, u),
-                                                         _mm256_mul_ps(s, slope)));
+        _mm256_maskstore_ps(d_gate + i, m,
+                            _mm256_mul_ps(_mm256_mul_ps(d, u), _mm256_mul_ps(s, slope)));
         _mm256_maskstore_ps(d_up + i, m, _mm256_mul_ps(d, _mm256_mul_ps(g, s)));
     }
 }

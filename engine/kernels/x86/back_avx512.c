@@ -16,8 +16,8 @@ void swiglu_back_avx512(float *d_gate, float *d_up, const float *gate, const flo
         __m512 minus = _mm512_min_ps(_mm512_sub_ps(_mm512_setzero_ps(), g), _mm512_set1_ps(88.0f));
         __m512 s = _mm512_div_ps(one, _mm512_add_ps(one, exp_ps(minus)));
         __m512 slope = _mm512_fmadd_ps(g, _mm512_sub_ps(one, s), one);
-        _mm512_mask_storeu_ps(d_gate + i, m, _mm512_mul_ps(_mm512_mul_ps(d, u),
-                                                           _mm512_mul_ps(s, slope)));
+        _mm512_mask_storeu_ps(d_gate + i, m,
+                              _mm512_mul_ps(_mm512_mul_ps(d, u), _mm512_mul_ps(s, slope)));
         _mm512_mask_storeu_ps(d_up + i, m, _mm512_mul_ps(d, _mm512_mul_ps(g, s)));
     }
 }

@@ -17,8 +17,7 @@ int next_low_avx2(const float *score, const int32_t *pos, int i, int n, int32_t 
         int low = _mm256_movemask_ps(_mm256_cmp_ps(x, top, _CMP_NGT_UQ));
         if (pos && low) {
             __m256i p = _mm256_loadu_si256((const __m256i *)(const void *)(pos + i));
-            __m256i in = _mm256_andnot_si256(_mm256_cmpgt_epi32(lo, p),
-                                             _mm256_cmpgt_epi32(hi, p));
+            __m256i in = _mm256_andnot_si256(_mm256_cmpgt_epi32(lo, p), _mm256_cmpgt_epi32(hi, p));
             low &= _mm256_movemask_ps(_mm256_castsi256_ps(in));
         }
         if (low)

@@ -6,8 +6,8 @@
 #define CHOICE(name) name##_avx512
 #include "engine/kernels/choice_rows.h"
 
-int next_low_avx512(const float *score, const int32_t *pos, int i, int n, int32_t from,
-                    int32_t to, float bar)
+int next_low_avx512(const float *score, const int32_t *pos, int i, int n, int32_t from, int32_t to,
+                    float bar)
 {
     const __m512 top = _mm512_set1_ps(bar);
     const __m512i lo = _mm512_set1_epi32(from), hi = _mm512_set1_epi32(to);

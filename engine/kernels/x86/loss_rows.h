@@ -15,10 +15,10 @@ enum { BLOCK = W * W, TILE = 64 };
 #define LEAST_LOG -88.0f /* below, exp is no normal number */
 
 struct factors {
-    vec lane, distance; /* exp(distance * lb); i - j of the lane in vector `start` */
-    float by_vector[W]; /* exp(W (v - start) lb); 0 before start */
-    float steps[W];     /* W (v - start) by_vector */
-    int own;            /* diagonal: the vector that holds j, start - 1 */
+    vec lane, distance;           /* exp(distance * lb); i - j of the lane in vector `start` */
+    float by_vector[W];           /* exp(W (v - start) lb); 0 before start */
+    float steps[W];               /* W (v - start) by_vector */
+    int own;                      /* diagonal: the vector that holds j, start - 1 */
     vec own_weight, own_distance; /* diagonal: exp((i - j) lb), 0 for i < j */
 };
 
@@ -235,8 +235,7 @@ INLINE void kl_part_any(struct kl_part *out, const float *s, const float *t, int
     _mm_setcsr(mode);
 }
 
-INLINE void kl_back_any(float *out, const float *s, const float *t, int n,
-                        const struct kl_coef *c)
+INLINE void kl_back_any(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
 {
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040);
@@ -249,10 +248,22 @@ INLINE void kl_back_any(float *out, const float *s, const float *t, int n,
     _mm_setcsr(mode);
 }
 
-#define DEFINE_LOSS(isa)                                                          \
-    DECL_CAPACITY_SUMS(capacity_sums_##isa) { sum_rows(sums, lb, n); }            \
-    DECL_CAPACITY_BACK(capacity_back_##isa) { back_rows(d_lb, lb, d_sums, n); }   \
-    DECL_KL_PART(kl_part_##isa) { kl_part_any(out, s, t, n); }                    \
-    DECL_KL_BACK(kl_back_##isa) { kl_back_any(out, s, t, n, c); }
+#define DEFINE_LOSS(isa)                                                                           \
+    DECL_CAPACITY_SUMS(capacity_sums_##isa)                                                        \
+    {                                                                                              \
+        sum_rows(sums, lb, n);                                                                     \
+    }                                                                                              \
+    DECL_CAPACITY_BACK(capacity_back_##isa)                                                        \
+    {                                                                                              \
+        back_rows(d_lb, lb, d_sums, n);                                                            \
+    }                                                                                              \
+    DECL_KL_PART(kl_part_##isa)                                                                    \
+    {                                                                                              \
+        kl_part_any(out, s, t, n);                                                                 \
+    }                                                                                              \
+    DECL_KL_BACK(kl_back_##isa)                                                                    \
+    {                                                                                              \
+        kl_back_any(out, s, t, n, c);                                                              \
+    }
 
 #endif

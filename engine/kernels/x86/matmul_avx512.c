@@ -172,10 +172,10 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int p = 0; p < P; p++) { /* the lines to write arrive while the tile works */
-            acc[r][p] = _mm512_setzero_ps();
-            _mm_prefetch((const char *)(first + (size_t)r * ld + p * PANEL), _MM_HINT_T0);
-        }
+    for (int p = 0; p < P; p++) { /* the lines to write arrive while the tile works */
+        acc[r][p] = _mm512_setzero_ps();
+        _mm_prefetch((const char *)(first + (size_t)r * ld + p * PANEL), _MM_HINT_T0);
+    }
     for (size_t k = 0; k < K; k++) {
         __m512 v[TILE_PANELS];
         UNROLL
@@ -192,8 +192,8 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-        for (int p = 0; p < P; p++)
-            _mm512_storeu_ps(out + (size_t)r * ld + (panel + (size_t)p) * PANEL, acc[r][p]);
+    for (int p = 0; p < P; p++)
+        _mm512_storeu_ps(out + (size_t)r * ld + (panel + (size_t)p) * PANEL, acc[r][p]);
 }
 
 /* All rows times P panels. */
@@ -256,8 +256,8 @@ void quant_rows_avx512(struct qrows *out, const float *x, int T, int K)
     for (size_t b = 0; b < n_blocks; b++) {
         int8_t *hi = out->q + b * 2 * QBLOCK, *lo = hi + QBLOCK;
         __m512 v0 = _mm512_loadu_ps(x + b * QBLOCK), v1 = _mm512_loadu_ps(x + b * QBLOCK + 16);
-        float max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_and_ps(v0, no_sign),
-                                                       _mm512_and_ps(v1, no_sign)));
+        float max = _mm512_reduce_max_ps(
+            _mm512_max_ps(_mm512_and_ps(v0, no_sign), _mm512_and_ps(v1, no_sign)));
         if (!(max >= QROWS_TINY))
             max = 0;
         __m512 inverse = _mm512_set1_ps(max > 0 ? QROWS_MAX / max : 0);

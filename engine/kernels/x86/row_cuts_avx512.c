@@ -133,10 +133,8 @@ INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
 
 INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
 {
-    const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0,
-                                             15, 14, 13, 12, 11, 10, 9, 8);
-    const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8,
-                                          7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8);
+    const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     if (d <= 2)
         return d == 1 ? _mm512_permute_ps(v, 0xb1) : _mm512_permute_ps(v, 0x1b);
     return _mm512_permutexvar_ps(d == 4 ? eights : all, v);

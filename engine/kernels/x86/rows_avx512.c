@@ -113,8 +113,8 @@ INLINE void put_step(void *last, const int width, size_t i, __mmask32 m, uint32_
     _mm512_mask_storeu_epi32((uint32_t *)last + i + 16, (__mmask16)(m >> 16), now);
 }
 
-INLINE void mark_as(void *last, const int width, const float *p, size_t n,
-                    const struct row_cut *c, const bool all_ties, uint32_t t)
+INLINE void mark_as(void *last, const int width, const float *p, size_t n, const struct row_cut *c,
+                    const bool all_ties, uint32_t t)
 {
     const __m512 cut = _mm512_set1_ps(c->threshold);
     int64_t tie = c->first_tie;

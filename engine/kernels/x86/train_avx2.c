@@ -25,23 +25,20 @@ INLINE void tile_block(const struct tile_product *p, int i, int j, const int n, 
     __m256 acc[4][2];
     float *c = p->c + (size_t)i * p->ld_c + (size_t)j;
     const float *a = p->a + (size_t)i * p->a_row, *b = p->b + j;
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++)
-            acc[r][v] = p->add ? load_some(c + (size_t)r * p->ld_c + v * 8, n - v * 8)
-                               : _mm256_setzero_ps();
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)
+        acc[r][v] = p->add ? load_some(c + (size_t)r * p->ld_c + v * 8, n - v * 8)
+                           : _mm256_setzero_ps();
     for (int k = 0; k < p->k; k++, a += p->a_col, b += p->ld_b) {
         __m256 x[2];
-        UNROLL for (int v = 0; v < V; v++)
-            x[v] = load_some(b + v * 8, n - v * 8);
-        UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int v = 0; v < V; v++) x[v] = load_some(b + v * 8, n - v * 8);
+        UNROLL for (int r = 0; r < R; r++)
+        {
             __m256 y = _mm256_set1_ps(a[(size_t)r * p->a_row]);
-            UNROLL for (int v = 0; v < V; v++)
-                acc[r][v] = _mm256_fmadd_ps(y, x[v], acc[r][v]);
+            UNROLL for (int v = 0; v < V; v++) acc[r][v] = _mm256_fmadd_ps(y, x[v], acc[r][v]);
         }
     }
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++)
-            store_some(c + (size_t)r * p->ld_c + v * 8, n - v * 8, acc[r][v]);
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)
+        store_some(c + (size_t)r * p->ld_c + v * 8, n - v * 8, acc[r][v]);
 }
 
 INLINE void tile_strip(const struct tile_product *p, int j, const int n, const int V)
@@ -74,8 +71,8 @@ INLINE __m256 ages(int age, int j)
 void add_aged_avx2(float *y, const float *x, int n, int age)
 {
     for (int j = 0; j < n; j += 8)
-        store_some(y + j, n - j, _mm256_fmadd_ps(ages(age, j), load_some(x + j, n - j),
-                                                 load_some(y + j, n - j)));
+        store_some(y + j, n - j,
+                   _mm256_fmadd_ps(ages(age, j), load_some(x + j, n - j), load_some(y + j, n - j)));
 }
 
 void exp_aged_avx2(float *w, const float *g, int n, int age)

@@ -12,25 +12,22 @@ INLINE void tile_block(const struct tile_product *p, int i, int j, const __mmask
     __m512 acc[4][4];
     float *c = p->c + (size_t)i * p->ld_c + (size_t)j;
     const float *a = p->a + (size_t)i * p->a_row, *b = p->b + j;
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++)
-            acc[r][v] = p->add ? _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff,
-                                                       c + (size_t)r * p->ld_c + v * 16)
-                               : _mm512_setzero_ps();
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)
+        acc[r][v] = p->add ? _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff,
+                                                   c + (size_t)r * p->ld_c + v * 16)
+                           : _mm512_setzero_ps();
     for (int k = 0; k < p->k; k++, a += p->a_col, b += p->ld_b) {
         __m512 x[4];
         UNROLL for (int v = 0; v < V; v++)
             x[v] = _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, b + v * 16);
-        UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int r = 0; r < R; r++)
+        {
             __m512 y = _mm512_set1_ps(a[(size_t)r * p->a_row]);
-            UNROLL for (int v = 0; v < V; v++)
-                acc[r][v] = _mm512_fmadd_ps(y, x[v], acc[r][v]);
+            UNROLL for (int v = 0; v < V; v++) acc[r][v] = _mm512_fmadd_ps(y, x[v], acc[r][v]);
         }
     }
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++)
-            _mm512_mask_storeu_ps(c + (size_t)r * p->ld_c + v * 16, v == V - 1 ? last : 0xffff,
-                                  acc[r][v]);
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) _mm512_mask_storeu_ps(
+        c + (size_t)r * p->ld_c + v * 16, v == V - 1 ? last : 0xffff, acc[r][v]);
 }
 
 INLINE void tile_strip(const struct tile_product *p, int j, const int V)
@@ -108,8 +105,9 @@ void mul_avx512(float *x, const float *y, int n)
 {
     for (int j = 0; j < n; j += 16) {
         __mmask16 m = lanes(n - j);
-        _mm512_mask_storeu_ps(x + j, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + j),
-                                                      _mm512_maskz_loadu_ps(m, y + j)));
+        _mm512_mask_storeu_ps(
+            x + j, m,
+            _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + j), _mm512_maskz_loadu_ps(m, y + j)));
     }
 }
 

@@ -96,8 +96,8 @@ enum kvf_reason {
     KVF_REASON_PLAN = 5
 };
 
-#define KVF_CRITERIA_MAP(X) \
-    X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
+#define KVF_CRITERIA_MAP(X)                                                                        \
+    X(top64) X(top128) X(top256) X(top512) X(mass .90) X(mass .95) X(mass .99)
 #define KVF_N_CRITERIA 7
 
 /* Observation windows: their number, queries of each, and what they are rounded to. */

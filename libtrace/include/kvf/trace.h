@@ -29,9 +29,7 @@
 extern "C" {
 #endif
 
-enum kvf_dtype {
-    KVF_U8 = 1, KVF_U16, KVF_U32, KVF_I32, KVF_F32, KVF_F64, KVF_U64
-};
+enum kvf_dtype { KVF_U8 = 1, KVF_U16, KVF_U32, KVF_I32, KVF_F32, KVF_F64, KVF_U64 };
 
 /* Which heads a column has: none (one value per token or step), the KV heads,
  * or the query heads of each layer. */
@@ -40,11 +38,11 @@ enum kvf_axis { KVF_AXIS_TOKEN = 0, KVF_AXIS_STEP = 1 };
 
 enum {
     KVF_COL_SNAPSHOT = 1u << 0, /* rewritten every epoch: the newest committed one wins */
-    KVF_COL_AGE      = 1u << 1, /* an age in steps, unsigned; all ones = never */
+    KVF_COL_AGE = 1u << 1,      /* an age in steps, unsigned; all ones = never */
 };
 
 enum {
-    KVF_NAME_MAX = 48,      /* bytes of a column name with its terminator */
+    KVF_NAME_MAX = 48, /* bytes of a column name with its terminator */
     KVF_MAX_LAYERS = 4096,
     KVF_MAX_HEADS = 4096,
     KVF_MAX_STEPS = 1 << 24,
@@ -77,8 +75,8 @@ struct kvf_writer;
  * KVF_OK, KVF_E_IO (errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM.
  * On failure *ret_writer is untouched; a file that was created is removed. */
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
-                    const struct kvf_column *columns, int n_columns,
-                    struct kvf_writer **ret_writer, struct kvf_diag *d);
+                    const struct kvf_column *columns, int n_columns, struct kvf_writer **ret_writer,
+                    struct kvf_diag *d);
 
 /* Values [n_heads][n] (head-major) of heads head0 .. head0+n_heads-1 of a layer
  * for indices t0 .. t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.
@@ -91,8 +89,8 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
 
 /* Text of tokens t0 .. t0+n-1: bytes holds them joined, end[k] is the offset
  * just after token t0+k (rising; end[n-1] = number of bytes). */
-int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n,
-                          const uint32_t *end, const char *bytes);
+int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const uint32_t *end,
+                          const char *bytes);
 
 /* Declares that the run has n_steps steps so far and that all chunks of this
  * epoch are written.  Epochs rise by one from 1.  Also a checkpoint. */
@@ -161,22 +159,22 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
 
 /* As kvf_read, widened: integers exactly (u64 up to 2^53); KVF_COL_AGE's "never"
  * becomes -1.  As i32, what does not fit (KVF_ALIVE, NaN) becomes -1 too. */
-int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
-                 uint32_t n, double *out, struct kvf_diag *d);
-int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
-                 uint32_t n, int32_t *out, struct kvf_diag *d);
+int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+                 double *out, struct kvf_diag *d);
+int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+                 int32_t *out, struct kvf_diag *d);
 
 /* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
  * or damaged. */
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
 
-struct kvf_check {       /* what a check found */
-    uint64_t records;    /* good records */
-    uint64_t bad;        /* places with a wrong checksum or impossible content */
-    uint64_t bytes;      /* size of the file */
-    uint64_t lost;       /* bytes at the bad places that form no record */
-    uint64_t torn;       /* bytes of an incomplete tail: a trace that was not closed
-                            may end in half a record, which is no damage */
+struct kvf_check {                     /* what a check found */
+    uint64_t records;                  /* good records */
+    uint64_t bad;                      /* places with a wrong checksum or impossible content */
+    uint64_t bytes;                    /* size of the file */
+    uint64_t lost;                     /* bytes at the bad places that form no record */
+    uint64_t torn;                     /* bytes of an incomplete tail: a trace that was not closed
+                                          may end in half a record, which is no damage */
     uint64_t payload_bytes, raw_bytes; /* stored and decoded size of the columns */
     int clean;
 };
