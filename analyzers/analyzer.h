@@ -30,7 +30,7 @@ struct analyzer_option {
     const char *help;      /* one line */
 };
 
-/* How the tables of several documents become one (analyzers/corpus.h): rows with equal keys
+/* How the tables of several documents become one (studies/corpus.h): rows with equal keys
  * are added up.  Integer counts add exactly; a real column is added as fixed point, so that
  * sums do not depend on order and shards merge to the same bits. */
 struct analyzer_measure {

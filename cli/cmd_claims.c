@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analyzers/claims.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/claims_embedded.h"
@@ -13,6 +12,7 @@
 #include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
+#include "studies/claims.h"
 
 enum { MOST_BYTES = 1 << 20 };
 

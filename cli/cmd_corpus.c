@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analyzers/corpus_pairs.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -15,6 +14,7 @@
 #include "cli/corpus_traces.h"
 #include "cli/signals.h"
 #include "render/figure.h"
+#include "studies/corpus_pairs.h"
 
 enum { MOST_OWN = 16, ROUND = 8 };
 

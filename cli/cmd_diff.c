@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/diff.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "studies/diff.h"
 
 enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/part.h"
 #include "base/table_io.h"
 #include "cli/cmds.h"
+#include "studies/part.h"
 
 struct request {
     struct part_args args;

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/predict.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "base/table_read.h"
 #include "cli/cmds.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
+#include "studies/predict.h"
 
 enum { MOST_FILES = 256 };
 

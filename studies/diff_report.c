@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyzers/diff.h"
+#include "studies/diff.h"
 
 static const char *str(const struct table *t, const char *column, int64_t row)
 {

@@ -4,13 +4,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analyzers/claims.h"
 #include "base/mem.h"
 #include "base/ranks.h"
 #include "base/rng.h"
 #include "base/stats.h"
 #include "base/table.h"
 #include "base/table_read.h"
+#include "studies/claims.h"
 
 static const uint64_t SEED = 1;
 static const double LEVEL = 0.05; /* of p, and 1 - coverage of intervals */

@@ -1,8 +1,8 @@
 /* predict_values.h - what candidates say of the units of predict.h: KV heads, or entries. */
-#ifndef KVF_ANALYZERS_PREDICT_VALUES_H
-#define KVF_ANALYZERS_PREDICT_VALUES_H
+#ifndef KVF_STUDIES_PREDICT_VALUES_H
+#define KVF_STUDIES_PREDICT_VALUES_H
 
-#include "analyzers/predict.h"
+#include "studies/predict.h"
 
 enum { MOST_CANDIDATES = 512, CANDIDATE_NAME = 80 };
 

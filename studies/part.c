@@ -2,8 +2,8 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/part_state.h"
 #include "base/mem.h"
+#include "studies/part_state.h"
 
 int part_read(const struct part *p, int head, double *const evict[2], struct kvf_diag *d)
 {

@@ -1,6 +1,6 @@
 /* diff.h - what differs between two traces, column by column. */
-#ifndef KVF_ANALYZERS_DIFF_H
-#define KVF_ANALYZERS_DIFF_H
+#ifndef KVF_STUDIES_DIFF_H
+#define KVF_STUDIES_DIFF_H
 
 #include <stdbool.h>
 

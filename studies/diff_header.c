@@ -1,9 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/diff_header.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "studies/diff_header.h"
 
 enum { MOST_DEPTH = 66, MOST_TEXT = 64 << 20 };
 

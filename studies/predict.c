@@ -1,16 +1,16 @@
-#include "analyzers/predict.h"
+#include "studies/predict.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/predict_values.h"
 #include "analyzers/records.h"
 #include "base/mem.h"
 #include "base/ranks.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "studies/predict_values.h"
 
 /* One candidate against the effects of those pairs in which both vary.  Heads are the same in
  * all pairs: value k of each is of one head.  Entries of one text are not those of another. */

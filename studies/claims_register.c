@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyzers/claims.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "studies/claims.h"
 
 const char *const claim_verdict_names[CLAIM_VERDICTS] = {"supported", "contradicted", "undecided",
                                                          "untestable here", "not run"};

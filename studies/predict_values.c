@@ -1,4 +1,4 @@
-#include "analyzers/predict_values.h"
+#include "studies/predict_values.h"
 
 #include <math.h>
 #include <stdio.h>

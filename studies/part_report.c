@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "analyzers/part_state.h"
 #include "base/mem.h"
+#include "studies/part_state.h"
 
 struct entry {
     int head;

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "analyzers/common.h"
-#include "analyzers/predict_values.h"
 #include "analyzers/selected.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
+#include "studies/predict_values.h"
 
 /* The column at hand: T tokens or steps. */
 struct of {

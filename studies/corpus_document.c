@@ -5,10 +5,10 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/corpus_rows.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "studies/corpus_rows.h"
 
 enum { BLOCK = 512, MOST_VALUES = 1 << 22 }; /* values of one row in one document */
 

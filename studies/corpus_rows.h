@@ -1,8 +1,8 @@
 /* corpus_rows.h - rows by their keys, with integer sums; private to the corpus files. */
-#ifndef KVF_ANALYZERS_CORPUS_ROWS_H
-#define KVF_ANALYZERS_CORPUS_ROWS_H
+#ifndef KVF_STUDIES_CORPUS_ROWS_H
+#define KVF_STUDIES_CORPUS_ROWS_H
 
-#include "analyzers/corpus.h"
+#include "studies/corpus.h"
 
 /* Words of a row, for each measure.  N: in a document, how many values; in a corpus, how many
  * documents have one.  A, B: sums of numerators and denominators, or a real sum, A whole and

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/corpus_rows.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "studies/corpus_rows.h"
 
 static const size_t MOST_BYTES = (size_t)4 << 30; /* of all replicates */
 

@@ -1,7 +1,7 @@
 /* predict.h - does a statistic of a trace tell which memory matters?  The rank correlation of
  * what `kvfate effect` measured with statistics of the same text (docs/effect.md). */
-#ifndef KVF_ANALYZERS_PREDICT_H
-#define KVF_ANALYZERS_PREDICT_H
+#ifndef KVF_STUDIES_PREDICT_H
+#define KVF_STUDIES_PREDICT_H
 
 #include <stdbool.h>
 

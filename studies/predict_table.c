@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "analyzers/common.h"
-#include "analyzers/predict_values.h"
 #include "base/headset.h"
 #include "base/mem.h"
+#include "studies/predict_values.h"
 
 int predict_head_name(const char *text, int *layer, int *head, bool *query, struct kvf_diag *d)
 {

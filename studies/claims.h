@@ -4,8 +4,8 @@
  * A register is JSON, {"claim": [{...}, ...]}; docs/claims.md has the keys.  A claim takes rows
  * of one table (and of a second one, where it is about a difference), reduces a column of them
  * to one number, and compares the number and its interval with the null. */
-#ifndef KVF_ANALYZERS_CLAIMS_H
-#define KVF_ANALYZERS_CLAIMS_H
+#ifndef KVF_STUDIES_CLAIMS_H
+#define KVF_STUDIES_CLAIMS_H
 
 #include <stdbool.h>
 #include <stddef.h>

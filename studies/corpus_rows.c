@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "analyzers/corpus_rows.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "studies/corpus_rows.h"
 
 enum { LEAST_ROWS = 256 };
 

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/claims.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/stats.h"
 #include "base/table.h"
+#include "studies/claims.h"
 
 static const double NEAR = 1.25; /* how far from k T a row may be that stands for it */
 

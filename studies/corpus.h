@@ -8,8 +8,8 @@
  * Intervals are those of the Poisson bootstrap over documents (Hanley and MacGibbon 2006): in
  * replicate k document d counts w(d, k) times, w = rng_poisson1(rng_hash(seed, d, k, 0)), from
  * whichever machine: replicates of shards add up, too.  docs/corpus.md has the equations. */
-#ifndef KVF_ANALYZERS_CORPUS_H
-#define KVF_ANALYZERS_CORPUS_H
+#ifndef KVF_STUDIES_CORPUS_H
+#define KVF_STUDIES_CORPUS_H
 
 #include <stdbool.h>
 

@@ -2,10 +2,10 @@
  *
  * Of each row and each document that both have, the two values of the analyzer's first measure
  * are kept: 16 bytes for a document and row. */
-#ifndef KVF_ANALYZERS_CORPUS_PAIRS_H
-#define KVF_ANALYZERS_CORPUS_PAIRS_H
+#ifndef KVF_STUDIES_CORPUS_PAIRS_H
+#define KVF_STUDIES_CORPUS_PAIRS_H
 
-#include "analyzers/corpus.h"
+#include "studies/corpus.h"
 
 enum { PAIRS_SAMPLES = 10000 }; /* random sign patterns for more than STATS_ALL_SIGNS documents */
 

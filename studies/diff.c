@@ -1,13 +1,13 @@
-#include "analyzers/diff.h"
+#include "studies/diff.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analyzers/common.h"
-#include "analyzers/diff_header.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "studies/diff_header.h"
 
 struct row {
     const char *kind, *state;          /* "header", "text", "column"; see below */

@@ -1,9 +1,9 @@
 /* part_state.h - the inside of a comparison; private to part.c and part_report.c. */
-#ifndef KVF_ANALYZERS_PART_STATE_H
-#define KVF_ANALYZERS_PART_STATE_H
+#ifndef KVF_STUDIES_PART_STATE_H
+#define KVF_STUDIES_PART_STATE_H
 
 #include "analyzers/common.h"
-#include "analyzers/part.h"
+#include "studies/part.h"
 
 enum { PART_STEP, PART_REASON, PART_SCORE, PART_MARGIN, PART_COLUMNS };
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
-#include "analyzers/claims.h"
 #include "base/json.h"
+#include "studies/claims.h"
 
 /* A table: its columns, and what `kvfate corpus` adds up, each as VALUE or VALUE=ABOVE/BELOW for
  * a quotient of counts.  Of the first value the columns low, high and documents are plain, of

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/corpus_rows.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
 #include "base/stats.h"
+#include "studies/corpus_rows.h"
 
 /* ---- the order of the rows */
 

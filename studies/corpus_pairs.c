@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/corpus_pairs.h"
-#include "analyzers/corpus_rows.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "studies/corpus_pairs.h"
+#include "studies/corpus_rows.h"
 
 static const size_t MOST_BYTES = (size_t)2 << 30;
 

@@ -3,8 +3,8 @@
  *
  * Query t of a head sees {i <= t : t < evict_step_i}.  Step T, after the last
  * query, tells entries cut there from those that live on. */
-#ifndef KVF_ANALYZERS_PART_H
-#define KVF_ANALYZERS_PART_H
+#ifndef KVF_STUDIES_PART_H
+#define KVF_STUDIES_PART_H
 
 #include <stdbool.h>
 

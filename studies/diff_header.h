@@ -1,6 +1,6 @@
 /* diff_header.h - JSON objects as lists of keys with values; private to diff. */
-#ifndef KVF_ANALYZERS_DIFF_HEADER_H
-#define KVF_ANALYZERS_DIFF_HEADER_H
+#ifndef KVF_STUDIES_DIFF_HEADER_H
+#define KVF_STUDIES_DIFF_HEADER_H
 
 #include <stddef.h>
 

@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "analyzers/corpus_rows.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "base/rng.h"
+#include "studies/corpus_rows.h"
 
 enum { VERSION = 1, HASH_BLOCK = 1 << 16, CHECKSUM = 8, MOST_TEXT = 1 << 20 };
 static const char magic[8] = "\x89KVFsum\n";
