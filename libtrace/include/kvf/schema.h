@@ -96,8 +96,11 @@ enum kvf_reason {
     KVF_REASON_PLAN = 5
 };
 
-#define KVF_CRITERIA_MAP(X)                                                                        \
-    X(top64) X(top128) X(top256) X(top512) X(mass .90) X(mass .95) X(mass .99)
+/* The names are parts of names of columns: no blank may come into them. */
+/* clang-format off */
+#define KVF_CRITERIA_MAP(X) \
+    X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
+/* clang-format on */
 #define KVF_N_CRITERIA 7
 
 /* Observation windows: their number, queries of each, and what they are rounded to. */
