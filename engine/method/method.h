@@ -163,6 +163,8 @@ struct admission { /* how long is a newcomer seen, whatever the budget? */
     const char *name, *summary;
     unsigned uses, gates;
     enum kvf_reason reason;
+    /* Works out, once, what holds for the whole run; NULL: nothing.  KVF_OK or KVF_E_NOMEM. */
+    int (*prepare)(struct method_state *m);
     /* First query that does not see it; NULL: CACHE_STAYS for all.  gate: its number. */
     int32_t (*until)(const struct method_state *m, int layer, int head, int32_t pos, float gate);
     /* Score and margin of an entry that leaves so; NULL: none. */

@@ -4,24 +4,9 @@
 
 #include "engine/probe/probe.h"
 
-extern const struct probe probe_evict;          /* probe_evict.c */
-extern const struct probe probe_survival;       /* probe_survival.c */
-extern const struct probe probe_mass;           /* probe_mass.c */
-extern const struct probe probe_steps;          /* probe_steps.c */
-extern const struct probe probe_nll;            /* probe_nll.c */
-extern const struct probe probe_gate;           /* probe_gate.c */
-extern const struct probe probe_read;           /* probe_read.c */
-extern const struct probe probe_contrib;        /* probe_contrib.c */
-extern const struct probe probe_keys;           /* probe_keys.c */
-extern const struct probe probe_calibration;    /* probe_calibration.c */
-extern const struct probe probe_returns;        /* probe_returns.c */
-extern const struct probe probe_window;         /* probe_window.c */
-extern const struct probe probe_under;          /* probe_under.c */
-extern const struct probe probe_received;       /* probe_received.c */
-extern const struct probe probe_queries;        /* probe_queries.c */
-extern const struct probe probe_dilution;       /* probe_dilution.c */
-extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
-extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
+#define X(name) extern const struct probe probe_##name;
+#include "engine/probe/probes.list"
+#undef X
 
 /* The selected sets of a row: cut[c] is that of criterion c, computed once for all
  * probes that ask (probe_survival.c). */

@@ -127,7 +127,7 @@ def why_not_own(root_files, path, name):
 
 
 def check(root):
-    files = lint.tree(root, lint.CODE, lint.ROOMS)
+    files = lint.tree(root, lint.CODE + ('.list',), lint.ROOMS)
     reports = []
     for path in files:
         text = lint.blank(lint.read(root, path), strings=False)

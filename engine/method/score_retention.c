@@ -1,8 +1,7 @@
-/* score_gates.c - scores that learned gates fixed when the entry was born: retention
- * (TRIM-KV, DBTrimKV), the write gate (WG-KV), importance (LocRet). */
+/* score_retention.c - the retention that a trained gate foretold (TRIM-KV, DBTrimKV). */
 #include <math.h>
 
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 /* log sum_{k < N} beta^(e + k) = e b + c for b = log beta <= 0:
  * c = log((1 - e^{N b}) / (1 - e^b)); at b = 0 it is log N.  It is noted at birth. */
@@ -15,7 +14,7 @@ static double retention_sum(double b, int N)
     return log(expm1(N * b) / expm1(b));
 }
 
-static void eval_retention(const struct score_input *in, float *out, float *scratch)
+static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
     const float *b = evidence_gate(in->m, in->layer, in->head);
@@ -39,29 +38,4 @@ const struct score score_retention = {
     .uses = USES_RETENTION,
     .gates = 1u << GATE_RETENTION,
     .calibrated = true,
-    .eval = eval_retention};
-
-static void eval_gate(const struct score_input *in, float *out, float *scratch)
-{
-    const float *g = evidence_gate(in->m, in->layer, in->head);
-    (void)scratch;
-    for (int i = 0; i < in->view.n; i++)
-        out[i] = g[i];
-}
-
-const struct score score_write_gate = {.name = "write-gate",
-                                       .summary = "the write gate of the entry",
-                                       .cost = "n",
-                                       .evidence = EVIDENCE_GATE,
-                                       .gates = 1u << GATE_WRITE,
-                                       .calibrated = true,
-                                       .eval = eval_gate};
-
-const struct score score_importance = {
-    .name = "importance",
-    .cost = "n",
-    .summary = "the importance that a trained head gave the entry",
-    .evidence = EVIDENCE_GATE,
-    .gates = 1u << GATE_IMPORTANCE,
-    .calibrated = true,
-    .eval = eval_gate};
+    .eval = eval};

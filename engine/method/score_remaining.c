@@ -1,9 +1,9 @@
-/* score_twin.c - oracles: scores from a full-cache twin that is fed the same tokens
- * and runs one query ahead. */
-#include "engine/method/scores.h"
+/* score_remaining.c - an oracle: the attention that a full-cache twin, which is fed the same
+ * tokens and runs one query ahead, will still give. */
+#include "engine/method/parts.h"
 
 /* sum_g (total_g - received so far): the attention that queries from t on will give. */
-static void eval_remaining(const struct score_input *in, float *out, float *scratch)
+static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_inputs *given = method_inputs_of(in->m);
     int g0, n_group, G = method_shape_of(in->m)->n_heads;
@@ -28,24 +28,4 @@ const struct score score_remaining = {.name = "remaining-mass",
                                       .evidence = EVIDENCE_TWIN,
                                       .calibrated = true,
                                       .needs_mass = true,
-                                      .eval = eval_remaining};
-
-static void eval_next(const struct score_input *in, float *out, float *scratch)
-{
-    int g0, n_group;
-    (void)scratch;
-    method_group(in->m, in->head, &g0, &n_group);
-    for (int i = 0; i < in->view.n; i++) {
-        float sum = 0;
-        for (int g = g0; g < g0 + n_group; g++)
-            sum += evidence_twin_row(in->m, in->layer, g)[in->view.pos[i]];
-        out[i] = sum / (float)n_group;
-    }
-}
-
-const struct score score_next = {.name = "next-attention",
-                                 .cost = "g n",
-                                 .summary = "attention that a full-cache twin's newest query gives",
-                                 .evidence = EVIDENCE_TWIN,
-                                 .calibrated = true,
-                                 .eval = eval_next};
+                                      .eval = eval};
