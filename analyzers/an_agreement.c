@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "base/json.h"
 #include "base/mem.h"

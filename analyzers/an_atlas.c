@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/classes.h"
 #include "analyzers/head_kind.h"
 #include "analyzers/medoids.h"

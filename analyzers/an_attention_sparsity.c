@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/windows.h"
 #include "base/mem.h"
 #include "base/stats.h"

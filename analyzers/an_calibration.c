@@ -8,7 +8,7 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/calibration_table.h"
 #include "analyzers/pools.h"
 #include "base/mem.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "analyzers/align.h"
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/assign.h"
 #include "analyzers/classes.h"
 #include "analyzers/signature.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/heads_par.h"
 #include "base/mem.h"

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/dilution_bounds.h"
 #include "analyzers/dilution_useful.h"

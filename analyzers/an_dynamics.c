@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/dynamics.h"
 #include "base/mem.h"
 #include "base/opt.h"

@@ -6,7 +6,7 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/heads_par.h"
 #include "analyzers/pools.h"
 #include "base/mem.h"

@@ -7,7 +7,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "base/mem.h"
 #include "base/stats.h"

@@ -5,7 +5,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/heads_par.h"
 #include "base/json.h"

@@ -7,7 +7,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "analyzers/heads_par.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/heads_par.h"
 #include "analyzers/windows.h"
 #include "base/mem.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"

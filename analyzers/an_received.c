@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
 #include "analyzers/received.h"

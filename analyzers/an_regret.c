@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
-#include "analyzers/heads_par.h"
+#include "analyzers/frame.h"
 #include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -31,15 +30,15 @@ struct means {
 };
 
 struct plan {
-    int column[2];
-    int64_t a, b;     /* steps [a, b) */
     int64_t every, n; /* every how many steps; rows per head */
     bool mean;
-    int threads;
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     struct means *head;      /* [heads + 1] over all steps, shown or not */
-    const struct head_list *heads;
-    double *scratch; /* [threads][3][b - a] */
+    struct means *step;      /* [n] over the heads */
+};
+
+struct scratch { /* of one thread: [b - a] of the head at hand */
+    double *kept, *oracle, *regret;
 };
 
 static void add(struct means *m, double kept, double oracle)
@@ -55,11 +54,11 @@ static double mean_of(const struct means *m, int k)
     return m->n ? sum_get(&m->value[k]) / (double)m->n : NAN;
 }
 
-/* Rows of head h from its two columns of steps [a, b), and its means. */
-static void take_head(struct plan *p, int h, double *kept, double *oracle, double *regret)
+/* Rows of head h from its two columns of n steps, and its means. */
+static void take_head(const struct plan *p, int h, int64_t n, double *kept, double *oracle,
+                      double *regret)
 {
     struct means *m = &p->head[h];
-    int64_t n = p->b - p->a;
     for (int64_t k = 0; k < n; k++)
         regret[k] = oracle[k] - kept[k];
     for (int64_t r = 0; !p->mean && r < p->n; r++) {
@@ -78,23 +77,29 @@ static void take_head(struct plan *p, int h, double *kept, double *oracle, doubl
     sum_add_known(&m->value[2], regret, n);
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    struct plan *p = ctx;
-    const struct head *x = &p->heads->head[h];
-    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
-    double *kept = p->scratch + 3 * (size_t)thread * n, *oracle = kept + n;
-    (void)item;
-    int err = kvf_read_f64(t, p->column[0], x->layer, x->index, a, n, kept, d);
+    struct scratch *mine = scratch;
+    size_t n = (size_t)(f->b - f->a);
+    *mine = (struct scratch){FRAME_NEW(f, double, n), FRAME_NEW(f, double, n),
+                             FRAME_NEW(f, double, n)};
+}
+
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+{
+    uint32_t a = (uint32_t)f->a, n = (uint32_t)(f->b - f->a);
+    const struct scratch *mine = x->scratch;
+    int l = x->head->layer, i = x->head->index;
+    int err = kvf_read_f64(x->t, f->column[0], l, i, a, n, mine->kept, d);
     if (!err)
-        err = kvf_read_f64(t, p->column[1], x->layer, x->index, a, n, oracle, d);
+        err = kvf_read_f64(x->t, f->column[1], l, i, a, n, mine->oracle, d);
     if (!err)
-        take_head(p, h, kept, oracle, oracle + n);
+        take_head(f->state, x->h, n, mine->kept, mine->oracle, mine->regret);
     return err;
 }
 
 /* Over the heads, in their order: at each step shown, and over all steps. */
-static void add_heads(struct plan *p, int n_heads, struct means *step)
+static void add_heads(struct plan *p, int n_heads)
 {
     for (int h = 0; h < n_heads; h++) {
         struct means *all = &p->head[n_heads];
@@ -104,43 +109,27 @@ static void add_heads(struct plan *p, int n_heads, struct means *step)
         for (int64_t r = 0; !p->mean && r < p->n; r++) {
             double kept = p->value[0][h * p->n + r], oracle = p->value[1][h * p->n + r];
             if (!isnan(kept) && !isnan(oracle))
-                add(&step[r], kept, oracle);
+                add(&p->step[r], kept, oracle);
         }
     }
 }
 
-static void take_means(struct plan *p, int n_heads, const struct means *step)
+static void take_means(struct plan *p, int n_heads)
 {
     for (int k = 0; k < N_VALUES; k++) {
         for (int h = 0; p->mean && p->n && h <= n_heads; h++)
             p->value[k][h] = mean_of(&p->head[h], k);
         for (int64_t r = 0; !p->mean && r < p->n; r++)
-            p->value[k][n_heads * p->n + r] = mean_of(&step[r], k);
+            p->value[k][n_heads * p->n + r] = mean_of(&p->step[r], k);
     }
 }
 
-static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
-                struct kvf_diag *d)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    struct heads_par *par = NULL;
-    size_t n = (size_t)(p->b - p->a);
-    struct means *step = MEM_NEW(struct means, (size_t)p->n);
-    int err = heads_par_create(t, p->threads, 2 * (int64_t)n * heads->n, &par);
-    p->heads = heads;
-    if (!err)
-        p->scratch = mem_alloc(3 * (size_t)heads_par_threads(par), n * sizeof(double));
-    if (!err && !(step && p->scratch))
-        err = KVF_E_NOMEM;
-    if (!err && n)
-        err = heads_par_run(par, heads, 1, do_head, p, d);
-    if (!err) {
-        add_heads(p, heads->n, step);
-        take_means(p, heads->n, step);
-    }
-    heads_par_destroy(par);
-    mem_free(p->scratch);
-    mem_free(step);
-    return err;
+    (void)d;
+    add_heads(f->state, f->heads.n);
+    take_means(f->state, f->heads.n);
+    return KVF_OK;
 }
 
 static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
@@ -158,48 +147,28 @@ static void put_summary(struct table *out, const struct head_list *heads, const 
     }
 }
 
-static int build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                 struct table *out)
+static int rows(struct frame *f, struct table *out)
 {
-    int err = put_heads_all(out, heads);
-    put_provenance(out, t);
-    put_tokens(out, p->a, p->b, kvf_n_steps(t));
+    const struct plan *p = f->state;
+    int err = put_heads_all(out, &f->heads);
+    put_tokens(out, f->a, f->b, f->T);
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
-    put_summary(out, heads, p);
-    table_affine(out, "step", "step", p->mean ? -1 : p->a, p->mean ? 0 : p->every, p->n);
+    put_summary(out, &f->heads, p);
+    table_affine(out, "step", "step", p->mean ? -1 : f->a, p->mean ? 0 : p->every, p->n);
     table_dense_real(out, "kept_mass", "", p->value[0]);
     table_dense_real(out, "oracle_mass", "", p->value[1]);
     table_dense_real(out, "regret", "", p->value[2]);
-    return err ? err : table_err(out);
+    return err;
 }
 
-static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    static const char *const names[2] = {"shadow.kept_mass", "shadow.oracle_mass"};
-    for (int k = 0; k < 2; k++) {
-        p->column[k] = kvf_find(t, names[k]);
-        if (p->column[k] < 0)
-            return kvf_fail(d, KVF_E_NOTFOUND,
-                            "this trace has no column %s; record it with "
-                            "'kvfate run --shadow entries'",
-                            names[k]);
-        const struct kvf_column *c = kvf_column(t, p->column[k]);
-        if (c->space != KVF_SPACE_QUERY || c->axis != KVF_AXIS_STEP)
-            return kvf_fail(d, KVF_E_FORMAT,
-                            "the column %s must hold a value for each query head "
-                            "and step",
-                            names[k]);
-    }
-    return KVF_OK;
-}
-
-static int parse(const struct analyzer_args *args, struct plan *p, struct kvf_diag *d)
-{
-    const char *text = option_text(&an_regret, args, OPT_EVERY);
-    int64_t T = p->b - p->a;
+    struct plan *p = f->state;
+    int64_t T = f->b - f->a;
+    const char *text = option_text(&an_regret, f->args, OPT_EVERY);
     char *end = NULL;
-    p->mean = option_text(&an_regret, args, OPT_MEAN) != NULL;
+    p->mean = option_text(&an_regret, f->args, OPT_MEAN) != NULL;
     p->every = text ? strtoll(text, &end, 10) : (T + MOST_STEPS - 1) / MOST_STEPS;
     if (text && (p->every < 1 || *end))
         return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
@@ -213,44 +182,17 @@ static int parse(const struct analyzer_args *args, struct plan *p, struct kvf_di
     return KVF_OK;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct kvf_trace *t = traces[0];
-    struct head_list heads = {0};
-    struct plan p = {.every = 1, .threads = args->threads};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = tokens_select(t, args, &p.a, &p.b, d);
-    if (!err)
-        err = parse(args, &p, d);
-    if (!err)
-        err = columns(t, &p, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_QUERY, args->heads, &heads, d);
-    if (err)
-        return err;
-    size_t rows = ((size_t)heads.n + 1) * (size_t)p.n;
-    p.head = MEM_NEW(struct means, (size_t)heads.n + 1);
+    struct plan *p = f->state;
+    (void)d;
+    f->items = f->b > f->a;
+    f->n_rows = (f->heads.n + 1) * p->n;
+    p->head = FRAME_NEW(f, struct means, (size_t)f->heads.n + 1);
+    p->step = FRAME_NEW(f, struct means, (size_t)p->n);
     for (int k = 0; k < N_VALUES; k++)
-        if (!(p.value[k] = MEM_NEW(double, rows)))
-            err = KVF_E_NOMEM;
-    out = table_create("regret", (int64_t)rows);
-    if (!out || !p.head)
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = fill(t, &heads, &p, d);
-    if (!err)
-        err = build(t, &heads, &p, out);
-    for (int k = 0; k < N_VALUES; k++)
-        mem_free(p.value[k]);
-    mem_free(p.head);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+        p->value[k] = FRAME_NEW(f, double, (size_t)f->n_rows);
+    return KVF_OK;
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -268,12 +210,31 @@ static void describe(const struct table *t, struct buf *out)
                table_meta_real(t, "worst_regret", NAN));
 }
 
+static const struct frame_column columns[] = {
+    {"shadow.kept_mass", "--shadow entries", NULL, KVF_SPACE_QUERY, KVF_AXIS_STEP},
+    {"shadow.oracle_mass", "--shadow entries", NULL, KVF_SPACE_QUERY, KVF_AXIS_STEP},
+    {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_QUERY,
+    .columns = columns,
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+};
+
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass given away against the best entries of that number",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool_regret,
 };

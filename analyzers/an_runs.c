@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "base/mem.h"
 #include "base/opt.h"

@@ -6,12 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
-#include "analyzers/common.h"
-#include "analyzers/heads_par.h"
+#include "analyzers/frame.h"
 #include "analyzers/pools.h"
 #include "analyzers/selected.h"
-#include "base/mem.h"
 #include "base/stats.h"
 
 enum { OPT_KIND, OPT_CRITERION, OPT_TRIANGLE };
@@ -29,10 +26,13 @@ static const char *const kinds[N_KINDS] = {"alpha", "beta", "last-use"};
 
 struct plan {
     enum kind kind;
-    int column;
     bool lt;
     int64_t T, a, b; /* steps; tokens [a, b) */
-    int threads;
+    double *value;   /* [heads] */
+};
+
+struct scratch { /* of one thread */
+    double *v;   /* [tokens] of the head at hand */
 };
 
 /* The sum of m_ti over t >= i, with v: evict_step, log beta or last use of token i. */
@@ -100,119 +100,84 @@ static double sparsity_of_ages(const uint16_t *v, const struct plan *p)
     return share_left(p, (double)(kept - (p->lt ? cells : 0)));
 }
 
-struct work {
-    const struct head_list *heads;
-    const struct plan *p;
-    double *value;   /* [heads] */
-    double *scratch; /* [threads][tokens] */
-};
-
-static int judge_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
-                      struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct work *w = ctx;
-    const struct plan *p = w->p;
-    const struct head *x = &w->heads->head[h];
-    const struct kvf_column *c = kvf_column(t, p->column);
+    ((struct scratch *)scratch)->v = FRAME_NEW(f, double, (size_t)(f->b - f->a));
+}
+
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+{
+    const struct plan *p = f->state;
+    const struct kvf_column *c = kvf_column(f->t, f->column[0]);
+    int layer = x->head->layer, index = x->head->index, err = KVF_OK;
     uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
     bool steps = p->kind == ALPHA && c->dtype == KVF_U32 && !(c->flags & KVF_COL_AGE);
     bool ages = p->kind == LAST_USE && c->dtype == KVF_U16 && c->flags & KVF_COL_AGE;
-    double *v = w->scratch + (size_t)thread * n;
+    double *v = ((struct scratch *)x->scratch)->v;
     const void *raw;
-    int err = KVF_OK;
-    (void)item;
     if (n && (steps || ages)) {
-        err = kvf_view(t, p->column, x->layer, x->index, a, n, &raw, d);
+        err = kvf_view(x->t, f->column[0], layer, index, a, n, &raw, d);
         if (!err)
-            w->value[h] = steps ? sparsity_of_steps(raw, p) : sparsity_of_ages(raw, p);
+            p->value[x->h] = steps ? sparsity_of_steps(raw, p) : sparsity_of_ages(raw, p);
         return err;
     }
     /* ALIVE is the largest number of its type: no step reaches it */
     if (n)
-        err = kvf_read_f64(t, p->column, x->layer, x->index, a, n, v, d);
+        err = kvf_read_f64(x->t, f->column[0], layer, index, a, n, v, d);
     if (!err)
-        w->value[h] = sparsity_of(v, p);
+        p->value[x->h] = sparsity_of(v, p);
     return err;
 }
 
-static int fill(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                double *value, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    struct heads_par *par = NULL;
-    struct work w = {heads, p, value, NULL};
-    int err = heads_par_create(t, p->threads, heads->n * (p->b - p->a), &par);
-    if (!err) {
-        w.scratch = mem_alloc((size_t)heads_par_threads(par),
-                              (size_t)(p->b - p->a) * sizeof *w.scratch);
-        err = w.scratch ? heads_par_run(par, heads, 1, judge_head, &w, d) : KVF_E_NOMEM;
-    }
-    heads_par_destroy(par);
-    mem_free(w.scratch);
-    return err;
-}
-
-static int find_column(const struct kvf_trace *t, const char *criterion, struct plan *p,
-                       struct kvf_diag *d)
-{
+    struct plan *p = f->state;
+    const char *kind = option_text(&an_sparsity, f->args, OPT_KIND);
+    const char *criterion = option_text(&an_sparsity, f->args, OPT_CRITERION);
+    const char *triangle = option_text(&an_sparsity, f->args, OPT_TRIANGLE);
     char name[KVF_NAME_MAX + 16];
-    if (p->kind == BETA)
-        return log_beta_need(t, &p->column, d);
-    if (p->kind == ALPHA)
-        return column_need(t, "evict_step", "evict", &p->column, d);
-    snprintf(name, sizeof name, "last_selected.%.40s", criterion);
-    return column_need(t, name, criterion_probe(criterion), &p->column, d);
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct kvf_trace *t = traces[0];
-    const char *kind = option_text(&an_sparsity, args, OPT_KIND);
-    const char *criterion = option_text(&an_sparsity, args, OPT_CRITERION);
-    const char *triangle = option_text(&an_sparsity, args, OPT_TRIANGLE);
-    struct plan p = {.kind = N_KINDS,
-                     .lt = strcmp(triangle, "lt") == 0,
-                     .T = kvf_n_steps(t),
-                     .threads = args->threads};
-    struct head_list heads;
-    (void)n_traces;
+    p->kind = N_KINDS;
+    p->lt = strcmp(triangle, "lt") == 0;
     for (int k = 0; k < N_KINDS; k++)
         if (strcmp(kind, kinds[k]) == 0)
-            p.kind = (enum kind)k;
-    if (p.kind == N_KINDS)
+            p->kind = (enum kind)k;
+    if (p->kind == N_KINDS)
         return kvf_fail(d, KVF_E_ARG, "--kind is alpha, beta or last-use, not '%s'", kind);
-    if (!p.lt && strcmp(triangle, "le") != 0)
+    if (!p->lt && strcmp(triangle, "le") != 0)
         return kvf_fail(d, KVF_E_ARG, "--triangle is le or lt, not '%s'", triangle);
-    int err = find_column(t, criterion, &p, d);
-    if (!err)
-        err = tokens_select(t, args, &p.a, &p.b, d);
-    if (!err)
-        err = heads_select(t, p.kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads,
-                           &heads, d);
-    if (err)
-        return err;
-    double *value = MEM_NEW(double, (size_t)heads.n);
-    struct table *out = table_create("sparsity", heads.n);
-    err = value && out ? fill(t, &heads, &p, value, d) : KVF_E_NOMEM;
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "kind", kind);
-        if (p.kind == LAST_USE)
-            table_meta_str(out, "criterion", criterion);
-        put_tokens(out, p.a, p.b, p.T);
-        table_meta_str(out, "triangle", p.lt ? "i < t" : "i <= t");
-        put_heads(out, &heads);
-        table_cycle_str(out, "kind", "", &kinds[p.kind], 1);
-        table_dense_real(out, "sparsity", "", value);
-        err = table_err(out);
-    }
-    mem_free(value);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    f->space = p->kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV;
+    if (p->kind == BETA)
+        return log_beta_need(f->t, &f->column[0], d);
+    if (p->kind == ALPHA)
+        return column_need(f->t, "evict_step", "evict", &f->column[0], d);
+    snprintf(name, sizeof name, "last_selected.%.40s", criterion);
+    return column_need(f->t, name, criterion_probe(criterion), &f->column[0], d);
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct plan *p = f->state;
+    (void)d;
+    p->T = f->T;
+    p->a = f->a;
+    p->b = f->b;
+    p->value = FRAME_NEW(f, double, (size_t)f->heads.n);
+    f->n_rows = f->heads.n;
+    return KVF_OK;
+}
+
+static int rows(struct frame *f, struct table *out)
+{
+    const struct plan *p = f->state;
+    table_meta_str(out, "kind", kinds[p->kind]);
+    if (p->kind == LAST_USE)
+        table_meta_str(out, "criterion", option_text(&an_sparsity, f->args, OPT_CRITERION));
+    put_tokens(out, f->a, f->b, f->T);
+    table_meta_str(out, "triangle", p->lt ? "i < t" : "i <= t");
+    put_heads(out, &f->heads);
+    table_cycle_str(out, "kind", "", &kinds[p->kind], 1);
+    table_dense_real(out, "sparsity", "", p->value);
+    return KVF_OK;
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -234,12 +199,22 @@ static void describe(const struct table *t, struct buf *out)
                table_str(t, name, hi), table_real(t, col, hi));
 }
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .rows = rows,
+};
+
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "share of the attention triangle that was not kept or not used",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool_sparsity,
 };

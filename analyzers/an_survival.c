@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
 #include "analyzers/heads_par.h"
 #include "analyzers/records.h"
 #include "analyzers/survival_curve.h"

@@ -10,7 +10,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "analyzers/selected.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
 #include "analyzers/factors.h"

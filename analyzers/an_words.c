@@ -7,7 +7,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzers.h"
 #include "analyzers/common.h"
 #include "analyzers/word_list.h"
 #include "base/mem.h"

@@ -44,12 +44,18 @@ struct analyzer_pool {
     const struct analyzer_measure *measures; /* ends with .value == NULL */
 };
 
+struct head_analysis; /* frame.h */
+
 struct analyzer {
     const char *name;    /* the subcommand; also the table's and the figure's name */
     const char *summary; /* one line */
     const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
     int min_traces;                        /* 0 is 1 */
     int max_traces;                        /* 1, or up to 256 for those that compare */
+
+    /* An analysis of one trace that computes something for each head: run by the frame.
+     * NULL: run makes the table. */
+    const struct head_analysis *heads;
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
      * sentence naming the flag that records it.  args->option has one entry per
@@ -63,6 +69,10 @@ struct analyzer {
 
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
+
+/* Makes the table of an analysis, as run above does, with heads or run. */
+int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
+                 const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d);
 
 extern const struct analyzer *const analyzer_table[];   /* ends with NULL */
 const struct analyzer *analyzer_find(const char *name); /* or NULL */

@@ -1,34 +1,16 @@
 #include <string.h>
 
-#include "analyzers/analyzers.h"
+#include "analyzers/analyzer.h"
+#include "analyzers/frame.h"
+
+#define X(name) extern const struct analyzer an_##name;
+#include "analyzers/analyzers.list"
+#undef X
 
 const struct analyzer *const analyzer_table[] = {
-    &an_eviction,
-    &an_retention,
-    &an_sparsity,
-    &an_survival,
-    &an_occupancy,
-    &an_tokens,
-    &an_regret,
-    &an_ghosts,
-    &an_agreement,
-    &an_variance,
-    &an_calibration,
-    &an_words,
-    &an_density,
-    &an_runs,
-    &an_kv_size,
-    &an_hazard,
-    &an_persistence,
-    &an_intermittency,
-    &an_overlap,
-    &an_attention_sparsity,
-    &an_received,
-    &an_dynamics,
-    &an_dilution,
-    &an_heads,
-    &an_compare,
-    &an_atlas,
+#define X(name) &an_##name,
+#include "analyzers/analyzers.list"
+#undef X
     NULL,
 };
 
@@ -38,4 +20,11 @@ const struct analyzer *analyzer_find(const char *name)
         if (strcmp((*a)->name, name) == 0)
             return *a;
     return NULL;
+}
+
+int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
+                 const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d)
+{
+    return a->heads ? frame_run(a, traces[0], args, ret_table, d)
+                    : a->run(traces, n_traces, args, ret_table, d);
 }

@@ -146,7 +146,7 @@ int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,
     struct parts p = {.n = n};
     int err = n <= STACK_MOST ? KVF_OK : kvf_fail(d, KVF_E_ARG, "at most %d traces", STACK_MOST);
     for (int i = 0; !err && i < n; i++) {
-        err = a->run(&traces[i], 1, args, &p.t[i], d);
+        err = analyzer_run(a, &traces[i], 1, args, &p.t[i], d);
         p.rows += err ? 0 : table_rows(p.t[i]);
     }
     if (!err)

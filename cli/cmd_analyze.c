@@ -149,7 +149,7 @@ static int make_table(struct request *q, struct kvf_trace *const *trace, char *c
 {
     return q->several
                ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about, ret, d)
-               : q->a->run(trace, n, &q->args, ret, d);
+               : analyzer_run(q->a, trace, n, &q->args, ret, d);
 }
 
 /* Numbers are written first: they may have taken long. */

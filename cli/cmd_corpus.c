@@ -319,7 +319,7 @@ static int take_trace(struct job *j, const char *path, struct corpus_document *x
     struct kvf_diag *d = &k->d;
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
-        err = j->a->run(&t, 1, &j->args, &table, d);
+        err = analyzer_run(j->a, &t, 1, &j->args, &table, d);
     bool lost = err && !fatal(err);
     if (lost) {
         corpus_document_miss(x);

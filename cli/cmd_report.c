@@ -99,7 +99,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     options_of(j, a, q, value, &command);
     if (args.heads)
         buf_printf(&command, " --head %s", args.heads);
-    int err = a->run(&t, 1, &args, &table, d);
+    int err = analyzer_run(a, &t, 1, &args, &table, d);
     if (!err)
         err = command.err ? command.err : report_table(r, j->key, command.data, table);
     else if (err == KVF_E_NOTFOUND)

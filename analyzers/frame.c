@@ -1,0 +1,203 @@
+#include "analyzers/frame.h"
+
+#include "analyzers/heads_par.h"
+#include "base/mem.h"
+
+struct block { /* of memory that frame_alloc gave, before its first byte */
+    struct block *next;
+    void *memory;
+};
+
+struct frame_private {
+    struct block *blocks;
+    struct heads_par *par;
+    unsigned char *scratch; /* [n_threads][stride] */
+    size_t stride;
+    int64_t room; /* rows that f->row has room for */
+    bool full;    /* memory was out */
+};
+
+/* ---- memory */
+
+void *frame_alloc(struct frame *f, size_t n, size_t size)
+{
+    struct block *b = MEM_NEW(struct block, 1);
+    void *memory = b ? mem_alloc(n, size) : NULL;
+    if (!memory) {
+        mem_free(b);
+        f->own->full = true;
+        return NULL;
+    }
+    *b = (struct block){f->own->blocks, memory};
+    f->own->blocks = b;
+    return memory;
+}
+
+void *frame_add_row(struct frame *f)
+{
+    size_t size = f->analyzer->heads->row_size, room = (size_t)f->own->room;
+    if (f->n_rows == f->own->room) {
+        size_t more = room ? 2 * room : 1024;
+        void *row = mem_grow(f->row, room, more, size);
+        if (!row)
+            return NULL;
+        f->row = row;
+        f->own->room = (int64_t)more;
+    }
+    return (unsigned char *)f->row + (size_t)f->n_rows++ * size;
+}
+
+void *frame_scratch(const struct frame *f, int i)
+{
+    return f->own->scratch + (size_t)i * f->own->stride;
+}
+
+static int memory_of(const struct frame *f, int err)
+{
+    return !err && f->own->full ? KVF_E_NOMEM : err;
+}
+
+static void release(struct frame *f)
+{
+    struct frame_private *own = f->own;
+    heads_par_destroy(own->par);
+    heads_free(&f->heads);
+    mem_free(f->row);
+    mem_free(own->scratch);
+    for (struct block *b = own->blocks, *next; b; b = next) {
+        next = b->next;
+        mem_free(b->memory);
+        mem_free(b);
+    }
+}
+
+/* ---- what is asked for */
+
+static int check_shape(const struct kvf_column *has, const struct frame_column *want,
+                       struct kvf_diag *d)
+{
+    static const char *const spaces[] = {"", "KV head and ", "query head and "};
+    static const char *const axes[] = {"token", "step"};
+    if (has->space == want->space && has->axis == want->axis)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s%s", want->name,
+                    spaces[want->space], axes[want->axis]);
+}
+
+int frame_find(const struct frame *f, const struct frame_column *c, int *ret_column,
+               struct kvf_diag *d)
+{
+    int column = kvf_find(f->t, c->name);
+    if (column < 0 && c->flag)
+        return kvf_fail(
+            d, KVF_E_NOTFOUND, "this trace has no column %s; record it with 'kvfate run %s'%s%s%s",
+            c->name, c->flag, c->more ? " (" : "", c->more ? c->more : "", c->more ? ")" : "");
+    *ret_column = column;
+    return column < 0 ? KVF_OK : check_shape(kvf_column(f->t, column), c, d);
+}
+
+static int choose(struct frame *f, struct kvf_diag *d)
+{
+    const struct head_analysis *x = f->analyzer->heads;
+    int err = tokens_select(f->t, f->args, &f->a, &f->b, d);
+    if (!err && x->choose)
+        err = x->choose(f, d);
+    for (int c = 0; !err && x->columns && x->columns[c].name; c++)
+        err = frame_find(f, &x->columns[c], &f->column[c], d);
+    if (!err)
+        err = heads_select(f->t, f->space, f->args->heads, &f->heads, d);
+    if (!err && x->prepare)
+        err = x->prepare(f, d);
+    return memory_of(f, err);
+}
+
+/* ---- the heads */
+
+struct pass {
+    const struct frame *f;
+    frame_head_fn head;
+};
+
+static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+{
+    const struct pass *p = ctx;
+    const struct frame_head x = {t, item, h, &p->f->heads.head[h], frame_scratch(p->f, thread)};
+    return p->head(p->f, &x, d);
+}
+
+int frame_pass(struct frame *f, int items, frame_head_fn head, struct kvf_diag *d)
+{
+    struct pass p = {f, head};
+    return heads_par_run(f->own->par, &f->heads, items, do_head, &p, d);
+}
+
+static int compute(struct frame *f, struct kvf_diag *d)
+{
+    const struct head_analysis *x = f->analyzer->heads;
+    struct frame_private *own = f->own;
+    int64_t values = (f->b - f->a) * f->heads.n * f->items;
+    int err = heads_par_create(f->t, f->serial ? 1 : f->args->threads, values, &own->par);
+    if (err)
+        return err;
+    f->n_threads = heads_par_threads(own->par);
+    own->stride = (x->scratch_size + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+    own->scratch = mem_alloc((size_t)f->n_threads, own->stride);
+    own->room = f->n_rows;
+    f->row = mem_alloc((size_t)f->n_rows, x->row_size);
+    if (!own->scratch || !f->row)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < f->n_threads && x->thread; i++)
+        x->thread(f, frame_scratch(f, i));
+    err = memory_of(f, KVF_OK);
+    if (!err && f->items)
+        err = frame_pass(f, f->items, x->head, d);
+    if (!err && x->finish)
+        err = x->finish(f, d);
+    return memory_of(f, err);
+}
+
+/* ---- the table */
+
+static int put_table(struct frame *f, struct table **ret_table)
+{
+    const struct head_analysis *x = f->analyzer->heads;
+    struct table *out = table_create(f->analyzer->name, f->n_rows);
+    if (!out)
+        return KVF_E_NOMEM;
+    put_provenance(out, f->t);
+    int err = x->rows ? memory_of(f, x->rows(f, out)) : KVF_OK;
+    if (!err && x->n_members)
+        err = records_put(out, f->row, x->row_size, x->members, x->n_members);
+    if (!err)
+        err = table_err(out);
+    if (err)
+        table_destroy(out);
+    else
+        *ret_table = out;
+    return err;
+}
+
+int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,
+              struct table **ret_table, struct kvf_diag *d)
+{
+    struct frame_private own = {.blocks = NULL};
+    struct frame f = {.analyzer = a,
+                      .t = t,
+                      .args = args,
+                      .T = kvf_n_steps(t),
+                      .space = a->heads->space,
+                      .items = 1,
+                      .own = &own};
+    f.state = frame_alloc(&f, 1, a->heads->state_size);
+    if (!f.state)
+        return KVF_E_NOMEM;
+    int err = choose(&f, d);
+    if (!err)
+        err = compute(&f, d);
+    if (!err)
+        err = put_table(&f, ret_table);
+    if (a->heads->close)
+        a->heads->close(&f);
+    release(&f);
+    return err;
+}

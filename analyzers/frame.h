@@ -1,0 +1,111 @@
+/* frame.h - the frame of analyses that compute something for each head of one trace and write
+ * rows out: it chooses columns, tokens and heads, starts threads and gives each its scratch,
+ * makes the table with its provenance, and releases everything.
+ *
+ * An analyzer fills a struct head_analysis.  Its functions are called in this order, and each
+ * may be NULL; what stands in brackets the frame does:
+ *
+ *   [f->t, f->options, f->T and the tokens [f->a, f->b); f->state: state_size zeroed bytes]
+ *   choose   what the options mean: may set f->space, f->column[] and f->serial
+ *   [the columns that are declared -> f->column[]; f->heads]
+ *   prepare  how large the work is: f->items, f->n_rows, and memory from frame_alloc
+ *   [f->n_rows zeroed rows of row_size bytes -> f->row; threads]
+ *   thread   once for each thread, one after the other: what its scratch points to
+ *   head     once for each item and head, on several threads unless f->serial
+ *   finish   what follows from all heads together; may still set f->n_rows or add rows
+ *   [a table of f->n_rows rows, with the provenance of the trace]
+ *   rows     metadata and columns that are no members of the rows
+ *   [a column for each of `members`]
+ *   close    closes what frame_alloc does not know of; the state may be half built
+ *
+ * The first error ends the analysis: close and the release of memory follow. */
+#ifndef KVF_ANALYZERS_FRAME_H
+#define KVF_ANALYZERS_FRAME_H
+
+#include <stddef.h>
+
+#include "analyzers/common.h"
+#include "analyzers/records.h"
+
+enum { FRAME_COLUMNS = 8 };
+
+/* A column that the analysis reads.  A trace without it is refused with a sentence that names
+ * the flag of `kvfate run` that records it; without a flag its number is then -1.  A column with
+ * values of another kind is refused too. */
+struct frame_column {
+    const char *name; /* NULL ends the list */
+    const char *flag; /* "--probes evict" */
+    const char *more; /* a word on the flag: "or paper"; NULL: none */
+    enum kvf_space space;
+    enum kvf_axis axis;
+};
+#define FRAME_COLUMN_EVICT_STEP                                                                    \
+    {                                                                                              \
+        "evict_step", "--probes evict", "or paper", KVF_SPACE_KV, KVF_AXIS_TOKEN                   \
+    }
+
+struct frame {
+    const struct analyzer *analyzer;
+    struct kvf_trace *t;
+    const struct analyzer_args *args;
+    void *state;
+    int64_t T, a, b; /* steps of the trace; tokens [a, b) that are asked for */
+    enum kvf_space space;
+    int column[FRAME_COLUMNS]; /* of those declared, or as choose set them */
+    struct head_list heads;
+    bool serial;    /* one thread, and heads in their order: what head adds up depends on it */
+    int items;      /* how often each head is computed: once for each column, say; 0: not at all */
+    int64_t n_rows; /* of the table */
+    void *row;      /* [n_rows] */
+    int n_threads;
+    struct frame_private *own;
+};
+
+/* One call of head(). */
+struct frame_head {
+    struct kvf_trace *t; /* the reader of this thread */
+    int item, h;         /* 0 .. items - 1; place in f->heads */
+    const struct head *head;
+    void *scratch; /* of this thread */
+};
+typedef int (*frame_head_fn)(const struct frame *f, const struct frame_head *x, struct kvf_diag *d);
+
+struct head_analysis {
+    enum kvf_space space;               /* of the heads, unless choose sets another */
+    const struct frame_column *columns; /* the first FRAME_COLUMNS at most; NULL: none */
+    size_t state_size, scratch_size;
+    const struct record_member *members; /* columns that are members of a row */
+    size_t n_members, row_size;
+    int (*choose)(struct frame *f, struct kvf_diag *d);
+    int (*prepare)(struct frame *f, struct kvf_diag *d);
+    void (*thread)(struct frame *f, void *scratch);
+    frame_head_fn head; /* leaves what depends on its item and head alone, in places of its own,
+                         * or adds whole numbers to its scratch */
+    int (*finish)(struct frame *f, struct kvf_diag *d);
+    int (*rows)(struct frame *f, struct table *out);
+    void (*close)(struct frame *f);
+};
+
+/* Runs a->heads on the trace.  Errors are those of analyzer_run. */
+int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyzer_args *args,
+              struct table **ret_table, struct kvf_diag *d);
+
+/* n zeroed elements that live as long as the frame.  NULL when memory is out, which ends the
+ * analysis after the function that asked: who uses them at once must look. */
+void *frame_alloc(struct frame *f, size_t n, size_t size);
+#define FRAME_NEW(f, type, n) ((type *)frame_alloc((f), (n), sizeof(type)))
+
+/* A zeroed row more at the end of f->row, counted in f->n_rows.  NULL when memory is out. */
+void *frame_add_row(struct frame *f);
+
+/* The scratch of thread i of f->n_threads, for finish. */
+void *frame_scratch(const struct frame *f, int i);
+
+/* One more pass over items and heads, for finish. */
+int frame_pass(struct frame *f, int items, frame_head_fn head, struct kvf_diag *d);
+
+/* Finds a column as the declared ones are found, for choose. */
+int frame_find(const struct frame *f, const struct frame_column *c, int *ret_column,
+               struct kvf_diag *d);
+
+#endif
