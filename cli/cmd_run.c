@@ -416,10 +416,10 @@ int cmd_run(const struct command *self, int argc, char **argv)
                              0,       0};
     list[n++] = (struct opt){
         OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
-    list[n++] = (struct opt){OPT_STR,  0,
-                             "shadow", &u.shadow,
-                             "LIST",   "entries, model: what eviction cost (docs/probes.md)",
-                             0,        0};
+    list[n++] = (struct opt){
+        OPT_STR,   0,      "shadow",
+        &u.shadow, "LIST", "entries, model: what eviction cost (docs/reference/probes.md)",
+        0,         0};
     list[n++] = (struct opt){OPT_LIST,
                              0,
                              "watch",
@@ -436,10 +436,11 @@ int cmd_run(const struct command *self, int argc, char **argv)
                              "query vectors before or after RoPE (pre)",
                              0,
                              0};
-    list[n++] = (struct opt){OPT_STR,     0,
-                             "spans",     &u.spans.file,
-                             "FILE.json", "named stretches of the prompt (docs/probes.md)",
-                             0,           0};
+    list[n++] = (struct opt){
+        OPT_STR,     0,
+        "spans",     &u.spans.file,
+        "FILE.json", "named stretches of the prompt (docs/reference/probes.md)",
+        0,           0};
     list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
     list[n++] = (struct opt){
         OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
