@@ -2,7 +2,7 @@
  *
  * An analyzer is one file with one const struct, listed in analyzer_table.c.
  * Adding one: analyzers/an_NAME.c, its line in meson.build and in the table,
- * and its paragraph in docs/analyzers.md.  Analyzers read traces only: they run
+ * and its paragraph in docs/reference/analyzers.md.  Analyzers read traces only: they run
  * on another machine, on old traces, without the engine. */
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H

@@ -1,4 +1,5 @@
-/* pools.h - which rows and values of the tables add up over documents (docs/corpus.md). */
+/* pools.h - which rows and values of the tables add up over documents (docs/reference/corpus.md).
+ */
 #ifndef KVF_ANALYZERS_POOLS_H
 #define KVF_ANALYZERS_POOLS_H
 

@@ -195,7 +195,7 @@ static int print_table(int budget)
            "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
            "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
            "%d, B = %d).\n"
-           "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n",
+           "'kvfate methods NAME' explains a row; docs/reference/methods.md has the equations.\n",
            GROUP, HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
     return KVF_OK;
 }

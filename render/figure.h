@@ -2,7 +2,7 @@
  *
  * A figure is one file with one const struct, listed in figure.c.  It knows
  * tables only, never traces or models.  Adding one: render/fig_NAME.c, its line
- * in meson.build and in the table, and its entry in docs/gallery.md.
+ * in meson.build and in the table, and its entry in docs/reference/gallery.md.
  * A table that lacks rows draws "no data"; NaN is drawn as a hatched or grey
  * cell, never as a number. */
 #ifndef KVF_RENDER_FIGURE_H

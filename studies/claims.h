@@ -1,8 +1,8 @@
 /* claims.h - sentences of papers as statistics with a direction, a null and an interval, and
  * what tables say of them.
  *
- * A register is JSON, {"claim": [{...}, ...]}; docs/claims.md has the keys.  A claim takes rows
- * of one table (and of a second one, where it is about a difference), reduces a column of them
+ * A register is JSON, {"claim": [{...}, ...]}; docs/studies/claims.md has the keys.  A claim takes
+ * rows of one table (and of a second one, where it is about a difference), reduces a column of them
  * to one number, and compares the number and its interval with the null. */
 #ifndef KVF_STUDIES_CLAIMS_H
 #define KVF_STUDIES_CLAIMS_H

@@ -7,7 +7,8 @@
  *
  * Intervals are those of the Poisson bootstrap over documents (Hanley and MacGibbon 2006): in
  * replicate k document d counts w(d, k) times, w = rng_poisson1(rng_hash(seed, d, k, 0)), from
- * whichever machine: replicates of shards add up, too.  docs/corpus.md has the equations. */
+ * whichever machine: replicates of shards add up, too.  docs/reference/corpus.md has the equations.
+ */
 #ifndef KVF_STUDIES_CORPUS_H
 #define KVF_STUDIES_CORPUS_H
 
@@ -91,7 +92,7 @@ bool corpus_differ(const struct corpus *c, const char *key);
 /* For people: a few rows of that table. */
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out);
 
-/* ---- state files (docs/corpus.md) */
+/* ---- state files (docs/reference/corpus.md) */
 
 /* Equal sums give equal bytes.  The file appears whole or not at all. */
 int corpus_write(struct corpus *c, const char *path, struct kvf_diag *d);

@@ -21,7 +21,7 @@ void pairs_destroy(struct corpus_pairs *p); /* accepts NULL */
 int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
               const struct corpus_document *b, struct kvf_diag *d);
 
-/* docs/corpus.md, "Two corpora".  KVF_OK, KVF_E_NOMEM. */
+/* docs/reference/corpus.md, "Two corpora".  KVF_OK, KVF_E_NOMEM. */
 int pairs_table(const struct corpus_pairs *p, struct table **ret);
 void pairs_describe(const struct table *t, struct buf *out);
 

@@ -1,4 +1,4 @@
-/* corpus_state.c - state files: all sums of a corpus, in one file (docs/corpus.md).
+/* corpus_state.c - state files: all sums of a corpus, in one file (docs/reference/corpus.md).
  *
  *   magic[8] | version u32 | replicates u32 | seed u64 | intervals u32 | arguments
  *   types[16] | T least, most i64 | plan u64 x 4 | tables, undefined u64

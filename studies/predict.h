@@ -1,5 +1,5 @@
 /* predict.h - does a statistic of a trace tell which memory matters?  The rank correlation of
- * what `kvfate effect` measured with statistics of the same text (docs/effect.md). */
+ * what `kvfate effect` measured with statistics of the same text (docs/reference/effect.md). */
 #ifndef KVF_STUDIES_PREDICT_H
 #define KVF_STUDIES_PREDICT_H
 

@@ -38,7 +38,7 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
     if (!kind || !layout)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the metadata lack %s, so these are no gates that "
-                        "can be read; docs/gates.md tells how to mark a file",
+                        "can be read; docs/reference/gates.md tells how to mark a file",
                         g->path, kind ? "kvfate.layout" : "kvfate.kind");
     int k = index_of(kind, kind_names, GATE_BLOCKS + 1), l = 0;
     if (k < 0)
@@ -123,7 +123,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
                         g->path, order);
     g->activation = (enum activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
-    /* without metadata: as PyTorch turns them, docs/gates.md */
+    /* without metadata: as PyTorch turns them, docs/reference/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0
                       : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)

@@ -2,8 +2,9 @@
  * keeping, whether it is written at all, how important it is, which heads need
  * the whole cache, which blocks a query should read.
  *
- * A gate file is a safetensors file with metadata, or what torch.save wrote; docs/gates.md
- * states layouts, tensor names and equations.  The room computes numbers and decides nothing.
+ * A gate file is a safetensors file with metadata, or what torch.save wrote;
+ * docs/reference/gates.md states layouts, tensor names and equations.  The room computes numbers
+ * and decides nothing.
  *
  * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.
  * Heads are KV heads unless said otherwise. */

@@ -49,7 +49,7 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
                     "%s: none of its %zu tensors is called as the retention gates "
                     "(self_attn.retention_gate.*) or the write gates (self_attn.g_predictors.*) "
                     "of published torch files; make it a safetensors file with metadata "
-                    "(docs/gates.md)",
+                    "(docs/reference/gates.md)",
                     f->path, f->n);
 }
 

@@ -66,7 +66,7 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
     if (!g)
         return kvf_fail(d, KVF_E_ARG,
                         "--method %s needs %s gates: give --gates FILE "
-                        "(docs/gates.md says how to get one)",
+                        "(docs/reference/gates.md says how to get one)",
                         m->name, name);
     if (!(need >> gates_kind(g) & 1))
         return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and --method %s needs %s gates",

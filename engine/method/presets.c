@@ -1,4 +1,4 @@
-/* presets.c - the published methods as rows of parts.  docs/methods.md gives the
+/* presets.c - the published methods as rows of parts.  docs/reference/methods.md gives the
  * equation, source and options of each. */
 #include "engine/method/parts.h"
 

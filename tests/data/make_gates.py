@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write a gate file with seeded random numbers (docs/gates.md has the format).
+"""Write a gate file with seeded random numbers (docs/reference/gates.md has the format).
 
 usage: make_gates.py --layout rg --layers 2 --heads 4 --kv-heads 2 --head-dim 8 --d-model 32 --seed 1 -o FILE
        make_gates.py --layout values --kind retention --tokens 100 ... -o FILE

@@ -7,7 +7,7 @@ Needs torch (any version since 1.6; the stored files were written by 2.15.0) and
 neither is needed there.  Each NAME.pth or NAME.pt has the numbers of VALUES.safetensors that PAIRS in tests/gates/test_torch_files.c
 names.  The sizes: 2 layers, 4 query heads, 2 KV heads of 4 channels, d 6, hidden width 4.
 
-recipes/trimkv_weights.pth stands for the published gates of Qwen3-4B in the test of docs/recipes: as many layers and KV heads (36, 8),
+recipes/trimkv_weights.pth stands for the published gates of Qwen3-4B in the test of docs/guide/trimkv-figures.md: as many layers and KV heads (36, 8),
 d 32, hidden width 6, bf16 as they are.
 """
 import collections

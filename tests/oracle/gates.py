@@ -1,4 +1,4 @@
-"""Gate files (docs/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
+"""Gate files (docs/reference/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
 knows of them (gates_np.py evaluates networks)."""
 import json
 import os

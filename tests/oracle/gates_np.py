@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Gates in float64, written from the equations of docs/gates.md: a reader and an evaluator of their own.
+"""Gates in float64, written from the equations of docs/reference/gates.md: a reader and an evaluator of their own.
 
 Entries of one layer: evaluate(Gates(path, shape), layer, inputs) -> [tokens, H].  Blocks: block_key, block_query.
 Run by itself: checks identities of its own functions.
