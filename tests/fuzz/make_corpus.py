@@ -75,7 +75,9 @@ def chats():
     one = '[{"role":"user","content":"h\u00e9 \\u20ac \\ud83d\\ude00"}]'
     for i, (template, messages) in enumerate((("", ""), (plain, one), (system, one), (system, '[{"role":"system","content":"x"},{"role":"user","content":"y"}]'),
                                               ("[INST]", one), ("<|im_start|>system\\n<|im_end|>", "[]"), ("<|im_start|>system\\n{x}<|im_end|>", one),
-                                              ("<|im_end|><|im_start|>system\\n", one), (plain, "[[[[1]]]]"), (plain, '{"a":1,"a":2}'), (plain, "[1e999,-0,1.5]"))):
+                                              ("<|im_end|><|im_start|>system\\n", one), (plain, "[[[[1]]]]"), (plain, '{"a":1,"a":2}'), (plain, "[1e999,-0,1.5]"),
+                                              (system.replace("\\n", "\n"), one), ('{{ "<|im_start|>system\\nYou\'re \\"it\\"\\x<|im_end|>" }}', one),
+                                              ("{% if x %}<|im_start|>system\n{<|im_end|>{% endif %}", one), ("'<|im_start|>system\\n\\<|im_end|>'", one))):
         put("chat", f"chat{i}", template.encode() + b"\0" + messages.encode())
 
 
