@@ -59,7 +59,9 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
 const char *gates_kind_name(enum gate_kind kind);   /* "retention", ... as in the metadata */
-const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata */
+const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata;
+                                                     "rg or rg2" after gates_read where nothing
+                                                     tells them apart */
 const char *gates_path(const struct gates *g);      /* as given to gates_open */
 const char *gates_hash(const struct gates *g);      /* XXH3-128 of the file in hex, as gguf_hash */
 const char *gates_container(const struct gates *g); /* "safetensors" or "torch" */

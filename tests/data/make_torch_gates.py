@@ -93,7 +93,8 @@ def main():
     save("rg10_bf16.pth", untied)
     save("rg10_inner.pth", {k.replace("model.layers.", "model.language_model.layers."): v for k, v in untied.items()})
     save("linear.pth", numbers("linear", "linear", "--seed", "8"))
-    save("rgkv.pth", numbers("rgkv", "rgkv", "--seed", "9", "--key-order", "halves"))
+    for layout in ("rg2", "rg3"):
+        save(layout + ".pth", numbers(layout, layout, "--seed", "9", "--key-order", "halves"))
     wgkv = {k: torch.nn.Parameter(v) for k, v in numbers("wgkv", "wgkv", "--seed", "6", "--key-order", "halves").items()}
     save("wgkv.pt", wgkv)
     save("wgkv_nested.pt", {"epoch": 3, "rate": 1e-3, "names": ["a", None, True, -70000, 1 << 40], "state_dict": wgkv})

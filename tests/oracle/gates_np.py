@@ -103,6 +103,11 @@ def retention_z(g, layer, a):
     x = a["x"]
     if g.layout == "linear":
         return x @ get("linear1.weight").T, get("bias")
+    if g.layout in ("rg2", "rg3"):
+        x = np.concatenate([g.head_order(a["k_post"]), a["v"]], -1).reshape(len(a["v"]), -1)
+    if g.layout == "rg3":
+        h = g.act(x @ get("gate_proj.weight").T) * (x @ get("up_proj.weight").T)
+        return h @ get("down_proj.weight").T, get("bias")
     if g.layout == "rgkv":
         n = len(a["k_pre"])
         x = np.concatenate([g.head_order(a["k_pre"]).reshape(n, -1), a["v"].reshape(n, -1)], -1)
