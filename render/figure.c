@@ -92,23 +92,6 @@ int figure_can_write(const char *path)
     return format_of(path) != CANVAS_NONE;
 }
 
-int64_t rows_per_head(const struct table *t)
-{
-    int head = table_find(t, "head");
-    int64_t n = table_rows(t), lo = 0, hi = n;
-    if (n == 0)
-        return 0;
-    const char *first = table_str(t, head, 0);
-    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
-        int64_t mid = lo + (hi - lo) / 2;
-        if (strcmp(table_str(t, head, mid), first) == 0)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo + 1;
-}
-
 static void draw_title(struct canvas *c, const char *title)
 {
     char fit[2048];

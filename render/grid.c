@@ -73,6 +73,23 @@ static double width_of(const struct layout *l)
     return l->left + RIGHT + l->margin + l->blocks * block + (l->blocks - 1) * l->gap_block;
 }
 
+int64_t rows_per_head(const struct table *t)
+{
+    int head = table_find(t, "head");
+    int64_t n = table_rows(t), lo = 0, hi = n;
+    if (n == 0)
+        return 0;
+    const char *first = table_str(t, head, 0);
+    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
+        int64_t mid = lo + (hi - lo) / 2;
+        if (strcmp(table_str(t, head, mid), first) == 0)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo + 1;
+}
+
 static double height_of(const struct layout *l)
 {
     return TOP + BOTTOM + l->rows * l->tall + (l->rows - 1) * l->gap_y;

@@ -2,27 +2,13 @@
 #include <string.h>
 
 #include "render/svg.h"
-#include "render/svg_text.h"
+#include "render/svg_fonts.h"
 
 void svg_finish(struct svg *s)
 {
     svg_fonts_destroy(s->fonts);
     buf_finish(&s->body);
     memset(s, 0, sizeof *s);
-}
-
-void svg_base64(struct buf *b, const void *data, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i += 3) {
-        unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0)
-                     | (i + 2 < n ? p[i + 2] : 0u);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], digit[v >> 6 & 63], digit[v & 63]};
-        for (size_t k = n - i; k < 3; k++)
-            four[k + 1] = '=';
-        buf_add(b, four, 4);
-    }
 }
 
 void svg_escape(struct buf *b, const char *s, size_t n)
@@ -161,7 +147,7 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
                "transform=\"matrix(%.8g,0,0,%.8g,%.4f,%.4f)\" "
                "xlink:href=\"data:image/png;base64,",
                cols, rows, w * SVG_PT / cols, h * SVG_PT / rows, x * SVG_PT, (y + s->dy) * SVG_PT);
-    svg_base64(&s->body, png->data, png->len);
+    buf_base64(&s->body, png->data, png->len);
     buf_str(&s->body, "\"/>\n");
 }
 

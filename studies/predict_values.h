@@ -29,7 +29,7 @@ struct predict_values {
     int n;
 };
 
-/* Errors as predict_run.  Free in any case. */
+/* predict_read.c: errors as predict_run.  Free in any case. */
 int predict_values_read(const struct predict_args *args, struct predict_values *ret,
                         struct kvf_diag *d);
 void predict_values_free(struct predict_values *x);

@@ -68,9 +68,10 @@ FENCES = [
     (r'pcre2', ['engine/model/tokenizer.c', 'engine/model/bpe.c', 'analyzers/classes.c',
                 'analyzers/fold.c']),
     (r'lapack|cblas|dlfcn', ['analyzers/lapack.c']),
-    # svg_text.c takes glyphs from Pango and fonts from HarfBuzz
-    (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/svg_text.c']),
-    (r'hb', ['render/svg_text.c']),
+    # svg_text.c and svg_fonts.c take glyphs from Pango and fonts from HarfBuzz
+    (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/svg_fonts.c',
+                      'render/svg_text.c']),
+    (r'hb', ['render/svg_fonts.c', 'render/svg_text.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'zlib', ['engine/gate/torch_file.c', 'render/png_rows.c', 'render/report/pack.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
@@ -183,7 +184,7 @@ PLANTS = [
     lint.Plant('base/table.c', 'config.h is for cli', include('"config.h"')),
     lint.Plant('cli/cmd_trace.c', 'write <kvf/', include('"libtrace/include/kvf/trace.h"')),
     lint.Plant('base/table.c', 'base/json.c alone', include('<cjson/cJSON.h>')),
-    lint.Plant('render/figure.c', 'render/canvas.c, render/canvas_text.c, render/svg_text.c alone',
+    lint.Plant('render/figure.c', 'render/canvas.c, render/canvas_text.c, render/svg_fonts.c',
                '# include <pango/pango.h>\n'),
     lint.Plant('render/canvas.c', 'render/png_out.c alone', include('<png.h>')),
     lint.Plant('render/report/report.c',
