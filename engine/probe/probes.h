@@ -16,10 +16,26 @@ const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct k
 void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
                      void *scratch);
 
-/* Ages are u16 columns where all steps fit, all ones apart. */
-static inline bool probe_narrow_ages(const struct probe_config *c)
+/* Notes step row->t in cells of kind PROBE_AS_STEP for the entries of a row whose weight w[i]
+ * is in the set (probe_survival.c). */
+void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,
+                const float *w, const struct row_cut *cut);
+
+/* Where the entry at position pos stands in a row, or -1 (probe_received.c). */
+int probe_find(const struct probe_row *row, int32_t pos);
+
+/* Value i of cells of PROBE_STEPS. */
+static inline uint32_t probe_get_step(const struct probe_state *s, const void *cells, size_t i)
 {
-    return c->cap < 65535;
+    return s->narrow ? ((const uint16_t *)cells)[i] : ((const uint32_t *)cells)[i];
+}
+
+static inline void probe_put_step(const struct probe_state *s, void *cells, size_t i, uint32_t v)
+{
+    if (s->narrow)
+        ((uint16_t *)cells)[i] = (uint16_t)v; /* all ones stay all ones */
+    else
+        ((uint32_t *)cells)[i] = v;
 }
 
 static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)

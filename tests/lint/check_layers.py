@@ -39,6 +39,8 @@ PRIVATE = {
     'engine/decode/shadow.h': 'engine/decode/',
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',
+    'engine/method/shares.h': 'engine/method/',
+    'engine/probe/arrays.h': 'engine/probe/',
     'engine/gate/state.h': 'engine/gate/',
     'engine/gate/safetensors.h': 'engine/gate/',
     'engine/gate/tensor_file.h': ('engine/gate/', 'engine/train/'),
