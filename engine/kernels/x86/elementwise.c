@@ -4,15 +4,26 @@
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/vec.h"
 
+/* Sums of squares: of the lower halves of vectors, and of the upper ones. */
+struct squares {
+    wide lo, hi;
+};
+
+INLINE void add_squares(struct squares *s, vec v)
+{
+    s->lo = wide_fma(v_low(v), v_low(v), s->lo);
+    s->hi = wide_fma(v_high(v), v_high(v), s->hi);
+}
+
 static double square_sum(const float *x, int C)
 {
-    wide lo = wide_zero(), hi = lo;
-    for (int c = 0; c < C; c += W) {
-        vec v = v_load_in(first_lanes(C - c), x + c);
-        lo = wide_fma(v_low(v), v_low(v), lo);
-        hi = wide_fma(v_high(v), v_high(v), hi);
-    }
-    return wide_total(V(add_pd)(lo, hi));
+    struct squares s = {wide_zero(), wide_zero()};
+    int c = 0;
+    for (; c + W <= C; c += W)
+        add_squares(&s, v_load(x + c));
+    if (c < C)
+        add_squares(&s, v_load_in(first_lanes(C - c), x + c));
+    return wide_total(V(add_pd)(s.lo, s.hi));
 }
 
 void ISA(rmsnorm)(float *out, const float *x, const float *w, int T, int C, float eps)

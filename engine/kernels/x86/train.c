@@ -100,10 +100,11 @@ float ISA(exp_row)(float *s, int n, float shift)
 
 void ISA(mul)(float *x, const float *y, int n)
 {
-    for (int j = 0; j < n; j += W) {
-        vec product = v_mul(v_load_first(x + j, n - j), v_load_first(y + j, n - j));
-        v_store_first(x + j, n - j, product);
-    }
+    int j = 0;
+    for (; j + W <= n; j += W)
+        v_store(x + j, v_mul(v_load(x + j), v_load(y + j)));
+    if (j < n)
+        v_store_first(x + j, n - j, v_mul(v_load_first(x + j, n - j), v_load_first(y + j, n - j)));
 }
 
 void ISA(softmax_grad)(float *d, const float *p, int n, float mean)

@@ -47,12 +47,6 @@ INLINE void v_add_wide(double *to, vec x)
     V(storeu_pd)(to + W / 2, V(add_pd)(V(loadu_pd)(to + W / 2), v_high(x)));
 }
 
-/* 0, 1, ... W - 1 */
-INLINE vec v_index(void)
-{
-    return V(cvtepi32_ps)(v_numbers());
-}
-
 #define EXP_LEAST -104.0f /* exp underflows to 0 below */
 
 /* exp(x) for x <= 88: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P the Taylor

@@ -19,6 +19,11 @@ INLINE __m256i v_numbers(void)
     return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 }
 
+INLINE vec v_index(void)
+{
+    return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
+}
+
 /* The first `left` lanes; all when left >= W. */
 INLINE lanes first_lanes(int left)
 {

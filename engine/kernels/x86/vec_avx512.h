@@ -19,6 +19,11 @@ INLINE __m512i v_numbers(void)
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
+INLINE vec v_index(void)
+{
+    return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
 /* The first `left` lanes, all when left >= W; left >= 0. */
 INLINE lanes first_lanes(int left)
 {
