@@ -39,6 +39,7 @@ PRIVATE = {
     'engine/method/state.h': 'engine/method/',
     'engine/method/evidence.h': 'engine/method/',
     'engine/gate/state.h': 'engine/gate/',
+    'engine/gate/pickle_machine.h': 'engine/gate/',
     'engine/gate/safetensors.h': 'engine/gate/',
     'engine/gate/tensor_file.h': ('engine/gate/', 'engine/train/'),
     'engine/gate/torch_file.h': 'engine/gate/',
