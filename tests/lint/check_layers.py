@@ -42,6 +42,7 @@ PRIVATE = {
     'engine/method/shares.h': 'engine/method/',
     'engine/probe/arrays.h': 'engine/probe/',
     'engine/gate/state.h': 'engine/gate/',
+    'engine/gate/pickle_machine.h': 'engine/gate/',
     'engine/gate/safetensors.h': 'engine/gate/',
     'engine/gate/tensor_file.h': ('engine/gate/', 'engine/train/'),
     'engine/gate/torch_file.h': 'engine/gate/',

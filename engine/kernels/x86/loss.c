@@ -1,12 +1,9 @@
-/* loss_rows.h - losses of training, written once for every width of vectors.  The file that
- * includes it defines: vec of W floats, wide of doubles, and the v_ and wide_ functions. */
-#ifndef KVF_ENGINE_LOSS_ROWS_H
-#define KVF_ENGINE_LOSS_ROWS_H
-
+/* loss.c - losses of training. */
 #include <math.h>
 #include <stdbool.h>
 
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
 
 /* exp((i - j) lb) over a square of W * W tokens i = i0 + W v + l is the product of a factor of
  * the lane l and one of the vector v: two exponentials serve W vectors.  TILE keys j share the
@@ -67,7 +64,7 @@ INLINE void sums_tile(double *sum, const float *lb, int i0, int j0, int end, con
         v_add_wide(sum + v * W, acc[v]);
 }
 
-INLINE void sum_rows(float *sums, const float *lb, int n)
+void ISA(capacity_sums)(float *sums, const float *lb, int n)
 {
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040); /* tiny weights become 0, which is fast */
@@ -121,7 +118,7 @@ INLINE void back_tile(wide *sum, const float *lb, const float *d_sums, int n, in
     }
 }
 
-INLINE void back_rows(float *d_lb, const float *lb, const float *d_sums, int n)
+void ISA(capacity_back)(float *d_lb, const float *lb, const float *d_sums, int n)
 {
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040);
@@ -227,7 +224,7 @@ INLINE void kl_slopes(float *out, const float *s, const float *t, int n, const s
     }
 }
 
-INLINE void kl_part_any(struct kl_part *out, const float *s, const float *t, int n)
+void ISA(kl_part)(struct kl_part *out, const float *s, const float *t, int n)
 {
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040);
@@ -235,7 +232,7 @@ INLINE void kl_part_any(struct kl_part *out, const float *s, const float *t, int
     _mm_setcsr(mode);
 }
 
-INLINE void kl_back_any(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
+void ISA(kl_back)(float *out, const float *s, const float *t, int n, const struct kl_coef *c)
 {
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040);
@@ -247,23 +244,3 @@ INLINE void kl_back_any(float *out, const float *s, const float *t, int n, const
         kl_slopes(out, s, t, n, c, false, false);
     _mm_setcsr(mode);
 }
-
-#define DEFINE_LOSS(isa)                                                                           \
-    DECL_CAPACITY_SUMS(capacity_sums_##isa)                                                        \
-    {                                                                                              \
-        sum_rows(sums, lb, n);                                                                     \
-    }                                                                                              \
-    DECL_CAPACITY_BACK(capacity_back_##isa)                                                        \
-    {                                                                                              \
-        back_rows(d_lb, lb, d_sums, n);                                                            \
-    }                                                                                              \
-    DECL_KL_PART(kl_part_##isa)                                                                    \
-    {                                                                                              \
-        kl_part_any(out, s, t, n);                                                                 \
-    }                                                                                              \
-    DECL_KL_BACK(kl_back_##isa)                                                                    \
-    {                                                                                              \
-        kl_back_any(out, s, t, n, c);                                                              \
-    }
-
-#endif
