@@ -8,6 +8,14 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+enum { OVER_STEPS, OVER_BUDGET, OVER_LENGTH };
+
+struct dilution_style {
+    int by;           /* enum plot_by */
+    int x;            /* OVER_ */
+    const char *show; /* columns joined by + */
+};
+
 enum { QUANTITIES = 8 };
 
 /* Columns that may be drawn, and what they are called. */
@@ -128,27 +136,27 @@ static void budgets_of(struct view *v)
     }
 }
 
-static int open_view(struct view *v, const struct table *t, struct style_key *keys,
+static int open_view(struct view *v, const struct table *t, const struct dilution_style *o,
                      struct kvf_diag *d)
 {
     *v = (struct view){.t = t,
                        .k = plot_rows_of(t),
-                       .heads = style_is(keys, "by", "head"),
+                       .heads = o->by == BY_HEAD,
                        .trace = table_find(t, "trace"),
                        .method = table_find(t, "method"),
                        .budget = table_find(t, "budget"),
-                       .against_budget = style_is(keys, "x", "budget"),
-                       .steps = style_is(keys, "x", "step")};
+                       .against_budget = o->x == OVER_BUDGET,
+                       .steps = o->x == OVER_STEPS};
     v->x = table_find(t, v->steps ? "step" : v->against_budget ? "budget" : "T");
     int err = KVF_OK;
     budgets_of(v);
-    for (const char *s = keys[2].value; !err && *s; s += strcspn(s, "+"), s += *s == '+')
+    for (const char *s = o->show; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
     if (!err && !v->steps && (v->x < 0 || v->method < 0))
         err = kvf_fail(d, KVF_E_ARG,
                        "--style: x=%s needs the table of several traces, made with "
                        "--mean",
-                       keys[1].value);
+                       v->against_budget ? "budget" : "length");
     return err;
 }
 
@@ -168,23 +176,18 @@ static void frame_shares(struct plot *p)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|head", "all"},
-                               {"x", "step|budget|length", "step"},
-                               {"show", NULL, "dilution+dilution_retained+dilution_oracle+bound"},
-                               {NULL, NULL, ""}};
     struct view v;
     const char *useful = table_meta(t, "useful"), *weights = table_meta(t, "weights");
     int step = table_find(t, "step");
-    int err = style_keys("dilution", s->option, keys, d);
-    if (!err)
-        err = open_view(&v, t, keys, d);
+    const struct dilution_style *o = s->own;
+    int err = open_view(&v, t, o, d);
     if (err)
         return err;
     p->whole_x = true;
     p->xlabel = v.steps            ? "query step t (context length)"
                 : v.against_budget ? "budget (entries)"
                                    : "length T (tokens)";
-    bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
+    bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
     snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
              useful ? useful : "?");
     p->ylabel = p->text;
@@ -204,8 +207,22 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "step", "dilution", NULL};
+static const struct style_key style[] = {
+    WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
+    WORD_KEY(struct dilution_style, x, "step", "what goes across; all but step: of several traces",
+             "step", "budget", "length"),
+    TEXT_KEY(struct dilution_style, show, "A+B", "dilution+dilution_retained+dilution_oracle+bound",
+             "the columns that are drawn"),
+    {.type = KEY_END},
+};
 
-PLOT_FIGURE(fig_dilution, "dilution", "dilution",
-            "attention past the useful entries: over the steps, or against budget or length", needs,
-            true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"step", COLUMN_NUMBER},
+                                             {"dilution", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(
+    fig_dilution, .name = "dilution", .table = "dilution",
+    .summary = "attention past the useful entries: over the steps, or against budget or length",
+    .needs = needs, .style = style, .style_bytes = sizeof(struct dilution_style),
+    .side_by_side = true);

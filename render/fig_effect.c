@@ -10,10 +10,18 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/forest.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
+
+struct effect_style {
+    int scale; /* 0: log, 1: linear */
+    int form;  /* 0: map, 1: bars */
+    int64_t top;
+    int marks; /* 0: yes, 1: no */
+};
 
 struct effect_view {
     const struct table *t;
@@ -57,33 +65,27 @@ static int stands_out(const struct table *t, int64_t row, const void *ctx)
 static int read_view(const struct table *t, const struct figure_style *s, struct effect_view *v,
                      struct kvf_diag *d)
 {
-    struct option_key key[] = {{"scale", "log|linear", "log", 0, 0, 0},
-                               {"form", "map|bars", "map", 0, 0, 0},
-                               {"top", NULL, "", 20, 1, 1000},
-                               {"marks", "yes|no", "yes", 0, 0, 0}};
+    const struct effect_style *o = s->own;
     const char *held = table_meta(t, "held");
     *v = (struct effect_view){.t = t,
-                              .layer = numeric_column(t, "layer"),
+                              .layer = table_find(t, "layer"),
                               .all = ALL,
-                              .kl = numeric_column(t, "kl"),
+                              .kl = table_find(t, "kl"),
                               .low = numeric_column(t, "kl_low"),
                               .high = numeric_column(t, "kl_high"),
                               .dnll_low = numeric_column(t, "dnll_low"),
                               .dnll_high = numeric_column(t, "dnll_high")};
-    int err = options_read("effect", s->option, key, 4, d);
-    if (!err && (v->layer < 0 || v->kl < 0 || numeric_column(t, "index") < 0))
-        err = kvf_fail(d, KVF_E_ARG, "figure effect: layer, index or kl hold no numbers");
-    for (int64_t r = table_rows(t) - 1; !err && r >= 0 && v->all == ALL; r--)
+    for (int64_t r = table_rows(t) - 1; r >= 0 && v->all == ALL; r--)
         v->all = table_int(t, v->layer, r) < 0 ? r : ALL;
     v->mirror = held && strncmp(held, "all heads but", 13) == 0 && v->all != ALL;
-    v->linear = option_index(&key[0]) == 1 || v->mirror;
-    v->form = option_index(&key[1]);
-    v->top = (int)key[2].number;
-    v->marks = option_index(&key[3]) == 0
+    v->linear = o->scale == 1 || v->mirror;
+    v->form = o->form;
+    v->top = (int)o->top;
+    v->marks = o->marks == 0
                && (v->mirror ? v->low >= 0 && v->high >= 0 : v->dnll_low >= 0 && v->dnll_high >= 0);
-    if (!err && v->form == 1 && (v->low < 0 || v->high < 0))
-        err = kvf_fail(d, KVF_E_ARG, "--style: form=bars needs kl_low and kl_high");
-    return err;
+    if (v->form == 1 && (v->low < 0 || v->high < 0))
+        return kvf_fail(d, KVF_E_ARG, "--style: form=bars needs kl_low and kl_high");
+    return KVF_OK;
 }
 
 static int64_t heads_of(const struct effect_view *v)
@@ -125,7 +127,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
         m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
                            : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
     }
-    if (v->mirror && !s->cmap)
+    if (v->mirror && s->usual_cmap)
         own.cmap = "redblue";
     return layermap_draw(c, &m, &own);
 }
@@ -258,13 +260,30 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "kl", NULL};
+static const struct style_key style[] = {
+    WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
+    WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals", "map",
+             "bars"),
+    COUNT_KEY(struct effect_style, top, "20", 1, 1000, "most bars"),
+    WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt", "yes",
+             "no"),
+    {.type = KEY_END},
+};
+
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"index", COLUMN_NUMBER},
+                                             {"kl", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
     .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
     .needs = needs,
+    .cmap = "viridis",
+    .style = style,
+    .style_bytes = sizeof(struct effect_style),
     .size = size,
     .draw = draw,
 };

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/par.h"
 #include "render/figures.h"
+#include "render/style.h"
 
 enum {
     TOP = 5,
@@ -119,28 +119,18 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     return l;
 }
 
-/* --style steps=C:D: the part of the steps that is shown; else those of the tokens. */
+/* The part of the steps that is shown: those of the key, else those of the tokens. */
 static int window_of(const struct grid *g, const struct figure_style *s, struct window *ret,
                      struct kvf_diag *d)
 {
-    const char *rest = s->option ? s->option : "";
-    char key[16], value[48];
-    int more;
+    const struct grid_style *o = s->own;
     int64_t n = rows_per_head(g->t);
     int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
     int64_t last = (int64_t)table_meta_real(g->t, "T", (double)to);
-    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
-        char *colon = strchr(value, ':');
-        if (colon)
-            *colon = 0;
-        if (strcmp(key, "steps") != 0)
-            return kvf_fail(d, KVF_E_ARG, "--style: %s knows steps=C:D, not '%s'", g->figure, key);
-        to = last;
-        if (!colon || !opt_int(value, &from) || (colon[1] && !opt_int(colon + 1, &to)))
-            return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
-    }
-    if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
+    int err = style_steps(o->steps, &from, &to, d);
+    if (err)
+        return err;
+    to = to == INT64_MAX ? last : to;
     from = from < first ? first : from;
     to = to > last && last > first ? last : to;
     if (to <= from)
@@ -152,7 +142,12 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     return KVF_OK;
 }
 
-/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
+const struct style_key grid_keys[] = {
+    TEXT_KEY(struct grid_style, steps, "C:D", NULL,
+             "the steps that are drawn (those of the tokens)"),
+    {.type = KEY_END},
+};
+
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
 {
     double first = table_real(t, table_find(t, "token"), row0);
@@ -161,6 +156,7 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
+/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct window win;
@@ -406,7 +402,7 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     p.l = plan(g, &p.win, canvas_width(c), canvas_height(c));
     if (g->most && p.l.n > g->most)
         return kvf_fail(d, KVF_E_ARG, "%s shows up to %d heads, not %lld; choose some with --head",
-                        g->figure, g->most, (long long)p.l.n);
+                        s->figure->name, g->most, (long long)p.l.n);
     if (!(p.l.side >= 1 && p.l.tall >= 0.5))
         return kvf_fail(d, KVF_E_ARG,
                         "%lld maps do not fit into %.0f x %.0f mm; choose heads with "

@@ -402,27 +402,28 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
-void plot_figure_size(plot_build_fn build, const struct table *t, const struct figure_style *s,
-                      double *ret_w, double *ret_h)
+void plot_figure_size(const struct table *t, const struct figure_style *s, double *ret_w,
+                      double *ret_h)
 {
     struct plot p;
     struct kvf_diag ignored = {""};
     plot_init(&p);
     *ret_w = 88;
     *ret_h = 60;
-    if (!p.err && build(t, s, &p, &ignored) == KVF_OK && !p.err) /* else plot_figure_draw tells */
+    if (!p.err && s->figure->build(t, s, &p, &ignored) == KVF_OK
+        && !p.err) /* else plot_figure_draw tells */
         plot_size(&p, ret_w, ret_h);
     plot_free(&p);
 }
 
-int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
-                     const struct figure_style *s, struct kvf_diag *d)
+int plot_figure_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d)
 {
     struct plot p;
     plot_init(&p);
     int err = p.err;
     if (!err)
-        err = build(t, s, &p, d);
+        err = s->figure->build(t, s, &p, d);
     if (!err)
         err = plot_draw(c, &p, s, d);
     plot_free(&p);

@@ -69,7 +69,7 @@ FENCES = [
                 'analyzers/fold.c']),
     (r'lapack|cblas|dlfcn', ['analyzers/lapack.c']),
     # svg_text.c takes glyphs from Pango and fonts from HarfBuzz
-    (r'cairo|pango', ['render/canvas.c', 'render/canvas_text.c', 'render/svg_text.c']),
+    (r'cairo|pango', ['render/canvas.c', 'render/canvas_file.c', 'render/canvas_text.c', 'render/svg_text.c']),
     (r'hb', ['render/svg_text.c']),
     (r'png\.h', ['render/png_out.c']),
     (r'zlib', ['engine/gate/torch_file.c', 'render/png_rows.c', 'render/report/pack.c']),
