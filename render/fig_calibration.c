@@ -401,9 +401,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
-    COUNT_KEY(struct calibration_style, horizon, NULL, 1, 1e12, "the only horizon of the curves"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    COUNT_KEY(struct calibration_style, horizon, 1, 1e12, "the only horizon of the curves",
+              .absent = "all"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

@@ -389,9 +389,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
-    TEXT_KEY(struct compare_style, pair, "A-B", NULL, "two runs by their numbers (the first two)"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers", .absent = "the first"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

@@ -106,9 +106,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

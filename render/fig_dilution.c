@@ -207,13 +207,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
     WORD_KEY(struct dilution_style, x, "step", "what goes across; all but step: of several traces",
              "step", "budget", "length"),
-    TEXT_KEY(struct dilution_style, show, "A+B", "dilution+dilution_retained+dilution_oracle+bound",
-             "the columns that are drawn"),
-    {.type = KEY_END},
+    TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
+             .standard = "dilution+dilution_retained+dilution_oracle+bound"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

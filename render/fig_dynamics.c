@@ -380,9 +380,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
-    COUNT_KEY(struct dynamics_style, heads, "6", 1, MOST_HEADS, "most heads that are drawn"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS, "most heads that are drawn",
+              .standard = "6"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

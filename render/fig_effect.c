@@ -260,14 +260,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
     WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals", "map",
              "bars"),
-    COUNT_KEY(struct effect_style, top, "20", 1, 1000, "most bars"),
+    COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
     WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt", "yes",
              "no"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

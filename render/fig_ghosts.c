@@ -143,11 +143,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct ghosts_style, by, "layer", "what a line is of; of heads, what a panel is of",
              "all", "head", "layer"),
     WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age", "away", "age"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

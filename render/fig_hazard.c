@@ -82,17 +82,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     CHOICE_BY("criterion", "class", "head"),
     CHOICE_ONE,
     CHOICE_HEADS,
-    {.type = KEY_WORD,
-     .name = "y",
-     .offset = offsetof(struct choice_style, y),
-     .help = "the column that is drawn",
-     .standard = "hazard",
-     .words = curves},
-    {.type = KEY_END},
+    LIST_KEY(struct choice_style, y, "hazard", "the column that is drawn", curves),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},

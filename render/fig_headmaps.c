@@ -32,27 +32,31 @@
 
 /* The keys of a map: VALUES(the default, all), and FILTER for each column that chooses rows. */
 #define KEYS(...)                                                                                  \
-    (const struct style_key[])                                                                     \
+    (const struct opt[])                                                                           \
     {                                                                                              \
         __VA_ARGS__,                                                                               \
         {                                                                                          \
-            .type = KEY_END                                                                        \
+            .type = OPT_END                                                                        \
         }                                                                                          \
     }
 #define VALUES(usual, ...)                                                                         \
     WORD_KEY(struct headmap_style, value, usual, "the column that is drawn", __VA_ARGS__),         \
-        TEXT_KEY(struct headmap_style, panel, "COLUMN", NULL, "a map for each value of a column"), \
+        TEXT_KEY(struct headmap_style, panel, "COLUMN", "a map for each value of a column",        \
+                 .absent = "one map, or one for each trace"),                                      \
         WORD_KEY(struct headmap_style, minus, "no", "each map less the first", "no", "yes")
-#define FILTER(i, column)                                                                          \
+/* Key i of the columns that choose rows; without it the first row's value holds, or `otherwise`. */
+#define FILTER(i, column, otherwise)                                                               \
     {                                                                                              \
-        .type = KEY_TEXT, .name = column, .offset = offsetof(struct headmap_style, row[i]),        \
-        .arg = "VALUE", .help = "the rows with this value of the column"                           \
+        .type = OPT_STR, .name = column, .offset = offsetof(struct headmap_style, row[i]),         \
+        .arg = "VALUE", .help = "the rows with this value of the column", .absent = otherwise      \
     }
+#define FIRST "that of the first row"
 
 HEADMAP(fig_agreement_map, .name = "agreement-map", .table = "agreement",
         .summary = "layer x head map of how far gates agree",
         .needs = NEEDS(NUMBER("rho"), NUMBER("overlap")),
-        .style = KEYS(VALUES("rho", "rho", "overlap", "kept"), FILTER(0, "a"), FILTER(1, "b")),
+        .style = KEYS(VALUES("rho", "rho", "overlap", "kept"), FILTER(0, "a", FIRST),
+                      FILTER(1, "b", "all, each a map")),
         .map = &(const struct headmap){.label = "rank correlation",
                                        .panel = "b",
                                        .filter = {{.word = "of trace", .about = "trace_"},
@@ -62,7 +66,8 @@ HEADMAP(fig_agreement_map, .name = "agreement-map", .table = "agreement",
 HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "attention-sparsity",
         .summary = "layer x head map of the attention sparsity at one p",
         .needs = NEEDS(NUMBER("p"), NUMBER("sparsity")),
-        .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form"), FILTER(1, "p")),
+        .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form", FIRST),
+                      FILTER(1, "p", FIRST)),
         .map = &(const struct headmap){.label = "share under p \xc3\x97 largest"});
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",
@@ -95,8 +100,8 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
         .summary = "layer x head map of how attention comes and goes",
         .needs = NEEDS(TEXT("quantity"), NUMBER("above"), NUMBER("share")),
         .style = KEYS(VALUES("share", "share", "mean", "q50", "q90", "q99", "most"),
-                      FILTER(0, "criterion"), FILTER(1, "quantity"), FILTER(2, "above"),
-                      FILTER(3, "class")),
+                      FILTER(0, "criterion", FIRST), FILTER(1, "quantity", "returns"),
+                      FILTER(2, "above", FIRST), FILTER(3, "class", "all")),
         .map = &(const struct headmap){
             .label = "share of tokens",
             .filter = {[1] = {.usual = "returns"}, [3] = {.usual = "all"}}});
@@ -105,15 +110,16 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
 HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .summary = "how large the cache of each head is, as layer x head maps",
         .needs = NEEDS(TEXT("at"), NUMBER("size")),
-        .style = KEYS(VALUES("size", "size", "ratio", "entries", "step"), FILTER(0, "at")),
+        .style = KEYS(VALUES("size", "size", "ratio", "entries", "step"),
+                      FILTER(0, "at", "all, each a map")),
         .map = &(const struct headmap){
             .label = "cache, share of all tokens", .panel = "at", .filter = {{.usual = "end"}}});
 
 HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
         .summary = "layer x head map of how often tokens are selected at one age",
         .needs = NEEDS(NUMBER("age"), NUMBER("shrunk")),
-        .style = KEYS(VALUES("shrunk", "shrunk", "rate", "strength"), FILTER(0, "criterion"),
-                      FILTER(1, "age"), FILTER(2, "class")),
+        .style = KEYS(VALUES("shrunk", "shrunk", "rate", "strength"), FILTER(0, "criterion", FIRST),
+                      FILTER(1, "age", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
             .label = "selected", .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});
 
@@ -121,14 +127,14 @@ HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
 HEADMAP(fig_sparsity, .name = "sparsity", .table = "sparsity",
         .summary = "layer x head map of the sparsity",
         .needs = NEEDS(TEXT("kind"), NUMBER("sparsity")),
-        .style = KEYS(VALUES("sparsity", "sparsity"), FILTER(0, "kind")),
+        .style = KEYS(VALUES("sparsity", "sparsity"), FILTER(0, "kind", FIRST)),
         .map = &(const struct headmap){.label = "sparsity"});
 
 /* DBTrimKV, figure 2b. */
 HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
         .summary = "layer x head map of the survival at one horizon",
         .needs = NEEDS(TEXT("criterion"), NUMBER("horizon"), NUMBER("fraction")),
-        .style = KEYS(VALUES("fraction", "fraction", "half_life"), FILTER(0, "criterion"),
-                      FILTER(1, "horizon"), FILTER(2, "class")),
+        .style = KEYS(VALUES("fraction", "fraction", "half_life"), FILTER(0, "criterion", FIRST),
+                      FILTER(1, "horizon", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
             .label = "survival", .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});

@@ -291,9 +291,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
-    TEXT_KEY(struct heads_style, head, "NAME", NULL, "scores of the rules for this head alone"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
+             .absent = "all of them"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

@@ -61,12 +61,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     CHOICE_BY("criterion", "class", "head"),
     CHOICE_ONE,
-    TEXT_KEY(struct intermittency_style, quantity, "NAME", NULL, "the only quantity that is drawn"),
+    TEXT_KEY(struct intermittency_style, quantity, "NAME", "the only quantity that is drawn",
+             .absent = "all"),
     CHOICE_Y,
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},

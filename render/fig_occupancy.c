@@ -321,11 +321,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct occupancy_style, scale, "linear", "colours", "linear", "log"),
-    TEXT_KEY(struct occupancy_style, class, "A+B", NULL, "the classes that are drawn (up to 12)"),
-    TEXT_KEY(struct occupancy_style, steps, "C:D", NULL, "the steps that are drawn (all)"),
-    {.type = KEY_END},
+    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 12)",
+             .absent = "all"),
+    TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"step", COLUMN_NUMBER},

@@ -198,11 +198,11 @@ done:
     return err;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head", "layer"),
     WORD_KEY(struct occupancy_style, steps, "all", "all steps, or those after the prompt", "all",
              "answer"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

@@ -116,11 +116,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct overlap_style, by, "all", "what a panel is of", "all", "head", "layer"),
     WORD_KEY(struct overlap_style, y, "overlap", "the overlap, or what of it is beyond chance",
              "overlap", "kappa"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

@@ -27,11 +27,11 @@ struct quality {
 
 /* Columns that go up and across, and what they are called; all in the order of the keys' words. */
 enum { KL, NLL, TOP1 };
-static const char *const ys[] = {"kl", "nll", "top1_agree"};
+static const char *const ys[] = {"kl", "nll", "top1_agree", NULL};
 static const char *const y_label[] = {"KL to the full cache (nats per token)",
                                       "negative log likelihood (nats per token)",
                                       "share of equal most likely tokens"};
-static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak"};
+static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
 static const char *const x_label[] = {"entries held, mean (per head)", "budget (entries per head)",
                                       "entries held at the end (per head)",
                                       "entries held, most (per head)"};
@@ -353,14 +353,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
-    WORD_KEY(struct pareto_style, y, "kl", "the column that goes up", "kl", "nll", "top1_agree"),
-    WORD_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", "kv_mean", "budget",
-             "kv_end", "kv_peak"),
+static const struct opt style[] = {
+    LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
+    LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
     WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less", "yes",
              "no"),
     WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

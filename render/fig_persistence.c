@@ -42,8 +42,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
-    CHOICE_BY("criterion", "class", "head"), CHOICE_ONE, CHOICE_HEADS, CHOICE_Y, {.type = KEY_END},
+static const struct opt style[] = {
+    CHOICE_BY("criterion", "class", "head"), CHOICE_ONE, CHOICE_HEADS, CHOICE_Y, {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

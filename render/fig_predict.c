@@ -153,11 +153,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho", "table"),
-    COUNT_KEY(struct predict_style, top, "40", 1, 1000, "most rows"),
-    REAL_KEY(struct predict_style, level, "0.05", 0, 1, "rows with q below it are filled"),
-    {.type = KEY_END},
+    COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
+    REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
+             .standard = "0.05"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"candidate", COLUMN_TEXT}, {"reduce", COLUMN_TEXT},

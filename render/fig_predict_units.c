@@ -206,9 +206,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
-    COUNT_KEY(struct units_style, top, "6", 1, MOST, "most panels"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {

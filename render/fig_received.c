@@ -129,11 +129,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear", "log"),
     WORD_KEY(struct received_style, show, "attention", "of each query, or summed up to it",
              "attention", "cumulative"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

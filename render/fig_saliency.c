@@ -146,10 +146,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct saliency_style, scale, "log", "colours: decades with the sign, or numbers",
              "log", "linear"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

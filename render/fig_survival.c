@@ -63,12 +63,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     CHOICE_BY("criterion", "class", "head", "gap"),
     CHOICE_ONE,
     CHOICE_HEADS,
     CHOICE_Y,
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"head", COLUMN_TEXT},

@@ -332,11 +332,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
-    COUNT_KEY(struct training_style, smooth, NULL, 1, 1 << 20,
-              "steps of the running mean (a 25th of the record)"),
-    TEXT_KEY(struct training_style, show, "A+B", NULL, "the columns that are drawn (up to 6)"),
-    {.type = KEY_END},
+static const struct opt style[] = {
+    COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
+              .absent = "a 25th of the record"),
+    TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
+             .absent = "loss+limit+mean_kl"),
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"run", COLUMN_TEXT},

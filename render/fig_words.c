@@ -162,12 +162,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
+static const struct opt style[] = {
     WORD_KEY(struct words_style, sort, "count", "the order of the bars", "ratio", "count", "table"),
-    COUNT_KEY(struct words_style, top, "20", 1, 1000, "most bars"),
+    COUNT_KEY(struct words_style, top, 1, 1000, "most bars", .standard = "20"),
     WORD_KEY(struct words_style, value, "auto", "the share of all that is held, or the part held",
              "auto", "share", "kept"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"word", COLUMN_TEXT},

@@ -137,10 +137,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct style_key style[] = {
-    COUNT_KEY(struct cloud_style, top, "100", 1, MOST, "most words"),
+static const struct opt style[] = {
+    COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
     WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count", "ratio"),
-    {.type = KEY_END},
+    {.type = OPT_END},
 };
 
 static const struct figure_column needs[] = {{"word", COLUMN_TEXT},

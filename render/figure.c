@@ -183,6 +183,11 @@ static int check_columns(const struct figure *f, const struct table *t, struct k
     return err;
 }
 
+static const struct opt *keys_of(const struct figure *f)
+{
+    return f->style ? f->style : style_none;
+}
+
 /* ---- a style with what the figure makes of it */
 
 struct fitted {
@@ -209,7 +214,7 @@ static int fit(struct fitted *x, const struct figure *f, const struct table *t,
     x->style.own = x->own;
     x->style.usual_cmap = !s->cmap;
     x->style.cmap = s->cmap ? s->cmap : f->cmap;
-    return style_read(f->name, f->style, s->option, x->own, &x->text, d);
+    return style_read(f->name, keys_of(f), s->option, x->own, &x->text, d);
 }
 
 static void fitted_finish(struct fitted *x)
@@ -388,7 +393,7 @@ static void figure_json(const struct figure *f, struct buf *out)
     else
         buf_str(out, "null");
     json_put_key(out, "style");
-    style_json(f->style, out);
+    opt_json(keys_of(f), out);
     buf_char(out, '}');
 }
 

@@ -15,7 +15,7 @@
 struct canvas;
 struct headmap;
 struct plot;
-struct style_key;
+struct opt;
 
 enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
 
@@ -52,7 +52,7 @@ struct figure {
     const char *table;   /* which table it draws */
     const char *summary; /* one line */
     const struct figure_column *needs; /* columns that it must have; ends with a NULL name */
-    const struct style_key *style;     /* keys of --style (style.h); NULL: it has none */
+    const struct opt *style;           /* keys of --style (style.h); NULL: it has none */
     size_t style_bytes;                /* size of the struct that the keys fill */
     const char *cmap;                  /* colour map unless --cmap names one; NULL: --cmap changes
                                         * nothing, or what is drawn without it is no map of these */
@@ -107,7 +107,7 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
 
 /* Appends a JSON array with an object for each figure, in the order of figure_table: "name",
  * "table", "summary", "columns" (objects with "name" and "type": number, text or either),
- * "side_by_side", "cmap" (or null) and "style" (style_json). */
+ * "side_by_side", "cmap" (or null) and "style" (opt_json). */
 void figures_json(struct buf *out);
 
 /* Whether the extension of path is one that figure_write draws. */

@@ -54,7 +54,7 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 struct grid_style {
     const char *steps; /* "C:D"; NULL: those of the tokens */
 };
-extern const struct style_key grid_keys[];
+extern const struct opt grid_keys[];
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d);

@@ -142,10 +142,10 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     return KVF_OK;
 }
 
-const struct style_key grid_keys[] = {
-    TEXT_KEY(struct grid_style, steps, "C:D", NULL,
-             "the steps that are drawn (those of the tokens)"),
-    {.type = KEY_END},
+const struct opt grid_keys[] = {
+    TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn",
+             .absent = "those of the tokens"),
+    {.type = OPT_END},
 };
 
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)

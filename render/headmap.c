@@ -198,8 +198,8 @@ static const char *panel_column(const struct plan *p, const struct headmap_style
         return o->panel;
     if (!panel || table_find(p->t, panel) < 0)
         return NULL;
-    const struct style_key *k = p->figure->style + HEADMAP_KEYS;
-    for (int i = 0; k[i].type != KEY_END; i++)
+    const struct opt *k = p->figure->style + HEADMAP_KEYS;
+    for (int i = 0; k[i].type != OPT_END; i++)
         if (o->row[i] && strcmp(panel, k[i].name) == 0)
             return NULL; /* one value of it was asked for */
     return panel;
@@ -210,7 +210,7 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
                      struct kvf_diag *d)
 {
     const struct headmap_style *o = s->own;
-    const struct style_key *keys = s->figure->style;
+    const struct opt *keys = s->figure->style;
     *p = (struct plan){.figure = s->figure, .m = s->figure->map, .t = t, .panel = -1};
     p->minus = o->minus == 1;
     const char *panel = panel_column(p, o), *value = keys[0].words[o->value];
@@ -219,7 +219,7 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
         err = find_or_fail(p, panel, &p->panel, d);
     if (!err && !is_number(t, p->value))
         err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
-    for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != KEY_END; i++)
+    for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
     if (!err)
         err = measure(p, d);

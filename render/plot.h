@@ -132,7 +132,8 @@ struct choice_style {
     WORD_KEY(struct choice_style, by, "criterion",                                                 \
              "what a line is of; of heads, what a panel is of", __VA_ARGS__)
 #define CHOICE_ONE                                                                                 \
-    TEXT_KEY(struct choice_style, criterion, "NAME", NULL, "the only criterion that is drawn")
+    TEXT_KEY(struct choice_style, criterion, "NAME", "the only criterion that is drawn",           \
+             .absent = "all")
 #define CHOICE_HEADS                                                                               \
     WORD_KEY(struct choice_style, heads, "none", "lines of single heads behind the pooled one",    \
              "none", "thin")

@@ -1,14 +1,15 @@
-/* style.h - the keys of --style: what a figure declares, and how their values are read.
+/* style.h - the keys of --style that a figure declares.
  *
- * A figure declares the struct that its functions want filled, and a table of the keys:
+ * A figure declares the struct that its functions want filled, and a table of typed options
+ * (base/opt.h) for it, whose names are the keys:
  *
  *     struct ghosts_style {
  *         int by, x;
  *     };
- *     static const struct style_key style[] = {
+ *     static const struct opt style[] = {
  *         WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head", "layer"),
  *         WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age"),
- *         {.type = KEY_END},
+ *         {.type = OPT_END},
  *     };
  *
  * figure.c fills the struct before it calls the figure's functions, which find it as s->own.  The
@@ -19,69 +20,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <kvf/err.h>
-
 #include "base/buf.h"
+#include "base/opt.h"
 
-enum style_type {
-    KEY_END = 0, /* closes the table */
-    KEY_WORD,    /* int            the place of the word in `words` */
-    KEY_TEXT,    /* const char *   any text; borrowed for as long as the figure is drawn */
-    KEY_COUNT,   /* int64_t        a whole number within [min, max] */
-    KEY_REAL,    /* double         within [min, max] */
-};
-
-struct style_key {
-    enum style_type type;
-    const char *name;
-    size_t offset;            /* of the value in the figure's struct */
-    const char *arg;          /* name of the value for people: "N"; NULL: words */
-    const char *help;         /* one line, without default, range and words */
-    const char *standard;     /* the default as typed; NULL: none, the value stays zero */
-    double min, max;          /* of numbers */
-    const char *const *words; /* of KEY_WORD; ends with NULL */
-};
-
-/* The rows of a table of keys: `field` of the struct `of` has the name of the key. */
+/* The rows of such a table.  `field` of the struct `of` has the name of the key.  The default of a
+ * word is `usual`; numbers and texts end with .standard = "..." (opt.h), or with .absent = "..."
+ * where the value stays zero or NULL: what holds then, for people. */
+#define STYLE_KEY(kind, of, field, about)                                                          \
+    .type = kind, .name = #field, .offset = offsetof(of, field), .help = about
+/* int: the place of a word in a list that ends with NULL, or among those at the end. */
+#define LIST_KEY(of, field, usual, about, list)                                                    \
+    {                                                                                              \
+        STYLE_KEY(OPT_WORD, of, field, about), .arg = "WORD", .standard = usual, .words = list     \
+    }
 #define WORD_KEY(of, field, usual, about, ...)                                                     \
+    LIST_KEY(of, field, usual, about, ((const char *const[]){__VA_ARGS__, NULL}))
+/* const char *: any text but "", borrowed for as long as the figure is drawn. */
+#define TEXT_KEY(of, field, value, about, ...)                                                     \
     {                                                                                              \
-        .type = KEY_WORD, .name = #field, .offset = offsetof(of, field), .help = about,            \
-        .standard = usual, .words = (const char *const[])                                          \
-        {                                                                                          \
-            __VA_ARGS__, NULL                                                                      \
-        }                                                                                          \
+        STYLE_KEY(OPT_STR, of, field, about), .arg = value, __VA_ARGS__                            \
     }
-#define TEXT_KEY(of, field, value, usual, about)                                                   \
+/* int64_t and double, within [least, most]. */
+#define COUNT_KEY(of, field, least, most, about, ...)                                              \
     {                                                                                              \
-        .type = KEY_TEXT, .name = #field, .offset = offsetof(of, field), .arg = value,             \
-        .help = about, .standard = usual                                                           \
+        STYLE_KEY(OPT_INT, of, field, about), .arg = "N", .min = least, .max = most, __VA_ARGS__   \
     }
-#define COUNT_KEY(of, field, usual, least, most, about)                                            \
+#define REAL_KEY(of, field, least, most, about, ...)                                               \
     {                                                                                              \
-        .type = KEY_COUNT, .name = #field, .offset = offsetof(of, field), .arg = "N",              \
-        .help = about, .standard = usual, .min = least, .max = most                                \
+        STYLE_KEY(OPT_REAL, of, field, about), .arg = "X", .min = least, .max = most, __VA_ARGS__  \
     }
-#define REAL_KEY(of, field, usual, least, most, about)                                             \
-    {                                                                                              \
-        .type = KEY_REAL, .name = #field, .offset = offsetof(of, field), .arg = "X",               \
-        .help = about, .standard = usual, .min = least, .max = most                                \
-    }
+
+/* The table of a figure without keys. */
+extern const struct opt style_none[];
 
 /* Fills ret, a zeroed struct, with the defaults and then with "key=value,...".
  *
  * figure   its name, for the sentence
- * keys     NULL: the figure has none
  * option   NULL: the defaults alone
- * text     keeps the values of texts: ret points into it until the caller finishes it
+ * text     keeps the values that are texts: ret points into it until the caller finishes it
  *
  * KVF_OK, KVF_E_NOMEM, or KVF_E_ARG with a sentence that says what the figure knows and which
  * key or word was likely meant. */
-int style_read(const char *figure, const struct style_key *keys, const char *option, void *ret,
+int style_read(const char *figure, const struct opt *keys, const char *option, void *ret,
                struct buf *text, struct kvf_diag *d);
-
-/* Appends a JSON array with an object for each key: "name", "type" and "help", and where they
- * exist "arg", "words", "default", "min" and "max". */
-void style_json(const struct style_key *keys, struct buf *out);
 
 /* "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX where there is no end.
  * NULL leaves both.  KVF_OK, or KVF_E_ARG with a sentence. */

@@ -40,18 +40,17 @@ enum { BY_AUTO, MARK_AUTO = 0, MARK_TEXT, MARK_FILL };
 static const char *const by_words[] = {"auto",      "kept",     "residency", "state", "beta",
                                        "retention", "last-use", "saliency",  "nll",   NULL};
 
-const struct style_key text_style_keys[] = {
-    {.type = KEY_WORD,
-     .name = "by",
-     .offset = offsetof(struct tokens_style, by),
-     .help = "what is shown of each token; auto is kept, and no error where nothing is known",
-     .standard = "auto",
-     .words = by_words},
+const struct opt text_style_keys[] = {
+    LIST_KEY(struct tokens_style, by, "auto",
+             "what is shown of each token; auto is kept, and no error where nothing is known",
+             by_words),
     WORD_KEY(struct tokens_style, mark, "auto", "colour of the letters, or behind them", "auto",
              "text", "fill"),
-    COUNT_KEY(struct tokens_style, page, NULL, 1, 100000, "the page that a PNG or SVG shows"),
-    COUNT_KEY(struct tokens_style, columns, NULL, 1, 100000, "texts side by side"),
-    {.type = KEY_END},
+    COUNT_KEY(struct tokens_style, page, 1, 100000, "the page that a PNG or SVG shows",
+              .absent = "the whole text in what room there is"),
+    COUNT_KEY(struct tokens_style, columns, 1, 100000, "texts side by side",
+              .absent = "as many as fit"),
+    {.type = OPT_END},
 };
 
 /* ---- values */

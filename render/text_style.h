@@ -20,7 +20,7 @@ struct tokens_style {
     int by, mark;
     int64_t page, columns; /* 0: not said */
 };
-extern const struct style_key text_style_keys[];
+extern const struct opt text_style_keys[];
 
 struct text_style {
     const struct table *t;
