@@ -176,6 +176,9 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     buf_finish(&shown);
 }
 
+/* The part of a text that lies before its place, by enum text_align. */
+static const double part_before[] = {0, 0.5, 1};
+
 static void text_ansi(struct canvas *c, double x, double y, const char *s, enum text_align align,
                       struct rgb colour, int turn)
 {
@@ -183,7 +186,7 @@ static void text_ansi(struct canvas *c, double x, double y, const char *s, enum 
     canvas_clean(&shown, s);
     const char *text = shown.data ? shown.data : "";
     double n = ansi_width(text), px = c->pixel;
-    double back = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? n / 2 : n;
+    double back = n * part_before[align];
     double col = x / px, row = (y + c->svg.dy) / (2 * px);
     if (turn)
         ansi_text(&c->ansi, (int)floor(col), (int)floor(row - back + 0.5), text, colour, true);
@@ -202,7 +205,7 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     }
     lay_out(c, s, pt, 0);
     pango_layout_get_size(c->layout, &w, &h);
-    double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
+    double left = -part_before[align] * w;
     struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
     at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
     if (is_svg(c)) {

@@ -257,7 +257,9 @@ int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
     const char *title = c->title ? c->title : "kvfate figure";
     struct buf about = {0};
     canvas_clean(&about, provenance);
-    int err = about.err ? about.err : finish(c, title, about.data ? about.data : "", out);
+    int err = about.err;
+    if (!err)
+        err = finish(c, title, about.data ? about.data : "", out);
     buf_finish(&about);
     return err;
 }

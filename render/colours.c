@@ -8,7 +8,8 @@
 struct colours colours_diverging(const struct figure_style *s, double reach)
 {
     double a = isnan(s->vmin) ? 0 : fabs(s->vmin), b = isnan(s->vmax) ? 0 : fabs(s->vmax);
-    double end = fmax(a, b) > 0 ? fmax(a, b) : isfinite(reach) && reach > 0 ? reach : 1;
+    double end = isfinite(reach) && reach > 0 ? reach : 1;
+    end = fmax(a, b) > 0 ? fmax(a, b) : end;
     return (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end, 0, 0};
 }
 

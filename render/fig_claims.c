@@ -36,7 +36,8 @@ static struct rgb colour_of(int verdict)
 
 static enum mark mark_of(int verdict)
 {
-    return verdict == 0 ? MARK_DISC : verdict == 1 ? MARK_DIAMOND : MARK_RING;
+    static const enum mark marks[] = {MARK_DISC, MARK_DIAMOND};
+    return verdict < 2 ? marks[verdict] : MARK_RING;
 }
 
 static double number(const struct table *t, const char *name, int64_t r)

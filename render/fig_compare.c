@@ -189,11 +189,8 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
         if (!refuted) /* pale colours need a rim on white */
             mark_draw(c, proven ? MARK_SQUARE : MARK_DISC, x, y, fmax(1.1, dot) + .25,
                       (struct rgb){.3, .3, .3});
-        mark_draw(c,
-                  refuted  ? MARK_CROSS
-                  : proven ? MARK_SQUARE
-                           : MARK_DISC,
-                  x, y, fmax(1.1, dot), colour);
+        enum mark mark = proven ? MARK_SQUARE : MARK_DISC;
+        mark_draw(c, refuted ? MARK_CROSS : mark, x, y, fmax(1.1, dot), colour);
     }
 }
 

@@ -10,6 +10,13 @@
 
 enum { OVER_STEPS, OVER_BUDGET, OVER_LENGTH };
 
+/* What goes across, in that order. */
+static const struct {
+    const char *column, *label;
+} across[] = {{"step", "query step t (context length)"},
+              {"budget", "budget (entries)"},
+              {"T", "length T (tokens)"}};
+
 struct dilution_style {
     int by;           /* enum plot_by */
     int x;            /* OVER_ */
@@ -74,20 +81,20 @@ static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_d
 static void style_of(struct plot *p, const char *line, int what)
 {
     static const int place[QUANTITIES] = {0, 1, 2, 6, 3, 0, 1, 2};
+    static const double dash[QUANTITIES] = {[2] = 1.6, [3] = .5};
     struct plot_line *l = plot_line(p, line);
     if (!l)
         return;
     l->look = plot_look(place[what]);
     l->look.width = what == 0 ? .5 : .25; /* before the first eviction two lines coincide */
-    l->look.dash = what == 3 ? .5 : what == 2 ? 1.6 : 0;
+    l->look.dash = dash[what];
 }
 
 /* Over the steps: a line for each quantity; a panel for each head or trace. */
 static void add_steps(struct plot *p, const struct view *v, int64_t r)
 {
-    const char *panel = v->heads        ? table_str(v->t, v->k.head, r)
-                        : v->trace >= 0 ? table_str(v->t, v->trace, r)
-                                        : "";
+    int names = v->heads ? v->k.head : v->trace;
+    const char *panel = names >= 0 ? table_str(v->t, names, r) : "";
     for (int q = 0; q < v->n; q++) {
         const char *line = known[v->what[q]][1];
         int n = p->n_lines;
@@ -106,16 +113,14 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
     double budget = value_at(v->t, v->budget, r), x = table_real(v->t, v->x, r);
     const char *method = table_str(v->t, v->method, r);
     bool level = v->against_budget && !(budget > 0);
+    const double ends[] = {v->least, v->most};
     if (v->against_budget || !(budget > 0))
         snprintf(line, sizeof line, "%.60s", method);
     else
         snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
     for (int q = 0; q < v->n; q++)
         for (int end = 0; end <= level; end++)
-            plot_add(p, known[v->what[q]][1], line,
-                     !level ? x
-                     : end  ? v->most
-                            : v->least,
+            plot_add(p, known[v->what[q]][1], line, level ? ends[end] : x,
                      table_real(v->t, v->col[q], r), NAN, NAN);
     struct plot_line *l = plot_line(p, line);
     if (l)
@@ -147,7 +152,7 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
                        .budget = table_find(t, "budget"),
                        .against_budget = o->x == OVER_BUDGET,
                        .steps = o->x == OVER_STEPS};
-    v->x = table_find(t, v->steps ? "step" : v->against_budget ? "budget" : "T");
+    v->x = table_find(t, across[o->x].column);
     int err = KVF_OK;
     budgets_of(v);
     for (const char *s = o->show; !err && *s; s += strcspn(s, "+"), s += *s == '+')
@@ -184,9 +189,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (err)
         return err;
     p->whole_x = true;
-    p->xlabel = v.steps            ? "query step t (context length)"
-                : v.against_budget ? "budget (entries)"
-                                   : "length T (tokens)";
+    p->xlabel = across[o->x].label;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
     snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
              useful ? useful : "?");

@@ -118,9 +118,9 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
                          .ctx = v,
                          .scale = v->linear ? NULL : logarithm,
                          .number = v->mirror ? restored : NULL,
-                         .label = v->mirror   ? "KL restored (nats per step)"
-                                  : v->linear ? "KL (nats per step)"
-                                              : "log10 KL (nats per step)"};
+                         .label = v->linear ? "KL (nats per step)" : "log10 KL (nats per step)"};
+    if (v->mirror)
+        m.label = "KL restored (nats per step)";
     struct figure_style own = *s;
     if (v->marks) {
         m.marked = stands_out;
@@ -156,7 +156,8 @@ static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all
     bool out = !all && v->marks && stands_out(v->t, r, v);
     snprintf(x.name, sizeof x.name, "%.60s",
              all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
-    x.mark = all ? MARK_DIAMOND : out || !v->marks ? MARK_DISC : MARK_RING;
+    x.mark = out || !v->marks ? MARK_DISC : MARK_RING;
+    x.mark = all ? MARK_DIAMOND : x.mark;
     x.colour = all ? (struct rgb){.3, .3, .3} : palette_line(0);
     return x;
 }
@@ -216,8 +217,10 @@ static void range(const struct forest_row *row, int n, bool log, double *lo, dou
     double grow = log ? pow(*hi / *lo, .04) : .04 * (*hi - *lo);
     if (isnan(*lo) || !(*hi > *lo))
         grow = log ? 2 : 1;
-    *lo = isnan(*lo) ? (log ? .1 : 0) : log ? *lo / grow : *lo - grow;
-    *hi = isnan(*hi) ? 1 : log ? *hi * grow : *hi + grow;
+    double below = log ? *lo / grow : *lo - grow, above = log ? *hi * grow : *hi + grow;
+    double none = log ? .1 : 0;
+    *lo = isnan(*lo) ? none : below;
+    *hi = isnan(*hi) ? 1 : above;
 }
 
 static int draw_bars(struct canvas *c, const struct effect_view *v)
@@ -227,7 +230,7 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
     int n, err = read_bars(v, &row, &n), fit = (int)((canvas_height(c) - TOP - BOTTOM) / LEAST_ROW);
     if (!err) {
         f.row = row;
-        f.n = n < fit ? n : (fit > 1 ? fit : 1);
+        f.n = n < fit ? n : (int)fmax(fit, 1);
         notes(row, f.n);
         forest_measure(c, &f, .35 * canvas_width(c));
         struct axis_box a = {.x = f.names + 4,
@@ -257,7 +260,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_view(t, s, &v, d);
     if (!err && v.form)
         err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * LEAST_ROW, d);
-    return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
+    if (err)
+        return err;
+    return v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
 static const struct opt style[] = {

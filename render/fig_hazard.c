@@ -75,10 +75,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     double grace = table_meta_real(t, "grace", 0);
     if (grace > 0)
         snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
+    const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %";
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
-             k.y_low < 0                  ? ""
-             : table_meta(t, "documents") ? bands_text(t, p, bands)
-                                          : "bands: 95 %");
+             k.y_low < 0 ? "" : of);
     return KVF_OK;
 }
 

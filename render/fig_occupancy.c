@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/clamp.h"
 #include "render/figures.h"
 #include "render/cells.h"
 #include "render/style.h"
@@ -122,12 +123,13 @@ static void arrange(struct occupancy *x, double width, double height)
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
+    static const double wide[] = {180, 88, 140, 180}; /* by maps; 3: more */
     struct occupancy x;
     *w = 88;
     *h = 40;
     if (plan(&x, t, s, NULL)) /* said when it is drawn */
         return;
-    *w = x.n == 1 ? 88 : x.n == 2 ? 140 : 180;
+    *w = wide[x.n < 3 ? x.n : 3];
     arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
     *h = x.top + BOTTOM + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads)) + (x.rows - 1) * GAP_Y;
 }
@@ -169,7 +171,7 @@ static void head_names(struct canvas *c, const struct occupancy *x, const struct
 
 static double scaled(const struct occupancy *x, double v)
 {
-    return x->log ? log1p(v < 0 ? 0 : v) : v;
+    return x->log ? log1p(clamp(v, 0, INFINITY)) : v;
 }
 
 static double largest(const struct occupancy *x)

@@ -67,10 +67,17 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
         add_chance(p, v, r, panel, line);
 }
 
+static bool shown(const struct view *v, int64_t r)
+{
+    if (v->layers)
+        return row_layer(&v->k, r);
+    return v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r);
+}
+
 static void add_rows(struct plot *p, const struct view *v)
 {
     for (int64_t r = 0; r < table_rows(v->t); r++)
-        if (v->layers ? row_layer(&v->k, r) : v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r))
+        if (shown(v, r))
             add_row(p, v, r);
     if (v->kappa || !p->n_series)
         return;

@@ -61,7 +61,7 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
                  "0.00  %.3f",
                  q);
     minus_signs(x.note, sizeof x.note);
-    x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
+    x.colour = q < level ? palette_line(x.value < 0) : (struct rgb){.5, .5, .5};
     x.mark = q < level ? MARK_DISC : MARK_RING;
     return x;
 }

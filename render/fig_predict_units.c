@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "render/chart.h"
+#include "render/clamp.h"
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
@@ -78,8 +79,10 @@ static void ranges(struct scatter *s)
     double grow = s->log_y ? pow(s->y1 / s->y0, .05) : .05 * (s->y1 - s->y0);
     if (isnan(s->y0) || !(s->y1 > s->y0))
         grow = s->log_y ? 2 : 1;
-    s->y0 = isnan(s->y0) ? .1 : s->log_y ? s->y0 / grow : s->y0 - grow;
-    s->y1 = isnan(s->y1) ? 1 : s->log_y ? s->y1 * grow : s->y1 + grow;
+    double below = s->log_y ? s->y0 / grow : s->y0 - grow;
+    double above = s->log_y ? s->y1 * grow : s->y1 + grow;
+    s->y0 = isnan(s->y0) ? .1 : below;
+    s->y1 = isnan(s->y1) ? 1 : above;
 }
 
 static struct scatter scatter_of(const struct table *t, const struct figure_style *style)
@@ -104,7 +107,7 @@ static struct scatter scatter_of(const struct table *t, const struct figure_styl
 
 static int columns_of(const struct scatter *s)
 {
-    return s->n < COLUMNS ? (s->n ? s->n : 1) : COLUMNS;
+    return (int)clamp_whole(s->n, 1, COLUMNS);
 }
 
 static int rows_of(const struct scatter *s)

@@ -121,7 +121,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     const struct saliency_style *o = s->own;
     int err = KVF_OK, most = (int)(w / canvas_pixel(c));
     m.linear = o->scale == 1;
-    m.w = m.tokens < most ? (int)m.tokens : most > 0 ? most : 1;
+    m.w = (int)fmax(1, fmin((double)m.tokens, most));
     double *v = mem_alloc((size_t)(m.tokens + m.w), sizeof *v);
     uint32_t *pixels = mem_alloc((size_t)m.heads, (size_t)m.w * sizeof *pixels);
     if (!err && (!v || !pixels))

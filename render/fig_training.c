@@ -134,7 +134,7 @@ static void smooth(struct curves *v, int col)
 {
     for (int run = 0; run < v->n_runs; run++) {
         int64_t a = v->row0[run], b = v->row0[run + 1], n = b - a;
-        int64_t width = v->smooth ? v->smooth : n / 25 < 1000 ? n / 25 : 1000, half = width / 2;
+        int64_t usual = n / 25 < 1000 ? n / 25 : 1000, half = (v->smooth ? v->smooth : usual) / 2;
         for (int64_t r = a; r < b; r++) {
             int64_t lo = r - half < a ? a : r - half, hi = r + half >= b ? b - 1 : r + half;
             double sum = 0, count = 0;
@@ -255,9 +255,9 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
 /* What columns mean, of those that stand there unasked. */
 static const char *long_name(const char *column)
 {
-    return strcmp(column, "limit") == 0     ? "capacity or sparsity loss"
-           : strcmp(column, "mean_kl") == 0 ? "KL of checks"
-                                            : column;
+    if (strcmp(column, "limit") == 0)
+        return "capacity or sparsity loss";
+    return strcmp(column, "mean_kl") == 0 ? "KL of checks" : column;
 }
 
 static int draw_panel(struct canvas *c, struct curves *v, int i, double height, double last_step)

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/par.h"
+#include "render/clamp.h"
 #include "render/figures.h"
 #include "render/style.h"
 
@@ -94,7 +95,8 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     l.margin = g->margin;
-    l.gap_x = (l.named ? 5 : heads > 24 ? 0.6 : 1.2) + l.margin;
+    double between = heads > 24 ? 0.6 : 1.2;
+    l.gap_x = (l.named ? 5 : between) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
@@ -161,7 +163,8 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
 {
     struct window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
-    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
+    double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
+    w = n == 1 ? 88 : w;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
     struct layout l = plan(g, &win, w, h);
@@ -211,7 +214,7 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     double f = colours_at(k, v);
     if (isnan(f) || cover < 1)
         return palette_argb_at(k->map, f, cover);
-    return p->colour[(int)((f < 0 ? 0 : f > 1 ? 1 : f) * PALETTE_STEPS + 0.5)];
+    return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
 /* Columns of one map: the task depends on its number alone, whatever thread has it. */
@@ -288,7 +291,8 @@ static void margin_names(const struct painter *p, int64_t h)
     while (*second && *second != 'K' && *second != 'H')
         second++;
     snprintf(layer, sizeof layer, "%.*s", (int)(second - name), name);
-    double pt = p->l.side < 2.4 ? 4 : p->l.side < 6 ? PT_SMALL : PT_TICK;
+    double pt = p->l.side < 6 ? PT_SMALL : PT_TICK;
+    pt = p->l.side < 2.4 ? 4 : pt;
     if (h % p->l.cols == 0)
         canvas_text(p->c, x - 1, y + p->l.tall / 2, layer, pt, ALIGN_RIGHT, ink, 0);
     if (h / p->l.cols % p->l.rows == 0)
@@ -355,14 +359,16 @@ static void paint_all(struct painter *p)
 static int threads_for(const struct painter *p, int asked)
 {
     int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
-    long n = asked > 0 ? asked : work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n < MOST_THREADS ? (int)n : MOST_THREADS;
+    long n = work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)clamp_whole(asked > 0 ? asked : n, 1, MOST_THREADS);
 }
 
 static int paint(struct painter *p, int asked)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
     int threads = threads_for(p, asked), err = par_create(threads, &p->pool);
+    if (err)
+        return err;
     p->batch = (int)fmax(
         1, fmin(fmin(4.0 * threads, (double)p->l.n), (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
@@ -370,11 +376,13 @@ static int paint(struct painter *p, int asked)
     p->number = MEM_NEW(double, (size_t)p->batch *(size_t)p->l.per_head);
     p->argb = MEM_NEW(uint32_t, (size_t)p->batch * area);
     p->scratch = MEM_NEW(double, (size_t)threads *(size_t)p->span);
+    if (!p->number || !p->argb || !p->scratch) {
+        err = KVF_E_NOMEM;
+        goto done;
+    }
     palette_table(p->k.map, p->colour);
-    if (!err)
-        err = p->number && p->argb && p->scratch ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        paint_all(p);
+    paint_all(p);
+done:
     par_destroy(p->pool);
     mem_free(p->number);
     mem_free(p->argb);

@@ -322,9 +322,10 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
     double two = LEFT + RIGHT + LEFT + 2 * LEAST_CELL * (double)p.layers;
-    *ret_w = s->width_mm > 0       ? s->width_mm
-             : n > 1 && two <= 180 ? fmax(140, fmin(180, two + 20))
-                                   : fmax(88, fmin(180, one));
+    *ret_w = fmax(88, fmin(180, one));
+    if (n > 1 && two <= 180)
+        *ret_w = fmax(140, fmin(180, two + 20));
+    *ret_w = s->width_mm > 0 ? s->width_mm : *ret_w;
     struct layout l = layout_in(&p, *ret_w, 100);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
     double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));

@@ -81,7 +81,9 @@ static bool can_embed(hb_face_t *face)
 static struct face *face_of(struct svg *s, PangoFont *font)
 {
     hb_face_t *face = hb_font_get_face(pango_font_get_hb_font(font));
-    if (!s->fonts && !(s->fonts = MEM_NEW(struct svg_fonts, 1)))
+    if (!s->fonts)
+        s->fonts = MEM_NEW(struct svg_fonts, 1);
+    if (!s->fonts)
         return NULL;
     for (int i = 0; i < s->fonts->n; i++)
         if (s->fonts->face[i].face == face)

@@ -1,3 +1,4 @@
+#include "render/clamp.h"
 #include "render/text_style.h"
 
 #include <math.h>
@@ -63,7 +64,7 @@ static enum text_kind kind_of(const struct text_style *x)
 /* Ages on a scale of logarithms, never as age 0; NaN: there is no value. */
 static double scaled(const struct text_style *x, double v)
 {
-    return kind_of(x) == KIND_AGE ? log10(1 + (v < 0 ? 0 : v)) : v;
+    return kind_of(x) == KIND_AGE ? log10(1 + clamp(v, 0, INFINITY)) : v;
 }
 
 /* Of tokens that share a character: their mean, of ages the largest. */
@@ -89,7 +90,9 @@ static const char *state_of(const struct text_style *x, int64_t row0, int64_t ro
         differ |= strcmp(s, first) != 0;
         evicted |= strcmp(s, "evicted") == 0;
     }
-    return !differ ? first : evicted ? "evicted" : "kept";
+    if (!differ)
+        return first;
+    return evicted ? "evicted" : "kept";
 }
 
 /* Counts what the legend has to say, and finds the range of the colours. */
@@ -154,9 +157,9 @@ static struct rgb fill_at(const struct text_style *x, double v)
 {
     if (x->range.map)
         return palette_at(x->range.map, v);
-    return kind_of(x) == KIND_SIGNED  ? palette_at("redblue", v)
-           : kind_of(x) == KIND_SHARE ? lab_between(paper, light_blue, v)
-                                      : lab_between(paper, strong_blue, v);
+    if (kind_of(x) == KIND_SIGNED)
+        return palette_at("redblue", v);
+    return lab_between(paper, kind_of(x) == KIND_SHARE ? light_blue : strong_blue, v);
 }
 
 static struct rgb ink_at(const struct text_style *x, double v)
@@ -172,17 +175,15 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
     bool kept = strcmp(state, "kept") == 0, evicted = strcmp(state, "evicted") == 0;
     if (strcmp(state, "mixed") == 0 || !*state)
         return (struct text_look){.ink = on_missing, .fill = missing, .filled = x->fill || !*state};
-    if (x->fill)
-        return (struct text_look){.ink = evicted ? grey : black,
-                                  .fill = kept      ? light_blue
-                                          : evicted ? paper
-                                                    : light_orange,
-                                  .filled = !evicted,
-                                  .underlined = !kept && !evicted};
-    return (struct text_look){.ink = kept      ? blue
-                                     : evicted ? grey
-                                               : orange,
-                              .underlined = !kept && !evicted};
+    if (kept)
+        return (struct text_look){
+            .ink = x->fill ? black : blue, .fill = light_blue, .filled = x->fill};
+    if (evicted)
+        return (struct text_look){.ink = grey, .fill = paper};
+    return (struct text_look){.ink = x->fill ? black : orange,
+                              .fill = light_orange,
+                              .filled = x->fill,
+                              .underlined = true};
 }
 
 /* v: on the scale of the colours, 0 to 1. */
