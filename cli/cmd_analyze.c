@@ -239,16 +239,16 @@ int cmd_figures(const struct command *self, int argc, char **argv)
     int operands, status;
     if (!command_options(self, figures_options, &q, argc, argv, 0, 0, &operands, &status))
         return status;
-    if (q.json)
-        printf("[");
-    for (const struct figure *const *f = figure_table; *f; f++) {
-        if (q.json)
-            printf("%s{\"name\":\"%s\",\"table\":\"%s\",\"summary\":\"%s\"}",
-                   f == figure_table ? "" : ",", (*f)->name, (*f)->table, (*f)->summary);
-        else
-            printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
+    if (q.json) {
+        struct buf out = {0};
+        figures_json(&out);
+        status = out.err ? EXIT_FAILED : EXIT_OK;
+        if (!out.err)
+            fwrite(out.data, 1, out.len, stdout);
+        buf_finish(&out);
+        return status;
     }
-    if (q.json)
-        printf("]\n");
+    for (const struct figure *const *f = figure_table; *f; f++)
+        printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
     return EXIT_OK;
 }

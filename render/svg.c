@@ -14,8 +14,12 @@ void svg_finish(struct svg *s)
 void svg_escape(struct buf *b, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (s[i] == '<' || s[i] == '>' || s[i] == '&')
-            buf_str(b, s[i] == '<' ? "&lt;" : s[i] == '>' ? "&gt;" : "&amp;");
+        if (s[i] == '<')
+            buf_str(b, "&lt;");
+        else if (s[i] == '>')
+            buf_str(b, "&gt;");
+        else if (s[i] == '&')
+            buf_str(b, "&amp;");
         else if (n - i >= 3
                  && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
                      || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
@@ -172,5 +176,7 @@ int svg_write(struct svg *s, const char *title, const char *about, struct buf *o
     if (s->body.len)
         buf_add(out, s->body.data, s->body.len);
     buf_str(out, "</svg>\n");
-    return err ? err : s->body.err ? s->body.err : out->err;
+    if (err)
+        return err;
+    return s->body.err ? s->body.err : out->err;
 }
