@@ -1,5 +1,3 @@
-/* cmd_analyze.c - every analysis: trace in, table or figure out; and the list of
- * figures. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +6,19 @@
 #include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/analysis.h"
+#include "cli/open_traces.h"
 #include "cli/preview.h"
 #include "cli/runner.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_TRACES = 256 };
+enum { MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
     struct analyzer_args args;
     const char *tokens, *out, *figure;
-    const char *own[MAX_OWN]; /* the analyzer's options */
-    bool flag[MAX_OWN];       /* those that are flags */
+    struct analysis_values own; /* of the analyzer's options */
     bool json;
     bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
@@ -44,21 +42,26 @@ static const struct opt shared_options[] = {
     {.type = OPT_END},
 };
 
-/* The analyzer's options as texts and flags of the request. */
-static void own_options(const struct analyzer *a, struct opt own[MAX_OWN + 1])
+void analysis_options(const struct analyzer *a, struct opt ret[ANALYSIS_OPTIONS + 1])
 {
     int n = 0;
-    for (; a->options && a->options[n].name && n < MAX_OWN; n++) {
+    for (; a && a->options && a->options[n].name && n < ANALYSIS_OPTIONS; n++) {
         const struct analyzer_option *o = &a->options[n];
-        own[n] = (struct opt){
-            .type = o->arg ? OPT_STR : OPT_FLAG,
-            .name = o->name,
-            .arg = o->arg,
-            .help = o->help,
-            .offset = o->arg ? offsetof(struct request, own) + (size_t)n * sizeof(char *)
-                             : offsetof(struct request, flag) + (size_t)n * sizeof(bool)};
+        size_t text = offsetof(struct analysis_values, text) + (size_t)n * sizeof(char *);
+        size_t flag = offsetof(struct analysis_values, flag) + (size_t)n * sizeof(bool);
+        ret[n] = (struct opt){o->arg ? OPT_STR : OPT_FLAG, 0,      o->name,
+                              o->arg ? text : flag,        o->arg, o->help,
+                              .absent = o->otherwise};
     }
-    own[n] = (struct opt){.type = OPT_END};
+    ret[n] = (struct opt){.type = OPT_END};
+}
+
+const char *const *analysis_texts(struct analysis_values *v)
+{
+    for (int i = 0; i < ANALYSIS_OPTIONS; i++)
+        if (v->flag[i])
+            v->text[i] = "1";
+    return v->text;
 }
 
 bool range_parse(const char *s, int64_t *a, int64_t *b)
@@ -81,11 +84,8 @@ static const struct figure *figure_of(const struct request *q)
 static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
-    q->args.option = q->own;
+    q->args.option = analysis_texts(&q->own);
     q->args.threads = q->look.style.threads = (int)q->threads;
-    for (int i = 0; i < MAX_OWN; i++)
-        if (q->flag[i])
-            q->own[i] = "1";
     if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
     int err = figure_options_check(&q->look, d);
@@ -180,75 +180,70 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     return drawn || figure ? err : idle(q, f, t, err, d);
 }
 
-static int open_trace(const struct command *self, const char *path, struct kvf_trace **ret,
-                      struct kvf_diag *d)
+static int cmd_analysis(const struct command *self, void *request, int n, char **operand)
 {
-    int err = kvf_open(path, KVF_OPEN_TAIL, ret, d);
-    if (!err && !kvf_is_clean(*ret))
-        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
-                self->name, path, kvf_n_steps(*ret));
-    return err;
-}
-
-int cmd_analyze(const struct command *self, int argc, char **argv)
-{
-    struct request q = {.a = analyzer_find(self->name)};
-    struct opt own[MAX_OWN + 1];
-    const struct opt options[] = {
-        {OPT_GROUP, .group = shared_options}, {OPT_GROUP, .group = own}, {.type = OPT_END}};
+    struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
-    int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
-    int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
-    own_options(q.a, own);
-    if (!command_options(self, options, &q, argc, argv, least, most, &operands, &status))
-        return status;
-    int err = parse_request(&q, &d);
+    q->a = self->analyzer;
+    int err = parse_request(q, &d);
     if (!err)
-        err = check_several(&q, operands, &d);
+        err = check_several(q, n, &d);
     if (!err)
-        err = runner_keeps(q.out, argv + 1, operands, &d);
-    for (int i = 0; !err && i < operands; i++)
-        err = open_trace(self, argv[1 + i], &trace[i], &d);
+        err = runner_keeps(q->out, operand, n, &d);
+    for (int i = 0; !err && i < n; i++)
+        err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (!err)
-        err = make_table(&q, trace, argv + 1, operands, &t, &d);
+        err = make_table(q, trace, operand, n, &t, &d);
     if (!err)
-        err = deliver(&q, t, &d);
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+        err = deliver(q, t, &d);
     table_destroy(t);
-    buf_finish(&q.about);
-    for (int i = 0; i < operands; i++)
+    buf_finish(&q->about);
+    for (int i = 0; i < n; i++)
         kvf_close(trace[i]);
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+    return command_end(self, err, &d);
 }
 
-struct figures_request {
-    bool json;
-};
-
-static const struct opt figures_options[] = {
-    {OPT_FLAG, 0, "json", offsetof(struct figures_request, json), NULL, "a JSON array"},
-    {.type = OPT_END},
-};
-
-int cmd_figures(const struct command *self, int argc, char **argv)
+static const char *example_of(const struct analyzer *a)
 {
-    struct figures_request q = {0};
-    int operands, status;
-    if (!command_options(self, figures_options, &q, argc, argv, 0, 0, &operands, &status))
-        return status;
-    if (q.json) {
-        struct buf out = {0};
-        figures_json(&out);
-        status = out.err ? EXIT_FAILED : EXIT_OK;
-        if (!out.err)
-            fwrite(out.data, 1, out.len, stdout);
-        buf_finish(&out);
-        return status;
-    }
-    for (const struct figure *const *f = figure_table; *f; f++)
-        printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
-    return EXIT_OK;
+    static const char *const examples[][2] = {
+        {"hazard", "kvfate hazard run.kvf --criterion top64"},
+        {"dilution", "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv"},
+        {"agreement", "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv"},
+        {"kv-size", "kvfate kv-size run.kvf -o sizes.tsv"},
+        {"runs", "kvfate runs run.kvf -o runs.tsv"},
+        {"heads", "kvfate heads run.kvf -o heads.tsv"},
+        {"compare", "kvfate compare a.kvf b.kvf --match -o match.tsv"},
+        {"atlas", "kvfate atlas text1.kvf text2.kvf -o atlas.tsv"},
+        {"words", "kvfate words run.kvf -o words.tsv"},
+        {"received", "kvfate received run.kvf --spread heads -o received.tsv"},
+        {"dynamics", "kvfate dynamics a.kvf b.kvf -o dynamics.tsv"},
+        {"attention-sparsity", "kvfate attention-sparsity run.kvf -o sparsity.png"},
+    };
+    static char usual[sizeof "kvfate  run.kvf -o .png" + 2 * 64];
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+        if (strcmp(examples[i][0], a->name) == 0)
+            return examples[i][1];
+    snprintf(usual, sizeof usual, "kvfate %s run.kvf -o %s.png", a->name, a->name);
+    return usual;
+}
+
+struct command analysis_command(const struct analyzer *a)
+{
+    static const char *const shown[] = {"X.kvf [Y.kvf ...]", "A.kvf B.kvf [C.kvf ...]"};
+    bool pairs = a->min_traces > 1;
+    return (struct command){
+        .name = a->name,
+        .group = ANALYSIS_GROUP,
+        .summary = a->summary,
+        .example = example_of(a),
+        .operands = {shown[pairs], "trace", pairs ? a->min_traces : 1,
+                     a->max_traces == 1 ? STACK_MOST : a->max_traces},
+        .options = shared_options,
+        .request_bytes = sizeof(struct request),
+        .analyzer = a,
+        .own_at = offsetof(struct request, own),
+        .run = cmd_analysis,
+    };
 }

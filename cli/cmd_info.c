@@ -1,11 +1,11 @@
-/* cmd_trace.c - info and verify: what a trace holds, and whether it is whole. */
+/* cmd_info.c - what a trace, or a file of gates, holds. */
 #include <stdio.h>
 #include <string.h>
 
 #include <kvf/trace.h>
 
 #include "base/json.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/info_gates.h"
 
 static const char *const space_names[] = {"run", "kv", "query"};
@@ -110,70 +110,43 @@ static void info_text(struct kvf_trace *t, const char *path)
     print_columns(t);
 }
 
-struct info {
+struct request {
     bool json;
 };
 
-static const struct opt info_options[] = {
-    {OPT_FLAG, 0, "json", offsetof(struct info, json), NULL, "one JSON object"},
+static const struct opt options[] = {
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "one JSON object"},
     {.type = OPT_END},
 };
 
-int cmd_info(const struct command *self, int argc, char **argv)
+static int cmd_info(const struct command *self, void *request, int n, char **operand)
 {
-    struct info q = {0};
-    int operands, status;
+    (void)n;
+    struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_trace *t = NULL;
-    if (!command_options(self, info_options, &q, argc, argv, 1, 1, &operands, &status))
-        return status;
-    if (looks_like_gates(argv[1]))
-        return info_gates(self, argv[1], q.json);
-    if (kvf_open(argv[1], KVF_OPEN_TAIL, &t, &d) != KVF_OK) {
-        fprintf(stderr, "kvfate info: %s\n", d.text);
+    if (looks_like_gates(operand[0]))
+        return info_gates(self, operand[0], q->json);
+    int err = kvf_open(operand[0], KVF_OPEN_TAIL, &t, &d), status = EXIT_OK;
+    if (err) {
+        command_say(self, err, &d);
         return EXIT_FAILED;
     }
-    status = EXIT_OK;
-    if (q.json)
+    if (q->json)
         status = info_json(t);
     else
-        info_text(t, argv[1]);
+        info_text(t, operand[0]);
     kvf_close(t);
     return status;
 }
 
-struct verify {
-    bool full;
+const struct command command_info = {
+    .name = "info",
+    .group = "traces",
+    .summary = "show what a trace, or a file of gates, holds",
+    .example = "kvfate info run.kvf",
+    .operands = {"FILE", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_info,
 };
-
-static const struct opt verify_options[] = {
-    {OPT_FLAG, 0, "full", offsetof(struct verify, full), NULL,
-     "check and decode every payload too"},
-    {.type = OPT_END},
-};
-
-int cmd_verify(const struct command *self, int argc, char **argv)
-{
-    struct verify q = {0};
-    int operands, status;
-    struct kvf_diag d = {""};
-    struct kvf_check c;
-    if (!command_options(self, verify_options, &q, argc, argv, 1, 1, &operands, &status))
-        return status;
-    int err = kvf_verify(argv[1], q.full, &c, &d);
-    if (err) {
-        fprintf(stderr, "kvfate verify: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-        return EXIT_FAILED;
-    }
-    if (d.text[0])
-        fprintf(stderr, "kvfate verify: %s\n", d.text);
-    printf("%s: %llu records, %llu bytes, %s", argv[1], (unsigned long long)c.records,
-           (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
-    if (c.torn)
-        printf(", %llu of them torn at the end", (unsigned long long)c.torn);
-    if (q.full)
-        printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
-               (unsigned long long)c.raw_bytes);
-    printf("\n");
-    return c.clean ? EXIT_OK : EXIT_LOST;
-}
