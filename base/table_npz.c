@@ -250,13 +250,17 @@ static int put(zipFile z, const struct buf *b)
 static int put_rows(zipFile z, struct npy *x, const struct file *out)
 {
     int err = put(z, &x->head);
-    for (int64_t n; !err && !out->error && (n = rows_from(x, x->row)) > 0; x->row += n) {
+    while (!err && !out->error) {
+        int64_t n = rows_from(x, x->row);
+        if (n <= 0)
+            break;
         buf_clear(&x->ready);
         if (x->type == TABLE_STR)
             make_texts(x, n);
         else
             make_numbers(x, n);
         err = put(z, &x->ready);
+        x->row += n;
     }
     return err;
 }

@@ -32,10 +32,15 @@ static bool whole_number(const char *s, int64_t *ret)
 
 static bool number(const char *s, double *ret)
 {
-    if (strcmp(s, "nan") == 0 || strcmp(s, "inf") == 0 || strcmp(s, "-inf") == 0) {
-        *ret = *s == 'n' ? NAN : *s == '-' ? -INFINITY : INFINITY;
-        return true;
-    }
+    static const struct {
+        const char *text;
+        double value;
+    } words[] = {{"nan", (double)NAN}, {"inf", (double)INFINITY}, {"-inf", -(double)INFINITY}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(s, words[i].text) == 0) {
+            *ret = words[i].value;
+            return true;
+        }
     const char *p = s + (*s == '-');
     size_t n = digits(p);
     p += n;
@@ -150,8 +155,8 @@ static int take_meta(struct tsv *x, char *line, struct kvf_diag *d)
 
 static int take_head(struct tsv *x, struct kvf_diag *d)
 {
-    char *line;
-    while ((line = next_line(x)) != NULL && *line == '#') {
+    char *line = next_line(x);
+    for (; line && *line == '#'; line = next_line(x)) {
         int err = take_meta(x, line, d);
         if (err)
             return err;
@@ -184,7 +189,7 @@ static int take_rows(struct tsv *x, struct kvf_diag *d)
     x->cell = MEM_NEW(char *, (size_t)lines *(size_t)x->n_columns);
     if (!x->cell)
         return KVF_E_NOMEM;
-    for (char *line; (line = next_line(x)) != NULL; x->rows++) {
+    for (char *line = next_line(x); line; line = next_line(x), x->rows++) {
         int n = cut(x, line, x->cell + x->rows * x->n_columns, x->n_columns, d);
         if (n < 0)
             return KVF_E_FORMAT;
@@ -313,10 +318,8 @@ static int put_json(struct table *t, const struct json *column, const struct jso
     for (const struct json *v = json_first(cells); !err && v; v = json_next(v), r++) {
         whole[r] = json_int(v, INT64_MIN);
         text[r] = json_str(v, NULL);
-        bool fits = kind == 0   ? whole[r] != INT64_MIN
-                    : kind == 1 ? json_real(v, &real[r])
-                                : text[r] != NULL;
-        if (!fits)
+        bool fits[] = {whole[r] != INT64_MIN, json_real(v, &real[r]), text[r] != NULL};
+        if (!fits[kind])
             err = kvf_fail(d, KVF_E_FORMAT, "column \"%.80s\": row %zu is no %s", name, r, type);
     }
     if (!err && kind == 0)
@@ -381,15 +384,17 @@ int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_
     struct table *t = NULL;
     int64_t rows = 0;
     int err = json_parse(text, n, &root, d);
-    if (!err)
-        err = json_shape(root, &rows, d);
-    if (!err && !(t = table_create(json_str(json_get(root, "name"), ""), rows)))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = put_json_meta(t, json_get(root, "meta"), d);
+    if (err)
+        return err;
+    err = json_shape(root, &rows, d);
+    if (err)
+        goto done;
+    t = table_create(json_str(json_get(root, "name"), ""), rows);
+    err = t ? put_json_meta(t, json_get(root, "meta"), d) : KVF_E_NOMEM;
     for (const struct json *c = json_first(json_get(root, "columns")); !err && c; c = json_next(c))
         err = put_json(t, c, json_get(json_get(root, "data"), json_str(json_get(c, "name"), "")),
                        d);
+done:
     json_free(root);
     if (err)
         table_destroy(t);
@@ -406,8 +411,10 @@ static int load(const char *path, struct buf *b, struct kvf_diag *d)
     FILE *f = fopen(path, "rb");
     if (!f)
         return kvf_fail(d, KVF_E_IO, "cannot be opened: %s", strerror(errno));
-    for (size_t n; !b->err && (n = fread(part, 1, sizeof part, f)) > 0;)
+    for (size_t n = 1; !b->err && n > 0;) {
+        n = fread(part, 1, sizeof part, f);
         buf_add(b, part, n);
+    }
     int err = ferror(f) ? kvf_fail(d, KVF_E_IO, "cannot be read: %s", strerror(errno)) : b->err;
     if (err == KVF_E_LIMIT)
         kvf_fail(d, err, "is over the limit of %d bytes", TABLE_MOST_BYTES);
@@ -422,10 +429,13 @@ int table_read(const char *path, struct table **ret, struct kvf_diag *d)
     if (f != TABLE_TSV && f != TABLE_CSV && f != TABLE_JSON)
         return kvf_fail(d, KVF_E_ARG, "%s: a table is read from .tsv, .csv or .json", path);
     int err = load(path, &b, d);
-    if (!err)
-        err = (f == TABLE_TSV   ? table_parse_tsv
-               : f == TABLE_CSV ? table_parse_csv
-                                : table_parse_json)(b.data ? b.data : "", b.len, ret, d);
+    const char *text = b.data ? b.data : "";
+    if (!err && f == TABLE_TSV)
+        err = table_parse_tsv(text, b.len, ret, d);
+    else if (!err && f == TABLE_CSV)
+        err = table_parse_csv(text, b.len, ret, d);
+    else if (!err)
+        err = table_parse_json(text, b.len, ret, d);
     buf_finish(&b);
     if (err && d && !d->text[0])
         kvf_fail(d, err, "%s", kvf_strerror(err));

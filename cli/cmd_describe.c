@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "analyzers/analyzer.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/methods_json.h"
-#include "config.h"
 #include "engine/probe/probes.h"
 #include "render/figure.h"
 
@@ -162,7 +163,7 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
     (void)n;
     (void)operand;
     buf_char(&b, '{');
-    json_put_member_str(&b, "version", KVFATE_VERSION);
+    json_put_member_str(&b, "version", kvf_version());
     put_commands(&b);
     put_analyzers(&b);
     json_put_key(&b, "figures");

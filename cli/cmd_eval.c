@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/table_io.h"
@@ -9,7 +11,6 @@
 #include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
-#include "config.h"
 #include "engine/experiment/eval_state.h"
 
 enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
@@ -344,7 +345,7 @@ static int run_all(struct job *j, struct kvf_diag *d)
     j->done = MEM_NEW(bool, rows);
     int err = cell && result && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
     if (!err)
-        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, KVFATE_VERSION, &j->state,
+        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state,
                               d);
     if (!err)
         err = resume(j, &left, d);

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvf/version.h>
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -14,7 +16,6 @@
 #include "cli/runner.h"
 #include "cli/signals.h"
 #include "cli/spans.h"
-#include "config.h"
 #include "engine/model/gguf.h"
 #include "engine/model/out_gram.h"
 #include "engine/probe/watch.h"
@@ -104,7 +105,7 @@ static void build_header(struct run *u, struct buf *b)
     char hash[33];
     tokenizer_hash(r->engine->tokenizer, hash);
     buf_str(b, "{\"kvf\":{");
-    json_put_member_str(b, "version", KVFATE_VERSION);
+    json_put_member_str(b, "version", kvf_version());
     buf_str(b, "},\"model\":{");
     engine_put_model(r->engine, b);
     buf_str(b, "},\"tokenizer\":{");

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvf/version.h>
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -15,7 +17,6 @@
 #include "cli/runner.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
-#include "config.h"
 #include "engine/train/recipe.h"
 
 struct job {
@@ -134,7 +135,7 @@ static int put_config(struct job *j)
     buf_printf(b,
                "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
                "\"%s\", ",
-               KVFATE_VERSION, j->recipe.name, j->engine->config.name, j->hash);
+               kvf_version(), j->recipe.name, j->engine->config.name, j->hash);
     recipe_put(b, &j->recipe);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
@@ -153,7 +154,7 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
     if (folder_cache_make("teacher", &j->teacher_name) != KVF_OK
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
-    buf_printf(&j->teacher_of, "%s %s %x", KVFATE_VERSION, j->hash, cpu_flags_detect());
+    buf_printf(&j->teacher_of, "%s %s %x", kvf_version(), j->hash, cpu_flags_detect());
     j->teacher = (struct teacher_states){
         .folder = j->teacher_name.data, .model = j->teacher_of.data, .limit = j->teacher_limit};
     j->recipe.opt.pass.kept = &j->teacher;

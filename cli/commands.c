@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "analyzers/analyzer.h"
 #include "base/mem.h"
 #include "cli/analysis.h"
 #include "cli/commands.h"
-#include "config.h"
 
 #define X(name) extern const struct command command_##name;
 #include "cli/commands.list"
@@ -217,7 +218,7 @@ static int choose(int argc, char **argv)
     if (one_of(name, "help", "--help", "-h"))
         return overview(stdout, EXIT_OK);
     if (strcmp(name, "--version") == 0) {
-        printf("kvfate %s\n", KVFATE_VERSION);
+        printf("kvfate %s\n", kvf_version());
         return EXIT_OK;
     }
     return command_find(name, &c) ? dispatch(&c, argc - 1, argv + 1) : unknown(name);

@@ -40,10 +40,13 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
 /* "method\toptions\tbudget": the effective value of every option. */
 static void build_key(const struct eval_cell *cell, struct buf *b)
 {
-    const char *key, *word;
-    double number;
     buf_printf(b, "%s\t", cell->label);
-    for (int i = 0; (key = method_option(&cell->params, i, &word, &number)) != NULL; i++) {
+    for (int i = 0;; i++) {
+        const char *word;
+        double number;
+        const char *key = method_option(&cell->params, i, &word, &number);
+        if (!key)
+            break;
         if (word)
             buf_printf(b, "%s%s=%s", i ? "," : "", key, word);
         else
@@ -75,14 +78,15 @@ static int write_all(struct eval_state *s, const struct buf *b, struct kvf_diag 
 static int read_all(struct eval_state *s, struct kvf_diag *d)
 {
     char part[65536];
-    ssize_t n;
-    while ((n = read(s->fd, part, sizeof part)) != 0) {
+    for (;;) {
+        ssize_t n = read(s->fd, part, sizeof part);
+        if (n == 0)
+            return s->text.err;
         if (n < 0 && errno != EINTR)
             return io_error(s, "read the results", d);
         if (n > 0)
             buf_add(&s->text, part, (size_t)n);
     }
-    return s->text.err;
 }
 
 /* Ends the text after its last complete line, in the file too. */

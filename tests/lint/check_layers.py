@@ -86,7 +86,8 @@ FENCES = [
 SYSTEM = set('''assert ctype dirent errno fcntl float inttypes limits math pthread sched setjmp signal stdarg
 stdatomic stdbool stddef stdint stdio stdlib string strings sys/mman sys/stat sys/types sys/uio
 time unistd'''.split())
-PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/schema.h': 'libtrace'}
+PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/schema.h': 'libtrace',
+          'kvf/version.h': 'libtrace'}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
