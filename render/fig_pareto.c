@@ -42,7 +42,8 @@ struct pareto_style {
     int scale; /* 0: log, 1: linear */
 };
 
-/* Rows of a method without a budget have none to be drawn at. */
+/* Whether a row has a place across: rows of a method without a budget have none when the budget
+ * goes across. */
 static bool has_place(const struct table *t, int64_t r, const void *ctx)
 {
     const int *col = ctx;
@@ -56,7 +57,7 @@ static int interval_column(const struct table *t, const char *y, const char *end
     return numeric_column(t, name);
 }
 
-/* Points of a line by rising x; few, and mostly so already. */
+/* Sorts the points of a line by x. Points are few and mostly sorted already. */
 static void sort_line(struct chart_line *l)
 {
     double *part[] = {l->x, l->y, l->low, l->high};
@@ -70,7 +71,8 @@ static void sort_line(struct chart_line *l)
                 }
 }
 
-/* Means, the order of the key, and what the axis of y cannot show. */
+/* Finds the means, the order of the key, the range of y, and counts what a logarithm cannot show.
+ */
 static void finish(struct quality *q)
 {
     q->h.y0 = q->h.y1 = NAN;
@@ -187,7 +189,8 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
     return KVF_OK;
 }
 
-/* A staircase behind the lines: below it (above, where more is better) is no point. */
+/* Draws the front as a staircase behind the lines: no point is below it, or above it where more is
+ * better. */
 static int draw_front(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
     double *xy;
@@ -258,7 +261,8 @@ static void key_line(struct canvas *c, double x, double y, double room, const ch
                 ink, 0);
 }
 
-/* Lines of the key by quality; the last says how many it has no room for. */
+/* Draws the lines of the key, the best method first; the last line says for how many there is no
+ * room. */
 static void draw_key(struct canvas *c, const struct quality *q, double x, double room, double h)
 {
     bool marked = q->front;

@@ -79,7 +79,8 @@ static void provenance(const struct table *t, struct buf *out)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
-/* "eviction: SmolLM2, h2o, budget 64", without what TeX would take for its own. */
+/* Sets the title of the metadata, such as "eviction: SmolLM2, h2o, budget 64", without characters
+ * that TeX would take for its own, and the keywords. */
 static void describe(struct canvas *c, const struct figure *f, const struct table *t,
                      const struct figure_style *s)
 {
@@ -208,7 +209,7 @@ static void fitted_finish(struct fitted *x)
 
 /* ---- drawing */
 
-/* The size asked for, or the figure's own, in mm. */
+/* The size in mm that the style asks for, or else the figure's own. */
 static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
                    double *ret_w, double *ret_h, struct kvf_diag *d)
 {
