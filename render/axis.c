@@ -72,7 +72,7 @@ static int whole_ones(double *v, int n)
     return m;
 }
 
-/* One number makes no scale. Where only one would stand on the axis, the ticks are set closer, as
+/* One number makes no scale.  Where only one would stand on the axis, the ticks are set closer, as
  * many as have room. */
 static int ticks_two(double lo, double hi, int want, double room, bool whole, double *v, int max)
 {
@@ -310,7 +310,7 @@ static int wrap(struct canvas *c, const char *s, double room, char line[][LABEL_
 }
 
 /* Draws the label of a bar in one line, in two when the bar is short and the label has a bracket,
- * in more where the canvas is too low for a line. No line is moved beyond the edges. */
+ * in more where the canvas is too low for a line.  No line is moved beyond the edges. */
 static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
 {
     const char *second = strstr(label, " (");

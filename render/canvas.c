@@ -30,7 +30,7 @@ static void colour_of(struct canvas *c, struct rgb v)
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
 }
 
-/* Sets the colour of a line. Black lines are grey on terminals, whose background may be black. */
+/* Sets the colour of a line.  Black lines are grey on terminals, whose background may be black. */
 static void colour_of_line(struct canvas *c, struct rgb v)
 {
     bool dark = is_ansi(c) && fmax(v.r, fmax(v.g, v.b)) < 0.2;

@@ -168,7 +168,7 @@ int chart_thin(const double *xy, int n, double column, double *out)
     return m;
 }
 
-/* Where a point is drawn. A point far outside the axes is moved near to them, since coordinates in
+/* Where a point is drawn.  A point far outside the axes is moved near to them, since coordinates in
  * files have a largest value. */
 static void place(const struct axis_box *a, double x, double y, double *out)
 {
@@ -259,7 +259,7 @@ static void sign(struct canvas *c, double x, double y, const struct chart_look *
     mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.4, look->colour);
 }
 
-/* Draws signs at some points of the line. Lines with other signs have them at other places; each
+/* Draws signs at some points of the line.  Lines with other signs have them at other places; each
  * line has one at least. */
 static void signs(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                   const struct chart_look *look)

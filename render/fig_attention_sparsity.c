@@ -32,7 +32,7 @@ static void layers_of(struct view *v)
     }
 }
 
-/* Adds a row to its line. The line of a layer has the colour of its depth; that of all heads
+/* Adds a row to its line.  The line of a layer has the colour of its depth; that of all heads
  * together is black and wider. */
 static void add_row(struct plot *p, const struct view *v, int64_t r, const char *map)
 {

@@ -248,7 +248,7 @@ static void point(struct canvas *c, const struct layout *l, const struct axis_bo
     mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* about the area of d squared */
 }
 
-/* Draws the line from dot to dot. Those of several traces differ in dashes, too, since their dots
+/* Draws the line from dot to dot.  Those of several traces differ in dashes, too, since their dots
  * lie close. */
 static void line(struct canvas *c, const struct layout *l, const double xy[4], int series)
 {

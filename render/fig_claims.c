@@ -45,7 +45,7 @@ static double number(const struct table *t, const char *name, int64_t r)
     return table_real(t, table_find(t, name), r);
 }
 
-/* Where a value stands in its row: 0 at the null, positive on the side that is claimed. Where the
+/* Where a value stands in its row: 0 at the null, positive on the side that is claimed.  Where the
  * claim is that the value lies between two ends, the claimed side is that within, and the place is
  * the distance to the nearer end. */
 static double place(double v, const char *than, double null, double high)

@@ -117,7 +117,7 @@ static int64_t place(const struct pairs *p, const struct side *s, int64_t r)
     return (table_int(p->t, s->layer, r) - s->layer0) * s->heads + table_int(p->t, s->index, r);
 }
 
-/* The sides of the matrix in mm. The longer run fills the room; a short one keeps enough for its
+/* The sides of the matrix in mm.  The longer run fills the room; a short one keeps enough for its
  * numbers. */
 static void sides(const struct pairs *p, double room_w, double room_h, double *w, double *h)
 {

@@ -47,7 +47,7 @@ struct view {
     double least, most; /* budgets */
 };
 
-/* Whether some row has a value of the column. Quantities that need what the run did not record
+/* Whether some row has a value of the column.  Quantities that need what the run did not record
  * have none, and are left out. */
 static bool defined(const struct table *t, int col)
 {
@@ -108,7 +108,7 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
 }
 
 /* Adds a row of a picture against budget or length: a panel for each quantity, a line for each
- * method. A method without a budget is a level across all budgets. */
+ * method.  A method without a budget is a level across all budgets. */
 static void add_runs(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];

@@ -212,7 +212,7 @@ static struct rgb tail_colour(int i)
     return i < 2 ? (struct rgb){.4, .4, .4} : palette_line(i - 2);
 }
 
-/* Draws the tail of the innovations. A share of 0 has no logarithm and ends the line. */
+/* Draws the tail of the innovations.  A share of 0 has no logarithm and ends the line. */
 static void innovations(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
@@ -251,7 +251,7 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
     canvas_unclip(c);
 }
 
-/* Draws the held-out R2. Each prompt is a pair of points, the measured steps at the left and
+/* Draws the held-out R2.  Each prompt is a pair of points, the measured steps at the left and
  * shuffled steps at the right; a bar is at the median of the prompts. */
 static void held_out(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                      struct axis_box *a)

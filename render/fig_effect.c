@@ -32,7 +32,7 @@ struct effect_view {
     int top;
 };
 
-/* The decimal logarithm of a loss. No loss, or one below rounding, has no logarithm: NaN, a grey
+/* The decimal logarithm of a loss.  No loss, or one below rounding, has no logarithm: NaN, a grey
  * cell. */
 static double logarithm(double v)
 {
@@ -52,7 +52,7 @@ static double restored(const struct table *t, int64_t row, const void *ctx)
     return table_real(t, v->kl, v->all) - table_real(t, v->kl, row);
 }
 
-/* Whether the effect of a head is beyond doubt. Of a head alone the interval of the loss of
+/* Whether the effect of a head is beyond doubt.  Of a head alone the interval of the loss of
  * likelihood must be on one side of 0; of the mirror the intervals of the head and of all heads
  * must not meet. */
 static int stands_out(const struct table *t, int64_t row, const void *ctx)

@@ -72,7 +72,7 @@ static int kind_of(struct view *v, const char *name)
     return KINDS + v->n_other++;
 }
 
-/* How opaque a cell is. A kind needs a score of 0.5, so that the palest cells have that score. */
+/* How opaque a cell is.  A kind needs a score of 0.5, so that the palest cells have that score. */
 static double opacity(double score)
 {
     return isnan(score) ? 1 : .4 + .6 * fmax(0, fmin(1, (score - .5) / .5));

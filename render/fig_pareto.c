@@ -57,7 +57,7 @@ static int interval_column(const struct table *t, const char *y, const char *end
     return numeric_column(t, name);
 }
 
-/* Sorts the points of a line by x. Points are few and mostly sorted already. */
+/* Sorts the points of a line by x.  Points are few and mostly sorted already. */
 static void sort_line(struct chart_line *l)
 {
     double *part[] = {l->x, l->y, l->low, l->high};

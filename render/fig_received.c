@@ -71,7 +71,7 @@ static void add_rows(struct plot *p, const struct view *v)
     }
 }
 
-/* Sets the looks of lines. Few lines differ in colour and sign, since they are too rough for
+/* Sets the looks of lines.  Few lines differ in colour and sign, since they are too rough for
  * dashes; many have the colour of the position of the token. */
 static void looks(struct plot *p, const struct view *v)
 {

@@ -37,7 +37,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 }
 
 /* The place of a value on the scale of the colours: decades above the least size, with the sign,
- * or the value itself. Values below the least size are 0. */
+ * or the value itself.  Values below the least size are 0. */
 static double scaled(const struct map *m, double v)
 {
     if (m->linear || isnan(v))

@@ -91,7 +91,7 @@ static int choose_panels(struct curves *v, const struct training_style *o, struc
     return err;
 }
 
-/* Finds where each run begins. Runs follow each other in the table: the next one has another name,
+/* Finds where each run begins.  Runs follow each other in the table: the next one has another name,
  * or steps that start again. */
 static void find_runs(struct curves *v)
 {

@@ -71,7 +71,7 @@ static double interval(struct canvas *c, const struct axis_box *a, double y, con
     return fmax(x, high);
 }
 
-/* Draws one bar with its number behind it. A share below 0 has no length; a bar beyond the axis
+/* Draws one bar with its number behind it.  A share below 0 has no length; a bar beyond the axis
  * ends there, and only its number says how large it is. */
 static void bar(struct canvas *c, const struct axis_box *a, double y, double thick, double v,
                 const double ends[2], struct rgb colour)

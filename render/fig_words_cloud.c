@@ -76,8 +76,8 @@ static struct rgb colour_of(const struct word_row *r)
     return r->lift > 1 ? palette_line(0) : (struct rgb){.6, .6, .6};
 }
 
-/* Places the words, the largest with most_pt. With draw it draws all that find a place; without,
- * it stops at the first word that finds none. Returns how many were placed. */
+/* Places the words, the largest with most_pt.  With draw it draws all that find a place; without,
+ * it stops at the first word that finds none.  Returns how many were placed. */
 static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
 {
     double top = 0, w = canvas_width(c), h = canvas_height(c) - BOTTOM;

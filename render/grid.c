@@ -235,7 +235,7 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
-/* Makes some columns of one map. What a task does depends on its number alone, whatever thread has
+/* Makes some columns of one map.  What a task does depends on its number alone, whatever thread has
  * it. */
 static void stripe(void *ctx, int task, int thread)
 {

@@ -201,7 +201,7 @@ struct decay {
 
 static const double VANISHED = -41.45; /* log 1e-18 */
 
-/* expm1(x), by its series where that is exact to the last digit or two. Most tokens live long, so
+/* expm1(x), by its series where that is exact to the last digit or two.  Most tokens live long, so
  * that x is near 0. */
 static double exp_less_one(double x)
 {

@@ -67,7 +67,7 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-/* Returns s, or as much of it as fits into `room` mm with an ellipsis, in out. */
+/* Puts into out s, or as much of it as fits into `room` mm with an ellipsis. */
 static void fit_text(struct canvas *c, const char *s, double pt, double room, char out[256])
 {
     size_t n;
@@ -118,7 +118,7 @@ static void draw_note(struct canvas *c, const struct plot *p, const struct layou
     }
 }
 
-/* Draws a text around a place, within 0 to end. Where there is no room it is set smaller, and then
+/* Draws a text around a place, within 0 to end.  Where there is no room it is set smaller, and then
  * cut. */
 static void label(struct canvas *c, double x, double y, const char *s, double end, int turn)
 {
