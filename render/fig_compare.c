@@ -369,20 +369,22 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct pairs p;
     int err = read_pairs(t, s, &p, d);
-    double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
-    double h = canvas_height(c) - TOP - BOTTOM;
-    if (!err)
-        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
+    err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
+    if (err)
+        return err;
+    double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
+    double h = canvas_height(c) - TOP - BOTTOM;
     struct axis_box a = {
         .x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;
     err = matrix(c, &p, &a, s);
-    if (!err)
-        err = panel(c, &p, &b);
+    if (err)
+        return err;
+    err = panel(c, &p, &b);
     note(c, &p, a.x - 6, a.y + a.h + 9.8);
     return err;
 }

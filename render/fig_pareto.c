@@ -327,32 +327,35 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct quality q;
     char note[64];
     int err = read_quality(t, s, &q, d);
-    double names = err ? 0 : widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
+    if (err)
+        goto done;
+    double names = widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
     double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEAST_AXES));
-    if (!err)
-        err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
+    err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
+    if (err)
+        goto done;
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - 5 - room,
                              canvas_height(c) - TOP - BOTTOM);
-    if (!err && isnan(q.h.y0)) {
+    if (isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
-    } else if (!err) {
+    } else {
         canvas_clip(c, a.x, a.y, a.w, a.h);
-        if (o->front == 0)
+        if (q.front)
             err = draw_front(c, &a, &q);
         for (int k = q.h.n - 1; k >= 0; k--) /* the best on top */
             draw_line(c, &a, &q.h.line[q.order[k]], look_of(q.order[k]));
         canvas_unclip(c);
         axis_draw(c, &a);
     }
-    if (!err)
-        draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
-    if (!err && q.off) {
+    draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
+    if (q.off) {
         snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q.off,
                  q.off > 1 ? "s" : "");
         canvas_text(c, a.x + a.w - 1, a.y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
     }
+done:
     chart_destroy(&q.h);
     return err;
 }

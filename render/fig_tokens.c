@@ -105,18 +105,23 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct sheet x = {.height = canvas_height(c)};
     struct text_slices of = {.n = 0};
     int err = prepare(&x, c, t, s, canvas_width(c), d);
-    if (!err) {
-        x.s.bottom = x.height - MARGIN_MM + 1 + 0.01;
-        err = canvas_has_pages(c) || x.style.page ? text_slices_pages(&x.s, &of)
-                                                  : text_slices_fold(&x.s, &of);
-    }
-    if (!err && x.style.page > of.pages)
+    if (err)
+        goto done;
+    x.s.bottom = x.height - MARGIN_MM + 1 + 0.01;
+    bool pages = canvas_has_pages(c) || x.style.page;
+    err = pages ? text_slices_pages(&x.s, &of) : text_slices_fold(&x.s, &of);
+    if (err)
+        goto done;
+    if (x.style.page > of.pages) {
         err = kvf_fail(d, KVF_E_ARG, "--style: there is no page %d, the last is %d", x.style.page,
                        of.pages);
-    if (!err)
-        err = draw_pages(&x, c, &of);
-    if (!err)
-        note_missing(&x, c, &of);
+        goto done;
+    }
+    err = draw_pages(&x, c, &of);
+    if (err)
+        goto done;
+    note_missing(&x, c, &of);
+done:
     mem_free(of.item);
     text_sheet_finish(&x.s);
     return err;

@@ -262,9 +262,12 @@ static int make(const struct figure *f, const struct table *t, const struct figu
     struct canvas *c = NULL;
     double w = 0, h = 0;
     int err = size_of(f, t, s, &w, &h, d);
-    if (!err)
-        err = canvas_create(format, w, h, dpi, &c, d);
-    if (!err && s->font)
+    if (err)
+        return err;
+    err = canvas_create(format, w, h, dpi, &c, d);
+    if (err)
+        return err;
+    if (s->font)
         err = canvas_font(c, s->font, d);
     if (!err) {
         canvas_threads(c, s->threads);

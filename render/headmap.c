@@ -218,17 +218,22 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
     int err = find_or_fail(p, value, &p->value, d);
     if (!err && panel)
         err = find_or_fail(p, panel, &p->panel, d);
-    if (!err && !is_number(t, p->value))
-        err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
+    if (err)
+        return err;
+    if (!is_number(t, p->value))
+        return kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
     for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
-    if (!err)
-        err = measure(p, d);
-    if (!err && p->minus && p->n < 2)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--style minus=yes needs two traces, or panel=COLUMN with "
-                       "two values");
-    return err;
+    if (err)
+        return err;
+    err = measure(p, d);
+    if (err)
+        return err;
+    if (p->minus && p->n < 2)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style minus=yes needs two traces, or panel=COLUMN with "
+                        "two values");
+    return KVF_OK;
 }
 
 static int fill(struct plan *p)
@@ -443,16 +448,16 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
     int err = plan_make(&p, t, s, d);
     if (err)
         return err;
-    err = fill(&p);
-    if (!err && p.minus)
-        subtract(&p);
     struct layout l = layout_in(&p, canvas_width(c), canvas_height(c));
-    if (!err && !(l.w >= 2 && l.h >= 2))
-        err = kvf_fail(d, KVF_E_ARG,
-                       "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
-                       "larger --size",
-                       p.n - p.first, canvas_width(c), canvas_height(c));
+    if (!(l.w >= 2 && l.h >= 2))
+        return kvf_fail(d, KVF_E_ARG,
+                        "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
+                        "larger --size",
+                        p.n - p.minus, canvas_width(c), canvas_height(c));
+    err = fill(&p);
     if (!err) {
+        if (p.minus)
+            subtract(&p);
         struct colours k = colours_for(&p, s);
         for (int i = p.first; i < p.n; i++)
             draw_panel(c, &p, &l, i, &k);

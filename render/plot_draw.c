@@ -387,10 +387,12 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     if (p->err)
         return p->err;
     int err = ranges(p, s, d);
-    if (!err)
-        tell_clipped(p);
-    if (!err && arrange(c, p, NOTES, &l, d))
-        err = arrange(c, p, 1, &l, d); /* a long note is the first to give way */
+    if (err)
+        return err;
+    tell_clipped(p);
+    err = arrange(c, p, NOTES, &l, d);
+    if (err) /* a long note is the first to give way */
+        err = arrange(c, p, 1, &l, d);
     if (err)
         return err;
     double across = l.w + (l.cols - 1) * l.step_x, down = l.h + (l.rows - 1) * l.step_y;
