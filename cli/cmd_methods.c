@@ -97,12 +97,12 @@ static void put(struct buf *b, const char *key, const char *value)
         buf_str(b, "null");
 }
 
-static void put_option(struct buf *b, const struct option_info *o)
+static void put_option(struct buf *b, const struct method_option *o, const struct method_params *p)
 {
     buf_char(b, '{');
     put(b, "key", o->key);
-    if (o->word) {
-        put(b, "value", o->word);
+    if (o->words) {
+        put(b, "value", method_option_word(o, p));
         json_put_key(b, "values");
         for (int i = 0; o->words[i]; i++) {
             buf_char(b, i ? ',' : '[');
@@ -111,18 +111,18 @@ static void put_option(struct buf *b, const struct option_info *o)
         buf_str(b, "]}");
         return;
     }
-    json_put_member_num(b, "value", o->number);
+    json_put_member_num(b, "value", method_option_value(o, p));
     json_put_member_num(b, "min", o->min);
     json_put_member_num(b, "max", o->max);
-    put(b, "type", o->whole ? "integer" : "real");
+    put(b, "type", o->kind == OPTION_REAL ? "real" : "integer");
     buf_char(b, '}');
 }
 
 static void put_row(struct buf *b, const struct row *r)
 {
     const struct method *m = &r->m;
-    struct option_info o;
     char needs[80];
+    bool first = true;
     list_needs(r, needs, sizeof needs);
     buf_char(b, '{');
     put(b, "name", m->name);
@@ -142,11 +142,12 @@ static void put_row(struct buf *b, const struct row *r)
     json_put_member_num(b, "budget", r->p.budget);
     json_put_key(b, "options");
     buf_char(b, '[');
-    for (int i = 0, n = 0; method_option_info(m, &r->p, i, &o); i++)
-        if (o.counts) {
-            if (n++)
+    for (const struct method_option *o = method_options; o->key; o++)
+        if (method_option_counts(o, m)) {
+            if (!first)
                 buf_char(b, ',');
-            put_option(b, &o);
+            put_option(b, o, &r->p);
+            first = false;
         }
     buf_str(b, "]}");
 }
@@ -210,17 +211,17 @@ static int print_table(int budget)
     return KVF_OK;
 }
 
-static void print_option(const struct option_info *o)
+static void print_option(const struct method_option *o, const struct method_params *p)
 {
-    if (o->word) {
-        printf("  %-10s %-10s ", o->key, o->word);
+    if (o->words) {
+        printf("  %-10s %-10s ", o->key, method_option_word(o, p));
         for (int i = 0; o->words[i]; i++)
             printf("%s%s", i ? " | " : "", o->words[i]);
         printf("\n");
         return;
     }
-    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, o->number, o->whole ? "integer" : "real",
-           o->min, o->max);
+    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, method_option_value(o, p),
+           o->kind == OPTION_REAL ? "real" : "integer", o->min, o->max);
 }
 
 static void print_part(const char *kind, const char *name, const char *summary)
@@ -231,7 +232,6 @@ static void print_part(const char *kind, const char *name, const char *summary)
 static void print_row(const struct row *r)
 {
     const struct method *m = &r->m;
-    struct option_info o;
     char needs[80];
     int n = 0;
     list_needs(r, needs, sizeof needs);
@@ -255,9 +255,9 @@ static void print_row(const struct row *r)
     else
         printf("\noptions, with their values%s\n",
                method_needs_budget(m) || m->unbudgeted ? "" : " without a budget");
-    for (int i = 0; method_option_info(m, &r->p, i, &o); i++)
-        if (o.counts) {
-            print_option(&o);
+    for (const struct method_option *o = method_options; o->key; o++)
+        if (method_option_counts(o, m)) {
+            print_option(o, &r->p);
             n++;
         }
     if (n == 0)
