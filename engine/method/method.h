@@ -1,10 +1,10 @@
 /* method.h - what decides the fate of cache entries.
  *
  * A method is a row of parts: admission x score x allocation x trigger x read.
- * Each part is one file with one const struct, listed in the table of its kind;
- * presets.c spells the published methods as rows.  `--method NAME:key=value`
- * picks a row and overrides its numbers.  docs/reference/methods.md states the equation
- * and the source of each.
+ * Each part is one file with one const struct and one line in the list of its kind
+ * (parts.h says how to add one); presets.c spells the published methods as rows.
+ * `--method NAME:key=value` picks a row and overrides its numbers.
+ * docs/reference/methods.md states the equation and the source of each.
  *
  * Time.  The query of step t sees the entries that are in the cache when its
  * attention runs, its own included.  Decisions are taken after the prompt, and
@@ -18,7 +18,22 @@
  *
  * Chains.  Different KV heads may have different rows: their states form a chain,
  * each owning its heads.  Every function that takes the state of a session takes
- * the first of the chain. */
+ * the first of the chain.
+ *
+ * To add a row NAME:
+ * 1. One entry of method_presets in presets.c, before the last: its parts, what was published, and
+ *    in .code the options of variant=code.
+ * 2. docs/reference/methods.md: `## NAME` with equation, source, where paper and published code
+ *    differ, Options and Cost; its line in the overview.  tests/cli/test_methods.py compares them.
+ * 3. tests/oracle/: its parts and numbers in rows.py, its definition, written from the document
+ *    alone, in methods*.py, its name in meson.build.  contract.py and properties.py run over all
+ *    rows.
+ *
+ * To add an option:
+ * 1. A member of struct method_params, its line in the table of options.c, and a USES_ bit that
+ *    the parts it changes set.  What a budget makes of it, if anything: resolve.c.
+ * 2. docs/reference/methods.md: its line in the table of options and in the Options of rows.
+ *    tests/cli/test_methods.py tries its range, and that other rows refuse it. */
 #ifndef KVF_ENGINE_METHOD_H
 #define KVF_ENGINE_METHOD_H
 
