@@ -239,8 +239,6 @@ void runner_close_methods(struct runner *r)
 
 static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
 {
-    const char *key, *word;
-    double number;
     json_put_member_str(b, "name", m->name);
     json_put_key(b, "budget");
     json_put_num(b, p->budget);
@@ -249,13 +247,13 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
     json_put_member_str(b, "allocation", m->allocation->name);
     json_put_member_str(b, "trigger", m->trigger->name);
     json_put_member_str(b, "read", m->read->name);
-    for (int i = 0; (key = method_option(p, i, &word, &number)) != NULL; i++) {
-        if (word) {
-            json_put_member_str(b, key, word);
-        } else {
-            json_put_key(b, key);
-            json_put_num(b, number);
-        }
+    for (const struct method_option *o = method_options; o->key; o++) {
+        const char *word = method_option_word(o, p);
+        json_put_key(b, o->key);
+        if (word)
+            json_put_str(b, word, strlen(word));
+        else
+            json_put_num(b, method_option_value(o, p));
     }
 }
 

@@ -41,16 +41,13 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
 static void build_key(const struct eval_cell *cell, struct buf *b)
 {
     buf_printf(b, "%s\t", cell->label);
-    for (int i = 0;; i++) {
-        const char *word;
-        double number;
-        const char *key = method_option(&cell->params, i, &word, &number);
-        if (!key)
-            break;
+    for (const struct method_option *o = method_options; o->key; o++) {
+        const char *word = method_option_word(o, &cell->params);
+        buf_printf(b, "%s%s=", o > method_options ? "," : "", o->key);
         if (word)
-            buf_printf(b, "%s%s=%s", i ? "," : "", key, word);
+            buf_str(b, word);
         else
-            buf_printf(b, "%s%s=%.17g", i ? "," : "", key, number);
+            buf_printf(b, "%.17g", method_option_value(o, &cell->params));
     }
     if (cell->gates)
         buf_printf(b, ",gates=%s", gates_hash(cell->gates));
