@@ -6,8 +6,8 @@
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
 #include "base/mem.h"
+#include "cli/files.h"
 #include "cli/open_traces.h"
-#include "cli/runner.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
@@ -197,7 +197,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
     struct report *r = NULL;
     int err = check_out(q, &d);
     if (!err)
-        err = runner_keeps(q->out, operand, n, &d);
+        err = files_keep(q->out, operand, n, &d);
     if (!err)
         err = report_create(&r);
     if (!err)
