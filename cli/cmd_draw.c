@@ -50,7 +50,7 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
 static int open_table(const char *path, struct table **ret, struct kvf_diag *d)
 {
     struct table *t = NULL;
-    int err = table_read(path, &t, d);
+    int err = table_read(path, figure_reads_text, &t, d);
     if (!err)
         err = check_order(t, path, d);
     if (err)
