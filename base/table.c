@@ -421,19 +421,6 @@ double table_nearest(const struct table *t, int col, double want)
     return best;
 }
 
-bool table_holds_text(const char *name)
-{
-    static const char *const names[] = {
-        "at",      "candidate", "class",  "criterion", "event",  "factor", "form",  "head",
-        "head_a",  "head_b",    "joined", "kind",      "medoid", "method", "paper", "quantity",
-        "reason",  "reduce",    "role",   "run",       "source", "state",  "text",  "than",
-        "verdict", "where",     "why",    "word",      NULL};
-    for (const char *const *n = names; *n; n++)
-        if (strcmp(*n, name) == 0)
-            return true;
-    return false;
-}
-
 /* The first of the rows from `row` on that share a stored value, or lie side by side. */
 struct run {
     int64_t from, n;

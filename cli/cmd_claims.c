@@ -193,7 +193,7 @@ static void summary(const struct job *j)
 
 static int judge(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    struct claims_folder *f = claims_folder_create(folder);
+    struct claims_folder *f = claims_folder_create(folder, figure_reads_text);
     j->result = MEM_NEW(struct claim_result, (size_t)j->claims.n);
     int err = f && j->result ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < j->claims.n; i++)

@@ -12,6 +12,8 @@
 #include "cli/commands.h"
 #include "cli/entries.h"
 #include "cli/figure_options.h"
+#include "cli/files.h"
+#include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "engine/experiment/documents.h"
@@ -76,7 +78,7 @@ static int check_together(const struct job *j, struct kvf_diag *d)
 {
     const struct runner *r = &j->r;
     bool classes = j->entries && strncmp(j->entries, "class=", 6) == 0;
-    if (j->data.n && (r->prompt || r->file || r->chat || r->ids_file || r->raw || r->ignore_eos))
+    if (j->data.n && (prompt_named(&r->prompt) || r->prompt.raw || r->ignore_eos))
         return kvf_fail(d, KVF_E_ARG,
                         "--data gives prompts and what follows them; leave -p, -f, "
                         "--chat, --ids, --raw and --ignore-eos out");
@@ -119,7 +121,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 static int open_data(struct job *j, struct kvf_diag *d)
 {
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
-    int err = runner_engine(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
     j->text.length = (int)(j->prompt + j->score + 1);
     if (!err)
         err = documents_choose(j->r.engine->tokenizer, &from, &j->text, d);
@@ -139,12 +141,12 @@ static int open_prompt(struct job *j, struct kvf_diag *d)
     int err = runner_open(&j->r, d);
     if (err)
         return err;
-    j->effect.prompt = j->r.n_ids;
-    j->own = MEM_NEW(int32_t, (size_t)j->r.n_ids + (size_t)j->score + 1);
+    j->effect.prompt = j->r.prompt.n_ids;
+    j->own = MEM_NEW(int32_t, (size_t)j->r.prompt.n_ids + (size_t)j->score + 1);
     j->ids = MEM_NEW(const int32_t *, 1);
     if (!j->own || !j->ids)
         return KVF_E_NOMEM;
-    memcpy(j->own, j->r.ids, (size_t)j->r.n_ids * sizeof *j->own);
+    memcpy(j->own, j->r.prompt.ids, (size_t)j->r.prompt.n_ids * sizeof *j->own);
     j->ids[0] = j->own;
     j->n_docs = 1;
     return KVF_OK;
@@ -154,7 +156,7 @@ static int check_files(const struct job *j, struct kvf_diag *d)
 {
     int err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
     for (int i = 0; !err && j->out && i < j->data.n; i++)
-        if (runner_same_file(j->data.item[i], j->out))
+        if (file_same(j->data.item[i], j->out))
             err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
     return err;
 }
@@ -412,7 +414,7 @@ static int run(struct job *j, struct kvf_diag *d)
     if (!err)
         err = open_all(j, d);
     if (!err)
-        err = runner_heads(&j->r.engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
+        err = model_heads(&j->r.engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
     if (!err)
         err = j->entries ? entry_cells(j, d) : head_cells(j);
     if (!err)
@@ -480,7 +482,7 @@ static int cmd_effect(const struct command *self, void *request, int n, char **o
 {
     struct job *j = request;
     struct kvf_diag d = {""};
-    int err = runner_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

@@ -6,31 +6,32 @@
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
 #include "base/mem.h"
+#include "cli/files.h"
 #include "cli/open_traces.h"
-#include "cli/runner.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
 #define DEFAULT_CRITERION "mass.90"
 
-/* A table of the report: an analysis with options. */
+/* A table of the report: an analysis, with values of options that it declares. */
 static const struct job {
     const char *key, *analyzer;
-    const char *option, *value; /* value NULL: the criterion; option NULL: none */
+    const char *option, *value; /* of this table; NULL: none */
     bool query;                 /* rows are of query heads */
+    bool criterion;             /* takes the criterion of the report */
 } jobs[] = {
-    {"tokens", "tokens", NULL, NULL, false},
-    {"eviction", "eviction", NULL, NULL, false},
-    {"retention", "retention", "source", "gate", false},
-    {"last-use", "retention", "source", "last-use", true},
-    {"sparsity-alpha", "sparsity", "kind", "alpha", false},
-    {"sparsity-beta", "sparsity", "kind", "beta", false},
-    {"sparsity-last-use", "sparsity", "kind", "last-use", true},
-    {"survival", "survival", NULL, NULL, true},
-    {"occupancy", "occupancy", NULL, NULL, false},
-    {"kv-size", "kv-size", NULL, NULL, false},
-    {"density", "density", NULL, NULL, false},
-    {"heads", "heads", NULL, NULL, true},
+    {"tokens", "tokens"},
+    {"eviction", "eviction"},
+    {"retention", "retention", "source", "gate", .criterion = true},
+    {"last-use", "retention", "source", "last-use", .query = true, .criterion = true},
+    {"sparsity-alpha", "sparsity", "kind", "alpha"},
+    {"sparsity-beta", "sparsity", "kind", "beta"},
+    {"sparsity-last-use", "sparsity", "kind", "last-use", .query = true, .criterion = true},
+    {"survival", "survival", .query = true},
+    {"occupancy", "occupancy"},
+    {"kv-size", "kv-size"},
+    {"density", "density"},
+    {"heads", "heads", .query = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -38,6 +39,17 @@ struct request {
     const char *out, *heads, *criterion, *classes;
     double max_size; /* MB */
     char *query;     /* owned: the query heads of `heads`; NULL: all */
+};
+
+/* Options of the report that are passed on to the analyses that declare one of that name. */
+static const struct passed {
+    const char *option;
+    size_t offset;
+    bool asked; /* only where the job asks for it */
+} passed[] = {
+    {"criterion", offsetof(struct request, criterion), true},
+    {"classes", offsetof(struct request, classes), false},
+    {NULL, 0, false},
 };
 
 /* The query heads that read the KV heads of the set. */
@@ -68,20 +80,26 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
     return err;
 }
 
+/* What an option of an analyzer is in a job: the job's own value, or that of the option of the
+ * report that bears the same name; NULL: its default. */
+static const char *value_of(const struct job *j, const struct request *q, const char *option)
+{
+    if (j->option && strcmp(option, j->option) == 0)
+        return j->value;
+    for (const struct passed *p = passed; p->option; p++)
+        if (strcmp(option, p->option) == 0 && (j->criterion || !p->asked))
+            return *(const char *const *)((const char *)q + p->offset);
+    return NULL;
+}
+
 /* Values of the analyzer's options, and how they are typed. */
 static void options_of(const struct job *j, const struct analyzer *a, const struct request *q,
                        const char **value, struct buf *typed)
 {
     for (int i = 0; a->options && a->options[i].name && i < MAX_OPTIONS; i++) {
-        const char *name = a->options[i].name;
-        bool last_use = strcmp(j->analyzer, "retention") == 0
-                        || strcmp(j->key, "sparsity-last-use") == 0;
-        value[i] = j->option && strcmp(name, j->option) == 0    ? j->value
-                   : strcmp(name, "criterion") == 0 && last_use ? q->criterion
-                   : strcmp(name, "classes") == 0               ? q->classes
-                                                                : NULL;
+        value[i] = value_of(j, q, a->options[i].name);
         if (value[i])
-            buf_printf(typed, " --%s %s", name, value[i]);
+            buf_printf(typed, " --%s %s", a->options[i].name, value[i]);
     }
 }
 
@@ -197,7 +215,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
     struct report *r = NULL;
     int err = check_out(q, &d);
     if (!err)
-        err = runner_keeps(q->out, operand, n, &d);
+        err = files_keep(q->out, operand, n, &d);
     if (!err)
         err = report_create(&r);
     if (!err)

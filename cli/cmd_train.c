@@ -13,8 +13,9 @@
 #include "base/progress.h"
 #include "base/replace.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/folders.h"
-#include "cli/runner.h"
+#include "cli/models.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
 #include "engine/train/recipe.h"
@@ -61,7 +62,7 @@ static int check_outputs(const struct job *j, const char *input, struct kvf_diag
 {
     const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-        if (runner_same_file(input, out[i]))
+        if (file_same(input, out[i]))
             return kvf_fail(d, KVF_E_ARG, "%s %s would overwrite the input %s",
                             i == 1 ? "--state" : "-o", out[i], input);
     return KVF_OK;
@@ -163,7 +164,7 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = runner_engine(j->model, true, (int)j->threads, &j->engine, d);
+    int err = model_open(j->model, true, (int)j->threads, &j->engine, d);
     if (!err)
         err = check_outputs(j, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
@@ -497,7 +498,7 @@ static int cmd_train(const struct command *self, void *request, int n, char **op
     struct kvf_diag d = {""};
     if (j->settings)
         return list_settings();
-    int err = runner_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

@@ -123,20 +123,6 @@ static int help(const struct command *self, const struct opt *list)
     return EXIT_OK;
 }
 
-void command_say(const struct command *self, int err, const struct kvf_diag *d)
-{
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
-}
-
-int command_end(const struct command *self, int err, const struct kvf_diag *d)
-{
-    command_say(self, err, d);
-    if (err == KVF_E_ARG)
-        return EXIT_USAGE;
-    return err ? EXIT_FAILED : EXIT_OK;
-}
-
 /* KVF_E_ARG with the usage line when n operands are too few or too many. */
 static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 {

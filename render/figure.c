@@ -32,6 +32,15 @@ const struct figure *figure_find(const char *name)
     return NULL;
 }
 
+bool figure_reads_text(const char *column)
+{
+    for (const struct figure *const *f = figure_table; *f; f++)
+        for (const struct figure_column *need = (*f)->needs; need->name; need++)
+            if (need->kind == COLUMN_TEXT && strcmp(need->name, column) == 0)
+                return true;
+    return false;
+}
+
 const struct figure *figure_of_table(const char *table)
 {
     const struct figure *own = figure_find(table);

@@ -97,6 +97,9 @@ struct figure {
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
+/* Whether some figure needs text in columns of that name: of a table that was read from a file
+ * without types they are text also where all of it looks like numbers. */
+bool figure_reads_text(const char *column);
 /* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
 const struct figure *figure_of_table(const char *table);
 

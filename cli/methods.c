@@ -1,17 +1,15 @@
-/* runner_methods.c - --method, --override and --gates: which rows a run has, and what
- * they need. */
+#include "cli/methods.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/headset.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "cli/folders.h"
-#include "cli/runner.h"
-#include "engine/model/gguf.h"
+#include "cli/models.h"
 
 /* Both want the same cache; what a plan wants is known when it is open (force.c). */
-static bool same_cache(const struct runner *r, const struct runner_override *o)
+static bool same_cache(const struct methods *r, const struct row_override *o)
 {
     if (r->row.admission->reason == KVF_REASON_PLAN)
         return true;
@@ -20,9 +18,9 @@ static bool same_cache(const struct runner *r, const struct runner_override *o)
                   == method_per_query_head(&r->row, &r->params);
 }
 
-static int parse_override(struct runner *r, int i, struct kvf_diag *d)
+static int parse_override(struct methods *r, int i, struct kvf_diag *d)
 {
-    struct runner_override *o = &r->override[i];
+    struct row_override *o = &r->override[i];
     const char *text = r->override_text.item[i], *row = strchr(text, '=');
     if (!row || row == text)
         return kvf_fail(d, KVF_E_ARG,
@@ -41,10 +39,10 @@ static int parse_override(struct runner *r, int i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int runner_parse_methods(struct runner *r, struct kvf_diag *d)
+int methods_parse(struct methods *r, struct kvf_diag *d)
 {
     int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
-    r->override = MEM_NEW(struct runner_override, (size_t)r->override_text.n + 1);
+    r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
     if (!err && !r->override)
         err = KVF_E_NOMEM;
     for (int i = 0; !err && i < r->override_text.n; i++)
@@ -53,9 +51,9 @@ int runner_parse_methods(struct runner *r, struct kvf_diag *d)
 }
 
 /* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
-static int mark(const struct runner *r, const char *text, unsigned char *take, struct kvf_diag *d)
+static int mark(const struct methods *r, const struct model_config *m, const char *text,
+                unsigned char *take, struct kvf_diag *d)
 {
-    const struct model_config *m = &r->engine->config;
     char set[256];
     size_t n = strcspn(text, "=");
     if (n >= sizeof set)
@@ -75,7 +73,7 @@ static int mark(const struct runner *r, const char *text, unsigned char *take, s
 }
 
 /* The override that decides for a head; -1: --method does. */
-static int decider(const struct runner *r, int at)
+static int decider(const struct methods *r, int at)
 {
     int i = r->override_text.n - 1;
     while (i >= 0 && !r->override[i].take[at])
@@ -84,9 +82,9 @@ static int decider(const struct runner *r, int at)
 }
 
 /* One set of entries per layer cannot leave a head of it to another row. */
-static int check_layers(const struct runner *r, struct kvf_diag *d)
+static int check_layers(const struct methods *r, const struct model_config *m, struct kvf_diag *d)
 {
-    int H = r->cache_heads, n = r->engine->config.n_layers * H;
+    int H = r->cache_heads, n = m->n_layers * H;
     for (int at = 0; at < n; at++) {
         int a = decider(r, at), b = at % H ? decider(r, at - 1) : a, later = a > b ? a : b;
         const struct method *one = a < 0 ? &r->row : &r->override[a].row;
@@ -101,102 +99,68 @@ static int check_layers(const struct runner *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int runner_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d)
-{
-    const struct model_config *m = &e->config;
-    char hash[33] = "";
-    gguf_hash(e->gguf, hash);
-    struct gates_model model = {m->n_layers,          m->d_model,  m->n_heads,
-                                m->n_kv_heads,        m->head_dim, m->norm_eps,
-                                (double)m->rope_base, hash,        &e->kernels};
-    struct buf file = {0};
-    int err = folder_gates_path(path, &file, d);
-    if (!err)
-        err = gates_open(file.data, &model, ret_gates, d);
-    buf_finish(&file);
-    return err;
-}
-
-static const char *kind_of(unsigned kinds)
-{
-    int kind = 0;
-    while (!(kinds >> kind & 1))
-        kind++;
-    return gates_kind_name((enum gate_kind)kind);
-}
-
-int runner_shipped_gates(struct engine *e, const struct method *m, struct gates **ret_gates,
-                         struct kvf_diag *d)
-{
-    static const char *const trained[] = {"trimkv", "dbtrimkv", "wgkv"};
-    unsigned need = method_gates(m);
-    struct buf path = {0};
-    char hash[33] = "";
-    if (!need)
-        return KVF_OK;
-    gguf_hash(e->gguf, hash);
-    int err = folder_gates_for(m->name, need, hash, &path);
-    if (!err)
-        err = runner_gates(e, path.data, ret_gates, d);
-    for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)
-        if (strncmp(m->name, trained[i], strlen(trained[i])) == 0)
-            err = kvf_fail(d, KVF_E_ARG,
-                           "--method %s needs %s gates, and none are shipped for "
-                           "this model: give --gates FILE, or make one with kvfate train --method "
-                           "%s",
-                           m->name, kind_of(need), trained[i]);
-    buf_finish(&path);
-    return err == KVF_E_NOTFOUND ? KVF_OK : err; /* method_check_inputs says what it needs */
-}
-
 /* The gates given, or those shipped for the first row that needs some. */
-static int open_gates(struct runner *r, struct kvf_diag *d)
+static int open_gates(struct methods *r, struct engine *e, struct kvf_diag *d)
 {
     if (r->gates_file)
-        return runner_gates(r->engine, r->gates_file, &r->gates, d);
-    int err = runner_shipped_gates(r->engine, &r->row, &r->gates, d);
+        return model_gates(e, r->gates_file, &r->gates, d);
+    int err = model_shipped_gates(e, &r->row, &r->gates, d);
     for (int i = 0; !err && !r->gates && i < r->override_text.n; i++)
-        err = runner_shipped_gates(r->engine, &r->override[i].row, &r->gates, d);
+        err = model_shipped_gates(e, &r->override[i].row, &r->gates, d);
     if (!err && r->gates)
         fprintf(stderr, "note: --gates %s, which are shipped for this model\n",
                 gates_path(r->gates));
     return err;
 }
 
-int runner_open_methods(struct runner *r, struct kvf_diag *d)
+/* The heads of the model that an override names. */
+static int open_override(struct methods *r, const struct model_config *m, int i, struct kvf_diag *d)
 {
-    int err = open_gates(r, d);
+    struct row_override *o = &r->override[i];
+    o->take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)r->cache_heads);
+    if (!o->take)
+        return KVF_E_NOMEM;
+    int err = mark(r, m, r->override_text.item[i], o->take, d);
+    return err ? err : method_check_inputs(&o->row, &r->inputs, d);
+}
+
+/* Whether some row reads the gates; a note where scores of layers are compared that should not
+ * be. */
+static int check_gates(const struct methods *r, struct kvf_diag *d)
+{
     unsigned need = method_gates(&r->row);
-    r->cache_heads = session_cache_heads(&r->engine->config, &r->row, &r->params);
-    r->inputs.gates = r->gates;
-    if (!err)
-        err = method_check_inputs(&r->row, &r->inputs, d);
-    for (int i = 0; !err && i < r->override_text.n; i++) {
-        struct runner_override *o = &r->override[i];
-        const char *text = r->override_text.item[i];
-        size_t n = (size_t)r->engine->config.n_layers * (size_t)r->cache_heads;
-        if (!(o->take = MEM_NEW(unsigned char, n)))
-            return KVF_E_NOMEM;
-        need |= method_gates(&o->row);
-        err = mark(r, text, o->take, d);
-        if (!err)
-            err = method_check_inputs(&o->row, &r->inputs, d);
-    }
-    if (!err)
-        err = check_layers(r, d);
-    if (!err && r->gates && !need)
-        err = kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", gates_path(r->gates),
-                       r->row.name);
-    if (!err && r->gates && r->row.allocation->pool == POOL_ALL && r->row.score
-        && r->row.score->gates && !gates_tied(r->gates))
+    for (int i = 0; i < r->override_text.n; i++)
+        need |= method_gates(&r->override[i].row);
+    if (!r->gates)
+        return KVF_OK;
+    if (!need)
+        return kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", gates_path(r->gates),
+                        r->row.name);
+    if (r->row.allocation->pool == POOL_ALL && r->row.score && r->row.score->gates
+        && !gates_tied(r->gates))
         fprintf(stderr,
                 "note: %s: the layers' readouts are not tied; %s compares their scores all "
                 "the same\n",
                 gates_path(r->gates), r->row.name);
-    return err;
+    return KVF_OK;
 }
 
-const char *runner_gate_column(const struct runner *r)
+int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
+{
+    int err = open_gates(r, e, d);
+    if (err)
+        return err;
+    r->cache_heads = session_cache_heads(&e->config, &r->row, &r->params);
+    r->inputs.gates = r->gates;
+    err = method_check_inputs(&r->row, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = open_override(r, &e->config, i, d);
+    if (!err)
+        err = check_layers(r, &e->config, d);
+    return err ? err : check_gates(r, d);
+}
+
+const char *methods_gate_column(const struct methods *r)
 {
     static const char *const column[] = {[GATE_RETENTION] = "log_beta",
                                          [GATE_WRITE] = "write_gate",
@@ -211,7 +175,7 @@ static bool row_evicts(const struct method *m)
     return m->score || m->admission->until || !m->read->all;
 }
 
-bool runner_evicts(const struct runner *r)
+bool methods_evict(const struct methods *r)
 {
     bool some = row_evicts(&r->row);
     for (int i = 0; i < r->override_text.n; i++)
@@ -219,7 +183,7 @@ bool runner_evicts(const struct runner *r)
     return some;
 }
 
-bool runner_reads_pages(const struct runner *r)
+bool methods_read_pages(const struct methods *r)
 {
     bool some = !r->row.read->all;
     for (int i = 0; i < r->override_text.n; i++)
@@ -227,7 +191,7 @@ bool runner_reads_pages(const struct runner *r)
     return some;
 }
 
-void runner_close_methods(struct runner *r)
+void methods_close(struct methods *r)
 {
     for (int i = 0; r->override && i < r->override_text.n; i++)
         mem_free(r->override[i].take);
@@ -257,12 +221,12 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
     }
 }
 
-void runner_put_methods(struct buf *b, const struct runner *r)
+void methods_put(struct buf *b, const struct methods *r, const struct model_config *m)
 {
     buf_str(b, ",\"method\":{");
     put_row(b, &r->row, &r->params);
     buf_char(b, '}');
-    if (r->cache_heads != r->engine->config.n_kv_heads)
+    if (r->cache_heads != m->n_kv_heads)
         buf_str(b, ",\"entry_space\":\"query\"");
     if (r->gates) {
         buf_str(b, ",\"gates\":{");
