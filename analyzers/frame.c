@@ -158,6 +158,13 @@ static int compute(struct frame *f, struct kvf_diag *d)
 
 /* ---- the table */
 
+struct row_head frame_row_head(const struct frame *f, int h)
+{
+    const struct head_list *l = &f->heads;
+    return h < l->n ? (struct row_head){l->name[h], l->layer[h], l->index[h]}
+                    : (struct row_head){"all", -1, -1};
+}
+
 static int put_table(struct frame *f, struct table **ret_table)
 {
     const struct head_analysis *x = f->analyzer->heads;

@@ -61,6 +61,20 @@ struct frame {
     struct frame_private *own;
 };
 
+/* Whose row it is, as the first members of a struct of rows; h = f->heads.n stands for all heads
+ * together: "all", -1, -1. */
+struct row_head {
+    const char *head;
+    int64_t layer, index;
+};
+struct row_head frame_row_head(const struct frame *f, int h);
+#define ROW_HEAD_MEMBERS(row, of)                                                                  \
+    {"head", "", TABLE_STR, offsetof(struct row, of.head)},                                        \
+        {"layer", "", TABLE_INT, offsetof(struct row, of.layer)},                                  \
+    {                                                                                              \
+        "index", "", TABLE_INT, offsetof(struct row, of.index)                                     \
+    }
+
 /* One call of head(). */
 struct frame_head {
     struct kvf_trace *t; /* the reader of this thread */
