@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 
-enum { OPT_CRITERION, OPT_GROUP, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
+enum { OPT_CRITERION, OPT_GROUP_ROWS, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
 enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS };
 enum { MAX_HORIZONS = CALIBRATION_PAIRS / N_EVENTS, MOST_BINS = 1000, MOST_ROWS = 10000000 };
 static const char *const event_names[N_EVENTS] = {"ever-again", "at-age", "no-exit"};
@@ -164,7 +164,7 @@ static int parse(const struct kvf_trace *t, const struct analyzer_args *args, st
                  struct kvf_diag *d)
 {
     const struct analyzer *me = &an_calibration;
-    const char *group = option_text(me, args, OPT_GROUP);
+    const char *group = option_text(me, args, OPT_GROUP_ROWS);
     p->T = kvf_n_steps(t);
     p->each = strcmp(group, "each") == 0;
     if (!p->each && strcmp(group, "any") != 0)

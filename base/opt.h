@@ -1,24 +1,39 @@
-/* opt.h - command-line options from one declared list per command.
+/* opt.h - typed options, declared once in a constant table.
  *
- * The list drives parsing, `-h` and the check that every option is in the man
- * page.  "--name value", "--name=value", "-n value" and "-nvalue" are accepted;
- * "--" ends the options; "-" is an operand.  Operands keep their order. */
+ * One table serves all who take or show options: the parser of the command line, key=value
+ * settings, `-h`, `kvfate describe --json`, and through it the manual pages and the checks that
+ * nothing is stale.  A table says where a value goes as an offset into the struct that is filled
+ * (`base` below), so that it is static and can be shown where no struct exists:
+ *
+ *     static const struct opt options[] = {
+ *         {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT", "the table"},
+ *         {OPT_INT, 'n', "count", offsetof(struct request, n), "N", "rows", "10", .min = 1, .max =
+ * 99}, {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
+ *         {.type = OPT_END},
+ *     };
+ *
+ * A zeroed struct, opt_defaults and then opt_parse (or opt_set for each pair) fill it. */
 #ifndef KVF_BASE_OPT_H
 #define KVF_BASE_OPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include <kvf/err.h>
 
+#include "base/buf.h"
+
 enum opt_type {
-    OPT_END = 0, /* closes the list */
-    OPT_FLAG,    /* bool *            no value */
-    OPT_STR,     /* const char **     borrowed from argv */
-    OPT_INT,     /* int64_t *         within [min, max] */
-    OPT_REAL,    /* double *          within [min, max], finite */
-    OPT_LIST,    /* struct opt_list * may be given several times */
+    OPT_END = 0, /* closes the table */
+    OPT_FLAG,    /* bool             no value on the command line; yes or no in key=value */
+    OPT_STR,     /* const char *     borrowed from argv, or from the table */
+    OPT_INT,     /* int64_t          within [min, max] */
+    OPT_REAL,    /* double           within [min, max], finite */
+    OPT_WORD,    /* int              the place in `words` of what was typed */
+    OPT_LIST,    /* struct opt_list  may be given several times */
+    OPT_GROUP,   /* another table, whose offsets count from `offset` */
 };
 
 enum { OPT_LIST_MAX = 64 };
@@ -30,21 +45,68 @@ struct opt_list {
 struct opt {
     enum opt_type type;
     char short_name;  /* 0: none */
-    const char *name; /* without the dashes; NULL: short only */
-    void *value;      /* where it goes; the default is what is there before */
-    const char *arg;  /* name of the value in the help: "FILE" */
-    const char *help; /* one line */
-    double min, max;  /* for OPT_INT and OPT_REAL; both 0 = any */
+    const char *name; /* without the dashes; NULL: short only.  OPT_GROUP: what documents call it */
+    size_t offset;    /* of the value in the struct that is filled */
+    const char *arg;  /* name of the value in the help: "FILE"; NULL for flags and groups */
+    const char *help; /* one line, without default, range and words: those are added */
+    /* The default as typed; NULL: none, and the value stays zero.  It may lie outside of
+     * [min, max], and be "nan" for OPT_REAL, to mean "not given": `absent` then says what holds. */
+    const char *standard;
+    const char *absent; /* what holds without the option, for people: "all"; NULL: `standard` */
+    double min, max;    /* of OPT_INT and OPT_REAL; both 0: any */
+    const char *const *words; /* of OPT_WORD; ends with NULL */
+    const struct opt *group;  /* of OPT_GROUP */
 };
 
-/* Parses argv[1..].  Operands are moved to the front of argv + 1 and counted in
- * *ret_operands.  -h or --help sets *ret_help and stops.  KVF_OK or KVF_E_ARG
- * with a sentence that names the option. */
-int opt_parse(const struct opt *list, int argc, char **argv, int *ret_operands, bool *ret_help,
-              struct kvf_diag *d);
+/* Sets all values that have a `standard`.  KVF_OK, or KVF_E_ARG with a sentence for a table whose
+ * default is not of its type. */
+int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d);
 
-/* "  -m, --model FILE    text" for each option. */
+/* Parses argv[1..].  "--name value", "--name=value", "-n value" and "-nvalue" are accepted; "--"
+ * ends the options; "-" is an operand.  Operands keep their order, are moved to the front of
+ * argv + 1 and counted in *ret_operands.  -h or --help sets *ret_help and stops.  KVF_OK or
+ * KVF_E_ARG with a sentence that names the option as it was typed. */
+int opt_parse(const struct opt *list, void *base, int argc, char **argv, int *ret_operands,
+              bool *ret_help, struct kvf_diag *d);
+
+/* One setting of key=value users: `name` without dashes.  Texts are borrowed.  KVF_OK, or
+ * KVF_E_ARG with a sentence that names the setting. */
+int opt_set(const struct opt *list, void *base, const char *name, const char *text,
+            struct kvf_diag *d);
+
+/* A walk over a table and the groups in it, in order:
+ *     struct opt_walk w = opt_walk(list);
+ *     for (const struct opt *o = opt_next(&w); o; o = opt_next(&w))
+ * Groups themselves are not returned. */
+enum { OPT_DEPTH = 4 }; /* most tables inside each other */
+struct opt_walk {
+    size_t offset; /* of the value of the option that was returned last, from the outermost base */
+    const char *group; /* name of the innermost group that it is in; NULL: none */
+    int depth;
+    struct {
+        const struct opt *next;
+        size_t offset;
+        const char *group;
+    } level[OPT_DEPTH];
+};
+struct opt_walk opt_walk(const struct opt *list);
+const struct opt *opt_next(struct opt_walk *w); /* NULL at the end */
+
+/* The option of a long name, groups included, and the offset of its value; NULL: none. */
+const struct opt *opt_find(const struct opt *list, const char *name, size_t *ret_offset);
+
+/* "  -m, --model FILE    text (range or words; default: X)" for each option. */
 void opt_print(const struct opt *list, FILE *out);
+
+/* Appends an array with an object for each option: "name", "type", "help", and where they exist
+ * "short", "arg", "default", "absent", "min", "max", "words", "group". */
+void opt_json(const struct opt *list, struct buf *b);
+
+/* The word of a NULL-terminated list that `typed` is likely meant to be; NULL: none is near. */
+const char *opt_near(const char *const *words, const char *typed);
+/* Letters that must be put in, taken out or replaced to make one word of the other; at least 99
+ * for words of more than 63 bytes. */
+int opt_distance(const char *a, const char *b);
 
 /* Whole-string number parsing: "12", "4k" (= 4096), "2M"; false on anything
  * else, on overflow and on trailing characters. */

@@ -13,7 +13,7 @@
 #include "cli/runner.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_OPTIONS = 6 + FIGURE_OPTIONS + MAX_OWN, MAX_TRACES = 256 };
+enum { MAX_OWN = 16, MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
@@ -28,27 +28,37 @@ struct request {
     int64_t threads;
 };
 
-static int build_options(struct request *q, struct opt *list)
+static const struct opt shared_options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_STR, 0, "head", offsetof(struct request, args.heads), "SET", "heads: L0-5K*, L15H24, 15.2",
+     .absent = "all"},
+    {OPT_STR, 0, "tokens", offsetof(struct request, tokens), "A:B", "tokens A to B - 1",
+     .absent = "all"},
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
+    {OPT_STR, 0, "figure", offsetof(struct request, figure), "NAME",
+     "another figure of this table"},
+    {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
+/* The analyzer's options as texts and flags of the request. */
+static void own_options(const struct analyzer *a, struct opt own[MAX_OWN + 1])
 {
-    const struct opt shared[] = {
-        {OPT_STR, 'o', "output", &q->out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_STR, 0, "head", &q->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
-        {OPT_STR, 0, "tokens", &q->tokens, "A:B", "tokens A to B - 1 (all)", 0, 0},
-        {OPT_FLAG, 0, "json", &q->json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_STR, 0, "figure", &q->figure, "NAME", "another figure of this table", 0, 0},
-        {OPT_INT, 't', "threads", &q->threads, "N", "threads (number of cores)", 1, 256},
-    };
-    int n = (int)(sizeof shared / sizeof *shared);
-    memcpy(list, shared, sizeof shared);
-    n += figure_options(&q->look, list + n);
-    for (int i = 0; q->a->options && q->a->options[i].name && i < MAX_OWN; i++) {
-        const struct analyzer_option *o = &q->a->options[i];
-        list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &q->own[i], o->arg, o->help, 0, 0}
-                           : (struct opt){OPT_FLAG, 0, o->name, &q->flag[i], NULL, o->help, 0, 0};
+    int n = 0;
+    for (; a->options && a->options[n].name && n < MAX_OWN; n++) {
+        const struct analyzer_option *o = &a->options[n];
+        own[n] = (struct opt){
+            .type = o->arg ? OPT_STR : OPT_FLAG,
+            .name = o->name,
+            .arg = o->arg,
+            .help = o->help,
+            .offset = o->arg ? offsetof(struct request, own) + (size_t)n * sizeof(char *)
+                             : offsetof(struct request, flag) + (size_t)n * sizeof(bool)};
     }
-    list[n] = (struct opt){.type = OPT_END};
-    return n;
+    own[n] = (struct opt){.type = OPT_END};
 }
 
 bool range_parse(const char *s, int64_t *a, int64_t *b)
@@ -183,14 +193,16 @@ static int open_trace(const struct command *self, const char *path, struct kvf_t
 int cmd_analyze(const struct command *self, int argc, char **argv)
 {
     struct request q = {.a = analyzer_find(self->name)};
-    struct opt list[MAX_OPTIONS + 1];
+    struct opt own[MAX_OWN + 1];
+    const struct opt options[] = {
+        {OPT_GROUP, .group = shared_options}, {OPT_GROUP, .group = own}, {.type = OPT_END}};
     struct kvf_diag d = {""};
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
     int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
-    build_options(&q, list);
-    if (!command_options(self, list, argc, argv, least, most, &operands, &status))
+    own_options(q.a, own);
+    if (!command_options(self, options, &q, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);
     if (!err)
@@ -212,26 +224,31 @@ int cmd_analyze(const struct command *self, int argc, char **argv)
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
 }
 
+struct figures_request {
+    bool json;
+};
+
+static const struct opt figures_options[] = {
+    {OPT_FLAG, 0, "json", offsetof(struct figures_request, json), NULL, "a JSON array"},
+    {.type = OPT_END},
+};
+
 int cmd_figures(const struct command *self, int argc, char **argv)
 {
-    bool json = false;
+    struct figures_request q = {0};
     int operands, status;
-    const struct opt list[] = {
-        {OPT_FLAG, 0, "json", &json, NULL, "a JSON array", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, figures_options, &q, argc, argv, 0, 0, &operands, &status))
         return status;
-    if (json)
+    if (q.json)
         printf("[");
     for (const struct figure *const *f = figure_table; *f; f++) {
-        if (json)
+        if (q.json)
             printf("%s{\"name\":\"%s\",\"table\":\"%s\",\"summary\":\"%s\"}",
                    f == figure_table ? "" : ",", (*f)->name, (*f)->table, (*f)->summary);
         else
             printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
     }
-    if (json)
+    if (q.json)
         printf("]\n");
     return EXIT_OK;
 }

@@ -228,25 +228,25 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
     return err;
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_STR, 0, "register", offsetof(struct job, file), "FILE", "a register as JSON",
+     .absent = "the papers' claims"},
+    {OPT_FLAG, 0, "check", offsetof(struct job, check), NULL,
+     "whether the register's tables and columns exist"},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_claims(const struct command *self, int argc, char **argv)
 {
     struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by "
-         "extension; - = TSV",
-         0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_STR, 0, "register", &j.file, "FILE", "a register as JSON (the papers' claims)", 0, 0},
-        {OPT_FLAG, 0, "check", &j.check, NULL, "whether the register's tables and columns exist", 0,
-         0},
-        {.type = OPT_END},
-    };
-    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
-    memcpy(list + figure_options(&j.look, list), own, sizeof own);
-    if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 0, 1, &operands, &status))
         return status;
     if (operands == j.check) {
         fprintf(stderr, "kvfate claims: %s\n",

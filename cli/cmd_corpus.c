@@ -16,7 +16,7 @@
 #include "cli/signals.h"
 #include "render/figure.h"
 
-enum { MOST_OWN = 16, MOST_OPTIONS = 20 + FIGURE_OPTIONS + MOST_OWN, ROUND = 8 };
+enum { MOST_OWN = 16, ROUND = 8 };
 
 struct job {
     const char *name;
@@ -50,39 +50,51 @@ struct job {
 
 /* ---- what is asked for */
 
-static void build_options(struct job *j, struct opt *list)
+static const struct opt shared_options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct job, to.out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, to.json), NULL, "the table as JSON to stdout"},
+    {OPT_STR, 0, "figure", offsetof(struct job, to.figure), "NAME", "another figure of this table"},
+    {OPT_STR, 0, "head", offsetof(struct job, args.heads), "SET", "heads: L0-5K*, L15H24, 15.2",
+     .absent = "all"},
+    {OPT_STR, 0, "tokens", offsetof(struct job, tokens), "A:B", "tokens A to B - 1 of each trace",
+     .absent = "all"},
+    {OPT_STR, 0, "shard", offsetof(struct job, shard), "I/N",
+     "documents of part I of N, from 1/N to N/N"},
+    {OPT_STR, 0, "state", offsetof(struct job, state), "FILE",
+     "where the sums are kept: a stopped run goes on"},
+    {OPT_REAL, 0, "save-every", offsetof(struct job, save_every), "S", "seconds between saves",
+     "30", .max = 86400},
+    {OPT_INT, 0, "replicates", offsetof(struct job, replicates), "N", "bootstrap replicates", "200",
+     .max = CORPUS_MOST_REPLICATES},
+    {OPT_INT, 0, "seed", offsetof(struct job, seed), "N", "of the bootstrap", "0", .max = 1e15},
+    {OPT_STR, 0, "intervals", offsetof(struct job, intervals), "WHICH",
+     "rows that get intervals; auto: those of all heads", .absent = "auto"},
+    {OPT_STR, 0, "against", offsetof(struct job, against), "X",
+     "compare with another trace, folder or @LIST"},
+    {OPT_FLAG, 0, "skip-bad", offsetof(struct job, skip_bad), NULL,
+     "traces that cannot be read are no failure"},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, to.look), .group = figure_options},
+    {.type = OPT_END},
+};
+
+/* The analyzer's options as texts and flags of the job; a: NULL: none is chosen yet. */
+static void own_options(const struct analyzer *a, struct opt own[MOST_OWN + 1])
 {
-    const struct opt shared[] = {
-        {OPT_STR, 'o', "output", &j->to.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j->to.json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_STR, 0, "figure", &j->to.figure, "NAME", "another figure of this table", 0, 0},
-        {OPT_STR, 0, "head", &j->args.heads, "SET", "heads: L0-5K*, L15H24, 15.2 (all)", 0, 0},
-        {OPT_STR, 0, "tokens", &j->tokens, "A:B", "tokens A to B - 1 of each trace (all)", 0, 0},
-        {OPT_STR, 0, "shard", &j->shard, "I/N", "documents of part I of N, from 1/N to N/N", 0, 0},
-        {OPT_STR, 0, "state", &j->state, "FILE", "where the sums are kept: a stopped run goes on",
-         0, 0},
-        {OPT_REAL, 0, "save-every", &j->save_every, "S", "seconds between saves (30)", 0, 86400},
-        {OPT_INT, 0, "replicates", &j->replicates, "N", "bootstrap replicates (200)", 0,
-         CORPUS_MOST_REPLICATES},
-        {OPT_INT, 0, "seed", &j->seed, "N", "of the bootstrap (0)", 0, 1e15},
-        {OPT_STR, 0, "intervals", &j->intervals, "WHICH", "auto (rows of all heads), all or none",
-         0, 0},
-        {OPT_STR, 0, "against", &j->against, "X", "compare with another trace, folder or @LIST", 0,
-         0},
-        {OPT_FLAG, 0, "skip-bad", &j->skip_bad, NULL, "traces that cannot be read are no failure",
-         0, 0},
-        {OPT_INT, 't', "threads", &j->threads, "N", "threads (number of cores)", 1, 256},
-    };
-    int n = (int)(sizeof shared / sizeof *shared);
-    memcpy(list, shared, sizeof shared);
-    n += figure_options(&j->to.look, list + n);
-    for (int i = 0; j->a && j->a->options && j->a->options[i].name && i < MOST_OWN; i++) {
-        const struct analyzer_option *o = &j->a->options[i];
-        list[n++] = o->arg ? (struct opt){OPT_STR, 0, o->name, &j->own[i], o->arg, o->help, 0, 0}
-                           : (struct opt){OPT_FLAG, 0, o->name, &j->flag[i], NULL, o->help, 0, 0};
+    int n = 0;
+    for (; a && a->options && a->options[n].name && n < MOST_OWN; n++) {
+        const struct analyzer_option *o = &a->options[n];
+        own[n] = (struct opt){
+            .type = o->arg ? OPT_STR : OPT_FLAG,
+            .name = o->name,
+            .arg = o->arg,
+            .help = o->help,
+            .offset = o->arg ? offsetof(struct job, own) + (size_t)n * sizeof(char *)
+                             : offsetof(struct job, flag) + (size_t)n * sizeof(bool)};
     }
-    list[n] = (struct opt){.type = OPT_END};
+    own[n] = (struct opt){.type = OPT_END};
 }
 
 static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
@@ -455,12 +467,10 @@ static void cleanup(struct job *j)
 
 int cmd_corpus(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.name = self->name,
-                    .args = {.token1 = -1},
-                    .replicates = 200,
-                    .save_every = 30,
-                    .lock = PTHREAD_MUTEX_INITIALIZER};
-    struct opt list[MOST_OPTIONS];
+    struct job j = {.name = self->name, .args = {.token1 = -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct opt own[MOST_OWN + 1];
+    const struct opt options[] = {
+        {OPT_GROUP, .group = shared_options}, {OPT_GROUP, .group = own}, {.type = OPT_END}};
     struct kvf_diag d = {""};
     int operands, status, err = KVF_OK;
     if (argc > 1 && argv[1][0] != '-') /* its options come from the analysis */
@@ -469,8 +479,8 @@ int cmd_corpus(const struct command *self, int argc, char **argv)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
         return EXIT_USAGE;
     }
-    build_options(&j, list);
-    if (!command_options(self, list, argc, argv, 2, -1, &operands, &status))
+    own_options(j.a, own);
+    if (!command_options(self, options, &j, argc, argv, 2, -1, &operands, &status))
         return status;
     err = j.a ? parse(&j, &d)
               : kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate corpus ANALYSIS ...");

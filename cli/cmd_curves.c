@@ -68,23 +68,22 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
     return err;
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_curves(const struct command *self, int argc, char **argv)
 {
-    struct job j = {NULL, false, {.size = NULL}};
+    struct job j = {0};
     struct kvf_diag d = {""};
     struct table *t = NULL;
     int operands, status;
-    const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-    };
-    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
-    int n = (int)(sizeof own / sizeof *own);
-    memcpy(list, own, sizeof own);
-    n += figure_options(&j.look, list + n);
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 1, 64, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 1, 64, &operands, &status))
         return status;
     int err = figure_options_check(&j.look, &d);
     if (!err)

@@ -31,32 +31,41 @@ static int deliver(const struct table *t, const char *out, bool json, struct kvf
     return err;
 }
 
+struct request {
+    struct diff_args args;
+    const char *out;
+    bool json;
+};
+
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
+     "tsv, csv, json or npz by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
+    {OPT_FLAG, 0, "no-header", offsetof(struct request, args.no_header), NULL,
+     "compare columns and texts alone"},
+    {.type = OPT_END},
+};
+
 int cmd_diff(const struct command *self, int argc, char **argv)
 {
-    struct diff_args args = {false};
+    struct request q = {0};
     struct kvf_diag d = {""};
     struct kvf_trace *t[2] = {NULL, NULL};
     struct table *table = NULL;
-    const char *out = NULL;
-    bool json = false, equal = false;
+    bool equal = false;
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_FLAG, 0, "no-header", &args.no_header, NULL, "compare columns and texts alone", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 2, 2, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 2, 2, &operands, &status))
         return status;
     int err = KVF_OK;
-    if (out && strcmp(out, "-") != 0 && table_format_of(out) == TABLE_FORMAT_NONE)
-        err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz", out);
+    if (q.out && strcmp(q.out, "-") != 0 && table_format_of(q.out) == TABLE_FORMAT_NONE)
+        err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
+                       q.out);
     if (!err)
         err = open_both(self, argv, t, &d);
     if (!err)
-        err = diff_compare(t[0], t[1], &args, &table, &equal, &d);
+        err = diff_compare(t[0], t[1], &q.args, &table, &equal, &d);
     if (!err)
-        err = deliver(table, out, json, &d);
+        err = deliver(table, q.out, q.json, &d);
     if (!err && fflush(stdout) != 0) /* its status would be 1 */
         err = kvf_fail(&d, KVF_E_IO, "standard output: %s", strerror(errno));
     if (err)

@@ -134,26 +134,26 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     return KVF_OK;
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "png, svg or pdf by extension; tsv, csv, json, npz: the table; -"},
+    {OPT_STR, 0, "figure", offsetof(struct job, figure), "NAME", "another figure of the table"},
+    {OPT_STR, 0, "minus", offsetof(struct job, minus), "TABLE", "draw the difference to this one"},
+    {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "what is subtracted",
+     .absent = "the figure's"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_draw(const struct command *self, int argc, char **argv)
 {
     struct job j = {NULL};
     struct kvf_diag d = {""};
     struct table *t = NULL;
     int operands, status;
-    const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "png, svg or pdf by extension; tsv, csv, json, npz: the table; -", 0, 0},
-        {OPT_STR, 0, "figure", &j.figure, "NAME", "another figure of the table", 0, 0},
-        {OPT_STR, 0, "minus", &j.minus, "TABLE", "draw the difference to this one", 0, 0},
-        {OPT_STR, 0, "value", &j.value, "COLUMN", "what is subtracted (the figure's)", 0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-    };
-    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
-    int n = (int)(sizeof own / sizeof *own);
-    memcpy(list, own, sizeof own);
-    n += figure_options(&j.look, list + n);
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 1, 1, &operands, &status))
         return status;
     int err = figure_options_check(&j.look, &d);
     if (!err)

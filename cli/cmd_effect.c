@@ -434,43 +434,54 @@ static void finish(struct job *j)
     mem_free(j->step);
 }
 
+static const struct opt options[] = {
+    {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
+     "documents instead of a prompt; several may follow"},
+    {OPT_INT, 0, "docs", offsetof(struct job, docs), "N", "documents", .absent = "4", .min = 1,
+     .max = 1 << 20},
+    {OPT_INT, 0, "prompt-tokens", offsetof(struct job, prompt), "P",
+     "tokens of a document's prompt", .absent = "512", .min = 1, .max = 1 << 24},
+    {OPT_INT, 0, "score-tokens", offsetof(struct job, score), "S", "steps after the prompt", "64",
+     .min = 1, .max = 1 << 24},
+    {OPT_STR, 0, "head", offsetof(struct job, heads), "SET", "KV heads: L0-5K*, L3K1, 3.1",
+     .absent = "all"},
+    {OPT_INT, 0, "recent", offsetof(struct job, recent), "W", "newest entries that a head keeps",
+     "-1", .absent = "64", .min = 1, .max = 1 << 24},
+    {OPT_INT, 0, "sinks", offsetof(struct job, sinks), "K", "first entries that a head keeps", "-1",
+     .absent = "4", .max = 1 << 24},
+    {OPT_FLAG, 0, "mirror", offsetof(struct job, mirror), NULL,
+     "hold all heads but the one of the row"},
+    {OPT_STR, 0, "entries", offsetof(struct job, entries), "FILTER",
+     "remove entries: span=A:B, class=sink|recent|middle or random:N"},
+    {OPT_FLAG, 0, "each", offsetof(struct job, each), NULL, "every such entry by itself"},
+    {OPT_FLAG, 0, "per-token", offsetof(struct job, per_token), NULL, "a row for every step"},
+    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of documents and of random:N",
+     "0", .max = 9e15},
+    {OPT_FLAG, 0, "ignore-eos", offsetof(struct job, r.ignore_eos), NULL,
+     "do not stop at the end token"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_INT, 0, "chunk", offsetof(struct job, r.chunk), "N", "prompt tokens that run together",
+     .absent = "256", .min = 1, .max = 8192},
+    {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_STR, 0, "kv-type", offsetof(struct job, r.kv_type), "T", "cache elements: f16 or f32",
+     .absent = "f16"},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, r.exact), NULL,
+     "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_effect(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.docs = 0, .score = 64, .recent = -1, .sinks = -1};
+    struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    runner_init(&j.r);
-    const struct opt own[] = {
-        {OPT_LIST, 0, "data", &j.data, "FILE", "documents instead of a prompt; several may follow",
-         0, 0},
-        {OPT_INT, 0, "docs", &j.docs, "N", "documents (4)", 1, 1 << 20},
-        {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens of a document's prompt (512)", 1,
-         1 << 24},
-        {OPT_INT, 0, "score-tokens", &j.score, "S", "steps after the prompt (64)", 1, 1 << 24},
-        {OPT_STR, 0, "head", &j.heads, "SET", "KV heads: L0-5K*, L3K1, 3.1 (all)", 0, 0},
-        {OPT_INT, 0, "recent", &j.recent, "W", "newest entries that a head keeps (64)", 1, 1 << 24},
-        {OPT_INT, 0, "sinks", &j.sinks, "K", "first entries that a head keeps (4)", 0, 1 << 24},
-        {OPT_FLAG, 0, "mirror", &j.mirror, NULL, "hold all heads but the one of the row", 0, 0},
-        {OPT_STR, 0, "entries", &j.entries, "FILTER",
-         "remove entries: span=A:B, class=sink|recent|middle or random:N", 0, 0},
-        {OPT_FLAG, 0, "each", &j.each, NULL, "every such entry by itself", 0, 0},
-        {OPT_FLAG, 0, "per-token", &j.per_token, NULL, "a row for every step", 0, 0},
-        {OPT_INT, 's', "seed", &j.seed, "S", "seed of documents and of random:N (0)", 0, 9e15},
-        {OPT_FLAG, 0, "ignore-eos", &j.r.ignore_eos, NULL, "do not stop at the end token", 0, 0},
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_INT, 0, "chunk", &j.r.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
-        {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
-        {OPT_STR, 0, "kv-type", &j.r.kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
-        {OPT_FLAG, 0, "exact", &j.r.exact, NULL, "f32 weights, activations and cache", 0, 0},
-        {.type = OPT_END},
-    };
-    struct opt list[RUNNER_PROMPT_OPTIONS + FIGURE_OPTIONS + sizeof own / sizeof *own];
-    int n = runner_prompt_options(&j.r, list);
-    n += figure_options(&j.look, list + n);
-    memcpy(list + n, own, sizeof own);
-    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     int err = runner_data(&j.data, argv, operands, &d);
     if (!err)

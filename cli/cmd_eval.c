@@ -435,41 +435,48 @@ static int run(struct job *j, struct kvf_diag *d)
     return err ? err : deliver(j, d);
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+     .absent = "SmolLM2 in the cache folder"},
+    {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
+     "text with headings, or JSONL; several may follow"},
+    {OPT_STR, 0, "methods", offsetof(struct job, methods), "A,B:k=v,...", "cache methods, or all",
+     "all"},
+    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...",
+     "entries that each KV head may hold", "64,256"},
+    {OPT_LIST, 0, "gates", offsetof(struct job, gates_file), "FILE",
+     "trained gates, one file of each kind, or names of shipped ones"},
+    {OPT_INT, 0, "docs", offsetof(struct job, docs), "N", "documents", "24", .min = 1,
+     .max = 1 << 20},
+    {OPT_INT, 0, "prompt-tokens", offsetof(struct job, prompt), "P", "tokens before the cut", "512",
+     .min = 1, .max = 1 << 24},
+    {OPT_INT, 0, "score-tokens", offsetof(struct job, score), "S",
+     "tokens fed one by one and scored", "128", .min = 1, .max = 1 << 24},
+    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of the choice of documents", "0",
+     .max = 9e15},
+    {OPT_STR, 0, "state", offsetof(struct job, state_path), "FILE",
+     "keep results here and go on from them"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_INT, 0, "chunk", offsetof(struct job, chunk), "N", "prompt tokens that run together",
+     .absent = "256", .min = 1, .max = 8192},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_STR, 0, "kv-type", offsetof(struct job, kv_type), "T", "cache elements: f16 or f32",
+     .absent = "f16"},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL, "f32 weights, activations and cache"},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_eval(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.methods = "all", .budgets = "64,256", .docs = 24, .prompt = 512, .score = 128};
+    struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt own[] = {
-        {OPT_STR, 'm', "model", &j.model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_LIST, 0, "data", &j.data, "FILE", "text with headings, or JSONL; several may follow",
-         0, 0},
-        {OPT_STR, 0, "methods", &j.methods, "A,B:k=v,...", "cache methods, or all (all)", 0, 0},
-        {OPT_STR, 0, "budgets", &j.budgets, "N,...", "entries that each KV head may hold (64,256)",
-         0, 0},
-        {OPT_LIST, 0, "gates", &j.gates_file, "FILE",
-         "trained gates, one file of each kind, "
-         "or names of shipped ones",
-         0, 0},
-        {OPT_INT, 0, "docs", &j.docs, "N", "documents (24)", 1, 1 << 20},
-        {OPT_INT, 0, "prompt-tokens", &j.prompt, "P", "tokens before the cut (512)", 1, 1 << 24},
-        {OPT_INT, 0, "score-tokens", &j.score, "S", "tokens fed one by one and scored (128)", 1,
-         1 << 24},
-        {OPT_INT, 's', "seed", &j.seed, "S", "seed of the choice of documents (0)", 0, 9e15},
-        {OPT_STR, 0, "state", &j.state_path, "FILE", "keep results here and go on from them", 0, 0},
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_INT, 0, "chunk", &j.chunk, "N", "prompt tokens that run together (256)", 1, 8192},
-        {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
-        {OPT_STR, 0, "kv-type", &j.kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
-        {OPT_FLAG, 0, "exact", &j.exact, NULL, "f32 weights, activations and cache", 0, 0},
-        {.type = OPT_END},
-    };
-    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
-    memcpy(list + figure_options(&j.look, list), own, sizeof own);
-    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     int err = runner_data(&j.data, argv, operands, &d);
     if (!err)

@@ -26,35 +26,39 @@ static int write_npy(const char *path, const float *v, int n, struct kvf_diag *d
     return KVF_OK;
 }
 
+struct request {
+    struct runner r;
+    const char *out;
+};
+
+static const struct opt options[] = {
+    {OPT_GROUP, 0, "run", offsetof(struct request, r), .group = runner_options},
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT.npy", "the array, f32 [vocab]"},
+    {.type = OPT_END},
+};
+
 int cmd_logits(const struct command *self, int argc, char **argv)
 {
-    struct runner r;
+    struct request q = {0};
     struct kvf_diag d = {""};
-    struct opt list[RUNNER_OPTIONS + 2];
-    const char *out = NULL;
     int operands, status;
-    runner_init(&r);
-    int n = runner_options(&r, list);
-    list[n++] = (struct opt){OPT_STR, 'o', "output", &out, "OUT.npy", "the array, f32 [vocab]",
-                             0,       0};
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 0, 0, &operands, &status))
         return status;
     struct session *s = NULL;
-    int err = out ? KVF_OK : kvf_fail(&d, KVF_E_ARG, "no -o OUT.npy");
+    int err = q.out ? KVF_OK : kvf_fail(&d, KVF_E_ARG, "no -o OUT.npy");
     if (!err)
-        err = runner_open(&r, &d);
+        err = runner_open(&q.r, &d);
     if (!err)
-        err = runner_output(&r, out, &d);
+        err = runner_output(&q.r, q.out, &d);
     if (!err)
-        err = runner_session(&r, NULL, &s, &d);
+        err = runner_session(&q.r, NULL, &s, &d);
     if (!err)
-        err = session_prompt(s, r.ids, r.n_ids, NULL, NULL);
+        err = session_prompt(s, q.r.ids, q.r.n_ids, NULL, NULL);
     if (!err)
-        err = write_npy(out, session_logits(s), r.engine->config.vocab, &d);
+        err = write_npy(q.out, session_logits(s), q.r.engine->config.vocab, &d);
     if (err)
         fprintf(stderr, "kvfate logits: %s\n", d.text[0] ? d.text : kvf_strerror(err));
     session_destroy(s);
-    runner_close(&r);
+    runner_close(&q.r);
     return runner_status(err);
 }

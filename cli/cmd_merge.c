@@ -36,34 +36,38 @@ static int merge(int n, char **path, struct corpus **ret, struct kvf_diag *d)
     return err;
 }
 
+struct request {
+    struct corpus_target to;
+    const char *state;
+};
+
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, to.out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct request, to.json), NULL, "the table as JSON to stdout"},
+    {OPT_STR, 0, "figure", offsetof(struct request, to.figure), "NAME",
+     "another figure of this table"},
+    {OPT_STR, 0, "state", offsetof(struct request, state), "FILE",
+     "write the state of the whole, too"},
+    {OPT_GROUP, 0, "figure", offsetof(struct request, to.look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_merge(const struct command *self, int argc, char **argv)
 {
-    struct corpus_target to = {NULL, NULL, false, {.size = NULL}};
-    const char *state = NULL;
+    struct request q = {0};
     int operands, status;
     struct corpus *c = NULL;
     struct kvf_diag d = {""};
-    const struct opt own[] = {
-        {OPT_STR, 'o', "output", &to.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &to.json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_STR, 0, "figure", &to.figure, "NAME", "another figure of this table", 0, 0},
-        {OPT_STR, 0, "state", &state, "FILE", "write the state of the whole, too", 0, 0},
-    };
-    struct opt list[sizeof own / sizeof *own + FIGURE_OPTIONS + 1];
-    int n = (int)(sizeof own / sizeof *own);
-    memcpy(list, own, sizeof own);
-    n += figure_options(&to.look, list + n);
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 1, -1, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 1, -1, &operands, &status))
         return status;
     int err = merge(operands, argv + 1, &c, &d), wrong = KVF_OK;
     if (!err)
-        err = wrong = corpus_out_check(corpus_analyzer(c), &to, &d);
-    if (!err && state)
-        err = corpus_write(c, state, &d);
+        err = wrong = corpus_out_check(corpus_analyzer(c), &q.to, &d);
+    if (!err && q.state)
+        err = corpus_write(c, q.state, &d);
     if (!err) {
-        err = corpus_out(c, &to, &d);
+        err = corpus_out(c, &q.to, &d);
         wrong = err == KVF_E_ARG ? err : KVF_OK;
     }
     if (err)

@@ -254,28 +254,33 @@ static void print_row(const struct row *r)
         printf("  none\n");
 }
 
+struct request {
+    int64_t budget;
+    bool json;
+};
+
+static const struct opt options[] = {
+    {OPT_INT, 'B', "budget", offsetof(struct request, budget), "N",
+     "the budget that default values are for", .absent = "256", .min = 1, .max = 1 << 24},
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "JSON: an array, or one object"},
+    {.type = OPT_END},
+};
+
 int cmd_methods(const struct command *self, int argc, char **argv)
 {
-    bool json = false;
-    int64_t budget = 0;
+    struct request q = {0};
     int operands, status;
     struct row row;
     struct kvf_diag d = {""};
-    const struct opt list[] = {
-        {OPT_INT, 'B', "budget", &budget, "N", "the budget that default values are for (256)", 1,
-         1 << 24},
-        {OPT_FLAG, 0, "json", &json, NULL, "JSON: an array, or one object", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 0, 1, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 0, 1, &operands, &status))
         return status;
-    int err = operands ? parse(argv[1], (int)budget, &row, &d) : KVF_OK;
-    if (!err && json)
-        err = print_json(operands ? &row : NULL, (int)budget);
+    int err = operands ? parse(argv[1], (int)q.budget, &row, &d) : KVF_OK;
+    if (!err && q.json)
+        err = print_json(operands ? &row : NULL, (int)q.budget);
     else if (!err && operands)
         print_row(&row);
     else if (!err)
-        err = print_table((int)budget);
+        err = print_table((int)q.budget);
     if (err)
         fprintf(stderr, "kvfate methods: %s\n", d.text[0] ? d.text : kvf_strerror(err));
     return err == KVF_E_ARG ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;

@@ -158,32 +158,40 @@ static int check(struct request *q, struct kvf_diag *d)
     return needle_check(&q->task, d);
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "NAME",
+     "NAME.txt and NAME.json are written"},
+    {OPT_INT, 0, "tokens", offsetof(struct request, tokens), "N", "most tokens of the text",
+     .min = 1, .max = MOST_LENGTH},
+    {OPT_INT, 0, "words", offsetof(struct request, words), "N", "most words of the text", .min = 1,
+     .max = MOST_LENGTH},
+    {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "whose tokens",
+     .absent = "SmolLM2 in the cache folder"},
+    {OPT_INT, 0, "keys", offsetof(struct request, task.keys), "K", "keys that are hidden", "1",
+     .min = 1, .max = NEEDLE_MOST},
+    {OPT_INT, 0, "values", offsetof(struct request, task.values), "V", "values of each key", "1",
+     .min = 1, .max = 16},
+    {OPT_INT, 0, "queries", offsetof(struct request, task.queries), "Q", "keys that are asked for",
+     "1", .min = 1, .max = 16},
+    {OPT_INT, 0, "digits", offsetof(struct request, task.digits), "N", "digits of a value", "5",
+     .min = 1, .max = 12},
+    {OPT_REAL, 0, "depth", offsetof(struct request, task.depth), "X",
+     "place of what is asked for, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
+    {OPT_STR, 0, "haystack", offsetof(struct request, haystack), "KIND", "prose, noise or needles",
+     "prose"},
+    {OPT_INT, 'n', "count", offsetof(struct request, count), "N",
+     "prompts, NAME-0 and on, each of its own seed", "1", .min = 1, .max = 1 << 20},
+    {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "seed of the first", "0",
+     .max = 9e15},
+    {.type = OPT_END},
+};
+
 int cmd_needle(const struct command *self, int argc, char **argv)
 {
-    struct request q = {.task = {.keys = 1, .values = 1, .queries = 1, .digits = 5, .depth = NAN},
-                        .haystack = "prose",
-                        .count = 1};
+    struct request q = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &q.out, "NAME", "NAME.txt and NAME.json are written", 0, 0},
-        {OPT_INT, 0, "tokens", &q.tokens, "N", "most tokens of the text", 1, MOST_LENGTH},
-        {OPT_INT, 0, "words", &q.words, "N", "most words of the text", 1, MOST_LENGTH},
-        {OPT_STR, 'm', "model", &q.model, "FILE",
-         "whose tokens (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_INT, 0, "keys", &q.task.keys, "K", "keys that are hidden (1)", 1, NEEDLE_MOST},
-        {OPT_INT, 0, "values", &q.task.values, "V", "values of each key (1)", 1, 16},
-        {OPT_INT, 0, "queries", &q.task.queries, "Q", "keys that are asked for (1)", 1, 16},
-        {OPT_INT, 0, "digits", &q.task.digits, "N", "digits of a value (5)", 1, 12},
-        {OPT_REAL, 0, "depth", &q.task.depth, "X",
-         "place of what is asked for, 0 = start, 1 = end (anywhere)", 0, 1},
-        {OPT_STR, 0, "haystack", &q.haystack, "KIND", "prose, noise or needles (prose)", 0, 0},
-        {OPT_INT, 'n', "count", &q.count, "N", "prompts, NAME-0 and on, each of its own seed (1)",
-         1, 1 << 20},
-        {OPT_INT, 's', "seed", &q.seed, "S", "seed of the first (0)", 0, 9e15},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 0, 0, &operands, &status))
         return status;
     int err = check(&q, &d);
     if (!err)

@@ -65,27 +65,29 @@ int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2],
     return KVF_OK;
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
+     "tsv, csv, json or npz by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
+    {OPT_FLAG, 0, "entries", offsetof(struct request, entries), NULL,
+     "a table of the entries that differ instead of the heads"},
+    {OPT_STR, 0, "head", offsetof(struct request, args.heads), "SET", "heads: L0-5K*, 15.2",
+     .absent = "all"},
+    {OPT_INT, 'n', "most", offsetof(struct request, most), "N", "most entries to list", "-1",
+     .absent = "10; all in a table", .max = 1 << 30},
+    {OPT_FLAG, 0, "common", offsetof(struct request, args.common), NULL,
+     "of runs of different length, the steps that both have"},
+    {.type = OPT_END},
+};
+
 int cmd_part(const struct command *self, int argc, char **argv)
 {
-    struct request q = {.most = -1};
+    struct request q = {0};
     struct kvf_diag d = {""};
     struct kvf_trace *t[2] = {NULL, NULL};
     struct part *p = NULL;
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &q.out, "OUT", "tsv, csv, json or npz by extension; - = TSV", 0,
-         0},
-        {OPT_FLAG, 0, "json", &q.json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_FLAG, 0, "entries", &q.entries, NULL,
-         "a table of the entries that differ instead of the heads", 0, 0},
-        {OPT_STR, 0, "head", &q.args.heads, "SET", "heads: L0-5K*, 15.2 (all)", 0, 0},
-        {OPT_INT, 'n', "most", &q.most, "N", "most entries to list (10; all in a table)", 0,
-         1 << 30},
-        {OPT_FLAG, 0, "common", &q.args.common, NULL,
-         "of runs of different length, the steps that both have", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 2, 2, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 2, 2, &operands, &status))
         return status;
     int err = check(&q, &d);
     if (!err)

@@ -39,26 +39,34 @@ static int write_plan(const struct command *self, const char *in, const char *ou
     return err;
 }
 
+struct request {
+    struct plan_options plan;
+    const char *out;
+};
+
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "P.kvf", "the plan"},
+    {OPT_STR, 0, "head", offsetof(struct request, plan.head_text), "SET",
+     "evictions of these KV heads; the others keep all", .absent = "all"},
+    {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL,
+     "leave the tokens out"},
+    {OPT_FLAG, 0, "no-evictions", offsetof(struct request, plan.no_evictions), NULL,
+     "leave the evictions out"},
+    {OPT_FLAG, 0, "no-mass", offsetof(struct request, plan.no_mass), NULL,
+     "leave the attention received out"},
+    {.type = OPT_END},
+};
+
 int cmd_plan(const struct command *self, int argc, char **argv)
 {
-    struct plan_options opt = {false, false, false, NULL, NULL};
+    struct request q = {0};
     struct kvf_diag d = {""};
-    const char *out = NULL;
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &out, "P.kvf", "the plan", 0, 0},
-        {OPT_STR, 0, "head", &opt.head_text, "SET",
-         "evictions of these KV heads; the others keep all (all)", 0, 0},
-        {OPT_FLAG, 0, "no-tokens", &opt.no_tokens, NULL, "leave the tokens out", 0, 0},
-        {OPT_FLAG, 0, "no-evictions", &opt.no_evictions, NULL, "leave the evictions out", 0, 0},
-        {OPT_FLAG, 0, "no-mass", &opt.no_mass, NULL, "leave the attention received out", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 1, 1, &operands, &status))
         return status;
-    int err = check_output(argv[1], out, &d);
+    int err = check_output(argv[1], q.out, &d);
     if (!err)
-        err = write_plan(self, argv[1], out, &opt, &d);
+        err = write_plan(self, argv[1], q.out, &q.plan, &d);
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;

@@ -123,34 +123,31 @@ static void finish(struct job *j)
     mem_free(j->pair);
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "the table as JSON to stdout"},
+    {OPT_STR, 0, "value", offsetof(struct job, args.value), "COLUMN", "of the effect", "kl"},
+    {OPT_STR, 0, "only", offsetof(struct job, args.only), "LIST",
+     "these candidates, as the table names them"},
+    {OPT_FLAG, 0, "units", offsetof(struct job, args.units), NULL,
+     "the statistic and the effect of every unit"},
+    {OPT_STR, 0, "criterion", offsetof(struct job, args.criteria), "LIST",
+     "selected sets: top64 ... mass.99, or all", "top64,mass.95"},
+    {OPT_INT, 0, "horizon", offsetof(struct job, args.horizon), "N", "age of survival", "-1",
+     .absent = "what the effect's heads held, or 64", .max = 1 << 24},
+    {OPT_INT, 0, "sinks", offsetof(struct job, args.sinks), "K", "first tokens, of sink mass", "-1",
+     .absent = "those of the effect, or 4", .max = 1 << 24},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_predict(const struct command *self, int argc, char **argv)
 {
-    struct job j = {
-        .args = {.value = "kl", .criteria = "top64,mass.95", .horizon = -1, .sinks = -1}};
+    struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt own[] = {
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "tsv, csv, json, npz, png, svg or pdf by "
-         "extension; - = TSV",
-         0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON to stdout", 0, 0},
-        {OPT_STR, 0, "value", &j.args.value, "COLUMN", "of the effect (kl)", 0, 0},
-        {OPT_STR, 0, "only", &j.args.only, "LIST", "these candidates, as the table names them", 0,
-         0},
-        {OPT_FLAG, 0, "units", &j.args.units, NULL, "the statistic and the effect of every unit", 0,
-         0},
-        {OPT_STR, 0, "criterion", &j.args.criteria, "LIST",
-         "selected sets: top64 ... mass.99, or all (top64,mass.95)", 0, 0},
-        {OPT_INT, 0, "horizon", &j.args.horizon, "N",
-         "age of survival (what the effect's heads held, or 64)", 0, 1 << 24},
-        {OPT_INT, 0, "sinks", &j.args.sinks, "K",
-         "first tokens, of sink mass (those of the effect, or 4)", 0, 1 << 24},
-        {.type = OPT_END},
-    };
-    struct opt list[FIGURE_OPTIONS + sizeof own / sizeof *own];
-    memcpy(list + figure_options(&j.look, list), own, sizeof own);
-    if (!command_options(self, list, argc, argv, 2, MOST_FILES, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 2, MOST_FILES, &operands, &status))
         return status;
     int err = run(&j, argv + 1, operands, &d);
     if (err)

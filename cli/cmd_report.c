@@ -180,23 +180,26 @@ static int name_command(const struct request *q, char **traces, int n, struct re
     return err;
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE.html", "where the report goes"},
+    {OPT_STR, 0, "head", offsetof(struct request, heads), "SET", "KV heads: L0-5K*, 15.2",
+     .absent = "all"},
+    {OPT_STR, 0, "criterion", offsetof(struct request, criterion), "C",
+     "selected set of last use: top64, ..., mass.99", DEFAULT_CRITERION},
+    {OPT_STR, 0, "classes", offsetof(struct request, classes), "FILE",
+     "classes of tokens of one's own"},
+    {OPT_REAL, 0, "max-size", offsetof(struct request, max_size), "MB",
+     "leave columns out beyond this", "10", .min = 0.1, .max = 1000},
+    {.type = OPT_END},
+};
+
 int cmd_report(const struct command *self, int argc, char **argv)
 {
-    struct request q = {.criterion = DEFAULT_CRITERION, .max_size = 10};
+    struct request q = {0};
     struct kvf_diag d = {""};
     struct report *r = NULL;
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'o', "output", &q.out, "FILE.html", "where the report goes", 0, 0},
-        {OPT_STR, 0, "head", &q.heads, "SET", "KV heads: L0-5K*, 15.2 (all)", 0, 0},
-        {OPT_STR, 0, "criterion", &q.criterion, "C",
-         "selected set of last use: top64, ..., mass.99 (mass.90)", 0, 0},
-        {OPT_STR, 0, "classes", &q.classes, "FILE", "classes of tokens of one's own", 0, 0},
-        {OPT_REAL, 0, "max-size", &q.max_size, "MB", "leave columns out beyond this (10)", 0.1,
-         1000},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 1, MAX_TRACES, &operands, &status))
+    if (!command_options(self, options, &q, argc, argv, 1, MAX_TRACES, &operands, &status))
         return status;
     int err = check_out(&q, &d);
     if (!err)

@@ -397,56 +397,35 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
 }
 
+static const struct opt run_options[] = {
+    {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_STR, 0, "force", offsetof(struct run, force.file), "FILE",
+     "feed these tokens: ids as text, a trace or a plan"},
+    {OPT_STR, 0, "plan", offsetof(struct run, force.plan_file), "P.kvf",
+     "replay a plan: its tokens and its evictions"},
+    {OPT_STR, 0, "probes", offsetof(struct run, probes), "LIST", "lean, paper, full or names",
+     "paper"},
+    {OPT_STR, 0, "shadow", offsetof(struct run, shadow), "LIST",
+     "entries, model: what eviction cost (docs/probes.md)"},
+    {OPT_LIST, 0, "watch", offsetof(struct run, watch_text), "TOKENS@HEADS",
+     "what these receive from every later query: 383,400-410@L10H19"},
+    {OPT_STR, 0, "watch-queries", offsetof(struct run, watch_queries), "HEADS[@pre|@post]",
+     "query vectors before or after RoPE", .absent = "pre"},
+    {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
+     "named stretches of the prompt (docs/probes.md)"},
+    {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf", "the trace"},
+    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
+    {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
+    {.type = OPT_END},
+};
+
 int cmd_run(const struct command *self, int argc, char **argv)
 {
-    struct run u = {.probes = "paper"};
+    struct run u = {0};
     struct kvf_diag d = {""};
-    struct opt list[RUNNER_OPTIONS + 12];
-    int n, operands, status;
-    runner_init(&u.r);
+    int operands, status;
     u.r.force = &u.force;
-    n = runner_options(&u.r, list);
-    list[n++] = (struct opt){OPT_STR, 0,
-                             "force", &u.force.file,
-                             "FILE",  "feed these tokens: ids as text, a trace or a plan",
-                             0,       0};
-    list[n++] = (struct opt){OPT_STR, 0,
-                             "plan",  &u.force.plan_file,
-                             "P.kvf", "replay a plan: its tokens and its evictions",
-                             0,       0};
-    list[n++] = (struct opt){
-        OPT_STR, 0, "probes", &u.probes, "LIST", "lean, paper, full or names (paper)", 0, 0};
-    list[n++] = (struct opt){OPT_STR,  0,
-                             "shadow", &u.shadow,
-                             "LIST",   "entries, model: what eviction cost (docs/probes.md)",
-                             0,        0};
-    list[n++] = (struct opt){OPT_LIST,
-                             0,
-                             "watch",
-                             &u.watch_text,
-                             "TOKENS@HEADS",
-                             "what these receive from every later query: 383,400-410@L10H19",
-                             0,
-                             0};
-    list[n++] = (struct opt){OPT_STR,
-                             0,
-                             "watch-queries",
-                             &u.watch_queries,
-                             "HEADS[@pre|@post]",
-                             "query vectors before or after RoPE (pre)",
-                             0,
-                             0};
-    list[n++] = (struct opt){OPT_STR,     0,
-                             "spans",     &u.spans.file,
-                             "FILE.json", "named stretches of the prompt (docs/probes.md)",
-                             0,           0};
-    list[n++] = (struct opt){OPT_STR, 'o', "output", &u.out, "OUT.kvf", "the trace", 0, 0};
-    list[n++] = (struct opt){
-        OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
-    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary",
-                             0,        0};
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, run_options, &u, argc, argv, 0, 0, &operands, &status))
         return status;
     if (!u.out) {
         fprintf(stderr,
@@ -460,20 +439,19 @@ int cmd_run(const struct command *self, int argc, char **argv)
     return finish(self, &u, err ? err : execute(&u, &d), &d);
 }
 
+static const struct opt generate_options[] = {
+    {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
+    {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
+    {.type = OPT_END},
+};
+
 int cmd_generate(const struct command *self, int argc, char **argv)
 {
     struct run u = {.probes = "lean"};
     struct kvf_diag d = {""};
-    struct opt list[RUNNER_OPTIONS + 8];
-    int n, operands, status;
-    runner_init(&u.r);
-    n = runner_options(&u.r, list);
-    list[n++] = (struct opt){
-        OPT_FLAG, 0, "json", &u.json, NULL, "one JSON object to stdout at the end", 0, 0};
-    list[n++] = (struct opt){OPT_FLAG, 'q', "quiet", &u.quiet, NULL, "no progress, no summary",
-                             0,        0};
-    list[n] = (struct opt){.type = OPT_END};
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    int operands, status;
+    if (!command_options(self, generate_options, &u, argc, argv, 0, 0, &operands, &status))
         return status;
     return finish(self, &u, execute(&u, &d), &d);
 }

@@ -421,37 +421,38 @@ static void finish(struct job *j)
     mem_free(j->evict.head);
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 0, "of", offsetof(struct job, of_path), "X.kvf",
+     "the tokens of a trace, prompt and answer; its entries are compared"},
+    {OPT_STR, 0, "gates", offsetof(struct job, gates_file), "FILE",
+     "retention gates to compare with, or the name of shipped ones"},
+    {OPT_STR, 0, "method", offsetof(struct job, method), "M",
+     "compare with the gates shipped for trimkv or dbtrimkv"},
+    {OPT_STR, 0, "head", offsetof(struct job, heads), "SET", "KV heads: L0-5K*, L3K1, 3.1",
+     .absent = "all"},
+    {OPT_STR, 0, "loss", offsetof(struct job, loss), "LOSS", "nll, or kl to the full cache", "nll"},
+    {OPT_STR, 0, "weight", offsetof(struct job, weight), "G",
+     "weight of entries at which to look, or 'recorded' write gates", .absent = "1"},
+    {OPT_INT, 'w', "window", offsetof(struct job, window), "W",
+     "newest entries that always weigh 1", "1", .min = 1, .max = 1 << 24},
+    {OPT_FLAG, 0, "by-head", offsetof(struct job, by_head), NULL, "a row for every head"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
 int cmd_saliency(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.loss = "nll", .window = 1};
+    struct job j = {0};
     struct kvf_diag d = {""};
     int operands, status;
-    runner_init(&j.r);
-    const struct opt own[] = {
-        {OPT_STR, 0, "of", &j.of_path, "X.kvf",
-         "the tokens of a trace, prompt and answer; its entries are compared", 0, 0},
-        {OPT_STR, 0, "gates", &j.gates_file, "FILE",
-         "retention gates to compare with, or the name of shipped ones", 0, 0},
-        {OPT_STR, 0, "method", &j.method, "M",
-         "compare with the gates shipped for trimkv or dbtrimkv", 0, 0},
-        {OPT_STR, 0, "head", &j.heads, "SET", "KV heads: L0-5K*, L3K1, 3.1 (all)", 0, 0},
-        {OPT_STR, 0, "loss", &j.loss, "LOSS", "nll, or kl to the full cache (nll)", 0, 0},
-        {OPT_STR, 0, "weight", &j.weight, "G",
-         "weight of entries at which to look, or 'recorded' write gates (1)", 0, 0},
-        {OPT_INT, 'w', "window", &j.window, "W", "newest entries that always weigh 1 (1)", 1,
-         1 << 24},
-        {OPT_FLAG, 0, "by-head", &j.by_head, NULL, "a row for every head", 0, 0},
-        {OPT_STR, 'o', "output", &j.out, "OUT",
-         "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV", 0, 0},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "the table as JSON on the standard output", 0, 0},
-        {OPT_INT, 't', "threads", &j.r.threads, "N", "threads (number of cores)", 1, 256},
-        {.type = OPT_END},
-    };
-    struct opt list[RUNNER_PROMPT_OPTIONS + FIGURE_OPTIONS + sizeof own / sizeof *own];
-    int n = runner_prompt_options(&j.r, list);
-    n += figure_options(&j.look, list + n);
-    memcpy(list + n, own, sizeof own);
-    if (!command_options(self, list, argc, argv, 0, 0, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 0, 0, &operands, &status))
         return status;
     int err = check_options(&j, &d);
     if (!err)

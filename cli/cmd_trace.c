@@ -110,26 +110,31 @@ static void info_text(struct kvf_trace *t, const char *path)
     print_columns(t);
 }
 
+struct info {
+    bool json;
+};
+
+static const struct opt info_options[] = {
+    {OPT_FLAG, 0, "json", offsetof(struct info, json), NULL, "one JSON object"},
+    {.type = OPT_END},
+};
+
 int cmd_info(const struct command *self, int argc, char **argv)
 {
-    bool json = false;
+    struct info q = {0};
     int operands, status;
     struct kvf_diag d = {""};
     struct kvf_trace *t = NULL;
-    const struct opt list[] = {
-        {OPT_FLAG, 0, "json", &json, NULL, "one JSON object", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+    if (!command_options(self, info_options, &q, argc, argv, 1, 1, &operands, &status))
         return status;
     if (looks_like_gates(argv[1]))
-        return info_gates(self, argv[1], json);
+        return info_gates(self, argv[1], q.json);
     if (kvf_open(argv[1], KVF_OPEN_TAIL, &t, &d) != KVF_OK) {
         fprintf(stderr, "kvfate info: %s\n", d.text);
         return EXIT_FAILED;
     }
     status = EXIT_OK;
-    if (json)
+    if (q.json)
         status = info_json(t);
     else
         info_text(t, argv[1]);
@@ -137,19 +142,25 @@ int cmd_info(const struct command *self, int argc, char **argv)
     return status;
 }
 
+struct verify {
+    bool full;
+};
+
+static const struct opt verify_options[] = {
+    {OPT_FLAG, 0, "full", offsetof(struct verify, full), NULL,
+     "check and decode every payload too"},
+    {.type = OPT_END},
+};
+
 int cmd_verify(const struct command *self, int argc, char **argv)
 {
-    bool full = false;
+    struct verify q = {0};
     int operands, status;
     struct kvf_diag d = {""};
     struct kvf_check c;
-    const struct opt list[] = {
-        {OPT_FLAG, 0, "full", &full, NULL, "check and decode every payload too", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 1, 1, &operands, &status))
+    if (!command_options(self, verify_options, &q, argc, argv, 1, 1, &operands, &status))
         return status;
-    int err = kvf_verify(argv[1], full, &c, &d);
+    int err = kvf_verify(argv[1], q.full, &c, &d);
     if (err) {
         fprintf(stderr, "kvfate verify: %s\n", d.text[0] ? d.text : kvf_strerror(err));
         return EXIT_FAILED;
@@ -160,7 +171,7 @@ int cmd_verify(const struct command *self, int argc, char **argv)
            (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
     if (c.torn)
         printf(", %llu of them torn at the end", (unsigned long long)c.torn);
-    if (full)
+    if (q.full)
         printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
                (unsigned long long)c.raw_bytes);
     printf("\n");

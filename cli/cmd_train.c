@@ -442,72 +442,58 @@ static void finish(struct job *j)
     buf_finish(&j->teacher_of);
 }
 
+static const struct opt options[] = {
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+     .absent = "SmolLM2 in the cache folder"},
+    {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE", "text, or JSONL; several may follow"},
+    {OPT_STR, 0, "method", offsetof(struct job, method), "M:k=v,...", "trimkv, dbtrimkv or wgkv",
+     "trimkv"},
+    {OPT_FLAG, 0, "settings", offsetof(struct job, settings), NULL,
+     "list the keys of --method and stop"},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "GATES", "the gate file, .safetensors"},
+    {OPT_FLAG, 0, "f32", offsetof(struct job, f32), NULL, "gates in f32 instead of bf16"},
+    {OPT_INT, 0, "steps", offsetof(struct job, steps), "N", "steps of the optimizer", "1000",
+     .min = 1, .max = 1 << 30},
+    {OPT_INT, 0, "warmup", offsetof(struct job, warmup), "N", "steps to the full rate", "-1",
+     .absent = "a 20th", .max = 1 << 30},
+    {OPT_INT, 0, "length", offsetof(struct job, length), "T", "tokens of a pack", "512", .min = 2,
+     .max = 1 << 20},
+    {OPT_STR, 0, "packing", offsetof(struct job, packing), "P",
+     "run: documents follow each other; documents: they do not see each other", "run"},
+    {OPT_REAL, 0, "share", offsetof(struct job, share), "S",
+     "train on this share of each file, check on the rest", "0.9", .min = 0.01, .max = 1},
+    {OPT_INT, 0, "check-every", offsetof(struct job, check_every), "N",
+     "steps between checks; 0: none", "100", .max = 1 << 30},
+    {OPT_INT, 0, "check-docs", offsetof(struct job, check_docs), "N", "documents of a check", "4",
+     .min = 1, .max = 1 << 20},
+    {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...", "budgets of a check", "64,128"},
+    {OPT_INT, 0, "patience", offsetof(struct job, patience), "N",
+     "stop after N checks without a better one; 0: never", "0", .max = 1 << 30},
+    {OPT_STR, 0, "state", offsetof(struct job, state_path), "FILE", "the checkpoint",
+     .absent = "GATES.state"},
+    {OPT_INT, 0, "save-every", offsetof(struct job, save_every), "N", "steps between checkpoints",
+     "20", .min = 1, .max = 1 << 30},
+    {OPT_FLAG, 0, "fresh", offsetof(struct job, fresh), NULL,
+     "start anew although there is a checkpoint"},
+    {OPT_FLAG, 0, "recompute", offsetof(struct job, recompute), NULL,
+     "an eighth of the memory for a fifth more time"},
+    {OPT_FLAG, 0, "keep-teacher", offsetof(struct job, keep_teacher), NULL,
+     "keep the teacher's states in the cache folder, for other trainings on the same packs"},
+    {OPT_INT, 0, "teacher-limit", offsetof(struct job, teacher_limit), "BYTES",
+     "keep no more when that folder holds as much", "4294967296", .max = 9e15},
+    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "order of the data", "0", .max = 9e15},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "one JSON object at the end"},
+    {.type = OPT_END},
+};
+
 int cmd_train(const struct command *self, int argc, char **argv)
 {
-    struct job j = {.method = "trimkv",
-                    .packing = "run",
-                    .budgets = "64,128",
-                    .steps = 1000,
-                    .warmup = -1,
-                    .length = 512,
-                    .save_every = 20,
-                    .check_every = 100,
-                    .check_docs = 4,
-                    .teacher_limit = INT64_C(4) << 30,
-                    .share = 0.9,
-                    .best = INFINITY,
-                    .saved = -1};
+    struct job j = {.best = INFINITY, .saved = -1};
     struct kvf_diag d = {""};
     int operands, status;
-    const struct opt list[] = {
-        {OPT_STR, 'm', "model", &j.model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_LIST, 0, "data", &j.data, "FILE", "text, or JSONL; several may follow", 0, 0},
-        {OPT_STR, 0, "method", &j.method, "M:k=v,...", "trimkv, dbtrimkv or wgkv (trimkv)", 0, 0},
-        {OPT_FLAG, 0, "settings", &j.settings, NULL, "list the keys of --method and stop", 0, 0},
-        {OPT_STR, 'o', "output", &j.out, "GATES", "the gate file, .safetensors", 0, 0},
-        {OPT_FLAG, 0, "f32", &j.f32, NULL, "gates in f32 instead of bf16", 0, 0},
-        {OPT_INT, 0, "steps", &j.steps, "N", "steps of the optimizer (1000)", 1, 1 << 30},
-        {OPT_INT, 0, "warmup", &j.warmup, "N", "steps to the full rate (a 20th)", 0, 1 << 30},
-        {OPT_INT, 0, "length", &j.length, "T", "tokens of a pack (512)", 2, 1 << 20},
-        {OPT_STR, 0, "packing", &j.packing, "P",
-         "run: documents follow each other; documents: "
-         "they do not see each other (run)",
-         0, 0},
-        {OPT_REAL, 0, "share", &j.share, "S",
-         "train on this share of each file, check on the "
-         "rest (0.9)",
-         0.01, 1},
-        {OPT_INT, 0, "check-every", &j.check_every, "N", "steps between checks; 0: none (100)", 0,
-         1 << 30},
-        {OPT_INT, 0, "check-docs", &j.check_docs, "N", "documents of a check (4)", 1, 1 << 20},
-        {OPT_STR, 0, "budgets", &j.budgets, "N,...", "budgets of a check (64,128)", 0, 0},
-        {OPT_INT, 0, "patience", &j.patience, "N",
-         "stop after N checks without a better one; "
-         "0: never (0)",
-         0, 1 << 30},
-        {OPT_STR, 0, "state", &j.state_path, "FILE", "the checkpoint (GATES.state)", 0, 0},
-        {OPT_INT, 0, "save-every", &j.save_every, "N", "steps between checkpoints (20)", 1,
-         1 << 30},
-        {OPT_FLAG, 0, "fresh", &j.fresh, NULL, "start anew although there is a checkpoint", 0, 0},
-        {OPT_FLAG, 0, "recompute", &j.recompute, NULL,
-         "an eighth of the memory for a fifth "
-         "more time",
-         0, 0},
-        {OPT_FLAG, 0, "keep-teacher", &j.keep_teacher, NULL,
-         "keep the teacher's states in the "
-         "cache folder, for other trainings on the same packs",
-         0, 0},
-        {OPT_INT, 0, "teacher-limit", &j.teacher_limit, "BYTES",
-         "keep no more when that folder "
-         "holds as much (4294967296)",
-         0, 9e15},
-        {OPT_INT, 's', "seed", &j.seed, "S", "order of the data (0)", 0, 9e15},
-        {OPT_INT, 't', "threads", &j.threads, "N", "threads (number of cores)", 1, 256},
-        {OPT_FLAG, 0, "json", &j.json, NULL, "one JSON object at the end", 0, 0},
-        {.type = OPT_END},
-    };
-    if (!command_options(self, list, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
+    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
         return status;
     if (j.settings)
         return list_settings();

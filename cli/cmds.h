@@ -9,11 +9,11 @@
 
 struct kvf_trace;
 
-/* Parses options and checks the number of operands (max -1: any).  Returns false
- * when the command is over (help printed, or a usage error reported): *status is
- * then its exit status.  Operands are argv[1] .. argv[*operands]. */
-bool command_options(const struct command *self, const struct opt *list, int argc, char **argv,
-                     int min_operands, int max_operands, int *operands, int *status);
+/* Sets the defaults of the options in base, parses them and checks the number of operands (max -1:
+ * any).  Returns false when the command is over (help printed, or a usage error reported): *status
+ * is then its exit status.  Operands are argv[1] .. argv[*operands]. */
+bool command_options(const struct command *self, const struct opt *list, void *base, int argc,
+                     char **argv, int min_operands, int max_operands, int *operands, int *status);
 
 /* Opens the traces argv[1] and argv[2] into ret[0] and ret[1], which the caller closes
  * (either may be NULL after an error); says on stderr which was not closed. */

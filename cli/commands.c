@@ -161,12 +161,15 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-bool command_options(const struct command *self, const struct opt *list, int argc, char **argv,
-                     int min_operands, int max_operands, int *operands, int *status)
+bool command_options(const struct command *self, const struct opt *list, void *base, int argc,
+                     char **argv, int min_operands, int max_operands, int *operands, int *status)
 {
     struct kvf_diag d = {""};
     bool help;
-    if (opt_parse(list, argc, argv, operands, &help, &d) != KVF_OK) {
+    int err = opt_defaults(list, base, &d);
+    if (!err)
+        err = opt_parse(list, base, argc, argv, operands, &help, &d);
+    if (err) {
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
         *status = EXIT_USAGE;
         return false;

@@ -14,24 +14,27 @@ static const struct {
                   {"page", 180, 240},
                   {"slide", 254, 143}};
 
-int figure_options(struct figure_options *f, struct opt *list)
-{
-    *f = (struct figure_options){.style = {.vmin = NAN, .vmax = NAN}};
-    const struct opt own[FIGURE_OPTIONS] = {
-        {OPT_STR, 0, "size", &f->size, "WxH", "88x60 (mm), 3.5x2.2in, 88mm, single-column, ...", 0,
-         0},
-        {OPT_INT, 0, "dpi", &f->dpi, "N", "resolution of rasters (300)", 20, 2400},
-        {OPT_STR, 0, "cmap", &f->style.cmap, "NAME", PALETTE_NAMES " (mostly viridis)", 0, 0},
-        {OPT_REAL, 0, "vmin", &f->style.vmin, "X", "lower end of the colours", 0, 0},
-        {OPT_REAL, 0, "vmax", &f->style.vmax, "X", "upper end of the colours", 0, 0},
-        {OPT_STR, 0, "title", &f->style.title, "TEXT", "title of the figure (none)", 0, 0},
-        {OPT_STR, 0, "font", &f->style.font, "NAME", "font family (DejaVu Sans)", 0, 0},
-        {OPT_STR, 0, "style", &f->style.option, "K=V,...", "options of the figure", 0, 0},
-        {OPT_FLAG, 0, "preview", &f->preview, NULL, "draw the figure on the standard output", 0, 0},
-    };
-    memcpy(list, own, sizeof own);
-    return FIGURE_OPTIONS;
-}
+const struct opt figure_options[] = {
+    {OPT_STR, 0, "size", offsetof(struct figure_options, size), "WxH",
+     "88x60 (mm), 3.5x2.2in, 88mm, single-column, ..."},
+    {OPT_INT, 0, "dpi", offsetof(struct figure_options, dpi), "N", "resolution of rasters",
+     .absent = "300", .min = 20, .max = 2400},
+    {OPT_STR, 0, "cmap", offsetof(struct figure_options, style.cmap), "NAME", PALETTE_NAMES,
+     .absent = "mostly viridis"},
+    {OPT_REAL, 0, "vmin", offsetof(struct figure_options, style.vmin), "X",
+     "lower end of the colours", "nan", .absent = "of the data"},
+    {OPT_REAL, 0, "vmax", offsetof(struct figure_options, style.vmax), "X",
+     "upper end of the colours", "nan", .absent = "of the data"},
+    {OPT_STR, 0, "title", offsetof(struct figure_options, style.title), "TEXT",
+     "title of the figure", .absent = "none"},
+    {OPT_STR, 0, "font", offsetof(struct figure_options, style.font), "NAME", "font family",
+     .absent = "DejaVu Sans"},
+    {OPT_STR, 0, "style", offsetof(struct figure_options, style.option), "K=V,...",
+     "options of the figure"},
+    {OPT_FLAG, 0, "preview", offsetof(struct figure_options, preview), NULL,
+     "draw the figure on the standard output"},
+    {.type = OPT_END},
+};
 
 /* A plain decimal number: no sign, exponent, hexadecimal or "inf". */
 static bool read_number(const char **s, double *ret)

@@ -6,8 +6,6 @@
 #include "base/opt.h"
 #include "render/figure.h"
 
-enum { FIGURE_OPTIONS = 9 };
-
 struct figure_options {
     struct figure_style style; /* complete after figure_options_check */
     const char *size;
@@ -15,9 +13,7 @@ struct figure_options {
     int64_t dpi;
 };
 
-/* Sets the defaults and writes the FIGURE_OPTIONS options into list (without OPT_END): they
- * go into *f.  Returns FIGURE_OPTIONS. */
-int figure_options(struct figure_options *f, struct opt *list);
+extern const struct opt figure_options[]; /* of a struct figure_options */
 
 /* Turns what was given into f->style.  KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_options_check(struct figure_options *f, struct kvf_diag *d);

@@ -14,56 +14,54 @@
 
 enum { MAX_PROMPT_BYTES = 64 << 20, N_PREDICT = 128 };
 
-void runner_init(struct runner *r)
-{
-    *r = (struct runner){.n_predict = -1, .top_p = 1.0, .kv_type = NULL};
-}
+const struct opt runner_prompt_options[] = {
+    {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE", "GGUF model",
+     .absent = "SmolLM2 in the cache folder"},
+    {OPT_STR, 'p', "prompt", offsetof(struct runner, prompt), "TEXT",
+     "prompt, as a user's message"},
+    {OPT_STR, 'f', "file", offsetof(struct runner, file), "FILE",
+     "prompt from a file, as a user's message"},
+    {OPT_STR, 0, "chat", offsetof(struct runner, chat), "FILE",
+     "messages as JSON: [{\"role\",\"content\"}, ...]"},
+    {OPT_STR, 0, "ids", offsetof(struct runner, ids_file), "FILE",
+     "prompt as token ids, separated by white space"},
+    {OPT_FLAG, 0, "raw", offsetof(struct runner, raw), NULL,
+     "no chat template: the prompt as it stands"},
+    {.type = OPT_END},
+};
 
-int runner_prompt_options(struct runner *r, struct opt *list)
-{
-    const struct opt shared[RUNNER_PROMPT_OPTIONS] = {
-        {OPT_STR, 'm', "model", &r->model, "FILE",
-         "GGUF model (default: SmolLM2 in the cache folder)", 0, 0},
-        {OPT_STR, 'p', "prompt", &r->prompt, "TEXT", "prompt, as a user's message", 0, 0},
-        {OPT_STR, 'f', "file", &r->file, "FILE", "prompt from a file, as a user's message", 0, 0},
-        {OPT_STR, 0, "chat", &r->chat, "FILE", "messages as JSON: [{\"role\",\"content\"}, ...]", 0,
-         0},
-        {OPT_STR, 0, "ids", &r->ids_file, "FILE", "prompt as token ids, separated by white space",
-         0, 0},
-        {OPT_FLAG, 0, "raw", &r->raw, NULL, "no chat template: the prompt as it stands", 0, 0},
-    };
-    memcpy(list, shared, sizeof shared);
-    return RUNNER_PROMPT_OPTIONS;
-}
-
-int runner_options(struct runner *r, struct opt *list)
-{
-    const struct opt shared[] = {
-        {OPT_INT, 'n', "predict", &r->n_predict, "N", "most tokens to generate (128)", 0, 1 << 24},
-        {OPT_STR, 0, "method", &r->method, "M", "cache method NAME[:key=value,...] (full)", 0, 0},
-        {OPT_LIST, 0, "override", &r->override_text, "SET=M",
-         "another method for some KV heads, as L0-5K*=window:budget=64", 0, 0},
-        {OPT_STR, 0, "gates", &r->gates_file, "FILE",
-         "trained gates, safetensors or torch, "
-         "or the name of shipped ones",
-         0, 0},
-        {OPT_INT, 'B', "budget", &r->budget, "N", "entries that each KV head may hold", 1, 1 << 24},
-        {OPT_INT, 's', "seed", &r->seed, "S", "seed of sampling (0)", 0, 9e15},
-        {OPT_REAL, 0, "temp", &r->temperature, "X", "temperature; 0 = greedy (0)", 0, 100},
-        {OPT_REAL, 0, "top-p", &r->top_p, "P", "draw from the likeliest tokens of mass P (1)", 1e-9,
-         1},
-        {OPT_FLAG, 0, "ignore-eos", &r->ignore_eos, NULL, "do not stop at the end token", 0, 0},
-        {OPT_INT, 'c', "context", &r->context, "N", "most tokens in all (the model's context)", 1,
-         1 << 24},
-        {OPT_INT, 0, "chunk", &r->chunk, "N", "prompt tokens that run together (256)", 1, 8192},
-        {OPT_INT, 't', "threads", &r->threads, "N", "threads (number of cores)", 1, 256},
-        {OPT_STR, 0, "kv-type", &r->kv_type, "T", "cache elements: f16 or f32 (f16)", 0, 0},
-        {OPT_FLAG, 0, "exact", &r->exact, NULL, "f32 weights, activations and cache", 0, 0},
-    };
-    int n = runner_prompt_options(r, list);
-    memcpy(list + n, shared, sizeof shared);
-    return n + (int)(sizeof shared / sizeof *shared);
-}
+const struct opt runner_options[] = {
+    {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
+    {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N", "most tokens to generate",
+     "-1", .absent = "128; with --force all its tokens", .max = 1 << 24},
+    {OPT_STR, 0, "method", offsetof(struct runner, method), "M",
+     "cache method NAME[:key=value,...]", .absent = "full"},
+    {OPT_LIST, 0, "override", offsetof(struct runner, override_text), "SET=M",
+     "another method for some KV heads, as L0-5K*=window:budget=64"},
+    {OPT_STR, 0, "gates", offsetof(struct runner, gates_file), "FILE",
+     "trained gates, safetensors or torch, or the name of shipped ones"},
+    {OPT_INT, 'B', "budget", offsetof(struct runner, budget), "N",
+     "entries that each KV head may hold", .min = 1, .max = 1 << 24},
+    {OPT_INT, 's', "seed", offsetof(struct runner, seed), "S", "seed of sampling", "0",
+     .max = 9e15},
+    {OPT_REAL, 0, "temp", offsetof(struct runner, temperature), "X", "temperature; 0 = greedy", "0",
+     .max = 100},
+    {OPT_REAL, 0, "top-p", offsetof(struct runner, top_p), "P",
+     "draw from the likeliest tokens of mass P", "1", .min = 1e-9, .max = 1},
+    {OPT_FLAG, 0, "ignore-eos", offsetof(struct runner, ignore_eos), NULL,
+     "do not stop at the end token"},
+    {OPT_INT, 'c', "context", offsetof(struct runner, context), "N", "most tokens in all",
+     .absent = "the model's context", .min = 1, .max = 1 << 24},
+    {OPT_INT, 0, "chunk", offsetof(struct runner, chunk), "N", "prompt tokens that run together",
+     .absent = "256", .min = 1, .max = 8192},
+    {OPT_INT, 't', "threads", offsetof(struct runner, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_STR, 0, "kv-type", offsetof(struct runner, kv_type), "T", "cache elements: f16 or f32",
+     .absent = "f16"},
+    {OPT_FLAG, 0, "exact", offsetof(struct runner, exact), NULL,
+     "f32 weights, activations and cache"},
+    {.type = OPT_END},
+};
 
 int runner_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
                  struct kvf_diag *d)

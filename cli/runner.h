@@ -13,7 +13,7 @@
 struct force;
 
 struct runner {
-    /* options, with their defaults set by runner_init */
+    /* options */
     const char *model, *prompt, *file, *chat, *ids_file;
     const char *method, *kv_type, *gates_file;
     struct opt_list override_text;
@@ -40,15 +40,9 @@ struct runner {
     int n_ids;
 };
 
-void runner_init(struct runner *r);
-
-/* Appends the options that name the model and the prompt, -m to --raw; returns how many. */
-enum { RUNNER_PROMPT_OPTIONS = 6 };
-int runner_prompt_options(struct runner *r, struct opt *list);
-
-/* Appends those and the options of a run (room for RUNNER_OPTIONS); returns how many. */
-enum { RUNNER_OPTIONS = 28 };
-int runner_options(struct runner *r, struct opt *list);
+/* Tables of a struct runner: what names the model and the prompt, -m to --raw; and those with all
+ * options of a run. */
+extern const struct opt runner_prompt_options[], runner_options[];
 
 /* Opens a model; NULL: the default one.  KVF_OK or an error with a sentence. */
 int runner_engine(const char *model, bool exact, int threads, struct engine **ret_engine,
@@ -57,7 +51,7 @@ int runner_engine(const char *model, bool exact, int threads, struct engine **re
 /* Checks options, opens the model, tokenises the prompt.  KVF_OK; KVF_E_ARG for
  * usage errors; others for failures.  d always says why. */
 int runner_open(struct runner *r, struct kvf_diag *d);
-void runner_close(struct runner *r); /* accepts a runner that was only initialised */
+void runner_close(struct runner *r); /* accepts a zeroed runner */
 
 /* KVF_E_ARG when `out` names the same file as an input of an opened runner. */
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);

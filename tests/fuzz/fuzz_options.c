@@ -29,19 +29,25 @@ static void check_method(const char *text, int budget)
 /* Words are separated by 1, as NUL ends the text. */
 static void check_options(char *text)
 {
-    bool flag = false, help = false;
-    const char *word = NULL;
-    int64_t whole = 5;
-    double real = 0.5;
-    struct opt_list many = {0};
-    const struct opt list[] = {
-        {OPT_FLAG, 'q', "quiet", &flag, NULL, "", 0, 0},
-        {OPT_STR, 's', "str", &word, "S", "", 0, 0},
-        {OPT_INT, 'n', "int", &whole, "N", "", -3, 100},
-        {OPT_REAL, 0, "real", &real, "X", "", 0, 1},
-        {OPT_LIST, 'l', "list", &many, "L", "", 0, 0},
+    static const char *const words[] = {"one", "two", NULL};
+    struct values {
+        const char *word;
+        int64_t whole;
+        double real;
+        struct opt_list many;
+        int choice;
+        bool flag;
+    } v = {0};
+    static const struct opt list[] = {
+        {OPT_FLAG, 'q', "quiet", offsetof(struct values, flag), NULL, ""},
+        {OPT_STR, 's', "str", offsetof(struct values, word), "S", ""},
+        {OPT_INT, 'n', "int", offsetof(struct values, whole), "N", "", "5", .min = -3, .max = 100},
+        {OPT_REAL, 0, "real", offsetof(struct values, real), "X", "", "0.5", .max = 1},
+        {OPT_LIST, 'l', "list", offsetof(struct values, many), "L", ""},
+        {OPT_WORD, 'w', "word", offsetof(struct values, choice), "W", "", "two", .words = words},
         {.type = OPT_END},
     };
+    bool help = false;
     char *argv[128] = {(char *)(uintptr_t) "x"};
     struct kvf_diag d = {""};
     int argc = 1, operands = -1;
@@ -51,10 +57,12 @@ static void check_options(char *text)
         if (at)
             *at++ = 0;
     }
-    int err = opt_parse(list, argc, argv, &operands, &help, &d);
+    MUST(opt_defaults(list, &v, &d) == KVF_OK);
+    int err = opt_parse(list, &v, argc, argv, &operands, &help, &d);
     MUST(err == KVF_OK || (err == KVF_E_ARG && d.text[0]));
     MUST(err || help || (operands >= 0 && operands < argc));
-    MUST(whole >= -3 && whole <= 100 && real >= 0 && real <= 1 && many.n <= OPT_LIST_MAX);
+    MUST(v.whole >= -3 && v.whole <= 100 && v.real >= 0 && v.real <= 1 && v.many.n <= OPT_LIST_MAX
+         && (v.choice == 0 || v.choice == 1));
 }
 
 static struct kvf_trace *small_trace(void)

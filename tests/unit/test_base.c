@@ -51,28 +51,31 @@ Test(opt, numbers_with_suffix_and_garbage)
 
 Test(opt, parses_every_form_and_keeps_operands)
 {
-    int64_t n = 0;
-    const char *s = NULL;
-    bool flag = false, help;
+    struct values {
+        int64_t n;
+        const char *s;
+        bool flag;
+    } v = {0};
+    bool help;
     int operands;
-    struct opt list[] = {
-        {OPT_INT, 'n', "count", &n, "N", "", 0, 10},
-        {OPT_STR, 0, "name", &s, "NAME", "", 0, 0},
-        {OPT_FLAG, 'q', NULL, &flag, NULL, "", 0, 0},
+    static const struct opt list[] = {
+        {OPT_INT, 'n', "count", offsetof(struct values, n), "N", "", .max = 10},
+        {OPT_STR, 0, "name", offsetof(struct values, s), "NAME", ""},
+        {OPT_FLAG, 'q', NULL, offsetof(struct values, flag), NULL, ""},
         {.type = OPT_END},
     };
     char *argv[] = {"x", "a", "-n3", "--name=v", "-q", "-", "--", "-n"};
     struct kvf_diag d;
-    cr_assert(eq(int, opt_parse(list, 8, argv, &operands, &help, &d), KVF_OK));
-    cr_expect(eq(i64, n, 3));
-    cr_expect(eq(str, (char *)s, "v"));
-    cr_expect(flag);
+    cr_assert(eq(int, opt_parse(list, &v, 8, argv, &operands, &help, &d), KVF_OK));
+    cr_expect(eq(i64, v.n, 3));
+    cr_expect(eq(str, (char *)v.s, "v"));
+    cr_expect(v.flag);
     cr_assert(eq(int, operands, 3));
     cr_expect(eq(str, argv[1], "a"));
     cr_expect(eq(str, argv[2], "-"));
     cr_expect(eq(str, argv[3], "-n"));
     char *high[] = {"x", "--count", "11"};
-    cr_expect(eq(int, opt_parse(list, 3, high, &operands, &help, &d), KVF_E_ARG));
+    cr_expect(eq(int, opt_parse(list, &v, 3, high, &operands, &help, &d), KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "--count"), NULL), "the error names the option");
 }
 

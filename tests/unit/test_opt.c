@@ -1,24 +1,43 @@
 /* Option parsing: what is taken, what is refused, and what the message names. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/opt.h"
 
-static struct {
+static struct values {
     bool flag;
     const char *text;
     int64_t whole;
     double real;
+    int word;
+    struct inner {
+        int64_t depth;
+        double absent;
+    } in;
     struct opt_list many;
 } v;
 
+static const char *const fruits[] = {"apple", "banana", "cherry", NULL};
+
+static const struct opt inner[] = {
+    {OPT_INT, 'd', "depth", offsetof(struct inner, depth), "N", "how deep", "7", .max = 9},
+    {OPT_REAL, 0, "absent", offsetof(struct inner, absent), "X", "a real", "nan",
+     .absent = "chosen", .max = 1},
+    {.type = OPT_END},
+};
+
 static const struct opt list[] = {
-    {OPT_FLAG, 'q', "quiet", &v.flag, NULL, "say less", 0, 0},
-    {OPT_STR, 't', "text", &v.text, "TEXT", "a text", 0, 0},
-    {OPT_INT, 'n', "number", &v.whole, "N", "a number", -2, 10},
-    {OPT_REAL, 0, "real", &v.real, "X", "a real", 0, 1},
-    {OPT_LIST, 'l', "item", &v.many, "ITEM", "an item", 0, 0},
+    {OPT_FLAG, 'q', "quiet", offsetof(struct values, flag), NULL, "say less"},
+    {OPT_STR, 't', "text", offsetof(struct values, text), "TEXT", "a text", .absent = "nothing"},
+    {OPT_INT, 'n', "number", offsetof(struct values, whole), "N", "a number", .min = -2, .max = 10},
+    {OPT_REAL, 0, "real", offsetof(struct values, real), "X", "a real", .max = 1},
+    {OPT_GROUP, 0, "inside", offsetof(struct values, in), .group = inner},
+    {OPT_WORD, 'w', "word", offsetof(struct values, word), "FRUIT", "a fruit", "banana",
+     .words = fruits},
+    {OPT_LIST, 'l', "item", offsetof(struct values, many), "ITEM", "an item"},
     {.type = OPT_END},
 };
 
@@ -33,7 +52,7 @@ static int parse(const char *line, int *operands, bool *help, struct kvf_diag *d
     for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
         argv[argc++] = w;
     d->text[0] = 0;
-    return opt_parse(list, argc, argv, operands, help, d);
+    return opt_parse(list, &v, argc, argv, operands, help, d);
 }
 
 Test(opt, accepted_forms)
@@ -154,4 +173,131 @@ Test(opt, pairs_at_their_limits)
             cr_expect(eq(int, opt_pair(&s, key, value, 8), 0), "and then the end");
         }
     }
+}
+
+Test(opt, defaults_are_parsed_as_if_typed)
+{
+    struct kvf_diag d = {""};
+    memset(&v, 0, sizeof v);
+    cr_assert(eq(int, opt_defaults(list, &v, &d), KVF_OK), "%s", d.text);
+    cr_expect(eq(int, v.word, 1));
+    cr_expect(eq(i64, v.in.depth, 7), "a group's values lie behind its offset");
+    cr_expect(isnan(v.in.absent));
+    cr_expect(eq(i64, v.whole, 0), "no default: zero stays");
+    static const struct opt outside[] = {
+        {OPT_INT, 0, "n", offsetof(struct values, whole), "N", "", "-1", .absent = "all", .max = 9},
+        {.type = OPT_END}};
+    cr_expect(eq(int, opt_defaults(outside, &v, &d), KVF_OK));
+    cr_expect(eq(i64, v.whole, -1), "a default outside of the range says: not given");
+    static const struct opt wrong[] = {
+        {OPT_INT, 0, "n", offsetof(struct values, whole), "N", "", "many"}, {.type = OPT_END}};
+    cr_expect(eq(int, opt_defaults(wrong, &v, &d), KVF_E_ARG));
+}
+
+Test(opt, groups_are_parsed_and_walked_in_order)
+{
+    int n;
+    bool help;
+    struct kvf_diag d;
+    cr_assert(eq(int, parse("x --depth 3 -w cherry --absent=0.5 -d4", &n, &help, &d), KVF_OK));
+    cr_expect(eq(i64, v.in.depth, 4));
+    cr_expect(eq(dbl, v.in.absent, 0.5));
+    cr_expect(eq(int, v.word, 2));
+    cr_expect(eq(int, parse("x --depth 10", &n, &help, &d), KVF_E_ARG));
+    static const char *const names[] = {"quiet", "text",   "number", "real",
+                                        "depth", "absent", "word",   "item"};
+    struct opt_walk w = opt_walk(list);
+    int i = 0;
+    for (const struct opt *o = opt_next(&w); o; o = opt_next(&w), i++) {
+        cr_assert(lt(int, i, 8));
+        cr_expect(eq(str, (char *)o->name, (char *)names[i]));
+        bool inside = i == 4 || i == 5;
+        cr_expect(eq(int, w.group != NULL, inside));
+        size_t offset = 0;
+        cr_expect(eq(ptr, (void *)opt_find(list, o->name, &offset), (void *)o));
+        cr_expect(eq(sz, offset, w.offset));
+    }
+    cr_expect(eq(int, i, 8));
+    cr_expect(eq(ptr, (void *)opt_next(&w), NULL), "the end stays the end");
+}
+
+Test(opt, words_and_near_names)
+{
+    static const struct {
+        const char *line, *says; /* NULL: it must not guess */
+    } bad[] = {
+        {"x -w bananna", "-w is apple, banana or cherry, not 'bananna' (did you mean 'banana'?)"},
+        {"x --word kiwi", NULL},
+        {"x --nmber 1", "unknown option --nmber (did you mean --number?); -h lists"},
+        {"x --dept=1", "unknown option --dept (did you mean --depth?)"},
+        {"x --frobnicate", NULL}};
+    int n;
+    bool help;
+    struct kvf_diag d;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect(eq(int, parse(bad[i].line, &n, &help, &d), KVF_E_ARG));
+        cr_expect(strstr(d.text, bad[i].says ? bad[i].says : "") != NULL, "%s", d.text);
+        cr_expect(eq(int, strstr(d.text, "did you mean") != NULL, bad[i].says != NULL), "%s",
+                  d.text);
+    }
+    cr_expect(eq(int, opt_distance("kitten", "sitting"), 3), "the example of the textbooks");
+    cr_expect(eq(int, opt_distance("", "abc"), 3));
+    cr_expect(eq(int, opt_distance("abc", ""), 3));
+    cr_expect(eq(int, opt_distance("same", "same"), 0));
+}
+
+Test(opt, settings_by_name)
+{
+    struct kvf_diag d = {""};
+    memset(&v, 0, sizeof v);
+    cr_expect(eq(int, opt_set(list, &v, "word", "apple", &d), KVF_OK));
+    cr_expect(eq(int, opt_set(list, &v, "depth", "2", &d), KVF_OK));
+    cr_expect(eq(int, opt_set(list, &v, "quiet", "yes", &d), KVF_OK));
+    cr_expect(v.flag);
+    cr_expect(eq(i64, v.in.depth, 2));
+    cr_expect(eq(int, opt_set(list, &v, "quiet", "no", &d), KVF_OK));
+    cr_expect(not(v.flag));
+    cr_expect(eq(int, opt_set(list, &v, "quiet", "1", &d), KVF_E_ARG));
+    cr_expect(eq(int, opt_set(list, &v, "number", "11", &d), KVF_E_ARG));
+    cr_expect(strstr(d.text, "number must be between -2 and 10") != NULL, "%s", d.text);
+    cr_expect(eq(int, opt_set(list, &v, "rael", "1", &d), KVF_E_ARG));
+    cr_expect(
+        strstr(d.text, "unknown option 'rael' (did you mean 'real'?); options are quiet, text,")
+            != NULL,
+        "%s", d.text);
+}
+
+Test(opt, shown_with_range_words_and_default)
+{
+    static const char want[] =
+        "  -q, --quiet                  say less\n"
+        "  -t, --text TEXT              a text (default: nothing)\n"
+        "  -n, --number N               a number (-2 to 10)\n"
+        "      --real X                 a real (0 to 1)\n"
+        "  -d, --depth N                how deep (0 to 9; default: 7)\n"
+        "      --absent X               a real (0 to 1; default: chosen)\n"
+        "  -w, --word FRUIT             a fruit (apple, banana or cherry; default: banana)\n"
+        "  -l, --item ITEM              an item\n";
+    char got[sizeof want + 100] = "";
+    FILE *f = fmemopen(got, sizeof got, "w");
+    cr_assert(f != NULL);
+    opt_print(list, f);
+    fclose(f);
+    cr_expect(eq(str, got, (char *)want));
+}
+
+Test(opt, as_json)
+{
+    struct buf b = {0};
+    opt_json(inner, &b);
+    cr_expect(eq(str, b.data,
+                 "[{\"name\":\"depth\",\"type\":\"whole\",\"help\":\"how deep\",\"short\":\"d\","
+                 "\"arg\":\"N\",\"default\":\"7\",\"min\":0,\"max\":9},"
+                 "{\"name\":\"absent\",\"type\":\"real\",\"help\":\"a real\",\"arg\":\"X\","
+                 "\"default\":\"nan\",\"absent\":\"chosen\",\"min\":0,\"max\":1}]"));
+    buf_clear(&b);
+    opt_json(list, &b);
+    cr_expect(strstr(b.data, "\"words\":[\"apple\",\"banana\",\"cherry\"]") != NULL, "%s", b.data);
+    cr_expect(strstr(b.data, "\"group\":\"inside\"") != NULL, "%s", b.data);
+    buf_finish(&b);
 }
