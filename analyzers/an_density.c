@@ -5,16 +5,18 @@
 #include <string.h>
 
 #include "analyzers/frame.h"
-#include "base/opt.h"
 
-enum { OPT_BINS, OPT_STEP, MOST_BINS = 1 << 16 };
-static const struct analyzer_option options[] = {
-    {"bins", "N", "20", "bins of equal width (20)"},
-    {"step", "N", "end", "what query N sees (default: what is left at the end)"},
-    {NULL, NULL, NULL, NULL},
+struct options {
+    int64_t bins;
+    const char *step;
 };
-
-extern const struct analyzer an_density;
+static const struct opt options[] = {
+    {OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20", .min = 1,
+     .max = 1 << 16},
+    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+     "what query N sees, or what is left at the end", "end"},
+    {.type = OPT_END},
+};
 
 struct data {
     int64_t step, length, bins; /* positions are of [0, length) */
@@ -85,8 +87,9 @@ static int finish(struct frame *f, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int rows(struct frame *f, struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    (void)d;
     const struct data *x = f->state;
     int64_t heads = f->heads.n + 1, bins = x->bins, undefined = 0;
     double *edge = FRAME_NEW(f, double, (size_t)bins + 1);
@@ -124,11 +127,9 @@ static int rows(struct frame *f, struct table *out)
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    const char *bins = option_text(&an_density, f->args, OPT_BINS);
-    if (!opt_int(bins, &x->bins) || x->bins < 1 || x->bins > MOST_BINS)
-        return kvf_fail(d, KVF_E_ARG, "--bins needs a number from 1 to %d, not '%s'", MOST_BINS,
-                        bins);
-    int err = step_select(option_text(&an_density, f->args, OPT_STEP), f->T, &x->step, d);
+    const struct options *o = f->options;
+    int err = step_select(o->step, f->T, &x->step, d);
+    x->bins = o->bins;
     x->length = x->step < f->T ? x->step + 1 : f->T;
     return err;
 }

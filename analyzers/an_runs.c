@@ -5,13 +5,14 @@
 
 #include "analyzers/frame.h"
 
-enum { OPT_STEP };
-static const struct analyzer_option options[] = {
-    {"step", "N", "end", "what query N sees (default: what is left at the end)"},
-    {NULL, NULL, NULL, NULL},
+struct options {
+    const char *step;
 };
-
-extern const struct analyzer an_runs;
+static const struct opt options[] = {
+    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+     "what query N sees, or what is left at the end", "end"},
+    {.type = OPT_END},
+};
 
 /* Of each head, then of all: integers as counted, then what follows from them. */
 enum { TOKENS, KEPT, RUNS, ALONE, LONGEST, CHANGES, COUNTS };
@@ -121,7 +122,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    return step_select(option_text(&an_runs, f->args, OPT_STEP), f->T, &x->step, d);
+    return step_select(((const struct options *)f->options)->step, f->T, &x->step, d);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -131,8 +132,9 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int rows(struct frame *f, struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    (void)d;
     const struct data *x = f->state;
     put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "step", (double)x->step);

@@ -13,21 +13,21 @@
 #include <kvf/trace.h>
 
 #include "base/buf.h"
+#include "base/opt.h"
 #include "base/table.h"
 
 /* Which heads and tokens an analysis is asked for. */
 struct analyzer_args {
-    const char *heads;         /* a head set as typed ("L0-5K*,15.2"); NULL: all */
-    int64_t token0, token1;    /* tokens [token0, token1); token1 < 0: to the end */
-    const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
+    const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
+    int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
+    const void *options;    /* the struct that the analyzer's options fill; NULL: its defaults */
     int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
 };
 
-struct analyzer_option {
-    const char *name;      /* "horizon", typed as --horizon */
-    const char *arg;       /* "N"; NULL: a flag, whose value is "1" when given */
-    const char *otherwise; /* default as text; NULL: none */
-    const char *help;      /* one line */
+/* Room for the options of any analyzer: what its table of options is told to fill. */
+enum { ANALYZER_OPTIONS_SIZE = 256 };
+struct analyzer_options {
+    _Alignas(8) unsigned char room[ANALYZER_OPTIONS_SIZE];
 };
 
 /* How the tables of several documents become one (analyzers/corpus.h): rows with equal keys
@@ -47,20 +47,20 @@ struct analyzer_pool {
 struct head_analysis; /* frame.h */
 
 struct analyzer {
-    const char *name;    /* the subcommand; also the table's and the figure's name */
-    const char *summary; /* one line */
-    const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
-    int min_traces;                        /* 0 is 1 */
-    int max_traces;                        /* 1, or up to 256 for those that compare */
+    const char *name;          /* the subcommand; also the table's and the figure's name */
+    const char *summary;       /* one line */
+    const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
+    int min_traces;            /* 0 is 1 */
+    int max_traces;            /* 1, or up to 256 for those that compare */
 
     /* An analysis of one trace that computes something for each head: run by the frame.
      * NULL: run makes the table. */
     const struct head_analysis *heads;
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
-     * sentence naming the flag that records it.  args->option has one entry per
-     * option.  Memory is bounded by the table and a few columns of one head.  Columns may
-     * be read from the traces as they are asked for: destroy the table before closing them. */
+     * sentence naming the flag that records it.  Memory is bounded by the table and a few columns
+     * of one head.  Columns may be read from the traces as they are asked for: destroy the table
+     * before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d);
 
@@ -70,7 +70,8 @@ struct analyzer {
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
 
-/* Makes the table of an analysis, as run above does, with heads or run. */
+/* Makes the table of an analysis, as run above does, with heads or run.  Options that args does
+ * not have are the defaults. */
 int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
                  const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d);
 

@@ -13,14 +13,13 @@
 #include "cli/runner.h"
 #include "render/figure.h"
 
-enum { MAX_OWN = 16, MAX_TRACES = 256 };
+enum { MAX_TRACES = 256 };
 
 struct request {
     const struct analyzer *a;
     struct analyzer_args args;
     const char *tokens, *out, *figure;
-    const char *own[MAX_OWN]; /* the analyzer's options */
-    bool flag[MAX_OWN];       /* those that are flags */
+    struct analyzer_options own;
     bool json;
     bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
@@ -44,23 +43,6 @@ static const struct opt shared_options[] = {
     {.type = OPT_END},
 };
 
-/* The analyzer's options as texts and flags of the request. */
-static void own_options(const struct analyzer *a, struct opt own[MAX_OWN + 1])
-{
-    int n = 0;
-    for (; a->options && a->options[n].name && n < MAX_OWN; n++) {
-        const struct analyzer_option *o = &a->options[n];
-        own[n] = (struct opt){
-            .type = o->arg ? OPT_STR : OPT_FLAG,
-            .name = o->name,
-            .arg = o->arg,
-            .help = o->help,
-            .offset = o->arg ? offsetof(struct request, own) + (size_t)n * sizeof(char *)
-                             : offsetof(struct request, flag) + (size_t)n * sizeof(bool)};
-    }
-    own[n] = (struct opt){.type = OPT_END};
-}
-
 bool range_parse(const char *s, int64_t *a, int64_t *b)
 {
     char left[32];
@@ -81,11 +63,8 @@ static const struct figure *figure_of(const struct request *q)
 static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
-    q->args.option = q->own;
+    q->args.options = &q->own;
     q->args.threads = q->look.style.threads = (int)q->threads;
-    for (int i = 0; i < MAX_OWN; i++)
-        if (q->flag[i])
-            q->own[i] = "1";
     if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
     int err = figure_options_check(&q->look, d);
@@ -193,15 +172,16 @@ static int open_trace(const struct command *self, const char *path, struct kvf_t
 int cmd_analyze(const struct command *self, int argc, char **argv)
 {
     struct request q = {.a = analyzer_find(self->name)};
-    struct opt own[MAX_OWN + 1];
     const struct opt options[] = {
-        {OPT_GROUP, .group = shared_options}, {OPT_GROUP, .group = own}, {.type = OPT_END}};
+        {OPT_GROUP, .group = shared_options},
+        {OPT_GROUP, .offset = offsetof(struct request, own), .group = q.a->options},
+        {.type = OPT_END},
+    };
     struct kvf_diag d = {""};
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
     int operands, status, least = q.a->min_traces ? q.a->min_traces : 1;
     int most = q.a->max_traces == 1 ? STACK_MOST : q.a->max_traces;
-    own_options(q.a, own);
     if (!command_options(self, options, &q, argc, argv, least, most, &operands, &status))
         return status;
     int err = parse_request(&q, &d);

@@ -16,15 +16,14 @@
 #include "cli/signals.h"
 #include "render/figure.h"
 
-enum { MOST_OWN = 16, ROUND = 8 };
+enum { ROUND = 8 };
 
 struct job {
     const char *name;
     const struct analyzer *a;
     /* options */
     struct analyzer_args args;
-    const char *own[MOST_OWN];
-    bool flag[MOST_OWN];
+    struct analyzer_options own;
     struct corpus_target to;
     const char *tokens, *shard, *state, *intervals, *against;
     int64_t replicates, seed, threads;
@@ -80,23 +79,6 @@ static const struct opt shared_options[] = {
     {.type = OPT_END},
 };
 
-/* The analyzer's options as texts and flags of the job; a: NULL: none is chosen yet. */
-static void own_options(const struct analyzer *a, struct opt own[MOST_OWN + 1])
-{
-    int n = 0;
-    for (; a && a->options && a->options[n].name && n < MOST_OWN; n++) {
-        const struct analyzer_option *o = &a->options[n];
-        own[n] = (struct opt){
-            .type = o->arg ? OPT_STR : OPT_FLAG,
-            .name = o->name,
-            .arg = o->arg,
-            .help = o->help,
-            .offset = o->arg ? offsetof(struct job, own) + (size_t)n * sizeof(char *)
-                             : offsetof(struct job, flag) + (size_t)n * sizeof(bool)};
-    }
-    own[n] = (struct opt){.type = OPT_END};
-}
-
 static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
 {
     struct buf names = {0};
@@ -133,11 +115,8 @@ static int parse(struct job *j, struct kvf_diag *d)
 {
     static const char *const names[] = {"auto", "all", "none"};
     int which = 0;
-    j->args.option = j->own;
+    j->args.options = &j->own;
     j->args.threads = 1; /* documents are in parallel */
-    for (int i = 0; i < MOST_OWN; i++)
-        if (j->flag[i])
-            j->own[i] = "1";
     while (which < 3 && j->intervals && strcmp(j->intervals, names[which]) != 0)
         which++;
     if (which == 3)
@@ -468,9 +447,11 @@ static void cleanup(struct job *j)
 int cmd_corpus(const struct command *self, int argc, char **argv)
 {
     struct job j = {.name = self->name, .args = {.token1 = -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
-    struct opt own[MOST_OWN + 1];
-    const struct opt options[] = {
-        {OPT_GROUP, .group = shared_options}, {OPT_GROUP, .group = own}, {.type = OPT_END}};
+    struct opt options[] = {
+        {OPT_GROUP, .group = shared_options},
+        {OPT_GROUP, .offset = offsetof(struct job, own)},
+        {.type = OPT_END},
+    };
     struct kvf_diag d = {""};
     int operands, status, err = KVF_OK;
     if (argc > 1 && argv[1][0] != '-') /* its options come from the analysis */
@@ -479,7 +460,7 @@ int cmd_corpus(const struct command *self, int argc, char **argv)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
         return EXIT_USAGE;
     }
-    own_options(j.a, own);
+    options[1].group = j.a ? j.a->options : NULL;
     if (!command_options(self, options, &j, argc, argv, 2, -1, &operands, &status))
         return status;
     err = j.a ? parse(&j, &d)

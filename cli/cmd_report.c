@@ -10,22 +10,23 @@
 #include "cli/runner.h"
 #include "render/report/report.h"
 
-enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
+enum { MAX_TRACES = 8 };
 #define DEFAULT_CRITERION "mass.90"
 
 /* A table of the report: an analysis with options. */
 static const struct job {
     const char *key, *analyzer;
-    const char *option, *value; /* value NULL: the criterion; option NULL: none */
+    const char *option, *value; /* NULL: none */
     bool query;                 /* rows are of query heads */
+    bool last_use;              /* of last uses by the criterion that is asked for */
 } jobs[] = {
     {"tokens", "tokens", NULL, NULL, false},
     {"eviction", "eviction", NULL, NULL, false},
-    {"retention", "retention", "source", "gate", false},
-    {"last-use", "retention", "source", "last-use", true},
+    {"retention", "retention", "source", "gate", false, true},
+    {"last-use", "retention", "source", "last-use", true, true},
     {"sparsity-alpha", "sparsity", "kind", "alpha", false},
     {"sparsity-beta", "sparsity", "kind", "beta", false},
-    {"sparsity-last-use", "sparsity", "kind", "last-use", true},
+    {"sparsity-last-use", "sparsity", "kind", "last-use", true, true},
     {"survival", "survival", NULL, NULL, true},
     {"occupancy", "occupancy", NULL, NULL, false},
     {"kv-size", "kv-size", NULL, NULL, false},
@@ -68,21 +69,29 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
     return err;
 }
 
-/* Values of the analyzer's options, and how they are typed. */
-static void options_of(const struct job *j, const struct analyzer *a, const struct request *q,
-                       const char **value, struct buf *typed)
+/* An option of the analysis, unless it has none of that name or no value is given. */
+static int set_option(const struct analyzer *a, const char *name, const char *value,
+                      struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
-    for (int i = 0; a->options && a->options[i].name && i < MAX_OPTIONS; i++) {
-        const char *name = a->options[i].name;
-        bool last_use = strcmp(j->analyzer, "retention") == 0
-                        || strcmp(j->key, "sparsity-last-use") == 0;
-        value[i] = j->option && strcmp(name, j->option) == 0    ? j->value
-                   : strcmp(name, "criterion") == 0 && last_use ? q->criterion
-                   : strcmp(name, "classes") == 0               ? q->classes
-                                                                : NULL;
-        if (value[i])
-            buf_printf(typed, " --%s %s", name, value[i]);
-    }
+    size_t offset;
+    if (!value || !opt_find(a->options, name, &offset))
+        return KVF_OK;
+    buf_printf(typed, " --%s %s", name, value);
+    return opt_set(a->options, to, name, value, d);
+}
+
+/* Values of the analyzer's options, and how they are typed. */
+static int set_options(const struct job *j, const struct analyzer *a, const struct request *q,
+                       struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
+{
+    const char *const chosen[][2] = {{j->option, j->value},
+                                     {"criterion", j->last_use ? q->criterion : NULL},
+                                     {"classes", q->classes}};
+    int err = opt_defaults(a->options, to, d);
+    for (size_t i = 0; !err && i < sizeof chosen / sizeof *chosen; i++)
+        if (chosen[i][0])
+            err = set_option(a, chosen[i][0], chosen[i][1], to, typed, d);
+    return err;
 }
 
 /* Runs one analysis and adds what it finds, or why it finds nothing. */
@@ -90,16 +99,17 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
                    const struct request *q, struct report *r, struct kvf_diag *d)
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
-    const char *value[MAX_OPTIONS] = {NULL};
+    struct analyzer_options options = {{0}};
     struct analyzer_args args = {
-        .heads = j->query ? q->query : q->heads, .token1 = -1, .option = value};
+        .heads = j->query ? q->query : q->heads, .token1 = -1, .options = &options};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
-    options_of(j, a, q, value, &command);
+    int err = set_options(j, a, q, &options, &command, d);
     if (args.heads)
         buf_printf(&command, " --head %s", args.heads);
-    int err = analyzer_run(a, &t, 1, &args, &table, d);
+    if (!err)
+        err = analyzer_run(a, &t, 1, &args, &table, d);
     if (!err)
         err = command.err ? command.err : report_table(r, j->key, command.data, table);
     else if (err == KVF_E_NOTFOUND)
