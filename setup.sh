@@ -21,7 +21,7 @@ die() { say "$*"; exit 1; }
 
 install_packages() {
     command -v dpkg-query >/dev/null || die "this script knows Debian's packages; on another system" \
-        "install what docs/dependencies.md lists, then run meson yourself (HACKING.md)"
+        "install what docs/reference/dependencies.md lists, then run meson yourself (HACKING.md)"
     missing=
     for p in $*; do
         dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

@@ -453,6 +453,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_agreement = {
     .name = "agreement",
     .summary = "whether different gates say the same of the same tokens",
+    .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
     .options = options,
     .min_traces = 2,
     .max_traces = MOST_TRACES,

@@ -435,6 +435,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_atlas = {
     .name = "atlas",
     .summary = "clusters of heads over many texts, and how stable they are",
+    .example = "kvfate atlas text1.kvf text2.kvf -o atlas.tsv",
     .options = options,
     .max_traces = MOST_TRACES,
     .run = run,

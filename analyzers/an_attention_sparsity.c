@@ -354,6 +354,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_attention_sparsity = {
     .name = "attention-sparsity",
     .summary = "share of tokens with less than p times the largest score",
+    .example = "kvfate attention-sparsity run.kvf -o sparsity.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

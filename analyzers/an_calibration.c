@@ -9,7 +9,6 @@
 #include <kvf/schema.h>
 
 #include "analyzers/calibration_table.h"
-#include "analyzers/pools.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
 
@@ -543,12 +542,21 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const char *const keys[] = {"head",  "layer",   "index", "kind", "event",
+                                   "score", "horizon", "bin",   NULL};
+static const struct analyzer_measure measures[] = {
+    {"observed", "yes", "n"}, {"predicted", NULL, "n"}, {"brier", NULL, "n"},
+    {"auroc", NULL, NULL},    {"tau", NULL, NULL},      {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_calibration = {
     .name = "calibration",
     .summary = "retention of gates against what became of the tokens",
+    .example = "kvfate calibration run.kvf -o calibration.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_calibration,
+    .pool = &pool,
 };

@@ -585,6 +585,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_compare = {
     .name = "compare",
     .summary = "how far apart heads of several runs are, and which is which",
+    .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
     .options = options,
     .min_traces = 2,
     .max_traces = MOST_TRACES,

@@ -201,6 +201,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_density = {
     .name = "density",
     .summary = "where in the text the entries lie that are held",
+    .example = "kvfate density run.kvf -o density.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

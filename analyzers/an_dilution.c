@@ -620,6 +620,7 @@ static const struct analyzer_pool pool = {keys, measures};
 const struct analyzer an_dilution = {
     .name = "dilution",
     .summary = "attention that goes to entries which are of no use",
+    .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

@@ -428,6 +428,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "whether the queries of a head come from a stable process",
+    .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
     .options = options,
     .max_traces = MOST_RUNS,
     .run = run,

@@ -6,7 +6,6 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "analyzers/frame.h"
 
@@ -422,11 +421,21 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+/* Of the entries that left a head for a reason; age -1 of those that are alive. */
+static const char *const keys[] = {"layer", "index", "head", "reason", NULL};
+static const struct analyzer_measure measures[] = {
+    {"age", NULL, NULL},
+    {"tie", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_eviction = {
     .name = "eviction",
     .summary = "when each entry was evicted, and why",
+    .example = "kvfate eviction run.kvf -o eviction.png",
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_eviction,
+    .pool = &pool,
 };

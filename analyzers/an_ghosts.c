@@ -193,6 +193,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_ghosts = {
     .name = "ghosts",
     .summary = "evicted entries that later queries would have used",
+    .example = "kvfate ghosts run.kvf -o ghosts.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

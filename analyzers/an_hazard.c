@@ -442,6 +442,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_hazard = {
     .name = "hazard",
     .summary = "risk that a selection at an age is the token's last",
+    .example = "kvfate hazard run.kvf --criterion top64",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

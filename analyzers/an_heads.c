@@ -147,7 +147,7 @@ static void describe(const struct table *t, struct buf *out)
 {
     int kind = table_find(t, "kind"), window = table_find(t, "window");
     int sink = table_find(t, "sink_mass");
-    buf_printf(out, "kinds of %lld query heads, by rules (docs/analyzers.md)\n",
+    buf_printf(out, "kinds of %lld query heads, by rules (docs/reference/analyzers.md)\n",
                (long long)table_rows(t));
     for (int k = 0; k < N_HEAD_KINDS; k++) {
         const char *name = head_kind_name((enum head_kind)k);
@@ -190,6 +190,7 @@ static const struct analyzer_pool pool = {keys, measures};
 const struct analyzer an_heads = {
     .name = "heads",
     .summary = "what kind of head each is, by rules, and the evidence",
+    .example = "kvfate heads run.kvf -o heads.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

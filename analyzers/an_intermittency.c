@@ -421,6 +421,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_intermittency = {
     .name = "intermittency",
     .summary = "how attention to tokens comes and goes: returns, gaps, first exits",
+    .example = "kvfate intermittency run.kvf -o intermittency.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

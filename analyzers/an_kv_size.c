@@ -342,6 +342,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_kv_size = {
     .name = "kv-size",
     .summary = "how large the cache of each head is",
+    .example = "kvfate kv-size run.kvf -o sizes.tsv",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

@@ -274,6 +274,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "entries held by each head over time",
+    .example = "kvfate occupancy run.kvf -o occupancy.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

@@ -573,6 +573,7 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 const struct analyzer an_overlap = {
     .name = "overlap",
     .summary = "whether observation windows agree about the tokens that matter",
+    .example = "kvfate overlap run.kvf -o overlap.png",
     .options = options,
     .max_traces = 1,
     .run = run,

@@ -3,7 +3,7 @@
  * heads towards that of all heads.  One token says yes or no once at an age: a retention of
  * its own, its maximum-likelihood beta, would be 0 or 1; none is given.
  *
- * Of a cell with y of n tokens selected (docs/analyzers.md derives it):
+ * Of a cell with y of n tokens selected (docs/reference/analyzers.md derives it):
  *   p ~ Beta(M mu, M (1 - mu)),  y | p ~ Binomial(n, p)
  *   p | y ~ Beta(y + M mu, n - y + M (1 - mu)),  mean (y + M mu) / (n + M)
  * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells
@@ -419,6 +419,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_persistence = {
     .name = "persistence",
     .summary = "how often tokens are selected at ages 1, 2, 4, ..., with shrinkage",
+    .example = "kvfate persistence run.kvf -o persistence.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

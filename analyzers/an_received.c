@@ -313,6 +313,7 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
+    .example = "kvfate received run.kvf --spread heads -o received.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

@@ -11,7 +11,6 @@
 
 #include "analyzers/common.h"
 #include "analyzers/frame.h"
-#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
@@ -232,12 +231,22 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const char *const keys[] = {"head", "layer", "index", "step", NULL};
+static const struct analyzer_measure measures[] = {
+    {"regret", NULL, NULL},
+    {"kept_mass", NULL, NULL},
+    {"oracle_mass", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass given away against the best entries of that number",
+    .example = "kvfate regret run.kvf -o regret.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_regret,
+    .pool = &pool,
 };

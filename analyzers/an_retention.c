@@ -363,6 +363,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_retention = {
     .name = "retention",
     .summary = "what gates say tokens are worth, or how long they were used",
+    .example = "kvfate retention run.kvf -o retention.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

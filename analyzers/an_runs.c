@@ -223,6 +223,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_runs = {
     .name = "runs",
     .summary = "whether what is held lies in blocks or scattered",
+    .example = "kvfate runs run.kvf -o runs.tsv",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

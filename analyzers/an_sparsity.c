@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "analyzers/frame.h"
-#include "analyzers/pools.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 
@@ -203,12 +202,20 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const char *const keys[] = {"kind", "layer", "index", "head", NULL};
+static const struct analyzer_measure measures[] = {
+    {"sparsity", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "share of the attention triangle that was not kept or not used",
+    .example = "kvfate sparsity run.kvf -o sparsity.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_sparsity,
+    .pool = &pool,
 };

@@ -349,6 +349,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_survival = {
     .name = "survival",
     .summary = "share of tokens still selected at a horizon",
+    .example = "kvfate survival run.kvf -o survival.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

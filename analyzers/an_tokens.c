@@ -462,6 +462,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
+    .example = "kvfate tokens run.kvf -o tokens.png",
     .options = options,
     .max_traces = MOST_TRACES,
     .run = run,

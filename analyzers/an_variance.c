@@ -9,7 +9,6 @@
 
 #include "analyzers/classes.h"
 #include "analyzers/factors.h"
-#include "analyzers/pools.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
 #include "base/ranks.h"
@@ -489,12 +488,22 @@ static const struct head_analysis heads = {
     .close = close,
 };
 
+static const char *const keys[] = {"head", "layer", "index", "factor", NULL};
+static const struct analyzer_measure measures[] = {
+    {"epsilon2", NULL, NULL},
+    {"eta2", NULL, NULL},
+    {"within", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
+    .example = "kvfate variance run.kvf -o variance.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_variance,
+    .pool = &pool,
 };

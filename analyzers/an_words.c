@@ -405,6 +405,7 @@ static const struct head_analysis heads = {
 const struct analyzer an_words = {
     .name = "words",
     .summary = "words that caches hold, against those of the text",
+    .example = "kvfate words run.kvf -o words.tsv",
     .options = options,
     .max_traces = 1,
     .heads = &heads,

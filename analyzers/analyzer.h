@@ -1,9 +1,22 @@
-/* analyzer.h - traces in, tables out.
+/* analyzer.h - analyzers: traces in, tables out.
  *
- * An analyzer is one file with one const struct, listed in analyzer_table.c.
- * Adding one: analyzers/an_NAME.c, its line in meson.build and in the table,
- * and its paragraph in docs/analyzers.md.  Analyzers read traces only: they run
- * on another machine, on old traces, without the engine. */
+ * An analyzer is one file with one const struct.  Analyzers read traces only: they run on another
+ * machine, on old traces, without the engine.
+ *
+ * To add an analyzer NAME:
+ *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
+ *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
+ *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
+ *      token ranges and provenance, selected.h what analyses of selected sets share, classes.h the
+ *      classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
+ *      (docs/reference/corpus.md).
+ *   2. analyzers/analyzers.list: its line, where users shall see it ('-' is written '_').
+ *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
+ *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.
+ *   5. tests/analyze: the table against dense attention, computed the long way; on an empty
+ *      trace; and each way to fail.
+ * The command, its `-h` and usage, its place in `kvfate corpus` and in the overviews come from the
+ * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H
 
@@ -30,7 +43,7 @@ struct analyzer_options {
     _Alignas(8) unsigned char room[ANALYZER_OPTIONS_SIZE];
 };
 
-/* How the tables of several documents become one (analyzers/corpus.h): rows with equal keys
+/* How the tables of several documents become one (studies/corpus.h): rows with equal keys
  * are added up.  Integer counts add exactly; a real column is added as fixed point, so that
  * sums do not depend on order and shards merge to the same bits. */
 struct analyzer_measure {
@@ -47,8 +60,9 @@ struct analyzer_pool {
 struct head_analysis; /* frame.h */
 
 struct analyzer {
-    const char *name;          /* the subcommand; also the table's and the figure's name */
-    const char *summary;       /* one line */
+    const char *name;    /* the subcommand; also the table's and the figure's name */
+    const char *summary; /* one line without a full stop */
+    const char *example; /* one line that runs in a folder where those of the list before it ran */
     const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
     int min_traces;            /* 0 is 1 */
     int max_traces;            /* 1, or up to 256 for those that compare */

@@ -31,7 +31,7 @@ struct rank_head {         /* one head's entries */
 
 /* Before each query t = 1 .. T - 1 at which the head would hold more than `budget`
  * entries with the newcomer, the entry i with the least f32((t - 1 - i) log_beta_i)
- * goes, among equal ones that of the smallest position (docs/methods.md, trimkv).  The
+ * goes, among equal ones that of the smallest position (docs/reference/methods.md, trimkv).  The
  * evictions with step0 <= t < step1 are added to *head and to *all: against the use that
  * is left of each entry held before it, u = max(0, i + last - t + 1), the AUROC of
  * u > 0 and Kendall's tau-b of u.  Time: O(budget^2) for each of them.

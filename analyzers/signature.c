@@ -1,4 +1,5 @@
-/* signature.c - the numbers of a query head.  Equations: signature.h and docs/analyzers.md. */
+/* signature.c - the numbers of a query head.  Equations: signature.h and
+ * docs/reference/analyzers.md. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -93,3 +93,17 @@ void buf_finish(struct buf *b)
     mem_free(b->data);
     memset(b, 0, sizeof *b);
 }
+
+void buf_base64(struct buf *b, const void *data, size_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0)
+                     | (i + 2 < n ? p[i + 2] : 0u);
+        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], digit[v >> 6 & 63], digit[v & 63]};
+        for (size_t k = n - i; k < 3; k++)
+            four[k + 1] = '=';
+        buf_add(b, four, 4);
+    }
+}

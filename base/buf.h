@@ -27,7 +27,8 @@ void buf_printf(struct buf *b, const char *fmt, ...) KVF_PRINTF(2, 3);
 void buf_le16(struct buf *b, uint16_t v);
 void buf_le32(struct buf *b, uint32_t v);
 void buf_le64(struct buf *b, uint64_t v);
-void buf_clear(struct buf *b);  /* len = 0, err = KVF_OK, memory kept */
-void buf_finish(struct buf *b); /* frees; accepts a zeroed struct */
+void buf_base64(struct buf *b, const void *data, size_t n); /* RFC 4648, one line, padded */
+void buf_clear(struct buf *b);                              /* len = 0, err = KVF_OK, memory kept */
+void buf_finish(struct buf *b);                             /* frees; accepts a zeroed struct */
 
 #endif

@@ -5,7 +5,7 @@
  * or the same for every head, so a column is dense, or repeats with a stride,
  * or is read on demand from its source.  90 heads x 128k tokens then cost the
  * few columns that really differ.  Row order is the analyzer's and documented
- * in docs/analyzers.md; head-major tables put all rows of one head together,
+ * in docs/reference/analyzers.md; head-major tables put all rows of one head together,
  * and `blocks` tells figures where each head starts.
  *
  * NaN in a float column means "not defined": `nan` in TSV, null in JSON.

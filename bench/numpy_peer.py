@@ -19,7 +19,7 @@ ALIVE, NEVER = 0xffffffff, 65535
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
 INDEX = np.dtype([("column", "<u4"), ("layer", "<u2"), ("head0", "<u2"), ("t0", "<u4"), ("epoch", "<u4"), ("n", "<u4"), ("n_heads", "<u2"),
-                  ("type", "u1"), ("codec", "u1"), ("offset", "<u8"), ("stored_len", "<u8"), ("raw_len", "<u8")])  # docs/format.md, section 8
+                  ("type", "u1"), ("codec", "u1"), ("offset", "<u8"), ("stored_len", "<u8"), ("raw_len", "<u8")])  # docs/reference/format.md, section 8
 SCHEMA, COLUMN, COMMIT = 2, 4, 6
 
 

@@ -1,4 +1,4 @@
-/* claims_embedded.h - docs/claims.toml as JSON, made by claims_json.py. */
+/* claims_embedded.h - docs/studies/claims.toml as JSON, made by claims_json.py. */
 #ifndef KVF_CLI_CLAIMS_EMBEDDED_H
 #define KVF_CLI_CLAIMS_EMBEDDED_H
 

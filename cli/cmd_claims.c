@@ -5,14 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analyzers/claims.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/claims_embedded.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
+#include "studies/claims.h"
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -241,28 +241,42 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_claims(const struct command *self, int argc, char **argv)
+static int cmd_claims(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 0, 1, &operands, &status))
-        return status;
-    if (operands == j.check) {
-        fprintf(stderr, "kvfate claims: %s\n",
-                j.check ? "--check takes no folder"
-                        : "a folder of tables is missing; usage: kvfate "
-                          "claims RESULTS_FOLDER [options]");
-        return EXIT_USAGE;
-    }
-    int err = read_register(&j, &d);
-    if (!err && j.check)
-        status = check(&j);
+    int err = KVF_OK, status = EXIT_OK;
+    if (n == j->check)
+        err = kvf_fail(
+            &d, KVF_E_ARG,
+            j->check
+                ? "--check takes no folder"
+                : "a folder of tables is missing; usage: kvfate claims RESULTS_FOLDER [options]");
+    if (!err)
+        err = read_register(j, &d);
+    if (!err && j->check)
+        status = check(j);
     else if (!err)
-        err = evaluate(&j, argv[1], &d);
-    if (err)
-        fprintf(stderr, "kvfate claims: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    mem_free(j.result);
-    claims_free(&j.claims);
-    return err ? runner_status(err) : j.check ? status : EXIT_OK;
+        err = evaluate(j, operand[0], &d);
+    mem_free(j->result);
+    claims_free(&j->claims);
+    return err ? command_end(self, err, &d) : status;
 }
+
+static const struct exit_status exits[] = {
+    {"0", "The claims were judged, whatever the verdicts."},
+    {"1", "It failed: a table or the register cannot be read, or --check found something wrong."},
+    {NULL, NULL},
+};
+
+const struct command command_claims = {
+    .name = "claims",
+    .group = "analyses",
+    .summary = "what tables say of the claims of the papers",
+    .example = "kvfate claims results",
+    .operands = {"RESULTS_FOLDER", "folder", 0, 1},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_claims,
+};

@@ -5,16 +5,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analyzers/corpus_pairs.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/analysis.h"
 #include "cli/corpus_out.h"
 #include "cli/corpus_traces.h"
 #include "cli/signals.h"
 #include "render/figure.h"
+#include "studies/corpus_pairs.h"
 
 enum { ROUND = 8 };
 
@@ -23,7 +23,7 @@ struct job {
     const struct analyzer *a;
     /* options */
     struct analyzer_args args;
-    struct analyzer_options own;
+    struct analyzer_options own; /* of the analysis */
     struct corpus_target to;
     const char *tokens, *shard, *state, *intervals, *against;
     int64_t replicates, seed, threads;
@@ -49,7 +49,7 @@ struct job {
 
 /* ---- what is asked for */
 
-static const struct opt shared_options[] = {
+static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, to.out), "OUT",
      "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, to.json), NULL, "the table as JSON to stdout"},
@@ -444,46 +444,47 @@ static void cleanup(struct job *j)
     pthread_mutex_destroy(&j->lock);
 }
 
-int cmd_corpus(const struct command *self, int argc, char **argv)
+static int cmd_corpus(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {.name = self->name, .args = {.token1 = -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
-    struct opt options[] = {
-        {OPT_GROUP, .group = shared_options},
-        {OPT_GROUP, .offset = offsetof(struct job, own)},
-        {.type = OPT_END},
-    };
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status, err = KVF_OK;
-    if (argc > 1 && argv[1][0] != '-') /* its options come from the analysis */
-        err = choose_analysis(&j, argv[1], &d);
-    if (err) {
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
-        return EXIT_USAGE;
-    }
-    options[1].group = j.a ? j.a->options : NULL;
-    if (!command_options(self, options, &j, argc, argv, 2, -1, &operands, &status))
-        return status;
-    err = j.a ? parse(&j, &d)
-              : kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate corpus ANALYSIS ...");
+    j->name = self->name;
+    j->args.token1 = -1;
+    pthread_mutex_init(&j->lock, NULL);
+    int err = choose_analysis(j, operand[0], &d);
+    if (!err)
+        err = parse(j, &d);
     bool usage = err != KVF_OK;
     signals_catch();
     if (!err)
-        err = par_create((int)j.threads, &j.pool);
+        err = par_create((int)j->threads, &j->pool);
     if (!err)
-        err = find_traces(&j, operands - 1, argv + 2, &d);
+        err = find_traces(j, n - 1, operand + 1, &d);
     if (!err)
-        err = prepare(&j, &d);
+        err = prepare(j, &d);
     if (!err) {
-        err = do_all(&j, &d);
+        err = do_all(j, &d);
         usage = err == KVF_E_ARG; /* an option that an analysis refused */
     }
     if (!err) {
-        err = finish(&j, &d);
+        err = finish(j, &d);
         usage = err == KVF_E_ARG; /* or a figure */
     }
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
-    bool bad = err || (j.left_out && !j.skip_bad);
-    cleanup(&j);
+    command_say(self, err, &d);
+    bool bad = err || (j->left_out && !j->skip_bad);
+    cleanup(j);
     return !bad ? EXIT_OK : usage ? EXIT_USAGE : EXIT_FAILED;
 }
+
+const struct command command_corpus = {
+    .name = "corpus",
+    .group = "analyses",
+    .summary = "an analysis of many traces, added up over documents, with intervals",
+    .example = "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv",
+    .operands = {"ANALYSIS X.kvf|FOLDER|@LIST...", "trace", 2, -1},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .first_is_analysis = true,
+    .own_at = offsetof(struct job, own),
+    .run = cmd_corpus,
+};

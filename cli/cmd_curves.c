@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/training_table.h"
@@ -77,23 +77,29 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_curves(const struct command *self, int argc, char **argv)
+static int cmd_curves(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    struct job *j = request;
     struct kvf_diag d = {""};
     struct table *t = NULL;
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 1, 64, &operands, &status))
-        return status;
-    int err = figure_options_check(&j.look, &d);
+    int err = figure_options_check(&j->look, &d);
     if (!err)
-        err = check_output(&j, operands, argv + 1, &d);
+        err = check_output(j, n, operand, &d);
     if (!err)
-        err = training_table(argv + 1, operands, &t, &d);
+        err = training_table(operand, n, &t, &d);
     if (!err)
-        err = deliver(&j, t, &d);
-    if (err)
-        fprintf(stderr, "kvfate curves: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+        err = deliver(j, t, &d);
     table_destroy(t);
-    return runner_status(err);
+    return command_end(self, err, &d);
 }
+
+const struct command command_curves = {
+    .name = "curves",
+    .group = "running models",
+    .summary = "the course of trainings: losses and what checks found",
+    .example = "kvfate curves gates.safetensors.log.jsonl -o curves.png",
+    .operands = {"LOG.jsonl...", "log", 1, 64},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .run = cmd_curves,
+};

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/diff.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/open_traces.h"
+#include "studies/diff.h"
 
 enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
 
@@ -46,32 +46,50 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_diff(const struct command *self, int argc, char **argv)
+static int cmd_diff(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    (void)n;
+    struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_trace *t[2] = {NULL, NULL};
     struct table *table = NULL;
     bool equal = false;
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 2, 2, &operands, &status))
-        return status;
     int err = KVF_OK;
-    if (q.out && strcmp(q.out, "-") != 0 && table_format_of(q.out) == TABLE_FORMAT_NONE)
+    if (q->out && strcmp(q->out, "-") != 0 && table_format_of(q->out) == TABLE_FORMAT_NONE)
         err = kvf_fail(&d, KVF_E_ARG, "-o %s: the name must end in .tsv, .csv, .json or .npz",
-                       q.out);
+                       q->out);
     if (!err)
-        err = open_both(self, argv, t, &d);
+        err = open_both(self, operand, t, &d);
     if (!err)
-        err = diff_compare(t[0], t[1], &q.args, &table, &equal, &d);
+        err = diff_compare(t[0], t[1], &q->args, &table, &equal, &d);
     if (!err)
-        err = deliver(table, q.out, q.json, &d);
+        err = deliver(table, q->out, q->json, &d);
     if (!err && fflush(stdout) != 0) /* its status would be 1 */
         err = kvf_fail(&d, KVF_E_IO, "standard output: %s", strerror(errno));
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+    command_say(self, err, &d);
     table_destroy(table);
     kvf_close(t[0]);
     kvf_close(t[1]);
-    return err ? DIFF_TROUBLE : equal ? DIFF_EQUAL : DIFF_DIFFERENT;
+    if (err)
+        return DIFF_TROUBLE;
+    return equal ? DIFF_EQUAL : DIFF_DIFFERENT;
 }
+
+static const struct exit_status exits[] = {
+    {"0", "Nothing differs."},
+    {"1", "Something differs."},
+    {"2", "Trouble: the command line was wrong, or a trace could not be read."},
+    {NULL, NULL},
+};
+
+const struct command command_diff = {
+    .name = "diff",
+    .group = "traces",
+    .summary = "what differs between two traces, column by column",
+    .example = "kvfate diff a.kvf b.kvf",
+    .operands = {"A.kvf B.kvf", "trace", 2, 2},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .exits = exits,
+    .run = cmd_diff,
+};

@@ -5,7 +5,7 @@
 
 #include "base/table_io.h"
 #include "base/table_read.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/table_minus.h"
@@ -147,28 +147,43 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_draw(const struct command *self, int argc, char **argv)
+static int cmd_draw(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {NULL};
+    (void)n;
+    struct job *j = request;
     struct kvf_diag d = {""};
     struct table *t = NULL;
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 1, 1, &operands, &status))
-        return status;
-    int err = figure_options_check(&j.look, &d);
+    int err = figure_options_check(&j->look, &d);
     if (!err)
-        err = check_output(&j, argv + 1, &d);
+        err = check_output(j, operand, &d);
     if (!err)
         figure_prepare();
     if (!err)
-        err = open_table(argv[1], &t, &d);
+        err = open_table(operand[0], &t, &d);
     if (!err)
-        err = j.minus ? subtract(&j, &t, &d) : check_figure(&j, t, argv[1], &d);
-    const struct output o = {j.out, j.json, &j.look, j.figure};
+        err = j->minus ? subtract(j, &t, &d) : check_figure(j, t, operand[0], &d);
+    const struct output o = {j->out, j->json, &j->look, j->figure};
     if (!err)
         err = output_table(&o, t, &d);
-    if (err)
-        fprintf(stderr, "kvfate draw: %s\n", d.text[0] ? d.text : kvf_strerror(err));
     table_destroy(t);
-    return runner_status(err);
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"2",
+     "The command line was wrong, or the figure cannot be drawn of this table; nothing was done."},
+    {NULL, NULL},
+};
+
+const struct command command_draw = {
+    .name = "draw",
+    .group = "analyses",
+    .summary = "figures of tables that were written before, and of their differences",
+    .example = "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf",
+    .needs = "-o OUT.{png,svg,pdf}",
+    .operands = {"TABLE", "table", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_draw,
+};

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/entries.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
@@ -476,18 +476,32 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_effect(const struct command *self, int argc, char **argv)
+static int cmd_effect(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
-        return status;
-    int err = runner_data(&j.data, argv, operands, &d);
+    int err = runner_data(&j->data, operand, n, &d);
     if (!err)
-        err = run(&j, &d);
-    if (err)
-        fprintf(stderr, "kvfate effect: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    finish(&j);
-    return runner_status(err);
+        err = run(j, &d);
+    finish(j);
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"1", "It failed: a file could not be read or written, the prompt does not fit into the "
+          "model's context, or the answer ended at once."},
+    {NULL, NULL},
+};
+
+const struct command command_effect = {
+    .name = "effect",
+    .group = "running models",
+    .summary = "what the predictions lose with a head's memory, or with chosen entries",
+    .example = "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
+    .needs = "(-p TEXT | -f FILE | --data FILE...)",
+    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_effect,
+};

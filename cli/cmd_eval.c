@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
@@ -471,18 +471,34 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_eval(const struct command *self, int argc, char **argv)
+static int cmd_eval(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
-        return status;
-    int err = runner_data(&j.data, argv, operands, &d);
+    int err = runner_data(&j->data, operand, n, &d);
     if (!err)
-        err = run(&j, &d);
-    if (err)
-        fprintf(stderr, "kvfate eval: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    finish(&j);
-    return runner_status(err);
+        err = run(j, &d);
+    finish(j);
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"1", "It failed: a file could not be read or written, is damaged or of other settings, or the "
+          "data hold too few documents."},
+    {NULL, NULL},
+};
+
+const struct command command_eval = {
+    .name = "eval",
+    .group = "running models",
+    .summary = "quality of cache methods against budget, over documents",
+    .example =
+        "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
+        "-o eval.tsv",
+    .needs = "--data FILE...",
+    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_eval,
+};

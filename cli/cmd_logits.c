@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/runner.h"
 
 static int write_npy(const char *path, const float *v, int n, struct kvf_diag *d)
@@ -37,28 +37,36 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_logits(const struct command *self, int argc, char **argv)
+static int cmd_logits(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    (void)n;
+    (void)operand;
+    struct request *q = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 0, 0, &operands, &status))
-        return status;
     struct session *s = NULL;
-    int err = q.out ? KVF_OK : kvf_fail(&d, KVF_E_ARG, "no -o OUT.npy");
+    int err = q->out ? KVF_OK : kvf_fail(&d, KVF_E_ARG, "no -o OUT.npy");
     if (!err)
-        err = runner_open(&q.r, &d);
+        err = runner_open(&q->r, &d);
     if (!err)
-        err = runner_output(&q.r, q.out, &d);
+        err = runner_output(&q->r, q->out, &d);
     if (!err)
-        err = runner_session(&q.r, NULL, &s, &d);
+        err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
-        err = session_prompt(s, q.r.ids, q.r.n_ids, NULL, NULL);
+        err = session_prompt(s, q->r.ids, q->r.n_ids, NULL, NULL);
     if (!err)
-        err = write_npy(q.out, session_logits(s), q.r.engine->config.vocab, &d);
-    if (err)
-        fprintf(stderr, "kvfate logits: %s\n", d.text[0] ? d.text : kvf_strerror(err));
+        err = write_npy(q->out, session_logits(s), q->r.engine->config.vocab, &d);
     session_destroy(s);
-    runner_close(&q.r);
-    return runner_status(err);
+    runner_close(&q->r);
+    return command_end(self, err, &d);
 }
+
+const struct command command_logits = {
+    .name = "logits",
+    .group = "running models",
+    .summary = "next-token logits of a prompt as a NumPy array",
+    .example = "kvfate logits --raw -p 'Once upon a' -o logits.npy",
+    .needs = "(-p TEXT | -f FILE | --chat FILE) -o OUT.npy",
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_logits,
+};

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/corpus_out.h"
 
 /* A finished state. */
@@ -53,25 +53,32 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_merge(const struct command *self, int argc, char **argv)
+static int cmd_merge(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
-    int operands, status;
+    struct request *q = request;
     struct corpus *c = NULL;
     struct kvf_diag d = {""};
-    if (!command_options(self, options, &q, argc, argv, 1, -1, &operands, &status))
-        return status;
-    int err = merge(operands, argv + 1, &c, &d), wrong = KVF_OK;
+    int err = merge(n, operand, &c, &d), wrong = KVF_OK;
     if (!err)
-        err = wrong = corpus_out_check(corpus_analyzer(c), &q.to, &d);
-    if (!err && q.state)
-        err = corpus_write(c, q.state, &d);
+        err = wrong = corpus_out_check(corpus_analyzer(c), &q->to, &d);
+    if (!err && q->state)
+        err = corpus_write(c, q->state, &d);
     if (!err) {
-        err = corpus_out(c, &q.to, &d);
+        err = corpus_out(c, &q->to, &d);
         wrong = err == KVF_E_ARG ? err : KVF_OK;
     }
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
     corpus_destroy(c);
+    command_say(self, err, &d);
     return err == KVF_OK ? EXIT_OK : wrong ? EXIT_USAGE : EXIT_FAILED;
 }
+
+const struct command command_merge = {
+    .name = "merge",
+    .group = "analyses",
+    .summary = "add up the states of shards of a corpus",
+    .example = "kvfate merge one.state two.state -o survival.tsv",
+    .operands = {"A.state...", "state", 1, -1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_merge,
+};

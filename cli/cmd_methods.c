@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
+#include "cli/methods_json.h"
 #include "engine/method/method.h"
 
 /* Sizes that bytes per entry are given for: the default model's, and gates for blocks. */
@@ -150,24 +151,33 @@ static void put_row(struct buf *b, const struct row *r)
     buf_str(b, "]}");
 }
 
+int methods_json(struct buf *b, int budget)
+{
+    struct kvf_diag d;
+    struct row r;
+    for (const struct method *m = method_presets; m->name; m++) {
+        buf_char(b, m == method_presets ? '[' : ',');
+        int err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d);
+        if (err)
+            return err;
+        put_row(b, &r);
+    }
+    buf_char(b, ']');
+    return b->err;
+}
+
 /* One row as an object, or all as an array. */
 static int print_json(const struct row *one, int budget)
 {
     struct buf b = {0};
-    struct kvf_diag d;
-    struct row r;
-    if (one) {
+    int err = KVF_OK;
+    if (one)
         put_row(&b, one);
-    } else {
-        for (const struct method *m = method_presets; m->name; m++) {
-            buf_char(&b, m == method_presets ? '[' : ',');
-            if (!b.err && (b.err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d)) == KVF_OK)
-                put_row(&b, &r);
-        }
-        buf_char(&b, ']');
-    }
+    else
+        err = methods_json(&b, budget);
     buf_char(&b, '\n');
-    int err = b.err;
+    if (!err)
+        err = b.err;
     if (!err)
         fwrite(b.data, 1, b.len, stdout);
     buf_finish(&b);
@@ -195,7 +205,7 @@ static int print_table(int budget)
            "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
            "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
            "%d, B = %d).\n"
-           "'kvfate methods NAME' explains a row; docs/methods.md has the equations.\n",
+           "'kvfate methods NAME' explains a row; docs/reference/methods.md has the equations.\n",
            GROUP, HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
     return KVF_OK;
 }
@@ -266,22 +276,28 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_methods(const struct command *self, int argc, char **argv)
+static int cmd_methods(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
-    int operands, status;
+    struct request *q = request;
     struct row row;
     struct kvf_diag d = {""};
-    if (!command_options(self, options, &q, argc, argv, 0, 1, &operands, &status))
-        return status;
-    int err = operands ? parse(argv[1], (int)q.budget, &row, &d) : KVF_OK;
-    if (!err && q.json)
-        err = print_json(operands ? &row : NULL, (int)q.budget);
-    else if (!err && operands)
+    int err = n ? parse(operand[0], (int)q->budget, &row, &d) : KVF_OK;
+    if (!err && q->json)
+        err = print_json(n ? &row : NULL, (int)q->budget);
+    else if (!err && n)
         print_row(&row);
     else if (!err)
-        err = print_table((int)q.budget);
-    if (err)
-        fprintf(stderr, "kvfate methods: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    return err == KVF_E_ARG ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
+        err = print_table((int)q->budget);
+    return command_end(self, err, &d);
 }
+
+const struct command command_methods = {
+    .name = "methods",
+    .group = "running models",
+    .summary = "list the cache methods and their parts",
+    .example = "kvfate methods snapkv -B 128",
+    .operands = {"[NAME[:key=value,...]]", "method", 0, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_methods,
+};

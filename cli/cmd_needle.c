@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/replace.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/folders.h"
 #include "cli/needle.h"
 #include "engine/model/gguf.h"
@@ -186,21 +186,29 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_needle(const struct command *self, int argc, char **argv)
+static int cmd_needle(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    (void)n;
+    (void)operand;
+    struct request *q = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 0, 0, &operands, &status))
-        return status;
-    int err = check(&q, &d);
+    int err = check(q, &d);
     if (!err)
-        err = open_tokenizer(&q, &d);
-    for (int64_t i = 0; !err && i < q.count; i++)
-        err = write_prompt(&q, i, &d);
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
-    tokenizer_destroy(q.tokenizer);
-    gguf_close(q.gguf);
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+        err = open_tokenizer(q, &d);
+    for (int64_t i = 0; !err && i < q->count; i++)
+        err = write_prompt(q, i, &d);
+    tokenizer_destroy(q->tokenizer);
+    gguf_close(q->gguf);
+    return command_end(self, err, &d);
 }
+
+const struct command command_needle = {
+    .name = "needle",
+    .group = "running models",
+    .summary = "prompts in which numbers are hidden, and where",
+    .example = "kvfate needle --tokens 512 --keys 4 --depth 0.5 -o hay",
+    .needs = "(--tokens N | --words N) -o NAME",
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_needle,
+};

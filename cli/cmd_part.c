@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/part.h"
 #include "base/table_io.h"
-#include "cli/cmds.h"
+#include "cli/open_traces.h"
+#include "studies/part.h"
 
 struct request {
     struct part_args args;
@@ -21,9 +21,10 @@ static int check(const struct request *q, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int describe(const struct part *p, const struct request *q, char **argv, struct kvf_diag *d)
+static int describe(const struct part *p, const struct request *q, char **operand,
+                    struct kvf_diag *d)
 {
-    const char *const name[2] = {argv[1], argv[2]};
+    const char *const name[2] = {operand[0], operand[1]};
     struct buf b = {0};
     int err = part_describe(p, name, q->most < 0 ? 10 : q->most, &b, d);
     if (!err && b.len)
@@ -32,11 +33,12 @@ static int describe(const struct part *p, const struct request *q, char **argv, 
     return err;
 }
 
-static int deliver(const struct part *p, const struct request *q, char **argv, struct kvf_diag *d)
+static int deliver(const struct part *p, const struct request *q, char **operand,
+                   struct kvf_diag *d)
 {
     struct table *t = NULL;
     if (!q->json && !q->out)
-        return describe(p, q, argv, d);
+        return describe(p, q, operand, d);
     int err = q->entries ? part_entries(p, false, q->most < 0 ? 0 : q->most, &t, d)
                          : part_heads(p, &t);
     bool screen = q->json || strcmp(q->out, "-") == 0;
@@ -47,22 +49,7 @@ static int deliver(const struct part *p, const struct request *q, char **argv, s
                                    : table_format_of(q->out),
                           screen ? "-" : q->out, d);
     table_destroy(t);
-    return err || screen ? err : describe(p, q, argv, d);
-}
-
-int open_both(const struct command *self, char **argv, struct kvf_trace *ret[2], struct kvf_diag *d)
-{
-    for (int s = 0; s < 2; s++) {
-        int err = kvf_open(argv[1 + s], KVF_OPEN_TAIL, &ret[s], d);
-        if (err)
-            return err;
-        if (!kvf_is_clean(ret[s]))
-            fprintf(stderr,
-                    "kvfate %s: %s was not closed: comparing its last snapshot "
-                    "(%u steps)\n",
-                    self->name, argv[1 + s], kvf_n_steps(ret[s]));
-    }
-    return KVF_OK;
+    return err || screen ? err : describe(p, q, operand, d);
 }
 
 static const struct opt options[] = {
@@ -80,26 +67,42 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_part(const struct command *self, int argc, char **argv)
+static int cmd_part(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    (void)n;
+    struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_trace *t[2] = {NULL, NULL};
     struct part *p = NULL;
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 2, 2, &operands, &status))
-        return status;
-    int err = check(&q, &d);
+    int err = check(q, &d);
     if (!err)
-        err = open_both(self, argv, t, &d);
+        err = open_both(self, operand, t, &d);
     if (!err)
-        err = part_compare(t[0], t[1], &q.args, &p, &d);
+        err = part_compare(t[0], t[1], &q->args, &p, &d);
     if (!err)
-        err = deliver(p, &q, argv, &d);
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+        err = deliver(p, q, operand, &d);
     part_free(p);
     kvf_close(t[0]);
     kvf_close(t[1]);
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"0", "The runs were compared; they may be equal or not."},
+    {"1", "A trace could not be read, is damaged, or lacks evictions."},
+    {"2", "The command line was wrong, or the runs cannot be compared: they differ in layers, "
+          "heads or tokens."},
+    {NULL, NULL},
+};
+
+const struct command command_part = {
+    .name = "part",
+    .group = "traces",
+    .summary = "the first step at which two runs part",
+    .example = "kvfate part full.kvf h2o.kvf",
+    .operands = {"A.kvf B.kvf", "trace", 2, 2},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .exits = exits,
+    .run = cmd_part,
+};

@@ -7,7 +7,7 @@
 
 #include "analyzers/heads.h"
 #include "base/mem.h"
-#include "cli/cmds.h"
+#include "cli/open_traces.h"
 #include "engine/experiment/plan.h"
 
 static int check_output(const char *in, const char *out, struct kvf_diag *d)
@@ -25,10 +25,7 @@ static int write_plan(const struct command *self, const char *in, const char *ou
 {
     struct kvf_trace *t = NULL;
     unsigned char *mask = NULL;
-    int err = kvf_open(in, KVF_OPEN_TAIL, &t, d);
-    if (!err && !kvf_is_clean(t))
-        fprintf(stderr, "kvfate %s: %s was not closed: planning its last snapshot (%u steps)\n",
-                self->name, in, kvf_n_steps(t));
+    int err = open_trace(self, in, "planning", &t, d);
     if (!err && opt->head_text)
         err = heads_mask(t, KVF_SPACE_KV, opt->head_text, &mask, d);
     opt->heads = mask;
@@ -57,17 +54,25 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_plan(const struct command *self, int argc, char **argv)
+static int cmd_plan(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    (void)n;
+    struct request *q = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 1, 1, &operands, &status))
-        return status;
-    int err = check_output(argv[1], q.out, &d);
+    int err = check_output(operand[0], q->out, &d);
     if (!err)
-        err = write_plan(self, argv[1], q.out, &q.plan, &d);
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+        err = write_plan(self, operand[0], q->out, &q->plan, &d);
+    return command_end(self, err, &d);
 }
+
+const struct command command_plan = {
+    .name = "plan",
+    .group = "traces",
+    .summary = "a plan: the tokens and evictions of a run, for another to repeat",
+    .example = "kvfate plan run.kvf -o plan.kvf",
+    .needs = "-o P.kvf",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_plan,
+};

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/predict.h"
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "base/table_read.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
+#include "studies/predict.h"
 
 enum { MOST_FILES = 256 };
 
@@ -142,16 +142,30 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_predict(const struct command *self, int argc, char **argv)
+static int cmd_predict(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 2, MOST_FILES, &operands, &status))
-        return status;
-    int err = run(&j, argv + 1, operands, &d);
-    if (err)
-        fprintf(stderr, "kvfate predict: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    finish(&j);
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+    int err = run(j, operand, n, &d);
+    finish(j);
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"0", "The table was made."},
+    {"1", "A file could not be read, or is damaged."},
+    {"2", "The command line was wrong, or the files do not go together."},
+    {NULL, NULL},
+};
+
+const struct command command_predict = {
+    .name = "predict",
+    .group = "analyses",
+    .summary = "whether statistics of a trace tell which memory matters",
+    .example = "kvfate predict effect.tsv run.kvf saliency.kvf -o predict.tsv",
+    .operands = {"EFFECT.{tsv,json} X.kvf... [TABLE...]", "table", 2, MOST_FILES},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_predict,
+};

@@ -6,7 +6,7 @@
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
 #include "base/mem.h"
-#include "cli/cmds.h"
+#include "cli/open_traces.h"
 #include "cli/runner.h"
 #include "render/report/report.h"
 
@@ -124,10 +124,7 @@ static int add_trace(const struct command *self, const char *path, struct reques
 {
     struct kvf_trace *t = NULL;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
-    if (!err && !kvf_is_clean(t))
-        fprintf(stderr, "kvfate %s: %s was not closed: showing its last snapshot (%u steps)\n",
-                self->name, path, kvf_n_steps(t));
+    int err = open_trace(self, path, "showing", &t, d);
     if (!err && q->heads)
         err = query_heads(t, q->heads, &q->query, d);
     if (!err)
@@ -203,27 +200,34 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_report(const struct command *self, int argc, char **argv)
+static int cmd_report(const struct command *self, void *request, int n, char **operand)
 {
-    struct request q = {0};
+    struct request *q = request;
     struct kvf_diag d = {""};
     struct report *r = NULL;
-    int operands, status;
-    if (!command_options(self, options, &q, argc, argv, 1, MAX_TRACES, &operands, &status))
-        return status;
-    int err = check_out(&q, &d);
+    int err = check_out(q, &d);
     if (!err)
-        err = runner_keeps(q.out, argv + 1, operands, &d);
+        err = runner_keeps(q->out, operand, n, &d);
     if (!err)
         err = report_create(&r);
     if (!err)
-        err = name_command(&q, argv + 1, operands, r);
-    for (int i = 0; !err && i < operands; i++)
-        err = add_trace(self, argv[1 + i], &q, r, &d);
+        err = name_command(q, operand, n, r);
+    for (int i = 0; !err && i < n; i++)
+        err = add_trace(self, operand[i], q, r, &d);
     if (!err)
-        err = deliver(self, &q, r, &d);
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+        err = deliver(self, q, r, &d);
     report_destroy(r);
-    return err == KVF_OK ? EXIT_OK : err == KVF_E_ARG ? EXIT_USAGE : EXIT_FAILED;
+    return command_end(self, err, &d);
 }
+
+const struct command command_report = {
+    .name = "report",
+    .group = "analyses",
+    .summary = "one interactive page of what traces hold, to be opened in a browser",
+    .example = "kvfate report run.kvf -o report.html",
+    .needs = "-o FILE.html",
+    .operands = {"X.kvf [Y.kvf ...]", "trace", 1, MAX_TRACES},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_report,
+};

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/force.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
@@ -406,38 +406,55 @@ static const struct opt run_options[] = {
     {OPT_STR, 0, "probes", offsetof(struct run, probes), "LIST", "lean, paper, full or names",
      "paper"},
     {OPT_STR, 0, "shadow", offsetof(struct run, shadow), "LIST",
-     "entries, model: what eviction cost (docs/probes.md)"},
+     "entries, model: what eviction cost (docs/reference/probes.md)"},
     {OPT_LIST, 0, "watch", offsetof(struct run, watch_text), "TOKENS@HEADS",
      "what these receive from every later query: 383,400-410@L10H19"},
     {OPT_STR, 0, "watch-queries", offsetof(struct run, watch_queries), "HEADS[@pre|@post]",
      "query vectors before or after RoPE", .absent = "pre"},
     {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
-     "named stretches of the prompt (docs/probes.md)"},
+     "named stretches of the prompt (docs/reference/probes.md)"},
     {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf", "the trace"},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
 };
 
-int cmd_run(const struct command *self, int argc, char **argv)
+static int cmd_run(const struct command *self, void *request, int n, char **operand)
 {
-    struct run u = {0};
+    (void)n;
+    (void)operand;
+    struct run *u = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    u.r.force = &u.force;
-    if (!command_options(self, run_options, &u, argc, argv, 0, 0, &operands, &status))
-        return status;
-    if (!u.out) {
+    u->r.force = &u->force;
+    if (!u->out) {
         fprintf(stderr,
                 "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
         return EXIT_USAGE;
     }
     unsigned set;
-    int err = probes_parse(u.probes, &set, &d); /* before the model is opened */
-    if (!err && u.shadow)
-        err = shadows_parse(u.shadow, &u.shadows, &d);
-    return finish(self, &u, err ? err : execute(&u, &d), &d);
+    int err = probes_parse(u->probes, &set, &d); /* before the model is opened */
+    if (!err && u->shadow)
+        err = shadows_parse(u->shadow, &u->shadows, &d);
+    return finish(self, u, err ? err : execute(u, &d), &d);
 }
+
+static const struct exit_status run_exits[] = {
+    {"130, 143", "A signal (SIGINT, SIGTERM) stopped the run after the current token; what was "
+                 "done is kept, and a trace is closed."},
+    {NULL, NULL},
+};
+
+const struct command command_run = {
+    .name = "run",
+    .group = "running models",
+    .summary = "run a model under a cache method and record a trace",
+    .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
+    .needs = "(-p TEXT | -f FILE | --chat FILE) -o OUT.kvf",
+    .options = run_options,
+    .request_bytes = sizeof(struct run),
+    .exits = run_exits,
+    .run = cmd_run,
+};
 
 static const struct opt generate_options[] = {
     {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
@@ -446,12 +463,30 @@ static const struct opt generate_options[] = {
     {.type = OPT_END},
 };
 
-int cmd_generate(const struct command *self, int argc, char **argv)
+static int cmd_generate(const struct command *self, void *request, int n, char **operand)
 {
-    struct run u = {.probes = "lean"};
+    (void)n;
+    (void)operand;
+    struct run *u = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, generate_options, &u, argc, argv, 0, 0, &operands, &status))
-        return status;
-    return finish(self, &u, execute(&u, &d), &d);
+    u->probes = "lean";
+    return finish(self, u, execute(u, &d), &d);
 }
+
+static const struct exit_status generate_exits[] = {
+    {"130, 143",
+     "A signal (SIGINT, SIGTERM) stopped the run after the current token; what was done is kept."},
+    {NULL, NULL},
+};
+
+const struct command command_generate = {
+    .name = "generate",
+    .group = "running models",
+    .summary = "the same decoder without a trace: text to stdout",
+    .example = "kvfate generate -p 'Name three rivers.' -n 64",
+    .needs = "(-p TEXT | -f FILE | --chat FILE)",
+    .options = generate_options,
+    .request_bytes = sizeof(struct run),
+    .exits = generate_exits,
+    .run = cmd_generate,
+};

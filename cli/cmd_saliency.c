@@ -10,7 +10,7 @@
 #include "base/progress.h"
 #include "base/table_io.h"
 #include "base/utf8.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/figure_options.h"
 #include "cli/output.h"
 #include "cli/runner.h"
@@ -447,22 +447,37 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_saliency(const struct command *self, int argc, char **argv)
+static int cmd_saliency(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {0};
+    (void)n;
+    (void)operand;
+    struct job *j = request;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 0, 0, &operands, &status))
-        return status;
-    int err = check_options(&j, &d);
+    int err = check_options(j, &d);
     if (!err)
-        err = open_all(&j, &d);
+        err = open_all(j, &d);
     if (!err)
-        err = measure(&j, &d);
+        err = measure(j, &d);
     if (!err)
-        err = deliver(&j, &d);
-    if (err)
-        fprintf(stderr, "kvfate saliency: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    finish(&j);
-    return runner_status(err);
+        err = deliver(j, &d);
+    finish(j);
+    return command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"1", "It failed: a file could not be read or written, the trace is of another model or lacks "
+          "what was asked for, or the text is too long for the model or the memory."},
+    {NULL, NULL},
+};
+
+const struct command command_saliency = {
+    .name = "saliency",
+    .group = "running models",
+    .summary = "which entries help the predictions of a text, and which harm",
+    .example = "kvfate saliency -p 'Why is the sky blue?' -o saliency.png",
+    .needs = "(-p TEXT | -f FILE | --of X.kvf)",
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_saliency,
+};

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/replace.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/folders.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
@@ -488,20 +488,36 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-int cmd_train(const struct command *self, int argc, char **argv)
+static int cmd_train(const struct command *self, void *request, int n, char **operand)
 {
-    struct job j = {.best = INFINITY, .saved = -1};
+    struct job *j = request;
+    j->best = INFINITY;
+    j->saved = -1;
     struct kvf_diag d = {""};
-    int operands, status;
-    if (!command_options(self, options, &j, argc, argv, 0, OPT_LIST_MAX, &operands, &status))
-        return status;
-    if (j.settings)
+    if (j->settings)
         return list_settings();
-    int err = runner_data(&j.data, argv, operands, &d);
+    int err = runner_data(&j->data, operand, n, &d);
     if (!err)
-        err = run(&j, &d);
-    if (err)
-        fprintf(stderr, "kvfate train: %s\n", d.text[0] ? d.text : kvf_strerror(err));
-    finish(&j);
-    return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
+        err = run(j, &d);
+    finish(j);
+    return !err && signals_caught() ? 128 + signals_caught() : command_end(self, err, &d);
 }
+
+static const struct exit_status exits[] = {
+    {"128 + N", "It was stopped by signal N, and saved; the same command goes on."},
+    {NULL, NULL},
+};
+
+const struct command command_train = {
+    .name = "train",
+    .group = "running models",
+    .summary = "train gates for a model whose weights stay as they are",
+    .example = "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
+               "--check-every 0 -o gates.safetensors",
+    .needs = "--data FILE... -o GATES.safetensors",
+    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_train,
+};

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "analyzers/corpus.h"
 #include "cli/figure_options.h"
+#include "studies/corpus.h"
 
 struct corpus_target {
     const char *out;    /* NULL: none */

@@ -7,10 +7,10 @@
 
 #include <kvf/trace.h>
 
-#include "analyzers/corpus.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/corpus_traces.h"
+#include "studies/corpus.h"
 
 static int add(struct corpus_traces *t, const char *path)
 {

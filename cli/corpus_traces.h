@@ -11,7 +11,7 @@
 
 struct corpus_trace {
     char *path;               /* owned */
-    uint64_t document, print; /* analyzers/corpus.h, corpus_identify */
+    uint64_t document, print; /* studies/corpus.h, corpus_identify */
     char *why;                /* owned: it cannot be read; else NULL */
 };
 

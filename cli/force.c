@@ -7,7 +7,7 @@
 #include "cli/runner.h"
 #include "engine/model/gguf.h"
 
-/* Whether the file begins as a trace does (docs/format.md); pipes do not. */
+/* Whether the file begins as a trace does (docs/reference/format.md); pipes do not. */
 static bool is_trace(const char *path)
 {
     static const char magic[8] = "\x89KVF\r\n\x1a\n";

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
-#include "cli/cmds.h"
+#include "cli/commands.h"
 #include "cli/info_gates.h"
 #include "engine/gate/gate.h"
 

@@ -81,16 +81,16 @@ int runner_heads(const struct model_config *m, const char *set, unsigned char **
     return KVF_OK;
 }
 
-int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d)
+int runner_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d)
 {
-    for (int i = 1; i <= n; i++) {
+    for (int i = 0; i < n; i++) {
         if (data->n == 0 || data->n == OPT_LIST_MAX)
             return kvf_fail(d, KVF_E_ARG,
                             data->n ? "more than %d files"
                                     : "--data comes before "
                                       "the files",
                             OPT_LIST_MAX);
-        data->item[data->n++] = argv[i];
+        data->item[data->n++] = operand[i];
     }
     return KVF_OK;
 }

@@ -102,8 +102,8 @@ bool runner_reads_pages(const struct runner *r); /* whether any row does */
 int runner_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
                  struct kvf_diag *d);
 
-/* Operands argv[1 .. n] are further files of --data.  KVF_OK or KVF_E_ARG. */
-int runner_data(struct opt_list *data, char **argv, int n, struct kvf_diag *d);
+/* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
+int runner_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 
 /* Exit status for an error code of the functions above. */
 int runner_status(int err);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Admission together with eviction and with a choice of pages (docs/synergy.md): how often the
+# Admission together with eviction and with a choice of pages (docs/studies/synergy.md): how often the
 # cache is cut, what is held and what is read, with and without a write gate.
 #
 # usage: 04_synergy.sh GATES OUT 'TAU ...' BUDGET OPTION...

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tables that `kvfate claims` asks for (docs/claims.md), from the default model and small texts.
+# The tables that `kvfate claims` asks for (docs/studies/claims.md), from the default model and small texts.
 #
 # usage: claims.sh OUT            makes OUT/*.tsv, prints the verdicts; goes on where it was stopped
 #
@@ -81,8 +81,8 @@ done
 # Lists of files: what they name is split at blanks, on purpose.
 # shellcheck disable=SC2086
 {
-    take prose ${PROSE:-"$here"/docs/eval.md "$here"/docs/format.md "$here"/docs/gates.md \
-        "$here"/docs/training.md}
+    take prose ${PROSE:-"$here"/docs/reference/eval.md "$here"/docs/reference/format.md "$here"/docs/reference/gates.md \
+        "$here"/docs/reference/training.md}
     take code ${CODE:-"$here"/base/table_io.c "$here"/base/table.c "$here"/base/json.c \
         "$here"/base/opt.c}
     take markup ${MARKUP:-"$texts"/table-*.html}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The pictures of docs/gallery.md, from the default model, by the commands that stand there.
+# The pictures of docs/reference/gallery.md, from the default model, by the commands that stand there.
 #
 # usage: gallery.sh OUT [all]     all: also the commands whose figures are not shown
 #
@@ -12,7 +12,7 @@
 set -euf
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
-page=${PAGE:-$here/docs/gallery.md}
+page=${PAGE:-$here/docs/reference/gallery.md}
 program=${KVFATE:-kvfate}
 mkdir -p "$1"
 cd "$1"

@@ -1,4 +1,4 @@
-/* layout.h - the bytes of a trace (docs/format.md); private to libtrace. */
+/* layout.h - the bytes of a trace (docs/reference/format.md); private to libtrace. */
 #ifndef KVF_LIBTRACE_LAYOUT_H
 #define KVF_LIBTRACE_LAYOUT_H
 

@@ -8,51 +8,6 @@
 #include "base/mem.h"
 #include "libtrace/reader.h"
 
-int trace_pread(int fd, void *buf, size_t n, uint64_t offset)
-{
-    size_t done = 0;
-    while (done < n) {
-        ssize_t got = pread(fd, (char *)buf + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return KVF_E_IO;
-        done += (size_t)got;
-    }
-    return KVF_OK;
-}
-
-int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
-                 struct kvf_diag *d)
-{
-    struct record full;
-    size_t n = r->stored_len; /* the reader has bounded it */
-    int err = trace_pread(t->fd, p, RECORD_HEADER + n, r->offset);
-    if (err)
-        kvf_fail(d, err, "%s: cannot read at byte %llu", t->path, (unsigned long long)r->offset);
-    /* the index is a hint: the record itself decides */
-    else if (!record_header_read(p, r->offset, t->salt, &full) || !record_same(&full, r)
-             || payload_crc(&full, p + RECORD_HEADER, n) != full.payload_crc)
-        err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
-                       (unsigned long long)r->offset);
-    return err;
-}
-
-int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
-                  struct kvf_diag *d)
-{
-    size_t n = r->stored_len;
-    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
-    int err = p ? trace_record(t, r, p, d) : KVF_E_NOMEM;
-    if (err) {
-        mem_free(p);
-        return err;
-    }
-    memmove(p, p + RECORD_HEADER, n);
-    *ret = p;
-    return KVF_OK;
-}
-
 static const struct record *first_of(const struct kvf_trace *t, enum record_type type)
 {
     for (size_t i = 0; i < t->n_rec; i++)

@@ -1,5 +1,5 @@
 /* reader_scan.c - which records a file holds: by its index when it was closed
- * properly, else by walking the record headers; docs/format.md, "Reading". */
+ * properly, else by walking the record headers; docs/reference/format.md, "Reading". */
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "render/ansi.h"
+#include "render/clamp.h"
 
 int ansi_init(struct ansi *a, double w_mm, double h_mm)
 {
@@ -120,10 +121,16 @@ void ansi_frame(struct ansi *a, double x, double y, double w, double h)
 
 static const char *side_text(char side)
 {
-    return side == 'l'   ? "\xe2\x96\x8f"
-           : side == 'r' ? "\xe2\x96\x95"
-           : side == 't' ? "\xe2\x96\x94"
-                         : "\xe2\x96\x81";
+    switch (side) {
+    case 'l':
+        return "\xe2\x96\x8f";
+    case 'r':
+        return "\xe2\x96\x95";
+    case 't':
+        return "\xe2\x96\x94";
+    default:
+        return "\xe2\x96\x81";
+    }
 }
 
 /* ---- pixels */
@@ -209,11 +216,14 @@ static void put_pixels(struct pen *p, uint32_t above, uint32_t below)
 {
     uint32_t a, b;
     bool has_a = colour_of(above, &a), has_b = colour_of(below, &b);
-    if (has_a && has_b)
-        choose(p, a, b);
+    if (has_a)
+        choose(p, a, has_b ? (int64_t)b : -1);
     else
-        choose(p, has_a ? (int64_t)a : has_b ? (int64_t)b : -1, -1);
-    buf_str(p->out, has_a ? "\xe2\x96\x80" : has_b ? "\xe2\x96\x84" : " ");
+        choose(p, has_b ? (int64_t)b : -1, -1);
+    if (has_a)
+        buf_str(p->out, "\xe2\x96\x80");
+    else
+        buf_str(p->out, has_b ? "\xe2\x96\x84" : " ");
 }
 
 /* Lightness of both pixels together in five steps; nothing at all is a space. */
@@ -232,7 +242,7 @@ static void put_shade(struct buf *out, uint32_t above, uint32_t below)
         n++;
     }
     double light = n ? cbrt(y / n) * 1.16 - 0.16 : 0; /* L* / 100 */
-    buf_str(out, n ? shade[light <= 0 ? 0 : light >= 1 ? 4 : (int)(light * 5)] : " ");
+    buf_str(out, n ? shade[(int)clamp(light * 5, 0, 4)] : " ");
 }
 
 static void put_text(struct pen *p, const struct ansi *a, const struct ansi_cell *c, uint32_t above,

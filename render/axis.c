@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "render/axis.h"
+#include "render/clamp.h"
 #include "render/palette.h"
 
 const struct rgb ink = {0.12, 0.12, 0.12};
@@ -49,9 +50,12 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
 {
     if (!(hi > lo) || !isfinite(hi - lo) || want < 1)
         return 0;
+    static const double nice[] = {1, 2, 5};
     double raw = (hi - lo) / want, power = pow(10, floor(log10(raw) + 1e-9)),
            f = raw / power - 1e-9;
-    double step = power * (f <= 1 ? 1 : f <= 2 ? 2 : f <= 5 ? 5 : 10);
+    double step = 10 * power;
+    for (int i = 2; i >= 0; i--)
+        step = f <= nice[i] ? nice[i] * power : step;
     int n = 0;
     for (double k = ceil(lo / step - 1e-9); k * step <= hi + 1e-9 * step && n < max; k++)
         out[n++] = k * step;
@@ -87,7 +91,7 @@ static int ticks_two(double lo, double hi, int want, double room, bool whole, do
 
 double axis_end(double v)
 {
-    return v > 1e300 ? 1e300 : v < -1e300 ? -1e300 : v;
+    return clamp(v, -1e300, 1e300);
 }
 
 /* 0 .. 1 between the logarithms of a and b, whose quotient may be beyond all numbers. */
@@ -142,7 +146,7 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
 /* Ends so close that no two digits times a power of ten lie between: round numbers. */
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
-    int n = ticks_two(lo, hi, room < 1 ? 1 : room > 6 ? 6 : (int)room, room, false, v, max);
+    int n = ticks_two(lo, hi, (int)clamp(room, 1, 6), room, false, v, max);
     for (int i = 0; i < n; i++)
         tick_text(v[i], name[i]);
     return n;
@@ -192,8 +196,7 @@ static void number_x(struct canvas *c, double x, double y, const char *text, dou
 /* How many ticks fit into mm of axis when one takes `each`. */
 static int fitting(double mm, double each)
 {
-    double n = mm / each;
-    return n < 1 ? 1 : n > 6 ? 6 : (int)n;
+    return (int)clamp(mm / each, 1, 6);
 }
 
 /* ticks_log without numbers between two whole ones. */

@@ -1,227 +1,9 @@
-#include <cairo-pdf.h>
+/* canvas.c - drawing: shapes, text and images on the surface of a canvas (canvas_file.c). */
 #include <cairo.h>
 #include <math.h>
 #include <pango/pangocairo.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-#include <strings.h>
 
-#include "base/mem.h"
-#include "base/utf8.h"
-#include "render/ansi.h"
 #include "render/canvas_impl.h"
-#include "render/canvas_text.h"
-#include "render/png_out.h"
-#include "render/svg_text.h"
-
-#define FONTS "DejaVu Sans, Noto Sans CJK SC"
-
-struct canvas {
-    enum canvas_format format;
-    double w, h, pixel;
-    cairo_surface_t *surface;
-    cairo_t *cr;
-    PangoFontDescription *font;
-    PangoLayout *layout; /* of the text at hand */
-    struct buf bytes;    /* of PDF */
-    struct ansi ansi;    /* text, for terminals; the surface has the pixels */
-    struct svg svg;      /* what is drawn, for SVG; the surface then measures text alone */
-    char *title, *keywords;
-    int threads; /* of the writing of PNG */
-    int err;
-};
-
-static bool is_svg(const struct canvas *c)
-{
-    return c->format == CANVAS_SVG;
-}
-
-static bool is_ansi(const struct canvas *c)
-{
-    return c->format == CANVAS_ANSI;
-}
-
-static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
-{
-    struct canvas *c = ctx;
-    buf_add(&c->bytes, data, n);
-    return c->bytes.err ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
-}
-
-/* Bytes that are no UTF-8 become visible marks. */
-static void clean(struct buf *b, const char *s)
-{
-    if (utf8_valid(s, strlen(s)))
-        buf_str(b, s);
-    else
-        utf8_show(b, s, strlen(s));
-}
-
-/* Text is placed alike at every resolution: no hinting, no rounding of advances to
- * whole units, which here are millimetres. */
-static int create_layout(struct canvas *c)
-{
-    cairo_font_options_t *opt = cairo_font_options_create();
-    cairo_font_options_set_hint_style(opt, CAIRO_HINT_STYLE_NONE);
-    cairo_font_options_set_hint_metrics(opt, CAIRO_HINT_METRICS_OFF);
-    cairo_font_options_set_antialias(opt, CAIRO_ANTIALIAS_GRAY);
-    /* A ligature is no character: text that is searched or edited is set without. */
-    PangoAttrList *plain = pango_attr_list_new();
-    pango_attr_list_insert(plain, pango_attr_font_features_new("liga=0,clig=0,dlig=0"));
-    /* Colour fonts must not be named: they would take the digits.  Emoji find theirs. */
-    c->font = pango_font_description_from_string(FONTS);
-    c->layout = pango_cairo_create_layout(c->cr);
-    if (c->layout && c->font) {
-        PangoContext *ctx = pango_layout_get_context(c->layout);
-        pango_cairo_context_set_font_options(ctx, opt);
-        pango_context_set_round_glyph_positions(ctx, FALSE);
-        pango_layout_set_single_paragraph_mode(c->layout, TRUE);
-        pango_layout_set_attributes(c->layout, plain);
-    }
-    pango_attr_list_unref(plain);
-    cairo_font_options_destroy(opt);
-    return c->layout && c->font ? KVF_OK : KVF_E_NOMEM;
-}
-
-void canvas_prepare(void)
-{
-    (void)pango_cairo_font_map_get_default();
-}
-
-int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struct canvas **ret,
-                  struct kvf_diag *d)
-{
-    double px_w = ceil(w_mm / 25.4 * dpi), px_h = ceil(h_mm / 25.4 * dpi), pt = 72 / 25.4;
-    if (!(w_mm > 0 && h_mm > 0 && w_mm <= 5000 && h_mm <= 5000) || dpi < 20 || dpi > 2400
-        || px_w > 20000 || px_h > 20000)
-        return kvf_fail(d, KVF_E_ARG,
-                        "a figure of %.0f x %.0f mm at %d dpi is too large or too small", w_mm,
-                        h_mm, dpi);
-    struct canvas *c = MEM_NEW(struct canvas, 1);
-    if (!c)
-        return KVF_E_NOMEM;
-    c->format = f;
-    c->w = w_mm;
-    c->h = h_mm;
-    c->pixel = 25.4 / dpi;
-    if (f == CANVAS_ANSI) {
-        c->pixel = ANSI_PIXEL;
-        c->err = ansi_init(&c->ansi, w_mm, h_mm);
-    }
-    /* For SVG without bounds: of a path of glyphs, those outside of a surface are left out. */
-    c->surface = f == CANVAS_ANSI ? cairo_image_surface_create(CAIRO_FORMAT_ARGB32, c->ansi.cols,
-                                                               2 * c->ansi.rows)
-                 : f == CANVAS_PNG
-                     ? cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)px_w, (int)px_h)
-                 : f == CANVAS_SVG
-                     ? cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL)
-                     : cairo_pdf_surface_create_for_stream(collect, c, w_mm * pt, h_mm * pt);
-    c->svg.w = w_mm;
-    c->svg.h = h_mm;
-    c->cr = cairo_create(c->surface);
-    double scale = f == CANVAS_ANSI ? 1 / ANSI_PIXEL : f == CANVAS_PNG ? dpi / 25.4 : pt;
-    cairo_scale(c->cr, scale, scale);
-    if (cairo_status(c->cr) != CAIRO_STATUS_SUCCESS || create_layout(c) != KVF_OK) {
-        canvas_destroy(c);
-        return KVF_E_NOMEM;
-    }
-    cairo_set_source_rgb(c->cr, 1, 1, 1);
-    if (f == CANVAS_ANSI)
-        cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE); /* on what is there already */
-    else
-        cairo_paint(c->cr);
-    *ret = c;
-    return KVF_OK;
-}
-
-void canvas_destroy(struct canvas *c)
-{
-    if (!c)
-        return;
-    if (c->font)
-        pango_font_description_free(c->font);
-    if (c->layout)
-        g_object_unref(c->layout);
-    cairo_destroy(c->cr);
-    cairo_surface_destroy(c->surface);
-    g_free(c->title);
-    g_free(c->keywords);
-    buf_finish(&c->bytes);
-    svg_finish(&c->svg);
-    ansi_finish(&c->ansi);
-    mem_free(c);
-}
-
-static bool installed(PangoFontMap *map, const char *family)
-{
-    PangoFontFamily **list = NULL;
-    bool found = false;
-    int n = 0;
-    pango_font_map_list_families(map, &list, &n);
-    for (int i = 0; i < n && !found; i++)
-        found = strcasecmp(pango_font_family_get_name(list[i]), family) == 0;
-    g_free(list);
-    return found;
-}
-
-/* What fontconfig takes for a family that is not there. */
-static void stand_in(PangoContext *ctx, const char *family, char *out, size_t cap)
-{
-    PangoFontDescription *want = pango_font_description_new(), *got = NULL;
-    pango_font_description_set_family(want, family);
-    PangoFont *font = pango_context_load_font(ctx, want);
-    if (font)
-        got = pango_font_describe(font);
-    snprintf(out, cap, "%s", got ? pango_font_description_get_family(got) : "nothing");
-    pango_font_description_free(got);
-    pango_font_description_free(want);
-    if (font)
-        g_object_unref(font);
-}
-
-int canvas_font(struct canvas *c, const char *family, struct kvf_diag *d)
-{
-    struct buf list = {0};
-    char other[96];
-    PangoContext *ctx = pango_layout_get_context(c->layout);
-    if (!installed(pango_context_get_font_map(ctx), family)) {
-        stand_in(ctx, family, other, sizeof other);
-        return kvf_fail(d, KVF_E_ARG,
-                        "--font: no font family '%.80s' is installed; fontconfig "
-                        "would take '%s'",
-                        family, other);
-    }
-    buf_printf(&list, "%s, " FONTS, family);
-    if (!list.err)
-        pango_font_description_set_family(c->font, list.data);
-    int err = list.err;
-    buf_finish(&list);
-    return err;
-}
-
-void canvas_threads(struct canvas *c, int most)
-{
-    c->threads = most;
-}
-
-void canvas_shades(struct canvas *c)
-{
-    c->ansi.shades = true;
-}
-
-void canvas_about(struct canvas *c, const char *title, const char *keywords)
-{
-    g_free(c->title);
-    g_free(c->keywords);
-    struct buf a = {0}, b = {0};
-    clean(&a, title);
-    clean(&b, keywords);
-    c->title = g_strdup(a.data);
-    c->keywords = g_strdup(b.data);
-    buf_finish(&a);
-    buf_finish(&b);
-}
 
 double canvas_width(const struct canvas *c)
 {
@@ -308,7 +90,7 @@ void canvas_frame(struct canvas *c, double x, double y, double w, double h, doub
 
 void canvas_line(struct canvas *c, const double *xy, int n, double width, struct rgb colour)
 {
-    int open = 0;
+    bool open = false;
     if (is_svg(c)) {
         svg_line(&c->svg, xy, n, width, colour);
         return;
@@ -319,12 +101,12 @@ void canvas_line(struct canvas *c, const double *xy, int n, double width, struct
     cairo_set_line_width(c->cr, is_ansi(c) ? fmax(width, c->pixel) : width);
     cairo_set_line_join(c->cr, CAIRO_LINE_JOIN_ROUND);
     for (int i = 0; i < n; i++) {
-        if (isnan(xy[2 * i]) || isnan(xy[2 * i + 1]))
-            open = 0;
-        else if (open)
+        bool place = !isnan(xy[2 * i]) && !isnan(xy[2 * i + 1]);
+        if (place && open)
             cairo_line_to(c->cr, xy[2 * i], xy[2 * i + 1]);
-        else
-            cairo_move_to(c->cr, xy[2 * i], xy[2 * i + 1]), open = 1;
+        else if (place)
+            cairo_move_to(c->cr, xy[2 * i], xy[2 * i + 1]);
+        open = place;
     }
     cairo_stroke(c->cr);
 }
@@ -385,7 +167,7 @@ void canvas_unclip(struct canvas *c)
 static void lay_out(struct canvas *c, const char *s, double pt, int bold)
 {
     struct buf shown = {0};
-    clean(&shown, s);
+    canvas_clean(&shown, s);
     /* user units are mm: 1 pt = 25.4 / 72 mm */
     pango_font_description_set_absolute_size(c->font, pt * 25.4 / 72 * PANGO_SCALE);
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
@@ -394,14 +176,17 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     buf_finish(&shown);
 }
 
+/* The part of a text that lies before its place, by enum text_align. */
+static const double part_before[] = {0, 0.5, 1};
+
 static void text_ansi(struct canvas *c, double x, double y, const char *s, enum text_align align,
                       struct rgb colour, int turn)
 {
     struct buf shown = {0};
-    clean(&shown, s);
+    canvas_clean(&shown, s);
     const char *text = shown.data ? shown.data : "";
     double n = ansi_width(text), px = c->pixel;
-    double back = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? n / 2 : n;
+    double back = n * part_before[align];
     double col = x / px, row = (y + c->svg.dy) / (2 * px);
     if (turn)
         ansi_text(&c->ansi, (int)floor(col), (int)floor(row - back + 0.5), text, colour, true);
@@ -420,7 +205,7 @@ void canvas_text(struct canvas *c, double x, double y, const char *s, double pt,
     }
     lay_out(c, s, pt, 0);
     pango_layout_get_size(c->layout, &w, &h);
-    double left = align == ALIGN_LEFT ? 0 : align == ALIGN_CENTER ? -0.5 * w : -(double)w;
+    double left = -part_before[align] * w;
     struct svg_place at = {x, y, turn, left / PANGO_SCALE, 0};
     at.dy = (pango_layout_get_baseline(c->layout) - 0.5 * h) / PANGO_SCALE;
     if (is_svg(c)) {
@@ -527,85 +312,4 @@ void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm
     cairo_restore(c->cr);
     cairo_surface_finish(img);
     cairo_surface_destroy(img);
-}
-
-/* Fixed dates: equal figures give equal bytes. */
-static void describe_pdf(struct canvas *c, const char *title, const char *provenance)
-{
-    cairo_surface_t *s = c->surface;
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATE_DATE, "2000-01-01T00:00:00Z");
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_MOD_DATE, "2000-01-01T00:00:00Z");
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_CREATOR, "kvfate");
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_AUTHOR, "kvfate");
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_TITLE, title);
-    if (c->keywords)
-        cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_KEYWORDS, c->keywords);
-    cairo_pdf_surface_set_metadata(s, CAIRO_PDF_METADATA_SUBJECT, provenance);
-}
-
-static int finish(struct canvas *c, const char *title, const char *provenance, struct buf *out)
-{
-    if (c->format == CANVAS_PDF)
-        describe_pdf(c, title, provenance);
-    cairo_status_t drawn = cairo_status(c->cr);
-    cairo_surface_flush(c->surface);
-    if (c->format == CANVAS_PDF)
-        cairo_surface_finish(c->surface);
-    if (drawn != CAIRO_STATUS_SUCCESS)
-        c->err = c->err ? c->err : KVF_E_NOMEM;
-    if (c->err || c->bytes.err)
-        return c->err ? c->err : c->bytes.err;
-    if (c->format == CANVAS_PNG)
-        return png_encode((const uint32_t *)(void *)cairo_image_surface_get_data(c->surface),
-                          cairo_image_surface_get_width(c->surface),
-                          cairo_image_surface_get_height(c->surface),
-                          cairo_image_surface_get_stride(c->surface) / 4, 1 / c->pixel * 1000,
-                          title, provenance, c->threads, out);
-    if (is_ansi(c)) {
-        ansi_write(&c->ansi, (const uint32_t *)(void *)cairo_image_surface_get_data(c->surface),
-                   cairo_image_surface_get_stride(c->surface) / 4, out);
-        return out->err;
-    }
-    if (is_svg(c))
-        return svg_write(&c->svg, title, provenance, out);
-    buf_add(out, c->bytes.data, c->bytes.len);
-    return out->err;
-}
-
-int canvas_finish(struct canvas *c, const char *provenance, struct buf *out)
-{
-    const char *title = c->title ? c->title : "kvfate figure";
-    struct buf about = {0};
-    clean(&about, provenance);
-    int err = about.err ? about.err : finish(c, title, about.data ? about.data : "", out);
-    buf_finish(&about);
-    return err;
-}
-
-/* ---- for canvas_text.c */
-
-struct canvas_inner canvas_inner(struct canvas *c)
-{
-    return (struct canvas_inner){c->cr, pango_layout_get_context(c->layout), c->font,
-                                 is_svg(c) ? &c->svg : NULL, is_ansi(c)};
-}
-
-void canvas_fail(struct canvas *c, int err)
-{
-    c->err = c->err ? c->err : err;
-}
-
-bool canvas_has_pages(const struct canvas *c)
-{
-    return c->format == CANVAS_PDF;
-}
-
-bool canvas_new_page(struct canvas *c)
-{
-    if (!canvas_has_pages(c))
-        return false;
-    cairo_show_page(c->cr);
-    cairo_set_source_rgb(c->cr, 1, 1, 1);
-    cairo_paint(c->cr);
-    return true;
 }

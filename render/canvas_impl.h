@@ -1,4 +1,5 @@
-/* canvas_impl.h - the inside of a canvas, for the file that lays out text with pango. */
+/* canvas_impl.h - the inside of a canvas: for canvas.c and canvas_file.c, and through canvas_inner
+ * for canvas_text.c, which lays out text with pango. */
 #ifndef KVF_RENDER_CANVAS_IMPL_H
 #define KVF_RENDER_CANVAS_IMPL_H
 
@@ -10,6 +11,35 @@
 
 struct _PangoContext;
 struct _PangoFontDescription;
+struct _PangoLayout;
+
+struct canvas {
+    enum canvas_format format;
+    double w, h, pixel;
+    struct _cairo_surface *surface;
+    struct _cairo *cr;
+    struct _PangoFontDescription *font;
+    struct _PangoLayout *layout; /* of the text at hand */
+    struct buf bytes;            /* of PDF */
+    struct ansi ansi;            /* text, for terminals; the surface has the pixels */
+    struct svg svg;              /* what is drawn, for SVG; the surface then measures text alone */
+    char *title, *keywords;
+    int threads; /* of the writing of PNG */
+    int err;
+};
+
+static inline bool is_svg(const struct canvas *c)
+{
+    return c->format == CANVAS_SVG;
+}
+
+static inline bool is_ansi(const struct canvas *c)
+{
+    return c->format == CANVAS_ANSI;
+}
+
+/* Appends s; bytes that are no UTF-8 become visible marks. */
+void canvas_clean(struct buf *b, const char *s);
 
 /* Borrowed from the canvas. */
 struct canvas_inner {

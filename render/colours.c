@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/opt.h"
 #include "render/figures.h"
 
 struct colours colours_diverging(const struct figure_style *s, double reach)
 {
     double a = isnan(s->vmin) ? 0 : fabs(s->vmin), b = isnan(s->vmax) ? 0 : fabs(s->vmax);
-    double end = fmax(a, b) > 0 ? fmax(a, b) : isfinite(reach) && reach > 0 ? reach : 1;
+    double end = isfinite(reach) && reach > 0 ? reach : 1;
+    end = fmax(a, b) > 0 ? fmax(a, b) : end;
     return (struct colours){palette_diverging(s->cmap) ? s->cmap : "bluered", -end, end, 0, 0};
 }
 
@@ -50,22 +50,4 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
     else if (k->clipped)
         snprintf(note, sizeof note, "%lld clipped", (long long)k->clipped);
     colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
-}
-
-int style_scale(const char *figure, const char *option, bool *ret_linear, struct kvf_diag *d)
-{
-    char key[32], value[32];
-    int more;
-    *ret_linear = false;
-    if (!option)
-        return KVF_OK;
-    while ((more = opt_pair(&option, key, value, sizeof key)) == 1) {
-        *ret_linear = strcmp(value, "linear") == 0;
-        if (strcmp(key, "scale") != 0 || (!*ret_linear && strcmp(value, "log") != 0))
-            return kvf_fail(d, KVF_E_ARG,
-                            "--style: %s knows scale=log and scale=linear, not "
-                            "'%s'",
-                            figure, key);
-    }
-    return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
 }

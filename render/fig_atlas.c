@@ -9,7 +9,7 @@
 #include "render/figures.h"
 #include "render/kindmap.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
 
 enum { TOP = 3, KEY = 44, PROFILE = 34, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
 static const double LINE = 3.8;
@@ -71,7 +71,7 @@ static void add(struct clusters *x, const struct table *t, int64_t r, const int 
     x->n++;
 }
 
-static int read_clusters(const struct table *t, struct clusters *x, struct kvf_diag *d)
+static int read_clusters(const struct table *t, struct clusters *x)
 {
     static const char *const names[] = {"layer",      "index",     "cluster",
                                         "silhouette", "stability", "is_medoid"};
@@ -79,8 +79,7 @@ static int read_clusters(const struct table *t, struct clusters *x, struct kvf_d
     char cell[24];
     *x = (struct clusters){.n = 0};
     for (int k = 0; k < 6; k++)
-        if ((col[k] = numeric_column(t, names[k])) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure atlas: column %s holds no numbers", names[k]);
+        col[k] = table_find(t, names[k]);
     for (int k = 0; k <= MOST; k++)
         x->medoid[k] = -1;
     x->cell = MEM_NEW(struct kind_cell, (size_t)table_rows(t));
@@ -103,11 +102,10 @@ static void free_clusters(struct clusters *x)
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct clusters x;
-    struct kvf_diag unused;
     (void)s;
     *w = 88;
     *h = 60;
-    if (read_clusters(t, &x, &unused) == KVF_OK) {
+    if (read_clusters(t, &x) == KVF_OK) {
         struct kindmap m = {x.cell, x.n, x.query};
         kindmap_size(&m, 180 - KEY, 160, w, h);
         *w = fmax(88, *w + KEY);
@@ -218,13 +216,12 @@ static void profile(struct canvas *c, const struct clusters *x, const struct tab
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
+    (void)s;
     struct clusters x = {.n = 0};
-    int err = options_read("atlas", s->option, NULL, 0, d);
     double w = canvas_width(c) - KEY, h = canvas_height(c) - TOP - GAP - BOTTOM;
+    int err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
     if (!err)
-        err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
-    if (!err)
-        err = read_clusters(t, &x, d);
+        err = read_clusters(t, &x);
     if (!err) {
         struct kindmap m = {x.cell, x.n, x.query};
         double low = fmin(PROFILE, .5 * h);
@@ -236,8 +233,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"head",       "layer",     "index",     "cluster",
-                                    "silhouette", "stability", "is_medoid", NULL};
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},        {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
+    {"cluster", COLUMN_NUMBER},   {"silhouette", COLUMN_NUMBER}, {"stability", COLUMN_NUMBER},
+    {"is_medoid", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_atlas = {
     .name = "atlas",

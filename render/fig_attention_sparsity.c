@@ -7,6 +7,10 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct sparsity_style {
+    int by; /* enum plot_by */
+};
+
 struct view {
     const struct table *t;
     struct plot_rows k;
@@ -53,7 +57,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r, const char 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "layer|all|head", "layer"}, {NULL, NULL, ""}};
+    (void)d;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
                      .p = table_find(t, "p"),
@@ -62,11 +66,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .high = table_find(t, "high")};
     const char *form = table_meta(t, "form");
     bool step = form && strcmp(form, "step") == 0;
-    int err = style_keys("attention-sparsity", s->option, keys, d);
-    if (err)
-        return err;
-    v.layers = style_is(keys, "by", "layer");
-    v.heads = style_is(keys, "by", "head");
+    const struct sparsity_style *o = s->own;
+    v.layers = o->by == BY_LAYER;
+    v.heads = o->by == BY_HEAD;
     layers_of(&v);
     p->log_x = true;
     p->xlabel = "p";
@@ -87,7 +89,19 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "layer", "p", "sparsity", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct sparsity_style, by, "layer", "what a line is of; of heads, what a panel is of",
+             "all", "head", "layer"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_attention_sparsity, "attention-sparsity", "attention-sparsity",
-            "share of the tokens under p times the largest score, by layer", needs, false);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"p", COLUMN_NUMBER},
+                                             {"sparsity", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "attention-sparsity",
+            .summary = "share of the tokens under p times the largest score, by layer",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct sparsity_style),
+            .cmap = "viridis");

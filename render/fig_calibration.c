@@ -10,8 +10,9 @@
 
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
 #include "render/plot.h"
+#include "render/style.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
@@ -21,6 +22,10 @@ static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
 static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
 static const double SCORE_LINE = 2.7; /* of the scores below */
 static const double KEY_MOST = 48;
+
+struct calibration_style {
+    int64_t horizon; /* 0: all, or of several traces one */
+};
 
 struct layout {
     const struct table *t;
@@ -164,21 +169,18 @@ static struct layout layout_of(const struct table *t, int64_t only)
 static int read_style(const struct table *t, const struct figure_style *s, int64_t *ret_only,
                       struct kvf_diag *d)
 {
-    struct option_key key = {.name = "horizon", .number = -1, .least = 1, .most = 1e12};
-    int err = options_read("calibration", s->option, &key, 1, d), col = table_find(t, "horizon");
-    if (err || key.number < 0) {
-        *ret_only = -1;
-        return err;
-    }
-    for (int64_t r = 0; r < table_rows(t); r++)
-        if ((double)table_int(t, col, r) == key.number) {
-            *ret_only = table_int(t, col, r);
-            return KVF_OK;
-        }
-    return kvf_fail(d, KVF_E_ARG,
-                    "--style: the table has no horizon %.15g; --horizon of the "
-                    "analysis makes it",
-                    key.number);
+    const struct calibration_style *o = s->own;
+    int col = table_find(t, "horizon");
+    *ret_only = -1;
+    for (int64_t r = 0; o->horizon && *ret_only < 0 && r < table_rows(t); r++)
+        if (table_int(t, col, r) == o->horizon)
+            *ret_only = o->horizon;
+    if (o->horizon && *ret_only < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style: the table has no horizon %lld; --horizon of the "
+                        "analysis makes it",
+                        (long long)o->horizon);
+    return KVF_OK;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -399,14 +401,25 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head",      "kind",     "event", "horizon", "n",
-                                    "predicted", "observed", "low",   "high",    NULL};
+static const struct opt style[] = {
+    COUNT_KEY(struct calibration_style, horizon, 1, 1e12, "the only horizon of the curves",
+              .absent = "all"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},       {"kind", COLUMN_TEXT},  {"event", COLUMN_TEXT},
+    {"horizon", COLUMN_NUMBER},  {"n", COLUMN_NUMBER},   {"predicted", COLUMN_NUMBER},
+    {"observed", COLUMN_NUMBER}, {"low", COLUMN_NUMBER}, {"high", COLUMN_NUMBER},
+    {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_calibration = {
     .name = "calibration",
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct calibration_style),
     .side_by_side = true,
     .size = size,
     .draw = draw,

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/forest.h"
-#include "render/options.h"
+#include "render/cells.h"
 
 enum { TOP = 8, BOTTOM = 6, VERDICTS = 3 };
 static const double ROW = 3.3, LEAST_ROW = 2.4, RIM = 1.08;
@@ -36,7 +36,8 @@ static struct rgb colour_of(int verdict)
 
 static enum mark mark_of(int verdict)
 {
-    return verdict == 0 ? MARK_DISC : verdict == 1 ? MARK_DIAMOND : MARK_RING;
+    static const enum mark marks[] = {MARK_DISC, MARK_DIAMOND};
+    return verdict < 2 ? marks[verdict] : MARK_RING;
 }
 
 static double number(const struct table *t, const char *name, int64_t r)
@@ -113,14 +114,10 @@ static void add_paper(struct register_view *x, const struct table *t, int64_t r,
         x->n = head; /* none was judged */
 }
 
-static int read_register(const struct table *t, struct register_view *x, struct kvf_diag *d)
+static int read_register(const struct table *t, struct register_view *x)
 {
-    static const char *const numbers[] = {"value", "low", "high", "null", "null_high"};
     size_t n = (size_t)table_rows(t);
     *x = (struct register_view){.n = 0};
-    for (int k = 0; k < 5; k++)
-        if (numeric_column(t, numbers[k]) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure claims: column %s holds no numbers", numbers[k]);
     x->row = mem_alloc(2 * n, sizeof *x->row);
     char *done = MEM_NEW(char, n);
     for (size_t r = 0; x->row && done && r < n; r++)
@@ -133,8 +130,7 @@ static int read_register(const struct table *t, struct register_view *x, struct 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct register_view x;
-    struct kvf_diag unused;
-    int n = read_register(t, &x, &unused) == KVF_OK ? x.n : 1;
+    int n = read_register(t, &x) == KVF_OK ? x.n : 1;
     (void)s;
     mem_free(x.row);
     *w = 180;
@@ -159,11 +155,10 @@ static void key(struct canvas *c, const struct register_view *x, double left)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
+    (void)s;
     struct register_view x = {.n = 0};
     char more[48];
-    int err = options_read("claims", s->option, NULL, 0, d);
-    if (!err)
-        err = read_register(t, &x, d);
+    int err = read_register(t, &x);
     if (!err)
         err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
     if (err) {
@@ -196,8 +191,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"id",  "paper", "verdict", "than",      "value",
-                                    "low", "high",  "null",    "null_high", NULL};
+static const struct figure_column needs[] = {{"id", COLUMN_EITHER},        {"paper", COLUMN_TEXT},
+                                             {"verdict", COLUMN_TEXT},     {"than", COLUMN_TEXT},
+                                             {"value", COLUMN_NUMBER},     {"low", COLUMN_NUMBER},
+                                             {"high", COLUMN_NUMBER},      {"null", COLUMN_NUMBER},
+                                             {"null_high", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_claims = {
     .name = "claims",

@@ -10,7 +10,8 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { LEFT = 13, TOP = 4, BOTTOM = 13, BAR = 18, RIGHT = 3, Y_ROOM = 12, MOST_SIDE = 16384 };
 static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
@@ -20,6 +21,10 @@ static const struct rgb mark_ink = {.835, .369, 0};
 struct side {
     int layer, index; /* columns */
     int64_t layer0, layers, heads;
+};
+
+struct compare_style {
+    const char *pair; /* "A-B"; NULL: the first */
 };
 
 struct pairs {
@@ -58,38 +63,30 @@ static void extend(const struct pairs *p, struct side *s)
     s->layers = last < 0 ? 0 : last - s->layer0 + 1;
 }
 
-static int find_columns(struct pairs *p, struct kvf_diag *d)
+static struct pairs columns_of(const struct table *t)
 {
-    static const char *const names[] = {"distance", "layer_a", "index_a", "layer_b",
-                                        "index_b",  "a",       "b"};
-    int unused[2], *const col[] = {&p->distance, &p->a.layer, &p->a.index, &p->b.layer,
-                                   &p->b.index,  &unused[0],  &unused[1]};
-    for (int k = 0; k < 7; k++)
-        if ((*col[k] = numeric_column(p->t, names[k])) < 0)
-            return kvf_fail(d, KVF_E_ARG, "figure compare: column %s holds no numbers", names[k]);
-    p->matched = numeric_column(p->t, "matched");
-    p->only = p->matched < 0;
-    p->stands = numeric_column(p->t, "stands");
-    p->own = numeric_column(p->t, "own");
-    p->q = numeric_column(p->t, "q");
-    p->q_other = numeric_column(p->t, "q_other");
-    return KVF_OK;
+    struct pairs p = {.t = t,
+                      .a = {.layer = table_find(t, "layer_a"), .index = table_find(t, "index_a")},
+                      .b = {.layer = table_find(t, "layer_b"), .index = table_find(t, "index_b")},
+                      .distance = table_find(t, "distance"),
+                      .matched = numeric_column(t, "matched"),
+                      .stands = numeric_column(t, "stands"),
+                      .own = numeric_column(t, "own"),
+                      .q = numeric_column(t, "q"),
+                      .q_other = numeric_column(t, "q_other")};
+    p.only = p.matched < 0;
+    return p;
 }
 
 static int read_pairs(const struct table *t, const struct figure_style *s, struct pairs *p,
                       struct kvf_diag *d)
 {
-    struct option_key key[] = {{"pair", "", "", 0, 0, 0}};
+    const struct compare_style *o = s->own;
     long long a = 0, b = 0;
-    *p = (struct pairs){.t = t};
-    int err = options_read("compare", s->option, key, 1, d);
-    if (!err)
-        err = find_columns(p, d);
-    if (err)
-        return err;
-    if (key[0].value[0] && sscanf(key[0].value, "%lld-%lld", &a, &b) != 2)
+    *p = columns_of(t);
+    if (o->pair && sscanf(o->pair, "%lld-%lld", &a, &b) != 2)
         return kvf_fail(d, KVF_E_ARG, "--style: pair=A-B names two runs by their numbers, not '%s'",
-                        key[0].value);
+                        o->pair);
     p->run_a = a ? a : table_int(t, table_find(t, "a"), 0);
     p->run_b = a ? b : table_int(t, table_find(t, "b"), 0);
     p->n_pairs = 1;
@@ -192,11 +189,8 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
         if (!refuted) /* pale colours need a rim on white */
             mark_draw(c, proven ? MARK_SQUARE : MARK_DISC, x, y, fmax(1.1, dot) + .25,
                       (struct rgb){.3, .3, .3});
-        mark_draw(c,
-                  refuted  ? MARK_CROSS
-                  : proven ? MARK_SQUARE
-                           : MARK_DISC,
-                  x, y, fmax(1.1, dot), colour);
+        enum mark mark = proven ? MARK_SQUARE : MARK_DISC;
+        mark_draw(c, refuted ? MARK_CROSS : mark, x, y, fmax(1.1, dot), colour);
     }
 }
 
@@ -392,14 +386,24 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"a",       "b",       "distance", "layer_a",
-                                    "index_a", "layer_b", "index_b",  NULL};
+static const struct opt style[] = {
+    TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers", .absent = "the first"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {
+    {"a", COLUMN_NUMBER},       {"b", COLUMN_NUMBER},       {"distance", COLUMN_NUMBER},
+    {"layer_a", COLUMN_NUMBER}, {"index_a", COLUMN_NUMBER}, {"layer_b", COLUMN_NUMBER},
+    {"index_b", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_compare = {
     .name = "compare",
     .table = "compare",
     .summary = "distances of the heads of two runs with the best assignment, or matches with q",
     .needs = needs,
+    .cmap = "viridis",
+    .style = style,
+    .style_bytes = sizeof(struct compare_style),
     .size = size,
     .draw = draw,
 };

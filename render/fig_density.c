@@ -7,6 +7,10 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct density_style {
+    int by; /* enum plot_by */
+};
+
 struct view {
     const struct table *t;
     struct plot_rows k;
@@ -71,13 +75,11 @@ static void add_mean(struct plot *p, const struct view *v, int64_t r)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|head", "all"}, {NULL, NULL, ""}};
-    int err = style_keys("density", s->option, keys, d);
-    if (err)
-        return err;
+    (void)d;
+    const struct density_style *o = s->own;
     struct view v = {t,
                      plot_rows_of(t),
-                     style_is(keys, "by", "head"),
+                     o->by == BY_HEAD,
                      table_find(t, "bin_low"),
                      table_find(t, "bin_high"),
                      table_find(t, "share"),
@@ -104,7 +106,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "bin_low", "bin_high", "share", "mean", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_density, "density", "density",
-            "where in the text held entries lie, with means; several traces overlaid", needs, true);
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},    {"bin_low", COLUMN_NUMBER}, {"bin_high", COLUMN_NUMBER},
+    {"share", COLUMN_NUMBER}, {"mean", COLUMN_NUMBER},    {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_density, .name = "density", .table = "density",
+            .summary = "where in the text held entries lie, with means; several traces overlaid",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct density_style),
+            .side_by_side = true);

@@ -13,27 +13,30 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct figure_style own = *s;
     const char *value = table_meta(t, "value");
     char label[64];
-    own.cmap = s->cmap ? s->cmap : "bluered";
-    if (!palette_diverging(own.cmap))
+    if (!palette_diverging(s->cmap))
         return kvf_fail(d, KVF_E_ARG,
                         "--cmap: a difference has a sign: bluered, redblue or vik, "
                         "not %s",
-                        own.cmap);
+                        s->cmap);
     snprintf(label, sizeof label, "difference of %.30s", value ? value : "values");
     struct layermap m = {.t = t, .value = "difference", .label = label};
-    return layermap_draw(c, &m, &own);
+    return layermap_draw(c, &m, s);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "difference", NULL};
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"index", COLUMN_NUMBER},
+                                             {"difference", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_difference = {
     .name = "difference",
     .table = "difference",
     .summary = "layer x head map of one table less another",
     .needs = needs,
+    .cmap = "bluered",
     .size = size,
     .draw = draw,
 };

@@ -8,6 +8,21 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+enum { OVER_STEPS, OVER_BUDGET, OVER_LENGTH };
+
+/* What goes across, in that order. */
+static const struct {
+    const char *column, *label;
+} across[] = {{"step", "query step t (context length)"},
+              {"budget", "budget (entries)"},
+              {"T", "length T (tokens)"}};
+
+struct dilution_style {
+    int by;           /* enum plot_by */
+    int x;            /* OVER_ */
+    const char *show; /* columns joined by + */
+};
+
 enum { QUANTITIES = 8 };
 
 /* Columns that may be drawn, and what they are called. */
@@ -66,20 +81,20 @@ static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_d
 static void style_of(struct plot *p, const char *line, int what)
 {
     static const int place[QUANTITIES] = {0, 1, 2, 6, 3, 0, 1, 2};
+    static const double dash[QUANTITIES] = {[2] = 1.6, [3] = .5};
     struct plot_line *l = plot_line(p, line);
     if (!l)
         return;
     l->look = plot_look(place[what]);
     l->look.width = what == 0 ? .5 : .25; /* before the first eviction two lines coincide */
-    l->look.dash = what == 3 ? .5 : what == 2 ? 1.6 : 0;
+    l->look.dash = dash[what];
 }
 
 /* Over the steps: a line for each quantity; a panel for each head or trace. */
 static void add_steps(struct plot *p, const struct view *v, int64_t r)
 {
-    const char *panel = v->heads        ? table_str(v->t, v->k.head, r)
-                        : v->trace >= 0 ? table_str(v->t, v->trace, r)
-                                        : "";
+    int names = v->heads ? v->k.head : v->trace;
+    const char *panel = names >= 0 ? table_str(v->t, names, r) : "";
     for (int q = 0; q < v->n; q++) {
         const char *line = known[v->what[q]][1];
         int n = p->n_lines;
@@ -98,16 +113,14 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
     double budget = value_at(v->t, v->budget, r), x = table_real(v->t, v->x, r);
     const char *method = table_str(v->t, v->method, r);
     bool level = v->against_budget && !(budget > 0);
+    const double ends[] = {v->least, v->most};
     if (v->against_budget || !(budget > 0))
         snprintf(line, sizeof line, "%.60s", method);
     else
         snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
     for (int q = 0; q < v->n; q++)
         for (int end = 0; end <= level; end++)
-            plot_add(p, known[v->what[q]][1], line,
-                     !level ? x
-                     : end  ? v->most
-                            : v->least,
+            plot_add(p, known[v->what[q]][1], line, level ? ends[end] : x,
                      table_real(v->t, v->col[q], r), NAN, NAN);
     struct plot_line *l = plot_line(p, line);
     if (l)
@@ -128,27 +141,27 @@ static void budgets_of(struct view *v)
     }
 }
 
-static int open_view(struct view *v, const struct table *t, struct style_key *keys,
+static int open_view(struct view *v, const struct table *t, const struct dilution_style *o,
                      struct kvf_diag *d)
 {
     *v = (struct view){.t = t,
                        .k = plot_rows_of(t),
-                       .heads = style_is(keys, "by", "head"),
+                       .heads = o->by == BY_HEAD,
                        .trace = table_find(t, "trace"),
                        .method = table_find(t, "method"),
                        .budget = table_find(t, "budget"),
-                       .against_budget = style_is(keys, "x", "budget"),
-                       .steps = style_is(keys, "x", "step")};
-    v->x = table_find(t, v->steps ? "step" : v->against_budget ? "budget" : "T");
+                       .against_budget = o->x == OVER_BUDGET,
+                       .steps = o->x == OVER_STEPS};
+    v->x = table_find(t, across[o->x].column);
     int err = KVF_OK;
     budgets_of(v);
-    for (const char *s = keys[2].value; !err && *s; s += strcspn(s, "+"), s += *s == '+')
+    for (const char *s = o->show; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
     if (!err && !v->steps && (v->x < 0 || v->method < 0))
         err = kvf_fail(d, KVF_E_ARG,
                        "--style: x=%s needs the table of several traces, made with "
                        "--mean",
-                       keys[1].value);
+                       v->against_budget ? "budget" : "length");
     return err;
 }
 
@@ -168,23 +181,16 @@ static void frame_shares(struct plot *p)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|head", "all"},
-                               {"x", "step|budget|length", "step"},
-                               {"show", NULL, "dilution+dilution_retained+dilution_oracle+bound"},
-                               {NULL, NULL, ""}};
     struct view v;
     const char *useful = table_meta(t, "useful"), *weights = table_meta(t, "weights");
     int step = table_find(t, "step");
-    int err = style_keys("dilution", s->option, keys, d);
-    if (!err)
-        err = open_view(&v, t, keys, d);
+    const struct dilution_style *o = s->own;
+    int err = open_view(&v, t, o, d);
     if (err)
         return err;
     p->whole_x = true;
-    p->xlabel = v.steps            ? "query step t (context length)"
-                : v.against_budget ? "budget (entries)"
-                                   : "length T (tokens)";
-    bool other = strstr(keys[2].value, "rho") || strstr(keys[2].value, "useful");
+    p->xlabel = across[o->x].label;
+    bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
     snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : "attention outside",
              useful ? useful : "?");
     p->ylabel = p->text;
@@ -204,8 +210,22 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "step", "dilution", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
+    WORD_KEY(struct dilution_style, x, "step", "what goes across; all but step: of several traces",
+             "step", "budget", "length"),
+    TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
+             .standard = "dilution+dilution_retained+dilution_oracle+bound"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_dilution, "dilution", "dilution",
-            "attention past the useful entries: over the steps, or against budget or length", needs,
-            true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"step", COLUMN_NUMBER},
+                                             {"dilution", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(
+    fig_dilution, .name = "dilution", .table = "dilution",
+    .summary = "attention past the useful entries: over the steps, or against budget or length",
+    .needs = needs, .style = style, .style_bytes = sizeof(struct dilution_style),
+    .side_by_side = true);

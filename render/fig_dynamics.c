@@ -8,7 +8,8 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum {
     PANELS = 4,
@@ -22,6 +23,10 @@ enum {
 };
 static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
 static const struct rgb grey = {.55, .55, .55};
+
+struct dynamics_style {
+    int64_t heads; /* most that are drawn */
+};
 
 struct columns {
     const struct table *t;
@@ -51,42 +56,36 @@ static struct rgb colour_of(int64_t prompt)
     return prompt < 0 ? ink : palette_line((int)(prompt % PROMPTS));
 }
 
-static int read_view(const struct table *t, const struct figure_style *s, struct dynamics_view *v,
-                     struct kvf_diag *d)
+static void read_view(const struct table *t, const struct figure_style *s, struct dynamics_view *v)
 {
-    static const char *const names[] = {"prompt", "rollout", "surrogate", "index", "x", "value"};
-    struct option_key key[] = {{"heads", NULL, "", 6, 1, MOST_HEADS}};
+    const struct dynamics_style *o = s->own;
     *v = (struct dynamics_view){.n = 0};
-    struct columns *k = &v->k;
-    int *const col[] = {&k->prompt, &k->rollout, &k->surrogate, &k->index, &k->x, &k->value};
-    int err = options_read("dynamics", s->option, key, 1, d);
-    k->t = t;
-    k->head = table_find(t, "head");
-    k->quantity = table_find(t, "quantity");
-    for (int i = 0; !err && i < 6; i++)
-        if ((*col[i] = numeric_column(t, names[i])) < 0)
-            err = kvf_fail(d, KVF_E_ARG, "figure dynamics: column %s holds no numbers", names[i]);
-    if (!err
-        && (table_col_type(t, k->head) != TABLE_STR || table_col_type(t, k->quantity) != TABLE_STR))
-        err = kvf_fail(d, KVF_E_ARG, "figure dynamics: head and quantity hold no names");
-    for (int64_t r = 0; !err && r < table_rows(t); r++) {
-        const char *head = table_str(t, k->head, r);
-        bool new = r == 0 || strcmp(head, table_str(t, k->head, r - 1)) != 0;
-        if (new && v->n < (int)key[0].number)
+    v->k = (struct columns){.t = t,
+                            .head = table_find(t, "head"),
+                            .prompt = table_find(t, "prompt"),
+                            .rollout = table_find(t, "rollout"),
+                            .surrogate = table_find(t, "surrogate"),
+                            .quantity = table_find(t, "quantity"),
+                            .index = table_find(t, "index"),
+                            .x = table_find(t, "x"),
+                            .value = table_find(t, "value")};
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *head = table_str(t, v->k.head, r);
+        bool new = r == 0 || strcmp(head, table_str(t, v->k.head, r - 1)) != 0;
+        if (new && v->n < (int)o->heads)
             v->one[v->n++] = (struct one){head, r, r};
         else
             v->more += new;
         if (!v->more)
             v->one[v->n - 1].to = r + 1;
     }
-    return err;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct dynamics_view v;
-    struct kvf_diag unused;
-    int n = read_view(t, s, &v, &unused) == KVF_OK && v.n ? v.n : 1;
+    read_view(t, s, &v);
+    int n = v.n ? v.n : 1;
     *w = 180;
     *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM;
 }
@@ -368,9 +367,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     struct dynamics_view v;
-    int err = read_view(t, s, &v, d);
-    if (err)
-        return err;
+    read_view(t, s, &v);
     double w = (canvas_width(c) - LEFT - RIGHT - (PANELS - 1) * GAP_X) / PANELS;
     double h = (canvas_height(c) - TOP - BOTTOM - (v.n - 1) * GAP_Y) / v.n;
     if (w < LEAST_PANEL || h < LEAST_PANEL)
@@ -383,14 +380,24 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head",  "prompt", "rollout", "surrogate", "quantity",
-                                    "index", "x",      "value",   NULL};
+static const struct opt style[] = {
+    COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS, "most heads that are drawn",
+              .standard = "6"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},        {"prompt", COLUMN_NUMBER}, {"rollout", COLUMN_NUMBER},
+    {"surrogate", COLUMN_NUMBER}, {"quantity", COLUMN_TEXT}, {"index", COLUMN_NUMBER},
+    {"x", COLUMN_NUMBER},         {"value", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_dynamics = {
     .name = "dynamics",
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct dynamics_style),
     .size = size,
     .draw = draw,
 };

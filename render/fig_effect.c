@@ -10,10 +10,18 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/forest.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
+
+struct effect_style {
+    int scale; /* 0: log, 1: linear */
+    int form;  /* 0: map, 1: bars */
+    int64_t top;
+    int marks; /* 0: yes, 1: no */
+};
 
 struct effect_view {
     const struct table *t;
@@ -57,33 +65,27 @@ static int stands_out(const struct table *t, int64_t row, const void *ctx)
 static int read_view(const struct table *t, const struct figure_style *s, struct effect_view *v,
                      struct kvf_diag *d)
 {
-    struct option_key key[] = {{"scale", "log|linear", "log", 0, 0, 0},
-                               {"form", "map|bars", "map", 0, 0, 0},
-                               {"top", NULL, "", 20, 1, 1000},
-                               {"marks", "yes|no", "yes", 0, 0, 0}};
+    const struct effect_style *o = s->own;
     const char *held = table_meta(t, "held");
     *v = (struct effect_view){.t = t,
-                              .layer = numeric_column(t, "layer"),
+                              .layer = table_find(t, "layer"),
                               .all = ALL,
-                              .kl = numeric_column(t, "kl"),
+                              .kl = table_find(t, "kl"),
                               .low = numeric_column(t, "kl_low"),
                               .high = numeric_column(t, "kl_high"),
                               .dnll_low = numeric_column(t, "dnll_low"),
                               .dnll_high = numeric_column(t, "dnll_high")};
-    int err = options_read("effect", s->option, key, 4, d);
-    if (!err && (v->layer < 0 || v->kl < 0 || numeric_column(t, "index") < 0))
-        err = kvf_fail(d, KVF_E_ARG, "figure effect: layer, index or kl hold no numbers");
-    for (int64_t r = table_rows(t) - 1; !err && r >= 0 && v->all == ALL; r--)
+    for (int64_t r = table_rows(t) - 1; r >= 0 && v->all == ALL; r--)
         v->all = table_int(t, v->layer, r) < 0 ? r : ALL;
     v->mirror = held && strncmp(held, "all heads but", 13) == 0 && v->all != ALL;
-    v->linear = option_index(&key[0]) == 1 || v->mirror;
-    v->form = option_index(&key[1]);
-    v->top = (int)key[2].number;
-    v->marks = option_index(&key[3]) == 0
+    v->linear = o->scale == 1 || v->mirror;
+    v->form = o->form;
+    v->top = (int)o->top;
+    v->marks = o->marks == 0
                && (v->mirror ? v->low >= 0 && v->high >= 0 : v->dnll_low >= 0 && v->dnll_high >= 0);
-    if (!err && v->form == 1 && (v->low < 0 || v->high < 0))
-        err = kvf_fail(d, KVF_E_ARG, "--style: form=bars needs kl_low and kl_high");
-    return err;
+    if (v->form == 1 && (v->low < 0 || v->high < 0))
+        return kvf_fail(d, KVF_E_ARG, "--style: form=bars needs kl_low and kl_high");
+    return KVF_OK;
 }
 
 static int64_t heads_of(const struct effect_view *v)
@@ -116,16 +118,16 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
                          .ctx = v,
                          .scale = v->linear ? NULL : logarithm,
                          .number = v->mirror ? restored : NULL,
-                         .label = v->mirror   ? "KL restored (nats per step)"
-                                  : v->linear ? "KL (nats per step)"
-                                              : "log10 KL (nats per step)"};
+                         .label = v->linear ? "KL (nats per step)" : "log10 KL (nats per step)"};
+    if (v->mirror)
+        m.label = "KL restored (nats per step)";
     struct figure_style own = *s;
     if (v->marks) {
         m.marked = stands_out;
         m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
                            : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
     }
-    if (v->mirror && !s->cmap)
+    if (v->mirror && s->usual_cmap)
         own.cmap = "redblue";
     return layermap_draw(c, &m, &own);
 }
@@ -154,7 +156,8 @@ static struct forest_row bar_of(const struct effect_view *v, int64_t r, bool all
     bool out = !all && v->marks && stands_out(v->t, r, v);
     snprintf(x.name, sizeof x.name, "%.60s",
              all ? "all heads" : cell_text(v->t, table_find(v->t, "head"), r, cell));
-    x.mark = all ? MARK_DIAMOND : out || !v->marks ? MARK_DISC : MARK_RING;
+    x.mark = out || !v->marks ? MARK_DISC : MARK_RING;
+    x.mark = all ? MARK_DIAMOND : x.mark;
     x.colour = all ? (struct rgb){.3, .3, .3} : palette_line(0);
     return x;
 }
@@ -214,8 +217,10 @@ static void range(const struct forest_row *row, int n, bool log, double *lo, dou
     double grow = log ? pow(*hi / *lo, .04) : .04 * (*hi - *lo);
     if (isnan(*lo) || !(*hi > *lo))
         grow = log ? 2 : 1;
-    *lo = isnan(*lo) ? (log ? .1 : 0) : log ? *lo / grow : *lo - grow;
-    *hi = isnan(*hi) ? 1 : log ? *hi * grow : *hi + grow;
+    double below = log ? *lo / grow : *lo - grow, above = log ? *hi * grow : *hi + grow;
+    double none = log ? .1 : 0;
+    *lo = isnan(*lo) ? none : below;
+    *hi = isnan(*hi) ? 1 : above;
 }
 
 static int draw_bars(struct canvas *c, const struct effect_view *v)
@@ -225,7 +230,7 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
     int n, err = read_bars(v, &row, &n), fit = (int)((canvas_height(c) - TOP - BOTTOM) / LEAST_ROW);
     if (!err) {
         f.row = row;
-        f.n = n < fit ? n : (fit > 1 ? fit : 1);
+        f.n = n < fit ? n : (int)fmax(fit, 1);
         notes(row, f.n);
         forest_measure(c, &f, .35 * canvas_width(c));
         struct axis_box a = {.x = f.names + 4,
@@ -255,16 +260,35 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_view(t, s, &v, d);
     if (!err && v.form)
         err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * LEAST_ROW, d);
-    return err ? err : v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
+    if (err)
+        return err;
+    return v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "kl", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
+    WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals", "map",
+             "bars"),
+    COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
+    WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt", "yes",
+             "no"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"index", COLUMN_NUMBER},
+                                             {"kl", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
     .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
     .needs = needs,
+    .cmap = "viridis",
+    .style = style,
+    .style_bytes = sizeof(struct effect_style),
     .size = size,
     .draw = draw,
 };

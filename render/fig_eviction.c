@@ -6,7 +6,6 @@
 static struct grid grid_of(const struct table *t)
 {
     return (struct grid){.t = t,
-                         .figure = "eviction",
                          .fill = grid_ends,
                          .raster = heat_alpha,
                          .label = "share still in the cache, \xce\xb1"};
@@ -25,13 +24,18 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "token", "evict_step", NULL};
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
+    {"token", COLUMN_NUMBER}, {"evict_step", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_eviction = {
     .name = "eviction",
     .table = "eviction",
     .summary = "which entries each query still sees, one map per KV head",
     .needs = needs,
+    .style = grid_keys,
+    .style_bytes = sizeof(struct grid_style),
+    .cmap = "viridis",
     .size = size,
     .draw = draw,
 };

@@ -149,7 +149,6 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
 static struct grid grid_of(const struct table *t)
 {
     return (struct grid){.t = t,
-                         .figure = "eviction-mask",
                          .fill = grid_ends,
                          .raster = heat_alpha,
                          .label = "share still in the cache, \xce\xb1",
@@ -171,13 +170,18 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"head", "layer", "index", "token", "evict_step", NULL};
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
+    {"token", COLUMN_NUMBER}, {"evict_step", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_eviction_mask = {
     .name = "eviction-mask",
     .table = "eviction",
     .summary = "the mask that eviction makes, with every eviction marked",
     .needs = needs,
+    .style = grid_keys,
+    .style_bytes = sizeof(struct grid_style),
+    .cmap = "viridis",
     .size = size,
     .draw = draw,
 };

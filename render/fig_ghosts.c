@@ -8,6 +8,11 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct ghosts_style {
+    int by; /* enum plot_by */
+    int x;  /* 0: steps away, 1: age */
+};
+
 struct view {
     const struct table *t;
     struct plot_rows k;
@@ -103,16 +108,13 @@ static void add_runs(struct plot *p, struct view *v, const char *map)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {
-        {"by", "layer|all|head", "layer"}, {"x", "away|age", "away"}, {NULL, NULL, ""}};
-    int err = style_keys("ghosts", s->option, keys, d);
-    if (err)
-        return err;
+    (void)d;
+    const struct ghosts_style *o = s->own;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
-                     .layers = style_is(keys, "by", "layer"),
-                     .heads = style_is(keys, "by", "head"),
-                     .ages = style_is(keys, "x", "age"),
+                     .layers = o->by == BY_LAYER,
+                     .heads = o->by == BY_HEAD,
+                     .ages = o->x == 1,
                      .token = table_find(t, "token"),
                      .evict = table_find(t, "evict_step"),
                      .hit = table_find(t, "first_hit")};
@@ -141,7 +143,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "layer", "token", "evict_step", "first_hit", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct ghosts_style, by, "layer", "what a line is of; of heads, what a panel is of",
+             "all", "head", "layer"),
+    WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age", "away", "age"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_ghosts, "ghosts", "ghosts", "how long after they left entries were first missed",
-            needs, false);
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},         {"layer", COLUMN_NUMBER},     {"token", COLUMN_NUMBER},
+    {"evict_step", COLUMN_NUMBER}, {"first_hit", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
+            .summary = "how long after they left entries were first missed", .needs = needs,
+            .style = style, .style_bytes = sizeof(struct ghosts_style), .cmap = "viridis");

@@ -8,23 +8,26 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+enum { HAZARD, SURVIVAL }; /* places in `curves` and `labels` */
+static const char *const curves[] = {"hazard", "survival", "actuarial", NULL};
+static const char *const labels[] = {"hazard of the last selection (1/step)",
+                                     "share still to be selected",
+                                     "share whose last selection is in the bin"};
+
 struct columns {
     int low, high, y, y_low, y_high;
     bool steps;
     double end; /* of the longest trace, and so of the last bin */
 };
 
-static struct columns columns_of(const struct table *t, const struct style_key *keys)
+static struct columns columns_of(const struct table *t, int which)
 {
-    const char *name = style_is(keys, "y", "survival")    ? "survival"
-                       : style_is(keys, "y", "actuarial") ? "actuarial"
-                                                          : "hazard";
+    const char *name = curves[which];
     char low[32], high[32];
     snprintf(low, sizeof low, "%s_low", name);
     snprintf(high, sizeof high, "%s_high", name);
-    return (struct columns){table_find(t, "low"),        table_find(t, "high"),
-                            table_find(t, name),         table_find(t, low),
-                            table_find(t, high),         strcmp(name, "survival") != 0,
+    return (struct columns){table_find(t, "low"),        table_find(t, "high"), table_find(t, name),
+                            table_find(t, low),          table_find(t, high),   which != SURVIVAL,
                             table_meta_real(t, "T", NAN)};
 }
 
@@ -47,30 +50,22 @@ static void add_row(struct plot *p, const struct row_choice *v, const struct col
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""},
-                               {"heads", "none|thin", "none"},
-                               {"y", "hazard|survival|actuarial", "hazard"},
-                               {NULL, NULL, ""}};
     struct row_choice v;
-    int err = style_keys("hazard", s->option, keys, d);
-    if (!err)
-        err = choice_open(&v, t, keys, d);
+    const struct choice_style *o = s->own;
+    int err = choice_open(&v, t, o, d);
     if (err)
         return err;
-    struct columns k = columns_of(t, keys);
+    struct columns k = columns_of(t, o->y);
     char begin[PLOT_NAME];
     if (k.y < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: the table has no column for y=%s", keys[3].value);
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no column for y=%s", curves[o->y]);
     p->log_x = true;
-    p->log_y = style_is(keys, "y", "hazard");
+    p->log_y = o->y == HAZARD;
     p->whole_x = true;
     p->xlabel = "age (steps)";
-    p->ylabel = style_is(keys, "y", "survival") ? "share still to be selected"
-                : p->log_y                      ? "hazard of the last selection (1/step)"
-                                                : "share whose last selection is in the bin";
+    p->ylabel = labels[o->y];
     p->y0 = p->log_y ? NAN : 0;
-    p->y1 = style_is(keys, "y", "survival") ? 1 : NAN;
+    p->y1 = o->y == SURVIVAL ? 1 : NAN;
     p->copies = k.steps ? 2 : 1;
     for (int64_t r = 0; r < table_rows(t); r++)
         if (choice_has(&v, r) && table_real(t, k.low, r) >= 1)
@@ -80,15 +75,26 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     double grace = table_meta_real(t, "grace", 0);
     if (grace > 0)
         snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
+    const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %";
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
-             k.y_low < 0                  ? ""
-             : table_meta(t, "documents") ? bands_text(t, p, bands)
-                                          : "bands: 95 %");
+             k.y_low < 0 ? "" : of);
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "criterion", "low", "high", "hazard", NULL};
+static const struct opt style[] = {
+    CHOICE_BY("criterion", "class", "head"),
+    CHOICE_ONE,
+    CHOICE_HEADS,
+    LIST_KEY(struct choice_style, y, "hazard", "the column that is drawn", curves),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_hazard, "hazard", "hazard",
-            "risk per step that a selection is the last one, by age; Kaplan-Meier curves", needs,
-            true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
+                                             {"low", COLUMN_NUMBER},    {"high", COLUMN_NUMBER},
+                                             {"hazard", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(
+    fig_hazard, .name = "hazard", .table = "hazard",
+    .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
+    .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+    .side_by_side = true);

@@ -9,7 +9,8 @@
 #include "render/figures.h"
 #include "render/kindmap.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 2, KEY = 35, KINDS = 11, MOST_OTHER = 5, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
@@ -32,6 +33,10 @@ static const struct kind kinds[KINDS] = {{"sliding-window", "W", {0, .447, .698}
                                          {"instruction", "I", {.533, .133, .333}},
                                          {"mixed", "", {.86, .86, .86}},
                                          {"unknown", "?", {1, 1, 1}}};
+
+struct heads_style {
+    const char *head; /* NULL: the map of all */
+};
 
 struct view {
     struct kind_cell *cell;
@@ -73,16 +78,12 @@ static double opacity(double score)
     return isnan(score) ? 1 : .4 + .6 * fmax(0, fmin(1, (score - .5) / .5));
 }
 
-static int read_view(const struct table *t, struct view *v, struct kvf_diag *d)
+static int read_view(const struct table *t, struct view *v)
 {
-    int layer = numeric_column(t, "layer"), index = numeric_column(t, "index");
+    int layer = table_find(t, "layer"), index = table_find(t, "index");
     int name = table_find(t, "kind"), score = numeric_column(t, "score");
     size_t n = (size_t)table_rows(t);
     *v = (struct view){.n = 0};
-    if (layer < 0 || index < 0 || table_col_type(t, name) != TABLE_STR)
-        return kvf_fail(d, KVF_E_ARG,
-                        "figure heads: layer and index hold no numbers, or kind no "
-                        "names");
     v->cell = MEM_NEW(struct kind_cell, n);
     v->kind = MEM_NEW(int, n);
     for (int64_t r = 0; v->cell && v->kind && r < (int64_t)n; r++) {
@@ -117,18 +118,11 @@ static int key_lines(const struct view *v)
     return n;
 }
 
-static int options_of(const struct figure_style *s, struct option_key key[1], struct kvf_diag *d)
-{
-    key[0] = (struct option_key){"head", "", "", 0, 0, 0};
-    return options_read("heads", s->option, key, 1, d);
-}
-
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    struct option_key key[1];
-    struct kvf_diag unused;
+    const struct heads_style *o = s->own;
     struct view v;
-    if (options_of(s, key, &unused) == KVF_OK && key[0].value[0]) {
+    if (o->head) {
         *w = 88;
         *h = 66;
         return;
@@ -136,7 +130,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     int lines = 4;
     *w = 88;
     *h = 40;
-    if (read_view(t, &v, &unused) == KVF_OK) {
+    if (read_view(t, &v) == KVF_OK) {
         struct kindmap m = {v.cell, v.n, v.query};
         kindmap_size(&m, 180 - KEY - 2, 200, w, h);
         lines = key_lines(&v) + 1;
@@ -280,15 +274,13 @@ static int evidence(struct canvas *c, const struct table *t, const char *head, s
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct option_key option[1];
+    const struct heads_style *o = s->own;
     struct view v = {.n = 0};
-    int err = options_of(s, option, d);
-    if (!err && option[0].value[0])
-        return evidence(c, t, option[0].value, d);
+    if (o->head)
+        return evidence(c, t, o->head, d);
+    int err = canvas_room(c, "heads", KEY + 32, TOP + BOTTOM + 24, d);
     if (!err)
-        err = canvas_room(c, "heads", KEY + 32, TOP + BOTTOM + 24, d);
-    if (!err)
-        err = read_view(t, &v, d);
+        err = read_view(t, &v);
     if (!err) {
         struct kindmap m = {v.cell, v.n, v.query};
         double w = canvas_width(c) - KEY - 2, h = canvas_height(c) - TOP - BOTTOM;
@@ -299,13 +291,25 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"head", "layer", "index", "kind", NULL};
+static const struct opt style[] = {
+    TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
+             .absent = "all of them"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"index", COLUMN_NUMBER},
+                                             {"kind", COLUMN_TEXT},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_heads = {
     .name = "heads",
     .table = "heads",
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct heads_style),
     .size = size,
     .draw = draw,
 };

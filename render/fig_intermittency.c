@@ -7,6 +7,11 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct intermittency_style {
+    struct choice_style rows; /* the first member: its keys have the offsets that they have there */
+    const char *quantity;     /* NULL: all, or longest-gap of heads */
+};
+
 /* Panel of a quantity. */
 static const char *heading(const char *quantity)
 {
@@ -23,22 +28,16 @@ static const char *heading(const char *quantity)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""},
-                               {"quantity", NULL, ""},
-                               {"y", "linear|log", "linear"},
-                               {NULL, NULL, ""}};
     struct row_choice v;
     int quantity = table_find(t, "quantity"), above = table_find(t, "above");
     int y = table_find(t, "share"), low = table_find(t, "low"), high = table_find(t, "high");
-    int err = style_keys("intermittency", s->option, keys, d);
-    if (!err)
-        err = choice_open(&v, t, keys, d);
+    const struct intermittency_style *o = s->own;
+    int err = choice_open(&v, t, &o->rows, d);
     if (err)
         return err;
-    const char *only = keys[2].value[0] ? keys[2].value : v.heads ? "longest-gap" : NULL;
+    const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
     p->log_x = true;
-    p->log_y = style_is(keys, "y", "log");
+    p->log_y = o->rows.y == CHOICE_LOG;
     p->whole_x = true;
     p->xlabel = only ? heading(only) : "n";
     p->ylabel = "share of tokens with n or more";
@@ -62,7 +61,19 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "criterion", "quantity", "above", "share", NULL};
+static const struct opt style[] = {
+    CHOICE_BY("criterion", "class", "head"),
+    CHOICE_ONE,
+    TEXT_KEY(struct intermittency_style, quantity, "NAME", "the only quantity that is drawn",
+             .absent = "all"),
+    CHOICE_Y,
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_intermittency, "intermittency", "intermittency",
-            "how often tokens are selected, return, stay away, and when they leave", needs, false);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
+                                             {"quantity", COLUMN_TEXT}, {"above", COLUMN_NUMBER},
+                                             {"share", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_intermittency, .name = "intermittency", .table = "intermittency",
+            .summary = "how often tokens are selected, return, stay away, and when they leave",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct intermittency_style));

@@ -1,15 +1,15 @@
 /* fig_occupancy.c - entries held by every head over the steps, a map for each class of tokens
- * (DBTrimKV, figure 6): heads down in order of layer, steps across.
- * Options: scale=linear|log, class=A+B (default: all that the table has, up to 12), steps=C:D. */
+ * (DBTrimKV, figure 6): heads down in order of layer, steps across. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
+#include "render/clamp.h"
 #include "render/figures.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum {
     LEFT = 15,
@@ -21,6 +21,12 @@ enum {
     GAP_Y = 5,
     NAMED_MOST = 14,
     MOST_CLASSES = 12
+};
+
+struct occupancy_style {
+    int scale;         /* 0: linear, 1: log */
+    const char *class; /* names joined by +; NULL: all that the table has */
+    const char *steps; /* "C:D"; NULL: all */
 };
 
 struct occupancy {
@@ -47,69 +53,60 @@ static int64_t steps_of(const struct table *t)
     return n;
 }
 
-/* Whether "all+prompt" names it; "" names every class. */
+/* Whether a list such as "all+prompt" has the name; NULL has every name. */
 static bool asked_for(const char *list, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *s = list; *s; s += strcspn(s, "+"), s += *s == '+')
+    for (const char *s = list; s && *s; s += strcspn(s, "+"), s += *s == '+')
         if (strcspn(s, "+") == n && strncmp(s, name, n) == 0)
             return true;
-    return !*list;
+    return !list;
 }
 
-/* steps=C:D: rows of these steps. */
+/* Narrows the rows of each class to those of the steps asked for. */
 static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag *d)
 {
-    char first[OPTION_BYTES];
-    int64_t from = 0, to = INT64_MAX, n = x->steps, k = 0;
-    int step = table_find(x->t, "step");
-    size_t colon = strcspn(value, ":");
-    snprintf(first, sizeof first, "%.*s", (int)colon, value);
-    if (!*value)
-        return KVF_OK;
-    if (!value[colon] || !opt_int(first, &from)
-        || (value[colon + 1] && !opt_int(value + colon + 1, &to)))
-        return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
+    int64_t from = INT64_MIN, to = INT64_MAX, n = x->steps, k = 0;
+    int step = table_find(x->t, "step"), err = style_steps(value, &from, &to, d);
+    if (err)
+        return err;
     while (k < n && table_int(x->t, step, k) < from)
         k++;
     x->skip = k;
     while (k < n && table_int(x->t, step, k) < to)
         k++;
     x->steps = k - x->skip;
-    return x->steps > 0 ? KVF_OK
-                        : kvf_fail(d, KVF_E_ARG, "--style: the table has no step of %s", value);
+    if (x->steps <= 0)
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no step of %s", value);
+    return KVF_OK;
 }
 
 static int plan(struct occupancy *x, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct option_key key[] = {{.name = "scale", .allowed = "linear|log", .value = "linear"},
-                               {.name = "class", .allowed = ""},
-                               {.name = "steps", .allowed = ""}};
-    int class = table_find(t, "class"), err = options_read("occupancy", s->option, key, 3, d);
-    if (err)
-        return err;
+    const struct occupancy_style *o = s->own;
+    int class = table_find(t, "class");
     *x = (struct occupancy){.t = t, .steps = steps_of(t), .per_head = rows_per_head(t)};
     x->heads = table_rows(t) / x->per_head;
-    x->log = option_index(&key[0]) == 1;
+    x->log = o->scale == 1;
     int64_t each = x->steps;
     if (x->per_head % each != 0)
         return kvf_fail(d, KVF_E_ARG,
                         "figure occupancy needs all steps of every class; the table "
                         "has %lld rows of the first head, %lld steps",
                         (long long)x->per_head, (long long)each);
-    err = choose_steps(x, key[2].value, d);
+    int err = choose_steps(x, o->steps, d);
     for (int64_t r = 0; !err && r < x->per_head && x->n < MOST_CLASSES; r += each) {
         const char *name = class < 0 ? "all" : table_str(t, class, r);
-        if (asked_for(key[1].value, name)) {
+        if (asked_for(o->class, name)) {
             x->row[x->n] = r + x->skip;
             x->name[x->n++] = name;
         }
     }
     x->named = x->n > 1 || (x->n == 1 && strcmp(x->name[0], "all") != 0);
-    return err || x->n
-               ? err
-               : kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'", key[1].value);
+    if (!err && !x->n)
+        err = kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'", o->class);
+    return err;
 }
 
 /* Maps across while each has 35 mm. */
@@ -126,12 +123,13 @@ static void arrange(struct occupancy *x, double width, double height)
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
+    static const double wide[] = {180, 88, 140, 180}; /* by maps; 3: more */
     struct occupancy x;
     *w = 88;
     *h = 40;
     if (plan(&x, t, s, NULL)) /* said when it is drawn */
         return;
-    *w = x.n == 1 ? 88 : x.n == 2 ? 140 : 180;
+    *w = wide[x.n < 3 ? x.n : 3];
     arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
     *h = x.top + BOTTOM + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads)) + (x.rows - 1) * GAP_Y;
 }
@@ -173,7 +171,7 @@ static void head_names(struct canvas *c, const struct occupancy *x, const struct
 
 static double scaled(const struct occupancy *x, double v)
 {
-    return x->log ? log1p(v < 0 ? 0 : v) : v;
+    return x->log ? log1p(clamp(v, 0, INFINITY)) : v;
 }
 
 static double largest(const struct occupancy *x)
@@ -325,13 +323,28 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"step", "head", "layer", "entries", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct occupancy_style, scale, "linear", "colours", "linear", "log"),
+    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 12)",
+             .absent = "all"),
+    TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"step", COLUMN_NUMBER},
+                                             {"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"entries", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
     .summary = "entries held by every KV head over time, by class of tokens",
     .needs = needs,
+    .cmap = "viridis",
+    .style = style,
+    .style_bytes = sizeof(struct occupancy_style),
     .size = size,
     .draw = draw,
 };

@@ -8,13 +8,18 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct occupancy_style {
+    int by;    /* enum plot_by */
+    int steps; /* 0: all, 1: after the prompt */
+};
+
 enum { CLASSES = 64, STEP_MOST = 1 << 26 };
 
 struct view {
     const struct table *t;
     struct plot_rows k;
     int step, entries;
-    char by; /* a: all heads, l: layer, h: head */
+    enum plot_by by;
     char (*panel)[PLOT_NAME];
     const char *class[CLASSES];
     int n_panels, n_classes;
@@ -26,9 +31,9 @@ struct view {
 
 static void panel_name(const struct view *v, int64_t r, char out[PLOT_NAME])
 {
-    if (v->by == 'h')
+    if (v->by == BY_HEAD)
         snprintf(out, PLOT_NAME, "%s", table_str(v->t, v->k.head, r));
-    else if (v->by == 'l')
+    else if (v->by == BY_LAYER)
         snprintf(out, PLOT_NAME, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
     else
         out[0] = 0;
@@ -161,36 +166,51 @@ static int stack(struct plot *p, struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {
-        {"by", "all|layer|head", "all"}, {"steps", "all|answer", "all"}, {NULL, NULL, ""}};
+    const struct occupancy_style *o = s->own;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
+                     .by = (enum plot_by)o->by,
                      .step = table_find(t, "step"),
                      .entries = table_find(t, "entries")};
-    int err = style_keys("occupancy-curves", s->option, keys, d);
-    v.by = keys[0].value[0];
-    if (style_is(keys, "steps", "answer"))
+    if (o->steps == 1)
         v.from = table_meta_real(t, "prompt_tokens", 0);
-    v.panel = err ? NULL : mem_alloc(PLOT_PANELS, sizeof *v.panel);
-    if (!err)
-        err = v.panel ? survey(&v, d) : KVF_E_NOMEM;
-    if (!err)
-        err = add_up(&v);
     p->whole_x = true;
-    p->whole_y = v.by == 'h';
+    p->whole_y = v.by == BY_HEAD;
     p->xlabel = "query step t";
-    p->ylabel = v.by == 'h' ? "entries held" : "entries held, mean over heads";
+    p->ylabel = v.by == BY_HEAD ? "entries held" : "entries held, mean over heads";
     p->y0 = 0;
     p->key_upwards = true;
-    if (!err)
-        err = stack(p, &v);
+    int err = KVF_E_NOMEM;
+    v.panel = mem_alloc(PLOT_PANELS, sizeof *v.panel);
+    if (!v.panel)
+        goto done;
+    err = survey(&v, d);
+    if (err)
+        goto done;
+    err = add_up(&v);
+    if (err)
+        goto done;
+    err = stack(p, &v);
+done:
     mem_free(v.panel);
     mem_free(v.sum);
     mem_free(v.n);
     return err;
 }
 
-static const char *const needs[] = {"head", "step", "class", "entries", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head", "layer"),
+    WORD_KEY(struct occupancy_style, steps, "all", "all steps, or those after the prompt", "all",
+             "answer"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_occupancy_curves, "occupancy-curves", "occupancy",
-            "entries held by class of token over the steps, as stacked areas", needs, false);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"step", COLUMN_NUMBER},
+                                             {"class", COLUMN_TEXT},
+                                             {"entries", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
+            .summary = "entries held by class of token over the steps, as stacked areas",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct occupancy_style));

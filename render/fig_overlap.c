@@ -6,8 +6,13 @@
 #include <string.h>
 
 #include "render/figures.h"
-#include "render/options.h"
+#include "render/cells.h"
 #include "render/plot.h"
+
+struct overlap_style {
+    int by; /* enum plot_by */
+    int y;  /* 0: overlap, 1: kappa */
+};
 
 struct view {
     const struct table *t;
@@ -62,10 +67,17 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
         add_chance(p, v, r, panel, line);
 }
 
+static bool shown(const struct view *v, int64_t r)
+{
+    if (v->layers)
+        return row_layer(&v->k, r);
+    return v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r);
+}
+
 static void add_rows(struct plot *p, const struct view *v)
 {
     for (int64_t r = 0; r < table_rows(v->t); r++)
-        if (v->layers ? row_layer(&v->k, r) : v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r))
+        if (shown(v, r))
             add_row(p, v, r);
     if (v->kappa || !p->n_series)
         return;
@@ -78,20 +90,17 @@ static void add_rows(struct plot *p, const struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {
-        {"by", "all|layer|head", "all"}, {"y", "overlap|kappa", "overlap"}, {NULL, NULL, ""}};
-    int err = style_keys("overlap", s->option, keys, d);
-    if (err)
-        return err;
-    bool kappa = style_is(keys, "y", "kappa");
+    (void)d;
+    const struct overlap_style *o = s->own;
+    bool kappa = o->y == 1;
     struct view v = {t,
                      plot_rows_of(t),
-                     style_is(keys, "by", "layer"),
-                     style_is(keys, "by", "head"),
+                     o->by == BY_LAYER,
+                     o->by == BY_HEAD,
                      kappa,
                      table_find(t, "window"),
                      table_find(t, "p"),
-                     table_find(t, keys[1].value),
+                     table_find(t, kappa ? "kappa" : "overlap"),
                      table_find(t, kappa ? "kappa_low" : "low"),
                      table_find(t, kappa ? "kappa_high" : "high"),
                      table_find(t, "expected")};
@@ -114,8 +123,18 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head",    "layer",    "window", "p",
-                                    "overlap", "expected", "kappa",  NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct overlap_style, by, "all", "what a panel is of", "all", "head", "layer"),
+    WORD_KEY(struct overlap_style, y, "overlap", "the overlap, or what of it is beyond chance",
+             "overlap", "kappa"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_overlap, "overlap", "overlap",
-            "overlap of windows by the share of tokens, and chance", needs, false);
+static const struct figure_column needs[] = {
+    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},   {"window", COLUMN_EITHER},
+    {"p", COLUMN_NUMBER},     {"overlap", COLUMN_NUMBER}, {"expected", COLUMN_NUMBER},
+    {"kappa", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_overlap, .name = "overlap", .table = "overlap",
+            .summary = "overlap of windows by the share of tokens, and chance", .needs = needs,
+            .style = style, .style_bytes = sizeof(struct overlap_style));

@@ -9,7 +9,8 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11 };
 static const double KEY_LINE = 3.3, SAMPLE = 6, DOT = 1.5, NEAR = .005, KEY_SHARE = .4,
@@ -20,31 +21,26 @@ struct quality {
     struct chart h;
     int order[CHART_LINES]; /* of the key: best mean first */
     double mean[CHART_LINES];
-    bool log_x, log_y, more_is_better;
+    bool log_x, log_y, more_is_better, front;
     int64_t off; /* points that a logarithm cannot show */
-    struct option_key key[4];
 };
 
-static const struct option_key defaults[] = {
-    {"y", "kl|nll|top1_agree", "kl", 0, 0, 0},
-    {"x", "kv_mean|budget|kv_end|kv_peak", "kv_mean", 0, 0, 0},
-    {"front", "yes|no", "yes", 0, 0, 0},
-    {"scale", "log|linear", "log", 0, 0, 0}};
+/* Columns that go up and across, and what they are called; all in the order of the keys' words. */
+enum { KL, NLL, TOP1 };
+static const char *const ys[] = {"kl", "nll", "top1_agree", NULL};
+static const char *const y_label[] = {"KL to the full cache (nats per token)",
+                                      "negative log likelihood (nats per token)",
+                                      "share of equal most likely tokens"};
+static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
+static const char *const x_label[] = {"entries held, mean (per head)", "budget (entries per head)",
+                                      "entries held at the end (per head)",
+                                      "entries held, most (per head)"};
 
-static const char *y_label(const char *y)
-{
-    return strcmp(y, "kl") == 0    ? "KL to the full cache (nats per token)"
-           : strcmp(y, "nll") == 0 ? "negative log likelihood (nats per token)"
-                                   : "share of equal most likely tokens";
-}
-
-static const char *x_label(const char *x)
-{
-    return strcmp(x, "budget") == 0    ? "budget (entries per head)"
-           : strcmp(x, "kv_mean") == 0 ? "entries held, mean (per head)"
-           : strcmp(x, "kv_end") == 0  ? "entries held at the end (per head)"
-                                       : "entries held, most (per head)";
-}
+struct pareto_style {
+    int y, x;
+    int front; /* 0: yes, 1: no */
+    int scale; /* 0: log, 1: linear */
+};
 
 /* Rows of a method without a budget have none to be drawn at. */
 static bool has_place(const struct table *t, int64_t r, const void *ctx)
@@ -55,7 +51,7 @@ static bool has_place(const struct table *t, int64_t r, const void *ctx)
 
 static int interval_column(const struct table *t, const char *y, const char *end)
 {
-    char name[OPTION_BYTES + 8];
+    char name[CELL_TEXT + 8];
     snprintf(name, sizeof name, "%s_%s", y, end);
     return numeric_column(t, name);
 }
@@ -111,10 +107,11 @@ static void finish(struct quality *q)
 static int read_quality(const struct table *t, const struct figure_style *s, struct quality *q,
                         struct kvf_diag *d)
 {
-    *q = (struct quality){.more_is_better = false};
-    memcpy(q->key, defaults, sizeof defaults);
-    int err = options_read("pareto", s->option, q->key, 4, d);
-    const char *y = q->key[0].value, *x = q->key[1].value;
+    const struct pareto_style *o = s->own;
+    *q = (struct quality){.more_is_better = o->y == TOP1,
+                          .log_y = o->y == KL && o->scale == 0,
+                          .front = o->front == 0};
+    const char *y = ys[o->y], *x = xs[o->x];
     struct chart_columns k = {.key = table_find(t, "method"),
                               .x = numeric_column(t, x),
                               .y = numeric_column(t, y),
@@ -122,15 +119,10 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
                               .high = interval_column(t, y, "high"),
                               .keep = has_place,
                               .ctx = &k.x};
-    if (!err && (k.x < 0 || k.y < 0 || table_col_type(t, k.key) != TABLE_STR))
-        err = kvf_fail(d, KVF_E_ARG,
-                       "figure pareto: table %s has no methods with numbers %s and "
-                       "%s",
-                       table_name(t), x, y);
-    if (!err)
-        err = chart_collect(t, &k, &q->h, d);
-    q->more_is_better = strcmp(y, "top1_agree") == 0;
-    q->log_y = strcmp(y, "kl") == 0 && strcmp(q->key[3].value, "log") == 0;
+    if (k.x < 0 || k.y < 0)
+        return kvf_fail(d, KVF_E_ARG, "figure pareto: table %s has no numbers %s and %s",
+                        table_name(t), x, y);
+    int err = chart_collect(t, &k, &q->h, d);
     if (!err)
         finish(q);
     return err;
@@ -269,7 +261,7 @@ static void key_line(struct canvas *c, double x, double y, double room, const ch
 /* Lines of the key by quality; the last says how many it has no room for. */
 static void draw_key(struct canvas *c, const struct quality *q, double x, double room, double h)
 {
-    bool marked = strcmp(q->key[2].value, "yes") == 0;
+    bool marked = q->front;
     int fit = (int)(h / KEY_LINE) - marked - 1;
     char text[48];
     double y = TOP + KEY_LINE / 2;
@@ -288,7 +280,8 @@ static void draw_key(struct canvas *c, const struct quality *q, double x, double
     }
 }
 
-static struct axis_box axes(const struct quality *q, double w, double h)
+static struct axis_box axes(const struct quality *q, const struct pareto_style *o, double w,
+                            double h)
 {
     struct axis_box a = {.x = LEFT,
                          .y = TOP,
@@ -300,8 +293,8 @@ static struct axis_box axes(const struct quality *q, double w, double h)
                          .y1 = axis_end(q->h.y1),
                          .log_x = q->log_x,
                          .log_y = q->log_y,
-                         .xlabel = x_label(q->key[1].value),
-                         .ylabel = y_label(q->key[0].value)};
+                         .xlabel = x_label[o->x],
+                         .ylabel = y_label[o->y]};
     double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * .05) : (a.x1 - a.x0) * .05;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;
@@ -326,6 +319,7 @@ static double widest_name(struct canvas *c, const struct quality *q)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
+    const struct pareto_style *o = s->own;
     struct quality q;
     char note[64];
     int err = read_quality(t, s, &q, d);
@@ -334,14 +328,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (!err)
         err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
-    struct axis_box a = axes(&q, canvas_width(c) - LEFT - 5 - room,
+    struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - 5 - room,
                              canvas_height(c) - TOP - BOTTOM);
     if (!err && isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
     } else if (!err) {
         canvas_clip(c, a.x, a.y, a.w, a.h);
-        if (strcmp(q.key[2].value, "yes") == 0)
+        if (o->front == 0)
             err = draw_front(c, &a, &q);
         for (int k = q.h.n - 1; k >= 0; k--) /* the best on top */
             draw_line(c, &a, &q.h.line[q.order[k]], look_of(q.order[k]));
@@ -359,13 +353,25 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"method", "budget", NULL};
+static const struct opt style[] = {
+    LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
+    LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
+    WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less", "yes",
+             "no"),
+    WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {
+    {"method", COLUMN_TEXT}, {"budget", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_pareto = {
     .name = "pareto",
     .table = "eval",
     .summary = "quality against the entries held, a line per method, with the Pareto front",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct pareto_style),
     .size = size,
     .draw = draw,
 };

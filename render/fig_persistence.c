@@ -10,22 +10,16 @@
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "criterion|class|head", "criterion"},
-                               {"criterion", NULL, ""},
-                               {"heads", "none|thin", "none"},
-                               {"y", "linear|log", "linear"},
-                               {NULL, NULL, ""}};
     struct row_choice v;
     char begin[PLOT_NAME];
     int age = table_find(t, "age"), low = table_find(t, "low"), high = table_find(t, "high");
     int y = table_find(t, table_find(t, "prior") < 0 ? "rate" : "shrunk");
-    int err = style_keys("persistence", s->option, keys, d);
-    if (!err)
-        err = choice_open(&v, t, keys, d);
+    const struct choice_style *o = s->own;
+    int err = choice_open(&v, t, o, d);
     if (err)
         return err;
     p->log_x = true;
-    p->log_y = style_is(keys, "y", "log");
+    p->log_y = o->y == CHOICE_LOG;
     p->whole_x = true;
     p->xlabel = "age (steps)";
     p->ylabel = "share selected at exactly that age";
@@ -48,7 +42,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "criterion", "age", "rate", NULL};
+static const struct opt style[] = {
+    CHOICE_BY("criterion", "class", "head"), CHOICE_ONE, CHOICE_HEADS, CHOICE_Y, {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_persistence, "persistence", "persistence",
-            "rate of selection at exactly age 1, 2, 4, ... with intervals", needs, true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"criterion", COLUMN_TEXT},
+                                             {"age", COLUMN_NUMBER},
+                                             {"rate", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_persistence, .name = "persistence", .table = "persistence",
+            .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+            .side_by_side = true);

@@ -8,20 +8,25 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/forest.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 15 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
 
+enum { SORT_SIZE, SORT_RHO, SORT_TABLE };
+
+struct predict_style {
+    int sort; /* SORT_ */
+    int64_t top;
+    double level;
+};
+
 struct candidates {
     struct forest_row *row; /* [n] */
     int n, left_out;        /* undefined ones are left out */
-    struct option_key key[3];
+    const struct predict_style *o;
 };
-
-static const struct option_key defaults[] = {{"sort", "size|rho|table", "size", 0, 0, 0},
-                                             {"top", NULL, "", 40, 1, 1000},
-                                             {"level", NULL, "", .05, 0, 1}};
 
 static int by_size(const void *a, const void *b)
 {
@@ -56,47 +61,39 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
                  "0.00  %.3f",
                  q);
     minus_signs(x.note, sizeof x.note);
-    x.colour = q < level ? palette_line(x.value < 0 ? 1 : 0) : (struct rgb){.5, .5, .5};
+    x.colour = q < level ? palette_line(x.value < 0) : (struct rgb){.5, .5, .5};
     x.mark = q < level ? MARK_DISC : MARK_RING;
     return x;
 }
 
 static int read_candidates(const struct table *t, const struct figure_style *s,
-                           struct candidates *x, struct kvf_diag *d)
+                           struct candidates *x)
 {
-    static const char *const numbers[] = {"rho", "low", "high", "q"};
-    *x = (struct candidates){.n = 0};
-    memcpy(x->key, defaults, sizeof defaults);
-    int err = options_read("predict", s->option, x->key, 3, d);
-    for (int k = 0; !err && k < 4; k++)
-        if (numeric_column(t, numbers[k]) < 0)
-            err = kvf_fail(d, KVF_E_ARG, "figure predict: column %s holds no numbers", numbers[k]);
-    x->row = err ? NULL : mem_alloc((size_t)table_rows(t), sizeof *x->row);
-    if (err || !x->row)
-        return err ? err : KVF_E_NOMEM;
+    *x = (struct candidates){.o = s->own};
+    x->row = mem_alloc((size_t)table_rows(t), sizeof *x->row);
+    if (!x->row)
+        return KVF_E_NOMEM;
     for (int64_t r = 0; r < table_rows(t); r++) {
-        x->row[x->n] = row_of(t, r, x->key[2].number);
+        x->row[x->n] = row_of(t, r, x->o->level);
         if (isfinite(x->row[x->n].value))
             x->n++;
         else
             x->left_out++;
     }
-    int sort = option_index(&x->key[0]);
-    if (sort < 2)
-        qsort(x->row, (size_t)x->n, sizeof *x->row, sort ? by_rho : by_size);
+    if (x->o->sort != SORT_TABLE)
+        qsort(x->row, (size_t)x->n, sizeof *x->row, x->o->sort == SORT_RHO ? by_rho : by_size);
     return KVF_OK;
 }
 
 static int shown(const struct candidates *x)
 {
-    return x->n < (int)x->key[1].number ? x->n : (int)x->key[1].number;
+    return x->n < (int)x->o->top ? x->n : (int)x->o->top;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct candidates x;
-    struct kvf_diag unused;
-    int n = read_candidates(t, s, &x, &unused) == KVF_OK ? shown(&x) : 1;
+    int n = read_candidates(t, s, &x) == KVF_OK ? shown(&x) : 1;
     mem_free(x.row);
     *w = 88;
     *h = TOP + 4 + BOTTOM + ROW * fmax(n, 3);
@@ -110,7 +107,7 @@ static void footnote(struct canvas *c, const struct candidates *x, int n, double
     else if (x->left_out)
         snprintf(more, sizeof more, "; %d undefined", x->left_out);
     snprintf(text, sizeof text, "bars: 95 %%; filled: q < %.3g (false discovery rate)%s",
-             x->key[2].number, more);
+             x->o->level, more);
     canvas_text(c, canvas_width(c) / 2, y, text, PT_SMALL, ALIGN_CENTER,
                 (struct rgb){.35, .35, .35}, 0);
 }
@@ -119,7 +116,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     struct candidates x;
-    int err = read_candidates(t, s, &x, d);
+    int err = read_candidates(t, s, &x);
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
     int n = err ? 0 : shown(&x), fit = (int)fmax(1, h / LEAST_ROW);
     if (!err)
@@ -156,13 +153,26 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"candidate", "reduce", "rho", "low", "high", "q", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho", "table"),
+    COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
+    REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
+             .standard = "0.05"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"candidate", COLUMN_TEXT}, {"reduce", COLUMN_TEXT},
+                                             {"rho", COLUMN_NUMBER},     {"low", COLUMN_NUMBER},
+                                             {"high", COLUMN_NUMBER},    {"q", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
     .summary = "rank correlation of each statistic with the effect, with intervals",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct predict_style),
     .size = size,
     .draw = draw,
 };

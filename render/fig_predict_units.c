@@ -7,9 +7,11 @@
 
 #include "base/mem.h"
 #include "render/chart.h"
+#include "render/clamp.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum { MOST = 12, LEFT = 15, TOP = 9, BOTTOM = 9, GAP_X = 12, GAP_Y = 15, BAR = 19, COLUMNS = 3 };
 static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
@@ -17,6 +19,10 @@ static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
 struct candidate {
     int64_t from, to; /* rows */
     double size;      /* |rho|; -1: not defined */
+};
+
+struct units_style {
+    int64_t top;
 };
 
 struct scatter {
@@ -73,36 +79,35 @@ static void ranges(struct scatter *s)
     double grow = s->log_y ? pow(s->y1 / s->y0, .05) : .05 * (s->y1 - s->y0);
     if (isnan(s->y0) || !(s->y1 > s->y0))
         grow = s->log_y ? 2 : 1;
-    s->y0 = isnan(s->y0) ? .1 : s->log_y ? s->y0 / grow : s->y0 - grow;
-    s->y1 = isnan(s->y1) ? 1 : s->log_y ? s->y1 * grow : s->y1 + grow;
+    double below = s->log_y ? s->y0 / grow : s->y0 - grow;
+    double above = s->log_y ? s->y1 * grow : s->y1 + grow;
+    s->y0 = isnan(s->y0) ? .1 : below;
+    s->y1 = isnan(s->y1) ? 1 : above;
 }
 
-static int read_scatter(const struct table *t, const struct figure_style *style, struct scatter *s,
-                        struct kvf_diag *d)
+static struct scatter scatter_of(const struct table *t, const struct figure_style *style)
 {
-    static const char *const names[] = {"statistic", "effect", "layer", "rho", "low", "high"};
-    struct option_key key[] = {{"top", NULL, "", 6, 1, MOST}};
-    *s = (struct scatter){.t = t};
-    int *const col[] = {&s->statistic, &s->effect, &s->layer, &s->rho, &s->low, &s->high};
-    int err = options_read("predict-units", style->option, key, 1, d);
-    for (int k = 0; !err && k < 6; k++)
-        if ((*col[k] = numeric_column(t, names[k])) < 0)
-            err = kvf_fail(d, KVF_E_ARG, "figure predict-units: column %s holds no numbers",
-                           names[k]);
-    for (int64_t r = 0, to; !err && r < table_rows(t); r = to) {
-        double rho = table_real(t, s->rho, r);
+    const struct units_style *o = style->own;
+    struct scatter s = {.t = t,
+                        .statistic = table_find(t, "statistic"),
+                        .effect = table_find(t, "effect"),
+                        .layer = table_find(t, "layer"),
+                        .rho = table_find(t, "rho"),
+                        .low = table_find(t, "low"),
+                        .high = table_find(t, "high")};
+    for (int64_t r = 0, to; r < table_rows(t); r = to) {
+        double rho = table_real(t, s.rho, r);
         for (to = r + 1; to < table_rows(t) && same(t, r, to);)
             to++;
-        keep(s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)key[0].number);
+        keep(&s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)o->top);
     }
-    if (!err)
-        ranges(s);
-    return err;
+    ranges(&s);
+    return s;
 }
 
 static int columns_of(const struct scatter *s)
 {
-    return s->n < COLUMNS ? (s->n ? s->n : 1) : COLUMNS;
+    return (int)clamp_whole(s->n, 1, COLUMNS);
 }
 
 static int rows_of(const struct scatter *s)
@@ -112,13 +117,8 @@ static int rows_of(const struct scatter *s)
 
 static void size(const struct table *t, const struct figure_style *style, double *w, double *h)
 {
-    struct scatter s;
-    struct kvf_diag unused;
-    int nx = 1, ny = 1;
-    if (read_scatter(t, style, &s, &unused) == KVF_OK) {
-        nx = columns_of(&s);
-        ny = rows_of(&s);
-    }
+    struct scatter s = scatter_of(t, style);
+    int nx = columns_of(&s), ny = rows_of(&s);
     *w = fmax(88, LEFT + nx * PANEL_W + (nx - 1) * GAP_X + BAR);
     *h = TOP + ny * PANEL_H + (ny - 1) * GAP_Y + BOTTOM;
 }
@@ -176,13 +176,12 @@ static void panel(struct canvas *c, const struct scatter *s, const struct candid
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *style,
                 struct kvf_diag *d)
 {
-    struct scatter s;
+    struct scatter s = scatter_of(t, style);
     char label[96], more[48];
-    int err = read_scatter(t, style, &s, d), nx = columns_of(&s), ny = rows_of(&s);
+    int nx = columns_of(&s), ny = rows_of(&s);
     double w = (canvas_width(c) - LEFT - BAR - (nx - 1) * GAP_X) / nx;
     double h = (canvas_height(c) - TOP - BOTTOM - (ny - 1) * GAP_Y) / ny;
-    if (!err)
-        err = canvas_room(c, "predict-units", LEFT + BAR + (nx - 1) * GAP_X + nx * LEAST,
+    int err = canvas_room(c, "predict-units", LEFT + BAR + (nx - 1) * GAP_X + nx * LEAST,
                           TOP + BOTTOM + (ny - 1) * GAP_Y + ny * LEAST, d);
     if (err)
         return err;
@@ -210,14 +209,23 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"candidate", "reduce", "layer", "statistic", "effect",
-                                    "rho",       "low",    "high",  NULL};
+static const struct opt style[] = {
+    COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {
+    {"candidate", COLUMN_TEXT},   {"reduce", COLUMN_TEXT},   {"layer", COLUMN_NUMBER},
+    {"statistic", COLUMN_NUMBER}, {"effect", COLUMN_NUMBER}, {"rho", COLUMN_NUMBER},
+    {"low", COLUMN_NUMBER},       {"high", COLUMN_NUMBER},   {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_predict_units = {
     .name = "predict-units",
     .table = "predict-units",
     .summary = "statistic against effect, a panel for each candidate, a point for each unit",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct units_style),
     .size = size,
     .draw = draw,
 };

@@ -8,6 +8,11 @@
 #include "render/marks.h"
 #include "render/plot.h"
 
+struct received_style {
+    int y;    /* 0: linear, 1: log */
+    int show; /* 0: attention, 1: cumulative */
+};
+
 enum { NAMED = 16 }; /* tokens; more are told by colour */
 
 struct view {
@@ -97,26 +102,21 @@ static void looks(struct plot *p, const struct view *v)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"y", "log|linear", "log"},
-                               {"show", "attention|cumulative", "attention"},
-                               {NULL, NULL, ""}};
-    int err = style_keys("received", s->option, keys, d);
-    if (err)
-        return err;
-    bool sum = style_is(keys, "show", "cumulative");
+    const struct received_style *o = s->own;
+    bool sum = o->show == 1;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
                      .token = table_find(t, "token"),
                      .text = table_find(t, "text"),
                      .step = table_find(t, "step"),
-                     .y = table_find(t, keys[1].value),
+                     .y = table_find(t, sum ? "cumulative" : "attention"),
                      .seen = table_find(t, "seen"),
                      .map = s->cmap};
     if (v.y < 0)
         return kvf_fail(d, KVF_E_ARG,
                         "--style: show=cumulative needs the table made with "
                         "--cumulative");
-    p->log_y = style_is(keys, "y", "log");
+    p->log_y = o->y == 1;
     p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
@@ -129,7 +129,19 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "token", "step", "attention", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear", "log"),
+    WORD_KEY(struct received_style, show, "attention", "of each query, or summed up to it",
+             "attention", "cumulative"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_received, "received", "received",
-            "attention that chosen tokens receive from each later query", needs, false);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"token", COLUMN_NUMBER},
+                                             {"step", COLUMN_NUMBER},
+                                             {"attention", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_received, .name = "received", .table = "received",
+            .summary = "attention that chosen tokens receive from each later query", .needs = needs,
+            .style = style, .style_bytes = sizeof(struct received_style), .cmap = "viridis");

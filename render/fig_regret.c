@@ -7,6 +7,10 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+struct regret_style {
+    int by; /* enum plot_by */
+};
+
 struct view {
     const struct table *t;
     struct plot_rows k;
@@ -62,13 +66,11 @@ static double first_loss(const struct plot *p)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "all|head", "all"}, {NULL, NULL, ""}};
-    int err = style_keys("regret", s->option, keys, d);
-    if (err)
-        return err;
+    (void)d;
+    const struct regret_style *o = s->own;
     struct view v = {t,
                      plot_rows_of(t),
-                     style_is(keys, "by", "head"),
+                     o->by == BY_HEAD,
                      table_find(t, "step"),
                      table_find(t, "kept_mass"),
                      table_find(t, "oracle_mass"),
@@ -95,7 +97,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "step", "kept_mass", "oracle_mass", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct regret_style, by, "all", "what a panel is of", "all", "head"),
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_regret, "regret", "regret",
-            "kept mass and the mass of the best set, over the steps", needs, true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"step", COLUMN_NUMBER},
+                                             {"kept_mass", COLUMN_NUMBER},
+                                             {"oracle_mass", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_regret, .name = "regret", .table = "regret",
+            .summary = "kept mass and the mass of the best set, over the steps", .needs = needs,
+            .style = style, .style_bytes = sizeof(struct regret_style), .side_by_side = true);

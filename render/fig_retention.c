@@ -23,8 +23,7 @@ static struct grid grid_of(const struct table *t, char label[96])
 {
     bool gate = strcmp(table_str(t, table_find(t, "source"), 0), "gate") == 0;
     const char *criterion = table_meta(t, "criterion");
-    struct grid g = {
-        .t = t, .figure = "retention", .label = label, .fill = log_beta_of, .raster = heat_decay};
+    struct grid g = {.t = t, .label = label, .fill = log_beta_of, .raster = heat_decay};
     snprintf(label, 96, "retention, \xce\xb2 to the power t \xe2\x88\x92 i");
     if (!gate) {
         snprintf(label, 96, "share before last use (%.40s)", criterion ? criterion : "?");
@@ -49,14 +48,19 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const char *const needs[] = {"source", "head",     "layer",        "index",
-                                    "token",  "log_beta", "last_use_age", NULL};
+static const struct figure_column needs[] = {
+    {"source", COLUMN_TEXT},         {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},
+    {"index", COLUMN_NUMBER},        {"token", COLUMN_NUMBER}, {"log_beta", COLUMN_NUMBER},
+    {"last_use_age", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_retention = {
     .name = "retention",
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
     .needs = needs,
+    .style = grid_keys,
+    .style_bytes = sizeof(struct grid_style),
+    .cmap = "viridis",
     .size = size,
     .draw = draw,
 };

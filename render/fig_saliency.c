@@ -6,8 +6,13 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
+#include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
+
+struct saliency_style {
+    int scale; /* 0: log, 1: linear */
+};
 
 struct map {
     const struct table *t;
@@ -65,17 +70,15 @@ static double largest(const struct map *m, double *v)
 static struct colours colours_of(struct map *m, const struct figure_style *s, double most,
                                  char *label)
 {
-    struct figure_style own = *s;
     char least[24];
-    own.cmap = s->cmap ? s->cmap : "redblue";
     m->least = most > 0 ? pow(10, floor(log10(most)) - DECADES) : 1;
     tick_text(m->least, least);
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
         snprintf(label, 96, "decades of |saliency| above %s nats, signed", least);
-    return palette_diverging(own.cmap) ? colours_diverging(&own, scaled(m, most))
-                                       : colours_make(&own, -scaled(m, most), scaled(m, most));
+    return palette_diverging(s->cmap) ? colours_diverging(s, scaled(m, most))
+                                      : colours_make(s, -scaled(m, most), scaled(m, most));
 }
 
 /* One image of all heads, so that no seams show between them.  pixels: [heads][w] */
@@ -112,10 +115,13 @@ static void label_heads(const struct map *m, struct axis_box *box)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
+    (void)d;
     struct map m = map_of(t);
     double w = canvas_width(c) - LEFT - RIGHT, h = canvas_height(c) - TOP - BOTTOM;
-    int err = style_scale("saliency", s->option, &m.linear, d), most = (int)(w / canvas_pixel(c));
-    m.w = m.tokens < most ? (int)m.tokens : most > 0 ? most : 1;
+    const struct saliency_style *o = s->own;
+    int err = KVF_OK, most = (int)(w / canvas_pixel(c));
+    m.linear = o->scale == 1;
+    m.w = (int)fmax(1, fmin((double)m.tokens, most));
     double *v = mem_alloc((size_t)(m.tokens + m.w), sizeof *v);
     uint32_t *pixels = mem_alloc((size_t)m.heads, (size_t)m.w * sizeof *pixels);
     if (!err && (!v || !pixels))
@@ -140,13 +146,26 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"head", "layer", "token", "saliency", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct saliency_style, scale, "log", "colours: decades with the sign, or numbers",
+             "log", "linear"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"layer", COLUMN_NUMBER},
+                                             {"token", COLUMN_NUMBER},
+                                             {"saliency", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_saliency = {
     .name = "saliency",
     .table = "saliency",
     .summary = "tokens across, heads down: which entries help the predictions and which harm",
     .needs = needs,
+    .cmap = "redblue",
+    .style = style,
+    .style_bytes = sizeof(struct saliency_style),
     .size = size,
     .draw = draw,
 };

@@ -36,24 +36,18 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    struct style_key keys[] = {{"by", "criterion|class|head|gap", "criterion"},
-                               {"criterion", NULL, ""},
-                               {"heads", "none|thin", "none"},
-                               {"y", "linear|log", "linear"},
-                               {NULL, NULL, ""}};
     struct row_choice v;
     char begin[PLOT_NAME];
     const char *among = table_meta(t, "denominator");
-    int err = style_keys("survival", s->option, keys, d);
-    if (!err)
-        err = choice_open(&v, t, keys, d);
+    const struct choice_style *o = s->own;
+    int err = choice_open(&v, t, o, d);
     if (err)
         return err;
     p->whole_x = true;
     p->xlabel = "age n (steps)";
     p->ylabel = v.gaps ? "difference of the shares" : "share selected at age \xe2\x89\xa5 n";
     p->log_x = true;
-    p->log_y = style_is(keys, "y", "log") && !v.gaps;
+    p->log_y = o->y == CHOICE_LOG && !v.gaps;
     p->y0 = v.gaps || p->log_y ? NAN : 0;
     p->y1 = v.gaps ? NAN : 1;
     p->level = v.gaps ? 0 : NAN;
@@ -69,7 +63,21 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "criterion", "horizon", "fraction", NULL};
+static const struct opt style[] = {
+    CHOICE_BY("criterion", "class", "head", "gap"),
+    CHOICE_ONE,
+    CHOICE_HEADS,
+    CHOICE_Y,
+    {.type = OPT_END},
+};
 
-PLOT_FIGURE(fig_survival, "survival", "survival",
-            "survival curves by criterion, class or head; half-lives; gaps", needs, true);
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"criterion", COLUMN_TEXT},
+                                             {"horizon", COLUMN_NUMBER},
+                                             {"fraction", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
+
+PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
+            .summary = "survival curves by criterion, class or head; half-lives; gaps",
+            .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+            .side_by_side = true);

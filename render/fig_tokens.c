@@ -18,29 +18,11 @@ struct sheet {
     double height;
 };
 
-/* A table read from a file may hold numbers where texts are, and the other way round. */
-static int check_types(const struct table *t, struct kvf_diag *d)
-{
-    static const char *const texts[] = {"joined", "text", "head", "state"};
-    static const char *const numbers[] = {
-        "kept", "mean_residency", "mean_beta",    "mean_retention",
-        "nll",  "saliency",       "last_use_age", "trace"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (table_col_type(t, table_find(t, texts[i])) != TABLE_STR)
-            return kvf_fail(d, KVF_E_ARG, "the column %s of this table is no text", texts[i]);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (table_col_type(t, table_find(t, numbers[i])) == TABLE_STR)
-            return kvf_fail(d, KVF_E_ARG, "the column %s of this table is no number", numbers[i]);
-    return KVF_OK;
-}
-
 /* Panels, colours and columns for a canvas; c may be one to measure with. */
 static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
                    const struct figure_style *s, double width, struct kvf_diag *d)
 {
-    int err = check_types(t, d);
-    if (!err)
-        err = text_sheet_init(&x->s, t);
+    int err = text_sheet_init(&x->s, t);
     x->style.one = x->s.one;
     x->style.head = x->s.head;
     if (!err)
@@ -140,16 +122,27 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {
-    "joined",         "text", "kept",     "mean_residency", "mean_beta",
-    "mean_retention", "nll",  "saliency", "last_use_age",   "state",
-    "trace",          "head", NULL};
+static const struct figure_column needs[] = {{"joined", COLUMN_TEXT},
+                                             {"text", COLUMN_TEXT},
+                                             {"kept", COLUMN_NUMBER},
+                                             {"mean_residency", COLUMN_NUMBER},
+                                             {"mean_beta", COLUMN_NUMBER},
+                                             {"mean_retention", COLUMN_NUMBER},
+                                             {"nll", COLUMN_NUMBER},
+                                             {"saliency", COLUMN_NUMBER},
+                                             {"last_use_age", COLUMN_NUMBER},
+                                             {"state", COLUMN_TEXT},
+                                             {"trace", COLUMN_EITHER},
+                                             {"head", COLUMN_TEXT},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_tokens = {
     .name = "tokens",
     .table = "tokens",
     .summary = "the text, tokens coloured by what became of them; heads or runs side by side",
     .needs = needs,
+    .style = text_style_keys,
+    .style_bytes = sizeof(struct tokens_style),
     .size = size,
     .draw = draw,
 };

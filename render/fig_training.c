@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
 enum {
     LEFT = 15,
@@ -24,6 +24,11 @@ enum {
     MAX_DOTS = 1500,
     KEY = 4,
     LEAST = 10
+};
+
+struct training_style {
+    int64_t smooth;   /* steps of the running mean; 0: a 25th of the record */
+    const char *show; /* columns joined by +; NULL: the usual ones */
 };
 
 struct curves {
@@ -57,40 +62,29 @@ static int add_panel(struct curves *v, const char *name, bool asked, struct kvf_
     return KVF_OK;
 }
 
-static int add_shown(struct curves *v, char *list, struct kvf_diag *d)
+static int add_shown(struct curves *v, const char *list, struct kvf_diag *d)
 {
+    char name[CELL_TEXT];
     int err = KVF_OK;
-    for (char *s = list, *next; !err && s; s = next) {
-        if ((next = strchr(s, '+')) != NULL)
-            *next++ = 0;
-        err = add_panel(v, s, true, d);
+    for (const char *s = list; !err && *s;) {
+        size_t n = strcspn(s, "+");
+        snprintf(name, sizeof name, "%.*s", (int)n, s);
+        err = add_panel(v, name, true, d);
+        s += n + (s[n] == '+');
     }
     return err;
 }
 
-static int parse(struct curves *v, const char *option, struct kvf_diag *d)
+/* The panels that the style asks for, or those of the usual columns that the table has. */
+static int choose_panels(struct curves *v, const struct training_style *o, struct kvf_diag *d)
 {
     static const char *const usual[] = {"loss", "limit", "mean_kl"};
-    char key[64], value[64];
-    int more = 0, err = KVF_OK;
-    v->smooth = 0;
+    int err = KVF_OK;
+    v->smooth = (int)o->smooth;
     v->n_panels = 0;
-    while (!err && option && (more = opt_pair(&option, key, value, sizeof key)) == 1) {
-        int64_t n = 0;
-        if (strcmp(key, "show") == 0)
-            err = add_shown(v, value, d);
-        else if (strcmp(key, "smooth") == 0 && opt_int(value, &n) && n >= 1 && n <= 1 << 20)
-            v->smooth = (int)n;
-        else
-            err = kvf_fail(d, KVF_E_ARG,
-                           "--style: training knows smooth=N (from 1) and "
-                           "show=A+B, not '%s=%s'",
-                           key, value);
-    }
-    if (!err && more)
-        err = kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
-    bool chosen = v->n_panels > 0;
-    for (int i = 0; !err && !chosen && i < 3; i++)
+    if (o->show)
+        err = add_shown(v, o->show, d);
+    for (int i = 0; !o->show && i < 3; i++)
         add_panel(v, usual[i], false, d);
     if (!err && !v->n_panels)
         err = kvf_fail(d, KVF_E_ARG, "the table has no numbers to draw");
@@ -122,7 +116,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct kvf_diag unused;
     find_runs(&v);
     *w = 120;
-    *h = panels_height(parse(&v, s->option, &unused) == KVF_OK ? v.n_panels : 1) + KEY * v.n_runs;
+    *h = panels_height(choose_panels(&v, s->own, &unused) == KVF_OK ? v.n_panels : 1)
+         + KEY * v.n_runs;
 }
 
 /* A column that fewer than half of the rows have: the results of checks. */
@@ -139,7 +134,7 @@ static void smooth(struct curves *v, int col)
 {
     for (int run = 0; run < v->n_runs; run++) {
         int64_t a = v->row0[run], b = v->row0[run + 1], n = b - a;
-        int64_t width = v->smooth ? v->smooth : n / 25 < 1000 ? n / 25 : 1000, half = width / 2;
+        int64_t usual = n / 25 < 1000 ? n / 25 : 1000, half = (v->smooth ? v->smooth : usual) / 2;
         for (int64_t r = a; r < b; r++) {
             int64_t lo = r - half < a ? a : r - half, hi = r + half >= b ? b - 1 : r + half;
             double sum = 0, count = 0;
@@ -260,9 +255,9 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
 /* What columns mean, of those that stand there unasked. */
 static const char *long_name(const char *column)
 {
-    return strcmp(column, "limit") == 0     ? "capacity or sparsity loss"
-           : strcmp(column, "mean_kl") == 0 ? "KL of checks"
-                                            : column;
+    if (strcmp(column, "limit") == 0)
+        return "capacity or sparsity loss";
+    return strcmp(column, "mean_kl") == 0 ? "KL of checks" : column;
 }
 
 static int draw_panel(struct canvas *c, struct curves *v, int i, double height, double last_step)
@@ -315,10 +310,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct curves v = {.t = t};
     double last = 1;
-    int step = table_find(t, "step"), err = parse(&v, s->option, d);
-    if (!err
-        && (table_col_type(t, table_find(t, "run")) != TABLE_STR || numeric_column(t, "step") < 0))
-        err = kvf_fail(d, KVF_E_ARG, "figure training: runs need names, and steps numbers");
+    int step = table_find(t, "step"), err = choose_panels(&v, s->own, d);
     if (err)
         return err;
     find_runs(&v);
@@ -340,13 +332,26 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"run", "step", "tokens", NULL};
+static const struct opt style[] = {
+    COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
+              .absent = "a 25th of the record"),
+    TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
+             .absent = "loss+limit+mean_kl"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"run", COLUMN_TEXT},
+                                             {"step", COLUMN_NUMBER},
+                                             {"tokens", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_training = {
     .name = "training",
     .table = "training",
     .summary = "curves of training: losses, limit and what checks found",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct training_style),
     .size = size,
     .draw = draw,
 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "render/figures.h"
-#include "render/options.h"
+#include "render/cells.h"
 
 enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
 static const double ROW = 5.2, LEAST_ROW = 4.6, THICK = 1.9, THIN = 1.3, KEY = 3.5;
@@ -141,7 +141,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const char *const needs[] = {"head", "factor", "epsilon2", "within", NULL};
+static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
+                                             {"factor", COLUMN_TEXT},
+                                             {"epsilon2", COLUMN_NUMBER},
+                                             {"within", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_variance = {
     .name = "variance",

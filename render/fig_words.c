@@ -6,38 +6,39 @@
 
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 #include "render/words_list.h"
 
 enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
 static const struct rgb base_grey = {.35, .35, .35}, lighter = {.62, .74, .84};
 
+enum { VALUE_AUTO, VALUE_SHARE, VALUE_KEPT };
+
+struct words_style {
+    int sort; /* enum words_sort */
+    int64_t top;
+    int value; /* VALUE_ */
+};
+
 struct bars {
     struct words_list list;
-    struct option_key key[3];
     bool kept;
     int n;
     double names, top; /* mm of the names; the longest bar */
 };
 
-static const struct option_key defaults[] = {{"sort", "ratio|count|table", "count", 0, 0, 0},
-                                             {"top", NULL, "", 20, 1, 1000},
-                                             {"value", "auto|share|kept", "auto", 0, 0, 0}};
-
 static int read_bars(const struct table *t, const struct figure_style *s, struct bars *b,
                      struct kvf_diag *d)
 {
+    const struct words_style *o = s->own;
     *b = (struct bars){.n = 0};
-    memcpy(b->key, defaults, sizeof defaults);
-    int err = options_read("words", s->option, b->key, 3, d);
-    if (!err)
-        err = words_read(t, "words", (enum words_sort)option_index(&b->key[0]), &b->list, d);
-    int value = option_index(&b->key[2]);
-    if (!err && value == 1 && b->list.pooled)
+    int err = words_read(t, (enum words_sort)o->sort, &b->list);
+    if (!err && o->value == VALUE_SHARE && b->list.pooled)
         err = kvf_fail(d, KVF_E_ARG, "--style: this table has no shares; value=kept");
-    b->kept = value == 2 || (value == 0 && b->list.pooled);
-    b->n = (int)fmin((double)b->list.n, b->key[1].number);
+    b->kept = o->value == VALUE_KEPT || (o->value == VALUE_AUTO && b->list.pooled);
+    b->n = (int)(b->list.n < o->top ? b->list.n : o->top);
     return err;
 }
 
@@ -161,13 +162,26 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"word", "count", "base_count", NULL};
+static const struct opt style[] = {
+    WORD_KEY(struct words_style, sort, "count", "the order of the bars", "ratio", "count", "table"),
+    COUNT_KEY(struct words_style, top, 1, 1000, "most bars", .standard = "20"),
+    WORD_KEY(struct words_style, value, "auto", "the share of all that is held, or the part held",
+             "auto", "share", "kept"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
+                                             {"count", COLUMN_NUMBER},
+                                             {"base_count", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_words = {
     .name = "words",
     .table = "words",
     .summary = "bars of the words that the caches hold, against those of the text",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct words_style),
     .size = size,
     .draw = draw,
 };

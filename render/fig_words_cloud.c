@@ -8,11 +8,17 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 #include "render/words_list.h"
 
 enum { MOST = 200, TURNS = 3000 };
 static const double MARGIN = 1.5, BOTTOM = 6, LEAST_PT = 5, MOST_PT = 46, PAD = 0.5, MM = 25.4 / 72;
+
+struct cloud_style {
+    int64_t top;
+    int size; /* 0: count, 1: ratio */
+};
 
 struct place {
     double x, y, w, h; /* left, top */
@@ -20,13 +26,10 @@ struct place {
 
 struct cloud {
     struct words_list list;
-    struct option_key key[2];
+    const struct cloud_style *o;
     struct place *place;
     int n, placed;
 };
-
-static const struct option_key defaults[] = {{"top", NULL, "", 100, 1, MOST},
-                                             {"size", "count|ratio", "count", 0, 0, 0}};
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
@@ -63,7 +66,7 @@ static bool find_place(const struct cloud *k, struct place *p, double width, dou
 static double weight(const struct cloud *k, int i)
 {
     const struct word_row *r = &k->list.row[i];
-    double v = option_index(&k->key[1]) ? r->lift : r->count;
+    double v = k->o->size == 1 ? r->lift : r->count;
     return isfinite(v) && v > 0 ? v : 0;
 }
 
@@ -115,13 +118,10 @@ static void note(struct canvas *c, const struct cloud *k)
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct cloud k = {.n = 0};
-    memcpy(k.key, defaults, sizeof defaults);
-    int err = options_read("words-cloud", s->option, k.key, 2, d);
-    if (!err)
-        err = words_read(t, "words-cloud", option_index(&k.key[1]) ? WORDS_RATIO : WORDS_COUNT,
-                         &k.list, d);
-    k.n = (int)fmin((double)k.list.n, k.key[0].number);
+    (void)d;
+    struct cloud k = {.o = s->own};
+    int err = words_read(t, k.o->size == 1 ? WORDS_RATIO : WORDS_COUNT, &k.list);
+    k.n = (int)(k.list.n < k.o->top ? k.list.n : k.o->top);
     k.place = MEM_NEW(struct place, MOST);
     if (!err && !k.place)
         err = KVF_E_NOMEM;
@@ -137,13 +137,24 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const char *const needs[] = {"word", "count", "base_count", NULL};
+static const struct opt style[] = {
+    COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
+    WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count", "ratio"),
+    {.type = OPT_END},
+};
+
+static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
+                                             {"count", COLUMN_NUMBER},
+                                             {"base_count", COLUMN_NUMBER},
+                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_words_cloud = {
     .name = "words-cloud",
     .table = "words",
     .summary = "the words that the caches hold, as large as often",
     .needs = needs,
+    .style = style,
+    .style_bytes = sizeof(struct cloud_style),
     .size = size,
     .draw = draw,
 };

@@ -5,58 +5,22 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/parts.h"
 #include "render/ansi.h"
 #include "render/figures.h"
 #include "render/marks.h"
+#include "render/style.h"
 
 enum { TITLE_MM = 7, TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
 
 const struct figure *const figure_table[] = {
-    &fig_agreement_map,
-    &fig_atlas,
-    &fig_attention_sparsity,
-    &fig_attention_sparsity_map,
-    &fig_calibration,
-    &fig_claims,
-    &fig_compare,
-    &fig_density,
-    &fig_density_map,
-    &fig_difference,
-    &fig_dilution,
-    &fig_dilution_map,
-    &fig_dynamics,
-    &fig_effect,
-    &fig_eviction,
-    &fig_eviction_mask,
-    &fig_ghosts,
-    &fig_ghosts_map,
-    &fig_hazard,
-    &fig_heads,
-    &fig_heads_map,
-    &fig_intermittency,
-    &fig_intermittency_map,
-    &fig_kv_size,
-    &fig_occupancy,
-    &fig_occupancy_curves,
-    &fig_overlap,
-    &fig_pareto,
-    &fig_persistence,
-    &fig_persistence_map,
-    &fig_predict,
-    &fig_predict_units,
-    &fig_received,
-    &fig_regret,
-    &fig_retention,
-    &fig_saliency,
-    &fig_sparsity,
-    &fig_survival,
-    &fig_survival_map,
-    &fig_tokens,
-    &fig_training,
-    &fig_variance,
-    &fig_words,
-    &fig_words_cloud,
+#define X(name) &fig_##name,
+#define MAP(name) X(name)
+#include "render/figures.list"
+#undef MAP
+#undef X
     NULL,
 };
 
@@ -90,23 +54,6 @@ static enum canvas_format format_of(const char *path)
 int figure_can_write(const char *path)
 {
     return format_of(path) != CANVAS_NONE;
-}
-
-int64_t rows_per_head(const struct table *t)
-{
-    int head = table_find(t, "head");
-    int64_t n = table_rows(t), lo = 0, hi = n;
-    if (n == 0)
-        return 0;
-    const char *first = table_str(t, head, 0);
-    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
-        int64_t mid = lo + (hi - lo) / 2;
-        if (strcmp(table_str(t, head, mid), first) == 0)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo + 1;
 }
 
 static void draw_title(struct canvas *c, const char *title)
@@ -196,38 +143,70 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
     return err;
 }
 
-/* A table that was edited: text where numbers belong would be drawn as zeros. */
-static int check_type(const struct figure *f, const struct table *t, int col, struct kvf_diag *d)
+/* The table may have been edited: text where numbers belong would be drawn as zeros. */
+static int check_column(const struct figure *f, const struct table *t,
+                        const struct figure_column *need, struct kvf_diag *d)
 {
-    /* as it has them */
-    static const char *const either[] = {"id", "score", "trace", "window"};
-    const char *name = table_col_name(t, col);
+    int col = table_find(t, need->name);
+    if (col < 0)
+        return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
+                        f->name, need->name, table_name(t));
     bool text = table_col_type(t, col) == TABLE_STR;
-    for (size_t i = 0; i < sizeof either / sizeof *either; i++)
-        if (strcmp(name, either[i]) == 0)
-            return KVF_OK;
-    if (text == table_holds_text(name))
+    if (table_rows(t) == 0 || need->kind == COLUMN_EITHER || text == (need->kind == COLUMN_TEXT))
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, name,
+    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, need->name,
                     text ? "numbers" : "text");
 }
 
-static int check(const struct figure *f, const struct table *t, const struct figure_style *s,
-                 struct kvf_diag *d)
+static int check_columns(const struct figure *f, const struct table *t, struct kvf_diag *d)
 {
-    int err = figure_style_check(s, d);
-    if (err)
-        return err;
-    for (const char *const *need = f->needs; !err && *need; need++) {
-        int col = table_find(t, *need);
-        if (col < 0)
-            err = kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
-                           f->name, *need, table_name(t));
-        else if (table_rows(t) > 0)
-            err = check_type(f, t, col, d);
-    }
+    int err = KVF_OK;
+    for (const struct figure_column *need = f->needs; !err && need->name; need++)
+        err = check_column(f, t, need, d);
     return err;
 }
+
+static const struct opt *keys_of(const struct figure *f)
+{
+    return f->style ? f->style : style_none;
+}
+
+/* ---- a style with what the figure makes of it */
+
+struct fitted {
+    struct figure_style style; /* the caller's, with what is the figure's own */
+    struct buf text;           /* the texts in `own` */
+    void *own;                 /* [style_bytes] */
+};
+
+/* Checks table and style, and reads the figure's keys.  x: zeroed; fitted_finish frees it, after a
+ * failure too. */
+static int fit(struct fitted *x, const struct figure *f, const struct table *t,
+               const struct figure_style *s, struct kvf_diag *d)
+{
+    int err = figure_style_check(s, d);
+    if (!err)
+        err = check_columns(f, t, d);
+    if (err)
+        return err;
+    x->own = mem_alloc(1, f->style_bytes ? f->style_bytes : 1);
+    if (!x->own)
+        return KVF_E_NOMEM;
+    x->style = *s;
+    x->style.figure = f;
+    x->style.own = x->own;
+    x->style.usual_cmap = !s->cmap;
+    x->style.cmap = s->cmap ? s->cmap : f->cmap;
+    return style_read(f->name, keys_of(f), s->option, x->own, &x->text, d);
+}
+
+static void fitted_finish(struct fitted *x)
+{
+    buf_finish(&x->text);
+    mem_free(x->own);
+}
+
+/* ---- drawing */
 
 /* The size asked for, or the figure's own, in mm. */
 static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
@@ -250,7 +229,7 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
     return KVF_OK;
 }
 
-/* All that is drawn, and the bytes of it. */
+/* Draws title, figure and metadata, and appends the finished file's bytes to out. */
 static int draw(const struct figure *f, const struct table *t, const struct figure_style *s,
                 struct canvas *c, struct buf *out, struct kvf_diag *d)
 {
@@ -298,13 +277,18 @@ int figure_write(const struct figure *f, const struct table *t, const struct fig
                  const char *path, struct kvf_diag *d)
 {
     struct buf out = {0};
-    int err = check(f, t, s, d);
+    struct fitted x = {.own = NULL};
+    int err = fit(&x, f, t, s, d);
     if (!err && !figure_can_write(path))
         err = kvf_fail(d, KVF_E_ARG, "%s: figures are written as .png, .svg or .pdf", path);
-    if (!err)
-        err = make(f, t, s, format_of(path), s->dpi ? s->dpi : 300, &out, d);
-    if (!err)
-        err = write_whole(path, &out, d);
+    if (err)
+        goto done;
+    err = make(f, t, &x.style, format_of(path), s->dpi ? s->dpi : 300, &out, d);
+    if (err)
+        goto done;
+    err = write_whole(path, &out, d);
+done:
+    fitted_finish(&x);
     buf_finish(&out);
     return err;
 }
@@ -313,10 +297,27 @@ int figure_try(const struct figure *f, const struct table *t, const struct figur
                struct kvf_diag *d)
 {
     struct buf out = {0};
-    int err = check(f, t, s, d);
+    struct fitted x = {.own = NULL};
+    int err = fit(&x, f, t, s, d);
     if (!err)
-        err = make(f, t, s, CANVAS_PNG, 20, &out, d);
+        err = make(f, t, &x.style, CANVAS_PNG, 20, &out, d);
+    fitted_finish(&x);
     buf_finish(&out);
+    return err;
+}
+
+/* Size in mm on a screen: as wide as it has columns, no higher than its rows. */
+static int screen_size(const struct figure *f, const struct table *t, struct figure_style *s,
+                       const struct figure_screen *screen, double *w, double *h, struct kvf_diag *d)
+{
+    double most = screen->rows * 2 * ANSI_PIXEL;
+    if (!(s->width_mm > 0)) {
+        s->width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
+        s->height_mm = 0;
+    }
+    int err = size_of(f, t, s, w, h, d);
+    if (!err && screen->rows > 0 && *h > most)
+        *h = fmax(most, FIGURE_LEAST_HEIGHT);
     return err;
 }
 
@@ -324,23 +325,66 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
                    const struct figure_screen *screen, struct buf *out, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
-    struct figure_style own = *s;
-    double w = 0, h = 0, most = screen->rows * 2 * ANSI_PIXEL;
-    if (!(own.width_mm > 0)) {
-        own.width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
-        own.height_mm = 0;
-    }
-    int err = check(f, t, s, d);
-    if (!err)
-        err = size_of(f, t, &own, &w, &h, d);
-    if (!err && screen->rows > 0 && h > most)
-        h = fmax(most, FIGURE_LEAST_HEIGHT);
-    if (!err)
-        err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
-    if (!err && screen->shades)
+    struct fitted x = {.own = NULL};
+    double w = 0, h = 0;
+    int err = fit(&x, f, t, s, d);
+    if (err)
+        goto done;
+    struct figure_style asked = x.style;
+    err = screen_size(f, t, &asked, screen, &w, &h, d);
+    if (err)
+        goto done;
+    err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
+    if (err)
+        goto done;
+    if (screen->shades)
         canvas_shades(c);
-    if (!err)
-        err = draw(f, t, s, c, out, d);
+    err = draw(f, t, &x.style, c, out, d);
+done:
     canvas_destroy(c);
+    fitted_finish(&x);
     return err;
+}
+
+/* ---- what figures are */
+
+static void columns_json(const struct figure_column *needs, struct buf *out)
+{
+    static const char *const kinds[] = {"number", "text", "either"};
+    for (const struct figure_column *need = needs; need->name; need++) {
+        buf_str(out, need == needs ? "[{" : ",{");
+        json_put_member_str(out, "name", need->name);
+        json_put_member_str(out, "type", kinds[need->kind]);
+        buf_char(out, '}');
+    }
+    buf_char(out, ']');
+}
+
+static void figure_json(const struct figure *f, struct buf *out)
+{
+    buf_char(out, '{');
+    json_put_member_str(out, "name", f->name);
+    json_put_member_str(out, "table", f->table);
+    json_put_member_str(out, "summary", f->summary);
+    json_put_key(out, "columns");
+    columns_json(f->needs, out);
+    json_put_key(out, "side_by_side");
+    buf_str(out, f->side_by_side ? "true" : "false");
+    json_put_key(out, "cmap");
+    if (f->cmap)
+        json_put_str(out, f->cmap, strlen(f->cmap));
+    else
+        buf_str(out, "null");
+    json_put_key(out, "style");
+    opt_json(keys_of(f), out);
+    buf_char(out, '}');
+}
+
+void figures_json(struct buf *out)
+{
+    for (const struct figure *const *f = figure_table; *f; f++) {
+        buf_str(out, f == figure_table ? "[" : ",\n ");
+        figure_json(*f, out);
+    }
+    buf_str(out, "]\n");
 }

@@ -2,7 +2,7 @@
  *
  * A figure is one file with one const struct, listed in figure.c.  It knows
  * tables only, never traces or models.  Adding one: render/fig_NAME.c, its line
- * in meson.build and in the table, and its entry in docs/gallery.md.
+ * in meson.build and in the table, and its entry in docs/reference/gallery.md.
  * A table that lacks rows draws "no data"; NaN is drawn as a hatched or grey
  * cell, never as a number. */
 #ifndef KVF_RENDER_FIGURE_H
@@ -13,6 +13,9 @@
 #include "base/table.h"
 
 struct canvas;
+struct headmap;
+struct plot;
+struct opt;
 
 enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
 
@@ -24,15 +27,36 @@ struct figure_style {
     const char *cmap;           /* a name of palette.h; NULL: the figure's own */
     double vmin, vmax;          /* colour range; NaN: from the data */
     int threads;                /* at most; 0: as many as pay.  No byte depends on it */
-    const char *option;         /* "key=value,..." understood by the figure; NULL: none */
+    const char *option;         /* "key=value,..." of the figure's keys; NULL: none */
+
+    /* What figure.c adds for the functions of a figure; callers leave it zero. */
+    const struct figure *figure; /* the one that is drawn */
+    const void *own;             /* its struct, filled from `option` (style.h) */
+    bool usual_cmap;             /* cmap is the figure's, not the caller's */
+};
+
+/* A column that a figure needs.  A table that was read from a file may hold numbers where the
+ * figure wants text, or text for numbers: figure.c refuses it before anything is drawn. */
+enum column_kind {
+    COLUMN_NUMBER,
+    COLUMN_TEXT,
+    COLUMN_EITHER, /* names that may be all digits, and come back from a file as numbers */
+};
+struct figure_column {
+    const char *name;
+    enum column_kind kind;
 };
 
 struct figure {
-    const char *name;         /* "eviction"; the default figure of the table of that name */
-    const char *table;        /* which table it draws */
-    const char *summary;      /* one line */
-    const char *const *needs; /* columns it must have; ends with NULL */
-    bool side_by_side;        /* draws tables of several traces, told apart by column `trace` */
+    const char *name;    /* "eviction"; the default figure of the table of that name */
+    const char *table;   /* which table it draws */
+    const char *summary; /* one line */
+    const struct figure_column *needs; /* columns that it must have; ends with a NULL name */
+    const struct opt *style;           /* keys of --style (style.h); NULL: it has none */
+    size_t style_bytes;                /* size of the struct that the keys fill */
+    const char *cmap;                  /* colour map unless --cmap names one; NULL: --cmap changes
+                                        * nothing, or what is drawn without it is no map of these */
+    bool side_by_side; /* draws tables of several traces, told apart by column `trace` */
 
     /* Size in mm for this table, when the style leaves it open.  A figure that gives the style's
      * width back knows its height for it; others are scaled with their sides' ratio kept. */
@@ -41,6 +65,12 @@ struct figure {
     /* Draws onto the canvas (errors of drawing are sticky in it). */
     int (*draw)(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d);
+
+    /* Of figures whose size and draw are shared: the plot that PLOT_FIGURE draws (plot.h), the map
+     * that HEADMAP_FIGURE draws (headmap.h). */
+    int (*build)(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d);
+    const struct headmap *map;
 };
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
@@ -61,17 +91,24 @@ void figure_prepare(void);
 int figure_write(const struct figure *f, const struct table *t, const struct figure_style *s,
                  const char *path, struct kvf_diag *d);
 
-/* Draws it for nobody: what figure_write would say of the table and the style. */
+/* Draws the figure and throws the picture away: returns what figure_write would return for this
+ * table and style, without a file. */
 int figure_try(const struct figure *f, const struct table *t, const struct figure_style *s,
                struct kvf_diag *d);
 
-/* The same for a terminal: lines of text, half blocks in 24-bit colour or five shades. */
+/* Draws the figure for a terminal, as lines of text appended to out: half blocks in 24-bit colour,
+ * or five shades. */
 struct figure_screen {
     int cols, rows; /* rows: most; 0: any number */
     bool shades;
 };
 int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
                    const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
+
+/* Appends a JSON array with an object for each figure, in the order of figure_table: "name",
+ * "table", "summary", "columns" (objects with "name" and "type": number, text or either),
+ * "side_by_side", "cmap" (or null) and "style" (opt_json). */
+void figures_json(struct buf *out);
 
 /* Whether the extension of path is one that figure_write draws. */
 int figure_can_write(const char *path);

@@ -10,50 +10,12 @@
 #include "render/heat.h"
 #include "render/palette.h"
 
-extern const struct figure fig_agreement_map;
-extern const struct figure fig_atlas;
-extern const struct figure fig_attention_sparsity;
-extern const struct figure fig_attention_sparsity_map;
-extern const struct figure fig_calibration;
-extern const struct figure fig_claims;
-extern const struct figure fig_compare;
-extern const struct figure fig_density;
-extern const struct figure fig_density_map;
-extern const struct figure fig_difference;
-extern const struct figure fig_dilution;
-extern const struct figure fig_dilution_map;
-extern const struct figure fig_dynamics;
-extern const struct figure fig_effect;
-extern const struct figure fig_eviction;
-extern const struct figure fig_eviction_mask;
-extern const struct figure fig_ghosts;
-extern const struct figure fig_ghosts_map;
-extern const struct figure fig_hazard;
-extern const struct figure fig_heads;
-extern const struct figure fig_heads_map;
-extern const struct figure fig_intermittency;
-extern const struct figure fig_intermittency_map;
-extern const struct figure fig_kv_size;
-extern const struct figure fig_occupancy;
-extern const struct figure fig_occupancy_curves;
-extern const struct figure fig_overlap;
-extern const struct figure fig_pareto;
-extern const struct figure fig_persistence;
-extern const struct figure fig_persistence_map;
-extern const struct figure fig_predict;
-extern const struct figure fig_predict_units;
-extern const struct figure fig_received;
-extern const struct figure fig_regret;
-extern const struct figure fig_retention;
-extern const struct figure fig_saliency;
-extern const struct figure fig_sparsity;
-extern const struct figure fig_survival;
-extern const struct figure fig_survival_map;
-extern const struct figure fig_tokens;
-extern const struct figure fig_training;
-extern const struct figure fig_variance;
-extern const struct figure fig_words;
-extern const struct figure fig_words_cloud;
+#define X(name) extern const struct figure fig_##name;
+#define MAP(name) X(name)
+#include "render/figures.list"
+#include "render/style.h"
+#undef MAP
+#undef X
 
 /* Colours of a map: the style's range or else [lo, hi] widened where it is empty;
  * counts what the caller reports outside of it. */
@@ -72,17 +34,14 @@ double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label);
 
-/* --style scale=log|linear of a figure; log when there is none. */
-int style_scale(const char *figure, const char *option, bool *ret_linear, struct kvf_diag *d);
-
 /* Small multiples of maps over tokens and steps, one per head (grid.c).  fill gives one number
  * for each of n tokens of a head whose rows start at row0, raster (heat.h) makes the map of
  * them: heat_alpha of ends, counted from the first token shown, or heat_decay.  over (may be
  * NULL) draws onto a map; a has its place and the tokens and steps it shows.  Steps are those
- * of the tokens; option steps=C:D of the style shows others. */
+ * of the tokens; the key `steps` shows others. */
 struct grid {
     const struct table *t;
-    const char *figure, *label; /* its name; what the colour bar says */
+    const char *label; /* what the colour bar says */
     void (*fill)(const struct table *t, int64_t row0, int64_t n, double *number);
     heat_column_fn *raster;
     void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
@@ -91,6 +50,11 @@ struct grid {
 };
 /* fill of tables of evictions: evict_step counted from the first token shown, INFINITY = alive. */
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
+/* What the keys of a figure that is a grid fill. */
+struct grid_style {
+    const char *steps; /* "C:D"; NULL: those of the tokens */
+};
+extern const struct opt grid_keys[];
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h);
 int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style *s,
               struct kvf_diag *d);

@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/par.h"
+#include "render/clamp.h"
 #include "render/figures.h"
+#include "render/style.h"
 
 enum {
     TOP = 5,
@@ -73,6 +74,23 @@ static double width_of(const struct layout *l)
     return l->left + RIGHT + l->margin + l->blocks * block + (l->blocks - 1) * l->gap_block;
 }
 
+int64_t rows_per_head(const struct table *t)
+{
+    int head = table_find(t, "head");
+    int64_t n = table_rows(t), lo = 0, hi = n;
+    if (n == 0)
+        return 0;
+    const char *first = table_str(t, head, 0);
+    while (hi - lo > 1) { /* head-major: the first head's rows are a prefix */
+        int64_t mid = lo + (hi - lo) / 2;
+        if (strcmp(table_str(t, head, mid), first) == 0)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo + 1;
+}
+
 static double height_of(const struct layout *l)
 {
     return TOP + BOTTOM + l->rows * l->tall + (l->rows - 1) * l->gap_y;
@@ -94,7 +112,8 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     l.margin = g->margin;
-    l.gap_x = (l.named ? 5 : heads > 24 ? 0.6 : 1.2) + l.margin;
+    double between = heads > 24 ? 0.6 : 1.2;
+    l.gap_x = (l.named ? 5 : between) + l.margin;
     l.gap_y = l.named ? 6 : 1.2;
     l.gap_block = 1.5;
     int64_t most = l.named ? l.n : l.n / heads, best = 1;
@@ -119,28 +138,18 @@ static struct layout plan(const struct grid *g, const struct window *win, double
     return l;
 }
 
-/* --style steps=C:D: the part of the steps that is shown; else those of the tokens. */
+/* The part of the steps that is shown: those of the key, else those of the tokens. */
 static int window_of(const struct grid *g, const struct figure_style *s, struct window *ret,
                      struct kvf_diag *d)
 {
-    const char *rest = s->option ? s->option : "";
-    char key[16], value[48];
-    int more;
+    const struct grid_style *o = s->own;
     int64_t n = rows_per_head(g->t);
     int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
     int64_t last = (int64_t)table_meta_real(g->t, "T", (double)to);
-    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
-        char *colon = strchr(value, ':');
-        if (colon)
-            *colon = 0;
-        if (strcmp(key, "steps") != 0)
-            return kvf_fail(d, KVF_E_ARG, "--style: %s knows steps=C:D, not '%s'", g->figure, key);
-        to = last;
-        if (!colon || !opt_int(value, &from) || (colon[1] && !opt_int(colon + 1, &to)))
-            return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
-    }
-    if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
+    int err = style_steps(o->steps, &from, &to, d);
+    if (err)
+        return err;
+    to = to == INT64_MAX ? last : to;
     from = from < first ? first : from;
     to = to > last && last > first ? last : to;
     if (to <= from)
@@ -152,7 +161,12 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     return KVF_OK;
 }
 
-/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
+const struct opt grid_keys[] = {
+    TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn",
+             .absent = "those of the tokens"),
+    {.type = OPT_END},
+};
+
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
 {
     double first = table_real(t, table_find(t, "token"), row0);
@@ -161,11 +175,13 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
+/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
-    double w = n == 1 ? 88 : n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
+    double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
+    w = n == 1 ? 88 : w;
     if (window_of(g, s, &win, NULL)) /* said when it is drawn */
         win = (struct window){per_head, 0, 0, per_head};
     struct layout l = plan(g, &win, w, h);
@@ -215,7 +231,7 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     double f = colours_at(k, v);
     if (isnan(f) || cover < 1)
         return palette_argb_at(k->map, f, cover);
-    return p->colour[(int)((f < 0 ? 0 : f > 1 ? 1 : f) * PALETTE_STEPS + 0.5)];
+    return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
 /* Columns of one map: the task depends on its number alone, whatever thread has it. */
@@ -292,7 +308,8 @@ static void margin_names(const struct painter *p, int64_t h)
     while (*second && *second != 'K' && *second != 'H')
         second++;
     snprintf(layer, sizeof layer, "%.*s", (int)(second - name), name);
-    double pt = p->l.side < 2.4 ? 4 : p->l.side < 6 ? PT_SMALL : PT_TICK;
+    double pt = p->l.side < 6 ? PT_SMALL : PT_TICK;
+    pt = p->l.side < 2.4 ? 4 : pt;
     if (h % p->l.cols == 0)
         canvas_text(p->c, x - 1, y + p->l.tall / 2, layer, pt, ALIGN_RIGHT, ink, 0);
     if (h / p->l.cols % p->l.rows == 0)
@@ -359,14 +376,16 @@ static void paint_all(struct painter *p)
 static int threads_for(const struct painter *p, int asked)
 {
     int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
-    long n = asked > 0 ? asked : work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n < MOST_THREADS ? (int)n : MOST_THREADS;
+    long n = work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)clamp_whole(asked > 0 ? asked : n, 1, MOST_THREADS);
 }
 
 static int paint(struct painter *p, int asked)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
     int threads = threads_for(p, asked), err = par_create(threads, &p->pool);
+    if (err)
+        return err;
     p->batch = (int)fmax(
         1, fmin(fmin(4.0 * threads, (double)p->l.n), (double)MOST_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
@@ -374,11 +393,13 @@ static int paint(struct painter *p, int asked)
     p->number = MEM_NEW(double, (size_t)p->batch *(size_t)p->l.per_head);
     p->argb = MEM_NEW(uint32_t, (size_t)p->batch * area);
     p->scratch = MEM_NEW(double, (size_t)threads *(size_t)p->span);
+    if (!p->number || !p->argb || !p->scratch) {
+        err = KVF_E_NOMEM;
+        goto done;
+    }
     palette_table(p->k.map, p->colour);
-    if (!err)
-        err = p->number && p->argb && p->scratch ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        paint_all(p);
+    paint_all(p);
+done:
     par_destroy(p->pool);
     mem_free(p->number);
     mem_free(p->argb);
@@ -406,7 +427,7 @@ int grid_draw(struct canvas *c, const struct grid *g, const struct figure_style 
     p.l = plan(g, &p.win, canvas_width(c), canvas_height(c));
     if (g->most && p.l.n > g->most)
         return kvf_fail(d, KVF_E_ARG, "%s shows up to %d heads, not %lld; choose some with --head",
-                        g->figure, g->most, (long long)p.l.n);
+                        s->figure->name, g->most, (long long)p.l.n);
     if (!(p.l.side >= 1 && p.l.tall >= 0.5))
         return kvf_fail(d, KVF_E_ARG,
                         "%lld maps do not fit into %.0f x %.0f mm; choose heads with "

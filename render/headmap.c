@@ -7,23 +7,14 @@
 #include "render/figures.h"
 #include "render/headmap.h"
 #include "render/marks.h"
-#include "render/options.h"
+#include "render/cells.h"
+#include "render/style.h"
 
-enum {
-    LEFT = 13,
-    TOP = 3,
-    NAME = 4,
-    RIGHT = 22,
-    BOTTOM = 10,
-    GAP_X = 4,
-    GAP_Y = 2,
-    ABOUT = 3,
-    FIXED_KEYS = 3,
-    KEYS = FIXED_KEYS + HEADMAP_FILTERS
-};
+enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
 
 struct plan {
+    const struct figure *figure;
     const struct headmap *m;
     const struct table *t;
     int value, panel; /* columns; panel -1: one map */
@@ -33,11 +24,11 @@ struct plan {
         int column;
         const char *name;
         const struct headmap_filter *of;
-        char text[OPTION_BYTES];
+        char text[CELL_TEXT];
         double number;
     } filter[HEADMAP_FILTERS];
     int n, first; /* panels; the first that is drawn */
-    char name[HEADMAP_PANELS][OPTION_BYTES];
+    char name[HEADMAP_PANELS][CELL_TEXT];
     int64_t layer0, layers, head0, heads;
     double *cell;      /* [n][layers][heads] */
     int64_t *count;    /* rows behind a cell */
@@ -66,38 +57,51 @@ static bool has_text(const struct table *t, int col, const char *s)
     return false;
 }
 
-/* What a filter asks for: numbers the nearest that there is, texts exactly. */
-static int choose(struct plan *p, const struct headmap_filter *f, const char *asked,
-                  struct kvf_diag *d)
+/* The number of the rows that a filter is for: the nearest that there is to what was asked for. */
+static int choose_number(struct chosen *x, const struct table *t, const char *asked,
+                         struct kvf_diag *d)
 {
-    struct chosen *x = &p->filter[p->n_filters];
     char room[24];
+    double T = table_meta_real(t, "T", NAN), want = table_real(t, x->column, 0);
+    want = x->of->of_length > 0 && !isnan(T) ? x->of->of_length * T : want;
+    if (asked && sscanf(asked, "%lf", &want) != 1)
+        return kvf_fail(d, KVF_E_ARG, "--style: %s=%s is no number", table_col_name(t, x->column),
+                        asked);
+    x->number = table_nearest(t, x->column, want);
+    tick_text(x->number, room);
+    snprintf(x->text, sizeof x->text, "%s", room);
+    return KVF_OK;
+}
+
+/* The text of the rows that a filter is for, which some row must have. */
+static int choose_text(struct chosen *x, const struct table *t, const char *asked,
+                       struct kvf_diag *d)
+{
+    const char *usual = x->of->usual;
+    if (!usual || !has_text(t, x->column, usual))
+        usual = table_str(t, x->column, 0);
+    snprintf(x->text, sizeof x->text, "%s", asked ? asked : usual);
+    if (has_text(t, x->column, x->text))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--style: no row of table %s has %s=%s", table_name(t),
+                    table_col_name(t, x->column), x->text);
+}
+
+/* Takes filter i, the column of that name, into the plan; a table need not have the column. */
+static int choose(struct plan *p, int i, const char *column, const char *asked, struct kvf_diag *d)
+{
+    const struct headmap_filter *f = &p->m->filter[i];
+    struct chosen *x = &p->filter[p->n_filters];
     *x = (struct chosen){
-        .column = table_find(p->t, f->column), .of = f, .name = f->word ? f->word : f->column};
-    if (x->column < 0 && !*asked)
+        .column = table_find(p->t, column), .of = f, .name = f->word ? f->word : column};
+    if (x->column < 0 && !asked)
         return KVF_OK;
     if (x->column < 0)
         return kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'", table_name(p->t),
-                        f->column);
+                        column);
     p->n_filters++;
-    if (is_number(p->t, x->column)) {
-        double T = table_meta_real(p->t, "T", NAN), want = table_real(p->t, x->column, 0);
-        want = f->of_length > 0 && !isnan(T) ? f->of_length * T : want;
-        if (*asked && sscanf(asked, "%lf", &want) != 1)
-            return kvf_fail(d, KVF_E_ARG, "--style: %s=%s is no number", f->column, asked);
-        x->number = table_nearest(p->t, x->column, want);
-        tick_text(x->number, room);
-        snprintf(x->text, sizeof x->text, "%s", room);
-        return KVF_OK;
-    }
-    const char *usual = f->usual && has_text(p->t, x->column, f->usual)
-                            ? f->usual
-                            : table_str(p->t, x->column, 0);
-    snprintf(x->text, sizeof x->text, "%s", *asked ? asked : usual);
-    return has_text(p->t, x->column, x->text)
-               ? KVF_OK
-               : kvf_fail(d, KVF_E_ARG, "--style: no row of table %s has %s=%s", table_name(p->t),
-                          f->column, x->text);
+    return is_number(p->t, x->column) ? choose_number(x, p->t, asked, d)
+                                      : choose_text(x, p->t, asked, d);
 }
 
 static bool matches(const struct plan *p, int64_t row)
@@ -117,7 +121,7 @@ static bool matches(const struct plan *p, int64_t row)
 /* "of trace 1: log_beta of trimkv": what the metadata say of a number; NULL: nothing. */
 static const char *about(const struct plan *p, const struct headmap_filter *f, const char *text)
 {
-    char key[OPTION_BYTES + 24];
+    char key[CELL_TEXT + 24];
     if (!f->about)
         return NULL;
     snprintf(key, sizeof key, "%.20s%s", f->about, text);
@@ -143,15 +147,17 @@ static double notes_height(const struct plan *p)
 static int panel_of(struct plan *p, int64_t row)
 {
     char room[24];
-    if (p->panel < 0)
-        return p->n = 1, 0;
+    if (p->panel < 0) {
+        p->n = 1;
+        return 0;
+    }
     const char *name = cell_text(p->t, p->panel, row, room);
     for (int i = 0; i < p->n; i++)
-        if (strncmp(p->name[i], name, OPTION_BYTES - 1) == 0)
+        if (strncmp(p->name[i], name, CELL_TEXT - 1) == 0)
             return i;
     if (p->n == HEADMAP_PANELS)
         return -1;
-    snprintf(p->name[p->n], OPTION_BYTES, "%s", name);
+    snprintf(p->name[p->n], CELL_TEXT, "%s", name);
     return p->n++;
 }
 
@@ -165,7 +171,7 @@ static int measure(struct plan *p, struct kvf_diag *d)
             continue;
         if (panel_of(p, r) < 0)
             return kvf_fail(d, KVF_E_ARG, "%s draws up to %d maps; column %s has more values",
-                            p->m->figure, HEADMAP_PANELS, table_col_name(p->t, p->panel));
+                            p->figure->name, HEADMAP_PANELS, table_col_name(p->t, p->panel));
         int64_t l = table_int(p->t, layer, r), h = table_int(p->t, index, r);
         p->layer0 = l < p->layer0 ? l : p->layer0;
         p->head0 = h < p->head0 ? h : p->head0;
@@ -181,39 +187,40 @@ static int measure(struct plan *p, struct kvf_diag *d)
     p->heads = h1 < 0 ? 1 : h1 - p->head0 + 1;
     return p->layers < 100000 && p->heads < 100000 && p->layers * p->heads < 1 << 24
                ? KVF_OK
-               : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->m->figure);
+               : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->figure->name);
 }
 
-/* Options into p, then which panels and heads there are. */
-static int plan_make(struct plan *p, const struct headmap *m, const struct table *t,
-                     const struct figure_style *s, struct kvf_diag *d)
+/* The column of the panels, or NULL: one map. */
+static const char *panel_column(const struct plan *p, const struct headmap_style *o)
 {
-    struct option_key key[KEYS] = {{.name = "value", .allowed = m->values},
-                                   {.name = "panel", .allowed = ""},
-                                   {.name = "minus", .allowed = "no|yes", .value = "no"}};
-    int n = FIXED_KEYS, err;
-    *p = (struct plan){.m = m, .t = t, .panel = -1};
-    snprintf(key[0].value, OPTION_BYTES, "%.*s", (int)strcspn(m->values, "|"), m->values);
-    for (int i = 0; m->filter[i].column; i++)
-        key[n++] = (struct option_key){.name = m->filter[i].column, .allowed = ""};
-    err = options_read(m->figure, s->option, key, n, d);
-    if (err)
-        return err;
-    const char *panel = *key[1].value                              ? key[1].value
-                        : table_find(t, "trace") >= 0              ? "trace"
-                        : m->panel && table_find(t, m->panel) >= 0 ? m->panel
-                                                                   : NULL;
-    for (int i = 0; panel && !*key[1].value && i + FIXED_KEYS < n; i++)
-        if (strcmp(panel, m->filter[i].column) == 0 && *key[FIXED_KEYS + i].value)
-            panel = NULL; /* one value asked for: one map */
-    p->minus = option_index(&key[2]) == 1;
-    err = find_or_fail(p, key[0].value, &p->value, d);
+    const char *panel = table_find(p->t, "trace") >= 0 ? "trace" : p->m->panel;
+    if (o->panel)
+        return o->panel;
+    if (!panel || table_find(p->t, panel) < 0)
+        return NULL;
+    const struct opt *k = p->figure->style + HEADMAP_KEYS;
+    for (int i = 0; k[i].type != OPT_END; i++)
+        if (o->row[i] && strcmp(panel, k[i].name) == 0)
+            return NULL; /* one value of it was asked for */
+    return panel;
+}
+
+/* The style into p, then which panels and heads there are. */
+static int plan_make(struct plan *p, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d)
+{
+    const struct headmap_style *o = s->own;
+    const struct opt *keys = s->figure->style;
+    *p = (struct plan){.figure = s->figure, .m = s->figure->map, .t = t, .panel = -1};
+    p->minus = o->minus == 1;
+    const char *panel = panel_column(p, o), *value = keys[0].words[o->value];
+    int err = find_or_fail(p, value, &p->value, d);
     if (!err && panel)
         err = find_or_fail(p, panel, &p->panel, d);
     if (!err && !is_number(t, p->value))
-        err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", key[0].value);
-    for (int i = 0; !err && m->filter[i].column; i++)
-        err = choose(p, &m->filter[i], key[FIXED_KEYS + i].value, d);
+        err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
+    for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
+        err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
     if (!err)
         err = measure(p, d);
     if (!err && p->minus && p->n < 2)
@@ -305,20 +312,20 @@ static struct layout layout_in(const struct plan *p, double width, double height
     return l;
 }
 
-void headmap_size(const struct headmap *m, const struct table *t, const struct figure_style *s,
-                  double *ret_w, double *ret_h)
+void headmap_size(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct plan p;
     *ret_w = 88;
     *ret_h = 40;
-    if (plan_make(&p, m, t, s, NULL)) /* said when it is drawn */
+    if (plan_make(&p, t, s, NULL)) /* said when it is drawn */
         return;
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
     double two = LEFT + RIGHT + LEFT + 2 * LEAST_CELL * (double)p.layers;
-    *ret_w = s->width_mm > 0       ? s->width_mm
-             : n > 1 && two <= 180 ? fmax(140, fmin(180, two + 20))
-                                   : fmax(88, fmin(180, one));
+    *ret_w = fmax(88, fmin(180, one));
+    if (n > 1 && two <= 180)
+        *ret_w = fmax(140, fmin(180, two + 20));
+    *ret_w = s->width_mm > 0 ? s->width_mm : *ret_w;
     struct layout l = layout_in(&p, *ret_w, 100);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
     double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));
@@ -351,7 +358,7 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
     int place = panel - p->first, col = place % l->cols, row = place / l->cols, n = p->n - p->first;
     double x = LEFT + col * l->step_x, y = l->top + row * l->step_y;
     double cw = l->w / (double)p->layers, ch = l->h / (double)p->heads;
-    char room[4 * OPTION_BYTES], name[4 * OPTION_BYTES];
+    char room[4 * CELL_TEXT], name[4 * CELL_TEXT];
     for (int64_t a = 0; a < p->layers; a++)
         for (int64_t b = 0; b < p->heads; b++) {
             int64_t i = ((int64_t)panel * p->layers + a) * p->heads + b;
@@ -376,8 +383,7 @@ static void label_of(const struct plan *p, char *out, size_t cap)
 {
     int used;
     const char *column = table_col_name(p->t, p->value), *open = " (";
-    size_t n = strlen(column);
-    bool first = strncmp(p->m->values, column, n) == 0 && strchr("|", p->m->values[n]);
+    bool first = strcmp(p->figure->style[0].words[0], column) == 0;
     used = snprintf(out, cap, "%s", first && p->m->label ? p->m->label : column);
     if (p->mixed && used < (int)cap) {
         used += snprintf(out + used, cap - (size_t)used, "%smean", open);
@@ -399,7 +405,7 @@ static void label_of(const struct plan *p, char *out, size_t cap)
 /* What rows are drawn, where a number alone says little. */
 static void draw_notes(struct canvas *c, const struct plan *p, double y)
 {
-    char note[4 * OPTION_BYTES], room[4 * OPTION_BYTES];
+    char note[4 * CELL_TEXT], room[4 * CELL_TEXT];
     for (int i = 0; i < p->n_filters; i++) {
         const struct chosen *x = &p->filter[i];
         if (!noted(p, i))
@@ -427,11 +433,11 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 
-int headmap_draw(struct canvas *c, const struct headmap *m, const struct table *t,
-                 const struct figure_style *s, struct kvf_diag *d)
+int headmap_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                 struct kvf_diag *d)
 {
     struct plan p;
-    int err = plan_make(&p, m, t, s, d);
+    int err = plan_make(&p, t, s, d);
     if (err)
         return err;
     err = fill(&p);

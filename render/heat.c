@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "render/clamp.h"
 #include "render/heat.h"
 
 enum {
@@ -134,7 +135,7 @@ static void finish(const struct heat *m, double *mean, double *cover)
 static long row_of(const struct heat *m, double y)
 {
     long r = (long)((y - (double)m->from) * m->h / (double)(m->to - m->from));
-    r = r < 0 ? 0 : r >= m->h ? m->h - 1 : r;
+    r = clamp_whole(r, 0, m->h - 1);
     while (r > 0 && row_begin(m, r) > y) /* rounding of the quotient */
         r--;
     while (r + 1 < m->h && row_end(m, r) <= y)
@@ -221,7 +222,9 @@ static double power_and_sum(double x, double less, double n, double *ret_sum)
         return 0;
     }
     e = nx < -1 ? exp(nx) : exp_less_one(nx); /* each keeps its digits there */
-    *ret_sum = less < 0 ? (nx < -1 ? e - 1 : e) / less : isnan(x) ? x : n;
+    *ret_sum = isnan(x) ? x : n;
+    if (less < 0)
+        *ret_sum = (nx < -1 ? e - 1 : e) / less;
     return nx < -1 ? e : e + 1;
 }
 
@@ -253,7 +256,7 @@ static void lead(struct decay *d, long row, double weight, double log_v, double 
     double height = (double)(d->m->to - d->m->from) / d->m->h;
     double rows = ((log_v - VANISHED) / fabs(x) + 1) / height + 1; /* until below 1e-18 */
     long left = d->m->h - row, stop = row + (rows < (double)left ? (long)rows : left);
-    struct block *b = &d->block[rows < 8 ? 0 : rows < 64 ? 1 : rows < 512 ? 2 : 3];
+    struct block *b = &d->block[!(rows < 8) + !(rows < 64) + !(rows < 512)];
     if (b->used == 2 * LANES || (b->used && b->row != row))
         flush(d, b);
     if (!b->used)

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "render/clamp.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
 #include "render/palette_tables.h"
@@ -39,7 +40,7 @@ struct rgb palette_at(const char *map, double v)
     const struct map *m = palette_known(map) ? map_of(map) : maps;
     if (isnan(v))
         return (struct rgb){0.85, 0.85, 0.85};
-    v = v < 0 ? 0 : v > 1 ? 1 : v;
+    v = clamp(v, 0, 1);
     v = 255 * (m->reversed ? 1 - v : v);
     int i = v >= 255 ? 254 : (int)v;
     double f = v - i, out[3];
@@ -72,7 +73,7 @@ void palette_table(const char *map, uint32_t out[PALETTE_STEPS + 1])
 uint32_t palette_argb_at(const char *map, double v, double opacity)
 {
     struct rgb c = palette_at(map, v);
-    double f = 255 * (opacity < 0 ? 0 : opacity > 1 ? 1 : opacity);
+    double f = 255 * clamp(opacity, 0, 1);
     return (uint32_t)(f + 0.5) << 24 | (uint32_t)(c.r * f + 0.5) << 16
            | (uint32_t)(c.g * f + 0.5) << 8 | (uint32_t)(c.b * f + 0.5);
 }

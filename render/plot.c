@@ -165,7 +165,7 @@ static bool series_grow(struct plot_series *s, bool interval)
 {
     struct chart_line *l = &s->data;
     double **part[] = {&l->x, &l->y, &l->low, &l->high};
-    int more = l->n < s->room ? s->room : s->room ? 2 * s->room : 16;
+    int grown = s->room ? 2 * s->room : 16, more = l->n < s->room ? s->room : grown;
     interval |= l->low != NULL;
     for (int k = 0; k < (interval ? 4 : 2); k++) {
         if (*part[k] && more == s->room)

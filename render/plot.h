@@ -9,6 +9,7 @@
 
 #include "render/chart.h"
 #include "render/figure.h"
+#include "render/style.h"
 
 enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024 };
 
@@ -76,46 +77,24 @@ struct chart_look plot_look(int i);
 /* The same without black, which is for what is pooled. */
 struct chart_look plot_look_coloured(int i);
 
-/* A figure made of one plot: build fills it, from table and style. */
-typedef int (*plot_build_fn)(const struct table *t, const struct figure_style *s, struct plot *p,
-                             struct kvf_diag *d);
-void plot_figure_size(plot_build_fn build, const struct table *t, const struct figure_style *s,
-                      double *ret_w, double *ret_h);
-int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
-                     const struct figure_style *s, struct kvf_diag *d);
+/* The functions of a figure that is one plot, which its `build` fills from table and style. */
+void plot_figure_size(const struct table *t, const struct figure_style *s, double *ret_w,
+                      double *ret_h);
+int plot_figure_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d);
 
-/* A figure of one plot, in its file, that `build` fills.  several: it tells traces apart.
- * PLOT_FIGURE(fig_x, "x", "table", "summary", needs, true) */
-#define PLOT_FIGURE(symbol, title, of_table, line, need, several)                                  \
-    static void size(const struct table *t, const struct figure_style *s, double *w, double *h)    \
-    {                                                                                              \
-        plot_figure_size(build, t, s, w, h);                                                       \
-    }                                                                                              \
-    static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,         \
-                    struct kvf_diag *d)                                                            \
-    {                                                                                              \
-        return plot_figure_draw(build, c, t, s, d);                                                \
-    }                                                                                              \
-    const struct figure symbol = {.name = title,                                                   \
-                                  .table = of_table,                                               \
-                                  .summary = line,                                                 \
-                                  .needs = need,                                                   \
-                                  .size = size,                                                    \
-                                  .draw = draw,                                                    \
-                                  .side_by_side = several}
+/* Such a figure, at the end of its file: PLOT_FIGURE(fig_x, .name = "x", .table = "x", ...). */
+#define PLOT_FIGURE(symbol, ...)                                                                   \
+    const struct figure symbol = {                                                                 \
+        .size = plot_figure_size, .draw = plot_figure_draw, .build = build, __VA_ARGS__}
 
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 /* KVF_E_ARG: no room at this size, or a range that the axis cannot have; KVF_E_NOMEM. */
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);
 
-/* --style of a figure.  value: the default before, what was given after.  allowed: "a|b|c", or
- * NULL: any text.  The list ends with a NULL name.  KVF_E_ARG with a sentence. */
-struct style_key {
-    const char *name, *allowed;
-    char value[64];
-};
-int style_keys(const char *figure, const char *option, struct style_key *keys, struct kvf_diag *d);
-bool style_is(const struct style_key *keys, const char *name, const char *value);
+/* What the key `by` of most plots says: a line for all heads together, or one (or a panel) for
+ * each head or layer.  The words of the key are in this order. */
+enum plot_by { BY_ALL, BY_HEAD, BY_LAYER };
 
 /* What the rows of most tables share.  Columns that the table lacks: -1. */
 struct plot_rows {
@@ -139,16 +118,37 @@ void criterion_name(const char *raw, char out[PLOT_NAME]);
  * larger sets. */
 struct chart_look criterion_look(const char *raw);
 
-/* Rows by head, criterion and class, as `by` (criterion, class, head or gap), `criterion` and
- * `heads` (none or thin) of --style choose them: pooled rows, a line for each criterion or
- * class; a panel for each head or trace; thin lines of the heads behind the pooled one. */
+/* The keys of figures whose rows are told apart by head, criterion and class; the words of a key
+ * are in the order of the enum. */
+enum choice_by { CHOICE_CRITERION, CHOICE_CLASS, CHOICE_HEAD, CHOICE_GAP };
+enum choice_y { CHOICE_LINEAR, CHOICE_LOG };
+struct choice_style {
+    int by;                /* enum choice_by */
+    const char *criterion; /* the only one; NULL: all */
+    int heads;             /* 0: none, 1: thin lines behind the pooled one */
+    int y;                 /* enum choice_y, or the figure's own words */
+};
+#define CHOICE_BY(...)                                                                             \
+    WORD_KEY(struct choice_style, by, "criterion",                                                 \
+             "what a line is of; of heads, what a panel is of", __VA_ARGS__)
+#define CHOICE_ONE                                                                                 \
+    TEXT_KEY(struct choice_style, criterion, "NAME", "the only criterion that is drawn",           \
+             .absent = "all")
+#define CHOICE_HEADS                                                                               \
+    WORD_KEY(struct choice_style, heads, "none", "lines of single heads behind the pooled one",    \
+             "none", "thin")
+#define CHOICE_Y                                                                                   \
+    WORD_KEY(struct choice_style, y, "linear", "the axis that goes up", "linear", "log")
+
+/* Rows as such keys choose them: pooled rows, a line for each criterion or class; a panel for each
+ * head or trace; thin lines of the heads behind the pooled one. */
 struct row_choice {
     struct plot_rows k;
     bool heads, classes, gaps, thin;
     const char *criterion; /* the only one; NULL: all */
 };
 /* KVF_E_ARG with a sentence when no row has the criterion. */
-int choice_open(struct row_choice *v, const struct table *t, const struct style_key *keys,
+int choice_open(struct row_choice *v, const struct table *t, const struct choice_style *o,
                 struct kvf_diag *d);
 /* Whether the row is in the picture. */
 bool choice_has(const struct row_choice *v, int64_t row);

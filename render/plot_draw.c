@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/clamp.h"
 #include "render/palette.h"
 #include "render/plot.h"
 
@@ -27,7 +28,7 @@ struct layout {
 static int columns_of(int n)
 {
     static const int few[] = {1, 1, 2, 3, 2, 3, 3, 4, 4, 3, 5};
-    return n <= 10 ? few[n < 0 ? 0 : n] : (int)ceil(sqrt(1.4 * n) - 1e-9);
+    return n <= 10 ? few[n] : (int)ceil(sqrt(1.4 * n) - 1e-9);
 }
 
 static bool headed(const struct plot *p)
@@ -50,9 +51,11 @@ static int keys_of(const struct plot *p)
 void plot_size(const struct plot *p, double *ret_w, double *ret_h)
 {
     static const double width[] = {88, 130, 180}, height[] = {46, 38, 34, 27, 24, 20, 20, 17};
-    int cols = columns_of(p->n_panels), rows = ((p->n_panels ? p->n_panels : 1) + cols - 1) / cols;
+    int panels = p->n_panels ? p->n_panels : 1;
+    int cols = columns_of(p->n_panels), rows = (panels + cols - 1) / cols;
     int n = keys_of(p);
-    double longest = 0, each = p->panel_h > 0 ? p->panel_h : height[cols < 8 ? cols - 1 : 7];
+    double longest = 0, each = height[(int)fmin(cols, 8) - 1];
+    each = p->panel_h > 0 ? p->panel_h : each;
     for (int i = 0; i < p->n_lines; i++)
         if (!p->line[i].hidden)
             longest = fmax(longest, (double)strlen(p->line[i].name));
@@ -151,7 +154,8 @@ static void settle(double *lo, double *hi, double d0, double d1, bool logarithmi
         return;
     }
     double size = fmax(fabs(a), fabs(b));
-    double more = b - a > 1e-9 * size ? pad * (b - a) : size > 0 ? .5 * size : .5;
+    double more = size > 0 ? .5 * size : .5;
+    more = b - a > 1e-9 * size ? pad * (b - a) : more;
     *lo = axis_end(isnan(*lo) ? a - more : a);
     *hi = axis_end(isnan(*hi) ? b + more : b);
     if (!(*hi > *lo))
@@ -230,7 +234,7 @@ static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
     l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->key_w < .36 * W
                 && l->n_keys * KEY_LINE + 2 < canvas_height(c) - 2 * EDGE - TICKS - LABEL;
     l->key_cols = (int)floor((W - 2 * EDGE + KEY_GAP) / (l->key_w + KEY_GAP));
-    l->key_cols = l->key_cols < 1 ? 1 : l->key_cols > l->n_keys ? l->n_keys : l->key_cols;
+    l->key_cols = (int)clamp_whole(l->key_cols, 1, l->n_keys);
     l->key_rows = !l->n_keys || l->beside ? 0 : (l->n_keys + l->key_cols - 1) / l->key_cols;
 }
 
@@ -260,7 +264,7 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     place_key(c, p, l);
     char line[NOTES][256];
     l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line);
-    double right = EDGE + (l->beside ? l->key_w + 2 : l->ramp ? RAMP : 1.5);
+    double margin = l->ramp ? RAMP : 1.5, right = EDGE + (l->beside ? l->key_w + 2 : margin);
     double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
     l->y = EDGE + head;
@@ -274,8 +278,8 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->foot = l->y + (l->rows - 1) * l->step_y + l->h + TICKS;
     double keys = l->key_cols * (l->key_w + KEY_GAP) - KEY_GAP, middle = (l->x + W - right) / 2;
     l->key_x = l->beside ? W - right + 2 : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
-    l->key_y = l->beside ? l->y + 2
-                         : l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1 + KEY_LINE / 2;
+    double under = l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1 + KEY_LINE / 2;
+    l->key_y = l->beside ? l->y + 2 : under;
     if (l->w >= LEAST_W && l->h >= LEAST_H)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -402,27 +406,28 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
-void plot_figure_size(plot_build_fn build, const struct table *t, const struct figure_style *s,
-                      double *ret_w, double *ret_h)
+void plot_figure_size(const struct table *t, const struct figure_style *s, double *ret_w,
+                      double *ret_h)
 {
     struct plot p;
     struct kvf_diag ignored = {""};
     plot_init(&p);
     *ret_w = 88;
     *ret_h = 60;
-    if (!p.err && build(t, s, &p, &ignored) == KVF_OK && !p.err) /* else plot_figure_draw tells */
+    if (!p.err && s->figure->build(t, s, &p, &ignored) == KVF_OK
+        && !p.err) /* else plot_figure_draw tells */
         plot_size(&p, ret_w, ret_h);
     plot_free(&p);
 }
 
-int plot_figure_draw(plot_build_fn build, struct canvas *c, const struct table *t,
-                     const struct figure_style *s, struct kvf_diag *d)
+int plot_figure_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     struct kvf_diag *d)
 {
     struct plot p;
     plot_init(&p);
     int err = p.err;
     if (!err)
-        err = build(t, s, &p, d);
+        err = s->figure->build(t, s, &p, d);
     if (!err)
         err = plot_draw(c, &p, s, d);
     plot_free(&p);

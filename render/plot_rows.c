@@ -4,55 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opt.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
 #include "render/plot.h"
-
-/* Whether value is one of "a|b|c". */
-static bool among(const char *allowed, const char *value)
-{
-    size_t n = strlen(value);
-    for (const char *s = allowed; *s; s += strcspn(s, "|"), s += *s == '|')
-        if (strcspn(s, "|") == n && strncmp(s, value, n) == 0)
-            return true;
-    return false;
-}
-
-static int refuse(const char *figure, const struct style_key *keys, const char *key,
-                  struct kvf_diag *d)
-{
-    char known[200] = "";
-    size_t n = 0;
-    for (const struct style_key *k = keys; k->name && n + 1 < sizeof known; k++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s=%s", k == keys ? "" : ", ",
-                              k->name, k->allowed ? k->allowed : "...");
-    return kvf_fail(d, KVF_E_ARG, "--style: %s knows %s, not '%s'", figure, known, key);
-}
-
-int style_keys(const char *figure, const char *option, struct style_key *keys, struct kvf_diag *d)
-{
-    char key[32], value[64], pair[100];
-    const char *rest = option ? option : "";
-    int more;
-    while ((more = opt_pair(&rest, key, value, sizeof key)) == 1) {
-        struct style_key *k = keys;
-        while (k->name && strcmp(k->name, key) != 0)
-            k++;
-        snprintf(pair, sizeof pair, "%s=%s", key, value);
-        if (!k->name || !value[0] || (k->allowed && !among(k->allowed, value)))
-            return refuse(figure, keys, pair, d);
-        snprintf(k->value, sizeof k->value, "%s", value);
-    }
-    return more ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs") : KVF_OK;
-}
-
-bool style_is(const struct style_key *keys, const char *name, const char *value)
-{
-    while (keys->name && strcmp(keys->name, name) != 0)
-        keys++;
-    return keys->name && strcmp(keys->value, value) == 0;
-}
 
 struct plot_rows plot_rows_of(const struct table *t)
 {
@@ -172,13 +126,6 @@ static bool is_gap(const char *criterion)
     return strchr(criterion, '-') != NULL;
 }
 
-static const char *value_of(const struct style_key *keys, const char *name)
-{
-    while (keys->name && strcmp(keys->name, name) != 0)
-        keys++;
-    return keys->name ? keys->value : "";
-}
-
 static bool any_class(const struct plot_rows *k)
 {
     bool any = table_rows(k->t) == 0;
@@ -187,30 +134,29 @@ static bool any_class(const struct plot_rows *k)
     return any;
 }
 
-int choice_open(struct row_choice *v, const struct table *t, const struct style_key *keys,
+int choice_open(struct row_choice *v, const struct table *t, const struct choice_style *o,
                 struct kvf_diag *d)
 {
-    const char *only = value_of(keys, "criterion");
     *v = (struct row_choice){.k = plot_rows_of(t),
-                             .heads = style_is(keys, "by", "head"),
-                             .classes = style_is(keys, "by", "class"),
-                             .gaps = style_is(keys, "by", "gap"),
-                             .thin = style_is(keys, "heads", "thin")};
-    v->criterion = only[0] ? only : NULL;
+                             .heads = o->by == CHOICE_HEAD,
+                             .classes = o->by == CHOICE_CLASS,
+                             .gaps = o->by == CHOICE_GAP,
+                             .thin = o->heads == 1,
+                             .criterion = o->criterion};
     if (v->classes && !any_class(&v->k))
         return kvf_fail(d, KVF_E_ARG,
                         "--style by=class: the table has no rows of classes; "
                         "--by class of the analysis makes them");
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, v->k.criterion, r);
-        if (only[0] ? strcmp(name, only) == 0 : is_gap(name) == v->gaps) {
+        if (o->criterion ? strcmp(name, o->criterion) == 0 : is_gap(name) == v->gaps) {
             v->criterion = v->classes ? name : v->criterion;
             return KVF_OK;
         }
     }
-    return only[0]
-               ? kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'", only)
-               : KVF_OK;
+    if (!o->criterion)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "--style: the table has no rows of criterion '%s'", o->criterion);
 }
 
 bool choice_has(const struct row_choice *v, int64_t r)

@@ -131,8 +131,9 @@ int png_rows_make(struct png_rows *r, const uint32_t *rgb, int w, int h, int str
         return KVF_E_NOMEM;
     r->n = n;
     int err = n > 1 ? par_create(threads, &pool) : KVF_OK;
-    if (!err)
-        err = make(&work, pool, par_threads(pool));
+    if (err)
+        return err;
+    err = make(&work, pool, par_threads(pool));
     for (int i = 0; work.press && i < par_threads(pool); i++) {
         deflateEnd(&work.press[i].z);
         mem_free(work.press[i].rows);

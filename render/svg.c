@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "render/svg.h"
-#include "render/svg_text.h"
+#include "render/svg_fonts.h"
 
 void svg_finish(struct svg *s)
 {
@@ -11,25 +11,15 @@ void svg_finish(struct svg *s)
     memset(s, 0, sizeof *s);
 }
 
-void svg_base64(struct buf *b, const void *data, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i += 3) {
-        unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0)
-                     | (i + 2 < n ? p[i + 2] : 0u);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], digit[v >> 6 & 63], digit[v & 63]};
-        for (size_t k = n - i; k < 3; k++)
-            four[k + 1] = '=';
-        buf_add(b, four, 4);
-    }
-}
-
 void svg_escape(struct buf *b, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (s[i] == '<' || s[i] == '>' || s[i] == '&')
-            buf_str(b, s[i] == '<' ? "&lt;" : s[i] == '>' ? "&gt;" : "&amp;");
+        if (s[i] == '<')
+            buf_str(b, "&lt;");
+        else if (s[i] == '>')
+            buf_str(b, "&gt;");
+        else if (s[i] == '&')
+            buf_str(b, "&amp;");
         else if (n - i >= 3
                  && (memcmp(s + i, "\xef\xbf\xbe", 3) == 0
                      || memcmp(s + i, "\xef\xbf\xbf", 3) == 0))
@@ -161,7 +151,7 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
                "transform=\"matrix(%.8g,0,0,%.8g,%.4f,%.4f)\" "
                "xlink:href=\"data:image/png;base64,",
                cols, rows, w * SVG_PT / cols, h * SVG_PT / rows, x * SVG_PT, (y + s->dy) * SVG_PT);
-    svg_base64(&s->body, png->data, png->len);
+    buf_base64(&s->body, png->data, png->len);
     buf_str(&s->body, "\"/>\n");
 }
 
@@ -186,5 +176,7 @@ int svg_write(struct svg *s, const char *title, const char *about, struct buf *o
     if (s->body.len)
         buf_add(out, s->body.data, s->body.len);
     buf_str(out, "</svg>\n");
-    return err ? err : s->body.err ? s->body.err : out->err;
+    if (err)
+        return err;
+    return s->body.err ? s->body.err : out->err;
 }

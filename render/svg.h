@@ -11,7 +11,7 @@
 
 #define SVG_PT (72 / 25.4) /* points in a millimetre */
 
-struct svg_fonts; /* svg_text.h */
+struct svg_fonts; /* svg_fonts.h */
 
 struct svg {
     double w, h;    /* mm */
@@ -44,7 +44,6 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
 /* The whole file, with title and description. */
 int svg_write(struct svg *s, const char *title, const char *about, struct buf *out);
 
-void svg_base64(struct buf *b, const void *data, size_t n);
 void svg_escape(struct buf *b, const char *s, size_t n); /* text of an element */
 
 #endif

@@ -27,8 +27,4 @@ void svg_glyphs(struct svg *s, struct _cairo *cr, const char *text,
                 const struct _PangoGlyphItem *item, double x, double y, double pt,
                 struct rgb colour);
 
-void svg_fonts_destroy(struct svg_fonts *f); /* accepts NULL */
-/* <style> with all fonts of the text; nothing where f is NULL. */
-int svg_fonts_write(const struct svg_fonts *f, struct buf *out);
-
 #endif

@@ -1,3 +1,4 @@
+#include "render/clamp.h"
 #include "render/text_colours.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ static double to_linear(double v)
 static double from_linear(double v)
 {
     v = v <= 0.0031308 ? 12.92 * v : 1.055 * pow(v, 1 / 2.4) - 0.055;
-    return v < 0 ? 0 : v > 1 ? 1 : v;
+    return clamp(v, 0, 1);
 }
 
 /* IEC 61966-2-1 and CIE 15. */
@@ -47,7 +48,7 @@ static struct rgb from_lab(double L, double a, double b)
 struct rgb lab_between(struct rgb a, struct rgb b, double v)
 {
     double p[3], q[3];
-    v = v < 0 ? 0 : v > 1 ? 1 : v;
+    v = clamp(v, 0, 1);
     to_lab(a, &p[0], &p[1], &p[2]);
     to_lab(b, &q[0], &q[1], &q[2]);
     for (int k = 0; k < 3; k++)

@@ -45,7 +45,8 @@ static void name_panels(struct text_sheet *s, int trace, int head)
         char key[24], number[24];
         snprintf(key, sizeof key, "trace_%d", (int)table_int(t, trace, x->row0));
         snprintf(number, sizeof number, "trace %d", (int)table_int(t, trace, x->row0));
-        const char *of = !traces ? "" : table_meta(t, key) ? table_meta(t, key) : number;
+        const char *named = table_meta(t, key) ? table_meta(t, key) : number;
+        const char *of = traces ? named : "";
         snprintf(x->name, sizeof x->name, "%.60s%s%.30s", of, traces && heads ? ": " : "",
                  heads ? table_str(t, head, x->row0) : "");
         s->one &= strcmp(table_str(t, head, x->row0), "all") != 0;
@@ -169,7 +170,7 @@ int text_slices_pages(struct text_sheet *s, struct text_slices *ret)
                 y = s->top;
                 continue;
             }
-            int64_t take = left < room ? left : room > 0 ? room : 1;
+            int64_t most = room > 0 ? room : 1, take = left < room ? left : most;
             err = add_slice(ret, (struct text_slice){page, b, at, at + take, 0, y, true});
             y += name_of(s) + (double)take * s->pitch + BAND_GAP;
             at += take;
@@ -200,7 +201,8 @@ int text_slices_fold(struct text_sheet *s, struct text_slices *ret)
 {
     double each = name_of(s) + BAND_GAP, h = s->bottom - s->top + BAND_GAP, y = s->top;
     int fit = (int)(h / (each + LEAST_FOLDED * s->pitch)), err = KVF_OK;
-    ret->bands = fit < 1 ? 1 : fit < s->bands ? fit : s->bands;
+    ret->bands = fit < s->bands ? fit : s->bands;
+    ret->bands = fit < 1 ? 1 : ret->bands;
     h -= ret->bands < s->bands ? s->pitch : 0; /* for a note */
     int64_t rows = lines_in(s, h - ret->bands * each);
     for (int b = 0; !err && b < ret->bands; b++) {

@@ -46,9 +46,11 @@ static bool is_space(uint32_t c)
 static bool all_space(const char *s, size_t n)
 {
     uint32_t code = 0;
-    for (size_t at = 0, len; at < n; at += len)
-        if (!(len = utf8_decode(s + at, n - at, &code)) || !is_space(code))
+    for (size_t at = 0, len; at < n; at += len) {
+        len = utf8_decode(s + at, n - at, &code);
+        if (!len || !is_space(code))
             return false;
+    }
     return n > 0;
 }
 
@@ -132,7 +134,8 @@ static void take_part(struct text_source *s, const char *text, size_t n, int64_t
     uint32_t code = 0;
     if (next > s->row + 1)
         shared_bytes(s, next, text, n, &a, &b);
-    size_t end = at < a ? a : at < b ? b : n;
+    size_t end = at < b ? b : n;
+    end = at < a ? a : end;
     bool space = all_space(text, n);
     while (at < end && !s->ended && s->bytes.len < ENOUGH) {
         size_t marks = marks_at(text + at, end - at), len = utf8_decode(text + at, n - at, &code);

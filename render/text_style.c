@@ -1,31 +1,32 @@
+#include "render/clamp.h"
 #include "render/text_style.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "render/style.h"
 #include "render/text_colours.h"
 
+/* In the order of the words of the key `by`, after "auto". */
 static const struct text_colouring colourings[] = {
-    {"kept", "kept", "share of KV heads that hold the token at the end",
+    {"kept", "share of KV heads that hold the token at the end",
      "at the end of the run:", KIND_SHARE, "a run with the probe evict"},
-    {"residency", "mean_residency", "share of its life that the token was held, mean of KV heads",
+    {"mean_residency", "share of its life that the token was held, mean of KV heads",
      "share of its life that the token was held", KIND_SHARE, "a run with the probe evict"},
-    {"state", "state", "at the end of the run:", "at the end of the run:", KIND_STATE,
+    {"state", "at the end of the run:", "at the end of the run:", KIND_STATE,
      "a run with the probe evict"},
-    {"beta", "mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
+    {"mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
      "\xce\xb2, the share retained from step to step", KIND_RANGE, "a run with retention gates"},
-    {"retention", "mean_retention", "retention, mean over steps and KV heads",
-     "retention, mean over steps", KIND_RANGE, "a run with retention gates"},
-    {"last-use", "last_use_age", "age at last use by any head, steps, log scale",
+    {"mean_retention", "retention, mean over steps and KV heads", "retention, mean over steps",
+     KIND_RANGE, "a run with retention gates"},
+    {"last_use_age", "age at last use by any head, steps, log scale",
      "age at last use, steps, log scale", KIND_AGE, "a run with the probe survival"},
-    {"saliency", "saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
+    {"saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
      "kvfate saliency"},
-    {"nll", "nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
+    {"nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
      "a run with the probe nll"},
 };
-enum { N_COLOURINGS = sizeof colourings / sizeof *colourings };
 
 /* All inks have a contrast of 4.5 or more to what is behind them (WCAG 2, AA). */
 static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
@@ -34,50 +35,24 @@ static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46
                         light_orange = {1, 0.83, 0.62}, navy = {0.02, 0.1, 0.3},
                         missing = {0.85, 0.85, 0.85}, on_missing = {0.3, 0.3, 0.3};
 
-/* ---- options */
+/* ---- the keys */
 
-static const struct text_colouring *find(const char *by)
-{
-    for (int i = 0; i < N_COLOURINGS; i++)
-        if (strcmp(by, colourings[i].by) == 0)
-            return &colourings[i];
-    return NULL;
-}
+enum { BY_AUTO, MARK_AUTO = 0, MARK_TEXT, MARK_FILL };
+static const char *const by_words[] = {"auto",      "kept",     "residency", "state", "beta",
+                                       "retention", "last-use", "saliency",  "nll",   NULL};
 
-/* of a page or of columns */
-static bool count_of(const char *value, int *ret)
-{
-    int64_t v;
-    if (!opt_int(value, &v) || v < 1 || v > 100000)
-        return false;
-    *ret = (int)v;
-    return true;
-}
-
-/* mark: 't' or 'f' when the option says text or fill. */
-static int take(struct text_style *x, const char *key, const char *value, char *mark,
-                struct kvf_diag *d)
-{
-    if (strcmp(key, "by") == 0) {
-        x->by = find(value);
-        return x->by ? KVF_OK
-                     : kvf_fail(d, KVF_E_ARG,
-                                "--style: tokens are coloured by=kept, residency, "
-                                "state, beta, retention, last-use, saliency or nll, not '%s'",
-                                value);
-    }
-    if (strcmp(key, "mark") == 0 && (strcmp(value, "text") == 0 || strcmp(value, "fill") == 0)) {
-        *mark = value[0];
-        return KVF_OK;
-    }
-    if ((strcmp(key, "page") == 0 && count_of(value, &x->page))
-        || (strcmp(key, "columns") == 0 && count_of(value, &x->columns)))
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG,
-                    "--style: tokens knows by=..., mark=text or fill, page=N and "
-                    "columns=N, not '%s=%s'",
-                    key, value);
-}
+const struct opt text_style_keys[] = {
+    LIST_KEY(struct tokens_style, by, "auto",
+             "what is shown of each token; auto is kept, and no error where nothing is known",
+             by_words),
+    WORD_KEY(struct tokens_style, mark, "auto", "colour of the letters, or behind them", "auto",
+             "text", "fill"),
+    COUNT_KEY(struct tokens_style, page, 1, 100000, "the page that a PNG or SVG shows",
+              .absent = "the whole text in what room there is"),
+    COUNT_KEY(struct tokens_style, columns, 1, 100000, "texts side by side",
+              .absent = "as many as fit"),
+    {.type = OPT_END},
+};
 
 /* ---- values */
 
@@ -89,7 +64,7 @@ static enum text_kind kind_of(const struct text_style *x)
 /* Ages on a scale of logarithms, never as age 0; NaN: there is no value. */
 static double scaled(const struct text_style *x, double v)
 {
-    return kind_of(x) == KIND_AGE ? log10(1 + (v < 0 ? 0 : v)) : v;
+    return kind_of(x) == KIND_AGE ? log10(1 + clamp(v, 0, INFINITY)) : v;
 }
 
 /* Of tokens that share a character: their mean, of ages the largest. */
@@ -115,7 +90,9 @@ static const char *state_of(const struct text_style *x, int64_t row0, int64_t ro
         differ |= strcmp(s, first) != 0;
         evicted |= strcmp(s, "evicted") == 0;
     }
-    return !differ ? first : evicted ? "evicted" : "kept";
+    if (!differ)
+        return first;
+    return evicted ? "evicted" : "kept";
 }
 
 /* Counts what the legend has to say, and finds the range of the colours. */
@@ -135,11 +112,15 @@ static void survey(struct text_style *x, const struct figure_style *s)
         x->mixed += strcmp(table_str(x->t, x->column, r), "mixed") == 0;
         x->unknown += !*table_str(x->t, x->column, r);
     }
-    if (kind_of(x) == KIND_SIGNED)
-        lo = -(hi = fmax(fabs(lo), fabs(hi)));
-    if (kind_of(x) == KIND_SHARE || (kind_of(x) == KIND_AGE && lo > hi))
-        lo = 0, hi = 1;
-    if (lo > 0 && lo < .01 * hi) /* 5.7e-06 is nobody's end of a scale */
+    if (kind_of(x) == KIND_SIGNED) {
+        hi = fmax(fabs(lo), fabs(hi));
+        lo = -hi;
+    }
+    if (kind_of(x) == KIND_SHARE || (kind_of(x) == KIND_AGE && lo > hi)) {
+        lo = 0;
+        hi = 1;
+    }
+    if (lo > 0 && lo < .01 * hi) /* a scale begins at 0, not at 5.7e-06 */
         lo = 0;
     if (kind_of(x) == KIND_AGE) {
         lo = 0;
@@ -154,25 +135,19 @@ static void survey(struct text_style *x, const struct figure_style *s)
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,
                     bool several, struct kvf_diag *d)
 {
-    const char *rest = s->option ? s->option : "";
-    char key[32], value[32], mark = 0;
-    int more, err = KVF_OK;
+    const struct tokens_style *o = s->own;
+    bool named = o->by != BY_AUTO;
     x->t = t;
-    x->by = NULL;
-    while (!err && (more = opt_pair(&rest, key, value, sizeof key)) != 0)
-        err = more < 0 ? kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs")
-                       : take(x, key, value, &mark, d);
-    if (err)
-        return err;
-    bool named = x->by != NULL;
-    x->by = named ? x->by : &colourings[0];
+    x->by = &colourings[named ? o->by - 1 : 0];
+    x->page = (int)o->page;
+    x->columns = (int)o->columns;
     bool words = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_STATE;
     x->column = table_find(t, x->by->column);
-    x->fill = mark ? mark == 'f' : several || !words;
+    x->fill = o->mark == MARK_AUTO ? several || !words : o->mark == MARK_FILL;
     survey(x, s);
     if (named && table_rows(t) > 0 && x->unknown == table_rows(t))
         return kvf_fail(d, KVF_E_ARG, "--style by=%s: no token has a value of %s; %s gives it",
-                        x->by->by, x->by->column, x->by->from);
+                        by_words[o->by], x->by->column, x->by->from);
     return KVF_OK;
 }
 
@@ -182,9 +157,9 @@ static struct rgb fill_at(const struct text_style *x, double v)
 {
     if (x->range.map)
         return palette_at(x->range.map, v);
-    return kind_of(x) == KIND_SIGNED  ? palette_at("redblue", v)
-           : kind_of(x) == KIND_SHARE ? lab_between(paper, light_blue, v)
-                                      : lab_between(paper, strong_blue, v);
+    if (kind_of(x) == KIND_SIGNED)
+        return palette_at("redblue", v);
+    return lab_between(paper, kind_of(x) == KIND_SHARE ? light_blue : strong_blue, v);
 }
 
 static struct rgb ink_at(const struct text_style *x, double v)
@@ -200,17 +175,15 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
     bool kept = strcmp(state, "kept") == 0, evicted = strcmp(state, "evicted") == 0;
     if (strcmp(state, "mixed") == 0 || !*state)
         return (struct text_look){.ink = on_missing, .fill = missing, .filled = x->fill || !*state};
-    if (x->fill)
-        return (struct text_look){.ink = evicted ? grey : black,
-                                  .fill = kept      ? light_blue
-                                          : evicted ? paper
-                                                    : light_orange,
-                                  .filled = !evicted,
-                                  .underlined = !kept && !evicted};
-    return (struct text_look){.ink = kept      ? blue
-                                     : evicted ? grey
-                                               : orange,
-                              .underlined = !kept && !evicted};
+    if (kept)
+        return (struct text_look){
+            .ink = x->fill ? black : blue, .fill = light_blue, .filled = x->fill};
+    if (evicted)
+        return (struct text_look){.ink = grey, .fill = paper};
+    return (struct text_look){.ink = x->fill ? black : orange,
+                              .fill = light_orange,
+                              .filled = x->fill,
+                              .underlined = true};
 }
 
 /* v: on the scale of the colours, 0 to 1. */
@@ -364,7 +337,7 @@ static void say_what(struct legend *g)
 {
     const struct text_style *x = g->x;
     const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
-    const char *head = strcmp(x->by->by, "nll") == 0 ? NULL : x->head; /* of no head */
+    const char *head = strcmp(x->by->column, "nll") == 0 ? NULL : x->head; /* of no head */
     char text[192];
     snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", head ? head : "", head ? ": " : "",
              x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
@@ -377,7 +350,7 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
 {
     struct legend g = {x, c, left, right, less, y, left, 0, draw};
     char note[48];
-    bool whole = strcmp(x->by->by, "kept") == 0 && x->one; /* kept or not */
+    bool whole = strcmp(x->by->column, "kept") == 0 && x->one; /* kept or not */
     say_what(&g);
     if (kind_of(x) == KIND_STATE) {
         states(&g);

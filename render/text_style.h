@@ -4,15 +4,23 @@
 
 #include "render/canvas_text.h"
 #include "render/figures.h"
+#include "render/style.h"
 
 enum text_kind { KIND_SHARE, KIND_STATE, KIND_RANGE, KIND_AGE, KIND_SIGNED };
 
 struct text_colouring {
-    const char *by, *column;
+    const char *column;
     const char *label, *of_head; /* what it is over several heads, and in one */
     enum text_kind kind;
     const char *from; /* where its values come from */
 };
+
+/* What the keys of the figure tokens fill; the words of keys are in text_style.c. */
+struct tokens_style {
+    int by, mark;
+    int64_t page, columns; /* 0: not said */
+};
+extern const struct opt text_style_keys[];
 
 struct text_style {
     const struct table *t;
@@ -26,7 +34,7 @@ struct text_style {
     int64_t unknown, never, mixed; /* rows without a value; tokens of no use; heads that differ */
 };
 
-/* Reads --style, and the table for the range of the colours; one and head are set before.
+/* Takes the style, and the table for the range of the colours; one and head are set before.
  * fill is true for several panels if nothing else was said.  KVF_E_ARG with a sentence, also
  * where colours are asked for of which no row has a value. */
 int text_style_read(struct text_style *x, const struct table *t, const struct figure_style *s,

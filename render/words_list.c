@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "render/options.h"
+#include "render/cells.h"
 #include "render/words_list.h"
 
 static double cell(const struct table *t, int col, int64_t r)
@@ -54,7 +54,7 @@ static void fill(const struct table *t, struct words_list *w)
                                .place = r};
         if (!(x->base > 0) || !isfinite(x->count))
             continue;
-        x->word = cell_text(t, word, r, x->text);
+        x->word = table_str(t, word, r);
         x->kept = x->count / x->base;
         held += x->count;
         all += x->base;
@@ -66,12 +66,9 @@ static void fill(const struct table *t, struct words_list *w)
                                    : w->row[k].share / w->row[k].base_share;
 }
 
-int words_read(const struct table *t, const char *figure, enum words_sort sort,
-               struct words_list *ret, struct kvf_diag *d)
+int words_read(const struct table *t, enum words_sort sort, struct words_list *ret)
 {
     *ret = (struct words_list){.all = table_rows(t)};
-    if (numeric_column(t, "count") < 0 || numeric_column(t, "base_count") < 0)
-        return kvf_fail(d, KVF_E_ARG, "figure %s: count and base_count hold no numbers", figure);
     ret->row = mem_alloc((size_t)ret->all + 1, sizeof *ret->row);
     if (!ret->row)
         return KVF_E_NOMEM;
@@ -79,9 +76,6 @@ int words_read(const struct table *t, const char *figure, enum words_sort sort,
     if (sort != WORDS_TABLE)
         qsort(ret->row, (size_t)ret->n, sizeof *ret->row,
               sort == WORDS_COUNT ? by_count : by_ratio);
-    for (int64_t k = 0; k < ret->n; k++) /* words of digits have moved with their rows */
-        if (table_col_type(t, table_find(t, "word")) != TABLE_STR)
-            ret->row[k].word = ret->row[k].text;
     return KVF_OK;
 }
 

@@ -7,8 +7,7 @@
 #include "base/table.h"
 
 struct word_row {
-    const char *word; /* borrowed: from the table, or from text */
-    char text[24];
+    const char *word;         /* borrowed from the table */
     double count, base;       /* held, of all */
     double share, base_share; /* of all held, of the text; NaN where documents were pooled */
     double kept, low, high;   /* count / base with its interval, NaN: none */
@@ -26,9 +25,9 @@ struct words_list {
     bool pooled; /* over documents: shares mean nothing there */
 };
 
-/* KVF_OK, KVF_E_ARG (columns without numbers), KVF_E_NOMEM; words_free in every case. */
-int words_read(const struct table *t, const char *figure, enum words_sort sort,
-               struct words_list *ret, struct kvf_diag *d);
+/* Reads a table with the columns that the figures of words declare.  KVF_OK or KVF_E_NOMEM;
+ * words_free in every case. */
+int words_read(const struct table *t, enum words_sort sort, struct words_list *ret);
 void words_free(struct words_list *w);
 
 #endif

@@ -113,11 +113,3 @@ int session_remove(struct session *s, const unsigned char *heads, const unsigned
     cache_account(s->cache);
     return err;
 }
-
-int session_reserve(struct session *s)
-{
-    int L = s->e->config.n_layers, err = KVF_OK;
-    for (int i = 0; !err && i < L * s->cache_heads; i++)
-        err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
-    return err;
-}

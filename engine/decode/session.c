@@ -179,16 +179,6 @@ void session_destroy(struct session *s)
     mem_free(s);
 }
 
-void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin)
-{
-    for (int j = 0; j < m->rope_dim / 2; j++) {
-        double theta = pow((double)m->rope_base, -2.0 * j / m->rope_dim);
-        double angle = (double)pos * theta;
-        ret_cos_sin[2 * j] = (float)cos(angle);
-        ret_cos_sin[2 * j + 1] = (float)sin(angle);
-    }
-}
-
 static void on_evict(void *ctx, const struct eviction *e)
 {
     struct session *s = ctx;
@@ -312,6 +302,16 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     return session_decide(s, PHASE_PROMPT);
 }
 
+/* Room for one token in every head, so that a step that lacks memory changed nothing
+ * and may be tried again. */
+static int reserve_step(struct session *s)
+{
+    int L = s->e->config.n_layers, err = KVF_OK;
+    for (int i = 0; !err && i < L * s->cache_heads; i++)
+        err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
+    return err;
+}
+
 int session_begin_step(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
@@ -320,7 +320,7 @@ int session_begin_step(struct session *s)
         err = session_decide(s, PHASE_BEFORE);
     s->stepping = true;
     if (!err)
-        err = session_reserve(s);
+        err = reserve_step(s);
     if (err)
         method_settle(s->method, s->cache); /* no newcomer takes the open slots */
     return err;

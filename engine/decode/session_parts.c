@@ -1,5 +1,4 @@
 /* session_parts.c - buffers that only some methods need. */
-#include <math.h>
 
 #include "base/mem.h"
 #include "engine/decode/session_state.h"

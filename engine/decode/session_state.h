@@ -85,7 +85,7 @@ struct session {
 void linear(struct session *s, float *out, size_t ld, const float *x, int T,
             const struct packed *w);
 
-/* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim]. */
+/* cos and sin of pos * theta_j, theta_j = base^(-2j / rope_dim): [rope_dim] (turn.c). */
 void fill_turn(const struct model_config *m, int pos, float *ret_cos_sin);
 
 /* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
@@ -122,10 +122,6 @@ static inline bool slot_seen(const struct cache_head *view, int page, const unsi
 int session_begin_step(struct session *s);
 int session_end_step(struct session *s);
 int session_decide(struct session *s, enum phase phase);
-
-/* Room for one token in every head, so that a step that lacks memory changed nothing
- * and may be tried again (fork.c). */
-int session_reserve(struct session *s);
 
 /* The method and its watchers (watch.c): as method_prepare, method_appended,
  * method_wants_row with method_row. */

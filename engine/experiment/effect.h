@@ -4,7 +4,7 @@
  * takes something away: a set of heads is held to sinks and recent entries from then on,
  * or loses chosen entries for good.  Then the tokens P .. P+S-1 are fed to all (teacher
  * forcing).  Step s compares what query P + s predicts in the fork with what it predicts
- * under the full cache; its target is token P + s + 1.  docs/effect.md. */
+ * under the full cache; its target is token P + s + 1.  docs/reference/effect.md. */
 #ifndef KVF_ENGINE_EFFECT_H
 #define KVF_ENGINE_EFFECT_H
 

@@ -4,7 +4,7 @@
  * the cache to its budget, and the S others are fed one by one.  Scored are the S:
  * token i by the query of token i - 1, its NLL under the method's cache and KL(full ||
  * method) over the whole vocabulary.  The first of them is predicted by the last
- * query of the prompt, which no cut has touched yet.  docs/eval.md. */
+ * query of the prompt, which no cut has touched yet.  docs/reference/eval.md. */
 #ifndef KVF_ENGINE_EVAL_H
 #define KVF_ENGINE_EVAL_H
 

@@ -1,5 +1,5 @@
 /* plan.h - what one run hands to another: its tokens, the step at which each entry
- * was evicted, and the attention each token received (docs/plans.md).
+ * was evicted, and the attention each token received (docs/reference/plans.md).
  *
  * A plan is a closed .kvf whose run header has the key "plan"; it keeps the keys
  * "model", "tokenizer", "run" and "method" of the trace that it was made from.

@@ -1,5 +1,5 @@
 /* saliency.h - what every entry's weight is worth to the predictions of a text, from one
- * backward pass (docs/saliency.md).
+ * backward pass (docs/reference/saliency.md).
  *
  * Query t of KV head (l, h) sees entry i <= t with the logit s_ti + [t - i >= W] ln w_i.
  * The saliency of the entry is -d loss / d ln w_i at w = the given weights: positive where the

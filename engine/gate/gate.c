@@ -14,10 +14,11 @@ static const char *const activation_names[] = {
     [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
 
 enum {
-    RETENTION_MLPS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10 | 1u << LAYOUT_RGKV,
+    ENTRIES = 1u << LAYOUT_RGKV | 1u << LAYOUT_RG2 | 1u << LAYOUT_RG3,
+    RETENTION_MLPS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10 | ENTRIES,
     RETENTION_NETS = RETENTION_MLPS | 1u << LAYOUT_LINEAR,
     MLPS = RETENTION_MLPS | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET,
-    ROTATED = 1u << LAYOUT_RGKV | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
+    ROTATED = ENTRIES | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
     ALL_LAYOUTS = (1u << N_LAYOUTS) - 1
 };
 
@@ -38,7 +39,7 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
     if (!kind || !layout)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the metadata lack %s, so these are no gates that "
-                        "can be read; docs/gates.md tells how to mark a file",
+                        "can be read; docs/reference/gates.md tells how to mark a file",
                         g->path, kind ? "kvfate.layout" : "kvfate.kind");
     int k = index_of(kind, kind_names, GATE_BLOCKS + 1), l = 0;
     if (k < 0)
@@ -50,8 +51,8 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
         l++;
     if (l == N_LAYOUTS)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.layout is '%.40s'; expected rg, rg10, "
-                        "linear, rgkv, wgkv, locret, duo, seer or values",
+                        "%s: kvfate.layout is '%.40s'; expected rg, rg2, "
+                        "rg3, rg10, linear, rgkv, wgkv, locret, duo, seer or values",
                         g->path, layout);
     if (!(gate_layouts[l].kinds >> k & 1))
         return kvf_fail(d, KVF_E_FORMAT,
@@ -123,7 +124,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
                         g->path, order);
     g->activation = (enum activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
-    /* without metadata: as PyTorch turns them, docs/gates.md */
+    /* without metadata: as PyTorch turns them, docs/reference/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0
                       : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)
@@ -213,6 +214,8 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d)
     int err = open_new(path, NULL, ret_gates, d);
     if (!err && (*ret_gates)->layout == LAYOUT_LOCRET) /* only their product is told */
         (*ret_gates)->model.n_heads = (*ret_gates)->model.head_dim = 0;
+    if (!err && (*ret_gates)->unsure)
+        (*ret_gates)->model.d_model = 0;
     return err;
 }
 
@@ -248,7 +251,7 @@ const char *gates_kind_name(enum gate_kind kind)
 
 const char *gates_layout(const struct gates *g)
 {
-    return gate_layouts[g->layout].name;
+    return g->unsure ? "rg or rg2" : gate_layouts[g->layout].name;
 }
 
 const char *gates_path(const struct gates *g)

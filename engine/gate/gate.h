@@ -2,8 +2,9 @@
  * keeping, whether it is written at all, how important it is, which heads need
  * the whole cache, which blocks a query should read.
  *
- * A gate file is a safetensors file with metadata, or what torch.save wrote; docs/gates.md
- * states layouts, tensor names and equations.  The room computes numbers and decides nothing.
+ * A gate file is a safetensors file with metadata, or what torch.save wrote;
+ * docs/reference/gates.md states layouts, tensor names and equations.  The room computes numbers
+ * and decides nothing.
  *
  * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.
  * Heads are KV heads unless said otherwise. */
@@ -58,7 +59,9 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
 const char *gates_kind_name(enum gate_kind kind);   /* "retention", ... as in the metadata */
-const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata */
+const char *gates_layout(const struct gates *g);    /* "rg", "values", ... as in the metadata;
+                                                     "rg or rg2" after gates_read where nothing
+                                                     tells them apart */
 const char *gates_path(const struct gates *g);      /* as given to gates_open */
 const char *gates_hash(const struct gates *g);      /* XXH3-128 of the file in hex, as gguf_hash */
 const char *gates_container(const struct gates *g); /* "safetensors" or "torch" */

@@ -18,6 +18,8 @@ static int n_gathered(const struct gates *g)
 {
     switch (g->layout) {
     case LAYOUT_RGKV:
+    case LAYOUT_RG2:
+    case LAYOUT_RG3:
         return size_of(g, S_2HD);
     case LAYOUT_WGKV:
         return size_of(g, S_2D);
@@ -74,13 +76,19 @@ static float *run(const struct gates *g, const struct unit *u, const float *x, f
                   float *z)
 {
     int last = gate_layouts[g->layout].n_stages - 1;
+    bool gated = gate_layouts[g->layout].gated;
+    const float *in = x;
     for (int s = 0; s < last; s++) {
         const struct dense *w = &u->stage[s];
         float *to = hidden + (size_t)(s & 1) * padded(g->hidden);
-        product(g, to, x, &w->w);
-        for (int i = 0; i < w->w.N; i++)
-            to[i] = activate(g->activation, w->bias ? to[i] + w->bias[i] : to[i]);
+        product(g, to, in, &w->w);
+        for (int i = 0; i < w->w.N; i++) {
+            float a = w->bias ? to[i] + w->bias[i] : to[i];
+            to[i] = gated && s == 1 ? a * x[i] : activate(g->activation, a);
+        }
         x = to;
+        if (!gated)
+            in = to;
     }
     const struct dense *w = &u->stage[last];
     product(g, z, x, &w->w);
@@ -116,10 +124,24 @@ static void eval_write(const struct gates *g, int layer, const struct gate_input
     }
 }
 
+/* The input of rg2 and rg3: of head after head the key after RoPE, then the value. */
+static const float *gather_entry(const struct gates *g, const struct gate_input *in, float *scratch)
+{
+    size_t D = (size_t)g->model.head_dim;
+    float *to = scratch;
+    for (int h = 0; h < g->model.n_kv_heads; h++, to += 2 * D) {
+        memcpy(to, in->k_post + (size_t)h * D, D * sizeof *to);
+        memcpy(to + D, in->v + (size_t)h * D, D * sizeof *to);
+    }
+    return scratch;
+}
+
 /* What the network of all heads sees: x, or queries, keys and values gathered in scratch. */
 static const float *gather(const struct gates *g, const struct gate_input *in, float *scratch)
 {
     size_t D = (size_t)g->model.head_dim, q = 0, kv = (size_t)g->model.n_kv_heads * D;
+    if (g->layout == LAYOUT_RG2 || g->layout == LAYOUT_RG3)
+        return gather_entry(g, in, scratch);
     if (g->layout != LAYOUT_LOCRET && g->layout != LAYOUT_RGKV)
         return in->x;
     if (g->layout == LAYOUT_LOCRET) {

@@ -103,8 +103,9 @@ static int turn_part(const struct gates *g, const struct part *p, float *v, uint
         return KVF_E_NOMEM;
     size_t D = (size_t)g->model.head_dim, cols = (size_t)size_of(g, p->cols);
     size_t turned = p->turned ? (size_t)size_of(g, p->turned) : 0;
+    size_t step = p->step ? (size_t)size_of(g, p->step) : D;
     for (size_t r = 0; turned && r < n / cols; r++)
-        for (size_t c = 0; c < turned; c += D)
+        for (size_t c = 0; c < turned; c += step)
             turn(v + r * cols + c, (int)D, 1, tmp);
     size_t per = rows ? (p->rows_turn ? (size_t)g->hidden : D) * cols : 0;
     for (size_t at = 0; per && at < n; at += per)

@@ -34,7 +34,8 @@ struct part {
     int stage;          /* for R_NORM: which of the two */
     enum size shape[3]; /* S_NONE ends it */
     enum size cols;     /* R_WEIGHT: input channels of a unit; the last size of shape but S_1 */
-    enum size turned;   /* columns from 0 on that are heads of queries or keys */
+    enum size turned;   /* columns from 0 on that hold heads of queries or keys */
+    enum size step;     /* from the begin of one such head to the next; S_NONE: D */
     bool rows_turn;     /* rows are rotated with a position (GATE_BLOCKS) */
     bool optional;      /* in all layers or in none */
 };
@@ -51,6 +52,8 @@ enum layout_id {
     LAYOUT_DUO,
     LAYOUT_SEER,
     LAYOUT_VALUES,
+    LAYOUT_RG2,
+    LAYOUT_RG3,
     N_LAYOUTS
 };
 
@@ -59,6 +62,7 @@ struct layout {
     unsigned kinds;  /* 1 << kind of those that may come so */
     unsigned inputs; /* of gates_eval, as gates_inputs */
     bool per_head;   /* a network of its own for each head */
+    bool gated;      /* stages 0 and 1 see the same input and their outputs are multiplied */
     int n_stages;
     enum activation activation;  /* unless the metadata say otherwise */
     int hidden_part, hidden_dim; /* the tensor of layer 0, and its dimension, that tells I;

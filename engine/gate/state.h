@@ -30,7 +30,8 @@ struct gates {
     bool round_z; /* bf16 emulation of the logit */
     bool halves;  /* the file's heads are in the order (0, D/2), (1, D/2 + 1), ... */
     bool tied;
-    int hidden; /* I, or gate_dim of GATE_BLOCKS */
+    bool unsure; /* the layout is rg or rg2, and nothing in the file tells which */
+    int hidden;  /* I, or gate_dim of GATE_BLOCKS */
     int block;
     int n_units;       /* per layer: H or 1 */
     struct unit *unit; /* [L][n_units] */
@@ -49,7 +50,8 @@ static inline int size_of(const struct gates *g, enum size s)
 /* "model.layers." or, for the text model within a larger one, "model.language_model.layers." */
 const char *gates_prefix(const struct tensor_file *f);
 
-/* Kind and layout of a file without metadata, from the names of its tensors. */
+/* Kind and layout of a file without metadata, from the names of its tensors and, where they
+ * leave it open, from the config.json beside it or the sizes of g->model. */
 int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
 /* Sizes of g->model from the tensors of g->layout; those that they do not tell are

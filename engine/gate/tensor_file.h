@@ -1,6 +1,6 @@
 /* tensor_file.h - the named tensors of a file: one view of two containers.
  *
- * safetensors (docs/gates.md) and what torch.save writes (torch_file.h), told apart
+ * safetensors (docs/reference/gates.md) and what torch.save writes (torch_file.h), told apart
  * by their first bytes.  Everything is checked when the file is opened; getters
  * cannot fail later.  Everything returned is borrowed until tensor_file_close. */
 #ifndef KVF_ENGINE_TENSOR_FILE_H

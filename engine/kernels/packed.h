@@ -74,7 +74,7 @@ void packed_finish(struct packed *p); /* accepts zeroed */
 
 /* Activations quantised for matmul_q: x = scale * (256 hi + lo), 16 bits as two
  * signed bytes, so that integer products of bytes serve (8 bits alone would cost
- * 3e-3 nats per token on a model of 135M weights, docs/parity.md). */
+ * 3e-3 nats per token on a model of 135M weights, docs/reference/parity.md). */
 struct qrows {
     int8_t *q;    /* [T][K/32][2][32]: hi, then lo */
     float *scale; /* [T][K/32] */

@@ -66,7 +66,7 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
     if (!g)
         return kvf_fail(d, KVF_E_ARG,
                         "--method %s needs %s gates: give --gates FILE "
-                        "(docs/gates.md says how to get one)",
+                        "(docs/reference/gates.md says how to get one)",
                         m->name, name);
     if (!(need >> gates_kind(g) & 1))
         return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and --method %s needs %s gates",
@@ -148,8 +148,8 @@ int method_state_create(const struct method *m, const struct method_params *p,
     int err = create_arrays(s);
     if (!err)
         err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
-    if (!err && s->inputs.gates && gates_kind(s->inputs.gates) == GATE_HEADS)
-        err = admission_alpha(s, &s->alpha_from);
+    if (!err && m->admission->prepare)
+        err = m->admission->prepare(s);
     if (err) {
         method_state_destroy(s);
         return err;

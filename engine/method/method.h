@@ -3,7 +3,7 @@
  * A method is a row of parts: admission x score x allocation x trigger x read.
  * Each part is one file with one const struct, listed in the table of its kind;
  * presets.c spells the published methods as rows.  `--method NAME:key=value`
- * picks a row and overrides its numbers.  docs/methods.md states the equation
+ * picks a row and overrides its numbers.  docs/reference/methods.md states the equation
  * and the source of each.
  *
  * Time.  The query of step t sees the entries that are in the cache when its
@@ -57,7 +57,7 @@ struct method_params {
     int horizon;           /* positions ahead of the expected queries */
     int page;              /* entries that are read together */
     int dense;             /* first layers that read everything */
-    double history, lambda, gamma, floor, beta; /* docs/methods.md */
+    double history, lambda, gamma, floor, beta; /* docs/reference/methods.md */
     double tau, fraction, epsilon, sparsity;
     int64_t seed;
 };
@@ -163,6 +163,8 @@ struct admission { /* how long is a newcomer seen, whatever the budget? */
     const char *name, *summary;
     unsigned uses, gates;
     enum kvf_reason reason;
+    /* Works out, once, what holds for the whole run; NULL: nothing.  KVF_OK or KVF_E_NOMEM. */
+    int (*prepare)(struct method_state *m);
     /* First query that does not see it; NULL: CACHE_STAYS for all.  gate: its number. */
     int32_t (*until)(const struct method_state *m, int layer, int head, int32_t pos, float gate);
     /* Score and margin of an entry that leaves so; NULL: none. */
@@ -249,7 +251,7 @@ extern const struct trigger *const trigger_table[];
 extern const struct read *const read_table[];
 extern const struct method method_presets[];
 
-/* Parses "NAME" or "NAME:key=value,..." (keys: docs/methods.md) into a row of its
+/* Parses "NAME" or "NAME:key=value,..." (keys: docs/reference/methods.md) into a row of its
  * own.  budget: 0 = none given.  KVF_E_ARG with a sentence for unknown names, keys
  * and values and for combinations that cannot hold the budget. */
 int method_parse(const char *text, int budget, struct method *ret_method,

@@ -210,8 +210,8 @@ static void fill_defaults(struct method *m)
 
 static int no_part(const char *key, const char *value, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "--method: no %s '%s'; docs/methods.md lists the parts", key,
-                    value);
+    return kvf_fail(d, KVF_E_ARG, "--method: no %s '%s'; docs/reference/methods.md lists the parts",
+                    key, value);
 }
 
 static int set_score(struct method *m, const char *value, struct kvf_diag *d)

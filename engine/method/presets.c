@@ -1,14 +1,6 @@
-/* presets.c - the published methods as rows of parts.  docs/methods.md gives the
+/* presets.c - the published methods as rows of parts.  docs/reference/methods.md gives the
  * equation, source and options of each. */
 #include "engine/method/parts.h"
-#include "engine/method/scores.h"
-
-const struct score *const score_table[] = {
-    &score_position,   &score_received,  &score_window,    &score_variance,
-    &score_below,      &score_keydiff,   &score_knorm,     &score_redundancy,
-    &score_random,     &score_expected,  &score_retention, &score_write_gate,
-    &score_importance, &score_remaining, &score_next,      NULL,
-};
 
 /* What most rows share. */
 #define ROW(trig, alloc)                                                                           \

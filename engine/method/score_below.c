@@ -2,7 +2,7 @@
  * et al. 2023): S_j = - #{t in W, t >= j : mean_g a_tj < 1 / n_t}. */
 #include <string.h>
 
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 static void count_row(const struct score_input *in, int age, int g0, int n_group, float *row,
                       float *out)

@@ -5,7 +5,7 @@
  *     S_j = (mean_g softmax_j z_j + epsilon) |v_j|. */
 #include <math.h>
 
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 /* Turns pair i of a vector by the mean rotation c + i s. */
 static void turn(double *x, size_t stride, double c, double s)

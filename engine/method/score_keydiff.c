@@ -7,7 +7,7 @@
  * (evidence.c); the products with the keys are those of the attention. */
 #include <math.h>
 
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 enum { MAX_DIM = 1024 };
 

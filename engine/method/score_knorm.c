@@ -1,5 +1,5 @@
 /* score_knorm.c - short keys are kept (Devoto et al. 2024): S_j = -|k_j|. */
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {

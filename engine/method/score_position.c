@@ -1,5 +1,5 @@
 /* score_position.c - the newer the better: what a sliding window keeps. */
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {

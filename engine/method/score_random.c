@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 enum { BLOCK = 64 };
 

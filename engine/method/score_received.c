@@ -1,7 +1,7 @@
 /* score_received.c - attention an entry has received from all queries so far:
  * S_j = sum_i a_ij (H2O, Zhang et al. 2023), reduced over the query heads that
  * read the entry. */
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)
 {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 #include "engine/method/window.h"
 
 #define SIMILAR 0.5f

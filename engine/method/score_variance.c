@@ -1,7 +1,7 @@
 /* score_variance.c - mean and spread of the attention from the last w queries
  * (CAKE, Qin et al. 2025): S_j = mean_g pool( mean_t a_tj + gamma Var_t a_tj ),
  * unbiased variance. */
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 #include "engine/method/state.h"
 #include "engine/method/window.h"
 

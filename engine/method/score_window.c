@@ -1,7 +1,7 @@
 /* score_window.c - attention from the last w queries (SnapKV, Li et al. 2024;
  * TOVA, Oren et al. 2024 is w = 1 without pooling; MorphKV, Ghadia et al. 2025
  * takes the maximum over the window). */
-#include "engine/method/scores.h"
+#include "engine/method/parts.h"
 #include "engine/method/window.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)

@@ -84,7 +84,4 @@ int method_options_parse(struct method *m, const char *text, int budget,
 /* resolve.c: fills what was not given, and checks that row and budget can be. */
 int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d);
 
-/* admission.c: the alpha from which a head keeps everything (duo).  KVF_OK, KVF_E_NOMEM. */
-int admission_alpha(const struct method_state *s, double *ret_alpha);
-
 #endif

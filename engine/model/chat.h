@@ -9,10 +9,11 @@ struct chat_message {
     const char *role, *content; /* "system", "user", "assistant" */
 };
 
-/* Appends the prompt.  The ChatML family (<|im_start|>role ... <|im_end|>) is
- * rendered; a default system message that the template spells is used when the
- * first message is not a system message.  Other templates: KVF_E_FORMAT with a
- * sentence that points to --raw. */
+/* Appends the prompt, which ends in the mark of the answer where generation is set.  The
+ * ChatML family (<|im_start|>role ... <|im_end|>) is rendered; a default system message
+ * that the template spells, its line feeds as themselves or as escapes, is used when the
+ * first message is not a system message.  Other templates, and a default message with
+ * escapes that are not known: KVF_E_FORMAT with a sentence that points to --raw. */
 int chat_render(const struct gguf *g, const struct chat_message *msg, int n, bool generation,
                 struct buf *out, struct kvf_diag *d);
 

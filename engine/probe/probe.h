@@ -1,8 +1,17 @@
 /* probe.h - what the engine records while it runs.
  *
- * A probe is one file with one const struct, listed in probe_table.c: it names
- * its columns, keeps O(T) state and writes it into the trace.  Probes watch:
- * with and without them the decoder computes the same bits. */
+ * A probe declares its columns, and takes what it is told into arrays [heads][cap] that
+ * arrays.c makes, keeps and writes into the trace.  Probes watch: with and without them the
+ * decoder computes the same bits.  State is O(T).
+ *
+ * To add a probe NAME:
+ * 1. probe_NAME.c ends with `const struct probe probe_NAME`.  `array` declares what it writes,
+ *    `wants` what it is told, by the hook of that kind.  Rows of different heads come at once.
+ *    `lean` makes it part of --probes lean, `full_only` takes it out of paper.
+ * 2. X(NAME), at the end of probes.list.
+ * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h; its name under
+ *    --probes in docs/man/kvfate-run.1.
+ * 4. Test: its columns against dense attention; the logits are the same with and without it. */
 #ifndef KVF_ENGINE_PROBE_H
 #define KVF_ENGINE_PROBE_H
 
@@ -28,8 +37,7 @@ enum {
     PROBE_VALUE = 1u << 11, /* value vectors, and out_gram of the configuration */
 };
 enum { PROBE_GROUP_ROWS = 16 };
-enum { PROBE_MAX_COLUMNS = 16 }; /* of a probe without n_columns */
-enum { PROBE_SPAN_SETS = 5 };    /* most sets of tokens that a run is given */
+enum { PROBE_SPAN_SETS = 5 }; /* most sets of tokens that a run is given */
 
 /* Tokens that somebody named before the run (--spans). */
 struct probe_span_set {
@@ -103,7 +111,42 @@ struct probe_missed {
 /* Numbers that compare the run with its full-cache twin. */
 enum probe_twin { TWIN_NLL, TWIN_KL, TWIN_RESIDUAL };
 
-struct probe_sink; /* where write() puts data */
+/* What an array holds where nothing was recorded.  PROBE_ONES: all bits (KVF_ALIVE, KVF_NEVER). */
+enum probe_start { PROBE_ZEROS, PROBE_NAN, PROBE_ONES };
+
+/* How the values of a column are kept. */
+enum probe_kept {
+    PROBE_AS_WRITTEN,
+    PROBE_AS_DOUBLE, /* f64 for a column of f32 */
+    PROBE_AS_STEP,   /* the step t of an event, all ones for none; written as the age t - i */
+    PROBE_BY_VALUES, /* in the type of the column, until `values` makes something else of it */
+    PROBE_NOT_KEPT,  /* `values` takes it from a state of the probe's own */
+};
+
+enum {
+    PROBE_STEPS = 0
+}; /* as dtype: u16 where all steps of the run fit, all ones apart; else u32 */
+
+/* A column of the trace and the array [heads of its space][cap] that is kept of it.  Columns
+ * with KVF_COL_SNAPSHOT are written whole whenever a snapshot is due, the others as they come. */
+struct probe_array {
+    struct kvf_column column;
+    enum probe_start start;
+    enum probe_kept kept;
+};
+
+struct probe;
+/* A probe of a run. */
+struct probe_state {
+    const struct probe *probe;
+    const struct probe_config *cfg;
+    bool narrow; /* PROBE_STEPS are u16 */
+    int n_arrays;
+    struct probe_array *array; /* [n_arrays] without PROBE_STEPS */
+    void **data;               /* [n_arrays]; NULL: not kept */
+    int column0;               /* place of the first in the trace */
+    void *own;                 /* what `open` made */
+};
 
 struct probe {
     const char *name, *summary;
@@ -112,43 +155,40 @@ struct probe {
     bool full_only;     /* part of --probes full, not of paper */
     bool by_name;       /* part of no set: needs a choice of heads (watch.h) */
     const char *shadow; /* it is asked for by --shadow, under this name; NULL: by --probes */
-    int (*n_columns)(const struct probe_config *cfg); /* room that columns needs; may be NULL */
-    /* Fills out[PROBE_MAX_COLUMNS]; returns how many. */
-    int (*columns)(const struct probe_config *cfg, struct kvf_column *out);
-    void *(*create)(const struct probe_config *cfg); /* NULL: no memory */
-    void (*destroy)(void *state);                    /* accepts NULL */
-    void (*row)(void *state, const struct probe_row *row);
-    void (*evict)(void *state, const struct eviction *e);
-    void (*nll)(void *state, int32_t t, float nll);
-    void (*gate)(void *state, int layer, int head, int32_t pos, float value); /* any thread */
+    const struct probe_array *array; /* [n_arrays] its columns, in the order of the trace */
+    int n_arrays;
+    /* Where they depend on the run: fills out unless that is NULL, and returns how many. */
+    int (*arrays)(const struct probe_config *cfg, struct probe_array *out);
+    bool by_column; /* values are written column by column; else layer by layer */
+
+    /* Makes s->own.  KVF_OK or KVF_E_NOMEM; close follows in either case. */
+    int (*open)(struct probe_state *s);
+    void (*close)(struct probe_state *s); /* frees s->own, if any; NULL: mem_free does */
+    void (*row)(struct probe_state *s, const struct probe_row *row);
+    void (*evict)(struct probe_state *s, const struct eviction *e);
+    void (*nll)(struct probe_state *s, int32_t t, float nll);
+    void (*gate)(struct probe_state *s, int layer, int head, int32_t pos,
+                 float value); /* any thread */
     /* key: [head_dim], as the cache holds it; any thread */
-    void (*key)(void *state, int layer, int head, int32_t pos, const float *key);
+    void (*key)(struct probe_state *s, int layer, int head, int32_t pos, const float *key);
     /* value: [head_dim], as the cache holds it; any thread, before rows that see it */
-    void (*value)(void *state, int layer, int head, int32_t pos, const float *value);
-    void (*queries)(void *state, const struct probe_block *b); /* one thread */
-    void (*missed)(void *state, const struct probe_missed *m);
+    void (*value)(struct probe_state *s, int layer, int head, int32_t pos, const float *value);
+    void (*queries)(struct probe_state *s, const struct probe_block *b); /* one thread */
+    void (*missed)(struct probe_state *s, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
-    void (*twin)(void *state, enum probe_twin what, int layer, int32_t t, float value);
-    /* Columns without KVF_COL_SNAPSHOT: values of steps [t0, t1).  Called with
-     * rising, adjoining ranges.  Snapshot columns: values of [0, t1), epoch
-     * tells which call it is. */
-    int (*stream)(void *state, struct probe_sink *sink, int32_t t0, int32_t t1);
-    int (*snapshot)(void *state, struct probe_sink *sink, int32_t t1);
+    void (*twin)(struct probe_state *s, enum probe_twin what, int layer, int32_t t, float value);
+    /* Values [0, t1) of a head as an array's column has them, to out: for arrays of kind
+     * PROBE_BY_VALUES and PROBE_NOT_KEPT. */
+    void (*values)(const struct probe_state *s, int array, int layer, int head, int32_t t1,
+                   void *out);
 };
+
+/* Declares arrays of every run: PROBE_ARRAYS(table) in the initialiser of a struct probe. */
+#define PROBE_ARRAYS(table) .array = (table), .n_arrays = (int)(sizeof(table) / sizeof *(table))
 
 extern const struct probe *const probe_table[]; /* ends with NULL */
 
-/* Writes rows [n_heads][n] found at data + (head * stride + t0) * size. */
-int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const void *data,
-              size_t stride, size_t size, int32_t t0, int32_t n);
-/* Arrays [layers][heads][cap] of several columns, layer by layer; space: whose heads. */
-struct probe_array {
-    int column;
-    const void *data;
-    size_t size; /* bytes of an element */
-};
-int probe_put_layers(struct probe_sink *sink, enum kvf_space space, const struct probe_array *a,
-                     int n_arrays, int32_t t0, int32_t n);
-const struct probe_config *probe_sink_config(const struct probe_sink *sink);
+/* The values [cap] of a head in array `array`; layer and head are 0 in the space of the run. */
+void *probe_cells(const struct probe_state *s, int array, int layer, int head);
 
 #endif

@@ -40,9 +40,9 @@ struct layout {
 };
 
 struct state {
-    struct probe_config cfg;
+    const struct probe_state *run; /* its arrays: [at.n] columns [L*G][cap] */
+    const struct probe_config *cfg;
     struct layout at;
-    void **data;           /* [at.n] columns [L*G][cap] */
     float *log_beta;       /* [L*H][cap]; NULL: no retention gates */
     float *aged;           /* [G][cap] beta^(t - i) of the row at hand */
     unsigned char *spans;  /* [cap] bit k: the token is in set k */
@@ -103,22 +103,21 @@ static bool records(const struct probe_config *c, enum kind kind)
     return kind <= DILUTION || (c->evicts && (kind == KEPT || c->shadow_entries));
 }
 
-/* The next column, described in out unless that is NULL. */
-static int add_column(struct layout *l, struct kvf_column *out, const struct probe_config *c,
-                      bool is_real, const char *name)
+/* The next column, described in out unless that is NULL.  Values that no query gives stay NaN,
+ * or a count of 0. */
+static int add_column(struct layout *l, struct probe_array *out, bool is_real, const char *name)
 {
     if (out) {
-        out[l->n] = (struct kvf_column){.dtype = is_real                ? KVF_F32
-                                                 : probe_narrow_ages(c) ? KVF_U16
-                                                                        : KVF_U32,
-                                        .space = KVF_SPACE_QUERY,
-                                        .axis = KVF_AXIS_STEP};
-        snprintf(out[l->n].name, sizeof out->name, "%s", name);
+        struct kvf_column *c = &out[l->n].column;
+        out[l->n] = (struct probe_array){.column = {"", 0, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0, ""},
+                                         .start = is_real ? PROBE_NAN : PROBE_ZEROS};
+        c->dtype = is_real ? KVF_F32 : PROBE_STEPS;
+        snprintf(c->name, sizeof c->name, "%s", name);
     }
     return l->n++;
 }
 
-static void add_near(struct layout *l, struct kvf_column *out, const struct probe_config *c,
+static void add_near(struct layout *l, struct probe_array *out, const struct probe_config *c,
                      int which)
 {
     char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2] = "all";
@@ -127,11 +126,11 @@ static void add_near(struct layout *l, struct kvf_column *out, const struct prob
     l->near[which] = l->n;
     for (int k = 0; k < N_NEAR; k++) {
         snprintf(name, sizeof name, "near.%s.%d", set, k);
-        add_column(l, out, c, false, name);
+        add_column(l, out, false, name);
     }
 }
 
-static void lay_out(const struct probe_config *c, struct layout *l, struct kvf_column *out)
+static void lay_out(const struct probe_config *c, struct layout *l, struct probe_array *out)
 {
     char name[KVF_NAME_MAX], set[KVF_NAME_MAX / 2];
     memset(l, 0xff, sizeof *l); /* NONE */
@@ -141,123 +140,80 @@ static void lay_out(const struct probe_config *c, struct layout *l, struct kvf_c
         for (int kind = 0; kind < N_KINDS; kind++) {
             snprintf(name, sizeof name, "%s.%s", kind_names[kind], set);
             if (records(c, (enum kind)kind))
-                l->real[kind][u] = add_column(l, out, c, true, name);
+                l->real[kind][u] = add_column(l, out, true, name);
         }
         snprintf(name, sizeof name, "size.%s", set);
-        l->size[u] = add_column(l, out, c, false, name);
+        l->size[u] = add_column(l, out, false, name);
     }
     for (int k = 0; k <= n_sets(c) - N_PREFIX; k++)
         add_near(l, out, c, k);
 }
 
-static int n_columns(const struct probe_config *cfg)
-{
-    struct layout l;
-    lay_out(cfg, &l, NULL);
-    return l.n;
-}
-
-static int columns(const struct probe_config *cfg, struct kvf_column *out)
+static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {
     struct layout l;
     lay_out(cfg, &l, out);
     return l.n;
 }
 
-static void destroy(void *state)
+static void mark_spans(const struct probe_config *c, unsigned char *spans)
 {
-    struct state *s = state;
-    if (!s)
-        return;
-    for (int c = 0; s->data && c < s->at.n; c++)
-        mem_free(s->data[c]);
-    mem_free(s->data);
-    mem_free(s->log_beta);
-    mem_free(s->aged);
-    mem_free(s->spans);
-    mem_free(s);
+    for (int k = 0; k < c->n_span_sets; k++)
+        for (int r = 0; r < c->span_set[k].n; r++)
+            for (int32_t i = c->span_set[k].range[r][0];
+                 i < c->span_set[k].range[r][1] && i < c->cap; i++)
+                spans[i] |= (unsigned char)(1u << k);
 }
 
-static bool is_real(const struct state *s, int column)
+static void close_state(struct probe_state *s)
 {
-    for (int kind = 0; kind < N_KINDS; kind++)
-        for (int u = 0; u < n_sets(&s->cfg); u++)
-            if (s->at.real[kind][u] == column)
-                return true;
-    return false;
+    struct state *own = s->own;
+    mem_free(own->log_beta);
+    mem_free(own->aged);
+    mem_free(own->spans);
+    mem_free(own);
 }
 
-static size_t width(const struct state *s, int column)
+static int open_state(struct probe_state *s)
 {
-    return is_real(s, column) || !probe_narrow_ages(&s->cfg) ? 4 : 2;
-}
-
-/* Values that no query gives stay as they are here: NaN, or a count of 0. */
-static bool alloc_columns(struct state *s, size_t n)
-{
-    for (int c = 0; c < s->at.n; c++) {
-        float *real = s->data[c] = mem_alloc(n, width(s, c));
-        if (!real)
-            return false;
-        for (size_t i = 0; is_real(s, c) && i < n; i++)
-            real[i] = NAN;
-    }
-    return true;
-}
-
-static void mark_spans(struct state *s)
-{
-    for (int k = 0; k < s->cfg.n_span_sets; k++)
-        for (int r = 0; r < s->cfg.span_set[k].n; r++)
-            for (int32_t i = s->cfg.span_set[k].range[r][0];
-                 i < s->cfg.span_set[k].range[r][1] && i < s->cfg.cap; i++)
-                s->spans[i] |= (unsigned char)(1u << k);
-}
-
-static void *create(const struct probe_config *cfg)
-{
-    size_t L = (size_t)cfg->shape.n_layers, G = (size_t)cfg->shape.n_heads, cap = (size_t)cfg->cap;
-    size_t H = has_beta(cfg) ? (size_t)cfg->shape.n_kv_heads : 0;
-    struct state *s = MEM_NEW(struct state, 1);
-    if (!s)
-        return NULL;
-    s->cfg = *cfg;
-    lay_out(cfg, &s->at, NULL);
-    s->data = MEM_NEW(void *, (size_t)s->at.n);
-    s->log_beta = MEM_NEW(float, L *H *cap);
-    s->aged = MEM_NEW(float, H ? G *cap : 0);
-    s->spans = MEM_NEW(unsigned char, cap);
-    if (!s->data || !s->log_beta || !s->aged || !s->spans || !alloc_columns(s, L * G * cap)) {
-        destroy(s);
-        return NULL;
-    }
-    mark_spans(s);
+    const struct probe_config *c = s->cfg;
+    size_t L = (size_t)c->shape.n_layers, G = (size_t)c->shape.n_heads, cap = (size_t)c->cap;
+    size_t H = has_beta(c) ? (size_t)c->shape.n_kv_heads : 0;
+    struct state *own = s->own = MEM_NEW(struct state, 1);
+    if (!own)
+        return KVF_E_NOMEM;
+    own->run = s;
+    own->cfg = c;
+    lay_out(c, &own->at, NULL);
+    own->log_beta = MEM_NEW(float, (L * H * cap));
+    own->aged = MEM_NEW(float, H ? G *cap : 0);
+    own->spans = MEM_NEW(unsigned char, cap);
+    if (!own->log_beta || !own->aged || !own->spans)
+        return KVF_E_NOMEM;
+    mark_spans(c, own->spans);
     for (int k = 0; k < N_NEAR; k++)
-        s->factor[k] = exp(-0.5 * k);
-    return s;
+        own->factor[k] = exp(-0.5 * k);
+    return KVF_OK;
 }
 
 /* Minus infinity at age 0 would be 0 * inf. */
-static void on_gate(void *state, int layer, int head, int32_t pos, float value)
+static void on_gate(struct probe_state *run, int layer, int head, int32_t pos, float value)
 {
-    struct state *s = state;
-    if (has_beta(&s->cfg))
-        s->log_beta[probe_kv_index(&s->cfg, layer, head) * (size_t)s->cfg.cap + (size_t)pos] =
+    struct state *s = run->own;
+    if (has_beta(s->cfg))
+        s->log_beta[probe_kv_index(s->cfg, layer, head) * (size_t)s->cfg->cap + (size_t)pos] =
             fmaxf(value, -1e30f);
 }
 
 static void put_real(struct state *s, enum kind kind, int set, size_t at, double v)
 {
     if (s->at.real[kind][set] != NONE)
-        ((float *)s->data[s->at.real[kind][set]])[at] = (float)v;
+        ((float *)s->run->data[s->at.real[kind][set]])[at] = (float)v;
 }
 
 static void put_count(struct state *s, int column, size_t at, int64_t n)
 {
-    if (probe_narrow_ages(&s->cfg))
-        ((uint16_t *)s->data[column])[at] = (uint16_t)n;
-    else
-        ((uint32_t *)s->data[column])[at] = (uint32_t)n;
+    probe_put_step(s->run, s->run->data[column], at, (uint32_t)n);
 }
 
 /* One set of a row over all entries.  Where there is nothing, quotients are NaN. */
@@ -408,7 +364,7 @@ static int clipped(int32_t i, int n)
 /* Entries outside a span set near its largest: limit [N_NEAR]. */
 static void span_near(struct state *s, int k, const struct row *row, float top)
 {
-    const struct probe_span_set *set = &s->cfg.span_set[k];
+    const struct probe_span_set *set = &s->cfg->span_set[k];
     int64_t near[N_NEAR] = {0};
     float limit[N_NEAR];
     int from = 0;
@@ -423,7 +379,7 @@ static void span_near(struct state *s, int k, const struct row *row, float top)
 
 static void take_span(struct state *s, int k, const struct row *row)
 {
-    const struct probe_span_set *set = &s->cfg.span_set[k];
+    const struct probe_span_set *set = &s->cfg->span_set[k];
     struct part in = {0}, out = {0};
     float top = 0;
     for (int i = 0, r = 0; i < row->n; i++) {
@@ -453,32 +409,32 @@ static bool plan_keeps(const struct probe_config *c, const uint32_t *until, int3
 
 static void take_plan(struct state *s, int layer, const struct row *row)
 {
-    const uint32_t *until = plan_of(&s->cfg, layer, row->head);
+    const uint32_t *until = plan_of(s->cfg, layer, row->head);
     struct part in = {0}, out = {0};
     int64_t near[N_NEAR] = {0};
     float limit[N_NEAR], top = 0;
     int t = row->n - 1;
     for (int i = 0; i < row->n; i++) {
-        bool inside = plan_keeps(&s->cfg, until, i, t);
+        bool inside = plan_keeps(s->cfg, until, i, t);
         add(inside ? &in : &out, row, i);
         if (inside && row->w[i] > top)
             top = row->w[i];
     }
-    put_set(s, plan_set(&s->cfg), row, &in, &out);
+    put_set(s, plan_set(s->cfg), row, &in, &out);
     limits(s, top, limit);
     for (int i = 0, from = 0; i < row->n; i++)
-        if (plan_keeps(&s->cfg, until, i, t)) { /* the last, the query's own, is kept */
+        if (plan_keeps(s->cfg, until, i, t)) { /* the last, the query's own, is kept */
             if (i > from)
                 count_near(row->w + from, i - from, limit, near);
             from = i + 1;
         }
-    put_near(s, 1 + s->cfg.n_span_sets, row->at, near);
+    put_near(s, 1 + s->cfg->n_span_sets, row->at, near);
 }
 
 /* Weights over all entries 0 .. n-1. */
 static void take_all(struct state *s, int layer, struct row *row, const struct row_cut *cut)
 {
-    const struct probe_config *c = &s->cfg;
+    const struct probe_config *c = s->cfg;
     if (has_beta(c)) {
         size_t H = (size_t)c->shape.n_kv_heads, G = (size_t)c->shape.n_heads;
         size_t h = (size_t)layer * H + (size_t)row->head / (G / H);
@@ -495,7 +451,7 @@ static void take_all(struct state *s, int layer, struct row *row, const struct r
 
 static size_t place(const struct state *s, int layer, int head, int32_t t)
 {
-    return probe_query_index(&s->cfg, layer, head) * (size_t)s->cfg.cap + (size_t)t;
+    return probe_query_index(s->cfg, layer, head) * (size_t)s->cfg->cap + (size_t)t;
 }
 
 static bool any_before(const struct probe_span_set *set, int32_t t)
@@ -506,10 +462,10 @@ static bool any_before(const struct probe_span_set *set, int32_t t)
 /* Of the attention that the query had, what the plan's entries got. */
 static double plan_share(const struct state *s, const struct probe_row *p, double all)
 {
-    const uint32_t *until = plan_of(&s->cfg, p->layer, p->head);
+    const uint32_t *until = plan_of(s->cfg, p->layer, p->head);
     double sum = 0;
     for (int i = 0; i < p->n; i++)
-        sum += plan_keeps(&s->cfg, until, p->pos ? p->pos[i] : i, p->t) ? (double)p->p[i] : 0;
+        sum += plan_keeps(s->cfg, until, p->pos ? p->pos[i] : i, p->t) ? (double)p->p[i] : 0;
     return sum / all;
 }
 
@@ -531,17 +487,17 @@ static void take_seen(struct state *s, const struct probe_row *p, const struct r
     for (int i = 0; i < p->n; i++)
         for (unsigned bits = s->spans[p->pos ? p->pos[i] : i], k = 0; bits; bits >>= 1, k++)
             span[k] += bits & 1 ? (double)p->p[i] : 0;
-    for (int k = 0; k < s->cfg.n_span_sets; k++)
-        if (any_before(&s->cfg.span_set[k], p->t))
+    for (int k = 0; k < s->cfg->n_span_sets; k++)
+        if (any_before(&s->cfg->span_set[k], p->t))
             put_real(s, KEPT, N_PREFIX + k, at, span[k] / all);
-    if (s->cfg.plan_until)
-        put_real(s, KEPT, plan_set(&s->cfg), at, plan_share(s, p, all));
+    if (s->cfg->plan_until)
+        put_real(s, KEPT, plan_set(s->cfg), at, plan_share(s, p, all));
 }
 
-static void on_row(void *state, const struct probe_row *p)
+static void on_row(struct probe_state *run, const struct probe_row *p)
 {
-    struct state *s = state;
-    const struct row_cut *cut = probe_row_cuts(p, s->cfg.kernels);
+    struct state *s = run->own;
+    const struct row_cut *cut = probe_row_cuts(p, s->cfg->kernels);
     if (p->n < p->t + 1) {
         take_seen(s, p, cut);
         return;
@@ -552,13 +508,13 @@ static void on_row(void *state, const struct probe_row *p)
 }
 
 /* Comes after the row of the same query. */
-static void on_missed(void *state, const struct probe_missed *m)
+static void on_missed(struct probe_state *run, const struct probe_missed *m)
 {
-    struct state *s = state;
+    struct state *s = run->own;
     struct row_cut cut[KVF_N_CRITERIA];
     if (m->n == 0)
         return;
-    probe_find_cuts(s->cfg.kernels, m->p, m->n, cut, m->scratch);
+    probe_find_cuts(s->cfg->kernels, m->p, m->n, cut, m->scratch);
     struct row row = {.head = m->head,
                       .at = place(s, m->layer, m->head, m->t),
                       .w = m->p,
@@ -567,28 +523,16 @@ static void on_missed(void *state, const struct probe_missed *m)
     take_all(s, m->layer, &row, cut);
 }
 
-static int stream(void *state, struct probe_sink *sink, int32_t t0, int32_t t1)
-{
-    const struct state *s = state;
-    int err = KVF_OK;
-    for (int c = 0; !err && c < s->at.n; c++) {
-        const struct probe_array a = {c, s->data[c], width(s, c)};
-        err = probe_put_layers(sink, KVF_SPACE_QUERY, &a, 1, t0, t1 - t0);
-    }
-    return err;
-}
-
 const struct probe probe_dilution = {
     .name = "dilution",
     .summary = "attention that useful entries get, with and without retention",
     .wants = PROBE_ROWS | PROBE_GATE,
     .full_only = true,
-    .n_columns = n_columns,
-    .columns = columns,
-    .create = create,
-    .destroy = destroy,
+    .arrays = arrays,
+    .by_column = true,
+    .open = open_state,
+    .close = close_state,
     .gate = on_gate,
     .row = on_row,
     .missed = on_missed,
-    .stream = stream,
 };

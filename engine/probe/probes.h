@@ -4,24 +4,9 @@
 
 #include "engine/probe/probe.h"
 
-extern const struct probe probe_evict;          /* probe_evict.c */
-extern const struct probe probe_survival;       /* probe_survival.c */
-extern const struct probe probe_mass;           /* probe_mass.c */
-extern const struct probe probe_steps;          /* probe_steps.c */
-extern const struct probe probe_nll;            /* probe_nll.c */
-extern const struct probe probe_gate;           /* probe_gate.c */
-extern const struct probe probe_read;           /* probe_read.c */
-extern const struct probe probe_contrib;        /* probe_contrib.c */
-extern const struct probe probe_keys;           /* probe_keys.c */
-extern const struct probe probe_calibration;    /* probe_calibration.c */
-extern const struct probe probe_returns;        /* probe_returns.c */
-extern const struct probe probe_window;         /* probe_window.c */
-extern const struct probe probe_under;          /* probe_under.c */
-extern const struct probe probe_received;       /* probe_received.c */
-extern const struct probe probe_queries;        /* probe_queries.c */
-extern const struct probe probe_dilution;       /* probe_dilution.c */
-extern const struct probe probe_shadow_entries; /* probe_shadow_entries.c */
-extern const struct probe probe_shadow_model;   /* probe_shadow_model.c */
+#define X(name) extern const struct probe probe_##name;
+#include "engine/probe/probes.list"
+#undef X
 
 /* The selected sets of a row: cut[c] is that of criterion c, computed once for all
  * probes that ask (probe_survival.c). */
@@ -31,10 +16,26 @@ const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct k
 void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
                      void *scratch);
 
-/* Ages are u16 columns where all steps fit, all ones apart. */
-static inline bool probe_narrow_ages(const struct probe_config *c)
+/* Notes step row->t in cells of kind PROBE_AS_STEP for the entries of a row whose weight w[i]
+ * is in the set (probe_survival.c). */
+void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,
+                const float *w, const struct row_cut *cut);
+
+/* Where the entry at position pos stands in a row, or -1 (probe_received.c). */
+int probe_find(const struct probe_row *row, int32_t pos);
+
+/* Value i of cells of PROBE_STEPS. */
+static inline uint32_t probe_get_step(const struct probe_state *s, const void *cells, size_t i)
 {
-    return c->cap < 65535;
+    return s->narrow ? ((const uint16_t *)cells)[i] : ((const uint32_t *)cells)[i];
+}
+
+static inline void probe_put_step(const struct probe_state *s, void *cells, size_t i, uint32_t v)
+{
+    if (s->narrow)
+        ((uint16_t *)cells)[i] = (uint16_t)v; /* all ones stay all ones */
+    else
+        ((uint32_t *)cells)[i] = v;
 }
 
 static inline size_t probe_query_index(const struct probe_config *c, int layer, int head)

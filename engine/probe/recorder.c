@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "engine/probe/arrays.h"
 #include "engine/probe/recorder.h"
 
 enum { MAX_PROBES = 32, BLOCK = 1024 };
@@ -13,12 +14,6 @@ enum { COL_ID, COL_ROLE, N_FIXED };
 static const struct kvf_column fixed_columns[N_FIXED] = {
     {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
     {"tokens.role", KVF_U8, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
-};
-
-struct active {
-    const struct probe *probe;
-    void *state;
-    int column0;
 };
 
 struct thread_scratch {
@@ -31,27 +26,19 @@ struct thread_scratch {
 
 struct recorder {
     struct probe_config cfg;
-    struct kvf_writer *writer;
-    struct active active[MAX_PROBES];
+    struct probe_sink sink;
+    struct probe_state active[MAX_PROBES];
     int n_active;
     unsigned wants;
     struct thread_scratch *scratch;
     int n_threads;
     int32_t streamed; /* steps whose stream columns are written */
-    uint32_t epoch;
     int32_t n_tokens;
     int32_t *id;        /* [cap] */
     uint8_t *role;      /* [cap] */
     uint32_t *text_end; /* [cap] offsets into text */
     struct buf text;
-    struct buf gather; /* rows joined for the writer */
     int err;
-};
-
-struct probe_sink {
-    struct recorder *r;
-    int column0;
-    uint32_t epoch; /* 0 for stream columns */
 };
 
 static int unknown_probe(const char *name, struct kvf_diag *d)
@@ -130,20 +117,6 @@ void shadows_names(unsigned set, char *ret_text, size_t cap)
                                   probe_table[i]->shadow);
 }
 
-static int column_room(const struct probe *p, const struct probe_config *cfg)
-{
-    return p->n_columns ? p->n_columns(cfg) : PROBE_MAX_COLUMNS;
-}
-
-/* Room for the columns of a set. */
-static struct kvf_column *new_columns(unsigned set, const struct probe_config *cfg)
-{
-    size_t n = N_FIXED;
-    for (int i = 0; probe_table[i]; i++)
-        n += set >> i & 1 ? (size_t)column_room(probe_table[i], cfg) : 0;
-    return MEM_NEW(struct kvf_column, n);
-}
-
 unsigned probes_want(unsigned set)
 {
     unsigned wants = 0;
@@ -154,37 +127,46 @@ unsigned probes_want(unsigned set)
 
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
 {
-    struct kvf_column *col = new_columns(set, cfg);
+    const struct method_shape *m = &cfg->shape;
     double bytes = 5; /* id and role */
-    for (int i = 0; col && probe_table[i]; i++) {
-        int n = set >> i & 1 ? probe_table[i]->columns(cfg, col) : 0;
-        for (int c = 0; c < n; c++) {
-            int heads = col[c].space == KVF_SPACE_RUN
-                            ? 1
-                            : cfg->shape.n_layers
-                                  * (col[c].space == KVF_SPACE_KV ? cfg->shape.n_kv_heads
-                                                                  : cfg->shape.n_heads);
-            bytes += (double)heads * (double)kvf_dtype_size(col[c].dtype);
+    for (int i = 0; probe_table[i]; i++) {
+        int n = set >> i & 1 ? probe_columns(probe_table[i], cfg, NULL) : 0;
+        struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
+        if (a)
+            probe_columns(probe_table[i], cfg, a);
+        for (int k = 0; a && k < n; k++) {
+            const double heads[] = {[KVF_SPACE_RUN] = 1,
+                                    [KVF_SPACE_KV] = (double)m->n_layers * m->n_kv_heads,
+                                    [KVF_SPACE_QUERY] = (double)m->n_layers * m->n_heads};
+            bytes += heads[a[k].column.space] * (double)kvf_dtype_size(a[k].column.dtype);
         }
+        mem_free(a);
     }
-    mem_free(col);
     return bytes;
 }
 
-static int open_writer(struct recorder *r, const char *path, const char *meta,
-                       const struct kvf_column *col, int n_col, struct kvf_diag *d)
+/* Opens the trace with the columns of the active probes, n of them. */
+static int open_writer(struct recorder *r, const char *path, const char *meta, int n,
+                       struct kvf_diag *d)
 {
-    int L = r->cfg.shape.n_layers;
+    int L = r->cfg.shape.n_layers, err = KVF_E_NOMEM;
+    struct kvf_column *col = MEM_NEW(struct kvf_column, (size_t)n);
     uint16_t *heads = MEM_NEW(uint16_t, 2 * (size_t)L);
-    if (!heads)
-        return KVF_E_NOMEM;
+    if (!col || !heads)
+        goto done;
+    memcpy(col, fixed_columns, sizeof fixed_columns);
+    for (int i = 0; i < r->n_active; i++)
+        for (int k = 0; k < r->active[i].n_arrays; k++)
+            col[r->active[i].column0 + k] = r->active[i].array[k].column;
     for (int l = 0; l < L; l++) {
         heads[l] = (uint16_t)r->cfg.shape.n_kv_heads;
         heads[L + l] = (uint16_t)r->cfg.shape.n_heads;
     }
     struct kvf_shape shape = {L, heads, heads + L};
-    int err = kvf_writer_open(path, meta, &shape, col, n_col, &r->writer, d);
+    err = kvf_writer_open(path, meta, &shape, col, n, &r->sink.writer, d);
+done:
     mem_free(heads);
+    mem_free(col);
     return err;
 }
 
@@ -208,47 +190,53 @@ static int make_scratch(struct recorder *r, int n_threads)
     return r->scratch && r->id && r->role && r->text_end ? KVF_OK : KVF_E_NOMEM;
 }
 
+/* Opens the probes of a set; *ret_columns: how many the trace has with theirs. */
+static int open_probes(struct recorder *r, unsigned set, int *ret_columns)
+{
+    int err = KVF_OK, n = N_FIXED;
+    for (int i = 0; !err && probe_table[i]; i++) {
+        if (!(set >> i & 1))
+            continue;
+        struct probe_state *s = &r->active[r->n_active++];
+        err = probe_state_open(s, probe_table[i], &r->cfg);
+        s->column0 = n;
+        n += s->n_arrays;
+        r->wants |= probe_table[i]->wants;
+    }
+    *ret_columns = n;
+    return err;
+}
+
 int recorder_create(const char *path, const char *meta_json, unsigned set,
                     const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
                     struct kvf_diag *d)
 {
-    struct kvf_column *col = new_columns(set, cfg);
-    int n_col = N_FIXED;
-    struct recorder *r = col ? MEM_NEW(struct recorder, 1) : NULL;
-    if (!r) {
-        mem_free(col);
+    int n_columns;
+    struct recorder *r = MEM_NEW(struct recorder, 1);
+    if (!r)
         return KVF_E_NOMEM;
-    }
     r->cfg = *cfg;
-    memcpy(col, fixed_columns, sizeof fixed_columns);
     int err = make_scratch(r, n_threads);
-    for (int i = 0; !err && probe_table[i]; i++) {
-        if (!(set >> i & 1))
-            continue;
-        struct active *a = &r->active[r->n_active++];
-        *a = (struct active){probe_table[i], probe_table[i]->create(&r->cfg), n_col};
-        n_col += probe_table[i]->columns(cfg, col + n_col);
-        r->wants |= probe_table[i]->wants;
-        if (!a->state)
-            err = KVF_E_NOMEM;
-    }
     if (!err)
-        err = open_writer(r, path, meta_json, col, n_col, d);
-    else
-        kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
-    mem_free(col);
+        err = open_probes(r, set, &n_columns);
     if (err) {
-        recorder_abandon(r);
-        return err;
+        kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
+        goto fail;
     }
+    err = open_writer(r, path, meta_json, n_columns, d);
+    if (err)
+        goto fail;
     *ret_rec = r;
     return KVF_OK;
+fail:
+    recorder_abandon(r);
+    return err;
 }
 
 static void free_recorder(struct recorder *r)
 {
     for (int i = 0; i < r->n_active; i++)
-        r->active[i].probe->destroy(r->active[i].state);
+        probe_state_close(&r->active[i]);
     for (int i = 0; r->scratch && i < r->n_threads; i++) {
         mem_free(r->scratch[i].p);
         mem_free(r->scratch[i].pos);
@@ -260,7 +248,7 @@ static void free_recorder(struct recorder *r)
     mem_free(r->role);
     mem_free(r->text_end);
     buf_finish(&r->text);
-    buf_finish(&r->gather);
+    mem_free(r->sink.room);
     mem_free(r);
 }
 
@@ -268,7 +256,7 @@ void recorder_abandon(struct recorder *r)
 {
     if (!r)
         return;
-    kvf_writer_abandon(r->writer);
+    kvf_writer_abandon(r->sink.writer);
     free_recorder(r);
 }
 
@@ -307,63 +295,63 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
     }
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->row)
-            r->active[i].probe->row(r->active[i].state, &out);
+            r->active[i].probe->row(&r->active[i], &out);
 }
 
 void recorder_evict(struct recorder *r, const struct eviction *e)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->evict)
-            r->active[i].probe->evict(r->active[i].state, e);
+            r->active[i].probe->evict(&r->active[i], e);
 }
 
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->gate)
-            r->active[i].probe->gate(r->active[i].state, layer, head, pos, value);
+            r->active[i].probe->gate(&r->active[i], layer, head, pos, value);
 }
 
 void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const float *key)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->key)
-            r->active[i].probe->key(r->active[i].state, layer, head, pos, key);
+            r->active[i].probe->key(&r->active[i], layer, head, pos, key);
 }
 
 void recorder_value(struct recorder *r, int layer, int head, int32_t pos, const float *value)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->value)
-            r->active[i].probe->value(r->active[i].state, layer, head, pos, value);
+            r->active[i].probe->value(&r->active[i], layer, head, pos, value);
 }
 
 void recorder_queries(struct recorder *r, const struct probe_block *b)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->queries)
-            r->active[i].probe->queries(r->active[i].state, b);
+            r->active[i].probe->queries(&r->active[i], b);
 }
 
 void recorder_nll(struct recorder *r, int32_t t, float nll)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->nll)
-            r->active[i].probe->nll(r->active[i].state, t, nll);
+            r->active[i].probe->nll(&r->active[i], t, nll);
 }
 
 void recorder_missed(struct recorder *r, const struct probe_missed *m)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->missed)
-            r->active[i].probe->missed(r->active[i].state, m);
+            r->active[i].probe->missed(&r->active[i], m);
 }
 
 void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value)
 {
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->twin)
-            r->active[i].probe->twin(r->active[i].state, what, layer, t, value);
+            r->active[i].probe->twin(&r->active[i], what, layer, t, value);
 }
 
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text, size_t len)
@@ -375,39 +363,6 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
     buf_add(&r->text, text, len);
     r->text_end[r->n_tokens++] = (uint32_t)r->text.len;
     return r->text.err;
-}
-
-int probe_put(struct probe_sink *sink, int column, int layer, int n_heads, const void *data,
-              size_t stride, size_t size, int32_t t0, int32_t n)
-{
-    struct buf *g = &sink->r->gather;
-    buf_clear(g);
-    for (int h = 0; h < n_heads; h++)
-        buf_add(g, (const char *)data + ((size_t)h * stride + (size_t)t0) * size, (size_t)n * size);
-    if (g->err)
-        return g->err;
-    return kvf_write_chunk(sink->r->writer, sink->column0 + column, layer, 0, n_heads, (uint32_t)t0,
-                           (uint32_t)n, sink->epoch, g->data);
-}
-
-int probe_put_layers(struct probe_sink *sink, enum kvf_space space, const struct probe_array *a,
-                     int n_arrays, int32_t t0, int32_t n)
-{
-    const struct method_shape *m = &sink->r->cfg.shape;
-    int heads = space == KVF_SPACE_KV ? m->n_kv_heads : m->n_heads, err = KVF_OK;
-    size_t cap = (size_t)sink->r->cfg.cap;
-    for (int l = 0; l < m->n_layers; l++)
-        for (int i = 0; !err && i < n_arrays; i++) {
-            size_t at = (size_t)l * (size_t)heads * cap * a[i].size;
-            err = probe_put(sink, a[i].column, l, heads, (const char *)a[i].data + at, cap,
-                            a[i].size, t0, n);
-        }
-    return err;
-}
-
-const struct probe_config *probe_sink_config(const struct probe_sink *sink)
-{
-    return &sink->r->cfg;
 }
 
 /* Token columns and stream columns of steps [streamed, t1). */
@@ -422,19 +377,17 @@ static int stream(struct recorder *r, int32_t t1)
         return KVF_E_NOMEM;
     for (int32_t i = 0; i < n; i++)
         end[i] = r->text_end[t0 + i] - first;
-    int err = kvf_write_token_bytes(r->writer, (uint32_t)t0, (uint32_t)n, end,
+    int err = kvf_write_token_bytes(r->sink.writer, (uint32_t)t0, (uint32_t)n, end,
                                     r->text.data ? r->text.data + first : "");
     mem_free(end);
     if (!err)
-        err = kvf_write_chunk(r->writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0, r->id + t0);
+        err = kvf_write_chunk(r->sink.writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
+                              r->id + t0);
     if (!err)
-        err = kvf_write_chunk(r->writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
+        err = kvf_write_chunk(r->sink.writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
                               r->role + t0);
-    for (int i = 0; !err && i < r->n_active; i++) {
-        struct probe_sink sink = {r, r->active[i].column0, 0};
-        if (r->active[i].probe->stream)
-            err = r->active[i].probe->stream(r->active[i].state, &sink, t0, t1);
-    }
+    for (int i = 0; !err && i < r->n_active; i++)
+        err = probe_write(&r->active[i], &r->sink, false, t0, t1);
     r->streamed = t1;
     return err;
 }
@@ -442,13 +395,10 @@ static int stream(struct recorder *r, int32_t t1)
 static int snapshot(struct recorder *r, int32_t n_steps)
 {
     int err = KVF_OK;
-    r->epoch++;
-    for (int i = 0; !err && i < r->n_active; i++) {
-        struct probe_sink sink = {r, r->active[i].column0, r->epoch};
-        if (r->active[i].probe->snapshot && n_steps > 0)
-            err = r->active[i].probe->snapshot(r->active[i].state, &sink, n_steps);
-    }
-    return err ? err : kvf_writer_commit(r->writer, r->epoch, (uint32_t)n_steps);
+    r->sink.epoch++;
+    for (int i = 0; !err && i < r->n_active && n_steps > 0; i++)
+        err = probe_write(&r->active[i], &r->sink, true, 0, n_steps);
+    return err ? err : kvf_writer_commit(r->sink.writer, r->sink.epoch, (uint32_t)n_steps);
 }
 
 int32_t recorder_boundary(int32_t t)
@@ -488,9 +438,9 @@ int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag
     if (!err)
         err = snapshot(r, r->n_tokens);
     if (!err && result_json)
-        err = kvf_writer_note(r->writer, "result", result_json);
-    int closed = kvf_writer_close(r->writer, d);
-    r->writer = NULL;
+        err = kvf_writer_note(r->sink.writer, "result", result_json);
+    int closed = kvf_writer_close(r->sink.writer, d);
+    r->sink.writer = NULL;
     free_recorder(r);
     return err ? err : closed;
 }

@@ -52,7 +52,7 @@ int trainer_save(const struct trainer *t, const char *path, const char *config, 
 int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
                    int *ret_found, struct kvf_diag *d);
 
-/* The gates as a gate file (docs/gates.md), bf16 or f32.  record: JSON, kept under
+/* The gates as a gate file (docs/reference/gates.md), bf16 or f32.  record: JSON, kept under
  * "training".  As safetensors_write. */
 int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
                         const char *record, struct kvf_diag *d);

@@ -126,12 +126,15 @@ static int learn(const struct source *s, struct facts *f)
 
 static enum pack_type type_of(const struct facts *f)
 {
-    if (f->whole && f->lo >= 0 && f->hi <= UINT32_MAX)
-        return f->hi <= UINT8_MAX ? PACK_U8 : f->hi <= UINT16_MAX ? PACK_U16 : PACK_U32;
-    if (f->whole && f->lo >= INT32_MIN && f->hi <= INT32_MAX)
-        return f->lo >= INT8_MIN && f->hi <= INT8_MAX     ? PACK_I8
-               : f->lo >= INT16_MIN && f->hi <= INT16_MAX ? PACK_I16
-                                                          : PACK_I32;
+    static const struct {
+        double lo, hi;
+        enum pack_type type;
+    } whole[] = {{0, UINT8_MAX, PACK_U8},          {0, UINT16_MAX, PACK_U16},
+                 {0, UINT32_MAX, PACK_U32},        {INT8_MIN, INT8_MAX, PACK_I8},
+                 {INT16_MIN, INT16_MAX, PACK_I16}, {INT32_MIN, INT32_MAX, PACK_I32}};
+    for (size_t i = 0; f->whole && i < sizeof whole / sizeof *whole; i++)
+        if (f->lo >= whole[i].lo && f->hi <= whole[i].hi)
+            return whole[i].type;
     return f->single ? PACK_F32 : PACK_F64;
 }
 
@@ -220,7 +223,8 @@ static bool learn_texts(const struct source *s, struct texts *d)
         if (by_block && r % s->block != 0 && !same_text(text, before))
             by_block = false;
         before = text;
-        if (d->n < 0 || (at = text_index(d, text, at)) >= 0)
+        at = d->n < 0 ? at : text_index(d, text, at);
+        if (d->n < 0 || at >= 0)
             continue;
         at = d->n;
         if (d->n < DICT)
@@ -258,8 +262,8 @@ static bool follows(const struct table *t, int col, const char *a, const char *b
         return false;
     for (int64_t r = 0; r < table_rows(t); r++) {
         double x = table_real(t, ca, r), y = table_real(t, cb, r);
-        double want = quotient ? (y == 0 ? NAN : x / y) : x < 0 ? -1 : x - y;
-        if (!same(want, table_real(t, col, r)))
+        double ratio = y == 0 ? NAN : x / y, age = x < 0 ? -1 : x - y;
+        if (!same(quotient ? ratio : age, table_real(t, col, r)))
             return false;
     }
     return true;

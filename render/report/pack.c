@@ -28,19 +28,6 @@ static uint64_t bits_of(double v, enum pack_type type)
     return out;
 }
 
-static void put_base64(struct buf *out, const unsigned char *p, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0)
-                     | (left > 2 ? p[i + 2] : 0);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63], left > 1 ? digit[v >> 6 & 63] : '=',
-                        left > 2 ? digit[v & 63] : '='};
-        buf_add(out, four, 4);
-    }
-}
-
 int pack_values(struct buf *out, const double *v, int64_t n, enum pack_type type)
 {
     size_t width = (size_t)pack_width(type), bytes;
@@ -57,7 +44,7 @@ int pack_values(struct buf *out, const double *v, int64_t n, enum pack_type type
     if (!err && compress2(packed, &room, plain, (uLong)bytes, 8) != Z_OK)
         err = KVF_E_NOMEM;
     if (!err) {
-        put_base64(out, packed, room);
+        buf_base64(out, packed, room);
         err = out->err;
     }
     mem_free(plain);

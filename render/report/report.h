@@ -2,8 +2,8 @@
  *
  * The page (page.html, style.css, *.js, put together when kvfate is built) reads the tables
  * that are embedded in it: columns as compressed numbers, exactly those of the table
- * (columns.h).  Which tables it shows is a matter of their keys (docs/report.md); others are
- * offered as downloads only.
+ * (columns.h).  Which tables it shows is a matter of their keys (docs/reference/report.md); others
+ * are offered as downloads only.
  *
  * Tables are packed when they are added, so that the caller may destroy each before it makes
  * the next. */
@@ -36,9 +36,9 @@ int report_table(struct report *r, const char *key, const char *command, const s
 int report_absent(struct report *r, const char *key, const char *why);
 
 /* Writes the page.  While it would be larger than max_bytes, columns that the page can do
- * without are left out of all traces, in an order of their own (docs/report.md), and named
- * in the page and in `left_out` ("eviction.margin, eviction.score"; may be NULL).  A file that
- * is too large without them is written all the same: *ret_bytes says its size.  Appears whole
+ * without are left out of all traces, in an order of their own (docs/reference/report.md), and
+ * named in the page and in `left_out` ("eviction.margin, eviction.score"; may be NULL).  A file
+ * that is too large without them is written all the same: *ret_bytes says its size.  Appears whole
  * or not at all.  KVF_OK, KVF_E_IO (with a sentence), KVF_E_NOMEM, KVF_E_LIMIT. */
 int report_write(struct report *r, int64_t max_bytes, const char *path, struct buf *left_out,
                  int64_t *ret_bytes, struct kvf_diag *d);

@@ -125,7 +125,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-beta-") as folder:
     refused("unknown source", 2, ["retention", x, "--source", "beta"], "--source")
     refused("unknown kind", 2, ["sparsity", x, "--kind", "gate"], "alpha, beta or last-use")
     refused("query heads of gates", 2, ["retention", x, "--head", "L0H1"], "KV heads")
-    refused("unknown colouring", 2, ["tokens", x, "--style", "by=gate", "-o", path("y.png")], "by=kept")
+    refused("unknown colouring", 2, ["tokens", x, "--style", "by=gate", "-o", path("y.png")], "by is auto, kept, residency")
     # a number that is none, and a run without tokens
     holes = log_beta.copy()
     holes[0, 0, 3] = np.nan

@@ -83,7 +83,7 @@ def random_key(layer, index, t, i):
 
 
 def evict_by_hand(log_beta, B):
-    """evict_step of a head under trimkv fed token by token (docs/methods.md)."""
+    """evict_step of a head under trimkv fed token by token (docs/reference/methods.md)."""
     T, held = len(log_beta), []
     out = np.full(T, np.inf)
     for t in range(T):

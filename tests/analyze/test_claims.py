@@ -256,14 +256,14 @@ for text in ("[[claim]\n", "a = 1979-05-27\n", "a = inf\n", "\xff"):
 
 # ---- the shipped register
 
-with open(os.path.join(ROOT, "docs", "claims.toml"), "rb") as f:
+with open(os.path.join(ROOT, "docs", "studies", "claims.toml"), "rb") as f:
     shipped = tomllib.load(f)["claim"]
 decidable = [c for c in shipped if "untestable" not in c]
 check("size of the register", len(shipped) >= 25 and len(decidable) >= 15, len(shipped), len(decidable))
 r = subprocess.run([kvfate, "claims", "--check"], capture_output=True, text=True)
 check("--check", r.returncode == 0 and not r.stderr and f"{len(shipped)} claims: {len(decidable)} to be judged" in r.stdout, r)
 converted = os.path.join(work.name, "shipped.json")
-subprocess.run([sys.executable, CONVERT, os.path.join(ROOT, "docs", "claims.toml"), converted], check=True)
+subprocess.run([sys.executable, CONVERT, os.path.join(ROOT, "docs", "studies", "claims.toml"), converted], check=True)
 both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", converted])]
 check("the program holds the register", both[0] == both[1] and both[0].count("not run") == len(decidable), both[0][:300])
 broken = [dict(c) for c in shipped]
@@ -272,9 +272,9 @@ for key, value, words in (("value", "colour", "no column colour"), ("table", "pi
     put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)
     check("--check finds " + words, r.returncode == 1 and words in r.stderr, r.stderr)
-# ---- every numbered figure and table of the papers is in docs/paper-figures.md
+# ---- every numbered figure and table of the papers is in docs/guide/paper-figures.md
 
-with open(os.path.join(ROOT, "docs", "paper-figures.md"), encoding="utf-8") as f:
+with open(os.path.join(ROOT, "docs", "guide", "paper-figures.md"), encoding="utf-8") as f:
     sections = f.read().split("\n## ")[1:]
 NUMBERED = {"DBTrimKV": (14, 8), "G-KV": (24, 4), "TRIM-KV, first version": (26, 9), "TRIM-KV, second version": (18, 10), "WG-KV": (16, 1)}
 check("papers", [x.split("\n")[0] for x in sections] == list(NUMBERED))

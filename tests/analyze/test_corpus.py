@@ -48,7 +48,7 @@ def same(a, b, most=1e-12):
     return a.shape == b.shape and np.allclose(a, b, rtol=0, atol=most, equal_nan=True)
 
 
-# ---- weights and documents as docs/corpus.md defines them
+# ---- weights and documents as docs/reference/corpus.md defines them
 
 def mix(x):
     z = (x + 0x9e3779b97f4a7c15) & M64

@@ -25,7 +25,7 @@ import make_gates  # noqa: E402
 SHAPE = {"layers": 2, "heads": 4, "kv-heads": 2, "head-dim": 16, "dim": 64}
 MHA = "--layers 2 --heads 3 --kv-heads 3 --head-dim 16 --dim 32 --ffn 32 --vocab 259 --seed 3 --type f32"
 POSITIONS = 240  # of given numbers: prompts of 1 to 200 tokens, answers of up to 40
-KINDS = {"retention": ["rg", "rg10", "linear", "rgkv", "values"], "write": ["wgkv", "values"], "importance": ["locret", "values"],
+KINDS = {"retention": ["rg", "rg2", "rg3", "rg10", "linear", "rgkv", "values"], "write": ["wgkv", "values"], "importance": ["locret", "values"],
          "heads": ["duo"], "blocks": ["seer"]}
 NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-snapkv": "write", "wgkv-quest": "write",
          "locret": "importance", "duo": "heads", "seer": "blocks"}

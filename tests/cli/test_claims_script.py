@@ -59,7 +59,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         with open(log, encoding="utf-8") as f:
             return r, f.read().splitlines()
 
-    with open(os.path.join(ROOT, "docs", "claims.toml"), "rb") as f:
+    with open(os.path.join(ROOT, "docs", "studies", "claims.toml"), "rb") as f:
         claims = tomllib.load(f)["claim"]
     sides = [{"run": "", **s} for c in claims if "table" in c for s in (c, {**c, **c.get("minus", c)})]
     wanted = sorted({s["table"] + (s["run"] and ".") + s["run"] + ".tsv" for s in sides})

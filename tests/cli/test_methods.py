@@ -76,7 +76,7 @@ for r in rows:
     given = json.loads(ask(r["name"] + (":" + r["code"] if r["code"] else ""), "--json", *limit))
     s.check(r["name"] + ": code", code == given and (r["code"] is None) == (code == r), code)
 
-# Published numbers shrink with the budget (docs/methods.md), and bytes follow from them: g = 3, D = 64.
+# Published numbers shrink with the budget (docs/reference/methods.md), and bytes follow from them: g = 3, D = 64.
 by = {r["name"]: r for r in json.loads(ask("--json", "-B", 100))}
 value = lambda name, key: next(o["value"] for o in by[name]["options"] if o["key"] == key)
 for name, key, want in (("snapkv", "window", 25), ("snapkv", "recent", 25), ("pyramidkv", "window", 8), ("window", "recent", 96), ("h2o", "recent", 50),
@@ -94,8 +94,8 @@ s.check("cost by what is reduced", [json.loads(ask("snapkv" + o, "--json"))["cos
 s.check("no budget where none is needed", [by[n]["budget"] for n in ("full", "duo", "wgkv")] == [0, 0, 100] and json.loads(ask("wgkv", "--json"))["budget"] == 0)
 s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o", "quest", "full")] == [256, 256, 0])
 
-# docs/methods.md: the overview, and the lines of options and cost below each row.
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "methods.md")) as f:
+# docs/reference/methods.md: the overview, and the lines of options and cost below each row.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "methods.md")) as f:
     page = f.read()
 COMMON = {"sinks", "recent", "every", "order", "slack", "chunk", "positions", "tie"}
 overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 7)}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every command of docs/recipes runs, with tiny models and gates in place of the published ones, and its files are what the page says.
+"""Every command of docs/guide/trimkv-figures.md runs, with tiny models and gates in place of the published ones, and its files are what the page says.
 
 usage: test_recipes.py KVFATE ROOT GEN_TINY
 """
@@ -120,7 +120,7 @@ def check_trimkv(folder, variables):
 
 
 def trimkv_figures(folder):
-    page = commands(os.path.join(root, "docs/recipes/trimkv-figures.md"))
+    page = commands(os.path.join(root, "docs/guide/trimkv-figures.md"))
     variables = {"MODEL": os.path.join(folder, "Qwen3-4B-Q8_0.gguf"), "GATES": "trimkv_weights.pth", "PROMPT": "aime24-1.txt",
                  "N": str(N), "BUDGET": str(BUDGET)}
     options = [x for k, v in SHAPE.items() for x in ("--" + k.replace("_", "-"), str(v))]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write a gate file with seeded random numbers (docs/gates.md has the format).
+"""Write a gate file with seeded random numbers (docs/reference/gates.md has the format).
 
 usage: make_gates.py --layout rg --layers 2 --heads 4 --kv-heads 2 --head-dim 8 --d-model 32 --seed 1 -o FILE
        make_gates.py --layout values --kind retention --tokens 100 ... -o FILE
@@ -14,8 +14,8 @@ import struct
 
 import numpy as np
 
-LAYOUTS = ["rg", "rg10", "linear", "rgkv", "wgkv", "locret", "duo", "seer", "values"]
-KIND = {"rg": "retention", "rg10": "retention", "linear": "retention", "rgkv": "retention", "wgkv": "write", "locret": "importance", "duo": "heads", "seer": "blocks"}
+LAYOUTS = ["rg", "rg2", "rg3", "rg10", "linear", "rgkv", "wgkv", "locret", "duo", "seer", "values"]
+KIND = {"rg": "retention", "rg2": "retention", "rg3": "retention", "rg10": "retention", "linear": "retention", "rgkv": "retention", "wgkv": "write", "locret": "importance", "duo": "heads", "seer": "blocks"}
 THRESHOLD = math.log(0.1 / 0.9)  # logit of the usual threshold of g
 
 
@@ -82,6 +82,21 @@ class Maker:
 
     def rgkv(self):
         return self.retention(False, 2 * self.o.kv_heads * self.o.head_dim)
+
+    def rg2(self):
+        return self.rgkv()
+
+    def rg3(self):
+        o, out = self.o, {}
+        inputs = 2 * o.kv_heads * o.head_dim
+        for i in range(o.layers):
+            p, first = (f"model.layers.{k}.self_attn.retention_gate." for k in (i, 0))
+            tied = i > 0 and o.tie
+            out[p + "gate_proj.weight"] = self.normal(o.hidden, inputs)
+            out[p + "up_proj.weight"] = self.normal(o.hidden, inputs)
+            out[p + "down_proj.weight"] = out[first + "down_proj.weight"] if tied else self.readout(o.kv_heads, o.hidden, 0.8, 0.36)
+            out[p + "bias"] = out[first + "bias"] if tied else self.bias()
+        return out
 
     def linear(self):
         o, out = self.o, {}
@@ -153,7 +168,7 @@ def options(argv=None):
                         ("tokens", 100), ("seed", 1)):
         p.add_argument("--" + name, type=int, default=value, metavar="N", help=f"default {value}")
     p.add_argument("--dtype", choices=["F32", "F16", "BF16"], default="F32")
-    p.add_argument("--tie", action="store_true", help="rg, rg10, linear, rgkv: one readout for all layers")
+    p.add_argument("--tie", action="store_true", help="rg, rg2, rg3, rg10, linear, rgkv: one readout for all layers")
     p.add_argument("--norms", action="store_true", help="seer: with the optional norms")
     p.add_argument("--model-hash")
     p.add_argument("--activation")

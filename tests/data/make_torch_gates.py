@@ -7,7 +7,7 @@ Needs torch (any version since 1.6; the stored files were written by 2.15.0) and
 neither is needed there.  Each NAME.pth or NAME.pt has the numbers of VALUES.safetensors that PAIRS in tests/gates/test_torch_files.c
 names.  The sizes: 2 layers, 4 query heads, 2 KV heads of 4 channels, d 6, hidden width 4.
 
-recipes/trimkv_weights.pth stands for the published gates of Qwen3-4B in the test of docs/recipes: as many layers and KV heads (36, 8),
+recipes/trimkv_weights.pth stands for the published gates of Qwen3-4B in the test of docs/guide/trimkv-figures.md: as many layers and KV heads (36, 8),
 d 32, hidden width 6, bf16 as they are.
 """
 import collections
@@ -93,7 +93,8 @@ def main():
     save("rg10_bf16.pth", untied)
     save("rg10_inner.pth", {k.replace("model.layers.", "model.language_model.layers."): v for k, v in untied.items()})
     save("linear.pth", numbers("linear", "linear", "--seed", "8"))
-    save("rgkv.pth", numbers("rgkv", "rgkv", "--seed", "9", "--key-order", "halves"))
+    for layout in ("rg2", "rg3"):
+        save(layout + ".pth", numbers(layout, layout, "--seed", "9", "--key-order", "halves"))
     wgkv = {k: torch.nn.Parameter(v) for k, v in numbers("wgkv", "wgkv", "--seed", "6", "--key-order", "halves").items()}
     save("wgkv.pt", wgkv)
     save("wgkv_nested.pt", {"epoch": 3, "rate": 1e-3, "names": ["a", None, True, -70000, 1 << 40], "state_dict": wgkv})

@@ -178,7 +178,7 @@ Test(logits, quantised_path_stays_close, .timeout = 300)
             "16-bit activations and f16 cache against f32 over %d tokens: KL %.2e per token "
             "(largest %.2e), same top token %.1f %%, logits rms %.3f, largest %.2f\n",
             n, g.kl / n, g.kl_max, 100.0 * g.same_top / n, sqrt(g.square / n), g.worst);
-    cr_expect(g.kl / n <= 1e-3); /* docs/design.md, section 8 */
+    cr_expect(g.kl / n <= 1e-3); /* docs/reference/design.md, section 8 */
     cr_expect(g.same_top >= 0.98 * n);
     cr_expect(g.kl / n >= 1e-9, "equal: was the quantised path taken at all?");
     mem_free(ref);

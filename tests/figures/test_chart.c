@@ -205,20 +205,62 @@ Test(chart, criteria_have_their_names)
     }
 }
 
-Test(chart, style_takes_what_is_listed)
+struct keys {
+    int by;
+    const char *x;
+    int64_t top;
+    double level;
+};
+
+static const struct opt keys[] = {
+    WORD_KEY(struct keys, by, "all", "what a panel is of", "head", "all"),
+    TEXT_KEY(struct keys, x, "NAME", "what goes across", .absent = "nothing"),
+    COUNT_KEY(struct keys, top, 1, 9, "most rows", .standard = "3"),
+    REAL_KEY(struct keys, level, 0, 1, "the level", .standard = "0.25"),
+    {.type = OPT_END},
+};
+
+Test(chart, style_takes_what_is_declared)
 {
-    struct style_key k[] = {{"by", "all|head", "all"}, {"x", NULL, ""}, {NULL, NULL, ""}};
-    static const char *const bad[] = {"by=he", "by=all|head", "by", "z=1", "by=", "=all", "x"};
+    struct keys k = {0};
+    struct buf text = {0};
     struct kvf_diag d = {""};
-    cr_expect(eq(int, style_keys("f", NULL, k, &d), KVF_OK));
-    cr_expect(style_is(k, "by", "all") && style_is(k, "x", ""));
-    cr_expect(eq(int, style_keys("f", "x=any,by=head", k, &d), KVF_OK));
-    cr_expect(style_is(k, "by", "head") && style_is(k, "x", "any"));
+    cr_expect(eq(int, style_read("f", keys, NULL, &k, &text, &d), KVF_OK));
+    cr_expect(k.by == 1 && !k.x && k.top == 3 && k.level == 0.25);
+    cr_expect(eq(int, style_read("f", keys, "x=any,by=head,level=1,top=9", &k, &text, &d), KVF_OK));
+    cr_expect(k.by == 0 && strcmp(k.x, "any") == 0 && k.top == 9 && k.level == 1);
+    buf_finish(&text);
+}
+
+Test(chart, style_refuses_the_rest_with_a_sentence)
+{
+    static const char *const bad[] = {
+        "by=he", "by=all|head", "by",      "z=1",  "by=",        "=all",    "x",
+        "top=0", "top=10",      "top=2.5", "top=", "level=1.01", "level=x", "x=1,by=none"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        d.text[0] = 0;
-        cr_expect(eq(int, style_keys("f", bad[i], k, &d), KVF_E_ARG), "%s", bad[i]);
-        cr_expect(d.text[0] != 0, "%s: no sentence", bad[i]);
+        struct keys k = {0};
+        struct buf text = {0};
+        struct kvf_diag d = {""};
+        cr_expect(eq(int, style_read("f", keys, bad[i], &k, &text, &d), KVF_E_ARG), "%s", bad[i]);
+        cr_expect(strncmp(d.text, "--style", 7) == 0, "%s: '%s'", bad[i], d.text);
+        buf_finish(&text);
     }
+}
+
+Test(chart, steps_are_two_numbers_or_one)
+{
+    static const char *const bad[] = {"9", "a:b", ":5", "3:x", ""};
+    struct kvf_diag d = {""};
+    int64_t from = -7, to = -8;
+    cr_expect(eq(int, style_steps(NULL, &from, &to, &d), KVF_OK));
+    cr_expect(from == -7 && to == -8);
+    cr_expect(eq(int, style_steps("20:60", &from, &to, &d), KVF_OK));
+    cr_expect(from == 20 && to == 60);
+    cr_expect(eq(int, style_steps("15:", &from, &to, &d), KVF_OK));
+    cr_expect(from == 15 && to == INT64_MAX);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_expect(eq(int, style_steps(bad[i], &from, &to, &d), KVF_E_ARG), "%s", bad[i]);
+    cr_expect(from == 15 && to == INT64_MAX, "refused steps leave what was there");
 }
 
 /* Points come back as they went in, whatever the order of panels and lines. */

@@ -1,4 +1,4 @@
-"""docs/gallery.md: every command that stands there runs (examples/gallery.sh, with a tiny model and gates in place of the default
+"""docs/reference/gallery.md: every command that stands there runs (examples/gallery.sh, with a tiny model and gates in place of the default
 ones), every figure has one, every picture that is shown is there, is drawn by one of them, and is small.
 
 usage: test_gallery.py KVFATE ROOT [OUT]"""
@@ -45,7 +45,7 @@ def check_page(page, lines):
         check(f"{name} is drawn by a command", mine)
         check(f"{name} has a paragraph", re.search(rf"^## {name}$", page, re.M) or f"| `{name}` |" in page)
     made = {x for line in drawing for x in re.findall(r"-o ([\w.-]+)", line)}
-    shown = re.findall(r"!\[[^\]]+\]\(img/([\w.-]+)\)", page)
+    shown = re.findall(r"!\[[^\]]+\]\(\.\./img/([\w.-]+)\)", page)
     check("pictures are shown", len(shown) > 40 and len(set(shown)) == len(shown), len(shown))
     for name in shown:
         path = os.path.join(ROOT, "docs", "img", name)
@@ -99,7 +99,7 @@ def check_files(out, lines, drawing):
 
 
 def main(work):
-    with open(os.path.join(ROOT, "docs", "gallery.md"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "docs", "reference", "gallery.md"), encoding="utf-8") as f:
         page = f.read()
     lines = commands(page)
     check("commands", len(lines) > 90 and all(re.match(r"kvfate \w|for ", x) for x in lines), [x for x in lines if not re.match("kvfate|for ", x)])

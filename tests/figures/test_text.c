@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "render/style.h"
 #include "render/text_colours.h"
 #include "render/text_flow.h"
 #include "render/text_source.h"
@@ -362,12 +363,18 @@ static void check_contrast(const char *option, const char *map, double v, const 
     struct figure_style s = {.vmin = 0, .vmax = 1, .option = option, .cmap = map};
     struct table *t = styled(v, state);
     struct text_style x = {.one = true};
+    struct tokens_style own = {0};
+    struct buf text = {0};
     struct kvf_diag d = {""};
+    cr_assert_eq(style_read("tokens", text_style_keys, option, &own, &text, &d), KVF_OK, "%s: %s",
+                 option, d.text);
+    s.own = &own;
     cr_assert_eq(text_style_read(&x, t, &s, false, &d), KVF_OK, "%s: %s", option, d.text);
     struct text_look look = text_style_look(&x, 0, 1);
     double ratio = contrast_ratio(look.ink, look.filled ? look.fill : paper);
     cr_assert(ratio >= 4.5, "%s %s at %g %s: contrast %.3f", option, map ? map : "", v, state,
               ratio);
+    buf_finish(&text);
     table_destroy(t);
 }
 

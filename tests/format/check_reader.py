@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/format.md against the library: the independent reader, the listing, and what kvfate says.
+"""docs/reference/format.md against the library: the independent reader, the listing, and what kvfate says.
 
 usage: check_reader.py KVFATE WRITE_DUMP SOURCE_ROOT
 """
@@ -46,7 +46,7 @@ def refused(what, data, path):
 def check_listing(kvfate, write_dump, root, path):
     """Section 13: its bytes are a trace, with these values, and the library writes the same."""
     listed = {}
-    with open(os.path.join(root, "docs/format.md")) as f:
+    with open(os.path.join(root, "docs/reference/format.md")) as f:
         for line in f:
             m = re.match(r"    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+?)(?:  |$)", line.rstrip("\n"))
             if m:
@@ -67,7 +67,7 @@ def check_listing(kvfate, write_dump, root, path):
     subprocess.run([kvfate, "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([write_dump, path], check=True)
     with open(path, "rb") as f:
-        equal("bytes of the library and of docs/format.md", f.read() == data, True)
+        equal("bytes of the library and of docs/reference/format.md", f.read() == data, True)
     for i in range(len(data)):  # the reader of the document notices every byte but padding
         if listed_padding(data, i):
             continue

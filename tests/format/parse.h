@@ -1,4 +1,4 @@
-/* parse.h - the records of a good trace, found by the rules of docs/format.md
+/* parse.h - the records of a good trace, found by the rules of docs/reference/format.md
  * alone: nothing of the library's reader is used. */
 #ifndef KVF_TESTS_PARSE_H
 #define KVF_TESTS_PARSE_H

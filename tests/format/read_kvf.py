@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An independent reader of kvfate traces, written from docs/format.md alone.
+"""An independent reader of kvfate traces, written from docs/reference/format.md alone.
 
 Standard library and NumPy.  zstd frames go through the module of Debian's package
 python3-zstandard if it is there, else through the program zstd (package zstd).

@@ -1,4 +1,4 @@
-/* write_dump.c - writes the trace whose bytes docs/format.md prints. */
+/* write_dump.c - writes the trace whose bytes docs/reference/format.md prints. */
 #include <kvf/trace.h>
 
 int main(int argc, char **argv)

@@ -2,10 +2,10 @@
  * and written, and what is written reads back to the same bytes. */
 #include <string.h>
 
-#include "analyzers/corpus.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "fuzz.h"
+#include "studies/corpus.h"
 
 enum { CHECKSUM = 8, BLOCK = 1 << 16 };
 

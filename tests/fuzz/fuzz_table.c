@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyzers/claims.h"
 #include "base/table_read.h"
 #include "fuzz.h"
+#include "studies/claims.h"
 
 static void walk(const struct table *t)
 {

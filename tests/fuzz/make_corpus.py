@@ -75,7 +75,9 @@ def chats():
     one = '[{"role":"user","content":"h\u00e9 \\u20ac \\ud83d\\ude00"}]'
     for i, (template, messages) in enumerate((("", ""), (plain, one), (system, one), (system, '[{"role":"system","content":"x"},{"role":"user","content":"y"}]'),
                                               ("[INST]", one), ("<|im_start|>system\\n<|im_end|>", "[]"), ("<|im_start|>system\\n{x}<|im_end|>", one),
-                                              ("<|im_end|><|im_start|>system\\n", one), (plain, "[[[[1]]]]"), (plain, '{"a":1,"a":2}'), (plain, "[1e999,-0,1.5]"))):
+                                              ("<|im_end|><|im_start|>system\\n", one), (plain, "[[[[1]]]]"), (plain, '{"a":1,"a":2}'), (plain, "[1e999,-0,1.5]"),
+                                              (system.replace("\\n", "\n"), one), ('{{ "<|im_start|>system\\nYou\'re \\"it\\"\\x<|im_end|>" }}', one),
+                                              ("{% if x %}<|im_start|>system\n{<|im_end|>{% endif %}", one), ("'<|im_start|>system\\n\\<|im_end|>'", one))):
         put("chat", f"chat{i}", template.encode() + b"\0" + messages.encode())
 
 
@@ -92,7 +94,7 @@ def options():
 def gates():
     small = "--layers 2 --heads 4 --kv-heads 2 --head-dim 2 --d-model 3 --hidden 2 --gate-dim 2 --tokens 4 --seed 7 --model-hash feed -o -".split()
     seeds = {"rg": "--layout rg --z bf16", "rg10": "--layout rg10 --dtype BF16", "linear": "--layout linear --tie",
-             "rgkv": "--layout rgkv --key-order halves", "wgkv": "--layout wgkv --key-order halves", "locret": "--layout locret --dtype F16",
+             "rg2": "--layout rg2 --key-order halves", "rg3": "--layout rg3 --tie", "rgkv": "--layout rgkv --key-order halves", "wgkv": "--layout wgkv --key-order halves", "locret": "--layout locret --dtype F16",
              "duo": "--layout duo", "seer": "--layout seer --norms --block 64 --key-order halves", "retention": "--layout values --kind retention",
              "write": "--layout values --kind write", "importance": "--layout values --kind importance"}
     for name, argv in seeds.items():
@@ -112,7 +114,7 @@ def torch_files():
     """What torch wrote, and pickles that it would not write."""
     folder = os.path.join(HERE, "..", "data", "torch")
     for name in sorted(os.listdir(folder)):
-        if not name.endswith(".safetensors"):
+        if name.endswith((".pth", ".pt")) and not name.startswith("published"):
             with open(os.path.join(folder, name), "rb") as f:
                 data = f.read()
             put("torch", name, data)

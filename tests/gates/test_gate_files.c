@@ -4,8 +4,8 @@
 
 #include "file.h"
 
-static const char *const layouts[] = {"rg",     "rg10", "linear", "rgkv",  "wgkv",
-                                      "locret", "duo",  "seer",   "values"};
+static const char *const layouts[] = {"rg",   "rg2",    "rg3", "rg10", "linear", "rgkv",
+                                      "wgkv", "locret", "duo", "seer", "values"};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static struct gates_model small_model(void)
@@ -244,15 +244,16 @@ Test(gate_files, gates_of_another_model)
     static const struct {
         const char *layout;
         int field, by;
-    } cases[] = {{"rg", 0, 1},     {"rg", 0, -1},     {"rg", 1, 1},      {"rg", 3, 1},
-                 {"rg10", 0, 1},   {"rg10", 0, -1},   {"rg10", 1, -1},   {"rg10", 3, -1},
-                 {"linear", 0, 1}, {"linear", 0, -1}, {"linear", 1, 1},  {"linear", 3, 1},
-                 {"rgkv", 0, 1},   {"rgkv", 0, -1},   {"rgkv", 3, 1},    {"rgkv", 4, 1},
-                 {"wgkv", 0, 1},   {"wgkv", 0, -1},   {"wgkv", 3, 1},    {"wgkv", 4, 1},
-                 {"locret", 0, 1}, {"locret", 2, 1},  {"locret", 3, -1}, {"locret", 4, 2},
-                 {"duo", 0, 1},    {"duo", 0, -1},    {"duo", 3, 1},     {"seer", 0, 1},
-                 {"seer", 0, -1},  {"seer", 2, 2},    {"seer", 3, 2},    {"seer", 4, -1},
-                 {"values", 0, 1}, {"values", 0, -1}, {"values", 3, -1}};
+    } cases[] = {
+        {"rg", 0, 1},      {"rg", 0, -1},     {"rg", 1, 1},     {"rg", 3, 1},     {"rg10", 0, 1},
+        {"rg10", 0, -1},   {"rg10", 1, -1},   {"rg10", 3, -1},  {"linear", 0, 1}, {"linear", 0, -1},
+        {"linear", 1, 1},  {"linear", 3, 1},  {"rg2", 0, 1},    {"rg2", 0, -1},   {"rg2", 3, 1},
+        {"rg2", 4, 1},     {"rg3", 0, 1},     {"rg3", 0, -1},   {"rg3", 3, 1},    {"rg3", 4, 1},
+        {"rgkv", 0, 1},    {"rgkv", 0, -1},   {"rgkv", 3, 1},   {"rgkv", 4, 1},   {"wgkv", 0, 1},
+        {"wgkv", 0, -1},   {"wgkv", 3, 1},    {"wgkv", 4, 1},   {"locret", 0, 1}, {"locret", 2, 1},
+        {"locret", 3, -1}, {"locret", 4, 2},  {"duo", 0, 1},    {"duo", 0, -1},   {"duo", 3, 1},
+        {"seer", 0, 1},    {"seer", 0, -1},   {"seer", 2, 2},   {"seer", 3, 2},   {"seer", 4, -1},
+        {"values", 0, 1},  {"values", 0, -1}, {"values", 3, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct bytes b = load(cases[i].layout);
         struct gates_model m = small_model();
@@ -282,7 +283,10 @@ Test(gate_files, metadata_that_cannot_be_meant)
         {"rg", "\"kvfate.layout\"", "\"layout\"", "lack kvfate.layout"},
         {"rg", "\"retention\"", "\"retain\"", "'retain'"},
         {"rg", "\"retention\"", "\"write\"", "do not come in"},
-        {"rg", "\"rg\"", "\"rg3\"", "'rg3'"},
+        {"rg", "\"rg\"", "\"rg4\"", "'rg4'"},
+        {"rg", "\"rg\"", "\"rg3\"", "missing"},
+        {"rg3", "\"rg3\"", "\"rg2\"", "missing"},
+        {"rg2", "\"rg2\"", "\"rg\"", "tensor"},
         {"rg", "\"rg\"", "\"rg10\"", "missing"},
         {"rg10", "\"rg10\"", "\"rg\"", "tensor"},
         {"rg", "\"rg\"", "\"linear\"", "tensor"},

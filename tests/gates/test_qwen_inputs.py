@@ -79,7 +79,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-qwen-") as folder:
     for order in ((), ("--key-order", "halves")):
         compare(folder, "wgkv", "wgkv:local=8", "write_gate", *order)
         compare(folder, "locret", "locret:budget=16", "importance", *order)
-        compare(folder, "rgkv", "trimkv:budget=16", "log_beta", *order)
+        for layout in ("rg2", "rg3", "rgkv"):
+            compare(folder, layout, "trimkv:budget=16", "log_beta", *order)
     for layout in ("rg", "linear"):
         compare(folder, layout, "trimkv:budget=16", "log_beta")
 print(f"{failures} failures")

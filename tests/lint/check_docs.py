@@ -127,12 +127,12 @@ def check(root, args):
             reports.append(f'docs/meson.build:1: the page of {name} is not installed')
     parts = sorted({m[p] for m in program.methods for p in PARTS} - {'none'})
     methods = [m['name'] for m in program.methods]
-    reports += check_headings(root, 'docs/methods.md', methods, 'method')
-    reports += check_headings(root, 'docs/methods.md', parts, 'part')
-    reports += check_headings(root, 'docs/probes.md', program.probes, 'probe')
-    reports += check_headings(root, 'docs/analyzers.md', program.analyzers, 'analyzer')
+    reports += check_headings(root, 'docs/reference/methods.md', methods, 'method')
+    reports += check_headings(root, 'docs/reference/methods.md', parts, 'part')
+    reports += check_headings(root, 'docs/reference/probes.md', program.probes, 'probe')
+    reports += check_headings(root, 'docs/reference/analyzers.md', program.analyzers, 'analyzer')
     figures = [f['name'] for f in program.figures]
-    return reports + check_headings(root, 'docs/gallery.md', figures, 'figure')
+    return reports + check_headings(root, 'docs/reference/gallery.md', figures, 'figure')
 
 
 check.program = None
@@ -150,13 +150,13 @@ PLANTS = [
     lint.Plant('docs/man/kvfate.1', 'verify is not listed',
                replace=('.It Xr kvfate-verify 1', '.It verify')),
     lint.Plant('docs/meson.build', 'of tokens is not installed', replace=("'tokens',", '')),
-    lint.Plant('docs/methods.md', 'the method tova', replace=('## tova', '## other')),
-    lint.Plant('docs/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
-    lint.Plant('docs/probes.md', 'the probe steps', replace=('## steps', '## other')),
-    lint.Plant('docs/analyzers.md', 'the analyzer sparsity', text='## survival\n'),
-    lint.Plant('docs/gallery.md', 'the figure survival-map', text='## survival\n## training\n'),
-    lint.Plant('docs/report.md', 'leads nowhere', replace=('](img/report.png)', '](img/none.png)')),
-    lint.Plant('docs/report.md', 'no such heading', replace=('](img/report.png)', '](plans.md#x)')),
+    lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
+    lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
+    lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),
+    lint.Plant('docs/reference/analyzers.md', 'the analyzer sparsity', text='## survival\n'),
+    lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n'),
+    lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)', '](../img/none.png)')),
+    lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)', '](plans.md#x)')),
 ]
 
 

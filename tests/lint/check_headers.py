@@ -13,8 +13,8 @@ C_FLAGS = ['-xc', '-std=c11', '-Wmissing-prototypes', '-Wstrict-prototypes',
            '-Wshadow', '-Wvla']
 CXX_FLAGS = ['-xc++', '-std=c++11']
 # Text with parameters, included by files that define these first.
-TEMPLATES = ('engine/kernels/x86/row_cuts.h', 'engine/kernels/x86/vec_avx512.h',
-             'engine/kernels/x86/vec_avx2.h', 'engine/kernels/x86/loss_rows.h',
+TEMPLATES = ('engine/kernels/x86/row_cuts.h', 'engine/kernels/x86/vec.h',
+             'engine/kernels/x86/vec_avx2.h', 'engine/kernels/x86/vec_avx512.h',
              'engine/kernels/window_rows.h', 'engine/kernels/choice_rows.h')
 INCLUDES = ['.', 'base/include', 'libtrace/include']
 

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 
-ROOMS = ['base', 'libtrace', 'engine', 'analyzers', 'render', 'cli']
+ROOMS = ['base', 'libtrace', 'engine', 'analyzers', 'studies', 'render', 'cli']
 SKIP_DIRS = {'.git', '__pycache__', 'out', 'subprojects'}
 CODE = ('.c', '.h')
 # Given by others, or recorded from other programs: not ours to format.

@@ -1,4 +1,4 @@
-/* The k worst of n candidates: against a full sort by the rule of docs/methods.md. */
+/* The k worst of n candidates: against a full sort by the rule of docs/reference/methods.md. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-"""How a budget is dealt out over layers and heads, from docs/methods.md."""
+"""How a budget is dealt out over layers and heads, from docs/reference/methods.md."""
 from fractions import Fraction
 from math import floor
 

@@ -5,7 +5,7 @@ usage: check_decisions.py KVFATE METHOD|parts|overrides|properties|contract|refu
        planted-gates [--cases N] [--seed S] [-v]
 
 The oracle is a float64 model with a ragged cache (tiny_llama.py) whose methods are written from
-docs/methods.md (rows.py, methods.py).  It is fed the token ids of the trace and has to cut the same entries at
+docs/reference/methods.md (rows.py, methods.py).  It is fed the token ids of the trace and has to cut the same entries at
 the same steps.  The program computes in f32, so two scores that differ by less than tolerance.py says may
 change places: such a decision is excused and counted, and the rest of its case is not compared.
 """

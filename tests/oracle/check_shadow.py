@@ -124,7 +124,7 @@ def by_steps(evict_step, heads):
 
 
 def by_pages(prompt, budget, page, dense):
-    """quest, as docs/methods.md has it, with nothing evicted: per query head the newest page and the best others"""
+    """quest, as docs/reference/methods.md has it, with nothing evicted: per query head the newest page and the best others"""
     def sees(layer, g, t, q, keys):
         n, k = t + 1, max(1, budget // page)
         if t < prompt or layer < dense or n <= budget or n <= k * page:

@@ -1,4 +1,4 @@
-"""Gate files (docs/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
+"""Gate files (docs/reference/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
 knows of them (gates_np.py evaluates networks)."""
 import json
 import os
@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import make_gates
 
 RETENTION_GRID = 0.125
-NETWORKS = {"retention": ("rg", "rg10", "linear", "rgkv"), "write": ("wgkv",), "importance": ("locret",), "blocks": ("seer",)}
+NETWORKS = {"retention": ("rg", "rg2", "rg3", "rg10", "linear", "rgkv"), "write": ("wgkv",), "importance": ("locret",), "blocks": ("seer",)}
 ERROR = 1e-5  # of a network's number: relative to it, or to the largest of its kind where it may be of any sign
 
 

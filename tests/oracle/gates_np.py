@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Gates in float64, written from the equations of docs/gates.md: a reader and an evaluator of their own.
+"""Gates in float64, written from the equations of docs/reference/gates.md: a reader and an evaluator of their own.
 
 Entries of one layer: evaluate(Gates(path, shape), layer, inputs) -> [tokens, H].  Blocks: block_key, block_query.
 Run by itself: checks identities of its own functions.
@@ -103,6 +103,11 @@ def retention_z(g, layer, a):
     x = a["x"]
     if g.layout == "linear":
         return x @ get("linear1.weight").T, get("bias")
+    if g.layout in ("rg2", "rg3"):
+        x = np.concatenate([g.head_order(a["k_post"]), a["v"]], -1).reshape(len(a["v"]), -1)
+    if g.layout == "rg3":
+        h = g.act(x @ get("gate_proj.weight").T) * (x @ get("up_proj.weight").T)
+        return h @ get("down_proj.weight").T, get("bias")
     if g.layout == "rgkv":
         n = len(a["k_pre"])
         x = np.concatenate([g.head_order(a["k_pre"]).reshape(n, -1), a["v"].reshape(n, -1)], -1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares methods.py and allocation.py with what the published code of the methods decides
-(tests/data/golden/methods.json), wherever docs/methods.md says that the rule is the published one, and rules_*.py with
+(tests/data/golden/methods.json), wherever docs/reference/methods.md says that the rule is the published one, and rules_*.py with
 tests/data/golden/gates.json (golden_gates.py).
 
 usage: golden.py [-v]     prints for each published method how many numbers and choices agree

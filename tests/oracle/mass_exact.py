@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The best that any schedule of evictions can keep, against the greedy oracles (docs/methods.md, mass-greedy, next-topk).
+"""The best that any schedule of evictions can keep, against the greedy oracles (docs/reference/methods.md, mass-greedy, next-topk).
 
 usage: mass_exact.py [KVFATE]     with the program: also the schedules that it records for models of one layer
 

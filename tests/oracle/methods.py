@@ -1,4 +1,4 @@
-"""The cache methods, written from docs/methods.md and the papers it names, by brute force.
+"""The cache methods, written from docs/reference/methods.md and the papers it names, by brute force.
 
 Nothing is updated step by step (but for what a method has to remember): each decision is computed anew from all
 attention rows and keys that a Session of tiny_llama.py has kept.  Below, `alive` lists the positions that a head

@@ -1,4 +1,4 @@
-"""Admission, and the scores that come from gates, moments of queries and the full-cache twin, from docs/methods.md.
+"""Admission, and the scores that come from gates, moments of queries and the full-cache twin, from docs/reference/methods.md.
 
 The arguments of scores are those of methods_window.py.  run.gates is what a gate file says (gates.py): values by
 entry, or alpha [layer][head].

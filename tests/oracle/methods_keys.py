@@ -1,4 +1,4 @@
-"""Scores from keys and positions, and the two that mix keys with attention, from docs/methods.md by brute force.
+"""Scores from keys and positions, and the two that mix keys with attention, from docs/reference/methods.md by brute force.
 
 The arguments are those of methods_window.py.
 """

@@ -1,4 +1,4 @@
-"""Scores from attention rows, written from docs/methods.md by brute force.
+"""Scores from attention rows, written from docs/reference/methods.md by brute force.
 
 Every function takes (run, p, layer, head, alive, C): `alive` the positions that the head holds, rising, C those
 of them that may be cut; it returns one number for each of C.

@@ -1,4 +1,4 @@
-"""Which entries a query reads where nothing is evicted for it: quest, seer and seer-oracle of docs/methods.md."""
+"""Which entries a query reads where nothing is evicted for it: quest, seer and seer-oracle of docs/reference/methods.md."""
 import numpy as np
 
 import methods_gates

@@ -1,4 +1,4 @@
-"""The rows of docs/methods.md: their parts, published numbers, and what becomes of these for a budget."""
+"""The rows of docs/reference/methods.md: their parts, published numbers, and what becomes of these for a budget."""
 
 # name: (admission, score, allocation, trigger, read)
 ROWS = {

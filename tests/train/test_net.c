@@ -52,7 +52,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static const unsigned input_bit[INPUTS] = {GATE_IN_X, GATE_IN_K_PRE, GATE_IN_K_POST, GATE_IN_V};
 
-/* ---- the equations of docs/gates.md, in double ---- */
+/* ---- the equations of docs/reference/gates.md, in double ---- */
 
 static const double *parameter(const struct world *w, int layer, const char *name)
 {

@@ -1,7 +1,7 @@
 /* matmul_avx2.c - matrix products with packed weights.  A panel is two halves of
  * 8 outputs; every output is summed in its own lane in the order of the reference. */
 #include "engine/kernels/x86/kernels_x86.h"
-#include "engine/kernels/x86/vec_avx2.h"
+#include "engine/kernels/x86/vec.h"
 
 enum { TILE_ROWS = 4, HALF = PANEL / 2 };
 
@@ -74,8 +74,8 @@ INLINE void tile_q(float *out, size_t ld, const struct qrows *x, size_t t, const
     for (size_t b = 0; b < nb; b++) {
         __m256i sum[TILE_ROWS];
         dot_wide(sum, data + b * step, x->q + t * ld_q + b * 2 * QBLOCK, ld_q, R, q4);
-        __m256 d = load_half8(scale + b * 2 * PANEL);
-        __m256 m = load_half8(scale + b * 2 * PANEL + PANEL);
+        __m256 d = v_load_half(scale + b * 2 * PANEL);
+        __m256 m = v_load_half(scale + b * 2 * PANEL + PANEL);
         UNROLL
         for (int r = 0; r < R; r++) {
             size_t row = (t + (size_t)r) * nb + b;
@@ -118,7 +118,7 @@ INLINE __m256 load_float(const uint8_t *data, size_t at, const int kind)
         return _mm256_loadu_ps((const float *)(const void *)data + at);
     const uint16_t *h = (const uint16_t *)(const void *)data + at;
     if (kind == PACK_F16)
-        return load_half8(h);
+        return v_load_half(h);
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)h);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(b), 16));
 }
@@ -201,7 +201,7 @@ void quant_rows_avx2(struct qrows *out, const float *x, int T, int K)
             v[i] = _mm256_loadu_ps(x + b * QBLOCK + (size_t)i * 8);
             top = _mm256_max_ps(top, _mm256_and_ps(v[i], no_sign));
         }
-        float max = max8(top);
+        float max = v_top(top);
         if (!(max >= QROWS_TINY))
             max = 0;
         __m256 inverse = _mm256_set1_ps(max > 0 ? QROWS_MAX / max : 0);

@@ -4,7 +4,7 @@
 
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/row_sums.h"
-#include "engine/kernels/x86/vec_avx2.h"
+#include "engine/kernels/x86/vec.h"
 
 enum { LEAF = 24 };
 
@@ -34,7 +34,7 @@ static int64_t take_row(int32_t *a, const float *p, size_t n)
     const __m256 one = _mm256_set1_ps(1.0f), zero = _mm256_setzero_ps();
     for (size_t i = 0; i < n; i += 8) {
         int left = n - i < 8 ? (int)(n - i) : 8;
-        __m256 x = _mm256_maskload_ps(p + i, lanes8(left));
+        __m256 x = _mm256_maskload_ps(p + i, first_lanes(left));
         x = _mm256_max_ps(_mm256_min_ps(x, one), zero); /* a NaN becomes 1 */
         _mm256_storeu_ps((float *)(void *)(a + i), x);
     }

@@ -1,10 +1,8 @@
 /* row_cuts_avx512.c - selected sets of a row: partitions by compression, leaves
  * by a sorting network. */
-#include <immintrin.h>
-
 #include "engine/kernels/x86/kernels_x86.h"
 #include "engine/kernels/x86/row_sums.h"
-#include "engine/kernels/x86/vec_avx512.h"
+#include "engine/kernels/x86/vec.h"
 
 enum { LEAF = 256, LEAF_VECS = LEAF / 16 };
 
@@ -40,7 +38,7 @@ static int64_t sum_units(const int32_t *a, size_t n)
     for (; i + 16 <= n; i += 16)
         add_anchored(&s, _mm256_loadu_ps(p + i), _mm256_loadu_ps(p + i + 8));
     if (i < n) {
-        __m512 v = _mm512_maskz_loadu_ps(lanes((int)(n - i)), p + i);
+        __m512 v = _mm512_maskz_loadu_ps(first_lanes((int)(n - i)), p + i);
         add_anchored(&s, _mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     }
     return units_of(&s, n);
@@ -61,7 +59,7 @@ static int64_t take_row(int32_t *a, const float *p, size_t n)
     for (; i + 16 <= n; i += 16)
         take(a + i, _mm512_loadu_ps(p + i), &s);
     if (i < n)
-        take(a + i, _mm512_maskz_loadu_ps(lanes((int)(n - i)), p + i), &s);
+        take(a + i, _mm512_maskz_loadu_ps(first_lanes((int)(n - i)), p + i), &s);
     return units_of(&s, n);
 }
 
@@ -98,7 +96,7 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
     for (; i + 16 <= n; i += 16)
         deal(&l, &r, _mm512_loadu_si512(a + i), 0xffff, cut);
     if (i < n) {
-        __mmask16 in = lanes((int)(n - i));
+        __mmask16 in = first_lanes((int)(n - i));
         __m512i v = _mm512_maskz_loadu_epi32(in, a + i);
         __mmask16 gt = _mm512_mask_cmpgt_epi32_mask(in, v, cut), le = (__mmask16)(in & ~gt);
         _mm512_mask_compressstoreu_epi32(l, gt, v);
@@ -110,7 +108,8 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
     for (i = 0; i + 16 <= n_right; i += 16)
         _mm512_storeu_si512(l + i, _mm512_loadu_si512(tmp + i));
     if (i < n_right)
-        _mm512_mask_storeu_epi32(l + i, lanes((int)(n_right - i)), _mm512_loadu_si512(tmp + i));
+        _mm512_mask_storeu_epi32(l + i, first_lanes((int)(n_right - i)),
+                                 _mm512_loadu_si512(tmp + i));
     return (int)(l - a);
 }
 
@@ -214,7 +213,7 @@ INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R)
     __m512 v[LEAF_VECS];
     UNROLL
     for (int r = 0; r < R; r++) {
-        __mmask16 m = n > r * 16 ? lanes(n - r * 16) : 0;
+        __mmask16 m = n > r * 16 ? first_lanes(n - r * 16) : 0;
         v[r] = _mm512_maskz_loadu_ps(m, a + r * 16); /* the smallest weight */
     }
     sort_columns(v, R);

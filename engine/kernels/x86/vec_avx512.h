@@ -1,36 +1,113 @@
-/* vec_avx512.h - vector mathematics shared by the AVX-512 kernels. */
+/* vec_avx512.h - what is particular to AVX-512; see vec.h. */
 #ifndef KVF_ENGINE_VEC_AVX512_H
 #define KVF_ENGINE_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "engine/kernels/x86/unroll.h"
 
-/* The first `left` of 16 lanes; left >= 0. */
-INLINE __mmask16 lanes(int left)
+#define ISA(name) name##_avx512
+#define V(op) _mm512_##op
+enum { W = 16 };
+typedef __m512 vec;
+typedef __m512d wide;
+typedef __mmask16 lanes;
+
+INLINE __m512i v_numbers(void)
 {
-    return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1);
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-#define EXP_LEAST -104.0f /* exp underflows to 0 below */
-
-/* exp(x) for x <= 0 or moderate: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P
- * the Taylor polynomial of degree 7 (remainder below 6e-9). */
-INLINE __m512 exp_ps(__m512 x)
+INLINE vec v_index(void)
 {
-    x = _mm512_max_ps(x, _mm512_set1_ps(EXP_LEAST));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.0f / 5040);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, n);
+    return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
+
+/* The first `left` lanes, all when left >= W; left >= 0. */
+INLINE lanes first_lanes(int left)
+{
+    return left >= W ? (lanes)0xffff : (lanes)((1u << left) - 1);
+}
+
+/* x in the lanes `in`, 0 in the others */
+INLINE vec v_only(lanes in, vec x)
+{
+    return _mm512_maskz_mov_ps(in, x);
+}
+
+INLINE vec v_load_in(lanes in, const float *p)
+{
+    return _mm512_maskz_loadu_ps(in, p);
+}
+
+INLINE vec v_load_or(vec other, lanes in, const float *p)
+{
+    return _mm512_mask_loadu_ps(other, in, p);
+}
+
+INLINE void v_store_in(lanes in, float *p, vec x)
+{
+    _mm512_mask_storeu_ps(p, in, x);
+}
+
+/* The first `left` entries, the others 0; left >= 1, a constant where vectors are whole. */
+INLINE vec v_load_first(const float *p, int left)
+{
+    return v_load_in(first_lanes(left), p);
+}
+
+INLINE void v_store_first(float *p, int left, vec x)
+{
+    v_store_in(first_lanes(left), p, x);
+}
+
+/* sum + x, and sum - x y, in the lanes `in` */
+INLINE vec v_add_in(lanes in, vec sum, vec x)
+{
+    return _mm512_mask_add_ps(sum, in, sum, x);
+}
+
+INLINE vec v_fnma_in(lanes in, vec x, vec y, vec sum)
+{
+    return _mm512_mask3_fnmadd_ps(x, y, sum, in);
+}
+
+/* x where sign >= 0, else 0 */
+INLINE vec v_keep(vec sign, vec x)
+{
+    return v_only(_mm512_cmp_ps_mask(sign, _mm512_setzero_ps(), _CMP_GE_OQ), x);
+}
+
+INLINE vec v_load_half(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+INLINE void v_store_half(uint16_t *p, vec x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x, 0));
+}
+
+INLINE wide v_low(vec x)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+}
+
+INLINE wide v_high(vec x)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+}
+
+#define v_total _mm512_reduce_add_ps
+#define wide_total _mm512_reduce_add_pd
+#define v_top _mm512_reduce_max_ps
+
+INLINE vec v_round(vec x)
+{
+    return _mm512_roundscale_ps(x, 8);
+}
+
+#define v_scale _mm512_scalef_ps /* p 2^n for whole n */
 
 #endif

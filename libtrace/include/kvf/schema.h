@@ -18,8 +18,8 @@
  * write_gate       f32 kv   token   g of the write gate: below tau the entry is refused
  * importance       f32 kv   token   score of a trained importance head
  * key_norm         f32 kv   token   length of its key as the cache holds it
- * saliency         f32 kv   token   -d loss / d ln weight of the entry (docs/saliency.md) [nat]
- * read.count       u32 query token  queries after the prompt that read it (snapshot)
+ * saliency         f32 kv   token   -d loss / d ln weight of the entry (docs/reference/saliency.md)
+ * [nat] read.count       u32 query token  queries after the prompt that read it (snapshot)
  * last_selected.C  u16|u32 query token  largest age at which the token was in the
  *                                   selected set of criterion C (snapshot, age)
  * selected_at.C    u32 query token  bit k: the query of age 2^k selected the token (snapshot)
@@ -35,7 +35,7 @@
  *                                   the output projection (last_selected.contrib64 goes with it)
  * mass.sum         f32 query token  attention received over all queries (snapshot)
  * mass.max         f32 query token  largest attention received (snapshot)
- * plan.mass        f64 query token  mass.sum in a plan (docs/plans.md)
+ * plan.mass        f64 query token  mass.sum in a plan (docs/reference/plans.md)
  * window.W         f32 kv   token   what an observation window gave the entry: the largest
  *                                   weight of the group's query heads, mean over the window's
  *                                   queries (snapshot).  W = 0 .. 3: the last 4 * 128 queries
@@ -53,7 +53,7 @@
  * query.pre.LxHy.dnn   f32 run  step  number nn of query t before RoPE (after bias and norm)
  * query.post.LxHy.dnn  f32 run  step  the same after RoPE
  * useful.U dilution.U f32 query step   weight of the useful entries U, and of the rest, over
- *                                   all entries (docs/probes.md); NaN: not defined
+ *                                   all entries (docs/reference/probes.md); NaN: not defined
  * size.U           u16|u32 query step  |U|
  * near.all.k near.span.k u16|u32 query step  entries within k/2 logits of the largest
  * kept.U           f32 query step   weight of U over what the query saw
@@ -96,8 +96,11 @@ enum kvf_reason {
     KVF_REASON_PLAN = 5
 };
 
+/* The formatter would put blanks into the names. */
+/* clang-format off */
 #define KVF_CRITERIA_MAP(X)                                                                        \
-    X(top64) X(top128) X(top256) X(top512) X(mass .90) X(mass .95) X(mass .99)
+    X(top64) X(top128) X(top256) X(top512) X(mass.90) X(mass.95) X(mass.99)
+/* clang-format on */
 #define KVF_N_CRITERIA 7
 
 /* Observation windows: their number, queries of each, and what they are rounded to. */

@@ -4,7 +4,7 @@
  * chunks of columns.  One value belongs to (column, layer, head, index), where
  * index is a token position or a query step, both counted from 0.  Columns that
  * keep changing until the run ends (ages, masses) are written as snapshots:
- * each carries an epoch, and the highest committed epoch wins.  docs/format.md
+ * each carries an epoch, and the highest committed epoch wins.  docs/reference/format.md
  * is the normative description of the bytes.
  *
  * Writing: kvf_writer_open with all columns, then

@@ -1,4 +1,4 @@
-"""Training of gates in PyTorch, written from docs/training.md, docs/gates.md and the headers of engine/train: every number by
+"""Training of gates in PyTorch, written from docs/reference/training.md, docs/reference/gates.md and the headers of engine/train: every number by
 autograd, with whole T x T matrices.  Slow and plain; the reference of train.json.  Needs torch and gguf.
 
 Tensors of a pack: ids [T], first [T] (the first token of the document of token t).  Keys, values and gates [T, H, ...].
@@ -86,7 +86,7 @@ def attention(q, k, v, p, form, gate, window):
 
 
 class Gates:
-    """tensors: {name of docs/gates.md: parameter}"""
+    """tensors: {name of docs/reference/gates.md: parameter}"""
 
     def __init__(self, setting, tensors):
         self.s, self.t = setting, tensors

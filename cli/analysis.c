@@ -1,0 +1,203 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyzers/analyzer.h"
+#include "analyzers/stack.h"
+#include "base/mem.h"
+#include "base/table_io.h"
+#include "cli/analysis.h"
+#include "cli/open_traces.h"
+#include "cli/preview.h"
+#include "cli/runner.h"
+#include "render/figure.h"
+
+enum { MAX_TRACES = 256 };
+
+struct request {
+    const struct analyzer *a;
+    struct analyzer_args args;
+    const char *tokens, *out, *figure;
+    struct analyzer_options own;
+    bool json;
+    bool several; /* traces of an analysis of one: their tables, one after the other */
+    struct figure_options look;
+    struct buf about; /* of several traces: what is said of each */
+    int64_t threads;
+};
+
+static const struct opt shared_options[] = {
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_STR, 0, "head", offsetof(struct request, args.heads), "SET", "heads: L0-5K*, L15H24, 15.2",
+     .absent = "all"},
+    {OPT_STR, 0, "tokens", offsetof(struct request, tokens), "A:B", "tokens A to B - 1",
+     .absent = "all"},
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
+    {OPT_STR, 0, "figure", offsetof(struct request, figure), "NAME",
+     "another figure of this table"},
+    {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
+bool range_parse(const char *s, int64_t *a, int64_t *b)
+{
+    char left[32];
+    size_t n = strcspn(s, ":");
+    if (!s[n] || n >= sizeof left)
+        return false;
+    memcpy(left, s, n);
+    left[n] = 0;
+    return (!n || (opt_int(left, a) && *a >= 0))
+           && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
+}
+
+static const struct figure *figure_of(const struct request *q)
+{
+    return q->figure ? figure_find(q->figure) : figure_of_table(q->a->name);
+}
+
+static int parse_request(struct request *q, struct kvf_diag *d)
+{
+    q->args.token1 = -1;
+    q->args.options = &q->own;
+    q->args.threads = q->look.style.threads = (int)q->threads;
+    if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
+        return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
+    int err = figure_options_check(&q->look, d);
+    if (err)
+        return err;
+    if (q->figure) {
+        const struct figure *f = figure_find(q->figure);
+        if (!f || strcmp(f->table, q->a->name) != 0)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--figure: no figure '%s' of this table; 'kvfate figures' lists them",
+                            q->figure);
+    }
+    if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
+        && table_format_of(q->out) == TABLE_FORMAT_NONE)
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: the name must end in .tsv, .csv, .json, .npz, .png, .svg or .pdf",
+                        q->out);
+    err = preview_check(&q->look, figure_of(q), d);
+    if (err)
+        return err;
+    if (q->out && figure_can_write(q->out) && !figure_of(q))
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: this table has no figure of its own; write it as "
+                        ".tsv, .csv, .json or .npz",
+                        q->out);
+    if (q->look.preview || (q->out && figure_can_write(q->out)))
+        figure_prepare();
+    return KVF_OK;
+}
+
+static int describe(const struct request *q, const struct table *t)
+{
+    struct buf b = {0};
+    if (q->about.len)
+        buf_add(&b, q->about.data, q->about.len);
+    else
+        q->a->describe(t, &b);
+    if (!b.err && b.len)
+        fwrite(b.data, 1, b.len, stdout);
+    int err = b.err;
+    buf_finish(&b);
+    return err;
+}
+
+/* Several traces of an analysis of one: any table, and figures that tell them apart. */
+static int check_several(struct request *q, int operands, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(q);
+    bool asked = q->look.preview || (q->out && figure_can_write(q->out));
+    q->several = q->a->max_traces == 1 && operands > 1;
+    return !q->several || !f || f->side_by_side || !asked
+               ? KVF_OK
+               : kvf_fail(d, KVF_E_ARG,
+                          "the figure %s draws one trace; give one, or write the table "
+                          "of all as .tsv, .csv, .json or .npz",
+                          f->name);
+}
+
+static int make_table(struct request *q, struct kvf_trace *const *trace, char *const *path, int n,
+                      struct table **ret, struct kvf_diag *d)
+{
+    return q->several
+               ? stack_run(q->a, trace, n, (const char *const *)path, &q->args, &q->about, ret, d)
+               : analyzer_run(q->a, trace, n, &q->args, ret, d);
+}
+
+/* Numbers are written first: they may have taken long. */
+static int idle(const struct request *q, const struct figure *f, const struct table *t, int err,
+                struct kvf_diag *d)
+{
+    return err ? err : figure_options_idle(&q->look, f, t, d);
+}
+
+static int deliver(const struct request *q, const struct table *t, struct kvf_diag *d)
+{
+    const struct figure *f = figure_of(q);
+    if (f && q->several && !f->side_by_side)
+        f = NULL;
+    if (q->json)
+        return idle(q, f, t, table_write(t, TABLE_JSON, "-", d), d);
+    bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
+    int err = KVF_OK;
+    if (screen && !drawn)
+        return idle(q, f, t, table_write(t, TABLE_TSV, "-", d), d);
+    bool figure = q->out && !screen && figure_can_write(q->out);
+    if (figure)
+        err = figure_write(f, t, &q->look.style, q->out, d);
+    else if (q->out && !screen)
+        err = table_write(t, table_format_of(q->out), q->out, d);
+    if (!err)
+        err = drawn ? preview(&q->look, f, t, d) : describe(q, t);
+    return drawn || figure ? err : idle(q, f, t, err, d);
+}
+
+static int cmd_analysis(const struct command *self, void *request, int n, char **operand)
+{
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    struct kvf_trace *trace[MAX_TRACES] = {NULL};
+    struct table *t = NULL;
+    q->a = self->analyzer;
+    int err = parse_request(q, &d);
+    if (!err)
+        err = check_several(q, n, &d);
+    if (!err)
+        err = runner_keeps(q->out, operand, n, &d);
+    for (int i = 0; !err && i < n; i++)
+        err = open_trace(self, operand[i], "showing", &trace[i], &d);
+    if (!err)
+        err = make_table(q, trace, operand, n, &t, &d);
+    if (!err)
+        err = deliver(q, t, &d);
+    table_destroy(t);
+    buf_finish(&q->about);
+    for (int i = 0; i < n; i++)
+        kvf_close(trace[i]);
+    return command_end(self, err, &d);
+}
+
+struct command analysis_command(const struct analyzer *a)
+{
+    static const char *const shown[] = {"X.kvf [Y.kvf ...]", "A.kvf B.kvf [C.kvf ...]"};
+    bool pairs = a->min_traces > 1;
+    return (struct command){
+        .name = a->name,
+        .group = ANALYSIS_GROUP,
+        .summary = a->summary,
+        .example = a->example,
+        .operands = {shown[pairs], "trace", pairs ? a->min_traces : 1,
+                     a->max_traces == 1 ? STACK_MOST : a->max_traces},
+        .options = shared_options,
+        .request_bytes = sizeof(struct request),
+        .analyzer = a,
+        .own_at = offsetof(struct request, own),
+        .run = cmd_analysis,
+    };
+}

@@ -1,0 +1,206 @@
+/* cmd_describe.c - what the program says of itself, for the tools that make its documentation and
+ * check it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/analyzer.h"
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/methods_json.h"
+#include "config.h"
+#include "engine/probe/probes.h"
+#include "render/figure.h"
+
+struct request {
+    bool json;
+};
+
+static const struct opt options[] = {
+    {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL,
+     "JSON, which is what is printed without it too"},
+    {.type = OPT_END},
+};
+
+static void put_flag(struct buf *b, const char *key, bool value)
+{
+    json_put_key(b, key);
+    buf_str(b, value ? "true" : "false");
+}
+
+static void put_texts(struct buf *b, const char *key, const char *const *text)
+{
+    json_put_key(b, key);
+    buf_char(b, '[');
+    for (int i = 0; text && text[i]; i++) {
+        if (i)
+            buf_char(b, ',');
+        json_put_str(b, text[i], strlen(text[i]));
+    }
+    buf_char(b, ']');
+}
+
+/* Begins the i-th object of an array. */
+static void begin(struct buf *b, int i)
+{
+    buf_str(b, i ? ",\n {" : "\n {");
+}
+
+static void put_operands(struct buf *b, const struct operands *o)
+{
+    json_put_key(b, "operands");
+    buf_char(b, '{');
+    json_put_member_str(b, "shown", o->shown ? o->shown : "");
+    json_put_member_str(b, "kind", o->kind ? o->kind : "");
+    json_put_member_num(b, "least", o->least);
+    json_put_member_num(b, "most", o->most);
+    buf_char(b, '}');
+}
+
+static void put_command(struct buf *b, const struct command *c)
+{
+    struct command_options o;
+    struct buf usage = {0};
+    command_options(c, c->analyzer, &o);
+    command_usage(c, &usage);
+    json_put_member_str(b, "name", c->name);
+    json_put_member_str(b, "group", c->group);
+    json_put_member_str(b, "summary", c->summary);
+    json_put_member_str(b, "usage", usage.data ? usage.data : "");
+    json_put_member_str(b, "example", c->example);
+    json_put_member_str(b, "needs", c->needs ? c->needs : "");
+    put_flag(b, "analysis", c->analyzer != NULL);
+    put_operands(b, &c->operands);
+    json_put_key(b, "options");
+    opt_json(o.list, b);
+    json_put_key(b, "exit");
+    for (int i = 0; command_exit(c, i).status; i++) {
+        buf_str(b, i ? ",{" : "[{");
+        json_put_member_str(b, "status", command_exit(c, i).status);
+        json_put_member_str(b, "when", command_exit(c, i).when);
+        buf_char(b, '}');
+    }
+    buf_str(b, "]}");
+    buf_finish(&usage);
+}
+
+static void put_commands(struct buf *b)
+{
+    struct command c;
+    json_put_key(b, "commands");
+    buf_char(b, '[');
+    for (int i = 0; command_at(i, &c); i++) {
+        begin(b, i);
+        put_command(b, &c);
+    }
+    buf_char(b, ']');
+}
+
+static void put_analyzer(struct buf *b, const struct analyzer *a)
+{
+    const char *figures[64] = {NULL};
+    int n = 0;
+    for (int f = 0; figure_table[f] && n < 63; f++)
+        if (strcmp(figure_table[f]->table, a->name) == 0)
+            figures[n++] = figure_table[f]->name;
+    json_put_member_str(b, "name", a->name);
+    json_put_member_str(b, "summary", a->summary);
+    json_put_member_num(b, "min_traces", a->min_traces ? a->min_traces : 1);
+    json_put_member_num(b, "max_traces", a->max_traces);
+    put_flag(b, "pools", a->pool != NULL);
+    put_texts(b, "pool_keys", a->pool ? a->pool->keys : NULL);
+    put_texts(b, "figures", figures);
+    buf_char(b, '}');
+}
+
+static void put_analyzers(struct buf *b)
+{
+    json_put_key(b, "analyzers");
+    buf_char(b, '[');
+    for (int i = 0; analyzer_table[i]; i++) {
+        begin(b, i);
+        put_analyzer(b, analyzer_table[i]);
+    }
+    buf_char(b, ']');
+}
+
+static void put_figures(struct buf *b)
+{
+    json_put_key(b, "figures");
+    buf_char(b, '[');
+    for (int i = 0; figure_table[i]; i++) {
+        const struct figure *f = figure_table[i];
+        begin(b, i);
+        json_put_member_str(b, "name", f->name);
+        json_put_member_str(b, "table", f->table);
+        json_put_member_str(b, "summary", f->summary);
+        put_flag(b, "side_by_side", f->side_by_side);
+        put_texts(b, "needs", f->needs);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
+/* The sets that --probes knows, and --shadow, have this probe. */
+static void put_sets(struct buf *b, const struct probe *p)
+{
+    const char *sets[5] = {NULL};
+    int n = 0;
+    if (!p->shadow && !p->by_name) {
+        if (p->lean)
+            sets[n++] = "lean";
+        if (!p->full_only)
+            sets[n++] = "paper";
+        sets[n++] = "full";
+    }
+    put_texts(b, "sets", sets);
+    if (p->shadow)
+        json_put_member_str(b, "shadow", p->shadow);
+}
+
+static void put_probes(struct buf *b)
+{
+    json_put_key(b, "probes");
+    buf_char(b, '[');
+    for (int i = 0; probe_table[i]; i++) {
+        begin(b, i);
+        json_put_member_str(b, "name", probe_table[i]->name);
+        json_put_member_str(b, "summary", probe_table[i]->summary);
+        put_sets(b, probe_table[i]);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
+static int cmd_describe(const struct command *self, void *request, int n, char **operand)
+{
+    struct buf b = {0};
+    struct kvf_diag d = {""};
+    (void)request;
+    (void)n;
+    (void)operand;
+    buf_char(&b, '{');
+    json_put_member_str(&b, "version", KVFATE_VERSION);
+    put_commands(&b);
+    put_analyzers(&b);
+    put_figures(&b);
+    put_probes(&b);
+    json_put_key(&b, "methods");
+    int err = methods_json(&b, 0);
+    buf_str(&b, "}\n");
+    if (!err)
+        err = b.err;
+    if (!err)
+        fwrite(b.data, 1, b.len, stdout);
+    buf_finish(&b);
+    return command_end(self, err, &d);
+}
+
+const struct command command_describe = {
+    .name = "describe",
+    .group = "analyses",
+    .summary = "all commands, options, analyses, figures, probes and methods as JSON",
+    .example = "kvfate describe --json",
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_describe,
+};

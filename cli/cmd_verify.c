@@ -1,0 +1,60 @@
+/* cmd_verify.c - whether a trace is whole. */
+#include <stdio.h>
+
+#include <kvf/trace.h>
+
+#include "cli/commands.h"
+
+struct request {
+    bool full;
+};
+
+static const struct opt options[] = {
+    {OPT_FLAG, 0, "full", offsetof(struct request, full), NULL,
+     "check and decode every payload too"},
+    {.type = OPT_END},
+};
+
+static int cmd_verify(const struct command *self, void *request, int n, char **operand)
+{
+    (void)n;
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    struct kvf_check c;
+    int err = kvf_verify(operand[0], q->full, &c, &d);
+    if (err) {
+        command_say(self, err, &d);
+        return EXIT_FAILED;
+    }
+    if (d.text[0])
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
+    printf("%s: %llu records, %llu bytes, %s", operand[0], (unsigned long long)c.records,
+           (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
+    if (c.torn)
+        printf(", %llu of them torn at the end", (unsigned long long)c.torn);
+    if (q->full)
+        printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
+               (unsigned long long)c.raw_bytes);
+    printf("\n");
+    return c.clean ? EXIT_OK : EXIT_LOST;
+}
+
+static const struct exit_status exits[] = {
+    {"0", "The trace is whole and was closed."},
+    {"1", "It is damaged, or cannot be read."},
+    {"3", "All complete records are good, but the trace was not closed: what its writer had not "
+          "written yet is lost."},
+    {NULL, NULL},
+};
+
+const struct command command_verify = {
+    .name = "verify",
+    .group = "traces",
+    .summary = "check every record of a trace",
+    .example = "kvfate verify --full run.kvf",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .exits = exits,
+    .run = cmd_verify,
+};

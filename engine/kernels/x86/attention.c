@@ -1,0 +1,132 @@
+/* attention.c - products of queries, keys, weights and values. */
+#include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
+
+/* The sums of TILE_ROWS * VECS vectors stay in registers: AVX-512 has 32, AVX2 16. */
+enum { TILE_ROWS = KERNELS_AVX512 ? 4 : 2, VECS = 4, SPAN = VECS * W };
+
+INLINE vec load_kv(const void *page, const enum kv_type type, size_t at)
+{
+    if (type == KV_F32)
+        return v_load((const float *)page + at);
+    return v_load_half((const uint16_t *)page + at);
+}
+
+/* sum[r][v] += x[r * ld_x] times the vector v of the page from `at` on. */
+INLINE void add_products(vec sum[TILE_ROWS][VECS], const float *x, size_t ld_x, const void *page,
+                         const enum kv_type type, size_t at, const int R, const int N)
+{
+    vec y[VECS];
+    UNROLL
+    for (int v = 0; v < N; v++)
+        y[v] = load_kv(page, type, at + (size_t)(v * W));
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        vec b = v_set(x[(size_t)r * ld_x]);
+        UNROLL
+        for (int v = 0; v < N; v++)
+            sum[r][v] = v_fma(b, y[v], sum[r][v]);
+    }
+}
+
+/* R queries times the SPAN slots from s0 on. */
+INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
+                    const void *page, size_t s0, const enum kv_type type, float scale, const int R)
+{
+    vec sum[TILE_ROWS][VECS];
+    UNROLL
+    for (int i = 0; i < R * VECS; i++)
+        sum[i / VECS][i % VECS] = v_zero();
+    for (size_t d = 0; d < D; d++)
+        add_products(sum, q + d, ld_q, page, type, d * PAGE_SLOTS + s0, R, VECS);
+    UNROLL
+    for (int i = 0; i < R * VECS; i++)
+        v_store(scores + (size_t)(i / VECS) * ld_s + s0 + (size_t)(i % VECS * W),
+                v_mul(sum[i / VECS][i % VECS], v_set(scale)));
+}
+
+INLINE void qk_all(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
+                   const void *page, const enum kv_type type, float scale)
+{
+    size_t t = 0, rows = (size_t)T, n = (size_t)D;
+    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+        for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += SPAN)
+            qk_tile(scores + t * ld_s, ld_s, q + t * ld_q, ld_q, n, page, s0, type, scale,
+                    TILE_ROWS);
+    for (; t < rows; t++)
+        for (size_t s0 = 0; s0 < PAGE_SLOTS; s0 += SPAN)
+            qk_tile(scores + t * ld_s, ld_s, q + t * ld_q, ld_q, n, page, s0, type, scale, 1);
+}
+
+void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T, int D,
+                  const void *kpage, enum kv_type type, float scale)
+{
+    if (type == KV_F16)
+        qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_F16, scale);
+    else
+        qk_all(scores, ld_s, q, ld_q, T, D, kpage, KV_F32, scale);
+}
+
+/* R rows, N vectors of W channels from channel d0 on. */
+INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p, size_t D, size_t d0,
+                    const void *page, const enum kv_type type, size_t n_slots, const int R,
+                    const int N)
+{
+    vec sum[TILE_ROWS][VECS];
+    UNROLL
+    for (int i = 0; i < R * N; i++)
+        sum[i / N][i % N] = v_load(out + (size_t)(i / N) * ld_out + d0 + (size_t)(i % N * W));
+    for (size_t s = 0; s < n_slots; s++)
+        add_products(sum, p + s, ld_p, page, type, s * D + d0, R, N);
+    UNROLL
+    for (int i = 0; i < R * N; i++)
+        v_store(out + (size_t)(i / N) * ld_out + d0 + (size_t)(i % N * W), sum[i / N][i % N]);
+}
+
+INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p, size_t D,
+                    const void *page, const enum kv_type type, size_t n_slots, const int R)
+{
+    size_t d = 0;
+    for (; d + SPAN <= D; d += SPAN)
+        av_tile(out, ld_out, p, ld_p, D, d, page, type, n_slots, R, VECS);
+    for (; d < D; d += W)
+        av_tile(out, ld_out, p, ld_p, D, d, page, type, n_slots, R, 1);
+}
+
+INLINE void av_all(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
+                   const void *page, const enum kv_type type, int n_slots)
+{
+    size_t t = 0, rows = (size_t)T, n = (size_t)D, slots = (size_t)n_slots;
+    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
+        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, n, page, type, slots, TILE_ROWS);
+    for (; t < rows; t++)
+        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, n, page, type, slots, 1);
+}
+
+void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T, int D,
+                  const void *vpage, enum kv_type type, int n_slots)
+{
+    if (D % W)
+        attn_av_ref(out, ld_out, p, ld_p, T, D, vpage, type, n_slots);
+    else if (type == KV_F16)
+        av_all(out, ld_out, p, ld_p, T, D, vpage, KV_F16, n_slots);
+    else
+        av_all(out, ld_out, p, ld_p, T, D, vpage, KV_F32, n_slots);
+}
+
+void ISA(kv_store)(void *kpage, void *vpage, enum kv_type type, int slot, const float *k,
+                   const float *v, int D)
+{
+    if (type != KV_F16 || D % W) {
+        kv_store_ref(kpage, vpage, type, slot, k, v, D);
+        return;
+    }
+    for (int d = 0; d < D; d += W) {
+        uint16_t h[W];
+        v_store_half(h, v_load(k + d));
+        for (int i = 0; i < W; i++)
+            ((uint16_t *)kpage)[(size_t)(d + i) * PAGE_SLOTS + (size_t)slot] = h[i];
+        v_store_half((uint16_t *)vpage + (size_t)slot * (size_t)D + (size_t)d, v_load(v + d));
+    }
+}

@@ -1,0 +1,49 @@
+/* back.c - derivatives along the channels of a token. */
+#include <math.h>
+
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
+
+void ISA(swiglu_back)(float *d_gate, float *d_up, const float *gate, const float *up,
+                      const float *d_out, int n)
+{
+    const vec one = v_set(1.0f);
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        vec g = v_load_in(in, gate + i), u = v_load_in(in, up + i), d = v_load_in(in, d_out + i);
+        vec s = v_div(one, v_one_plus_exp_minus(g));
+        vec slope = v_fma(g, v_sub(one, s), one);
+        v_store_in(in, d_gate + i, v_mul(v_mul(d, u), v_mul(s, slope)));
+        v_store_in(in, d_up + i, v_mul(d, v_mul(g, s)));
+    }
+}
+
+/* Adds the products of the lower halves, then those of the upper ones. */
+INLINE wide add_products(wide sum, vec a, vec b)
+{
+    sum = wide_fma(v_low(a), v_low(b), sum);
+    return wide_fma(v_high(a), v_high(b), sum);
+}
+
+void ISA(rmsnorm_back)(float *dx, const float *x, const float *w, const float *dy, int T, int C,
+                       float eps)
+{
+    for (int t = 0; t < T; t++, x += C, dy += C, dx += C) {
+        wide square = wide_zero(), dot = square;
+        for (int c = 0; c < C; c += W) {
+            lanes in = first_lanes(C - c);
+            vec v = v_load_in(in, x + c), d = v_mul(v_load_in(in, dy + c), v_load_in(in, w + c));
+            square = add_products(square, v, v);
+            dot = add_products(dot, d, v);
+        }
+        double r = 1.0 / sqrt(wide_total(square) / C + (double)eps);
+        const vec scale = v_set((float)r);
+        const vec pull = v_set((float)(r * r * r * wide_total(dot) / C));
+        for (int c = 0; c < C; c += W) {
+            lanes in = first_lanes(C - c);
+            vec d = v_mul(v_load_in(in, dy + c), v_load_in(in, w + c));
+            vec sum = v_fma(scale, d, v_load_in(in, dx + c));
+            v_store_in(in, dx + c, v_fnma(pull, v_load_in(in, x + c), sum));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/* elementwise.c - kernels that run along the channels of a token. */
+#include <math.h>
+
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
+
+/* Sums of squares: of the lower halves of vectors, and of the upper ones. */
+struct squares {
+    wide lo, hi;
+};
+
+INLINE void add_squares(struct squares *s, vec v)
+{
+    s->lo = wide_fma(v_low(v), v_low(v), s->lo);
+    s->hi = wide_fma(v_high(v), v_high(v), s->hi);
+}
+
+static double square_sum(const float *x, int C)
+{
+    struct squares s = {wide_zero(), wide_zero()};
+    int c = 0;
+    for (; c + W <= C; c += W)
+        add_squares(&s, v_load(x + c));
+    if (c < C)
+        add_squares(&s, v_load_in(first_lanes(C - c), x + c));
+    return wide_total(V(add_pd)(s.lo, s.hi));
+}
+
+void ISA(rmsnorm)(float *out, const float *x, const float *w, int T, int C, float eps)
+{
+    for (int t = 0; t < T; t++, x += C, out += C) {
+        double mean = square_sum(x, C) / C;
+        const vec scale = v_set((float)(1.0 / sqrt(mean + (double)eps)));
+        for (int c = 0; c < C; c += W) {
+            lanes in = first_lanes(C - c);
+            vec v = v_mul(v_load_in(in, x + c), scale);
+            v_store_in(in, out + c, v_mul(v, v_load_in(in, w + c)));
+        }
+    }
+}
+
+/* (a, b) -> (a c - b s, b c + a s), pairs side by side: the odd lanes add what the
+ * even ones subtract. */
+void ISA(rope)(float *x, const float *cos_sin, int n_heads, int D, int n_rot)
+{
+    int n = n_rot / 2 * 2;
+    for (int h = 0; h < n_heads; h++, x += D)
+        for (int i = 0; i < n; i += W) {
+            lanes in = first_lanes(n - i);
+            vec v = v_load_in(in, x + i), cs = v_load_in(in, cos_sin + i);
+            vec swapped = V(permute_ps)(v, 0xb1);
+            vec other = v_mul(swapped, V(movehdup_ps)(cs));
+            v_store_in(in, x + i, V(fmaddsub_ps)(v, V(moveldup_ps)(cs), other));
+        }
+}
+
+void ISA(swiglu)(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        vec g = v_load_in(in, gate + i), u = v_load_in(in, up + i);
+        v_store_in(in, out + i, v_mul(v_div(g, v_one_plus_exp_minus(g)), u));
+    }
+}
+
+void ISA(add)(float *x, const float *y, int n)
+{
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        v_store_in(in, x + i, v_add(v_load_in(in, x + i), v_load_in(in, y + i)));
+    }
+}

@@ -1,0 +1,83 @@
+/* rows.c - weights of attention rows, their sums and maxima. */
+#include <math.h>
+#include <stdbool.h>
+
+#include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/x86/kernels_x86.h"
+#include "engine/kernels/x86/vec.h"
+
+float ISA(max_row)(const float *s, int n)
+{
+    const vec lowest = v_set(-INFINITY);
+    vec max = lowest;
+    for (int i = 0; i < n; i += W)
+        max = v_max(max, v_load_or(lowest, first_lanes(n - i), s + i));
+    return v_top(max);
+}
+
+/* Vectors whose weights are added in float before they are added in double.  A conversion
+ * to double takes two instructions a vector, which AVX-512 saves in 7 of 8; AVX2 adds each
+ * vector in double, and stays so: the last bits of a run depend on it. */
+enum { RUN = KERNELS_AVX512 ? 8 : 1 };
+
+/* Sums over a row: exp(d), and -exp(d) d. */
+struct row_sums {
+    double exp, moment;
+};
+
+/* exp(d), d = s - top, to `to` when `store`. */
+INLINE struct row_sums exp_all(float *to, const float *s, int n, float top, const bool store,
+                               const bool moments)
+{
+    const vec shift = v_set(top), least = v_set(EXP_LEAST);
+    wide total = wide_zero(), total_m = total;
+    for (int i = 0; i < n;) {
+        vec sum = v_zero(), moment = sum;
+        for (int v = 0; v < RUN && i < n; v++, i += W) {
+            lanes in = first_lanes(n - i);
+            vec d = v_sub(v_load_in(in, s + i), shift), e = v_exp(d);
+            if (store)
+                v_store_in(in, to + i, e);
+            sum = v_add_in(in, sum, e);
+            if (moments) /* no infinite d: 0 times it would be no number */
+                moment = v_fnma_in(in, e, v_max(d, least), moment);
+        }
+        total = wide_add(total, sum);
+        if (moments)
+            total_m = wide_add(total_m, moment);
+    }
+    return (struct row_sums){wide_total(total), wide_total(total_m)};
+}
+
+float ISA(softmax)(float *s, int n, float *entropy)
+{
+    float top = ISA(max_row)(s, n);
+    struct row_sums sum = entropy ? exp_all(s, s, n, top, true, true)
+                                  : exp_all(s, s, n, top, true, false);
+    const vec inverse = v_set((float)(1.0 / sum.exp));
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        v_store_in(in, s + i, v_mul(v_load_in(in, s + i), inverse));
+    }
+    double log_sum = log(sum.exp);
+    if (entropy)
+        *entropy = (float)(log_sum + sum.moment / sum.exp);
+    return top + (float)log_sum;
+}
+
+float ISA(log_sum_exp)(const float *s, int n)
+{
+    float top = ISA(max_row)(s, n);
+    return top + (float)log(exp_all(NULL, s, n, top, false, false).exp);
+}
+
+void ISA(mass_add)(double *sum, float *max, const float *p, int n)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        vec x = v_load(p + i);
+        v_add_wide(sum + i, x);
+        v_store(max + i, v_max(v_load(max + i), x));
+    }
+    mass_add_ref(sum + i, max + i, p + i, n - i);
+}

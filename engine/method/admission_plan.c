@@ -1,0 +1,16 @@
+/* admission_plan.c - entries leave at the steps that a plan says: another run's evict steps. */
+#include "engine/method/parts.h"
+
+static int32_t until(const struct method_state *m, int layer, int head, int32_t pos, float gate)
+{
+    const struct method_inputs *in = method_inputs_of(m);
+    size_t at = (size_t)layer * (size_t)method_shape_of(m)->n_kv_heads + (size_t)head;
+    (void)gate;
+    return pos < in->plan_len ? in->plan_until[at * (size_t)in->plan_len + (size_t)pos]
+                              : CACHE_STAYS;
+}
+
+const struct admission admission_plan = {.name = "plan",
+                                         .summary = "entries leave at the steps of a plan",
+                                         .reason = KVF_REASON_PLAN,
+                                         .until = until};

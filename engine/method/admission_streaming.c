@@ -1,0 +1,17 @@
+/* admission_streaming.c - sinks and a sliding window, in the prompt as well. */
+#include "engine/method/parts.h"
+
+int32_t admission_until_streaming(const struct method_state *m, int layer, int head, int32_t pos,
+                                  float gate)
+{
+    const struct method_params *p = method_params_of(m);
+    (void)layer, (void)head, (void)gate;
+    return pos < p->sinks ? CACHE_STAYS : admission_after(pos, p->recent);
+}
+
+const struct admission admission_streaming = {
+    .name = "streaming",
+    .summary = "sinks, and a window that slides in the prompt as well",
+    .uses = USES_SPANS,
+    .reason = KVF_REASON_WINDOW,
+    .until = admission_until_streaming};

@@ -1,0 +1,9 @@
+/* allocation_adaptive_pyramid.c - lower layers get more places, which their heads share (AdaKV). */
+#include "engine/method/shares.h"
+
+const struct allocation allocation_adaptive_pyramid = {
+    .name = "adaptive-pyramid",
+    .summary = "pyramid over the layers, adaptive within each",
+    .uses = USES_BETA | USES_FLOOR,
+    .pool = POOL_LAYER,
+    .shares = shares_pyramid};

@@ -1,0 +1,8 @@
+/* allocation_pyramid.c - lower layers get more places (PyramidKV). */
+#include "engine/method/shares.h"
+
+const struct allocation allocation_pyramid = {
+    .name = "pyramid",
+    .summary = "lower layers get more, in a straight line",
+    .uses = USES_BETA,
+    .shares = shares_pyramid};

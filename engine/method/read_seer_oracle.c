@@ -1,0 +1,30 @@
+/* read_seer_oracle.c - blocks that hold the largest weights: what block gates are trained for. */
+#include <math.h>
+
+#include "engine/method/parts.h"
+
+/* The largest weight that any query head of the group gives to an entry of the block:
+ * what the gates are trained to foresee. */
+static void eval(const struct read_input *in, float *out, float *scratch)
+{
+    int n = in->view.n, page = method_params_of(in->m)->page;
+    int D = method_shape_of(in->m)->head_dim;
+    size_t ld = ((size_t)n + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
+    for (int b = 0; b < in->n_pages; b++)
+        out[b] = 0;
+    for (int g = 0; g < in->n_q; g++) {
+        for (int p = 0; p * PAGE_SLOTS < n; p++)
+            in->kernels->attn_qk(scratch + p * PAGE_SLOTS, ld, in->q + g * D, (size_t)D, 1, D,
+                                 cache_keys(&in->view, p), in->kv_type, 1.0f / sqrtf((float)D));
+        in->kernels->softmax(scratch, n, NULL);
+        for (int i = 0; i < n; i++)
+            out[i / page] = fmaxf(out[i / page], scratch[i]);
+    }
+}
+
+const struct read read_seer_oracle = {.name = "seer-oracle",
+                                      .cost = "g D n",
+                                      .summary = "blocks that hold the largest weights",
+                                      .shared = true,
+                                      .uses = USES_PAGE,
+                                      .eval = eval};

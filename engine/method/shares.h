@@ -1,0 +1,22 @@
+/* shares.h - shares of the budget that several allocations deal out; private to engine/method/.
+ * Arguments are those of `shares` in struct allocation. */
+#ifndef KVF_ENGINE_METHOD_SHARES_H
+#define KVF_ENGINE_METHOD_SHARES_H
+
+#include "engine/method/parts.h"
+
+/* B for every head. */
+void shares_uniform(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                    double *scratch, int *ret_share);
+/* What falls linearly from 2u - u/beta to u/beta over the layers that the row decides in. */
+void shares_pyramid(const struct method_state *m, const struct cache *c, int32_t recent_from,
+                    double *x, int *ret_share);
+
+/* Places of a head that are not dealt out: sinks and the newest entries. */
+int shares_protected(const struct method_params *p);
+/* Deals out what is not protected by weights x[L] >= 0; all 0: evenly.  Whole places per head,
+ * whose sum is exact: places that do not divide go by largest remainder, the lower layer first
+ * among equals.  x is overwritten with what each layer lacks. */
+void shares_by_weight(const struct method_state *m, double *x, int *ret_share);
+
+#endif

@@ -1,0 +1,9 @@
+/* trigger_fraction.c - all heads drop a fraction when they exceed their places together (WG-KV). */
+#include "engine/method/parts.h"
+
+const struct trigger trigger_fraction = {
+    .name = "fraction",
+    .summary = "when all heads together exceed their places, each drops a fraction",
+    .uses = USES_FRACTION,
+    .rounds = true,
+    .target = trigger_target_overflow};

@@ -1,0 +1,17 @@
+/* trigger_overflow.c - heads are cut when they would exceed their share. */
+#include "engine/method/parts.h"
+
+/* Room for the newcomer is made before it comes, so that its query sees at most
+ * `share` entries; with every = s there is room for s of them, and with slack = s
+ * nothing happens until s entries are too many. */
+int trigger_target_overflow(const struct method_state *m, int share, int n, int incoming)
+{
+    const struct method_params *p = method_params_of(m);
+    int most = share - incoming, left = most - p->every + 1;
+    return n <= most + p->slack ? n : left > 0 ? left : 0;
+}
+
+const struct trigger trigger_overflow = {
+    .name = "overflow",
+    .summary = "after the prompt and before every token that would exceed the share",
+    .target = trigger_target_overflow};

@@ -1,0 +1,179 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/probe/arrays.h"
+
+static size_t n_layers(const struct probe_config *c, const struct probe_array *a)
+{
+    return a->column.space == KVF_SPACE_RUN ? 1 : (size_t)c->shape.n_layers;
+}
+
+static int n_heads(const struct probe_config *c, const struct probe_array *a)
+{
+    if (a->column.space == KVF_SPACE_RUN)
+        return 1;
+    return a->column.space == KVF_SPACE_KV ? c->shape.n_kv_heads : c->shape.n_heads;
+}
+
+/* Bytes of a value as it is kept. */
+static size_t kept_size(const struct probe_array *a)
+{
+    enum kvf_dtype kept = a->kept == PROBE_AS_DOUBLE ? KVF_F64 : (enum kvf_dtype)a->column.dtype;
+    return kvf_dtype_size(kept);
+}
+
+static bool is_narrow(const struct probe_config *c)
+{
+    return c->cap < 65535;
+}
+
+int probe_columns(const struct probe *p, const struct probe_config *cfg, struct probe_array *out)
+{
+    int n = p->arrays ? p->arrays(cfg, out) : p->n_arrays;
+    if (!p->arrays && out)
+        memcpy(out, p->array, (size_t)n * sizeof *out);
+    for (int i = 0; out && i < n; i++)
+        if (out[i].column.dtype == PROBE_STEPS)
+            out[i].column.dtype = is_narrow(cfg) ? KVF_U16 : KVF_U32;
+    return n;
+}
+
+/* A new array of n values; NULL: no memory. */
+static void *new_array(const struct probe_array *a, size_t n)
+{
+    void *data = mem_alloc(n, kept_size(a));
+    float *real = data;
+    if (data && a->start == PROBE_ONES)
+        memset(data, 0xff, n * kept_size(a));
+    for (size_t i = 0; data && a->start == PROBE_NAN && i < n; i++)
+        real[i] = NAN;
+    return data;
+}
+
+int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg)
+{
+    int n = probe_columns(p, cfg, NULL);
+    *s = (struct probe_state){.probe = p, .cfg = cfg, .narrow = is_narrow(cfg), .n_arrays = n};
+    s->array = MEM_NEW(struct probe_array, (size_t)n);
+    s->data = MEM_NEW(void *, (size_t)n);
+    if (!s->array || !s->data)
+        return KVF_E_NOMEM;
+    probe_columns(p, cfg, s->array);
+    for (int i = 0; i < n; i++) {
+        const struct probe_array *a = &s->array[i];
+        size_t heads = n_layers(cfg, a) * (size_t)n_heads(cfg, a);
+        if (a->kept == PROBE_NOT_KEPT)
+            continue;
+        s->data[i] = new_array(a, heads * (size_t)cfg->cap);
+        if (!s->data[i])
+            return KVF_E_NOMEM;
+    }
+    return p->open ? p->open(s) : KVF_OK;
+}
+
+void probe_state_close(struct probe_state *s)
+{
+    if (s->own && s->probe->close)
+        s->probe->close(s);
+    else
+        mem_free(s->own);
+    for (int i = 0; s->data && i < s->n_arrays; i++)
+        mem_free(s->data[i]);
+    mem_free(s->data);
+    mem_free(s->array);
+    *s = (struct probe_state){0};
+}
+
+void *probe_cells(const struct probe_state *s, int array, int layer, int head)
+{
+    const struct probe_array *a = &s->array[array];
+    size_t at = (size_t)layer * (size_t)n_heads(s->cfg, a) + (size_t)head;
+    return (char *)s->data[array] + at * (size_t)s->cfg->cap * kept_size(a);
+}
+
+/* Steps of events to ages; none stays all ones. */
+static void to_ages(bool narrow, const void *step, int32_t t0, int32_t t1, void *out)
+{
+    const uint16_t *a = step;
+    const uint32_t *b = step;
+    uint16_t *to_a = out;
+    uint32_t *to_b = out;
+    for (int32_t i = t0; narrow && i < t1; i++)
+        *to_a++ = a[i] == UINT16_MAX ? a[i] : (uint16_t)(a[i] - i);
+    for (int32_t i = t0; !narrow && i < t1; i++)
+        *to_b++ = b[i] == UINT32_MAX ? b[i] : b[i] - (uint32_t)i;
+}
+
+/* Values [t0, t1) of a head, as the column has them. */
+static void convert(const struct probe_state *s, int array, int layer, int head, int32_t t0,
+                    int32_t t1, void *out)
+{
+    const struct probe_array *a = &s->array[array];
+    size_t size = kept_size(a), n = (size_t)(t1 - t0);
+    if (a->kept == PROBE_BY_VALUES || a->kept == PROBE_NOT_KEPT) {
+        s->probe->values(s, array, layer, head, t1, out);
+        return;
+    }
+    const char *cells = probe_cells(s, array, layer, head);
+    const double *real = (const double *)(const void *)cells + t0;
+    float *rounded = out;
+    switch (a->kept) {
+    case PROBE_AS_DOUBLE:
+        for (size_t i = 0; i < n; i++)
+            rounded[i] = (float)real[i];
+        break;
+    case PROBE_AS_STEP:
+        to_ages(a->column.dtype == KVF_U16, cells, t0, t1, out);
+        break;
+    default:
+        memcpy(out, cells + (size_t)t0 * size, n * size);
+    }
+}
+
+/* Values [t0, t1) of an array's heads in a layer. */
+static int put(const struct probe_state *s, struct probe_sink *sink, int array, int layer,
+               int32_t t0, int32_t t1)
+{
+    const struct probe_array *a = &s->array[array];
+    int heads = n_heads(s->cfg, a);
+    size_t row = (size_t)(t1 - t0) * kvf_dtype_size((enum kvf_dtype)a->column.dtype);
+    if (row * (size_t)heads > sink->n_room) {
+        mem_free(sink->room);
+        sink->n_room = 0;
+        sink->room = mem_alloc_raw((size_t)heads, row);
+        if (!sink->room)
+            return KVF_E_NOMEM;
+        sink->n_room = row * (size_t)heads;
+    }
+    for (int h = 0; h < heads; h++)
+        convert(s, array, layer, h, t0, t1, (char *)sink->room + (size_t)h * row);
+    bool snapshot = a->column.flags & KVF_COL_SNAPSHOT;
+    return kvf_write_chunk(sink->writer, s->column0 + array, layer, 0, heads, (uint32_t)t0,
+                           (uint32_t)(t1 - t0), snapshot ? sink->epoch : 0, sink->room);
+}
+
+/* Columns [first, end), layer by layer. */
+static int put_layers(const struct probe_state *s, struct probe_sink *sink, bool snapshots,
+                      int first, int end, int32_t t0, int32_t t1)
+{
+    for (int l = 0; l < s->cfg->shape.n_layers; l++)
+        for (int i = first; i < end; i++) {
+            const struct probe_array *a = &s->array[i];
+            bool is_snapshot = a->column.flags & KVF_COL_SNAPSHOT;
+            bool due = is_snapshot == snapshots && (size_t)l < n_layers(s->cfg, a);
+            int err = due ? put(s, sink, i, l, t0, t1) : KVF_OK;
+            if (err)
+                return err;
+        }
+    return KVF_OK;
+}
+
+int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snapshots, int32_t t0,
+                int32_t t1)
+{
+    int err = KVF_OK, n = s->n_arrays, step = s->probe->by_column ? 1 : n;
+    for (int i = 0; !err && i < n; i += step)
+        err = put_layers(s, sink, snapshots, i, i + step, t0, t1);
+    return err;
+}

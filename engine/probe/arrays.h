@@ -1,0 +1,28 @@
+/* arrays.h - makes, fills and writes the arrays that probes declare; private to engine/probe/. */
+#ifndef KVF_ENGINE_PROBE_ARRAYS_H
+#define KVF_ENGINE_PROBE_ARRAYS_H
+
+#include "engine/probe/probe.h"
+
+/* Where values go: what all probes of a recorder share.  A zeroed room is valid. */
+struct probe_sink {
+    struct kvf_writer *writer;
+    uint32_t epoch; /* of the snapshot that is written */
+    void *room;     /* values of a layer, joined; owned */
+    size_t n_room;  /* bytes */
+};
+
+/* The columns of a probe in a run, PROBE_STEPS made u16 or u32: to out unless that is NULL.
+ * Returns how many. */
+int probe_columns(const struct probe *p, const struct probe_config *cfg, struct probe_array *out);
+
+/* Arrays and own state of a probe, before anything is recorded.  cfg is borrowed.  KVF_OK or
+ * KVF_E_NOMEM; close it in either case. */
+int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg);
+void probe_state_close(struct probe_state *s); /* accepts a zeroed struct */
+
+/* Writes values [t0, t1) of all columns that are snapshots, or of all others. */
+int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snapshots, int32_t t0,
+                int32_t t1);
+
+#endif

@@ -1,0 +1,9 @@
+/* probes.c - the table of probes, made from the list of their names. */
+#include "engine/probe/probes.h"
+
+#define X(name) &probe_##name,
+const struct probe *const probe_table[] = {
+#include "engine/probe/probes.list"
+    NULL,
+};
+#undef X

@@ -1,0 +1,63 @@
+#include "render/style.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct opt style_none[] = {{.type = OPT_END}};
+
+enum { PIECE = 64 }; /* bytes of a key and of a value */
+
+/* The pairs of option as "key\0value\0key\0value\0", so that values can be borrowed. */
+static int cut(const char *option, struct buf *text, struct kvf_diag *d)
+{
+    char name[PIECE], value[PIECE];
+    int more = 0;
+    while (option) {
+        more = opt_pair(&option, name, value, PIECE);
+        if (more != 1)
+            break;
+        buf_add(text, name, strlen(name) + 1);
+        buf_add(text, value, strlen(value) + 1);
+    }
+    if (more)
+        return kvf_fail(d, KVF_E_ARG, "--style needs key=value pairs");
+    return text->err;
+}
+
+int style_read(const char *figure, const struct opt *keys, const char *option, void *ret,
+               struct buf *text, struct kvf_diag *d)
+{
+    int err = opt_defaults(keys, ret, d);
+    if (!err)
+        err = cut(option, text, d);
+    if (err || !text->len)
+        return err;
+    const char *end = text->data + text->len, *name = text->data, *value;
+    for (; !err && name < end; name = value + strlen(value) + 1) {
+        struct kvf_diag why = {""};
+        value = name + strlen(name) + 1;
+        if (*value)
+            err = opt_set(keys, ret, name, value, &why);
+        else
+            err = kvf_fail(&why, KVF_E_ARG, "%s needs a value", name);
+        if (err)
+            kvf_fail(d, err, "--style of %s: %.400s", figure, why.text);
+    }
+    return err;
+}
+
+int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d)
+{
+    char first[PIECE];
+    int64_t a = 0, b = INT64_MAX;
+    size_t colon = value ? strcspn(value, ":") : 0;
+    if (!value)
+        return KVF_OK;
+    snprintf(first, sizeof first, "%.*s", (int)colon, value);
+    bool ends = value[colon] && value[colon + 1];
+    if (!value[colon] || !opt_int(first, &a) || (ends && !opt_int(value + colon + 1, &b)))
+        return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
+    *from = a;
+    *to = b;
+    return KVF_OK;
+}

@@ -1,0 +1,71 @@
+/* style.h - the keys of --style that a figure declares.
+ *
+ * A figure declares the struct that its functions want filled, and a table of typed options
+ * (base/opt.h) for it, whose names are the keys:
+ *
+ *     struct ghosts_style {
+ *         int by, x;
+ *     };
+ *     static const struct opt style[] = {
+ *         WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head", "layer"),
+ *         WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age"),
+ *         {.type = OPT_END},
+ *     };
+ *
+ * figure.c fills the struct before it calls the figure's functions, which find it as s->own.  The
+ * same table makes the sentences of errors and what `kvfate figures --json` says. */
+#ifndef KVF_RENDER_STYLE_H
+#define KVF_RENDER_STYLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/opt.h"
+
+/* The rows of such a table.  `field` of the struct `of` has the name of the key.  The default of a
+ * word is `usual`; numbers and texts end with .standard = "..." (opt.h), or with .absent = "..."
+ * where the value stays zero or NULL: what holds then, for people. */
+#define STYLE_KEY(kind, of, field, about)                                                          \
+    .type = kind, .name = #field, .offset = offsetof(of, field), .help = about
+/* int: the place of a word in a list that ends with NULL, or among those at the end. */
+#define LIST_KEY(of, field, usual, about, list)                                                    \
+    {                                                                                              \
+        STYLE_KEY(OPT_WORD, of, field, about), .arg = "WORD", .standard = usual, .words = list     \
+    }
+#define WORD_KEY(of, field, usual, about, ...)                                                     \
+    LIST_KEY(of, field, usual, about, ((const char *const[]){__VA_ARGS__, NULL}))
+/* const char *: any text but "", borrowed for as long as the figure is drawn. */
+#define TEXT_KEY(of, field, value, about, ...)                                                     \
+    {                                                                                              \
+        STYLE_KEY(OPT_STR, of, field, about), .arg = value, __VA_ARGS__                            \
+    }
+/* int64_t and double, within [least, most]. */
+#define COUNT_KEY(of, field, least, most, about, ...)                                              \
+    {                                                                                              \
+        STYLE_KEY(OPT_INT, of, field, about), .arg = "N", .min = least, .max = most, __VA_ARGS__   \
+    }
+#define REAL_KEY(of, field, least, most, about, ...)                                               \
+    {                                                                                              \
+        STYLE_KEY(OPT_REAL, of, field, about), .arg = "X", .min = least, .max = most, __VA_ARGS__  \
+    }
+
+/* The table of a figure without keys. */
+extern const struct opt style_none[];
+
+/* Fills ret, a zeroed struct, with the defaults and then with "key=value,...".
+ *
+ * figure   its name, for the sentence
+ * option   NULL: the defaults alone
+ * text     keeps the values that are texts: ret points into it until the caller finishes it
+ *
+ * KVF_OK, KVF_E_NOMEM, or KVF_E_ARG with a sentence that says what the figure knows and which
+ * key or word was likely meant. */
+int style_read(const char *figure, const struct opt *keys, const char *option, void *ret,
+               struct buf *text, struct kvf_diag *d);
+
+/* "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX where there is no end.
+ * NULL leaves both.  KVF_OK, or KVF_E_ARG with a sentence. */
+int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d);
+
+#endif

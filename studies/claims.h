@@ -1,0 +1,127 @@
+/* claims.h - sentences of papers as statistics with a direction, a null and an interval, and
+ * what tables say of them.
+ *
+ * A register is JSON, {"claim": [{...}, ...]}; docs/studies/claims.md has the keys.  A claim takes
+ * rows of one table (and of a second one, where it is about a difference), reduces a column of them
+ * to one number, and compares the number and its interval with the null. */
+#ifndef KVF_STUDIES_CLAIMS_H
+#define KVF_STUDIES_CLAIMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct json;
+struct table;
+
+enum claim_verdict {
+    CLAIM_SUPPORTED,
+    CLAIM_CONTRADICTED,
+    CLAIM_UNDECIDED,  /* the interval covers the null, or there is none */
+    CLAIM_UNTESTABLE, /* the register says so */
+    CLAIM_NOT_RUN,    /* a table, a column or the rows are missing */
+    CLAIM_VERDICTS
+};
+enum claim_than { CLAIM_ABOVE, CLAIM_BELOW, CLAIM_BETWEEN };
+enum claim_reduce {
+    CLAIM_ONE, /* the rows are one row */
+    CLAIM_MEAN,
+    CLAIM_MEDIAN,
+    CLAIM_LEAST,
+    CLAIM_LARGEST,
+    CLAIM_SPREAD, /* quantile 0.9 less quantile 0.1 */
+    CLAIM_SHARE,  /* of units whose value is on the claimed side of `at` */
+    CLAIM_SPEARMAN
+};
+enum claim_interval { CLAIM_COLUMNS, CLAIM_BOOTSTRAP, CLAIM_PERMUTATION, CLAIM_WILSON, CLAIM_NONE };
+
+enum {
+    CLAIM_MOST = 1024,        /* claims of a register */
+    CLAIM_MOST_UNITS = 65536, /* that a claim resamples */
+    CLAIM_MOST_KEYS = 8,      /* columns that name a unit */
+    CLAIM_REPLICATES = 2000,
+    CLAIM_SAMPLES = 10000 /* permutations, where not all are gone through */
+};
+
+/* Which rows of which file. */
+struct claim_side {
+    const char *table, *run; /* FOLDER/TABLE.tsv, or FOLDER/TABLE.RUN.tsv; run "": none */
+    const struct json *rows; /* object: column -> what its cells are; NULL: all rows */
+};
+
+/* All borrowed from the register. */
+struct claim {
+    const char *id, *paper, *where, *text;
+    const char *untestable; /* reason, or NULL: then all below is set */
+    struct claim_side of, minus;
+    bool paired;                     /* minus is there */
+    const char *value, *less, *with; /* columns; less and with may be NULL */
+    const char *unit[CLAIM_MOST_KEYS];
+    int n_unit;
+    enum claim_reduce reduce;
+    enum claim_than than, at_than;
+    enum claim_interval interval;
+    double at, null, null_high;
+};
+
+struct claims {
+    struct json *root;   /* owned */
+    struct claim *claim; /* owned */
+    int n;
+};
+
+/* KVF_OK, KVF_E_FORMAT (with a sentence that names the claim), KVF_E_LIMIT, KVF_E_NOMEM. */
+int claims_parse(const char *json, size_t n, struct claims *ret, struct kvf_diag *d);
+void claims_free(struct claims *c); /* accepts a zeroed struct */
+
+struct claim_result {
+    enum claim_verdict verdict;
+    double value, low, high, p; /* NaN: none */
+    int64_t units;              /* that the value is made of */
+    int64_t documents;          /* -1: the table does not say */
+    int64_t left_out;           /* rows without a value, and units that one side alone has */
+    char why[256];              /* of a verdict that the numbers do not explain; else "" */
+};
+
+/* Tables of a folder, each read once. */
+struct claims_folder;
+struct claims_folder *claims_folder_create(const char *path); /* NULL: no memory */
+void claims_folder_destroy(struct claims_folder *f);          /* accepts NULL */
+/* NULL and KVF_OK: there is no such table.  An error: the file is there and cannot be read. */
+int claims_folder_table(struct claims_folder *f, const struct claim_side *s,
+                        const struct table **ret, struct kvf_diag *d);
+
+/* What the tables say.  KVF_OK, or what reading a table gives, or KVF_E_LIMIT, KVF_E_NOMEM. */
+int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
+                 struct kvf_diag *d);
+
+/* Whether this program makes the claim's tables, with its columns: adds a line to `wrong` for
+ * each that does not exist. */
+void claims_check(const struct claim *c, struct buf *wrong);
+
+extern const char *const claim_verdict_names[CLAIM_VERDICTS];
+extern const char *const claim_than_names[3];
+
+/* ---- shared by the files of this module */
+
+/* The rows of a side, one unit after the other. */
+struct claim_units {
+    int64_t n;
+    char **name;          /* [n] owned; NULL when the claim names no unit: rows are units */
+    double *value, *with; /* [n] mean over the unit's rows */
+    int64_t left_out;     /* rows without a value */
+    int64_t rows;         /* chosen */
+    int64_t first;        /* row of the first, for interval columns */
+};
+int claims_units(const struct claim *c, const struct claim_side *s, const struct table *t,
+                 struct claim_units *ret, struct claim_result *r, struct kvf_diag *d);
+void claims_units_free(struct claim_units *u); /* accepts a zeroed struct */
+
+/* Whether a text is a number with an optional comparison in front: NUMBER, T, T/NUMBER,
+ * NUMBER T.  *ret_op: '=' (nearest when it has a T), '!', '<', '>', 'l' (<=), 'g' (>=).
+ * Scaled: *ret_value is a factor of T. */
+bool claims_number(const char *text, char *ret_op, double *ret_value, bool *ret_scaled);
+
+#endif

@@ -1,0 +1,26 @@
+/* diff.h - what differs between two traces, column by column. */
+#ifndef KVF_STUDIES_DIFF_H
+#define KVF_STUDIES_DIFF_H
+
+#include <stdbool.h>
+
+#include <kvf/trace.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+
+struct diff_args {
+    bool no_header; /* leave the run headers and the note "result" out */
+};
+
+/* A table with a row for each key of the run headers that differs, one for the
+ * texts of the tokens, and one for every column of either trace (docs/reference/analyzers.md).
+ * Values are equal when they are the same number, or both undefined: NaN, the
+ * "never" of ages, the "alive" of steps.  *ret_equal: nothing differs. */
+int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_args *args,
+                 struct table **ret_table, bool *ret_equal, struct kvf_diag *d);
+
+/* For people, from the table. */
+void diff_describe(const struct table *t, struct buf *out);
+
+#endif

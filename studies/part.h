@@ -1,0 +1,42 @@
+/* part.h - where two runs part: the first step at which their tokens, or the
+ * entries that their queries see, are not the same.
+ *
+ * Query t of a head sees {i <= t : t < evict_step_i}.  Step T, after the last
+ * query, tells entries cut there from those that live on. */
+#ifndef KVF_STUDIES_PART_H
+#define KVF_STUDIES_PART_H
+
+#include <stdbool.h>
+
+#include <kvf/trace.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+
+struct part_args {
+    const char *heads; /* a head set as typed; NULL: all */
+    bool common;       /* of runs of different length, compare the steps that both have */
+};
+
+struct part;
+
+/* Compares traces a and b, which must outlive the result.  KVF_OK, KVF_E_ARG (layers,
+ * heads or tokens do not fit together), KVF_E_NOTFOUND (no evict_step), or what
+ * reading gives. */
+int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_args *args,
+                 struct part **ret_part, struct kvf_diag *d);
+void part_free(struct part *p); /* accepts NULL */
+
+/* One row per head: its first step, and entries that differ by how they do. */
+int part_heads(const struct part *p, struct table **ret_table);
+
+/* One row per entry whose evict_step differs, at most `most` (0: all), by head and
+ * token; only those that differ first of all when `first`. */
+int part_entries(const struct part *p, bool first, int64_t most, struct table **ret_table,
+                 struct kvf_diag *d);
+
+/* For people; `name` of a and b, at most `most` entries. */
+int part_describe(const struct part *p, const char *const name[2], int64_t most, struct buf *out,
+                  struct kvf_diag *d);
+
+#endif
