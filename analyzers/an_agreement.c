@@ -10,18 +10,22 @@
 #include "analyzers/common.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
-enum { OPT_TOP, OPT_SKIP, MOST_TRACES = 16 };
-static const struct analyzer_option options[] = {
-    {"top", "P", "0.1", "share of the tokens whose overlap is counted (0.1)"},
-    {"skip", "N", "0", "leave out the first N tokens (0)"},
-    {NULL, NULL, NULL, NULL},
-};
+enum { MOST_TRACES = 16 };
 
-extern const struct analyzer an_agreement;
+struct options {
+    double top;
+    int64_t skip;
+};
+static const struct opt options[] = {
+    {OPT_REAL, 0, "top", offsetof(struct options, top), "P",
+     "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},
+    {OPT_INT, 0, "skip", offsetof(struct options, skip), "N", "leave out the first N tokens", "0",
+     .max = KVF_MAX_STEPS},
+    {.type = OPT_END},
+};
 
 struct data {
     struct kvf_trace *const *t;
@@ -313,12 +317,11 @@ static int same_tokens(const struct data *x, const struct analyzer_args *args, i
 
 static int parse(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
 {
-    const char *top = option_text(&an_agreement, args, OPT_TOP);
-    const char *skip = option_text(&an_agreement, args, OPT_SKIP);
-    if (!opt_real(top, &x->top) || !(x->top > 0 && x->top <= 1))
-        return kvf_fail(d, KVF_E_ARG, "--top needs a share above 0 and up to 1, not '%s'", top);
-    if (!opt_int(skip, &x->skip) || x->skip < 0)
-        return kvf_fail(d, KVF_E_ARG, "--skip needs a whole number of tokens, not '%s'", skip);
+    const struct options *o = args->options;
+    x->top = o->top;
+    x->skip = o->skip;
+    if (!(o->top > 0 && o->top <= 1))
+        return kvf_fail(d, KVF_E_ARG, "--top needs a share above 0 and up to 1, not %g", o->top);
     return KVF_OK;
 }
 
@@ -450,6 +453,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_agreement = {
     .name = "agreement",
     .summary = "whether different gates say the same of the same tokens",
+    .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
     .options = options,
     .min_traces = 2,
     .max_traces = MOST_TRACES,

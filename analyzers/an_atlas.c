@@ -9,18 +9,21 @@
 #include "analyzers/head_kind.h"
 #include "analyzers/medoids.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/stats.h"
 
-enum { OPT_K, OPT_CRITERION, OPT_CLASSES, MOST_TRACES = 256, MOST_K = 64, AUTO_K = 12 };
-static const struct analyzer_option options[] = {
-    {"k", "N", "auto", "clusters; auto: of 2 to 12 those of the largest mean silhouette (auto)"},
-    {"criterion", "C", "mass.90", "selected set behind last uses (mass.90)"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
-};
+enum { MOST_TRACES = 256, AUTO_K = 12 };
 
-extern const struct analyzer an_atlas;
+struct options {
+    const char *k, *criterion, *classes;
+};
+static const struct opt options[] = {
+    {OPT_STR, 0, "k", offsetof(struct options, k), "N",
+     "clusters; auto: of 2 to 12 those of the largest mean silhouette", "auto"},
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set behind last uses", "mass.90"},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 struct atlas {
     int n_traces;
@@ -90,8 +93,8 @@ static int read_trace(struct atlas *x, int k, struct kvf_trace *t, const struct 
                       struct kvf_diag *d)
 {
     struct signature_source *s = NULL;
-    int err = signature_open(t, args, option_text(&an_atlas, args, OPT_CRITERION),
-                             option_text(&an_atlas, args, OPT_CLASSES), &s, d);
+    const struct options *o = args->options;
+    int err = signature_open(t, args, o->criterion, o->classes, &s, d);
     if (!err)
         err = same_heads(&x->heads, signature_heads(s), k, d);
     for (int h = 0; !err && h < x->heads.n; h++) {
@@ -346,7 +349,7 @@ static void put_metadata(struct table *out, const struct atlas *x, struct kvf_tr
     char key[64];
     put_provenance(out, t);
     table_meta_num(out, "traces", x->n_traces);
-    table_meta_str(out, "criterion", option_text(&an_atlas, args, OPT_CRITERION));
+    table_meta_str(out, "criterion", ((const struct options *)args->options)->criterion);
     table_meta_num(out, "k", (double)x->k);
     table_meta_num(out, "mean_silhouette", x->n ? x->width : NAN);
     table_meta_str(out, "halves", x->n_traces > 1 ? "traces" : "tokens");
@@ -364,6 +367,7 @@ static void put_metadata(struct table *out, const struct atlas *x, struct kvf_tr
 
 static int parse_k(struct atlas *x, const char *k, struct kvf_diag *d)
 {
+    enum { MOST_K = 64 };
     if (strcmp(k, "auto") == 0)
         return KVF_OK;
     if (!opt_int(k, &x->k) || x->k < 1 || x->k > MOST_K)
@@ -376,7 +380,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
 {
     struct atlas x = {.n_traces = n_traces, .rand = NAN};
     struct table *out = NULL;
-    int err = parse_k(&x, option_text(&an_atlas, args, OPT_K), d);
+    int err = parse_k(&x, ((const struct options *)args->options)->k, d);
     if (!err)
         err = heads_select(traces[0], KVF_SPACE_QUERY, args->heads, &x.heads, d);
     if (!err)
@@ -431,6 +435,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_atlas = {
     .name = "atlas",
     .summary = "clusters of heads over many texts, and how stable they are",
+    .example = "kvfate atlas text1.kvf text2.kvf -o atlas.tsv",
     .options = options,
     .max_traces = MOST_TRACES,
     .run = run,

@@ -6,24 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
 #include "analyzers/windows.h"
-#include "base/mem.h"
+#include "analyzers/frame.h"
 #include "base/stats.h"
 
-enum { OPT_FORM, OPT_P, OPT_ENTRIES, OPT_MAX, MOST_P = 64 };
+enum { MOST_P = 64 };
 enum { SPAN = KVF_WINDOWS * KVF_WINDOW_QUERIES }; /* the last 512 tokens */
-static const struct analyzer_option options[] = {
-    {"form", "F", "window", "window: the last 16 queries together; step: each query (window)"},
-    {"p", "LIST", NULL,
-     "shares of the largest score (0.0001,0.001,0.01,0.1; window: 0.02,0.05, too)"},
-    {"entries", "E", NULL,
-     "last: of the last 512 tokens; kept: of all (last; kept where any was evicted)"},
-    {"max", "M", NULL, "the largest score of: counted, the tokens that are counted; all (counted)"},
-    {NULL, NULL, NULL, NULL},
+static const char *const forms[] = {"window", "step", NULL};
+enum { ENTRIES_AUTO, ENTRIES_LAST, ENTRIES_KEPT };
+static const char *const entry_words[] = {"auto", "last", "kept", NULL};
+static const char *const max_words[] = {"counted", "all", NULL};
+struct options {
+    int form, entries, max;
+    const char *p;
+};
+static const struct opt options[] = {
+    {OPT_WORD, 0, "form", offsetof(struct options, form), "F",
+     "scores: of the last 16 queries together, or of each query", "window", .words = forms},
+    {OPT_STR, 0, "p", offsetof(struct options, p), "LIST", "shares of the largest score",
+     .absent = "0.0001,0.001,0.01,0.1; window: 0.02,0.05, too"},
+    {OPT_WORD, 0, "entries", offsetof(struct options, entries), "E",
+     "of the last 512 tokens, or of all; auto: kept where any was evicted", "auto",
+     .words = entry_words},
+    {OPT_WORD, 0, "max", offsetof(struct options, max), "M",
+     "the largest score of the tokens that are counted, or of all", "counted", .words = max_words},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_attention_sparsity;
+struct cell { /* of a group of heads and a p */
+    int64_t under, tokens, queries;
+    struct sum share; /* of under / tokens, over queries */
+};
 
 struct plan {
     bool step, kept, all; /* form; entries; max */
@@ -32,16 +45,10 @@ struct plan {
     int64_t a, b; /* tokens, or queries, [a, b) */
     struct windows w;
     int column[KVF_N_UNDER + 1]; /* of each p; the last: seen */
-};
-
-struct cell { /* of a group of heads and a p */
-    int64_t under, tokens, queries;
-    struct sum share; /* of under / tokens, over queries */
-};
-
-struct work {                  /* of one head; doubles [T] */
-    double *evict, *score;     /* form=window */
-    double *seen, *under;      /* form=step; the same memory */
+    struct head_groups groups;
+    struct cell *cell;         /* [groups][n_p] */
+    double *evict, *score;     /* [T] of a head; form=window */
+    double *seen, *under;      /* [T]; form=step: the same memory */
     int64_t left_out, evicted; /* of all heads */
 };
 
@@ -94,52 +101,40 @@ static int choose_steps(const struct kvf_trace *t, struct plan *x, struct kvf_di
     return err;
 }
 
-/* One of two words, or neither. */
-static int choose(const char *option, const char *text, const char *no, const char *yes, bool *ret,
-                  struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    *ret = text && strcmp(text, yes) == 0;
-    if (text && !*ret && strcmp(text, no) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--%s is %s or %s, not '%s'", option, no, yes, text);
-    return KVF_OK;
-}
-
-static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *x,
-                 struct kvf_diag *d)
-{
-    const struct analyzer *me = &an_attention_sparsity;
-    const char *p = option_text(me, args, OPT_P), *entries = option_text(me, args, OPT_ENTRIES);
-    const char *max = option_text(me, args, OPT_MAX);
-    int err = choose("form", option_text(me, args, OPT_FORM), "window", "step", &x->step, d);
-    if (!err)
-        err = choose("entries", entries, "last", "kept", &x->kept, d);
-    if (!err)
-        err = choose("max", max, "counted", "all", &x->all, d);
-    if (!err && x->step && (entries || max))
+    struct plan *x = f->state;
+    const struct options *o = f->options;
+    const char *p = o->p;
+    *x = (struct plan){.step = o->form == 1,
+                       .kept = o->entries == ENTRIES_KEPT,
+                       .all = o->max == 1,
+                       .a = f->a,
+                       .b = f->b};
+    f->space = x->step ? KVF_SPACE_QUERY : KVF_SPACE_KV;
+    if (x->step && (o->entries || o->max))
         return kvf_fail(d, KVF_E_ARG,
                         "--%s speaks of --form window; a step counts all that its "
                         "query saw",
-                        entries ? "entries" : "max");
+                        o->entries ? "entries" : "max");
     if (!p)
         p = x->step ? "0.0001,0.001,0.01,0.1" : "0.0001,0.001,0.01,0.02,0.05,0.1";
-    if (!err)
-        err = windows_shares("p", p, 1, x->p, MOST_P, &x->n_p, d);
-    if (!err)
-        err = x->step ? choose_steps(t, x, d) : windows_open(t, KVF_WINDOW_BLOCK, &x->w, d);
-    return err ? err : tokens_select(t, args, &x->a, &x->b, d);
+    int err = windows_shares("p", p, 1, x->p, MOST_P, &x->n_p, d);
+    if (err)
+        return err;
+    return x->step ? choose_steps(f->t, x, d) : windows_open(f->t, KVF_WINDOW_BLOCK, &x->w, d);
 }
 
 /* Where nothing was said, the entries of a run that evicted are those that it kept. */
-static int choose_entries(struct kvf_trace *t, const struct analyzer_args *args,
-                          const struct head_list *heads, struct plan *x, struct work *k,
-                          struct kvf_diag *d)
+static int choose_entries(struct frame *f, struct kvf_diag *d)
 {
+    struct plan *x = f->state;
+    const struct options *o = f->options;
     int err = KVF_OK;
-    bool asked = option_text(&an_attention_sparsity, args, OPT_ENTRIES) != NULL;
-    for (int h = 0; !err && !asked && !x->kept && x->w.T && h < heads->n; h++) {
-        err = read_evict(t, x->w.evict, &heads->head[h], (uint32_t)x->w.T, k->evict, d);
+    for (int h = 0; !err && !o->entries && !x->kept && x->w.T && h < f->heads.n; h++) {
+        err = read_evict(f->t, x->w.evict, &f->heads.head[h], (uint32_t)x->w.T, x->evict, d);
         for (int64_t i = 0; !err && i < x->w.T; i++)
-            x->kept = x->kept || k->evict[i] < (double)x->w.T;
+            x->kept = x->kept || x->evict[i] < (double)x->w.T;
     }
     return err;
 }
@@ -157,78 +152,76 @@ static void add_share(struct cell *c, int64_t under, int64_t tokens)
 }
 
 /* The groups that a head counts in. */
-static void add_all(const struct plan *x, const struct head_groups *g, struct cell *cell, int h,
-                    int p, int64_t under, int64_t tokens)
+static void add_all(struct plan *x, int h, int p, int64_t under, int64_t tokens)
 {
-    add_share(&cell[h * x->n_p + p], under, tokens);
-    add_share(&cell[g->layer_of[h] * x->n_p + p], under, tokens);
-    add_share(&cell[(g->n - 1) * x->n_p + p], under, tokens);
+    const struct head_groups *g = &x->groups;
+    add_share(&x->cell[h * x->n_p + p], under, tokens);
+    add_share(&x->cell[g->layer_of[h] * x->n_p + p], under, tokens);
+    add_share(&x->cell[(g->n - 1) * x->n_p + p], under, tokens);
 }
 
-static bool counted(const struct plan *x, const struct work *k, int64_t i)
+static bool counted(const struct plan *x, int64_t i)
 {
     return i >= x->a && i < x->b && (x->kept || i >= x->w.end - SPAN)
-           && k->evict[i] >= (double)x->w.T;
+           && x->evict[i] >= (double)x->w.T;
 }
 
-/* Counted scores to the front of k->score; returns their number. */
-static int64_t gather(const struct plan *x, struct work *k, double *ret_most)
+/* Counted scores to the front of x->score; returns their number. */
+static int64_t gather(struct plan *x, double *ret_most)
 {
     int64_t n = 0;
     *ret_most = 0;
     for (int64_t i = 0; i < x->w.end; i++) {
-        double v = k->score[i];
-        bool mine = counted(x, k, i);
+        double v = x->score[i];
+        bool mine = counted(x, i);
         if ((mine || x->all) && v > *ret_most) /* false for NaN */
             *ret_most = v;
-        k->evicted += k->evict[i] < (double)x->w.T;
-        k->left_out += mine && isnan(v);
+        x->evicted += x->evict[i] < (double)x->w.T;
+        x->left_out += mine && isnan(v);
         if (mine && !isnan(v))
-            k->score[n++] = v;
+            x->score[n++] = v;
     }
     return n;
 }
 
-static int count_window(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
-                        const struct head_groups *g, struct work *k, struct cell *cell,
-                        struct kvf_diag *d)
+static int count_window(struct frame *f, struct kvf_diag *d)
 {
+    struct plan *x = f->state;
     int err = KVF_OK, column = x->w.column[KVF_WINDOWS - 1];
     uint32_t n = (uint32_t)x->w.end;
-    for (int h = 0; !err && n && h < heads->n; h++) {
-        const struct head *head = &heads->head[h];
+    for (int h = 0; !err && n && h < f->heads.n; h++) {
+        const struct head *head = &f->heads.head[h];
         double most;
-        err = read_evict(t, x->w.evict, head, n, k->evict, d);
+        err = read_evict(f->t, x->w.evict, head, n, x->evict, d);
         if (!err)
-            err = kvf_read_f64(t, column, head->layer, head->index, 0, n, k->score, d);
-        int64_t m = err ? 0 : gather(x, k, &most);
+            err = kvf_read_f64(f->t, column, head->layer, head->index, 0, n, x->score, d);
+        int64_t m = err ? 0 : gather(x, &most);
         for (int p = 0; !err && p < x->n_p; p++) {
             int64_t under = 0;
             for (int64_t i = 0; i < m; i++)
-                under += k->score[i] < x->p[p] * most;
-            add_all(x, g, cell, h, p, under, m);
+                under += x->score[i] < x->p[p] * most;
+            add_all(x, h, p, under, m);
         }
     }
     return err;
 }
 
-static int count_steps(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
-                       const struct head_groups *g, struct work *k, struct cell *cell,
-                       struct kvf_diag *d)
+static int count_steps(struct frame *f, struct kvf_diag *d)
 {
+    struct plan *x = f->state;
     int err = KVF_OK;
     uint32_t from = (uint32_t)x->a, n = (uint32_t)(x->b - x->a);
-    for (int h = 0; !err && n && h < heads->n; h++) {
-        const struct head *head = &heads->head[h];
-        err = kvf_read_f64(t, x->column[x->n_p], head->layer, head->index, from, n, k->seen, d);
+    for (int h = 0; !err && n && h < f->heads.n; h++) {
+        const struct head *head = &f->heads.head[h];
+        err = kvf_read_f64(f->t, x->column[x->n_p], head->layer, head->index, from, n, x->seen, d);
         for (int p = 0; !err && p < x->n_p; p++) {
-            err = kvf_read_f64(t, x->column[p], head->layer, head->index, from, n, k->under, d);
+            err = kvf_read_f64(f->t, x->column[p], head->layer, head->index, from, n, x->under, d);
             for (uint32_t i = 0; !err && i < n; i++) {
-                bool known = k->under[i] >= 0 && k->under[i] <= k->seen[i]
-                             && k->seen[i] <= (double)kvf_n_steps(t);
-                k->left_out += p == 0 && (!known || k->seen[i] == 0);
+                bool known = x->under[i] >= 0 && x->under[i] <= x->seen[i]
+                             && x->seen[i] <= (double)f->T;
+                x->left_out += p == 0 && (!known || x->seen[i] == 0);
                 if (known)
-                    add_all(x, g, cell, h, p, (int64_t)k->under[i], (int64_t)k->seen[i]);
+                    add_all(x, h, p, (int64_t)x->under[i], (int64_t)x->seen[i]);
             }
         }
     }
@@ -237,13 +230,16 @@ static int count_steps(struct kvf_trace *t, const struct plan *x, const struct h
 
 /* ---- the table */
 
-static int put_cells(struct table *out, const struct cell *cell, size_t n)
+static int put_cells(struct frame *f, struct table *out)
 {
-    double *r = MEM_NEW(double, 2 * n);
-    int64_t *v = MEM_NEW(int64_t, 3 * n);
+    size_t n = (size_t)f->n_rows;
+    double *r = FRAME_NEW(f, double, 2 * n);
+    int64_t *v = FRAME_NEW(f, int64_t, 3 * n);
     int64_t undefined = 0;
-    for (size_t i = 0; r && v && i < n; i++) {
-        const struct cell *c = &cell[i];
+    if (!r || !v)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const struct cell *c = &((const struct plan *)f->state)->cell[i];
         r[i] = c->queries ? sum_get(&c->share) / (double)c->queries : NAN;
         r[n + i] = c->tokens ? (double)c->under / (double)c->tokens : NAN;
         v[i] = c->under;
@@ -251,85 +247,65 @@ static int put_cells(struct table *out, const struct cell *cell, size_t n)
         v[2 * n + i] = c->queries;
         undefined += c->queries == 0;
     }
-    if (r && v) {
-        table_dense_real(out, "sparsity", "", r);
-        table_dense_real(out, "share", "", r + n);
-        table_dense_int(out, "under", "", v);
-        table_dense_int(out, "tokens", "", v + n);
-        table_dense_int(out, "n", "", v + 2 * n);
-        table_meta_num(out, "undefined", (double)undefined);
-    }
-    int err = r && v ? KVF_OK : KVF_E_NOMEM;
-    mem_free(r);
-    mem_free(v);
-    return err;
+    table_dense_real(out, "sparsity", "", r);
+    table_dense_real(out, "share", "", r + n);
+    table_dense_int(out, "under", "", v);
+    table_dense_int(out, "tokens", "", v + n);
+    table_dense_int(out, "n", "", v + 2 * n);
+    table_meta_num(out, "undefined", (double)undefined);
+    return KVF_OK;
 }
 
-static int build(const struct kvf_trace *t, const struct plan *x, const struct head_groups *g,
-                 const struct work *k, const struct cell *cell, struct table **ret)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t T = kvf_n_steps(t);
-    size_t rows = (size_t)g->n * (size_t)x->n_p;
-    struct table *out = table_create("attention-sparsity", T ? (int64_t)rows : 0);
-    const char *form = x->step ? "step" : "window";
-    if (!out)
-        return KVF_E_NOMEM;
-    put_provenance(out, t);
-    put_groups(out, g);
-    table_cycle_str(out, "form", "", &form, 1);
+    const struct plan *x = f->state;
+    (void)d;
+    put_groups(out, &x->groups);
+    table_cycle_str(out, "form", "", &forms[x->step], 1);
     table_cycle_real(out, "p", "", x->p, x->n_p);
-    int err = put_cells(out, cell, T ? rows : 0);
-    put_tokens(out, x->a, x->b, T);
-    table_meta_str(out, "form", form);
+    int err = put_cells(f, out);
+    put_tokens(out, f->a, f->b, f->T);
+    table_meta_str(out, "form", forms[x->step]);
     if (!x->step) {
         table_meta_str(out, "entries", x->kept ? "all kept to the end" : "the last 512, if kept");
         table_meta_str(out, "max", x->all ? "of all entries" : "of the entries counted");
         table_meta_num(out, "end", (double)x->w.end);
-        table_meta_num(out, "evicted", (double)k->evicted);
+        table_meta_num(out, "evicted", (double)x->evicted);
     }
-    table_meta_num(out, "left_out", (double)k->left_out);
-    *ret = out;
-    return err ? err : table_err(out);
+    table_meta_num(out, "left_out", (double)x->left_out);
+    return err;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+/* ---- the frame */
+
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct kvf_trace *t = traces[0];
-    struct plan x = {.step = false};
-    struct head_list heads;
-    struct head_groups g = {0};
-    struct table *out = NULL;
-    size_t T = kvf_n_steps(t);
-    (void)n_traces;
-    int err = parse(t, args, &x, d);
-    enum kvf_space space = x.step ? KVF_SPACE_QUERY : KVF_SPACE_KV;
-    if (!err)
-        err = heads_select(t, space, args->heads, &heads, d);
+    struct plan *x = f->state;
+    double *one = FRAME_NEW(f, double, (size_t)f->T), *two = FRAME_NEW(f, double, (size_t)f->T);
+    (void)d;
+    f->items = 0; /* finish reads the heads: means of groups are sums in their order */
+    x->evict = x->seen = one;
+    x->score = x->under = two;
+    int err = groups_create(&f->heads, f->space, &x->groups);
     if (err)
         return err;
-    double *memory = MEM_NEW(double, 2 * T);
-    struct work k = {.evict = memory, .seen = memory};
-    struct cell *cell = NULL;
-    k.score = k.under = memory ? memory + T : NULL;
-    err = groups_create(&heads, space, &g);
-    if (!err && (!memory || !(cell = mem_alloc((size_t)g.n * (size_t)x.n_p, sizeof *cell))))
-        err = KVF_E_NOMEM;
-    if (!err && !x.step)
-        err = choose_entries(t, args, &heads, &x, &k, d);
-    if (!err)
-        err = (x.step ? count_steps : count_window)(t, &x, &heads, &g, &k, cell, d);
-    if (!err)
-        err = build(t, &x, &g, &k, cell, &out);
-    mem_free(cell);
-    mem_free(memory);
-    head_groups_free(&g);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    x->cell = frame_alloc(f, (size_t)x->groups.n * (size_t)x->n_p, sizeof *x->cell);
+    f->n_rows = f->T ? (int64_t)x->groups.n * x->n_p : 0;
+    return KVF_OK;
+}
+
+static int finish(struct frame *f, struct kvf_diag *d)
+{
+    const struct plan *x = f->state;
+    if (x->step)
+        return count_steps(f, d);
+    int err = choose_entries(f, d);
+    return err ? err : count_window(f, d);
+}
+
+static void close(struct frame *f)
+{
+    head_groups_free(&((struct plan *)f->state)->groups);
 }
 
 /* ---- for people */
@@ -366,12 +342,22 @@ static const struct analyzer_measure pool_measures[] = {
 };
 static const struct analyzer_pool pool = {pool_keys, pool_measures};
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .choose = choose,
+    .prepare = prepare,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_attention_sparsity = {
     .name = "attention-sparsity",
     .summary = "share of tokens with less than p times the largest score",
+    .example = "kvfate attention-sparsity run.kvf -o sparsity.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

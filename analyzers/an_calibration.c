@@ -8,33 +8,41 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzer.h"
 #include "analyzers/calibration_table.h"
-#include "analyzers/pools.h"
+#include "analyzers/frame.h"
 #include "base/mem.h"
-#include "base/opt.h"
 
-enum { OPT_CRITERION, OPT_GROUP_ROWS, OPT_EVENT, OPT_HORIZON, OPT_BINS, OPT_BUDGET };
 enum { EVER_AGAIN, AT_AGE, NO_EXIT, N_EVENTS };
 enum { MAX_HORIZONS = CALIBRATION_PAIRS / N_EVENTS, MOST_BINS = 1000, MOST_ROWS = 10000000 };
 static const char *const event_names[N_EVENTS] = {"ever-again", "at-age", "no-exit"};
 
-static const struct analyzer_option options[] = {
-    {"criterion", "C", "top64", "top64 ... top512, mass.90 ... mass.99"},
-    {"group", "G", "any", "any: a KV head's event is that of any of its query heads; each"},
-    {"event", "LIST", "all", "ever-again, at-age, no-exit, a list, or all"},
-    {"horizon", "LIST", NULL, "at most 16 ages, each once (default: 1, 4, 16, ... below T)"},
-    {"bins", "N", "10", "bins of the predicted probability, of equal width"},
-    {"budget", "B", "64", "entries held where the ranking is judged, 1 to 4096"},
-    {NULL, NULL, NULL, NULL},
+static const char *const groups[] = {"any", "each", NULL};
+struct options {
+    const char *criterion, *event, *horizon;
+    int group;
+    int64_t bins, budget;
+};
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "top64 ... top512, mass.90 ... mass.99", "top64"},
+    {OPT_WORD, 0, "group", offsetof(struct options, group), "G",
+     "events: of a KV head, those of any of its query heads; or of each query head", "any",
+     .words = groups},
+    {OPT_STR, 0, "event", offsetof(struct options, event), "LIST",
+     "ever-again, at-age, no-exit, a list, or all", "all"},
+    {OPT_STR, 0, "horizon", offsetof(struct options, horizon), "LIST", "at most 16 ages, each once",
+     .absent = "1, 4, 16, ... below T"},
+    {OPT_INT, 0, "bins", offsetof(struct options, bins), "N",
+     "bins of the predicted probability, of equal width", "10", .min = 1, .max = MOST_BINS},
+    {OPT_INT, 0, "budget", offsetof(struct options, budget), "B",
+     "entries held where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_calibration;
-
-enum { COL_BETA, COL_EVICT, COL_LAST, COL_AT, COL_FIRST, N_COLUMNS };
+enum { COL_EVICT, COL_BETA, COL_LAST, COL_AT, COL_FIRST, N_COLUMNS };
 
 struct plan {
-    int column[N_COLUMNS];
+    const int *column; /* of the frame */
     bool each, event[N_EVENTS];
     int64_t horizon[MAX_HORIZONS];
     int n_horizons;
@@ -42,18 +50,27 @@ struct plan {
     int64_t T, a, b; /* steps; tokens [a, b) */
 };
 
+struct scratch { /* of one thread */
+    double *v;   /* [T] */
+};
+
 /* Columns of all chosen heads, [heads][T]. */
 struct data {
     float *log_beta;
     int32_t *last, *first;    /* ages; last -1: never; first INT32_MAX: selected by all queries */
     uint32_t *at;             /* bit k: selected at age 2^k */
-    double *scratch;          /* [T] */
     struct item *item, *pool; /* [heads][b - a] sorted within each head; the same, sorted */
 };
 
 struct item {
     float log_beta;
     uint32_t at; /* head * T + token */
+};
+
+struct state {
+    struct plan plan;
+    struct data data;
+    struct calibration_found *found; /* NULL once the table owns it */
 };
 
 /* ---- what is asked for */
@@ -115,25 +132,14 @@ static int choose_horizons(const char *list, struct plan *p, struct kvf_diag *d)
     return p->n_horizons ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--horizon: name an age");
 }
 
-static int whole(const char *name, const char *text, int most, int *ret, struct kvf_diag *d)
-{
-    int64_t n;
-    if (!opt_int(text, &n) || n < 1 || n > most)
-        return kvf_fail(d, KVF_E_ARG, "--%s is a whole number from 1 to %d, not '%s'", name, most,
-                        text);
-    *ret = (int)n;
-    return KVF_OK;
-}
-
-static int choose_columns(const struct kvf_trace *t, const char *criterion, struct plan *p,
-                          struct kvf_diag *d)
+static int choose_columns(struct frame *f, const char *criterion, struct kvf_diag *d)
 {
 #define X(name) #name,
     static const char *const names[] = {KVF_CRITERIA_MAP(X)};
 #undef X
     static const char *const family[] = {"last_selected", "selected_at", "first_unselected"};
     static const char *const probe[] = {"survival", "survival,calibration", "calibration"};
-    int c = 0, err = log_beta_need(t, &p->column[COL_BETA], d);
+    int c = 0, err = log_beta_need(f->t, &f->column[COL_BETA], d);
     while (c < KVF_N_CRITERIA && strcmp(names[c], criterion) != 0)
         c++;
     if (c == KVF_N_CRITERIA)
@@ -142,68 +148,42 @@ static int choose_columns(const struct kvf_trace *t, const char *criterion, stru
                         " not '%s'",
                         criterion);
     if (!err)
-        err = column_need(t, "evict_step", "evict", &p->column[COL_EVICT], d);
-    for (int k = COL_BETA; !err && k <= COL_EVICT; k++)
-        err = column_of_heads(t, p->column[k], KVF_SPACE_KV, d);
+        err = column_of_heads(f->t, f->column[COL_BETA], KVF_SPACE_KV, d);
     for (int k = 0; !err && k < 3; k++) {
         char name[KVF_NAME_MAX];
+        int *column = &f->column[COL_LAST + k];
         snprintf(name, sizeof name, "%s.%s", family[k], criterion);
-        p->column[COL_LAST + k] = kvf_find(t, name);
-        if (p->column[COL_LAST + k] < 0)
+        *column = kvf_find(f->t, name);
+        if (*column < 0)
             err = kvf_fail(d, KVF_E_NOTFOUND,
                            "this trace has no column %s; record it with "
                            "'kvfate run --probes full' (or evict,gate,%s)",
                            name, probe[k]);
         else
-            err = column_of_heads(t, p->column[COL_LAST + k], KVF_SPACE_QUERY, d);
+            err = column_of_heads(f->t, *column, KVF_SPACE_QUERY, d);
     }
     return err;
 }
 
-static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_calibration;
-    const char *group = option_text(me, args, OPT_GROUP_ROWS);
-    p->T = kvf_n_steps(t);
-    p->each = strcmp(group, "each") == 0;
-    if (!p->each && strcmp(group, "any") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--group is any or each, not '%s'", group);
-    int err = tokens_select(t, args, &p->a, &p->b, d);
+    struct plan *p = &((struct state *)f->state)->plan;
+    const struct options *o = f->options;
+    *p = (struct plan){.column = f->column,
+                       .each = o->group == 1,
+                       .bins = (int)o->bins,
+                       .budget = (int)o->budget,
+                       .T = f->T,
+                       .a = f->a,
+                       .b = f->b};
+    f->space = p->each ? KVF_SPACE_QUERY : KVF_SPACE_KV;
+    int err = choose_horizons(o->horizon, p, d);
     if (!err)
-        err = choose_horizons(option_text(me, args, OPT_HORIZON), p, d);
-    if (!err)
-        err = choose_events(option_text(me, args, OPT_EVENT), p, d);
-    if (!err)
-        err = whole("bins", option_text(me, args, OPT_BINS), MOST_BINS, &p->bins, d);
-    if (!err)
-        err = whole("budget", option_text(me, args, OPT_BUDGET), RANK_MOST_BUDGET, &p->budget, d);
-    return err ? err : choose_columns(t, option_text(me, args, OPT_CRITERION), p, d);
+        err = choose_events(o->event, p, d);
+    return err ? err : choose_columns(f, o->criterion, d);
 }
 
 /* ---- the columns */
-
-static int alloc_data(struct data *x, const struct plan *p, int n_heads)
-{
-    size_t n = (size_t)n_heads * (size_t)p->T, m = (size_t)n_heads * (size_t)(p->b - p->a);
-    x->log_beta = MEM_NEW(float, n);
-    x->last = MEM_NEW(int32_t, n);
-    x->first = MEM_NEW(int32_t, n);
-    x->at = MEM_NEW(uint32_t, n);
-    x->scratch = MEM_NEW(double, (size_t)p->T);
-    x->item = MEM_NEW(struct item, m);
-    x->pool = MEM_NEW(struct item, m);
-    return x->log_beta && x->last && x->first && x->at && x->scratch && x->item && x->pool
-               ? KVF_OK
-               : KVF_E_NOMEM;
-}
-
-static void free_data(struct data *x)
-{
-    void *const all[] = {x->log_beta, x->last, x->first, x->at, x->scratch, x->item, x->pool};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
-}
 
 /* Gates of one KV head, of which nothing may be missing or evicted. */
 static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int kv, float *out,
@@ -232,10 +212,9 @@ static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int 
 }
 
 /* Adds a query head: the event of its KV head is that of any of its group. */
-static int read_query(struct kvf_trace *t, const struct plan *p, struct data *x, int layer, int g,
-                      int64_t base, struct kvf_diag *d)
+static int read_query(struct kvf_trace *t, const struct plan *p, const struct data *x, int layer,
+                      int g, int64_t base, double *v, struct kvf_diag *d)
 {
-    double *v = x->scratch;
     int err = KVF_OK;
     for (int c = COL_LAST; !err && c < N_COLUMNS; c++) {
         err = kvf_read_f64(t, p->column[c], layer, g, 0, (uint32_t)p->T, v, d);
@@ -264,42 +243,33 @@ static int by_beta(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static int load_head(struct kvf_trace *t, const struct plan *p, struct data *x,
-                     const struct head *head, int h, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    int l = head->layer, H = kvf_n_heads(t, l, KVF_SPACE_KV);
-    int share = H ? kvf_n_heads(t, l, KVF_SPACE_QUERY) / H : 0;
-    int kv = p->each && share ? head->index / share : head->index;
-    int64_t base = h * p->T, m = p->b - p->a;
+    ((struct scratch *)scratch)->v = FRAME_NEW(f, double, (size_t)f->T);
+}
+
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
+{
+    const struct plan *p = &((const struct state *)f->state)->plan;
+    const struct data *x = &((const struct state *)f->state)->data;
+    double *v = ((struct scratch *)y->scratch)->v;
+    int l = y->head->layer, index = y->head->index, H = kvf_n_heads(y->t, l, KVF_SPACE_KV);
+    int share = H ? kvf_n_heads(y->t, l, KVF_SPACE_QUERY) / H : 0;
+    int kv = p->each && share ? index / share : index;
+    int64_t base = y->h * p->T, m = p->b - p->a;
     if (share < 1 || kv >= H)
         return kvf_fail(d, KVF_E_FORMAT, "layer %d has fewer query heads than KV heads", l);
-    int err = read_gates(t, p, l, kv, x->log_beta + base, x->scratch, d);
+    int err = read_gates(y->t, p, l, kv, x->log_beta + base, v, d);
     for (int64_t i = 0; i < p->T; i++)
         x->last[base + i] = x->first[base + i] = -1;
     for (int g = 0; !err && g < (p->each ? 1 : share); g++)
-        err = read_query(t, p, x, l, p->each ? head->index : kv * share + g, base, d);
+        err = read_query(y->t, p, x, l, p->each ? index : kv * share + g, base, v, d);
+    struct item *item = x->item + y->h * m;
     for (int64_t i = 0; !err && i < m; i++)
-        x->item[h * m + i] = (struct item){x->log_beta[base + p->a + i],
-                                           (uint32_t)(base + p->a + i)};
+        item[i] = (struct item){x->log_beta[base + p->a + i], (uint32_t)(base + p->a + i)};
     if (!err && m)
-        qsort(x->item + h * m, (size_t)m, sizeof *x->item, by_beta);
+        qsort(item, (size_t)m, sizeof *item, by_beta);
     return err;
-}
-
-static int load(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                struct data *x, struct kvf_diag *d)
-{
-    size_t n = (size_t)heads->n * (size_t)(p->b - p->a);
-    if ((uint64_t)heads->n * (uint64_t)p->T > UINT32_MAX)
-        return kvf_fail(d, KVF_E_LIMIT, "too many entries for one table; choose heads with --head");
-    int err = alloc_data(x, p, heads->n);
-    for (int h = 0; !err && h < heads->n; h++)
-        err = load_head(t, p, x, &heads->head[h], h, d);
-    if (err || !n)
-        return err;
-    memcpy(x->pool, x->item, n * sizeof *x->pool);
-    qsort(x->pool, n, sizeof *x->pool, by_beta);
-    return KVF_OK;
 }
 
 /* ---- predictions against events */
@@ -449,32 +419,36 @@ static int fill(const struct head_list *heads, const struct plan *p, const struc
     return err;
 }
 
-static int build(const struct kvf_trace *t, const struct analyzer_args *args,
-                 const struct head_list *heads, const struct plan *p, const struct data *x,
-                 struct table **ret)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    const struct calibration_found shape = shape_of(p, heads->n);
-    struct calibration_found *found = NULL;
-    struct table *out = table_create("calibration",
-                                     p->T ? shape.n_blocks * calibration_rows(&shape) : 0);
-    int err = out ? calibration_found_create(&shape, &found) : KVF_E_NOMEM;
-    if (!err && p->T)
-        err = fill(heads, p, x, found);
-    if (!err) {
-        put_provenance(out, t);
-        put_tokens(out, p->a, p->b, p->T);
-        table_meta_str(out, "criterion", option_text(&an_calibration, args, OPT_CRITERION));
-        table_meta_str(out, "group", p->each ? "each query head" : "any query head of the group");
-        table_meta_num(out, "rank_budget", p->budget);
-        err = calibration_columns(out, heads, found);
-    } else {
-        calibration_found_destroy(found);
+    struct state *x = f->state;
+    size_t n = (size_t)f->heads.n * (size_t)(f->b - f->a);
+    const struct calibration_found shape = shape_of(&x->plan, f->heads.n);
+    (void)d;
+    if (n) {
+        memcpy(x->data.pool, x->data.item, n * sizeof *x->data.pool);
+        qsort(x->data.pool, n, sizeof *x->data.pool, by_beta);
     }
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    int err = calibration_found_create(&shape, &x->found);
+    return err || !f->T ? err : fill(&f->heads, &x->plan, &x->data, x->found);
+}
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    struct state *x = f->state;
+    struct calibration_found *found = x->found;
+    (void)d;
+    put_tokens(out, f->a, f->b, f->T);
+    table_meta_str(out, "criterion", ((const struct options *)f->options)->criterion);
+    table_meta_str(out, "group", x->plan.each ? "each query head" : "any query head of the group");
+    table_meta_num(out, "rank_budget", x->plan.budget);
+    x->found = NULL;
+    return calibration_columns(out, &f->heads, found);
+}
+
+static void close(struct frame *f)
+{
+    calibration_found_destroy(((struct state *)f->state)->found);
 }
 
 /* Before anything is read: bins times horizons times heads can be any number. */
@@ -482,6 +456,8 @@ static int check_rows(const struct plan *p, int n_heads, struct kvf_diag *d)
 {
     const struct calibration_found shape = shape_of(p, n_heads);
     int64_t rows = shape.n_blocks * calibration_rows(&shape);
+    if ((uint64_t)n_heads * (uint64_t)p->T > UINT32_MAX)
+        return kvf_fail(d, KVF_E_LIMIT, "too many entries for one table; choose heads with --head");
     if (rows <= MOST_ROWS)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -491,27 +467,20 @@ static int check_rows(const struct plan *p, int n_heads, struct kvf_diag *d)
                     p->bins, shape.n_pairs, n_heads, (long long)rows, MOST_ROWS);
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct kvf_trace *t = traces[0];
-    struct plan p = {.each = false};
-    struct head_list heads;
-    struct data x = {0};
-    (void)n_traces;
-    int err = parse(t, args, &p, d);
-    if (!err)
-        err = heads_select(t, p.each ? KVF_SPACE_QUERY : KVF_SPACE_KV, args->heads, &heads, d);
-    if (err)
-        return err;
-    err = check_rows(&p, heads.n, d);
-    if (!err)
-        err = load(t, &heads, &p, &x, d);
-    if (!err)
-        err = build(t, args, &heads, &p, &x, ret_table);
-    free_data(&x);
-    heads_free(&heads);
-    return err;
+    const struct plan *p = &((struct state *)f->state)->plan;
+    struct data *x = &((struct state *)f->state)->data;
+    const struct calibration_found shape = shape_of(p, f->heads.n);
+    size_t n = (size_t)f->heads.n * (size_t)p->T, m = (size_t)f->heads.n * (size_t)(p->b - p->a);
+    f->n_rows = p->T ? shape.n_blocks * calibration_rows(&shape) : 0;
+    x->log_beta = FRAME_NEW(f, float, n);
+    x->last = FRAME_NEW(f, int32_t, n);
+    x->first = FRAME_NEW(f, int32_t, n);
+    x->at = FRAME_NEW(f, uint32_t, n);
+    x->item = FRAME_NEW(f, struct item, m);
+    x->pool = FRAME_NEW(f, struct item, m);
+    return check_rows(p, f->heads.n, d);
 }
 
 static void describe_rank(const struct table *t, int64_t r, struct buf *out)
@@ -555,12 +524,39 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
+static const struct frame_column columns[] = {
+    [COL_EVICT] = FRAME_COLUMN_EVICT_STEP,
+    {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .columns = columns,
+    .state_size = sizeof(struct state),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
+static const char *const keys[] = {"head",  "layer",   "index", "kind", "event",
+                                   "score", "horizon", "bin",   NULL};
+static const struct analyzer_measure measures[] = {
+    {"observed", "yes", "n"}, {"predicted", NULL, "n"}, {"brier", NULL, "n"},
+    {"auroc", NULL, NULL},    {"tau", NULL, NULL},      {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_calibration = {
     .name = "calibration",
     .summary = "retention of gates against what became of the tokens",
+    .example = "kvfate calibration run.kvf -o calibration.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
-    .pool = &pool_calibration,
+    .pool = &pool,
 };

@@ -13,22 +13,31 @@
 #include "analyzers/signature.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/stats.h"
 
-enum { OPT_BY, OPT_MATCH, OPT_LEVEL, OPT_VALUE, OPT_CRITERION, OPT_CLASSES, MOST_TRACES = 16 };
-enum { MOST_ROWS = 1 << 22 };
-static const struct analyzer_option options[] = {
-    {"by", "WHAT", "signature", "signature, or tokens of equal texts (signature)"},
-    {"match", NULL, NULL, "best assignment alone, with what differs and whether it stands"},
-    {"level", "Q", "0.05", "a match whose q is below this does not stand (0.05)"},
-    {"value", "COLUMN", "mass.sum", "what is ranked by tokens (mass.sum)"},
-    {"criterion", "C", "mass.90", "selected set behind last uses (mass.90)"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
-};
+enum { MOST_TRACES = 16, MOST_ROWS = 1 << 22 };
 
-extern const struct analyzer an_compare;
+static const char *const by_words[] = {"signature", "tokens", NULL};
+struct options {
+    int by;
+    bool match;
+    double level;
+    const char *value, *criterion, *classes;
+};
+static const struct opt options[] = {
+    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+     "signatures, or tokens of equal texts", "signature", .words = by_words},
+    {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
+     "best assignment alone, with what differs and whether it stands"},
+    {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
+     "a match whose q is below this does not stand", "0.05"},
+    {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
+     "mass.sum"},
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set behind last uses", "mass.90"},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 struct row {
     int64_t a, b, layer_a, index_a, layer_b, index_b, matched, stands, own;
@@ -423,6 +432,7 @@ static void put_trace(struct table *out, const struct job *x, int k)
 
 static int put_table(const struct job *x, const struct analyzer_args *args, struct table **ret)
 {
+    const struct options *o = args->options;
     struct table *out = table_create("compare", x->n_rows);
     if (!out)
         return KVF_E_NOMEM;
@@ -432,11 +442,11 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
         put_trace(out, x, k);
     table_meta_str(out, "by", x->by_tokens ? "tokens" : "signature");
     if (x->by_tokens) {
-        table_meta_str(out, "value", option_text(&an_compare, args, OPT_VALUE));
+        table_meta_str(out, "value", o->value);
         table_meta_num(out, "pieces", (double)x->pieces);
         table_meta_num(out, "bytes", (double)x->bytes);
     } else {
-        table_meta_str(out, "criterion", option_text(&an_compare, args, OPT_CRITERION));
+        table_meta_str(out, "criterion", o->criterion);
     }
     if (x->match) {
         table_meta_num(out, "level", x->level);
@@ -457,17 +467,16 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
 static int open_side(struct job *x, int k, const struct analyzer_args *args, struct kvf_diag *d)
 {
     struct side *s = &x->side[k];
-    const char *value = option_text(&an_compare, args, OPT_VALUE);
+    const struct options *o = args->options;
     if (!x->by_tokens) {
-        int err = signature_open(s->t, args, option_text(&an_compare, args, OPT_CRITERION),
-                                 option_text(&an_compare, args, OPT_CLASSES), &s->source, d);
+        int err = signature_open(s->t, args, o->criterion, o->classes, &s->source, d);
         s->heads = err ? NULL : signature_heads(s->source);
         return err ? err : signature_read_all(s->source, &s->all, d);
     }
-    int err = column_need(s->t, value, "paper", &s->column, d);
+    int err = column_need(s->t, o->value, "paper", &s->column, d);
     enum kvf_space space = err ? KVF_SPACE_RUN : kvf_column(s->t, s->column)->space;
     if (!err && space == KVF_SPACE_RUN)
-        err = kvf_fail(d, KVF_E_ARG, "--value: the column %s has no heads", value);
+        err = kvf_fail(d, KVF_E_ARG, "--value: the column %s has no heads", o->value);
     if (!err)
         err = column_of_heads(s->t, s->column, space, d);
     if (!err)
@@ -478,14 +487,12 @@ static int open_side(struct job *x, int k, const struct analyzer_args *args, str
 
 static int parse(struct job *x, const struct analyzer_args *args, struct kvf_diag *d)
 {
-    const char *by = option_text(&an_compare, args, OPT_BY);
-    const char *level = option_text(&an_compare, args, OPT_LEVEL);
-    x->by_tokens = strcmp(by, "tokens") == 0;
-    x->match = option_text(&an_compare, args, OPT_MATCH) != NULL;
-    if (!x->by_tokens && strcmp(by, "signature") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--by is signature or tokens, not '%s'", by);
-    if (!opt_real(level, &x->level) || !(x->level > 0 && x->level < 1))
-        return kvf_fail(d, KVF_E_ARG, "--level must be a number between 0 and 1, not '%s'", level);
+    const struct options *o = args->options;
+    x->by_tokens = o->by == 1;
+    x->match = o->match;
+    x->level = o->level;
+    if (!(o->level > 0 && o->level < 1))
+        return kvf_fail(d, KVF_E_ARG, "--level must be a number between 0 and 1, not %g", o->level);
     return x->by_tokens ? tokens_select(x->side[0].t, args, &x->t0, &x->t1, d) : KVF_OK;
 }
 
@@ -578,6 +585,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_compare = {
     .name = "compare",
     .summary = "how far apart heads of several runs are, and which is which",
+    .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
     .options = options,
     .min_traces = 2,
     .max_traces = MOST_TRACES,

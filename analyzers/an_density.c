@@ -4,29 +4,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/common.h"
-#include "analyzers/heads_par.h"
-#include "base/mem.h"
-#include "base/opt.h"
+#include "analyzers/frame.h"
 
-enum { OPT_BINS, OPT_STEP, MOST_BINS = 1 << 16 };
-static const struct analyzer_option options[] = {
-    {"bins", "N", "20", "bins of equal width (20)"},
-    {"step", "N", "end", "what query N sees (default: what is left at the end)"},
-    {NULL, NULL, NULL, NULL},
+struct options {
+    int64_t bins;
+    const char *step;
+};
+static const struct opt options[] = {
+    {OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20", .min = 1,
+     .max = 1 << 16},
+    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+     "what query N sees, or what is left at the end", "end"},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_density;
-
 struct data {
-    struct kvf_trace *t;
-    struct head_list heads;
-    int evict;
-    int64_t a, b, step, length, bins; /* tokens [a, b); positions are of [0, length) */
-    int64_t *count;                   /* [heads + 1][bins] */
-    int64_t *total, *sum;             /* [heads + 1]: entries, and the sum of their positions */
-    uint32_t *scratch;                /* [threads][T] */
-    int threads;
+    int64_t step, length, bins; /* positions are of [0, length) */
+    int64_t *count;             /* [heads + 1][bins] */
+    int64_t *total, *sum;       /* [heads + 1]: entries, and the sum of their positions */
+};
+
+struct scratch {     /* of one thread */
+    uint32_t *evict; /* [T] of the head at hand */
 };
 
 /* The first position whose bin, floor(i bins / length), is k or later. */
@@ -40,9 +39,10 @@ static int64_t within(int64_t i, int64_t low, int64_t high)
     return i < low ? low : i > high ? high : i;
 }
 
-static void count_head(struct data *x, int h, const uint32_t *evict)
+static void count_head(const struct frame *f, int h, const uint32_t *evict)
 {
-    int64_t end = x->b < x->length ? x->b : x->length, a = x->a < end ? x->a : end;
+    const struct data *x = f->state;
+    int64_t end = f->b < x->length ? f->b : x->length, a = f->a < end ? f->a : end;
     uint32_t step = (uint32_t)x->step;
     for (int64_t k = 0; k < x->bins; k++) {
         int64_t from = within(bin_start(x, k), a, end), to = within(bin_start(x, k + 1), a, end);
@@ -57,44 +57,46 @@ static void count_head(struct data *x, int h, const uint32_t *evict)
     }
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    struct data *x = ctx;
-    uint32_t T = kvf_n_steps(t);
+    ((struct scratch *)scratch)->evict = FRAME_NEW(f, uint32_t, (size_t)f->T);
+}
+
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
+{
+    const struct scratch *mine = y->scratch;
     const uint32_t *evict;
-    (void)item;
-    int err = view_evict(t, x->evict, &x->heads.head[h], T, x->scratch + (size_t)thread * T, &evict,
-                         d);
+    int err = view_evict(y->t, f->column[0], y->head, (uint32_t)f->T, mine->evict, &evict, d);
     if (!err)
-        count_head(x, h, evict);
+        count_head(f, y->h, evict);
     return err;
 }
 
-static int read_heads(struct data *x, struct kvf_diag *d)
+/* All heads together. */
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    uint32_t T = kvf_n_steps(x->t);
-    struct heads_par *par = NULL;
-    int err = heads_par_create(x->t, x->threads, (int64_t)T * x->heads.n, &par), all = x->heads.n;
-    if (!err && !(x->scratch = mem_alloc((size_t)heads_par_threads(par), T * sizeof(uint32_t))))
-        err = KVF_E_NOMEM;
-    if (!err && T)
-        err = heads_par_run(par, &x->heads, 1, do_head, x, d);
-    for (int h = 0; !err && h < all; h++) {
+    struct data *x = f->state;
+    int all = f->heads.n;
+    (void)d;
+    for (int h = 0; h < all; h++) {
         for (int64_t k = 0; k < x->bins; k++)
             x->count[all * x->bins + k] += x->count[h * x->bins + k];
         x->total[all] += x->total[h];
         x->sum[all] += x->sum[h];
     }
-    heads_par_destroy(par);
-    mem_free(x->scratch);
-    return err;
+    return KVF_OK;
 }
 
-static int put_columns(const struct data *x, struct table *out, double *edge, double *share,
-                       double *mean)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t heads = x->heads.n + 1, bins = x->bins;
-    int64_t undefined = 0;
+    (void)d;
+    const struct data *x = f->state;
+    int64_t heads = f->heads.n + 1, bins = x->bins, undefined = 0;
+    double *edge = FRAME_NEW(f, double, (size_t)bins + 1);
+    double *share = FRAME_NEW(f, double, (size_t)f->n_rows);
+    double *mean = FRAME_NEW(f, double, (size_t)heads);
+    if (!edge || !share || !mean)
+        return KVF_E_NOMEM;
     for (int64_t k = 0; k <= bins; k++)
         edge[k] = (double)k / (double)bins;
     for (int64_t r = 0; r < heads * bins; r++) {
@@ -106,13 +108,12 @@ static int put_columns(const struct data *x, struct table *out, double *edge, do
         mean[h] = n > 0 ? (double)x->sum[h] / n : NAN;
         undefined += h < heads - 1 && x->total[h] == 0;
     }
-    put_provenance(out, x->t);
-    put_tokens(out, x->a, x->b, kvf_n_steps(x->t));
+    put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "step", (double)x->step);
     table_meta_num(out, "length", (double)x->length);
     table_meta_num(out, "bins", (double)bins);
     table_meta_num(out, "undefined", (double)undefined);
-    int err = put_heads_all(out, &x->heads);
+    int err = put_heads_all(out, &f->heads);
     table_cycle_real(out, "bin_low", "", edge, bins);
     table_cycle_real(out, "bin_high", "", edge + 1, bins);
     table_dense_real(out, "share", "", share);
@@ -120,63 +121,30 @@ static int put_columns(const struct data *x, struct table *out, double *edge, do
     table_block_int(out, "total", "entries", x->total, heads);
     table_block_real(out, "mean", "", mean, heads);
     table_block_int(out, "position_sum", "", x->sum, heads);
-    return err ? err : table_err(out);
-}
-
-static int build(const struct data *x, struct table *out)
-{
-    size_t heads = (size_t)x->heads.n + 1, bins = (size_t)x->bins;
-    double *edge = MEM_NEW(double, bins + 1), *share = MEM_NEW(double, (heads * bins));
-    double *mean = MEM_NEW(double, heads);
-    int err = edge && share && mean ? put_columns(x, out, edge, share, mean) : KVF_E_NOMEM;
-    mem_free(edge);
-    mem_free(share);
-    mem_free(mean);
     return err;
 }
 
-static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const char *bins = option_text(&an_density, args, OPT_BINS);
-    int64_t T = kvf_n_steps(x->t);
-    if (!opt_int(bins, &x->bins) || x->bins < 1 || x->bins > MOST_BINS)
-        return kvf_fail(d, KVF_E_ARG, "--bins needs a number from 1 to %d, not '%s'", MOST_BINS,
-                        bins);
-    int err = step_select(option_text(&an_density, args, OPT_STEP), T, &x->step, d);
-    x->length = x->step < T ? x->step + 1 : T;
-    if (!err)
-        err = tokens_select(x->t, args, &x->a, &x->b, d);
-    if (!err)
-        err = column_need(x->t, "evict_step", "evict", &x->evict, d);
-    return err ? err : heads_select(x->t, KVF_SPACE_KV, args->heads, &x->heads, d);
+    struct data *x = f->state;
+    const struct options *o = f->options;
+    int err = step_select(o->step, f->T, &x->step, d);
+    x->bins = o->bins;
+    x->length = x->step < f->T ? x->step + 1 : f->T;
+    return err;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct data x = {.t = traces[0], .threads = args->threads};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = prepare(&x, args, d);
-    if (err)
-        return err;
-    size_t heads = (size_t)x.heads.n + 1;
-    x.count = mem_alloc(heads, (size_t)x.bins * sizeof *x.count);
-    x.total = MEM_NEW(int64_t, heads);
-    x.sum = MEM_NEW(int64_t, heads);
-    out = table_create("density", (int64_t)heads * x.bins);
-    err = x.count && x.total && x.sum && out ? read_heads(&x, d) : KVF_E_NOMEM;
-    if (!err)
-        err = build(&x, out);
-    mem_free(x.count);
-    mem_free(x.total);
-    mem_free(x.sum);
-    heads_free(&x.heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    struct data *x = f->state;
+    size_t heads = (size_t)f->heads.n + 1;
+    (void)d;
+    f->items = f->T > 0;
+    f->n_rows = (int64_t)heads * x->bins;
+    x->count = FRAME_NEW(f, int64_t, (size_t)f->n_rows);
+    x->total = FRAME_NEW(f, int64_t, heads);
+    x->sum = FRAME_NEW(f, int64_t, heads);
+    return KVF_OK;
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -212,12 +180,31 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct frame_column columns[] = {
+    FRAME_COLUMN_EVICT_STEP,
+    {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+};
+
 const struct analyzer an_density = {
     .name = "density",
     .summary = "where in the text the entries lie that are held",
+    .example = "kvfate density run.kvf -o density.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

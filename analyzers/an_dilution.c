@@ -21,17 +21,25 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
-enum { OPT_USEFUL, OPT_WEIGHTS, OPT_EVERY, OPT_MEAN };
 enum { MOST_STEPS = 512 };
-static const struct analyzer_option options[] = {
-    {"useful", "U", NULL, "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D (span, else topk:64)"},
-    {"weights", "W", "run", "retention: run (what queries saw) or beta (of gates, not applied)"},
-    {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
-    {"mean", NULL, NULL, "one row per head: its mean over the steps"},
-    {NULL, NULL, NULL, NULL},
+static const char *const weight_words[] = {"run", "beta", NULL};
+struct options {
+    const char *useful;
+    int weights;
+    int64_t every; /* 0: not given */
+    bool mean;
 };
-
-extern const struct analyzer an_dilution;
+static const struct opt options[] = {
+    {OPT_STR, 0, "useful", offsetof(struct options, useful), "U",
+     "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D", .absent = "span, else topk:64"},
+    {OPT_WORD, 0, "weights", offsetof(struct options, weights), "W",
+     "retention: what queries saw, or of gates, not applied", "run", .words = weight_words},
+    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+    {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
+     "one row per head: its mean over the steps"},
+    {.type = OPT_END},
+};
 
 enum value { DILUTION, USEFUL, RHO_U, RHO_D, RETAINED, BOUND, ORACLE, SIZE, DELTA, N_VALUES };
 static const char *const value_names[N_VALUES] = {
@@ -392,25 +400,19 @@ static int build(struct kvf_trace *t, const struct head_list *heads, const struc
 static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
                  struct kvf_diag *d)
 {
-    const char *weights = option_text(&an_dilution, args, OPT_WEIGHTS);
-    const char *text = option_text(&an_dilution, args, OPT_EVERY);
+    const struct options *o = args->options;
     int64_t T = p->b - p->a;
-    char *end = NULL;
-    p->beta = strcmp(weights, "beta") == 0;
-    p->mean = option_text(&an_dilution, args, OPT_MEAN) != NULL;
-    p->every = text ? strtoll(text, &end, 10) : (T + MOST_STEPS - 1) / MOST_STEPS;
-    if (!p->beta && strcmp(weights, "run") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--weights is run or beta, not '%s'", weights);
-    if (text && (p->every < 1 || *end))
-        return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
-    if (text && p->mean)
+    p->beta = o->weights == 1;
+    p->mean = o->mean;
+    p->every = o->every ? o->every : (T + MOST_STEPS - 1) / MOST_STEPS;
+    if (o->every && o->mean)
         return kvf_fail(d, KVF_E_ARG,
                         "--every and --mean exclude each other: a mean is over all "
                         "steps");
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
-    return useful_parse(t, option_text(&an_dilution, args, OPT_USEFUL), &p->useful, d);
+    return useful_parse(t, o->useful, &p->useful, d);
 }
 
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
@@ -618,6 +620,7 @@ static const struct analyzer_pool pool = {keys, measures};
 const struct analyzer an_dilution = {
     .name = "dilution",
     .summary = "attention that goes to entries which are of no use",
+    .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

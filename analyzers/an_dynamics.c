@@ -8,21 +8,32 @@
 #include "analyzers/analyzer.h"
 #include "analyzers/dynamics.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/stats.h"
 
-enum { OPT_COMPONENTS, OPT_STEPS, OPT_SPLIT, OPT_TRAIN, OPT_ROPE, OPT_SEED };
-static const struct analyzer_option options[] = {
-    {"components", "M", "8", "principal components, 1 to 16"},
-    {"steps", "WHICH", "answer", "queries of the answer, the prompt or all"},
-    {"split", "BY", "time", "held out: the end of every run (time) or whole rollouts"},
-    {"train", "F", "0.75", "part that is for training"},
-    {"rope", "STAGE", NULL, "vectors pre or post RoPE (as recorded, pre first)"},
-    {"seed", "S", "0", "of the shuffled surrogate"},
-    {NULL, NULL, NULL, NULL},
+static const char *const step_words[] = {"answer", "prompt", "all", NULL};
+static const char *const split_words[] = {"time", "rollouts", NULL};
+enum { ROPE_AUTO, ROPE_PRE, ROPE_POST };
+static const char *const rope_words[] = {"auto", "pre", "post", NULL};
+struct options {
+    int64_t components, seed;
+    int steps, split, rope;
+    double train;
 };
-
-extern const struct analyzer an_dynamics;
+static const struct opt options[] = {
+    {OPT_INT, 0, "components", offsetof(struct options, components), "M", "principal components",
+     "8", .min = 1, .max = VAR1_MOST},
+    {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
+     "answer", .words = step_words},
+    {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
+     "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
+    {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
+     "0.75"},
+    {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
+     "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
+    {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
+     .max = 9e15},
+    {.type = OPT_END},
+};
 
 enum { MOST_RUNS = 256, N_TAIL = 25 }; /* |w| > 0, 0.25, ..., 6 */
 static const double TAIL_STEP = 0.25;
@@ -305,62 +316,29 @@ static int build(const struct data *x, const struct dynamics *dy, const char *st
 
 /* ---- what is asked for */
 
-/* Which of n words an option is. */
-static int choose(const struct analyzer_args *args, int option, const char *const *words, int n,
-                  const char *list, int *ret, struct kvf_diag *d)
-{
-    const char *text = option_text(&an_dynamics, args, option);
-    for (*ret = 0; text && *ret < n; ++*ret)
-        if (strcmp(text, words[*ret]) == 0)
-            return KVF_OK;
-    return text ? kvf_fail(d, KVF_E_ARG, "--%s is %s, not '%s'", options[option].name, list, text)
-                : KVF_OK;
-}
-
-static int choose_rope(struct kvf_trace *t, const struct analyzer_args *args, int rope,
+static int choose_rope(struct kvf_trace *t, const struct analyzer_args *args,
                        struct dynamics_options *o, struct head_list *heads, struct kvf_diag *d)
 {
-    int err;
-    if (option_text(&an_dynamics, args, OPT_ROPE)) {
-        o->post = rope == 1;
-        return dynamics_heads(t, o->post, args, heads, d);
-    }
-    o->post = false;
-    err = dynamics_heads(t, false, args, heads, d);
-    if (err != KVF_E_NOTFOUND)
+    int rope = ((const struct options *)args->options)->rope;
+    o->post = rope == ROPE_POST;
+    int err = dynamics_heads(t, o->post, args, heads, d);
+    if (rope != ROPE_AUTO || err != KVF_E_NOTFOUND)
         return err;
     o->post = true;
     err = dynamics_heads(t, true, args, heads, NULL);
     return err == KVF_E_NOTFOUND ? dynamics_heads(t, false, args, heads, d) : err;
 }
 
-static int parse(const struct analyzer_args *args, struct dynamics_options *o, int *rope,
-                 struct kvf_diag *d)
+static int parse(const struct analyzer_args *args, struct dynamics_options *ret, struct kvf_diag *d)
 {
-    static const char *const steps[] = {"answer", "prompt", "all"};
-    static const char *const splits[] = {"time", "rollouts"}, *const stages[] = {"pre", "post"};
-    const char *components = option_text(&an_dynamics, args, OPT_COMPONENTS);
-    const char *train = option_text(&an_dynamics, args, OPT_TRAIN);
-    const char *seed = option_text(&an_dynamics, args, OPT_SEED);
-    int64_t m, s;
-    int which, by, err = choose(args, OPT_STEPS, steps, 3, "answer, prompt or all", &which, d);
-    if (!err)
-        err = choose(args, OPT_SPLIT, splits, 2, "time or rollouts", &by, d);
-    if (!err)
-        err = choose(args, OPT_ROPE, stages, 2, "pre or post", rope, d);
-    if (err)
-        return err;
-    if (!opt_int(components, &m) || m < 1 || m > VAR1_MOST)
-        return kvf_fail(d, KVF_E_ARG, "--components needs a number from 1 to %d, not '%s'",
-                        VAR1_MOST, components);
-    if (!opt_real(train, &o->train) || !(o->train > 0) || !(o->train < 1))
-        return kvf_fail(d, KVF_E_ARG, "--train needs a part between 0 and 1, not '%s'", train);
-    if (!opt_int(seed, &s) || s < 0)
-        return kvf_fail(d, KVF_E_ARG, "--seed needs a number of 0 or more, not '%s'", seed);
-    o->components = (int)m;
-    o->seed = (uint64_t)s;
-    o->steps = (enum dynamics_steps)which;
-    o->split = (enum dynamics_split)by;
+    const struct options *o = args->options;
+    if (!(o->train > 0) || !(o->train < 1))
+        return kvf_fail(d, KVF_E_ARG, "--train needs a part between 0 and 1, not %g", o->train);
+    *ret = (struct dynamics_options){.steps = (enum dynamics_steps)o->steps,
+                                     .split = (enum dynamics_split)o->split,
+                                     .train = o->train,
+                                     .components = (int)o->components,
+                                     .seed = (uint64_t)o->seed};
     return KVF_OK;
 }
 
@@ -371,17 +349,16 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct dynamics dy = {0};
     struct dynamics_options o;
     struct table *out = NULL;
-    int rope, err = parse(args, &o, &rope, d);
+    int err = parse(args, &o, d);
     if (!err)
-        err = choose_rope(traces[0], args, rope, &o, &x.heads, d);
+        err = choose_rope(traces[0], args, &o, &x.heads, d);
     if (!err)
         err = dynamics_open(traces, n_traces, args, &o, &dy, d);
     for (int h = 0; !err && h < x.heads.n; h++)
         err = take_head(&x, &dy, h, d);
     if (!err)
-        err = (out = table_create("dynamics", x.rows))
-                  ? build(&x, &dy, option_text(&an_dynamics, args, OPT_STEPS), out)
-                  : KVF_E_NOMEM;
+        err = (out = table_create("dynamics", x.rows)) ? build(&x, &dy, step_words[o.steps], out)
+                                                       : KVF_E_NOMEM;
     dynamics_close(&dy);
     heads_free(&x.heads);
     mem_free(x.row);
@@ -451,6 +428,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "whether the queries of a head come from a stable process",
+    .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
     .options = options,
     .max_traces = MOST_RUNS,
     .run = run,

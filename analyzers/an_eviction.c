@@ -6,10 +6,8 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
-#include "analyzers/pools.h"
 #include "base/mem.h"
+#include "analyzers/frame.h"
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS, N_REASONS = KVF_REASON_PLAN + 1 };
 
@@ -29,6 +27,8 @@ struct source {
 static void source_destroy(void *ctx)
 {
     struct source *s = ctx;
+    if (!s)
+        return;
     for (int c = 0; c < N_COLUMNS; c++)
         mem_free(s->value[c]);
     mem_free(s->step);
@@ -99,11 +99,8 @@ struct churn {
     double *value;                    /* [n] scratch */
 };
 
-struct crew {
-    struct source *s;
-    int64_t T;
-    struct churn *churn; /* [n] */
-    int n;
+struct data {
+    struct source *s; /* NULL once the table owns it */
 };
 
 /* The values of a head where they were decoded; NULL where they are of another type. */
@@ -202,23 +199,22 @@ static int count_ties(struct kvf_trace *t, const struct source *s, const struct 
     return err;
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
 {
-    const struct crew *x = ctx;
-    struct source *s = x->s;
-    struct churn *c = &x->churn[thread];
-    const struct head *at = &s->heads.head[h];
-    uint32_t *step = s->step + h * s->n;
+    const struct source *s = ((const struct data *)f->state)->s;
+    struct churn *c = y->scratch;
+    const struct head *at = y->head;
+    uint32_t *step = s->step + y->h * s->n;
     const void *raw;
-    (void)item;
-    int err = read_steps(t, s, at, step, c->value, d);
-    if (!err)
-        count_steps(s, x->T, step, c);
-    if (!err)
-        err = count_reasons(t, s, at, s->reason + h * s->n, c, d);
+    int err = read_steps(y->t, s, at, step, c->value, d);
+    if (err)
+        return err;
+    count_steps(s, f->T, step, c);
+    err = count_reasons(y->t, s, at, s->reason + y->h * s->n, c, d);
     for (int k = SCORE; !err && k <= MARGIN; k++)
-        err = kvf_view(t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n, &raw, d);
-    return err ? err : count_ties(t, s, at, step, c, d);
+        err = kvf_view(y->t, s->col[k], at->layer, at->index, (uint32_t)s->a, (uint32_t)s->n, &raw,
+                       d);
+    return err ? err : count_ties(y->t, s, at, step, c, d);
 }
 
 static void merge(struct churn *to, const struct churn *c, int64_t T)
@@ -235,28 +231,20 @@ static void merge(struct churn *to, const struct churn *c, int64_t T)
         to->of_reason[k] += c->of_reason[k];
 }
 
-static void free_crew(struct crew *x)
+static void thread(struct frame *f, void *scratch)
 {
-    for (int i = 0; x->churn && i < x->n; i++) {
-        mem_free(x->churn[i].of_age);
-        mem_free(x->churn[i].at_step);
-        mem_free(x->churn[i].value);
-    }
-    mem_free(x->churn);
+    struct churn *c = scratch;
+    c->of_age = FRAME_NEW(f, int64_t, (size_t)f->T + 2);
+    c->at_step = FRAME_NEW(f, int64_t, (size_t)f->T + 1);
+    c->value = FRAME_NEW(f, double, (size_t)(f->b - f->a));
 }
 
-static int alloc_crew(struct crew *x)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    x->churn = MEM_NEW(struct churn, (size_t)x->n);
-    for (int i = 0; x->churn && i < x->n; i++) {
-        struct churn *c = &x->churn[i];
-        c->of_age = MEM_NEW(int64_t, (size_t)x->T + 2);
-        c->at_step = MEM_NEW(int64_t, (size_t)x->T + 1);
-        c->value = MEM_RAW(double, (size_t)x->s->n);
-        if (!c->of_age || !c->at_step || !c->value)
-            return KVF_E_NOMEM;
-    }
-    return x->churn ? KVF_OK : KVF_E_NOMEM;
+    (void)d;
+    for (int i = 1; i < f->n_threads; i++)
+        merge(frame_scratch(f, 0), frame_scratch(f, i), f->T);
+    return KVF_OK;
 }
 
 /* The least age that at least a share q of the evictions do not exceed. */
@@ -307,13 +295,12 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
     }
 }
 
-static void put_columns(struct table *out, struct source *s)
+static void put_columns(struct table *out, struct source *s, const struct head_list *heads)
 {
     const char *reasons[N_REASONS + 1];
     for (int code = 0; code <= N_REASONS; code++)
         reasons[code] = reason_name(code);
-    put_provenance(out, s->t);
-    put_heads(out, &s->heads);
+    put_heads(out, heads);
     table_affine(out, "token", "", s->a, 1, s->n);
     table_affine(out, "birth", "step", s->a, 1, s->n);
     table_lazy(out, "evict_step", "step", TABLE_INT, read_step, s);
@@ -324,88 +311,50 @@ static void put_columns(struct table *out, struct source *s)
     table_lazy(out, "tie", "", TABLE_INT, read_tie, s);
 }
 
-static int alloc(struct source *s)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    size_t rows = (size_t)s->heads.n * (size_t)s->n;
-    bool whole = true;
-    s->step = MEM_RAW(uint32_t, rows);
-    s->reason = MEM_RAW(uint8_t, rows);
-    for (int k = SCORE; k < N_COLUMNS; k++) {
-        s->value[k] = MEM_RAW(double, (size_t)s->n);
-        s->head[k] = -1;
-        whole &= s->value[k] != NULL;
-    }
-    return whole && s->step && s->reason ? KVF_OK : KVF_E_NOMEM;
-}
-
-/* Steps, reasons and all sums; x->churn[0] has those of all heads. */
-static int read_heads(struct crew *x, int threads, struct kvf_diag *d)
-{
-    struct source *s = x->s;
-    struct heads_par *par = NULL;
-    int err = heads_par_create(s->t, threads, s->heads.n * s->n * N_COLUMNS, &par);
-    if (!err) {
-        x->n = heads_par_threads(par);
-        err = alloc_crew(x);
-    }
-    if (!err && s->n)
-        err = heads_par_run(par, &s->heads, 1, do_head, x, d);
-    for (int i = 1; !err && i < x->n; i++)
-        merge(&x->churn[0], &x->churn[i], x->T);
-    heads_par_destroy(par);
-    return err;
-}
-
-/* Takes s. */
-static int make(struct source *s, int threads, struct table **ret_table, struct kvf_diag *d)
-{
-    struct table *out = table_create("eviction", s->heads.n * s->n);
-    struct crew x = {.s = s, .T = kvf_n_steps(s->t)};
-    if (!out) {
-        source_destroy(s);
-        return KVF_E_NOMEM;
-    }
-    table_own(out, s, source_destroy);
-    int err = table_err(out) ? table_err(out) : alloc(s);
-    if (!err)
-        err = read_heads(&x, threads, d);
-    if (!err) {
-        put_columns(out, s);
-        put_churn(out, &x.churn[0], s->heads.n * s->n, s->heads.n, x.T);
-        put_reasons(out, &x.churn[0]);
-        err = table_err(out);
-    }
-    free_crew(&x);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    static const char *const names[N_COLUMNS] = {"evict_step", "evict_reason", "evict_score",
-                                                 "evict_margin", "evict_tie"};
     struct source *s = MEM_NEW(struct source, 1);
-    int64_t b = 0;
-    int err = s ? KVF_OK : KVF_E_NOMEM;
-    (void)n_traces;
-    if (!err)
-        s->t = traces[0];
-    for (int c = 0; !err && c < N_COLUMNS; c++)
-        err = column_need(s->t, names[c], "evict", &s->col[c], d);
-    if (!err)
-        err = tokens_select(s->t, args, &s->a, &b, d);
-    if (!err)
-        err = heads_select(s->t, KVF_SPACE_KV, args->heads, &s->heads, d);
-    if (err) {
-        mem_free(s);
-        return err;
+    (void)d;
+    if (!s)
+        return KVF_E_NOMEM;
+    ((struct data *)f->state)->s = s;
+    s->t = f->t;
+    s->a = f->a;
+    s->n = f->b - f->a;
+    f->items = s->n > 0;
+    f->n_rows = f->heads.n * s->n;
+    s->step = MEM_RAW(uint32_t, (size_t)f->n_rows);
+    s->reason = MEM_RAW(uint8_t, (size_t)f->n_rows);
+    bool whole = s->step && s->reason;
+    for (int k = 0; k < N_COLUMNS; k++) {
+        s->col[k] = f->column[k];
+        s->value[k] = k < SCORE ? NULL : MEM_RAW(double, (size_t)s->n);
+        s->head[k] = -1;
+        whole &= k < SCORE || s->value[k];
     }
-    s->n = b - s->a;
-    return make(s, args->threads, ret_table, d);
+    return whole ? KVF_OK : KVF_E_NOMEM;
+}
+
+/* The table owns what its columns are read from, with the list of heads. */
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    struct source *s = x->s;
+    const struct churn *c = frame_scratch(f, 0);
+    (void)d;
+    put_columns(out, s, &f->heads);
+    put_churn(out, c, f->n_rows, f->heads.n, f->T);
+    put_reasons(out, c);
+    x->s = NULL;
+    s->heads = f->heads;
+    f->heads = (struct head_list){0};
+    table_own(out, s, source_destroy);
+    return KVF_OK;
+}
+
+static void close(struct frame *f)
+{
+    source_destroy(((struct data *)f->state)->s);
 }
 
 static void describe_churn(const struct table *t, struct buf *out)
@@ -449,11 +398,44 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
+#define EVICTION(name)                                                                             \
+    {                                                                                              \
+        name, "--probes evict", "or paper", KVF_SPACE_KV, KVF_AXIS_TOKEN                           \
+    }
+static const struct frame_column columns[] = {
+    [STEP] = EVICTION("evict_step"),   [REASON] = EVICTION("evict_reason"),
+    [SCORE] = EVICTION("evict_score"), [MARGIN] = EVICTION("evict_margin"),
+    [TIE] = EVICTION("evict_tie"),     {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .scratch_size = sizeof(struct churn),
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
+/* Of the entries that left a head for a reason; age -1 of those that are alive. */
+static const char *const keys[] = {"layer", "index", "head", "reason", NULL};
+static const struct analyzer_measure measures[] = {
+    {"age", NULL, NULL},
+    {"tie", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_eviction = {
     .name = "eviction",
     .summary = "when each entry was evicted, and why",
+    .example = "kvfate eviction run.kvf -o eviction.png",
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
-    .pool = &pool_eviction,
+    .pool = &pool,
 };

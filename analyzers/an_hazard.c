@@ -11,32 +11,33 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
-#include "analyzers/records.h"
 #include "analyzers/selected.h"
-#include "base/mem.h"
 
-enum { OPT_CRITERION, OPT_BINS, OPT_GRACE, OPT_SPACE, OPT_BY, OPT_CLASSES, MAX_BINS = 256 };
-static const struct analyzer_option options[] = {
-    {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
-    {"bins", "LIST", NULL, "ages at which bins begin (default: 0, 1, 2, 4, 8, ...)"},
-    {"grace", "W", NULL, "steps without a selection that a death takes (default: 0)"},
-    {"space", "S", "query", "heads: query, kv-union (any of the group) or kv-mean"},
-    GROUPS_OPTIONS,
-    {NULL, NULL, NULL, NULL},
+enum { MAX_BINS = 256 };
+struct options {
+    struct selection_options selection;
+    const char *bins;
+    int64_t grace;
+};
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
+     "top64 ... top512, mass.90 ... mass.99, a list, or all", "all"},
+    {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
+     .absent = "0, 1, 2, 4, 8, ..."},
+    {OPT_INT, 0, "grace", offsetof(struct options, grace), "W",
+     "steps without a selection that a death takes", "0", .max = INT32_MAX},
+    {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
+     "heads; kv-union: any of the group", "query", .words = space_words},
+    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_hazard;
-
 struct plan {
-    enum selected_space space;
-    struct token_groups groups;
-    struct head_list heads;
-    int criterion[N_CRITERION_TABLE], n_criteria;
+    struct selection of;
+    int column[N_CRITERION_TABLE];
     int64_t T, a, b, grace;
     int64_t edge[MAX_BINS + 2], last_high; /* bins [edge[k], edge[k + 1]), the last to last_high */
-    int n_bins, threads;
+    int n_bins;
 };
 
 /* Counts at ages -1, 0, ..., T - 1: index age + 1; [groups][T + 1]. */
@@ -47,8 +48,9 @@ struct counts {
 };
 
 struct row {
-    const char *head, *criterion, *class;
-    int64_t layer, index, low, high, at_risk, events, censored, exposure;
+    struct row_head of;
+    const char *criterion, *class;
+    int64_t low, high, at_risk, events, censored, exposure;
     double hazard, actuarial, survival, survival_low, survival_high;
 };
 
@@ -70,50 +72,43 @@ static int choose_bins(const char *list, struct plan *p, struct kvf_diag *d)
     return err;
 }
 
-static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_hazard;
-    p->T = kvf_n_steps(t);
-    p->threads = args->threads;
-    int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
-    if (!err)
-        err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
-                              d);
-    if (!err)
-        err = number_parse("grace", option_text(me, args, OPT_GRACE), &p->grace, d);
-    if (!err)
-        err = choose_bins(option_text(me, args, OPT_BINS), p, d);
-    if (!err)
-        err = tokens_select(t, args, &p->a, &p->b, d);
-    if (!err)
-        err = token_groups_make(t, option_text(me, args, OPT_BY),
-                                option_text(me, args, OPT_CLASSES), &p->groups, d);
-    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .grace = o->grace};
+    int err = selection_choose(f, &o->selection, &p->of, d);
+    for (int k = 0; !err && k < p->of.n_criteria; k++)
+        err = criterion_column(f->t, "last_selected", p->of.criterion[k], "survival", &p->column[k],
+                               d);
+    return err ? err : choose_bins(o->bins, p, d);
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    const struct plan *p = f->state;
+    (void)d;
+    f->items = p->T ? p->of.n_criteria : 0;
+    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * p->of.groups.n * p->n_bins;
+    return KVF_OK;
 }
 
 /* ---- counts */
 
 static size_t cells(const struct plan *p)
 {
-    return (size_t)p->groups.n * ((size_t)p->T + 1);
+    return (size_t)p->of.groups.n * ((size_t)p->T + 1);
 }
 
-static int alloc_counts(struct counts *c, const struct plan *p)
+static struct counts new_counts(struct frame *f)
 {
-    *c = (struct counts){MEM_NEW(int64_t, cells(p)), MEM_NEW(int64_t, cells(p)), 0};
-    return c->died && c->censored ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_counts(struct counts *c)
-{
-    mem_free(c->died);
-    mem_free(c->censored);
+    const struct plan *p = f->state;
+    return (struct counts){FRAME_NEW(f, int64_t, cells(p)), FRAME_NEW(f, int64_t, cells(p)), 0};
 }
 
 static void clear(struct counts *c, const struct plan *p)
 {
-    for (int g = 0; g < p->groups.n; g++)
+    for (int g = 0; g < p->of.groups.n; g++)
         memset(c->died + g * (p->T + 1), 0, (size_t)c->most * sizeof *c->died);
     memset(c->censored, 0, cells(p) * sizeof *c->censored);
     c->most = 0;
@@ -126,7 +121,7 @@ static void count(const struct plan *p, const int32_t *age, struct counts *out)
         int64_t c = p->T - 1 - i - p->grace, a = age[i - p->a];
         if (c < 0)
             continue; /* nothing can be said of it */
-        int group = p->groups.of ? p->groups.of[i] : 0;
+        int group = p->of.groups.of ? p->of.groups.of[i] : 0;
         for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
             int64_t at = g * (p->T + 1);
             if (a < c)
@@ -161,7 +156,7 @@ static void count_narrow(const struct plan *p, const uint16_t *age, struct count
 
 static void add(const struct plan *p, const struct counts *x, struct counts *to)
 {
-    for (int g = 0; g < p->groups.n; g++)
+    for (int g = 0; g < p->of.groups.n; g++)
         for (int64_t k = g * (p->T + 1), end = k + x->most; k < end; k++)
             to->died[k] += x->died[k];
     for (size_t k = 0; k < cells(p); k++)
@@ -265,10 +260,14 @@ static void put_bin(const struct plan *p, const int64_t *died, const int64_t *ce
         r->actuarial = (double)r->events / half;
 }
 
-static void put_rows(const struct plan *p, int criterion, const struct head *head,
-                     const struct counts *c, struct death *death, struct row *r)
+/* Rows of a head, or of all of them (h = f->heads.n). */
+static void put_rows(const struct frame *f, int item, int h, const struct counts *c,
+                     struct death *death)
 {
-    for (int g = 0; g < p->groups.n; g++) {
+    const struct plan *p = f->state;
+    int64_t first = ((int64_t)item * (f->heads.n + 1) + h) * p->of.groups.n * p->n_bins;
+    struct row *r = (struct row *)f->row + first;
+    for (int g = 0; g < p->of.groups.n; g++) {
         const int64_t *died = c->died + g * (p->T + 1);
         const int64_t *censored = c->censored + g * (p->T + 1);
         struct estimate e = {0, 1, 0};
@@ -284,22 +283,16 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
             int64_t before = low < p->T ? low : p->T; /* between the bins -1 and the first */
             walk(died, censored, c->most, age, before, death, &e);
             age = age > before ? age : before;
-            *r = (struct row){head ? head->name : "all",
-                              criterion_table[criterion].name,
-                              p->groups.name[g],
-                              head ? head->layer : -1,
-                              head ? head->index : -1,
-                              low,
-                              high,
-                              0,
-                              0,
-                              0,
-                              0,
-                              NAN,
-                              NAN,
-                              NAN,
-                              NAN,
-                              NAN};
+            *r = (struct row){.of = frame_row_head(f, h),
+                              .criterion = criterion_table[p->of.criterion[item]].name,
+                              .class = p->of.groups.name[g],
+                              .low = low,
+                              .high = high,
+                              .hazard = NAN,
+                              .actuarial = NAN,
+                              .survival = NAN,
+                              .survival_low = NAN,
+                              .survival_high = NAN};
             if (low < p->T) {
                 put_bin(p, died, censored, c->most, low, high, death, &e, r);
                 age = high < 0 ? p->T : high;
@@ -308,42 +301,40 @@ static void put_rows(const struct plan *p, int criterion, const struct head *hea
     }
 }
 
+/* ---- the heads */
+
 struct work {                 /* of one thread */
     struct counts mine, *all; /* of the head at hand; [criteria] of all that it had */
     struct ages_of ages;
     struct death *death; /* [T + 1] */
 };
 
-struct crew {
-    const struct plan *p;
-    struct row *row;
-    struct work *work;
-    int n, column[N_CRITERION_TABLE];
-};
-
-static struct row *rows_at(const struct crew *c, int criterion, int head)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct plan *p = c->p;
-    return c->row + ((int64_t)criterion * (p->heads.n + 1) + head) * p->groups.n * p->n_bins;
+    struct work *w = scratch;
+    w->mine = new_counts(f);
+    w->all = FRAME_NEW(f, struct counts, (size_t)f->items);
+    for (int k = 0; w->all && k < f->items; k++)
+        w->all[k] = new_counts(f);
+    w->ages = ages_room(f);
+    w->death = FRAME_NEW(f, struct death, (size_t)f->T + 1);
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
 {
-    const struct crew *c = ctx;
-    const struct plan *p = c->p;
-    struct work *w = &c->work[thread];
-    const struct head *head = &p->heads.head[h];
-    int column = c->column[item];
-    bool plain = !p->groups.of && kvf_column(t, column)->flags & KVF_COL_AGE;
+    const struct plan *p = f->state;
+    struct work *w = x->scratch;
+    int column = p->column[x->item];
+    bool plain = !p->of.groups.of && kvf_column(x->t, column)->flags & KVF_COL_AGE;
     struct unit u;
     clear(&w->mine, p);
-    int err = unit_of(t, p->space, head, &u, d);
+    int err = unit_of(x->t, p->of.space, x->head, &u, d);
     for (int m = 0; !err && m < u.members; m++) {
         const uint16_t *narrow = NULL;
         if (plain)
-            err = member_view(t, column, &u, m, p->a, p->b - p->a, &narrow, d);
+            err = member_view(x->t, column, &u, m, p->a, p->b - p->a, &narrow, d);
         if (!err && !narrow)
-            err = member_read(t, column, &u, m, &w->ages, d);
+            err = member_read(x->t, column, &u, m, &w->ages, d);
         if (!err && narrow)
             count_narrow(p, narrow, &w->mine);
         else if (!err)
@@ -351,84 +342,29 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     }
     if (err)
         return err;
-    add(p, &w->mine, &w->all[item]);
-    put_rows(p, p->criterion[item], head, &w->mine, w->death, rows_at(c, item, h));
+    add(p, &w->mine, &w->all[x->item]);
+    put_rows(f, x->item, x->h, &w->mine, w->death);
     return KVF_OK;
 }
 
-static int alloc_crew(struct crew *c)
+/* The counts of all threads, which are whole numbers: their order does not matter. */
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    const struct plan *p = c->p;
-    c->work = MEM_NEW(struct work, (size_t)c->n);
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        w->all = MEM_NEW(struct counts, (size_t)p->n_criteria);
-        w->death = MEM_NEW(struct death, (size_t)p->T + 1);
-        if (!w->all || !w->death || alloc_counts(&w->mine, p)
-            || ages_alloc(&w->ages, p->a, p->b, p->T))
-            return KVF_E_NOMEM;
-        for (int k = 0; k < p->n_criteria; k++)
-            if (alloc_counts(&w->all[k], p))
-                return KVF_E_NOMEM;
+    struct work *w = frame_scratch(f, 0);
+    (void)d;
+    for (int k = 0; k < f->items; k++) {
+        for (int i = 1; i < f->n_threads; i++)
+            add(f->state, &((struct work *)frame_scratch(f, i))->all[k], &w->all[k]);
+        put_rows(f, k, f->heads.n, &w->all[k], w->death);
     }
-    return c->work ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_crew(struct crew *c)
-{
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        for (int k = 0; w->all && k < c->p->n_criteria; k++)
-            free_counts(&w->all[k]);
-        mem_free(w->all);
-        mem_free(w->death);
-        free_counts(&w->mine);
-        ages_free(&w->ages);
-    }
-    mem_free(c->work);
-}
-
-static void put_all(struct crew *c)
-{
-    const struct plan *p = c->p;
-    for (int k = 0; k < p->n_criteria; k++) {
-        for (int i = 1; i < c->n; i++)
-            add(p, &c->work[i].all[k], &c->work[0].all[k]);
-        put_rows(p, p->criterion[k], NULL, &c->work[0].all[k], c->work[0].death,
-                 rows_at(c, k, p->heads.n));
-    }
-}
-
-static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
-{
-    const struct plan *p = plan;
-    struct heads_par *par = NULL;
-    struct crew c = {.p = p, .row = rows};
-    int err = KVF_OK;
-    for (int k = 0; !err && k < p->n_criteria; k++)
-        err = criterion_column(t, "last_selected", p->criterion[k], "survival", &c.column[k], d);
-    if (!err)
-        err = heads_par_create(t, p->threads, p->T * p->heads.n * p->n_criteria, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        err = alloc_crew(&c);
-    }
-    if (!err)
-        err = heads_par_run(par, &p->heads, p->n_criteria, do_head, &c, d);
-    if (!err)
-        put_all(&c);
-    free_crew(&c);
-    heads_par_destroy(par);
-    return err;
+    return KVF_OK;
 }
 
 /* ---- the table */
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)},
-    {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)},
+    ROW_HEAD_MEMBERS(row, of),
     {"criterion", "", TABLE_STR, AT(criterion)},
     {"class", "", TABLE_STR, AT(class)},
     {"low", "step", TABLE_INT, AT(low)},
@@ -444,42 +380,17 @@ static const struct record_member members[] = {
     {"survival_high", "", TABLE_REAL, AT(survival_high)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t n = p->T ? (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_bins : 0;
-    const struct selected_table table = {
-        "hazard",
-        n,
-        sizeof(struct row),
-        members,
-        sizeof members / sizeof *members,
-        fill,
-        p,
-        p->space,
-        "grace",
-        p->grace,
-        p->a,
-        p->b,
-        p->T,
-        &p->groups,
-    };
-    return selected_table(t, &table, ret, d);
+    (void)d;
+    const struct plan *p = f->state;
+    selection_note(f, &p->of, "grace", p->grace, out);
+    return KVF_OK;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    struct plan p = {.n_bins = 0};
-    int column;
-    (void)n_traces;
-    int err = parse(traces[0], args, &p, d);
-    for (int c = 0; !err && c < p.n_criteria; c++) /* before the work, and without tokens too */
-        err = criterion_column(traces[0], "last_selected", p.criterion[c], "survival", &column, d);
-    if (!err)
-        err = build(traces[0], &p, ret_table, d);
-    token_groups_free(&p.groups);
-    heads_free(&p.heads);
-    return err;
+    token_groups_free(&((struct plan *)f->state)->of.groups);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -513,12 +424,28 @@ static const char *const keys[] = {"head",  "layer", "index", "criterion",
                                    "class", "low",   "high",  NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct work),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_hazard = {
     .name = "hazard",
     .summary = "risk that a selection at an age is the token's last",
+    .example = "kvfate hazard run.kvf --criterion top64",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

@@ -9,14 +9,15 @@
 #include "analyzers/head_kind.h"
 #include "base/mem.h"
 
-enum { OPT_CRITERION, OPT_CLASSES };
-static const struct analyzer_option options[] = {
-    {"criterion", "C", "mass.90", "selected set behind last uses: top64 ... mass.99 (mass.90)"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
+struct options {
+    const char *criterion, *classes;
 };
-
-extern const struct analyzer an_heads;
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set behind last uses: top64 ... mass.99", "mass.90"},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 struct row {
     struct signature s;
@@ -112,12 +113,11 @@ static int fill(struct signature_source *s, int n, struct row *rows, struct kvf_
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    const char *criterion = option_text(&an_heads, args, OPT_CRITERION);
+    const struct options *o = args->options;
     struct signature_source *s = NULL;
     int64_t a, b, T = kvf_n_steps(traces[0]);
     (void)n_traces;
-    int err = signature_open(traces[0], args, criterion, option_text(&an_heads, args, OPT_CLASSES),
-                             &s, d);
+    int err = signature_open(traces[0], args, o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
     if (err) {
@@ -131,7 +131,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     if (!err) {
         put_provenance(out, traces[0]);
         put_tokens(out, a, b, T);
-        table_meta_str(out, "criterion", criterion);
+        table_meta_str(out, "criterion", o->criterion);
         err = put_columns(out, heads, rows);
     }
     if (err)
@@ -190,6 +190,7 @@ static const struct analyzer_pool pool = {keys, measures};
 const struct analyzer an_heads = {
     .name = "heads",
     .summary = "what kind of head each is, by rules, and the evidence",
+    .example = "kvfate heads run.kvf -o heads.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

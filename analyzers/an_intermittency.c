@@ -6,23 +6,28 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
-#include "analyzers/records.h"
 #include "analyzers/selected.h"
-#include "base/mem.h"
 
-enum { OPT_CRITERION, OPT_ABOVE, OPT_FOLLOW_UP, OPT_SPACE, OPT_BY, OPT_CLASSES, MOST_ABOVE = 64 };
-static const struct analyzer_option options[] = {
-    {"criterion", "LIST", "top64,mass.95", "top64, mass.95 or both"},
-    {"above", "LIST", NULL, "thresholds of the shares (default: 0, 1, 4, 16, ... below T)"},
-    {"follow-up", "F", NULL, "only tokens with F later queries or more (default: 0)"},
-    {"space", "S", "query", "heads: query, or kv-mean (all of the group together)"},
-    GROUPS_OPTIONS,
-    {NULL, NULL, NULL, NULL},
+enum { MOST_ABOVE = 64 };
+static const char *const spaces[] = {"query", "kv-mean", NULL};
+struct options {
+    struct selection_options selection; /* its space is filled in by choose */
+    int space;
+    const char *above;
+    int64_t follow_up;
 };
-
-extern const struct analyzer an_intermittency;
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
+     "top64, mass.95 or both", "top64,mass.95"},
+    {OPT_STR, 0, "above", offsetof(struct options, above), "LIST", "thresholds of the shares",
+     .absent = "0, 1, 4, 16, ... below T"},
+    {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "F",
+     "only tokens with F later queries or more", "0", .max = INT32_MAX},
+    {OPT_WORD, 0, "space", offsetof(struct options, space), "S",
+     "heads; kv-mean: all of the group together", "query", .words = spaces},
+    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    {.type = OPT_END},
+};
 
 enum { SELECTED, RETURNS, LONGEST_GAP, FIRST_EXIT, N_QUANTITIES, MOST_CRITERIA = 2 };
 static const struct {
@@ -35,13 +40,10 @@ static const struct {
 };
 
 struct plan {
-    enum selected_space space;
-    struct token_groups groups;
-    struct head_list heads;
-    int criterion[N_CRITERION_TABLE], n_criteria;
+    struct selection of;
     int column[MOST_CRITERIA][N_QUANTITIES];
     int64_t T, a, b, follow_up, above[MOST_ABOVE];
-    int n_above, threads;
+    int n_above;
     int64_t *asked; /* [groups][T + 1] tokens of one member whose queries have the ages below k */
 };
 
@@ -55,8 +57,9 @@ struct counts {
 };
 
 struct row {
-    const char *head, *criterion, *class, *quantity;
-    int64_t layer, index, above, tokens, over, defined, total, most;
+    struct row_head of;
+    const char *criterion, *class, *quantity;
+    int64_t above, tokens, over, defined, total, most;
     double share, mean, q50, q90, q99;
 };
 
@@ -65,70 +68,54 @@ struct row {
 static int choose_columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
 {
     int err = KVF_OK;
-    for (int c = 0; c < p->n_criteria; c++)
-        if (strcmp(criterion_table[p->criterion[c]].name, "top64") != 0
-            && strcmp(criterion_table[p->criterion[c]].name, "mass.95") != 0)
+    for (int c = 0; c < p->of.n_criteria; c++)
+        if (strcmp(criterion_table[p->of.criterion[c]].name, "top64") != 0
+            && strcmp(criterion_table[p->of.criterion[c]].name, "mass.95") != 0)
             return kvf_fail(d, KVF_E_ARG,
                             "--criterion: returns are recorded for top64 and mass.95");
-    for (int c = 0; !err && c < p->n_criteria; c++)
+    for (int c = 0; !err && c < p->of.n_criteria; c++)
         for (int k = 0; !err && k < N_QUANTITIES; k++)
-            err = criterion_column(t, quantity[k].family, p->criterion[c],
+            err = criterion_column(t, quantity[k].family, p->of.criterion[c],
                                    k == FIRST_EXIT ? "returns,calibration" : "returns",
                                    &p->column[c][k], d);
     return err;
 }
 
-static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_intermittency;
-    const char *above = option_text(me, args, OPT_ABOVE);
-    p->T = kvf_n_steps(t);
-    p->threads = args->threads;
-    int err = space_parse(option_text(me, args, OPT_SPACE), true, &p->space, d);
-    if (!err)
-        err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
-                              d);
-    if (!err && above)
-        err = numbers_parse("above", above, true, MOST_ABOVE, p->above, &p->n_above, d);
-    for (int64_t n = 0; !above && (n == 0 || n < p->T); n = n ? 4 * n : 1)
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    struct selection_options asked = o->selection;
+    asked.space = o->space ? SPACE_KV_MEAN : SPACE_QUERY;
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .follow_up = o->follow_up};
+    int err = selection_choose(f, &asked, &p->of, d);
+    if (!err && o->above)
+        err = numbers_parse("above", o->above, true, MOST_ABOVE, p->above, &p->n_above, d);
+    for (int64_t n = 0; !o->above && (n == 0 || n < p->T); n = n ? 4 * n : 1)
         p->above[p->n_above++] = n;
-    if (!err)
-        err = number_parse("follow-up", option_text(me, args, OPT_FOLLOW_UP), &p->follow_up, d);
-    if (!err)
-        err = choose_columns(t, p, d);
-    if (!err)
-        err = tokens_select(t, args, &p->a, &p->b, d);
     p->b = p->T - p->follow_up < p->b ? p->T - p->follow_up : p->b;
     p->b = p->b < p->a ? p->a : p->b;
-    if (!err)
-        err = token_groups_make(t, option_text(me, args, OPT_BY),
-                                option_text(me, args, OPT_CLASSES), &p->groups, d);
-    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
+    f->b = p->b;
+    return err ? err : choose_columns(f->t, p, d);
 }
 
 /* ---- counts */
 
 static size_t cells(const struct plan *p)
 {
-    return (size_t)p->groups.n * ((size_t)p->T + 1);
+    return (size_t)p->of.groups.n * ((size_t)p->T + 1);
 }
 
-static int alloc_counts(struct counts *c, const struct plan *p)
+static struct counts new_counts(struct frame *f)
 {
-    *c = (struct counts){.value = MEM_NEW(int64_t, cells(p)), .never = MEM_NEW(int64_t, cells(p))};
-    return c->value && c->never ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_counts(struct counts *c)
-{
-    mem_free(c->value);
-    mem_free(c->never);
+    const struct plan *p = f->state;
+    return (struct counts){.value = FRAME_NEW(f, int64_t, cells(p)),
+                           .never = FRAME_NEW(f, int64_t, cells(p))};
 }
 
 static void clear(struct counts *c, const struct plan *p)
 {
-    for (int g = 0; g < p->groups.n; g++)
+    for (int g = 0; g < p->of.groups.n; g++)
         memset(c->value + g * (p->T + 1), 0, (size_t)c->most * sizeof *c->value);
     if (c->any_never)
         memset(c->never, 0, cells(p) * sizeof *c->never);
@@ -138,15 +125,26 @@ static void clear(struct counts *c, const struct plan *p)
 
 /* A token that never left (-1) was selected at all its ages 0 .. T - 1 - i, and nobody asked it
  * at more; all others are asked whether they are over any n. */
-static int count_asked(struct plan *p)
+static void count_asked(struct plan *p)
 {
-    p->asked = MEM_NEW(int64_t, cells(p));
-    for (int64_t i = p->a; p->asked && i < p->b; i++) {
-        int group = p->groups.of ? p->groups.of[i] : 0;
+    for (int64_t i = p->a; i < p->b; i++) {
+        int group = p->of.groups.of ? p->of.groups.of[i] : 0;
         for (int g = 0; g <= group; g += group ? group : 1) /* all, and its class */
             p->asked[g * (p->T + 1) + p->T - i]++;
     }
-    return p->asked ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct plan *p = f->state;
+    (void)d;
+    f->items = p->T ? p->of.n_criteria * N_QUANTITIES : 0;
+    f->n_rows = (int64_t)f->items * (f->heads.n + 1) * p->of.groups.n * p->n_above;
+    p->asked = FRAME_NEW(f, int64_t, cells(p));
+    if (!p->asked)
+        return KVF_E_NOMEM;
+    count_asked(p);
+    return KVF_OK;
 }
 
 /* Values are at most T. */
@@ -156,7 +154,7 @@ static void count(const struct plan *p, const int32_t *v, struct counts *out)
     out->most = p->T + 1;
     for (int64_t i = p->a; i < p->b; i++) {
         int64_t x = v[i - p->a], life = p->T - i;
-        int group = p->groups.of ? p->groups.of[i] : 0;
+        int group = p->of.groups.of ? p->of.groups.of[i] : 0;
         x = x > p->T ? p->T : x;                              /* a damaged column's */
         for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
             int64_t at = g * (p->T + 1);
@@ -196,7 +194,7 @@ static void count_narrow(const struct plan *p, const uint16_t *v, bool age, stru
 
 static void add(const struct plan *p, const struct counts *x, struct counts *to)
 {
-    for (int g = 0; g < p->groups.n; g++)
+    for (int g = 0; g < p->of.groups.n; g++)
         for (int64_t k = g * (p->T + 1), end = k + x->most; k < end; k++)
             to->value[k] += x->value[k];
     for (size_t k = 0; x->any_never && k < cells(p); k++)
@@ -250,34 +248,26 @@ static int64_t above(const struct plan *p, const int64_t *x, int64_t most, int64
     return sum;
 }
 
-/* Rows of a head, or of all with head NULL. */
-static void put_rows(const struct plan *p, int criterion, int what, const struct head *head,
-                     const struct counts *c, struct row *r)
+/* Rows of a head, or of all of them (h = f->heads.n). */
+static void put_rows(const struct frame *f, int item, int h, const struct counts *c)
 {
-    for (int g = 0; g < p->groups.n; g++) {
+    const struct plan *p = f->state;
+    int what = item % N_QUANTITIES;
+    int64_t first = ((int64_t)item * (f->heads.n + 1) + h) * p->of.groups.n * p->n_above;
+    struct row *r = (struct row *)f->row + first;
+    for (int g = 0; g < p->of.groups.n; g++) {
         int64_t at = g * (p->T + 1), over[MOST_ABOVE] = {0}, asked[MOST_ABOVE] = {0};
         int64_t n = above(p, c->value + at, c->most, over);
         if (c->any_never) /* over every n below their number of ages */
             n += above(p, c->never + at, p->T + 1, over);
         if (what == FIRST_EXIT)
             above(p, p->asked + at, p->T + 1, asked);
-        struct row mine = {head ? head->name : "all",
-                           criterion_table[criterion].name,
-                           p->groups.name[g],
-                           quantity[what].name,
-                           head ? head->layer : -1,
-                           head ? head->index : -1,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           NAN,
-                           NAN,
-                           NAN,
-                           NAN,
-                           NAN};
+        struct row mine = {.of = frame_row_head(f, h),
+                           .criterion = criterion_table[p->of.criterion[item / N_QUANTITIES]].name,
+                           .class = p->of.groups.name[g],
+                           .quantity = quantity[what].name,
+                           .share = NAN,
+                           .mean = NAN};
         put_moments(c->value + at, c->most, n, &mine);
         for (int k = 0; k < p->n_above; k++, r++) {
             *r = mine;
@@ -295,36 +285,31 @@ struct work {                 /* of one thread */
     struct ages_of ages;
 };
 
-struct crew {
-    const struct plan *p;
-    struct row *row;
-    struct work *work;
-    int n, items;
-};
-
-static struct row *rows_at(const struct crew *c, int item, int head)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct plan *p = c->p;
-    return c->row + ((int64_t)item * (p->heads.n + 1) + head) * p->groups.n * p->n_above;
+    struct work *w = scratch;
+    w->mine = new_counts(f);
+    w->all = FRAME_NEW(f, struct counts, (size_t)f->items);
+    for (int k = 0; w->all && k < f->items; k++)
+        w->all[k] = new_counts(f);
+    w->ages = ages_room(f);
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
 {
-    const struct crew *c = ctx;
-    const struct plan *p = c->p;
-    struct work *w = &c->work[thread];
-    int criterion = item / N_QUANTITIES, what = item % N_QUANTITIES;
-    int column = p->column[criterion][what];
-    bool age = kvf_column(t, column)->flags & KVF_COL_AGE;
+    const struct plan *p = f->state;
+    struct work *w = x->scratch;
+    int column = p->column[x->item / N_QUANTITIES][x->item % N_QUANTITIES];
+    bool age = kvf_column(x->t, column)->flags & KVF_COL_AGE;
     struct unit u;
     clear(&w->mine, p);
-    int err = unit_of(t, p->space, &p->heads.head[h], &u, d);
+    int err = unit_of(x->t, p->of.space, x->head, &u, d);
     for (int m = 0; !err && m < u.members; m++) {
         const uint16_t *narrow = NULL;
-        if (!p->groups.of)
-            err = member_view(t, column, &u, m, p->a, p->b - p->a, &narrow, d);
+        if (!p->of.groups.of)
+            err = member_view(x->t, column, &u, m, p->a, p->b - p->a, &narrow, d);
         if (!err && !narrow)
-            err = member_read(t, column, &u, m, &w->ages, d);
+            err = member_read(x->t, column, &u, m, &w->ages, d);
         if (!err && narrow)
             count_narrow(p, narrow, age, &w->mine);
         else if (!err)
@@ -332,123 +317,56 @@ static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, 
     }
     if (err)
         return err;
-    add(p, &w->mine, &w->all[item]);
-    put_rows(p, p->criterion[criterion], what, &p->heads.head[h], &w->mine, rows_at(c, item, h));
+    add(p, &w->mine, &w->all[x->item]);
+    put_rows(f, x->item, x->h, &w->mine);
     return KVF_OK;
 }
 
-static int alloc_crew(struct crew *c)
+/* The counts of all threads, which are whole numbers: their order does not matter. */
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    const struct plan *p = c->p;
-    c->work = MEM_NEW(struct work, (size_t)c->n);
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        w->all = MEM_NEW(struct counts, (size_t)c->items);
-        if (!w->all || alloc_counts(&w->mine, p) || ages_alloc(&w->ages, p->a, p->b, p->T))
-            return KVF_E_NOMEM;
-        for (int k = 0; k < c->items; k++)
-            if (alloc_counts(&w->all[k], p))
-                return KVF_E_NOMEM;
+    struct work *w = frame_scratch(f, 0);
+    (void)d;
+    for (int k = 0; k < f->items; k++) {
+        for (int i = 1; i < f->n_threads; i++)
+            add(f->state, &((struct work *)frame_scratch(f, i))->all[k], &w->all[k]);
+        put_rows(f, k, f->heads.n, &w->all[k]);
     }
-    return c->work ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_crew(struct crew *c)
-{
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        for (int k = 0; w->all && k < c->items; k++)
-            free_counts(&w->all[k]);
-        mem_free(w->all);
-        free_counts(&w->mine);
-        ages_free(&w->ages);
-    }
-    mem_free(c->work);
-}
-
-static void put_all(struct crew *c)
-{
-    const struct plan *p = c->p;
-    for (int k = 0; k < c->items; k++) {
-        for (int i = 1; i < c->n; i++)
-            add(p, &c->work[i].all[k], &c->work[0].all[k]);
-        put_rows(p, p->criterion[k / N_QUANTITIES], k % N_QUANTITIES, NULL, &c->work[0].all[k],
-                 rows_at(c, k, p->heads.n));
-    }
-}
-
-static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
-{
-    const struct plan *p = plan;
-    struct heads_par *par = NULL;
-    struct crew c = {.p = p, .row = rows, .items = p->n_criteria * N_QUANTITIES};
-    int err = heads_par_create(t, p->threads, p->T * p->heads.n * c.items, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        err = alloc_crew(&c);
-    }
-    if (!err)
-        err = heads_par_run(par, &p->heads, c.items, do_head, &c, d);
-    if (!err)
-        put_all(&c);
-    free_crew(&c);
-    heads_par_destroy(par);
-    return err;
+    return KVF_OK;
 }
 
 /* ---- the table */
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)},       {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)},     {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)},     {"quantity", "", TABLE_STR, AT(quantity)},
-    {"above", "", TABLE_INT, AT(above)},     {"tokens", "", TABLE_INT, AT(tokens)},
-    {"over", "", TABLE_INT, AT(over)},       {"share", "", TABLE_REAL, AT(share)},
-    {"defined", "", TABLE_INT, AT(defined)}, {"total", "", TABLE_INT, AT(total)},
-    {"mean", "", TABLE_REAL, AT(mean)},      {"q50", "", TABLE_REAL, AT(q50)},
-    {"q90", "", TABLE_REAL, AT(q90)},        {"q99", "", TABLE_REAL, AT(q99)},
+    ROW_HEAD_MEMBERS(row, of),
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"quantity", "", TABLE_STR, AT(quantity)},
+    {"above", "", TABLE_INT, AT(above)},
+    {"tokens", "", TABLE_INT, AT(tokens)},
+    {"over", "", TABLE_INT, AT(over)},
+    {"share", "", TABLE_REAL, AT(share)},
+    {"defined", "", TABLE_INT, AT(defined)},
+    {"total", "", TABLE_INT, AT(total)},
+    {"mean", "", TABLE_REAL, AT(mean)},
+    {"q50", "", TABLE_REAL, AT(q50)},
+    {"q90", "", TABLE_REAL, AT(q90)},
+    {"q99", "", TABLE_REAL, AT(q99)},
     {"most", "", TABLE_INT, AT(most)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t n = p->T ? (int64_t)p->n_criteria * N_QUANTITIES * (p->heads.n + 1) * p->groups.n
-                           * p->n_above
-                     : 0;
-    const struct selected_table table = {
-        "intermittency",
-        n,
-        sizeof(struct row),
-        members,
-        sizeof members / sizeof *members,
-        fill,
-        p,
-        p->space,
-        "follow_up",
-        p->follow_up,
-        p->a,
-        p->b,
-        p->T,
-        &p->groups,
-    };
-    return selected_table(t, &table, ret, d);
+    (void)d;
+    const struct plan *p = f->state;
+    selection_note(f, &p->of, "follow_up", p->follow_up, out);
+    return KVF_OK;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    struct plan p = {.n_above = 0};
-    (void)n_traces;
-    int err = parse(traces[0], args, &p, d);
-    if (!err)
-        err = count_asked(&p);
-    if (!err)
-        err = build(traces[0], &p, ret_table, d);
-    mem_free(p.asked);
-    token_groups_free(&p.groups);
-    heads_free(&p.heads);
-    return err;
+    token_groups_free(&((struct plan *)f->state)->of.groups);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -485,12 +403,28 @@ static const char *const keys[] = {"head",  "layer",    "index", "criterion",
                                    "class", "quantity", "above", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct work),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_intermittency = {
     .name = "intermittency",
     .summary = "how attention to tokens comes and goes: returns, gaps, first exits",
+    .example = "kvfate intermittency run.kvf -o intermittency.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

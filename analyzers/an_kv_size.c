@@ -5,52 +5,48 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/common.h"
-#include "analyzers/heads_par.h"
 #include "base/json.h"
-#include "base/mem.h"
+#include "analyzers/frame.h"
 #include "base/opt.h"
 
-enum { OPT_WINDOW };
-static const struct analyzer_option options[] = {
-    {"window", "W", "in", "in, out (less the method's local window), or less the N newest"},
-    {NULL, NULL, NULL, NULL},
+struct options {
+    const char *window;
+};
+static const struct opt options[] = {
+    {OPT_STR, 0, "window", offsetof(struct options, window), "W",
+     "in, out (less the method's local window), or less the N newest", "in"},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_kv_size;
-
+enum { EVICT, ROLE }; /* columns */
 enum { AT_END, AT_PREFILL, AT_MEAN, AT_ANSWER, AT_PEAK, N_MOMENTS };
 static const char *const moment_names[N_MOMENTS] = {"end", "prefill", "mean", "answer", "peak"};
 
+struct row {
+    struct row_head of;
+    const char *at;
+    int64_t step, steps, entries, length, capacity;
+    double size, ratio;
+};
+
+/* What a row counts. */
 struct size {
     int64_t step, steps, entries, length, capacity;
 };
 
 struct data {
-    struct kvf_trace *t;
-    struct head_list heads;
-    int evict, role;
     int64_t T, P, a, b; /* steps; those of the prompt; tokens [a, b) */
     int64_t window;     /* entries of smaller age do not count */
-    int64_t *held;      /* [T] of all heads */
-    struct size *size;  /* [heads + 1][N_MOMENTS] */
     /* the same for all heads */
     int32_t *first;               /* [T + 1] entries that step t is the first to see */
     int64_t born_all, born_later; /* sums of the tokens born by each query, and by those after P */
-    int threads;
 };
 
-struct work {          /* of one thread */
-    uint32_t *scratch; /* [T] */
-    int32_t *gone;     /* [T + 1] entries that step t is the first not to see */
-    int64_t *now;      /* [T] held of the head at hand */
-    int64_t *held;     /* [T] of all heads that it had */
-};
-
-struct crew {
-    struct data *x;
-    struct work *work;
-    int n;
+struct scratch {     /* of one thread */
+    uint32_t *evict; /* [T] */
+    int32_t *gone;   /* [T + 1] entries that step t is the first not to see */
+    int64_t *now;    /* [T] held of the head at hand */
+    int64_t *held;   /* [T] of all heads that it had */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -112,7 +108,7 @@ static struct size peak_of(const struct data *x, const int64_t *held, int64_t he
 }
 
 /* Makes now what each query of a head sees, and adds it to those of all heads. */
-static void count_held(const struct data *x, const uint32_t *step, struct work *w)
+static void count_held(const struct data *x, const uint32_t *step, const struct scratch *w)
 {
     int64_t now = 0;
     uint32_t T = (uint32_t)x->T;
@@ -128,139 +124,67 @@ static void count_held(const struct data *x, const uint32_t *step, struct work *
     }
 }
 
-static int measure_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
-                        struct kvf_diag *d)
+static void put_row(const struct frame *f, int h, int moment, struct size s)
 {
-    const struct crew *c = ctx;
-    const struct data *x = c->x;
-    struct work *w = &c->work[thread];
-    struct size *s = x->size + h * N_MOMENTS;
+    struct row *r = (struct row *)f->row + h * N_MOMENTS + moment;
+    *r = (struct row){frame_row_head(f, h),
+                      moment_names[moment],
+                      s.step,
+                      s.steps,
+                      s.entries,
+                      s.length,
+                      s.capacity,
+                      NAN,
+                      NAN};
+    if (s.capacity)
+        r->size = (double)s.entries / (double)s.capacity;
+    if (s.length)
+        r->ratio = (double)s.entries / (double)s.length;
+}
+
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
+{
+    const struct data *x = f->state;
+    const struct scratch *w = y->scratch;
     int64_t n = x->b - x->a, T = x->T, P = x->P;
-    const uint32_t *step = w->scratch;
-    (void)item;
-    int err = T ? view_evict(t, x->evict, &x->heads.head[h], (uint32_t)T, w->scratch, &step, d)
+    const uint32_t *step = w->evict;
+    int err = T ? view_evict(y->t, f->column[EVICT], y->head, (uint32_t)T, w->evict, &step, d)
                 : KVF_OK;
     if (err)
         return err;
-    s[AT_END] = (struct size){T, 1, left_after(x, step, T), n, n};
-    s[AT_PREFILL] = (struct size){P, 1, left_after(x, step, P), born(x, P), n};
-    s[AT_MEAN] = (struct size){0, T, held_sum(x, step, 0), x->born_all, T * n};
-    s[AT_ANSWER] = (struct size){P, T - P, held_sum(x, step, P), x->born_later, (T - P) * n};
+    put_row(f, y->h, AT_END, (struct size){T, 1, left_after(x, step, T), n, n});
+    put_row(f, y->h, AT_PREFILL, (struct size){P, 1, left_after(x, step, P), born(x, P), n});
+    put_row(f, y->h, AT_MEAN, (struct size){0, T, held_sum(x, step, 0), x->born_all, T * n});
+    put_row(f, y->h, AT_ANSWER,
+            (struct size){P, T - P, held_sum(x, step, P), x->born_later, (T - P) * n});
     count_held(x, step, w);
-    s[AT_PEAK] = peak_of(x, w->now, 1);
+    put_row(f, y->h, AT_PEAK, peak_of(x, w->now, 1));
     return KVF_OK;
 }
 
-static void add_heads(struct data *x)
+/* Rows of all heads: sums of what the others count, and the peak of what all hold together. */
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    struct size *all = x->size + x->heads.n * N_MOMENTS;
-    for (int h = 0; h < x->heads.n; h++) {
-        const struct size *s = x->size + h * N_MOMENTS;
-        for (int m = 0; m < AT_PEAK; m++) {
-            all[m].step = s[m].step;
-            all[m].steps = s[m].steps;
-            all[m].entries += s[m].entries;
-            all[m].length += s[m].length;
-            all[m].capacity += s[m].capacity;
-        }
-    }
-    all[AT_PEAK] = peak_of(x, x->held, x->heads.n);
-}
-
-static int alloc_crew(struct crew *c)
-{
-    size_t T = (size_t)c->x->T;
-    c->work = MEM_NEW(struct work, (size_t)c->n);
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        *w = (struct work){MEM_NEW(uint32_t, T), MEM_NEW(int32_t, T + 1), MEM_NEW(int64_t, T),
-                           MEM_NEW(int64_t, T)};
-        if (!w->scratch || !w->gone || !w->now || !w->held)
-            return KVF_E_NOMEM;
-    }
-    return c->work ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_crew(struct crew *c)
-{
-    for (int i = 0; c->work && i < c->n; i++) {
-        mem_free(c->work[i].scratch);
-        mem_free(c->work[i].gone);
-        mem_free(c->work[i].now);
-        mem_free(c->work[i].held);
-    }
-    mem_free(c->work);
-}
-
-static int measure(struct data *x, struct kvf_diag *d)
-{
-    struct heads_par *par = NULL;
-    struct crew c = {.x = x};
-    x->born_all = born_sum(x, 0);
-    x->born_later = born_sum(x, x->P);
-    for (int64_t i = x->a; i < x->b; i++)
-        x->first[smaller(i + x->window, x->T)]++;
-    int err = heads_par_create(x->t, x->threads, x->T * x->heads.n, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        err = alloc_crew(&c);
-    }
-    if (!err)
-        err = heads_par_run(par, &x->heads, 1, measure_head, &c, d);
-    for (int i = 0; !err && i < c.n; i++)
+    const struct data *x = f->state;
+    int64_t *held = ((struct scratch *)frame_scratch(f, 0))->held;
+    (void)d;
+    for (int i = 1; i < f->n_threads; i++)
         for (int64_t t = 0; t < x->T; t++)
-            x->held[t] += c.work[i].held[t];
-    if (!err)
-        add_heads(x);
-    free_crew(&c);
-    heads_par_destroy(par);
-    return err;
-}
-
-/* ---- the table */
-
-enum { STEP, STEPS, ENTRIES, LENGTH, CAPACITY, N_COUNTS };
-
-static int put_columns(const struct data *x, struct table *out, int64_t *count, double *ratio)
-{
-    static const char *const names[N_COUNTS] = {"step", "steps", "entries", "length", "capacity"};
-    static const char *const units[N_COUNTS] = {"step", "step", "entries", "entries", "entries"};
-    int64_t rows = (int64_t)(x->heads.n + 1) * N_MOMENTS;
-    for (int64_t r = 0; r < rows; r++) {
-        const struct size *s = &x->size[r];
-        const int64_t v[N_COUNTS] = {s->step, s->steps, s->entries, s->length, s->capacity};
-        for (int c = 0; c < N_COUNTS; c++)
-            count[c * rows + r] = v[c];
-        ratio[r] = s->capacity ? (double)s->entries / (double)s->capacity : NAN;
-        ratio[rows + r] = s->length ? (double)s->entries / (double)s->length : NAN;
+            held[t] += ((struct scratch *)frame_scratch(f, i))->held[t];
+    for (int m = 0; m < AT_PEAK; m++) {
+        struct size all = {0};
+        for (int h = 0; h < f->heads.n; h++) {
+            const struct row *r = (struct row *)f->row + h * N_MOMENTS + m;
+            all.step = r->step;
+            all.steps = r->steps;
+            all.entries += r->entries;
+            all.length += r->length;
+            all.capacity += r->capacity;
+        }
+        put_row(f, f->heads.n, m, all);
     }
-    put_provenance(out, x->t);
-    put_tokens(out, x->a, x->b, x->T);
-    table_meta_num(out, "window", (double)x->window);
-    table_meta_num(out, "prompt", (double)x->P);
-    int err = put_heads_all(out, &x->heads);
-    table_cycle_str(out, "at", "", moment_names, N_MOMENTS);
-    for (int c = 0; c < N_COUNTS; c++)
-        table_dense_int(out, names[c], units[c], count + c * rows);
-    table_dense_real(out, "size", "", ratio);
-    table_dense_real(out, "ratio", "", ratio + rows);
-    return err ? err : table_err(out);
-}
-
-static int build(const struct data *x, struct table **ret)
-{
-    size_t rows = ((size_t)x->heads.n + 1) * N_MOMENTS;
-    struct table *out = table_create("kv-size", (int64_t)rows);
-    int64_t *count = MEM_NEW(int64_t, N_COUNTS * rows);
-    double *ratio = MEM_NEW(double, 2 * rows);
-    int err = out && count && ratio ? put_columns(x, out, count, ratio) : KVF_E_NOMEM;
-    mem_free(count);
-    mem_free(ratio);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    put_row(f, f->heads.n, AT_PEAK, peak_of(x, held, f->heads.n));
+    return KVF_OK;
 }
 
 /* ---- what is asked for */
@@ -277,73 +201,94 @@ static int64_t local_window(const struct kvf_trace *t)
     return local;
 }
 
-static int choose_window(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const char *text = option_text(&an_kv_size, args, OPT_WINDOW);
-    if (strcmp(text, "in") == 0)
+    struct data *x = f->state;
+    const struct options *o = f->options;
+    *x = (struct data){.T = f->T, .a = f->a, .b = f->b};
+    if (strcmp(o->window, "in") == 0)
         return KVF_OK;
-    if (strcmp(text, "out") == 0) {
-        x->window = local_window(x->t);
+    if (strcmp(o->window, "out") == 0) {
+        x->window = local_window(f->t);
         if (x->window < 1 || x->window > KVF_MAX_STEPS)
             return kvf_fail(d, KVF_E_NOTFOUND,
                             "the run header has no local window of its method; "
                             "say how many of the newest entries to leave out: --window N");
         return KVF_OK;
     }
-    if (!opt_int(text, &x->window) || x->window < 0 || x->window > KVF_MAX_STEPS)
+    if (!opt_int(o->window, &x->window) || x->window < 0 || x->window > KVF_MAX_STEPS)
         return kvf_fail(d, KVF_E_ARG,
                         "--window is in, out or a number of the newest entries, not "
                         "'%s'",
-                        text);
+                        o->window);
     return KVF_OK;
 }
 
-static int count_prompt(struct data *x, struct kvf_diag *d)
+static int count_prompt(struct frame *f, struct kvf_diag *d)
 {
-    double *role = MEM_NEW(double, (size_t)x->T);
-    int err = !role  ? KVF_E_NOMEM
-              : x->T ? kvf_read_f64(x->t, x->role, 0, 0, 0, (uint32_t)x->T, role, d)
-                     : KVF_OK;
+    struct data *x = f->state;
+    double *role = FRAME_NEW(f, double, (size_t)x->T);
+    if (!role || !x->T)
+        return role ? KVF_OK : KVF_E_NOMEM;
+    int err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)x->T, role, d);
     while (!err && x->P < x->T && role[x->P] == KVF_ROLE_PROMPT)
         x->P++;
-    mem_free(role);
     return err;
 }
 
-static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    int err = choose_window(x, args, d);
-    if (!err)
-        err = tokens_select(x->t, args, &x->a, &x->b, d);
-    if (!err)
-        err = column_need(x->t, "evict_step", "evict", &x->evict, d);
-    if (!err)
-        err = column_need(x->t, "tokens.role", "lean", &x->role, d);
-    return err ? err : heads_select(x->t, KVF_SPACE_KV, args->heads, &x->heads, d);
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct data x = {.t = traces[0], .T = kvf_n_steps(traces[0]), .threads = args->threads};
-    (void)n_traces;
-    int err = prepare(&x, args, d);
+    struct data *x = f->state;
+    x->first = FRAME_NEW(f, int32_t, (size_t)x->T + 1);
+    int err = x->first ? count_prompt(f, d) : KVF_E_NOMEM;
     if (err)
         return err;
-    x.first = MEM_NEW(int32_t, (size_t)x.T + 1);
-    x.held = MEM_NEW(int64_t, (size_t)x.T);
-    x.size = MEM_NEW(struct size, ((size_t)x.heads.n + 1) * N_MOMENTS);
-    err = x.first && x.held && x.size ? count_prompt(&x, d) : KVF_E_NOMEM;
-    if (!err)
-        err = measure(&x, d);
-    if (!err)
-        err = build(&x, ret_table);
-    mem_free(x.first);
-    mem_free(x.held);
-    mem_free(x.size);
-    heads_free(&x.heads);
-    return err;
+    x->born_all = born_sum(x, 0);
+    x->born_later = born_sum(x, x->P);
+    for (int64_t i = x->a; i < x->b; i++)
+        x->first[smaller(i + x->window, x->T)]++;
+    f->n_rows = (int64_t)(f->heads.n + 1) * N_MOMENTS;
+    return KVF_OK;
 }
+
+static void thread(struct frame *f, void *scratch)
+{
+    size_t T = (size_t)f->T;
+    *(struct scratch *)scratch = (struct scratch){
+        FRAME_NEW(f, uint32_t, T), FRAME_NEW(f, int32_t, T + 1), FRAME_NEW(f, int64_t, T),
+        FRAME_NEW(f, int64_t, T)};
+}
+
+/* ---- the table */
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    (void)d;
+    const struct data *x = f->state;
+    put_tokens(out, x->a, x->b, x->T);
+    table_meta_num(out, "window", (double)x->window);
+    table_meta_num(out, "prompt", (double)x->P);
+    return KVF_OK;
+}
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    ROW_HEAD_MEMBERS(row, of),
+    {"at", "", TABLE_STR, AT(at)},
+    {"step", "step", TABLE_INT, AT(step)},
+    {"steps", "step", TABLE_INT, AT(steps)},
+    {"entries", "entries", TABLE_INT, AT(entries)},
+    {"length", "entries", TABLE_INT, AT(length)},
+    {"capacity", "entries", TABLE_INT, AT(capacity)},
+    {"size", "", TABLE_REAL, AT(size)},
+    {"ratio", "", TABLE_REAL, AT(ratio)},
+};
+
+static const struct frame_column columns[] = {
+    FRAME_COLUMN_EVICT_STEP,
+    FRAME_COLUMN_ROLE,
+    {.name = NULL},
+};
 
 static void describe(const struct table *t, struct buf *out)
 {
@@ -378,12 +323,29 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .scratch_size = sizeof(struct scratch),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+};
+
 const struct analyzer an_kv_size = {
     .name = "kv-size",
     .summary = "how large the cache of each head is",
+    .example = "kvfate kv-size run.kvf -o sizes.tsv",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

@@ -8,21 +8,25 @@
 #include <kvf/schema.h>
 
 #include "analyzers/classes.h"
-#include "analyzers/common.h"
-#include "analyzers/heads_par.h"
-#include "base/mem.h"
+#include "analyzers/frame.h"
 
-enum { OPT_EVERY, OPT_BY, OPT_CLASSES, MOST_STEPS = 512, MOST_GROUPS = CLASSES_MOST + 1 };
-static const struct analyzer_option options[] = {
-    {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
-    {"by", "KIND", NULL, "role or class of the tokens (default: prompt and what comes after)"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
-};
-
-extern const struct analyzer an_occupancy;
-
+enum { MOST_STEPS = 512, MOST_GROUPS = CLASSES_MOST + 1 };
+enum { EVICT, ROLE }; /* columns */
 enum by { BY_PART, BY_ROLE, BY_CLASS };
+static const char *const by_words[] = {"part", "role", "class", NULL};
+struct options {
+    int64_t every; /* 0: not given */
+    int by;        /* enum by */
+    const char *classes;
+};
+static const struct opt options[] = {
+    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+    {OPT_WORD, 0, "by", offsetof(struct options, by), "KIND",
+     "kinds of tokens; part: of the prompt, and what comes after", "part", .words = by_words},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 /* Group 0 is all tokens; every token is of one other, or of none (0). */
 struct groups {
@@ -37,7 +41,12 @@ struct plan {
     int64_t every, n; /* every how many steps; how many rows that makes */
     struct groups groups;
     int64_t *born; /* [groups][n] tokens up to step k * every */
-    int column, threads;
+    int64_t *held; /* [heads][groups][n] */
+};
+
+struct scratch {     /* of one thread */
+    uint32_t *evict; /* [T] of the head at hand */
+    int32_t *gone;   /* [groups][T + 1] */
 };
 
 /* Sums of x[t] over t <= k * every, for each k. */
@@ -87,49 +96,43 @@ static void count_births(const struct plan *p, int32_t *born)
     add_groups(p, p->born);
 }
 
-static struct table *build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                           const int64_t *held)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t blocks = (int64_t)heads->n * p->groups.n;
-    struct table *out = table_create("occupancy", blocks * p->n);
-    const char **class = MEM_NEW(const char *, (size_t)blocks);
-    if (out && class) {
-        for (int64_t i = 0; i < blocks; i++)
-            class[i] = p->groups.name[i % p->groups.n];
-        put_provenance(out, t);
-        table_meta_num(out, "every", (double)p->every);
-        put_tokens(out, p->a, p->b, p->T);
-        if (p->groups.classes)
-            classes_note(p->groups.classes, out);
-        table_affine(out, "step", "step", 0, p->every, p->n);
-        put_heads(out, heads);
-        table_block_str(out, "class", "", class, blocks);
-        table_dense_int(out, "entries", "entries", held);
-    } else {
-        table_destroy(out);
-        out = NULL;
-    }
-    mem_free((void *)class);
-    return out;
+    const struct plan *p = f->state;
+    int64_t blocks = (int64_t)f->heads.n * p->groups.n;
+    const char **class = FRAME_NEW(f, const char *, (size_t)blocks);
+    (void)d;
+    if (!class)
+        return KVF_E_NOMEM;
+    for (int64_t i = 0; i < blocks; i++)
+        class[i] = p->groups.name[i % p->groups.n];
+    table_meta_num(out, "every", (double)p->every);
+    put_tokens(out, p->a, p->b, p->T);
+    if (p->groups.classes)
+        classes_note(p->groups.classes, out);
+    table_affine(out, "step", "step", 0, p->every, p->n);
+    put_heads(out, &f->heads);
+    table_block_str(out, "class", "", class, blocks);
+    table_dense_int(out, "entries", "entries", p->held);
+    return KVF_OK;
 }
 
 /* ---- the groups */
 
-static int group_roles(struct kvf_trace *t, int column, enum by by, struct plan *p,
-                       struct kvf_diag *d)
+static int group_roles(struct frame *f, bool think, struct kvf_diag *d)
 {
     static const char *const names[] = {"all", "prompt", "answer", "think"};
-    double *role = MEM_NEW(double, (size_t)p->T);
-    int err = !role  ? KVF_E_NOMEM
-              : p->T ? kvf_read_f64(t, column, 0, 0, 0, (uint32_t)p->T, role, d)
-                     : KVF_OK;
-    p->groups.n = by == BY_ROLE ? 4 : 3;
-    memcpy(p->groups.name, names, sizeof names);
-    for (int64_t i = 0; !err && i < p->T; i++) {
+    struct groups *g = &((struct plan *)f->state)->groups;
+    double *role = FRAME_NEW(f, double, (size_t)f->T);
+    int err = role ? KVF_OK : KVF_E_NOMEM;
+    if (!err && f->T)
+        err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)f->T, role, d);
+    g->n = think ? 4 : 3;
+    memcpy(g->name, names, sizeof names);
+    for (int64_t i = 0; !err && i < f->T; i++) {
         int part = role[i] == KVF_ROLE_PROMPT ? 1 : 2;
-        p->groups.of[i] = (uint8_t)(by == BY_ROLE && role[i] == KVF_ROLE_THINK ? 3 : part);
+        g->of[i] = (uint8_t)(think && role[i] == KVF_ROLE_THINK ? 3 : part);
     }
-    mem_free(role);
     return err;
 }
 
@@ -157,136 +160,66 @@ static int group_classes(struct kvf_trace *t, const char *path, struct plan *p, 
     return KVF_OK;
 }
 
-static int choose_by(const struct analyzer_args *args, enum by *ret, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const char *text = option_text(&an_occupancy, args, OPT_BY);
-    *ret = !text ? BY_PART : strcmp(text, "role") == 0 ? BY_ROLE : BY_CLASS;
-    if (text && *ret == BY_CLASS && strcmp(text, "class") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--by is role or class, not '%s'", text);
-    if (*ret != BY_CLASS && option_text(&an_occupancy, args, OPT_CLASSES))
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    int64_t least = (f->T + MOST_STEPS - 1) / MOST_STEPS;
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .every = o->every};
+    if (!o->every)
+        p->every = least > 1 ? least : 1;
+    p->n = (p->T + p->every - 1) / p->every;
+    if (o->by != BY_CLASS && o->classes)
         return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
     return KVF_OK;
 }
 
-static int choose_every(const struct analyzer_args *args, int64_t T, int64_t *ret,
-                        struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    const char *text = option_text(&an_occupancy, args, OPT_EVERY);
-    char *end = NULL;
-    *ret = text ? strtoll(text, &end, 10) : (T + MOST_STEPS - 1) / MOST_STEPS;
-    if (text && (*ret < 1 || *end))
-        return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
-    if (*ret < 1)
-        *ret = 1;
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    p->groups.of = FRAME_NEW(f, uint8_t, (size_t)p->T);
+    if (!p->groups.of)
+        return KVF_E_NOMEM;
+    int err = o->by == BY_CLASS ? group_classes(f->t, o->classes, p, d)
+                                : group_roles(f, o->by == BY_ROLE, d);
+    if (err)
+        return err;
+    size_t G = (size_t)p->groups.n;
+    int32_t *born = FRAME_NEW(f, int32_t, G * ((size_t)p->T + 1));
+    p->born = frame_alloc(f, G, (size_t)p->n * sizeof *p->born);
+    p->held = frame_alloc(f, (size_t)f->heads.n * G, (size_t)p->n * sizeof *p->held);
+    f->items = p->T > 0;
+    f->n_rows = (int64_t)f->heads.n * p->groups.n * p->n;
+    if (!born || !p->born)
+        return KVF_E_NOMEM;
+    if (p->T)
+        count_births(p, born);
     return KVF_OK;
 }
 
-struct work {
-    const struct plan *p;
-    const struct head_list *heads;
-    uint32_t *scratch; /* [threads][T] */
-    int32_t *gone;     /* [threads][groups][T + 1] */
-    int64_t *held;     /* [heads][groups][n] */
-};
-
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct work *w = ctx;
-    const struct plan *p = w->p;
+    const struct plan *p = f->state;
+    *(struct scratch *)scratch = (struct scratch){
+        FRAME_NEW(f, uint32_t, (size_t)p->T),
+        FRAME_NEW(f, int32_t, (size_t)p->groups.n * ((size_t)p->T + 1))};
+}
+
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+{
+    const struct plan *p = f->state;
+    const struct scratch *w = x->scratch;
     const uint32_t *evict;
-    (void)item;
-    int err = view_evict(t, p->column, &w->heads->head[h], (uint32_t)p->T,
-                         w->scratch + thread * p->T, &evict, d);
+    int err = view_evict(x->t, f->column[EVICT], x->head, (uint32_t)p->T, w->evict, &evict, d);
     if (!err)
-        count(p, evict, w->gone + thread * p->groups.n * (p->T + 1),
-              w->held + h * p->groups.n * p->n);
+        count(p, evict, w->gone, p->held + x->h * p->groups.n * p->n);
     return err;
 }
 
-static int alloc_work(struct work *w, struct plan *p, int threads)
+static void close(struct frame *f)
 {
-    size_t T = (size_t)p->T, n = (size_t)threads, G = (size_t)p->groups.n;
-    p->born = mem_alloc(G, (size_t)p->n * sizeof *p->born);
-    w->scratch = mem_alloc(n, T * sizeof *w->scratch);
-    w->gone = mem_alloc(n * G, (T + 1) * sizeof *w->gone);
-    w->held = mem_alloc((size_t)w->heads->n * G, (size_t)p->n * sizeof *w->held);
-    return p->born && w->scratch && w->gone && w->held ? KVF_OK : KVF_E_NOMEM;
-}
-
-static int measure(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
-                   struct table **ret, struct kvf_diag *d)
-{
-    struct heads_par *par = NULL;
-    struct work w = {.p = p, .heads = heads};
-    int err = heads_par_create(t, p->threads, p->T * heads->n, &par);
-    if (!err)
-        err = alloc_work(&w, p, heads_par_threads(par));
-    if (!err && p->T) {
-        count_births(p, w.gone);
-        err = heads_par_run(par, heads, 1, do_head, &w, d);
-    }
-    struct table *out = err ? NULL : build(t, heads, p, w.held);
-    if (!err)
-        err = out ? table_err(out) : KVF_E_NOMEM;
-    heads_par_destroy(par);
-    mem_free(p->born);
-    mem_free(w.scratch);
-    mem_free(w.gone);
-    mem_free(w.held);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
-}
-
-static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                   enum by *by, int *column, struct kvf_diag *d)
-{
-    int err = choose_every(args, p->T, &p->every, d);
-    if (!err)
-        err = choose_by(args, by, d);
-    if (!err)
-        err = tokens_select(t, args, &p->a, &p->b, d);
-    if (!err)
-        err = column_need(t, "evict_step", "evict", &column[0], d);
-    if (!err)
-        err = column_need(t, "tokens.role", "lean", &column[1], d);
-    return err;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct kvf_trace *t = traces[0];
-    struct head_list heads;
-    struct plan p = {.T = kvf_n_steps(t), .threads = args->threads};
-    struct table *out = NULL;
-    enum by by;
-    int column[2];
-    (void)n_traces;
-    int err = prepare(t, args, &p, &by, column, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
-    if (err)
-        return err;
-    p.n = (p.T + p.every - 1) / p.every;
-    p.column = column[0];
-    p.groups.of = MEM_NEW(uint8_t, (size_t)p.T);
-    if (!p.groups.of)
-        err = KVF_E_NOMEM;
-    else if (by == BY_CLASS)
-        err = group_classes(t, option_text(&an_occupancy, args, OPT_CLASSES), &p, d);
-    else
-        err = group_roles(t, column[1], by, &p, d);
-    if (!err)
-        err = measure(t, &heads, &p, &out, d);
-    mem_free(p.groups.of);
-    classes_close(p.groups.classes);
-    heads_free(&heads);
-    if (!err)
-        *ret_table = out;
-    return err;
+    classes_close(((struct plan *)f->state)->groups.classes);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -319,12 +252,32 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct frame_column columns[] = {
+    FRAME_COLUMN_EVICT_STEP,
+    FRAME_COLUMN_ROLE,
+    {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "entries held by each head over time",
+    .example = "kvfate occupancy run.kvf -o occupancy.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

@@ -12,17 +12,24 @@
 #include "analyzers/windows.h"
 #include "base/mem.h"
 
-enum { OPT_P, OPT_CANDIDATES, OPT_QUERIES, MOST_P = 128, LAST = KVF_WINDOWS - 1, UNION = LAST };
-static const struct analyzer_option options[] = {
-    {"p", "LIST", "1,5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100",
-     "sizes of the sets, percent of the candidates (1,5,10,15,...,100)"},
-    {"candidates", "C", "common",
-     "common: tokens before the first window; own: before each (common)"},
-    {"queries", "N", "128", "queries of a window that are asked: 128, or its last 16 (128)"},
-    {NULL, NULL, NULL, NULL},
+enum { MOST_P = 128, LAST = KVF_WINDOWS - 1, UNION = LAST };
+static const char *const candidate_words[] = {"common", "own", NULL};
+static const char *const query_words[] = {"128", "16", NULL};
+struct options {
+    const char *p;
+    int candidates, queries;
 };
-
-extern const struct analyzer an_overlap;
+static const struct opt options[] = {
+    {OPT_STR, 0, "p", offsetof(struct options, p), "LIST",
+     "sizes of the sets, percent of the candidates",
+     "1,5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100"},
+    {OPT_WORD, 0, "candidates", offsetof(struct options, candidates), "C",
+     "tokens before the first window, or before each one's own", "common",
+     .words = candidate_words},
+    {OPT_WORD, 0, "queries", offsetof(struct options, queries), "N",
+     "queries of a window that are asked: all, or its last", "128", .words = query_words},
+    {.type = OPT_END},
+};
 
 struct plan {
     struct windows w;
@@ -59,18 +66,11 @@ struct work {                   /* of one thread */
 static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *x,
                  struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_overlap;
-    const char *candidates = option_text(me, args, OPT_CANDIDATES);
-    const char *queries = option_text(me, args, OPT_QUERIES);
+    const struct options *o = args->options;
     int64_t b;
-    x->own = strcmp(candidates, "own") == 0;
-    x->queries = strcmp(queries, "16") == 0 ? KVF_WINDOW_BLOCK : KVF_WINDOW_QUERIES;
-    if (!x->own && strcmp(candidates, "common") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--candidates is common or own, not '%s'", candidates);
-    if (x->queries == KVF_WINDOW_QUERIES && strcmp(queries, "128") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--queries is 128 or 16, which is what is recorded, not '%s'",
-                        queries);
-    int err = windows_shares("p", option_text(me, args, OPT_P), 100, x->p, MOST_P, &x->n_p, d);
+    x->own = o->candidates == 1;
+    x->queries = o->queries == 1 ? KVF_WINDOW_BLOCK : KVF_WINDOW_QUERIES;
+    int err = windows_shares("p", o->p, 100, x->p, MOST_P, &x->n_p, d);
     if (!err)
         err = windows_open(t, x->queries, &x->w, d);
     if (!err)
@@ -573,6 +573,7 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 const struct analyzer an_overlap = {
     .name = "overlap",
     .summary = "whether observation windows agree about the tokens that matter",
+    .example = "kvfate overlap run.kvf -o overlap.png",
     .options = options,
     .max_traces = 1,
     .run = run,

@@ -12,31 +12,39 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
-#include "analyzers/records.h"
 #include "analyzers/selected.h"
-#include "base/mem.h"
 #include "base/stats.h"
 
-enum { OPT_CRITERION, OPT_GRACE, OPT_SPACE, OPT_BY, OPT_CLASSES, MOST_AGES = 32 };
-static const struct analyzer_option options[] = {
-    {"criterion", "LIST", "top64", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
-    {"grace", "W", "32", "leave out tokens with fewer later queries"},
-    {"space", "S", "query", "heads: query, kv-union (any of the group) or kv-mean"},
-    GROUPS_OPTIONS,
-    {NULL, NULL, NULL, NULL},
+enum { MOST_AGES = 32 };
+struct options {
+    struct selection_options selection;
+    int64_t grace;
+};
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
+     "top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"},
+    {OPT_INT, 0, "grace", offsetof(struct options, grace), "W",
+     "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
+    {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
+     "heads; kv-union: any of the group", "query", .words = space_words},
+    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    {.type = OPT_END},
 };
 
-extern const struct analyzer an_persistence;
-
 struct plan {
-    enum selected_space space;
-    struct token_groups groups;
-    struct head_list heads;
-    int criterion[N_CRITERION_TABLE], n_criteria, n_ages;
+    struct selection of;
+    int column[N_CRITERION_TABLE], n_ages;
     int64_t T, a, b, grace;
-    int threads;
+    int n_heads;
+    struct cell *cells; /* [criteria][heads + 1][groups][ages]; the last head is all */
+    /* of the criterion at hand: */
+    struct cell *cell;         /* [heads + 1][groups][ages] */
+    struct estimate *estimate; /* [ages][heads + 1][groups] */
+    double strength_heads[MOST_AGES], strength_classes[MOST_AGES];
+};
+
+struct scratch {         /* of one thread */
+    uint32_t *any, *one; /* [T] */
 };
 
 struct cell {
@@ -48,45 +56,66 @@ struct estimate {
 };
 
 struct row {
-    const char *head, *criterion, *class;
-    int64_t layer, index, age, at_risk, selected;
+    struct row_head of;
+    const char *criterion, *class;
+    int64_t age, at_risk, selected;
     double rate;
     struct estimate e;
 };
 
-static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_persistence;
-    p->T = kvf_n_steps(t);
-    p->threads = args->threads;
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    *p = (struct plan){.T = f->T, .a = f->a, .b = f->b, .grace = o->grace};
     while (p->n_ages < MOST_AGES && (int64_t)1 << p->n_ages < p->T)
         p->n_ages++;
-    int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
-    if (!err)
-        err = criteria_choose(option_text(me, args, OPT_CRITERION), p->criterion, &p->n_criteria,
-                              d);
-    if (!err)
-        err = number_parse("grace", option_text(me, args, OPT_GRACE), &p->grace, d);
-    if (!err)
-        err = tokens_select(t, args, &p->a, &p->b, d);
-    if (!err)
-        err = token_groups_make(t, option_text(me, args, OPT_BY),
-                                option_text(me, args, OPT_CLASSES), &p->groups, d);
-    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
+    int err = selection_choose(f, &o->selection, &p->of, d);
+    for (int k = 0; !err && k < p->of.n_criteria; k++) {
+        err = criterion_column(f->t, "selected_at", p->of.criterion[k], "calibration",
+                               &p->column[k], d);
+        if (!err && kvf_column(f->t, p->column[k])->dtype != KVF_U32)
+            err = kvf_fail(d, KVF_E_FORMAT, "the column %s must be of 32 bits",
+                           kvf_column(f->t, p->column[k])->name);
+    }
+    return err;
 }
 
-/* ---- counts: cells [heads + 1][groups][ages], the last head is all */
+/* Cells of a criterion. */
+static size_t cells_of(const struct plan *p)
+{
+    return (size_t)(p->n_heads + 1) * (size_t)p->of.groups.n * MOST_AGES;
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct plan *p = f->state;
+    (void)d;
+    p->n_heads = f->heads.n;
+    f->n_rows = (int64_t)p->of.n_criteria * (f->heads.n + 1) * p->of.groups.n * p->n_ages;
+    f->items = f->n_rows ? p->of.n_criteria : 0;
+    p->cells = FRAME_NEW(f, struct cell, cells_of(p) * (size_t)p->of.n_criteria);
+    p->estimate = FRAME_NEW(f, struct estimate, cells_of(p));
+    return KVF_OK;
+}
+
+static void thread(struct frame *f, void *scratch)
+{
+    *(struct scratch *)scratch = (struct scratch){FRAME_NEW(f, uint32_t, (size_t)f->T),
+                                                  FRAME_NEW(f, uint32_t, (size_t)f->T)};
+}
+
+/* ---- counts */
 
 static struct cell *cell_at(const struct plan *p, struct cell *c, int head, int group, int age)
 {
-    return c + ((size_t)head * (size_t)p->groups.n + (size_t)group) * MOST_AGES + age;
+    return c + ((size_t)head * (size_t)p->of.groups.n + (size_t)group) * MOST_AGES + age;
 }
 
 static void count(const struct plan *p, const uint32_t *mask, int head, struct cell *c)
 {
     int64_t end = p->T - p->grace < p->b ? p->T - p->grace : p->b;
-    if (p->groups.n == 1) {
+    if (p->of.groups.n == 1) {
         for (int k = 0; k < p->n_ages; k++) {
             int64_t stop = p->T - ((int64_t)1 << k) < end ? p->T - ((int64_t)1 << k) : end;
             uint32_t yes = 0;
@@ -99,7 +128,7 @@ static void count(const struct plan *p, const uint32_t *mask, int head, struct c
         return;
     }
     for (int64_t i = p->a; i < end; i++) {
-        int group = p->groups.of ? p->groups.of[i] : 0;
+        int group = p->of.groups.of ? p->of.groups.of[i] : 0;
         for (int k = 0; k < p->n_ages && i + ((int64_t)1 << k) < p->T; k++)
             for (int g = 0; g <= group; g += group ? group : 1) { /* all, and its class */
                 struct cell *x = cell_at(p, c, head, g, k);
@@ -109,48 +138,38 @@ static void count(const struct plan *p, const uint32_t *mask, int head, struct c
     }
 }
 
-struct crew {
-    const struct plan *p;
-    uint32_t *scratch;         /* [threads][2][T] */
-    struct cell *cell;         /* [heads + 1][groups][ages] of the criterion at hand */
-    struct estimate *estimate; /* [ages][heads + 1][groups] */
-    double strength_heads[MOST_AGES], strength_classes[MOST_AGES];
-    int column;
-};
-
-static int count_head(void *ctx, struct kvf_trace *t, int item, int h, int thread,
-                      struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
 {
-    const struct crew *c = ctx;
-    const struct plan *p = c->p;
-    uint32_t n = (uint32_t)(p->b - p->a), *any = c->scratch + 2 * thread * p->T, *one = any + p->T;
+    const struct plan *p = f->state;
+    const struct scratch *w = x->scratch;
+    uint32_t a = (uint32_t)p->a, n = (uint32_t)(p->b - p->a);
+    int column = p->column[x->item];
     struct unit u;
-    (void)item;
-    int err = unit_of(t, p->space, &p->heads.head[h], &u, d);
+    int err = unit_of(x->t, p->of.space, x->head, &u, d);
     for (int m = 0; !err && m < u.members; m++) {
-        const void *view = any;
+        const void *view = w->any;
         int first = u.first + m * u.heads;
         if (u.heads == 1 && n)
-            err = kvf_view(t, c->column, u.layer, first, (uint32_t)p->a, n, &view, d);
+            err = kvf_view(x->t, column, u.layer, first, a, n, &view, d);
         else
-            memset(any, 0, n * sizeof *any);
+            memset(w->any, 0, n * sizeof *w->any);
         for (int q = 0; !err && u.heads > 1 && q < u.heads && n; q++) {
-            err = kvf_read(t, c->column, u.layer, first + q, (uint32_t)p->a, n, one, d);
+            err = kvf_read(x->t, column, u.layer, first + q, a, n, w->one, d);
             for (uint32_t i = 0; !err && i < n; i++)
-                any[i] |= one[i];
+                w->any[i] |= w->one[i];
         }
         if (!err)
-            count(p, view, h, c->cell);
+            count(p, view, x->h, p->cells + cells_of(p) * (size_t)x->item);
     }
     return err;
 }
 
 static void count_all(const struct plan *p, struct cell *c)
 {
-    for (int h = 0; h < p->heads.n; h++)
-        for (int g = 0; g < p->groups.n; g++)
+    for (int h = 0; h < p->n_heads; h++)
+        for (int g = 0; g < p->of.groups.n; g++)
             for (int k = 0; k < p->n_ages; k++) {
-                struct cell *all = cell_at(p, c, p->heads.n, g, k);
+                struct cell *all = cell_at(p, c, p->n_heads, g, k);
                 const struct cell *mine = cell_at(p, c, h, g, k);
                 all->n += mine->n;
                 all->yes += mine->yes;
@@ -246,170 +265,114 @@ static double rate(const struct cell *c)
 }
 
 /* How strong the rates of heads and of classes are at an age. */
-static void find_strengths(struct crew *c, int k)
+static void find_strengths(struct plan *p, int k)
 {
-    const struct plan *p = c->p;
     struct moments between = {0}, within = {0};
-    int H = p->heads.n, G = p->groups.n;
-    const struct cell *all = cell_at(p, c->cell, H, 0, k);
-    add_moments(&between, all, cell_at(p, c->cell, 0, 0, k), H, (size_t)G * MOST_AGES);
+    int H = p->n_heads, G = p->of.groups.n;
+    const struct cell *all = cell_at(p, p->cell, H, 0, k);
+    add_moments(&between, all, cell_at(p, p->cell, 0, 0, k), H, (size_t)G * MOST_AGES);
     for (int h = 0; h < H; h++)
-        add_moments(&within, cell_at(p, c->cell, h, 0, k), cell_at(p, c->cell, h, G > 1, k), G - 1,
+        add_moments(&within, cell_at(p, p->cell, h, 0, k), cell_at(p, p->cell, h, G > 1, k), G - 1,
                     MOST_AGES);
-    c->strength_heads[k] = strength(&between);
-    c->strength_classes[k] = strength(&within);
+    p->strength_heads[k] = strength(&between);
+    p->strength_classes[k] = strength(&within);
 }
 
 /* Estimates of a head, or of all heads together (h the number of heads), at an age. */
-static void shrink_head(const struct crew *c, int k, int h, struct quantiles *v)
+static void shrink_head(const struct plan *p, int k, int h, struct quantiles *v)
 {
-    const struct plan *p = c->p;
-    int H = p->heads.n, G = p->groups.n;
-    struct estimate *x = c->estimate + ((size_t)k * (size_t)(H + 1) + (size_t)h) * (size_t)G;
+    int H = p->n_heads, G = p->of.groups.n;
+    struct estimate *x = p->estimate + ((size_t)k * (size_t)(H + 1) + (size_t)h) * (size_t)G;
     bool one = h < H;
-    shrink(cell_at(p, c->cell, h, 0, k), one ? rate(cell_at(p, c->cell, H, 0, k)) : NAN,
-           one ? c->strength_heads[k] : 0, v, x);
+    shrink(cell_at(p, p->cell, h, 0, k), one ? rate(cell_at(p, p->cell, H, 0, k)) : NAN,
+           one ? p->strength_heads[k] : 0, v, x);
     for (int g = 1; g < G; g++)
-        shrink(cell_at(p, c->cell, h, g, k), one ? x->shrunk : NAN,
-               one ? c->strength_classes[k] : 0, v, x + g);
+        shrink(cell_at(p, p->cell, h, g, k), one ? x->shrunk : NAN,
+               one ? p->strength_classes[k] : 0, v, x + g);
 }
 
-static void shrink_ages(const struct crew *c, int h)
+static void shrink_ages(const struct plan *p, int h)
 {
     struct quantiles v = {.n = 0};
-    for (int k = 0; k < c->p->n_ages; k++)
-        shrink_head(c, k, h, &v);
+    for (int k = 0; k < p->n_ages; k++)
+        shrink_head(p, k, h, &v);
     find_quantiles(&v);
 }
 
-static int shrink_task(void *ctx, struct kvf_trace *t, int item, int h, int thread,
-                       struct kvf_diag *d)
+static int shrink_one(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
 {
-    (void)t, (void)item, (void)thread, (void)d;
-    shrink_ages(ctx, h);
+    (void)d;
+    shrink_ages(f->state, x->h);
     return KVF_OK;
 }
 
 /* ---- the table */
 
-static void put_rows(const struct crew *c, int criterion, struct row *r)
+static void put_rows(const struct frame *f, int item)
 {
-    const struct plan *p = c->p;
-    int H = p->heads.n, G = p->groups.n;
-    const struct estimate *e = c->estimate;
+    const struct plan *p = f->state;
+    int H = f->heads.n, G = p->of.groups.n;
+    struct row *r = (struct row *)f->row + (int64_t)item * (H + 1) * G * p->n_ages;
+    const struct estimate *e = p->estimate;
     for (int k = 0; k < p->n_ages; k++)
         for (int h = 0; h <= H; h++)
             for (int g = 0; g < G; g++, e++) {
-                const struct cell *x = cell_at(p, c->cell, h, g, k);
-                const struct head *head = h < H ? &p->heads.head[h] : NULL;
-                r[(h * G + g) * p->n_ages + k] = (struct row){head ? head->name : "all",
-                                                              criterion_table[criterion].name,
-                                                              p->groups.name[g],
-                                                              head ? head->layer : -1,
-                                                              head ? head->index : -1,
-                                                              (int64_t)1 << k,
-                                                              x->n,
-                                                              x->yes,
-                                                              rate(x),
-                                                              *e};
+                const struct cell *x = cell_at(p, p->cell, h, g, k);
+                r[(h * G + g) * p->n_ages + k] = (struct row){
+                    frame_row_head(f, h),
+                    criterion_table[p->of.criterion[item]].name,
+                    p->of.groups.name[g],
+                    (int64_t)1 << k,
+                    x->n,
+                    x->yes,
+                    rate(x),
+                    *e};
             }
 }
 
-static int fill_criterion(struct kvf_trace *t, struct crew *c, struct heads_par *par, int criterion,
-                          struct row *row, struct kvf_diag *d)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    const struct plan *p = c->p;
-    size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
-    int err = criterion_column(t, "selected_at", criterion, "calibration", &c->column, d);
-    memset(c->cell, 0, cells * MOST_AGES * sizeof *c->cell);
-    if (!err)
-        err = heads_par_run(par, &p->heads, 1, count_head, c, d);
-    if (err)
-        return err;
-    count_all(p, c->cell);
-    for (int k = 0; k < p->n_ages; k++)
-        find_strengths(c, k);
-    shrink_ages(c, p->heads.n);
-    err = heads_par_run(par, &p->heads, 1, shrink_task, c, d);
-    put_rows(c, criterion, row);
-    return err;
-}
-
-static int fill(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d)
-{
-    const struct plan *p = plan;
-    struct row *row = rows;
-    struct heads_par *par = NULL;
-    size_t cells = (size_t)(p->heads.n + 1) * (size_t)p->groups.n;
-    struct crew c = {.p = p,
-                     .cell = MEM_NEW(struct cell, cells * MOST_AGES),
-                     .estimate = MEM_NEW(struct estimate, cells * MOST_AGES)};
-    int err = heads_par_create(t, p->threads, p->T * p->heads.n, &par);
-    if (!err)
-        c.scratch = mem_alloc(2 * (size_t)heads_par_threads(par), (size_t)p->T * sizeof(uint32_t));
-    if (!err && !(c.cell && c.estimate && c.scratch))
-        err = KVF_E_NOMEM;
-    for (int k = 0; !err && k < p->n_criteria; k++, row += (int64_t)cells * p->n_ages)
-        err = fill_criterion(t, &c, par, p->criterion[k], row, d);
-    heads_par_destroy(par);
-    mem_free(c.cell);
-    mem_free(c.estimate);
-    mem_free(c.scratch);
+    struct plan *p = f->state;
+    int err = KVF_OK;
+    for (int item = 0; !err && item < f->items; item++) {
+        p->cell = p->cells + cells_of(p) * (size_t)item;
+        count_all(p, p->cell);
+        for (int k = 0; k < p->n_ages; k++)
+            find_strengths(p, k);
+        shrink_ages(p, f->heads.n);
+        err = frame_pass(f, 1, shrink_one, d);
+        put_rows(f, item);
+    }
     return err;
 }
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)},       {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)},     {"criterion", "", TABLE_STR, AT(criterion)},
-    {"class", "", TABLE_STR, AT(class)},     {"age", "step", TABLE_INT, AT(age)},
-    {"at_risk", "", TABLE_INT, AT(at_risk)}, {"selected", "", TABLE_INT, AT(selected)},
-    {"rate", "", TABLE_REAL, AT(rate)},      {"shrunk", "", TABLE_REAL, AT(e.shrunk)},
-    {"low", "", TABLE_REAL, AT(e.low)},      {"high", "", TABLE_REAL, AT(e.high)},
-    {"prior", "", TABLE_REAL, AT(e.prior)},  {"strength", "", TABLE_REAL, AT(e.strength)},
+    ROW_HEAD_MEMBERS(row, of),
+    {"criterion", "", TABLE_STR, AT(criterion)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"age", "step", TABLE_INT, AT(age)},
+    {"at_risk", "", TABLE_INT, AT(at_risk)},
+    {"selected", "", TABLE_INT, AT(selected)},
+    {"rate", "", TABLE_REAL, AT(rate)},
+    {"shrunk", "", TABLE_REAL, AT(e.shrunk)},
+    {"low", "", TABLE_REAL, AT(e.low)},
+    {"high", "", TABLE_REAL, AT(e.high)},
+    {"prior", "", TABLE_REAL, AT(e.prior)},
+    {"strength", "", TABLE_REAL, AT(e.strength)},
 };
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    int64_t n = (int64_t)p->n_criteria * (p->heads.n + 1) * p->groups.n * p->n_ages;
-    const struct selected_table table = {
-        "persistence",
-        n,
-        sizeof(struct row),
-        members,
-        sizeof members / sizeof *members,
-        fill,
-        p,
-        p->space,
-        "grace",
-        p->grace,
-        p->a,
-        p->b,
-        p->T,
-        &p->groups,
-    };
-    return selected_table(t, &table, ret, d);
+    (void)d;
+    const struct plan *p = f->state;
+    selection_note(f, &p->of, "grace", p->grace, out);
+    return KVF_OK;
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    struct kvf_trace *t = traces[0];
-    struct plan p = {.n_ages = 0};
-    int column;
-    (void)n_traces;
-    int err = parse(t, args, &p, d);
-    for (int c = 0; !err && c < p.n_criteria; c++) {
-        err = criterion_column(t, "selected_at", p.criterion[c], "calibration", &column, d);
-        if (!err && kvf_column(t, column)->dtype != KVF_U32)
-            err = kvf_fail(d, KVF_E_FORMAT, "the column %s must be of 32 bits",
-                           kvf_column(t, column)->name);
-    }
-    if (!err)
-        err = build(t, &p, ret_table, d);
-    token_groups_free(&p.groups);
-    heads_free(&p.heads);
-    return err;
+    token_groups_free(&((struct plan *)f->state)->of.groups);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -438,12 +401,28 @@ static const struct analyzer_measure measures[] = {
 static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "age", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct scratch),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_persistence = {
     .name = "persistence",
     .summary = "how often tokens are selected at ages 1, 2, 4, ..., with shrinkage",
+    .example = "kvfate persistence run.kvf -o persistence.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

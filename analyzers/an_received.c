@@ -9,22 +9,33 @@
 #include "analyzers/heads.h"
 #include "analyzers/received.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/stats.h"
 #include "base/utf8.h"
 
 enum { TEXT_MOST = 64 }; /* bytes of a token's text and a NUL */
-enum { OPT_CUMULATIVE, OPT_EVERY, OPT_SPREAD, OPT_MASS, OPT_WEIGHT };
-static const struct analyzer_option options[] = {
-    {"cumulative", NULL, NULL, "a column more: the sum of what came up to each step"},
-    {"every", "N", "1", "every N-th step from birth on"},
-    {"spread", "KIND", NULL, "from mass.sum: shares, tokens or heads"},
-    {"mass", "P", "0.9", "part of the mass that --spread counts up to"},
-    {"weight", "W", "mass", "of --spread: mass, or contrib = mass times |W_O v|"},
-    {NULL, NULL, NULL, NULL},
-};
 
-extern const struct analyzer an_received;
+static const char *const spread_options[] = {"none", "shares", "tokens", "heads", NULL};
+static const char *const weights[] = {"mass", "contrib", NULL};
+struct options {
+    bool cumulative;
+    int64_t every;
+    int spread; /* 0: none; else 1 + enum spread */
+    double mass;
+    int weight;
+};
+static const struct opt options[] = {
+    {OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
+     "a column more: the sum of what came up to each step"},
+    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step from birth on",
+     "1", .min = 1, .max = KVF_MAX_STEPS},
+    {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
+     "how what was received spreads, from mass.sum", "none", .words = spread_options},
+    {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
+     "part of the mass that --spread counts up to", "0.9"},
+    {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
+     "of --spread; contrib: mass times |W_O v|", "mass", .words = weights},
+    {.type = OPT_END},
+};
 
 struct pair {
     int column, layer, head, token;
@@ -206,13 +217,11 @@ static int build(const struct data *x, struct table *out)
     return table_err(out);
 }
 
-static int run_steps(struct kvf_trace *t, const struct analyzer_args *args, int64_t every,
+static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
                      struct table **ret_table, struct kvf_diag *d)
 {
-    struct data x = {.t = t,
-                     .T = kvf_n_steps(t),
-                     .every = every,
-                     .cumulative = option_text(&an_received, args, OPT_CUMULATIVE) != NULL};
+    const struct options *o = args->options;
+    struct data x = {.t = t, .T = kvf_n_steps(t), .every = o->every, .cumulative = o->cumulative};
     struct table *out = NULL;
     int64_t row = 0;
     int err = find_pairs(&x, args, d);
@@ -233,31 +242,16 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args, int6
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
-    const char *every_text = option_text(&an_received, args, OPT_EVERY);
-    const char *mass_text = option_text(&an_received, args, OPT_MASS);
-    const char *text = option_text(&an_received, args, OPT_SPREAD);
-    const char *weight = option_text(&an_received, args, OPT_WEIGHT);
-    bool contrib = strcmp(weight, "contrib") == 0;
-    int64_t every;
-    double mass;
-    int kind = 0;
+    const struct options *o = args->options;
     (void)n_traces;
-    if (!opt_int(every_text, &every) || every < 1)
-        return kvf_fail(d, KVF_E_ARG, "--every needs a number of steps, not '%s'", every_text);
-    if (!opt_real(mass_text, &mass) || !(mass > 0) || mass > 1)
-        return kvf_fail(d, KVF_E_ARG, "--mass needs a part above 0 and at most 1, not '%s'",
-                        mass_text);
-    if (!contrib && strcmp(weight, "mass") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--weight is mass or contrib, not '%s'", weight);
-    if (contrib && !text)
+    if (!(o->mass > 0) || o->mass > 1)
+        return kvf_fail(d, KVF_E_ARG, "--mass needs a part above 0 and at most 1, not %g", o->mass);
+    if (o->weight && !o->spread)
         return kvf_fail(d, KVF_E_ARG, "--weight contrib belongs to --spread");
-    if (!text)
-        return run_steps(traces[0], args, every, ret_table, d);
-    while (kind < N_SPREADS && strcmp(text, spread_names[kind]) != 0)
-        kind++;
-    if (kind == N_SPREADS)
-        return kvf_fail(d, KVF_E_ARG, "--spread is shares, tokens or heads, not '%s'", text);
-    return received_spread(traces[0], (enum spread)kind, mass, contrib, args, ret_table, d);
+    if (!o->spread)
+        return run_steps(traces[0], args, ret_table, d);
+    return received_spread(traces[0], (enum spread)(o->spread - 1), o->mass, o->weight == 1, args,
+                           ret_table, d);
 }
 
 /* What a pair received, for the rows from r on; returns the first row of the next. */
@@ -319,6 +313,7 @@ static const struct analyzer_pool pool = {pool_keys, pool_measures};
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
+    .example = "kvfate received run.kvf --spread heads -o received.tsv",
     .options = options,
     .max_traces = 1,
     .run = run,

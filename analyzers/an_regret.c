@@ -11,18 +11,22 @@
 
 #include "analyzers/common.h"
 #include "analyzers/frame.h"
-#include "analyzers/pools.h"
 #include "base/mem.h"
 #include "base/stats.h"
 
-enum { OPT_EVERY, OPT_MEAN, N_VALUES = 3, MOST_STEPS = 512 };
-static const struct analyzer_option options[] = {
-    {"every", "N", NULL, "every N-th step (default: at most 512 steps)"},
-    {"mean", NULL, NULL, "one row per head: its mean over the steps"},
-    {NULL, NULL, NULL, NULL},
-};
+enum { N_VALUES = 3, MOST_STEPS = 512 };
 
-extern const struct analyzer an_regret;
+struct options {
+    int64_t every; /* 0: not given */
+    bool mean;
+};
+static const struct opt options[] = {
+    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+    {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
+     "one row per head: its mean over the steps"},
+    {.type = OPT_END},
+};
 
 struct means {
     struct sum value[N_VALUES]; /* kept, oracle, regret */
@@ -147,8 +151,9 @@ static void put_summary(struct table *out, const struct head_list *heads, const 
     }
 }
 
-static int rows(struct frame *f, struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    (void)d;
     const struct plan *p = f->state;
     int err = put_heads_all(out, &f->heads);
     put_tokens(out, f->a, f->b, f->T);
@@ -166,16 +171,13 @@ static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     int64_t T = f->b - f->a;
-    const char *text = option_text(&an_regret, f->args, OPT_EVERY);
-    char *end = NULL;
-    p->mean = option_text(&an_regret, f->args, OPT_MEAN) != NULL;
-    p->every = text ? strtoll(text, &end, 10) : (T + MOST_STEPS - 1) / MOST_STEPS;
-    if (text && (p->every < 1 || *end))
-        return kvf_fail(d, KVF_E_ARG, "--every needs a whole number of steps, not '%s'", text);
-    if (text && p->mean)
+    const struct options *o = f->options;
+    if (o->every && o->mean)
         return kvf_fail(d, KVF_E_ARG,
                         "--every and --mean exclude each other: a mean is over all "
                         "steps");
+    p->mean = o->mean;
+    p->every = o->every ? o->every : (T + MOST_STEPS - 1) / MOST_STEPS;
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
@@ -229,12 +231,22 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const char *const keys[] = {"head", "layer", "index", "step", NULL};
+static const struct analyzer_measure measures[] = {
+    {"regret", NULL, NULL},
+    {"kept_mass", NULL, NULL},
+    {"oracle_mass", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass given away against the best entries of that number",
+    .example = "kvfate regret run.kvf -o regret.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_regret,
+    .pool = &pool,
 };

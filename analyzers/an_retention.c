@@ -7,21 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
 #include "analyzers/selected.h"
 #include "base/mem.h"
 #include "base/par.h"
 #include "base/vmath.h"
 
-enum { OPT_CRITERION, OPT_SOURCE };
-static const struct analyzer_option options[] = {
-    {"criterion", "C", "top64", "selected set: top64 ... top512, mass.90 ... mass.99"},
-    {"source", "S", NULL, "gate or last-use (default: gate where the trace has gates)"},
-    {NULL, NULL, NULL, NULL},
+enum { AUTO, GATE, LAST_USE };
+static const char *const sources[] = {"auto", "gate", "last-use", NULL};
+struct options {
+    const char *criterion;
+    int source;
 };
-
-extern const struct analyzer an_retention;
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set: top64 ... top512, mass.90 ... mass.99", "top64"},
+    {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
+     "what the rows are of; auto: gates where the trace has them", "auto", .words = sources},
+    {.type = OPT_END},
+};
 
 /* What the columns of the table are read from: log beta as recorded, the rest follows. */
 struct source {
@@ -30,22 +33,22 @@ struct source {
     int32_t *last;   /* the same; NULL: no ages */
 };
 
+enum { LOG_BETA, AGE }; /* columns */
 struct data {
-    struct kvf_trace *t;
-    struct head_list heads;
-    const char *criterion;
     bool gate;
-    int log_beta, age; /* columns, or -1 */
-    struct source *s;
-    struct hand {       /* of one thread */
-        double *row;    /* [n] */
-        uint16_t *next; /* [n] */
-    } * hand;
+    struct source *s; /* NULL once the table owns it */
+};
+
+struct scratch {    /* of one thread */
+    double *row;    /* [n] */
+    uint16_t *next; /* [n] */
 };
 
 static void source_destroy(void *ctx)
 {
     struct source *s = ctx;
+    if (!s)
+        return;
     mem_free(s->lb);
     mem_free(s->last);
     mem_free(s);
@@ -79,34 +82,41 @@ static void read_last(void *ctx, int64_t row0, int64_t n, double *out)
         out[i] = s->last[row0 + i];
 }
 
-static void put_columns(struct table *out, const struct data *x)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    struct data *x = f->state;
+    struct source *s = x->s;
+    bool ages = f->column[AGE] >= 0;
     static const double nan_value[1] = {NAN};
     static const int64_t none[1] = {-1};
     static const char *const names[2] = {"last-use", "gate"};
     int64_t one = table_rows(out) > 0;
     const char *const source[1] = {names[x->gate]};
-    put_provenance(out, x->t);
-    if (x->age >= 0)
-        table_meta_str(out, "criterion", x->criterion);
+    (void)d;
+    x->s = NULL;
+    table_own(out, s, source_destroy);
+    if (ages)
+        table_meta_str(out, "criterion", ((const struct options *)f->options)->criterion);
     table_meta_str(out, "source", source[0]);
     table_cycle_str(out, "source", "", source, one);
-    put_heads(out, &x->heads);
-    table_affine(out, "token", "", x->s->a, 1, x->s->n);
-    table_affine(out, "birth", "step", x->s->a, 1, x->s->n);
+    put_heads(out, &f->heads);
+    table_affine(out, "token", "", s->a, 1, s->n);
+    table_affine(out, "birth", "step", s->a, 1, s->n);
     if (x->gate) {
-        table_lazy(out, "log_beta", "nat", TABLE_REAL, read_log_beta, x->s);
-        table_lazy(out, "beta", "", TABLE_REAL, read_beta, x->s);
-        table_lazy(out, "mean_retention", "", TABLE_REAL, read_mean, x->s);
+        table_lazy(out, "log_beta", "nat", TABLE_REAL, read_log_beta, s);
+        table_lazy(out, "beta", "", TABLE_REAL, read_beta, s);
+        table_lazy(out, "mean_retention", "", TABLE_REAL, read_mean, s);
     } else {
         table_cycle_real(out, "log_beta", "nat", nan_value, one);
         table_cycle_real(out, "beta", "", nan_value, one);
         table_cycle_real(out, "mean_retention", "", nan_value, one);
     }
-    if (x->age >= 0)
-        table_lazy(out, "last_use_age", "step", TABLE_INT, read_last, x->s);
+    if (ages)
+        table_lazy(out, "last_use_age", "step", TABLE_INT, read_last, s);
     else
         table_cycle_int(out, "last_use_age", "step", none, one);
+    table_keep(out, "threads", f->args->threads);
+    return KVF_OK;
 }
 
 /* The largest age + 1 of u16 columns, of which all ones are "never". */
@@ -119,11 +129,10 @@ static void raise_narrow(const uint16_t *restrict age, int64_t n, uint16_t *rest
 }
 
 /* last becomes the largest age of the query heads [first, first + share) of a layer. */
-static int read_ages(const struct data *x, struct kvf_trace *t, int layer, int first, int share,
-                     struct hand *w, int32_t *last, struct kvf_diag *d)
+static int read_ages(const struct source *s, int column, struct kvf_trace *t, int layer, int first,
+                     int share, const struct scratch *w, int32_t *last, struct kvf_diag *d)
 {
-    const struct source *s = x->s;
-    const struct kvf_column *c = kvf_column(t, x->age);
+    const struct kvf_column *c = kvf_column(t, column);
     bool narrow = c->dtype == KVF_U16 && c->flags & KVF_COL_AGE;
     uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
     int err = KVF_OK;
@@ -132,8 +141,8 @@ static int read_ages(const struct data *x, struct kvf_trace *t, int layer, int f
         last[i] = -1;
     for (int g = first; !err && g < first + share; g++) {
         const void *age;
-        err = narrow ? kvf_view(t, x->age, layer, g, a, n, &age, d)
-                     : kvf_read_f64(t, x->age, layer, g, a, n, w->row, d);
+        err = narrow ? kvf_view(t, column, layer, g, a, n, &age, d)
+                     : kvf_read_f64(t, column, layer, g, a, n, w->row, d);
         if (!err && narrow)
             raise_narrow(age, n, w->next);
         for (uint32_t i = 0; !err && !narrow && i < n; i++)
@@ -144,132 +153,76 @@ static int read_ages(const struct data *x, struct kvf_trace *t, int layer, int f
     return err;
 }
 
-static int read_gates(const struct data *x, struct kvf_trace *t, const struct head *h,
-                      struct hand *w, float *lb, struct kvf_diag *d)
+static int read_gates(const struct source *s, int column, const struct frame_head *y, float *lb,
+                      struct kvf_diag *d)
 {
-    const struct source *s = x->s;
+    const struct head *h = y->head;
+    double *row = ((const struct scratch *)y->scratch)->row;
     uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
-    if (kvf_column(t, x->log_beta)->dtype == KVF_F32)
-        return kvf_read(t, x->log_beta, h->layer, h->index, a, n, lb, d);
-    int err = kvf_read_f64(t, x->log_beta, h->layer, h->index, a, n, w->row, d);
+    if (kvf_column(y->t, column)->dtype == KVF_F32)
+        return kvf_read(y->t, column, h->layer, h->index, a, n, lb, d);
+    int err = kvf_read_f64(y->t, column, h->layer, h->index, a, n, row, d);
     for (uint32_t i = 0; !err && i < n; i++)
-        lb[i] = (float)w->row[i];
+        lb[i] = (float)row[i];
     return err;
 }
 
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct data *x = ctx;
-    const struct head *head = &x->heads.head[h];
-    int64_t n = x->s->n;
-    int G = kvf_n_heads(t, head->layer, KVF_SPACE_QUERY);
-    int H = kvf_n_heads(t, head->layer, KVF_SPACE_KV), share = x->gate ? G / H : 1, err = KVF_OK;
-    (void)item;
+    size_t n = (size_t)(f->b - f->a);
+    *(struct scratch *)scratch = (struct scratch){FRAME_NEW(f, double, n),
+                                                  FRAME_NEW(f, uint16_t, n)};
+}
+
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
+{
+    const struct data *x = f->state;
+    const struct source *s = x->s;
+    int layer = y->head->layer, err = KVF_OK;
+    int G = kvf_n_heads(y->t, layer, KVF_SPACE_QUERY), H = kvf_n_heads(y->t, layer, KVF_SPACE_KV);
+    int share = x->gate ? G / H : 1;
     if (x->gate)
-        err = read_gates(x, t, head, &x->hand[thread], x->s->lb + h * n, d);
-    if (!err && x->s->last)
-        err = read_ages(x, t, head->layer, head->index * share, share, &x->hand[thread],
-                        x->s->last + h * n, d);
-    return err;
-}
-
-static int alloc(struct data *x, size_t rows)
-{
-    x->s->lb = x->gate ? MEM_RAW(float, rows) : NULL;
-    x->s->last = x->age >= 0 ? MEM_RAW(int32_t, rows) : NULL;
-    return (!x->gate || x->s->lb) && (x->age < 0 || x->s->last) ? KVF_OK : KVF_E_NOMEM;
-}
-
-static int alloc_hands(struct data *x, int threads)
-{
-    size_t n = (size_t)x->s->n;
-    x->hand = MEM_NEW(struct hand, (size_t)threads);
-    for (int i = 0; x->hand && i < threads; i++) {
-        x->hand[i].row = MEM_RAW(double, n);
-        x->hand[i].next = MEM_RAW(uint16_t, n);
-        if (!x->hand[i].row || !x->hand[i].next)
-            return KVF_E_NOMEM;
-    }
-    return x->hand ? KVF_OK : KVF_E_NOMEM;
-}
-
-static int read_heads(struct data *x, int threads, struct kvf_diag *d)
-{
-    struct heads_par *par = NULL;
-    int n = 0, err = heads_par_create(x->t, threads, 2 * x->heads.n * x->s->n, &par);
-    if (!err) {
-        n = heads_par_threads(par);
-        err = alloc_hands(x, n);
-    }
-    if (!err && x->s->n)
-        err = heads_par_run(par, &x->heads, 1, do_head, x, d);
-    for (int i = 0; x->hand && i < n; i++) {
-        mem_free(x->hand[i].row);
-        mem_free(x->hand[i].next);
-    }
-    mem_free(x->hand);
-    heads_par_destroy(par);
-    return err;
-}
-
-static int make(struct data *x, int64_t a, int64_t n, int threads, struct table **ret_table,
-                struct kvf_diag *d)
-{
-    size_t rows = (size_t)x->heads.n * (size_t)n;
-    struct table *out = table_create("retention", (int64_t)rows);
-    x->s = MEM_NEW(struct source, 1);
-    if (!out || !x->s) {
-        table_destroy(out);
-        mem_free(x->s);
-        return KVF_E_NOMEM;
-    }
-    *x->s = (struct source){a, n, kvf_n_steps(x->t), NULL, NULL};
-    table_own(out, x->s, source_destroy);
-    int err = table_err(out) ? table_err(out) : alloc(x, rows);
-    if (!err)
-        err = read_heads(x, threads, d);
-    if (!err) {
-        put_columns(out, x);
-        table_keep(out, "threads", threads);
-        err = table_err(out);
-    }
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        err = read_gates(s, f->column[LOG_BETA], y, s->lb + y->h * s->n, d);
+    if (!err && s->last)
+        err = read_ages(s, f->column[AGE], y->t, layer, y->head->index * share, share, y->scratch,
+                        s->last + y->h * s->n, d);
     return err;
 }
 
 /* The columns that there are, and those that there must be. */
-static int find_columns(struct data *x, const char *source, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
+    struct data *x = f->state;
+    const struct options *o = f->options;
     char name[KVF_NAME_MAX + 16];
-    snprintf(name, sizeof name, "last_selected.%.40s", x->criterion);
-    x->age = kvf_find(x->t, name);
-    x->log_beta = kvf_find(x->t, "log_beta");
-    x->gate = source ? strcmp(source, "gate") == 0 : x->log_beta >= 0;
-    if (source && !x->gate && strcmp(source, "last-use") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--source is gate or last-use, not '%s'", source);
-    return x->gate ? log_beta_need(x->t, &x->log_beta, d)
-                   : column_need(x->t, name, criterion_probe(x->criterion), &x->age, d);
+    snprintf(name, sizeof name, "last_selected.%.40s", o->criterion);
+    f->column[AGE] = kvf_find(f->t, name);
+    f->column[LOG_BETA] = kvf_find(f->t, "log_beta");
+    x->gate = o->source == AUTO ? f->column[LOG_BETA] >= 0 : o->source == GATE;
+    f->space = x->gate ? KVF_SPACE_KV : KVF_SPACE_QUERY;
+    return x->gate ? log_beta_need(f->t, &f->column[LOG_BETA], d)
+                   : column_need(f->t, name, criterion_probe(o->criterion), &f->column[AGE], d);
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    struct data x = {.t = traces[0], .criterion = option_text(&an_retention, args, OPT_CRITERION)};
-    int64_t a, b;
-    (void)n_traces;
-    int err = find_columns(&x, option_text(&an_retention, args, OPT_SOURCE), d);
-    if (!err)
-        err = tokens_select(x.t, args, &a, &b, d);
-    if (!err)
-        err = heads_select(x.t, x.gate ? KVF_SPACE_KV : KVF_SPACE_QUERY, args->heads, &x.heads, d);
-    if (err)
-        return err;
-    err = make(&x, a, b - a, args->threads, ret_table, d);
-    heads_free(&x.heads);
-    return err;
+    struct data *x = f->state;
+    bool ages = f->column[AGE] >= 0;
+    (void)d;
+    f->items = f->b > f->a;
+    f->n_rows = f->heads.n * (f->b - f->a);
+    x->s = MEM_NEW(struct source, 1);
+    if (!x->s)
+        return KVF_E_NOMEM;
+    *x->s = (struct source){f->a, f->b - f->a, f->T, NULL, NULL};
+    x->s->lb = x->gate ? MEM_RAW(float, (size_t)f->n_rows) : NULL;
+    x->s->last = ages ? MEM_RAW(int32_t, (size_t)f->n_rows) : NULL;
+    return (x->gate && !x->s->lb) || (ages && !x->s->last) ? KVF_E_NOMEM : KVF_OK;
+}
+
+static void close(struct frame *f)
+{
+    source_destroy(((struct data *)f->state)->s);
 }
 
 /* ---- sums over parts of the table, on all threads; added in order, so that these change none */
@@ -396,11 +349,23 @@ static void describe(const struct table *t, struct buf *out)
                n ? all.last / (double)n : 0.0);
 }
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct data),
+    .scratch_size = sizeof(struct scratch),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_retention = {
     .name = "retention",
     .summary = "what gates say tokens are worth, or how long they were used",
+    .example = "kvfate retention run.kvf -o retention.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
 };

@@ -3,170 +3,143 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "analyzers/common.h"
-#include "base/mem.h"
-#include "base/opt.h"
+#include "analyzers/frame.h"
 
-enum { OPT_STEP };
-static const struct analyzer_option options[] = {
-    {"step", "N", "end", "what query N sees (default: what is left at the end)"},
-    {NULL, NULL, NULL, NULL},
+struct options {
+    const char *step;
 };
-
-extern const struct analyzer an_runs;
+static const struct opt options[] = {
+    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+     "what query N sees, or what is left at the end", "end"},
+    {.type = OPT_END},
+};
 
 /* Of each head, then of all: integers as counted, then what follows from them. */
 enum { TOKENS, KEPT, RUNS, ALONE, LONGEST, CHANGES, COUNTS };
 enum { MEAN_RUN, EXPECTED_RUNS, CLUSTERING, EXPECTED_CHANGES, Z, REALS };
 
+struct row {
+    struct row_head of;
+    int64_t count[COUNTS];
+    double real[REALS];
+};
+
 struct data {
-    struct kvf_trace *t;
-    struct head_list heads;
-    int evict;
-    int64_t a, b, step; /* tokens [a, b) of those that are born at the step */
-    int64_t *count[COUNTS];
-    double *real[REALS];
+    int64_t step;
     int64_t undefined; /* heads without z */
 };
 
-static void count_head(struct data *x, int h, const double *evict)
+struct scratch {   /* of one thread */
+    double *evict; /* [T] of the head at hand */
+};
+
+static void count_head(const struct frame *f, int64_t step, const double *evict, int64_t *count)
 {
-    int64_t run = 0, end = x->step < x->b ? x->step + 1 : x->b;
-    for (int64_t i = x->a; i <= end && end > x->a; i++) {
-        bool kept = i < end && evict[i] > (double)x->step;
+    int64_t run = 0, end = step < f->b ? step + 1 : f->b;
+    for (int64_t i = f->a; i <= end && end > f->a; i++) {
+        bool kept = i < end && evict[i] > (double)step;
         if (i < end) {
-            x->count[TOKENS][h]++;
-            x->count[KEPT][h] += kept;
-            x->count[CHANGES][h] += i == x->a || kept != (run > 0);
+            count[TOKENS]++;
+            count[KEPT] += kept;
+            count[CHANGES] += i == f->a || kept != (run > 0);
         }
         if (kept) {
             run++;
             continue;
         }
-        x->count[RUNS][h] += run > 0;
-        x->count[ALONE][h] += run == 1;
-        if (run > x->count[LONGEST][h])
-            x->count[LONGEST][h] = run;
+        count[RUNS] += run > 0;
+        count[ALONE] += run == 1;
+        if (run > count[LONGEST])
+            count[LONGEST] = run;
         run = 0;
     }
 }
 
 /* k of n places chosen at random: k (n - k + 1) / n runs of them are expected, and of both kinds
  * together 1 + 2 k (n - k) / n, with the variance 2 k (n - k) (2 k (n - k) - n) / (n^2 (n - 1)). */
-static void expect(struct data *x, int h)
+static void expect(const int64_t *count, double *real)
 {
-    double n = (double)x->count[TOKENS][h], k = (double)x->count[KEPT][h];
-    double runs = (double)x->count[RUNS][h], both = 2 * k * (n - k);
+    double n = (double)count[TOKENS], k = (double)count[KEPT];
+    double runs = (double)count[RUNS], both = 2 * k * (n - k);
     double variance = n > 1 ? both * (both - n) / (n * n * (n - 1)) : 0;
-    x->real[MEAN_RUN][h] = runs > 0 ? k / runs : NAN;
-    x->real[EXPECTED_RUNS][h] = n > 0 ? k * (n - k + 1) / n : NAN;
-    x->real[CLUSTERING][h] = runs > 0 ? x->real[EXPECTED_RUNS][h] / runs : NAN;
-    x->real[EXPECTED_CHANGES][h] = n > 0 ? 1 + both / n : NAN;
-    x->real[Z][h] = variance > 0 ? ((double)x->count[CHANGES][h] - x->real[EXPECTED_CHANGES][h])
-                                       / sqrt(variance)
-                                 : NAN;
-    x->undefined += !(variance > 0);
+    real[MEAN_RUN] = runs > 0 ? k / runs : NAN;
+    real[EXPECTED_RUNS] = n > 0 ? k * (n - k + 1) / n : NAN;
+    real[CLUSTERING] = runs > 0 ? real[EXPECTED_RUNS] / runs : NAN;
+    real[EXPECTED_CHANGES] = n > 0 ? 1 + both / n : NAN;
+    real[Z] = variance > 0 ? ((double)count[CHANGES] - real[EXPECTED_CHANGES]) / sqrt(variance)
+                           : NAN;
 }
 
 /* Sums over the heads; the longest of them, and the mean of z where it is defined. */
-static void add_up(struct data *x)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    int all = x->heads.n;
+    struct data *x = f->state;
+    struct row *row = f->row, *all = &row[f->heads.n];
     double z = 0, expected = 0, changes = 0;
-    for (int h = 0; h < all; h++) {
+    (void)d;
+    all->of = frame_row_head(f, f->heads.n);
+    for (const struct row *r = row; r < all; r++) {
         for (int c = 0; c < COUNTS; c++)
             if (c != LONGEST)
-                x->count[c][all] += x->count[c][h];
-            else if (x->count[c][h] > x->count[c][all])
-                x->count[c][all] = x->count[c][h];
-        z += isnan(x->real[Z][h]) ? 0 : x->real[Z][h];
-        expected += x->real[EXPECTED_RUNS][h];
-        changes += x->real[EXPECTED_CHANGES][h];
+                all->count[c] += r->count[c];
+            else if (r->count[c] > all->count[c])
+                all->count[c] = r->count[c];
+        x->undefined += isnan(r->real[Z]);
+        z += isnan(r->real[Z]) ? 0 : r->real[Z];
+        expected += r->real[EXPECTED_RUNS];
+        changes += r->real[EXPECTED_CHANGES];
     }
-    double runs = (double)x->count[RUNS][all];
-    bool any = x->count[TOKENS][all] > 0;
-    x->real[MEAN_RUN][all] = runs > 0 ? (double)x->count[KEPT][all] / runs : NAN;
-    x->real[EXPECTED_RUNS][all] = any ? expected : NAN;
-    x->real[CLUSTERING][all] = runs > 0 ? expected / runs : NAN;
-    x->real[EXPECTED_CHANGES][all] = any ? changes : NAN;
-    x->real[Z][all] = all > x->undefined ? z / (double)(all - x->undefined) : NAN;
+    double runs = (double)all->count[RUNS];
+    int64_t defined = f->heads.n - x->undefined;
+    bool any = all->count[TOKENS] > 0;
+    all->real[MEAN_RUN] = runs > 0 ? (double)all->count[KEPT] / runs : NAN;
+    all->real[EXPECTED_RUNS] = any ? expected : NAN;
+    all->real[CLUSTERING] = runs > 0 ? expected / runs : NAN;
+    all->real[EXPECTED_CHANGES] = any ? changes : NAN;
+    all->real[Z] = defined > 0 ? z / (double)defined : NAN;
+    return KVF_OK;
 }
 
-static int read_heads(struct data *x, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    uint32_t T = kvf_n_steps(x->t);
-    double *evict = MEM_NEW(double, T);
-    int err = evict ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h < x->heads.n; h++) {
-        if (T)
-            err = read_evict(x->t, x->evict, &x->heads.head[h], T, evict, d);
-        if (!err) {
-            count_head(x, h, evict);
-            expect(x, h);
-        }
-    }
-    if (!err)
-        add_up(x);
-    mem_free(evict);
-    return err;
+    ((struct scratch *)scratch)->evict = FRAME_NEW(f, double, (size_t)f->T);
 }
 
-static int build(const struct data *x, struct table *out)
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
 {
-    static const char *const counts[COUNTS] = {"tokens", "kept",    "runs",
-                                               "alone",  "longest", "changes"};
-    static const char *const reals[REALS] = {"mean_run", "expected_runs", "clustering",
-                                             "expected_changes", "z"};
-    put_provenance(out, x->t);
-    put_tokens(out, x->a, x->b, kvf_n_steps(x->t));
+    const struct data *x = f->state;
+    double *evict = ((struct scratch *)y->scratch)->evict;
+    struct row *r = (struct row *)f->row + y->h;
+    int err = f->T ? read_evict(y->t, f->column[0], y->head, (uint32_t)f->T, evict, d) : KVF_OK;
+    if (err)
+        return err;
+    r->of = frame_row_head(f, y->h);
+    count_head(f, x->step, evict, r->count);
+    expect(r->count, r->real);
+    return KVF_OK;
+}
+
+static int choose(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    return step_select(((const struct options *)f->options)->step, f->T, &x->step, d);
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    (void)d;
+    f->n_rows = f->heads.n + 1;
+    return KVF_OK;
+}
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    (void)d;
+    const struct data *x = f->state;
+    put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "step", (double)x->step);
     table_meta_num(out, "undefined", (double)x->undefined);
-    int err = put_heads_all(out, &x->heads);
-    for (int c = 0; c < COUNTS; c++)
-        table_dense_int(out, counts[c], c == RUNS || c == CHANGES ? "" : "tokens", x->count[c]);
-    for (int c = 0; c < REALS; c++)
-        table_dense_real(out, reals[c], c == MEAN_RUN ? "tokens" : "", x->real[c]);
-    return err ? err : table_err(out);
-}
-
-static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    int err = step_select(option_text(&an_runs, args, OPT_STEP), kvf_n_steps(x->t), &x->step, d);
-    if (!err)
-        err = tokens_select(x->t, args, &x->a, &x->b, d);
-    if (!err)
-        err = column_need(x->t, "evict_step", "evict", &x->evict, d);
-    if (!err)
-        err = heads_select(x->t, KVF_SPACE_KV, args->heads, &x->heads, d);
-    size_t rows = (size_t)x->heads.n + 1;
-    for (int c = 0; !err && c < COUNTS; c++)
-        err = (x->count[c] = MEM_NEW(int64_t, rows)) ? KVF_OK : KVF_E_NOMEM;
-    for (int c = 0; !err && c < REALS; c++)
-        err = (x->real[c] = MEM_NEW(double, rows)) ? KVF_OK : KVF_E_NOMEM;
-    return err;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct data x = {.t = traces[0]};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = prepare(&x, args, d);
-    if (!err)
-        err = (out = table_create("runs", x.heads.n + 1)) ? read_heads(&x, d) : KVF_E_NOMEM;
-    if (!err)
-        err = build(&x, out);
-    for (int c = 0; c < COUNTS; c++)
-        mem_free(x.count[c]);
-    for (int c = 0; c < REALS; c++)
-        mem_free(x.real[c]);
-    heads_free(&x.heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    return KVF_OK;
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -203,12 +176,57 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+#define COUNT(name, unit, k)                                                                       \
+    {                                                                                              \
+        name, unit, TABLE_INT, offsetof(struct row, count[k])                                      \
+    }
+#define REAL(name, unit, k)                                                                        \
+    {                                                                                              \
+        name, unit, TABLE_REAL, offsetof(struct row, real[k])                                      \
+    }
+static const struct record_member members[] = {
+    ROW_HEAD_MEMBERS(row, of),
+    COUNT("tokens", "tokens", TOKENS),
+    COUNT("kept", "tokens", KEPT),
+    COUNT("runs", "", RUNS),
+    COUNT("alone", "tokens", ALONE),
+    COUNT("longest", "tokens", LONGEST),
+    COUNT("changes", "", CHANGES),
+    REAL("mean_run", "tokens", MEAN_RUN),
+    REAL("expected_runs", "", EXPECTED_RUNS),
+    REAL("clustering", "", CLUSTERING),
+    REAL("expected_changes", "", EXPECTED_CHANGES),
+    REAL("z", "", Z),
+};
+
+static const struct frame_column columns[] = {
+    FRAME_COLUMN_EVICT_STEP,
+    {.name = NULL},
+};
+
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .scratch_size = sizeof(struct scratch),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+};
+
 const struct analyzer an_runs = {
     .name = "runs",
     .summary = "whether what is held lies in blocks or scattered",
+    .example = "kvfate runs run.kvf -o runs.tsv",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

@@ -7,22 +7,26 @@
 #include <string.h>
 
 #include "analyzers/frame.h"
-#include "analyzers/pools.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 
-enum { OPT_KIND, OPT_CRITERION, OPT_TRIANGLE };
-static const struct analyzer_option options[] = {
-    {"kind", "K", "alpha", "alpha (evictions), beta (retention gates) or last-use"},
-    {"criterion", "C", "top64", "selected set of kind last-use"},
-    {"triangle", "T", "le", "sum over i <= t (le) or, as printed in the paper, i < t (lt)"},
-    {NULL, NULL, NULL, NULL},
+enum kind { ALPHA, BETA, LAST_USE };
+static const char *const kinds[] = {"alpha", "beta", "last-use", NULL};
+static const char *const triangles[] = {"le", "lt", NULL};
+
+struct options {
+    int kind, triangle;
+    const char *criterion;
 };
-
-extern const struct analyzer an_sparsity;
-
-enum kind { ALPHA, BETA, LAST_USE, N_KINDS };
-static const char *const kinds[N_KINDS] = {"alpha", "beta", "last-use"};
+static const struct opt options[] = {
+    {OPT_WORD, 0, "kind", offsetof(struct options, kind), "K",
+     "evictions, retention gates, or the last use by a query", "alpha", .words = kinds},
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set of kind last-use", "top64"},
+    {OPT_WORD, 0, "triangle", offsetof(struct options, triangle), "T",
+     "sum over i <= t (le) or, as printed in the paper, i < t (lt)", "le", .words = triangles},
+    {.type = OPT_END},
+};
 
 struct plan {
     enum kind kind;
@@ -132,46 +136,35 @@ static int head(const struct frame *f, const struct frame_head *x, struct kvf_di
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
-    const char *kind = option_text(&an_sparsity, f->args, OPT_KIND);
-    const char *criterion = option_text(&an_sparsity, f->args, OPT_CRITERION);
-    const char *triangle = option_text(&an_sparsity, f->args, OPT_TRIANGLE);
+    const struct options *o = f->options;
     char name[KVF_NAME_MAX + 16];
-    p->kind = N_KINDS;
-    p->lt = strcmp(triangle, "lt") == 0;
-    for (int k = 0; k < N_KINDS; k++)
-        if (strcmp(kind, kinds[k]) == 0)
-            p->kind = (enum kind)k;
-    if (p->kind == N_KINDS)
-        return kvf_fail(d, KVF_E_ARG, "--kind is alpha, beta or last-use, not '%s'", kind);
-    if (!p->lt && strcmp(triangle, "le") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--triangle is le or lt, not '%s'", triangle);
+    *p = (struct plan){(enum kind)o->kind, o->triangle == 1, f->T, f->a, f->b, NULL};
     f->space = p->kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     if (p->kind == BETA)
         return log_beta_need(f->t, &f->column[0], d);
     if (p->kind == ALPHA)
         return column_need(f->t, "evict_step", "evict", &f->column[0], d);
-    snprintf(name, sizeof name, "last_selected.%.40s", criterion);
-    return column_need(f->t, name, criterion_probe(criterion), &f->column[0], d);
+    snprintf(name, sizeof name, "last_selected.%.40s", o->criterion);
+    return column_need(f->t, name, criterion_probe(o->criterion), &f->column[0], d);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
 {
     struct plan *p = f->state;
     (void)d;
-    p->T = f->T;
-    p->a = f->a;
-    p->b = f->b;
     p->value = FRAME_NEW(f, double, (size_t)f->heads.n);
     f->n_rows = f->heads.n;
     return KVF_OK;
 }
 
-static int rows(struct frame *f, struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    (void)d;
     const struct plan *p = f->state;
+    const struct options *o = f->options;
     table_meta_str(out, "kind", kinds[p->kind]);
     if (p->kind == LAST_USE)
-        table_meta_str(out, "criterion", option_text(&an_sparsity, f->args, OPT_CRITERION));
+        table_meta_str(out, "criterion", o->criterion);
     put_tokens(out, f->a, f->b, f->T);
     table_meta_str(out, "triangle", p->lt ? "i < t" : "i <= t");
     put_heads(out, &f->heads);
@@ -209,12 +202,20 @@ static const struct head_analysis heads = {
     .rows = rows,
 };
 
+static const char *const keys[] = {"kind", "layer", "index", "head", NULL};
+static const struct analyzer_measure measures[] = {
+    {"sparsity", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "share of the attention triangle that was not kept or not used",
+    .example = "kvfate sparsity run.kvf -o sparsity.png",
     .options = options,
     .max_traces = 1,
     .heads = &heads,
     .describe = describe,
-    .pool = &pool_sparsity,
+    .pool = &pool,
 };

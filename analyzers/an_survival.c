@@ -7,37 +7,35 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
-#include "analyzers/records.h"
 #include "analyzers/survival_curve.h"
-#include "base/mem.h"
 
-enum {
-    OPT_CRITERION,
-    OPT_HORIZONS,
-    OPT_DENOMINATOR,
-    OPT_SPACE,
-    OPT_SKIP,
-    OPT_FOLLOW_UP,
-    OPT_GAP,
-    OPT_BY,
-    OPT_CLASSES
-};
 enum { MAX_HORIZONS = 256, MAX_GAPS = 16, MAX_JOBS = N_CRITERION_TABLE + MAX_GAPS };
-static const struct analyzer_option options[] = {
-    {"criterion", "LIST", "all", "top64 ... top512, mass.90 ... mass.99, a list, or all"},
-    {"horizons", "LIST", NULL, "ages in steps, separated by commas (default: about 40 up to T)"},
-    {"denominator", "D", "at-risk", "at-risk or all"},
-    {"space", "S", "query", "heads: query, kv-union (any of the group) or kv-mean"},
-    {"skip-trivial", NULL, NULL, "leave out queries that saw no more than K entries"},
-    {"follow-up", "F", NULL, "only tokens with F later queries or more (default: 0)"},
-    {"gap", "A,B", NULL, "rows B-A too: how much more of B survives; more pairs may follow"},
-    GROUPS_OPTIONS,
-    {NULL, NULL, NULL, NULL},
+struct options {
+    struct selection_options selection;
+    const char *horizons, *gap;
+    int denominator;
+    bool skip_trivial;
+    int64_t follow_up;
 };
-
-extern const struct analyzer an_survival;
+static const char *const denominators[] = {"at-risk", "all", NULL};
+static const struct opt options[] = {
+    {OPT_STR, 0, "criterion", offsetof(struct options, selection.criterion), "LIST",
+     "top64 ... top512, mass.90 ... mass.99, a list, or all", "all"},
+    {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",
+     "ages in steps, separated by commas", .absent = "about 40 up to T"},
+    {OPT_WORD, 0, "denominator", offsetof(struct options, denominator), "D",
+     "tokens of which the share is", "at-risk", .words = denominators},
+    {OPT_WORD, 0, "space", offsetof(struct options, selection.space), "S",
+     "heads; kv-union: any of the group", "query", .words = space_words},
+    {OPT_FLAG, 0, "skip-trivial", offsetof(struct options, skip_trivial), NULL,
+     "leave out queries that saw no more than K entries"},
+    {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "F",
+     "only tokens with F later queries or more", "0", .max = INT32_MAX},
+    {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
+     "rows B-A too: how much more of B survives; more pairs may follow"},
+    {OPT_GROUP, .offset = offsetof(struct options, selection.groups), .group = token_group_options},
+    {.type = OPT_END},
+};
 
 struct job {
     struct curve_job curve;
@@ -46,21 +44,20 @@ struct job {
 };
 
 struct plan {
+    struct selection of;
     struct curve_plan curve;
-    struct token_groups groups;
-    struct head_list heads;
     struct unit *unit; /* [heads] */
-    enum selected_space space;
     struct job job[MAX_JOBS];
     int n_jobs;
     int64_t horizon[MAX_HORIZONS], follow_up;
-    int n_horizons, threads;
+    int n_horizons;
     bool skip;
 };
 
 struct row {
-    const char *head, *criterion, *class;
-    int64_t layer, index, horizon, at_risk, alive, undecided;
+    struct row_head of;
+    const char *criterion, *class;
+    int64_t horizon, at_risk, alive, undecided;
     double fraction, half_life;
 };
 
@@ -105,18 +102,19 @@ static int choose_gaps(const struct kvf_trace *t, const char *list, struct plan 
     return err;
 }
 
-static int choose_jobs(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
+static int choose_jobs(const struct kvf_trace *t, const char *gaps, struct plan *p,
                        struct kvf_diag *d)
 {
-    int of[N_CRITERION_TABLE], n;
-    int err = criteria_choose(option_text(&an_survival, args, OPT_CRITERION), of, &n, d);
-    for (int c = 0; !err && c < n; c++) {
+    int err = KVF_OK;
+    for (int c = 0; !err && c < p->of.n_criteria; c++) {
+        const struct criterion *of = &criterion_table[p->of.criterion[c]];
         struct job *j = &p->job[p->n_jobs++];
-        *j = (struct job){.curve.minus = -1, .top = criterion_table[of[c]].top};
-        snprintf(j->name, sizeof j->name, "%s", criterion_table[of[c]].name);
-        err = criterion_column(t, "last_selected", of[c], "survival", &j->curve.column, d);
+        *j = (struct job){.curve.minus = -1, .top = of->top};
+        snprintf(j->name, sizeof j->name, "%s", of->name);
+        err = criterion_column(t, "last_selected", p->of.criterion[c], "survival", &j->curve.column,
+                               d);
     }
-    return err ? err : choose_gaps(t, option_text(&an_survival, args, OPT_GAP), p, d);
+    return err ? err : choose_gaps(t, gaps, p, d);
 }
 
 static int choose_evictions(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
@@ -129,69 +127,49 @@ static int choose_evictions(const struct kvf_trace *t, struct plan *p, struct kv
     return err;
 }
 
-static int parse(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct analyzer *me = &an_survival;
-    const char *denominator = option_text(me, args, OPT_DENOMINATOR);
-    const char *horizons = option_text(me, args, OPT_HORIZONS);
-    struct curve_plan *c = &p->curve;
-    c->T = kvf_n_steps(t);
-    p->threads = args->threads;
-    c->all = strcmp(denominator, "all") == 0;
-    p->skip = c->skips = option_text(me, args, OPT_SKIP) != NULL;
-    if (!c->all && strcmp(denominator, "at-risk") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--denominator is at-risk or all, not '%s'", denominator);
-    int err = space_parse(option_text(me, args, OPT_SPACE), false, &p->space, d);
-    if (!err)
-        err = number_parse("follow-up", option_text(me, args, OPT_FOLLOW_UP), &p->follow_up, d);
-    if (!err && horizons)
-        err = numbers_parse("horizons", horizons, false, MAX_HORIZONS, p->horizon, &p->n_horizons,
-                            d);
-    if (!err && !horizons)
+    struct plan *p = f->state;
+    const struct options *o = f->options;
+    int64_t b = f->T - o->follow_up < f->b ? f->T - o->follow_up : f->b;
+    f->b = b < f->a ? f->a : b;
+    p->follow_up = o->follow_up;
+    p->skip = o->skip_trivial;
+    p->curve = (struct curve_plan){.T = f->T,
+                                   .a = f->a,
+                                   .b = f->b,
+                                   .all = o->denominator == 1,
+                                   .groups = &p->of.groups,
+                                   .skips = o->skip_trivial};
+    int err = selection_choose(f, &o->selection, &p->of, d);
+    if (!err && o->horizons)
+        err = numbers_parse("horizons", o->horizons, false, MAX_HORIZONS, p->horizon,
+                            &p->n_horizons, d);
+    if (!o->horizons)
         default_horizons(p);
     if (!err)
-        err = choose_jobs(t, args, p, d);
-    if (!err && p->skip)
-        err = choose_evictions(t, p, d);
-    if (!err)
-        err = tokens_select(t, args, &c->a, &c->b, d);
-    c->b = c->T - p->follow_up < c->b ? c->T - p->follow_up : c->b;
-    c->b = c->b < c->a ? c->a : c->b;
-    if (!err)
-        err = token_groups_make(t, option_text(me, args, OPT_BY),
-                                option_text(me, args, OPT_CLASSES), &p->groups, d);
-    return err ? err : space_heads(t, p->space, args->heads, &p->heads, d);
+        err = choose_jobs(f->t, o->gap, p, d);
+    return !err && p->skip ? choose_evictions(f->t, p, d) : err;
 }
 
-static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                   struct kvf_diag *d)
+static int64_t rows_of_head(const struct plan *p)
 {
-    int err = parse(t, args, p, d);
-    if (err)
-        return err;
-    p->curve.groups = &p->groups;
-    p->unit = MEM_NEW(struct unit, (size_t)p->heads.n);
-    err = p->unit ? curve_plan_init(&p->curve) : KVF_E_NOMEM;
-    for (int h = 0; !err && h < p->heads.n; h++)
-        err = unit_of(t, p->space, &p->heads.head[h], &p->unit[h], d);
+    return (int64_t)p->of.groups.n * p->n_horizons;
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct plan *p = f->state;
+    f->items = p->n_jobs;
+    f->n_rows = f->items * (f->heads.n + 1) * rows_of_head(p);
+    p->unit = FRAME_NEW(f, struct unit, (size_t)f->heads.n);
+    int err = p->unit ? curve_plan_init(f, &p->curve) : KVF_E_NOMEM;
+    for (int h = 0; !err && h < f->heads.n; h++)
+        err = unit_of(f->t, p->of.space, &f->heads.head[h], &p->unit[h], d);
     return err;
 }
 
-static void free_plan(struct plan *p)
-{
-    curve_plan_free(&p->curve);
-    token_groups_free(&p->groups);
-    heads_free(&p->heads);
-    mem_free(p->unit);
-}
-
 /* ---- rows */
-
-static int64_t rows_of_unit(const struct plan *p)
-{
-    return (int64_t)p->groups.n * p->n_horizons;
-}
 
 static double half_life(const struct curve *c, const struct curve_plan *p, int g)
 {
@@ -201,28 +179,26 @@ static double half_life(const struct curve *c, const struct curve_plan *p, int g
     return NAN;
 }
 
-/* Rows of one head, or of all together (head NULL). */
-static void put_rows(const struct plan *p, const struct job *j, const struct head *head,
-                     const struct curve *c, struct row *r)
+/* Rows of a head, or of all of them (h = f->heads.n). */
+static void put_rows(const struct frame *f, int item, int h, const struct curve *c)
 {
+    const struct plan *p = f->state;
+    const struct job *j = &p->job[item];
+    struct row *r = (struct row *)f->row + (item * (f->heads.n + 1) + h) * rows_of_head(p);
     int64_t T = p->curve.T;
-    for (int g = 0; g < p->groups.n; g++) {
+    for (int g = 0; g < p->of.groups.n; g++) {
         double half = j->curve.minus < 0 ? half_life(c, &p->curve, g) : NAN;
         /* beyond T nobody is at risk, or all are that were asked for */
         int64_t beyond = p->curve.all && T ? curve_at_risk(c, &p->curve, g, T - 1) : 0;
         for (int k = 0; k < p->n_horizons; k++, r++) {
             int64_t n = p->horizon[k], at = g * T + n;
-            *r = (struct row){head ? head->name : "all",
-                              j->name,
-                              p->groups.name[g],
-                              head ? head->layer : -1,
-                              head ? head->index : -1,
-                              n,
-                              beyond,
-                              0,
-                              0,
-                              NAN,
-                              half};
+            *r = (struct row){.of = frame_row_head(f, h),
+                              .criterion = j->name,
+                              .class = p->of.groups.name[g],
+                              .horizon = n,
+                              .at_risk = beyond,
+                              .fraction = NAN,
+                              .half_life = half};
             if (n < T) {
                 r->at_risk = curve_at_risk(c, &p->curve, g, n);
                 r->alive = c->alive[at];
@@ -236,108 +212,57 @@ static void put_rows(const struct plan *p, const struct job *j, const struct hea
 
 /* ---- heads in parallel */
 
-struct worker { /* of one thread */
+struct work { /* of one thread */
     struct curve_scratch *scratch;
     struct curve mine;    /* of the head at hand */
     struct curve *pooled; /* [jobs] of all heads that this thread had */
 };
 
-struct crew {
-    const struct plan *p;
-    struct row *row;
-    struct worker *worker;
-    int n;
-};
-
-static int64_t rows_of_job(const struct plan *p)
+static void thread(struct frame *f, void *scratch)
 {
-    return (p->heads.n + 1) * rows_of_unit(p);
+    struct work *w = scratch;
+    const struct curve_plan *p = &((const struct plan *)f->state)->curve;
+    w->scratch = curve_scratch_create(f, p);
+    w->mine = curve_create(f, p);
+    w->pooled = FRAME_NEW(f, struct curve, (size_t)f->items);
+    for (int j = 0; w->pooled && j < f->items; j++)
+        w->pooled[j] = curve_create(f, p);
 }
 
-static int count_head(void *ctx, struct kvf_trace *t, int job, int h, int thread,
-                      struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
 {
-    struct crew *c = ctx;
-    struct worker *w = &c->worker[thread];
-    const struct plan *p = c->p;
-    const struct job *j = &p->job[job];
-    const struct reading r = {t, &p->curve, w->scratch, p->skip ? j->top : 0};
+    const struct plan *p = f->state;
+    const struct job *j = &p->job[x->item];
+    struct work *w = x->scratch;
+    const struct reading r = {x->t, &p->curve, w->scratch, p->skip ? j->top : 0};
     curve_clear(&w->mine, &p->curve);
-    int err = curve_count(&r, &j->curve, &p->unit[h], &w->mine, d);
+    int err = curve_count(&r, &j->curve, &p->unit[x->h], &w->mine, d);
     if (err)
         return err;
-    curve_add(&w->pooled[job], &w->mine, &p->curve);
-    put_rows(p, j, &p->heads.head[h], &w->mine,
-             c->row + job * rows_of_job(p) + h * rows_of_unit(p));
+    curve_add(&w->pooled[x->item], &w->mine, &p->curve);
+    put_rows(f, x->item, x->h, &w->mine);
     return KVF_OK;
 }
 
-static int alloc_crew(struct crew *c)
+/* The curves of all threads, which are whole numbers: their order does not matter. */
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    c->worker = MEM_NEW(struct worker, (size_t)c->n);
-    for (int i = 0; c->worker && i < c->n; i++) {
-        struct worker *w = &c->worker[i];
-        w->scratch = curve_scratch_create(&c->p->curve);
-        w->pooled = MEM_NEW(struct curve, (size_t)c->p->n_jobs);
-        if (!w->scratch || !w->pooled || curve_alloc(&w->mine, &c->p->curve))
-            return KVF_E_NOMEM;
-        for (int j = 0; j < c->p->n_jobs; j++)
-            if (curve_alloc(&w->pooled[j], &c->p->curve))
-                return KVF_E_NOMEM;
+    const struct plan *p = f->state;
+    struct work *w = frame_scratch(f, 0);
+    (void)d;
+    for (int j = 0; j < f->items; j++) {
+        for (int i = 1; i < f->n_threads; i++)
+            curve_add(&w->pooled[j], &((struct work *)frame_scratch(f, i))->pooled[j], &p->curve);
+        put_rows(f, j, f->heads.n, &w->pooled[j]);
     }
-    return c->worker ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_crew(struct crew *c)
-{
-    for (int i = 0; c->worker && i < c->n; i++) {
-        struct worker *w = &c->worker[i];
-        curve_scratch_destroy(w->scratch);
-        curve_free(&w->mine);
-        for (int j = 0; w->pooled && j < c->p->n_jobs; j++)
-            curve_free(&w->pooled[j]);
-        mem_free(w->pooled);
-    }
-    mem_free(c->worker);
-}
-
-/* Sums of all threads, which are integers: their order does not matter. */
-static void put_pooled(struct crew *c)
-{
-    const struct plan *p = c->p;
-    for (int j = 0; j < p->n_jobs; j++) {
-        for (int i = 1; i < c->n; i++)
-            curve_add(&c->worker[0].pooled[j], &c->worker[i].pooled[j], &p->curve);
-        put_rows(p, &p->job[j], NULL, &c->worker[0].pooled[j],
-                 c->row + j * rows_of_job(p) + p->heads.n * rows_of_unit(p));
-    }
-}
-
-static int fill(struct kvf_trace *t, const struct plan *p, struct row *row, struct kvf_diag *d)
-{
-    struct heads_par *par = NULL;
-    struct crew c = {.p = p, .row = row};
-    int err = heads_par_create(t, p->threads, p->curve.T * p->heads.n * p->n_jobs, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        err = alloc_crew(&c);
-    }
-    if (!err)
-        err = heads_par_run(par, &p->heads, p->n_jobs, count_head, &c, d);
-    if (!err)
-        put_pooled(&c);
-    free_crew(&c);
-    heads_par_destroy(par);
-    return err;
+    return KVF_OK;
 }
 
 /* ---- the table */
 
 #define AT(member) offsetof(struct row, member)
 static const struct record_member members[] = {
-    {"head", "", TABLE_STR, AT(head)},
-    {"layer", "", TABLE_INT, AT(layer)},
-    {"index", "", TABLE_INT, AT(index)},
+    ROW_HEAD_MEMBERS(row, of),
     {"criterion", "", TABLE_STR, AT(criterion)},
     {"horizon", "step", TABLE_INT, AT(horizon)},
     {"at_risk", "", TABLE_INT, AT(at_risk)},
@@ -348,52 +273,31 @@ static const struct record_member members[] = {
     {"class", "", TABLE_STR, AT(class)},
 };
 
-static void put_meta(struct table *out, const struct kvf_trace *t, const struct plan *p)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    put_provenance(out, t);
+    (void)d;
+    const struct plan *p = f->state;
+    const struct row *row = f->row;
+    int64_t undecided = 0;
     table_meta_str(out, "denominator",
                    p->curve.all ? "all tokens" : "tokens at risk (i + horizon < T)");
-    table_meta_str(out, "space", space_name(p->space));
+    table_meta_str(out, "space", space_name(p->of.space));
     if (p->skip)
         table_meta_str(out, "left_out", "queries that saw no more than K entries");
     if (p->follow_up)
         table_meta_num(out, "follow_up", (double)p->follow_up);
-    put_tokens(out, p->curve.a, p->curve.b, p->curve.T);
-    token_groups_note(&p->groups, out);
+    put_tokens(out, f->a, f->b, f->T);
+    token_groups_note(&p->of.groups, out);
+    for (int64_t r = 0; r < f->n_rows; r++)
+        undecided += row[r].undecided > 0;
+    if (p->skip)
+        table_meta_num(out, "undecided_rows", (double)undecided);
+    return KVF_OK;
 }
 
-static int build(struct kvf_trace *t, const struct plan *p, struct table **ret, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    int64_t n = (int64_t)p->n_jobs * (p->heads.n + 1) * rows_of_unit(p), undecided = 0;
-    struct row *row = MEM_NEW(struct row, (size_t)n);
-    struct table *out = table_create("survival", n);
-    int err = row && out ? fill(t, p, row, d) : KVF_E_NOMEM;
-    if (!err) {
-        put_meta(out, t, p);
-        for (int64_t r = 0; r < n; r++)
-            undecided += row[r].undecided > 0;
-        if (p->skip)
-            table_meta_num(out, "undecided_rows", (double)undecided);
-        err = records_put(out, row, sizeof *row, members, sizeof members / sizeof *members);
-    }
-    mem_free(row);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct plan p = {.skip = false};
-    (void)n_traces;
-    int err = prepare(traces[0], args, &p, d);
-    if (!err)
-        err = build(traces[0], &p, ret_table, d);
-    free_plan(&p);
-    return err;
+    token_groups_free(&((struct plan *)f->state)->of.groups);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -427,12 +331,28 @@ static const struct analyzer_measure measures[] = {
 static const char *const keys[] = {"head", "layer", "index", "criterion", "class", "horizon", NULL};
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct work),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_survival = {
     .name = "survival",
     .summary = "share of tokens still selected at a horizon",
+    .example = "kvfate survival run.kvf -o survival.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

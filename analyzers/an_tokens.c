@@ -17,15 +17,20 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-enum { OPT_CLASSES, OPT_BY_HEAD, OPT_CRITERION, MOST_TRACES = 16 };
-static const struct analyzer_option options[] = {
-    CLASSES_OPTION,
-    {"by-head", NULL, NULL, "a row for every head and token, not means over heads"},
-    {"criterion", "C", NULL, "selected set of last_use_age (top64)"},
-    {NULL, NULL, NULL, NULL},
-};
+enum { MOST_TRACES = 16 };
 
-extern const struct analyzer an_tokens;
+struct options {
+    const char *classes, *criterion;
+    bool by_head;
+};
+static const struct opt options[] = {
+    CLASSES_OPTION(struct options, classes),
+    {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,
+     "a row for every head and token, not means over heads"},
+    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+     "selected set of last_use_age", .absent = "top64"},
+    {.type = OPT_END},
+};
 
 /* What became of a token in a head; in several heads that differ: mixed. */
 enum state { KEPT, EVICTED, SINK, RECENT, NEW, MIXED, UNKNOWN, N_STATES };
@@ -99,7 +104,7 @@ static int open_source(struct source *s, struct kvf_trace *t, const struct analy
     int64_t b;
     s->t = t;
     s->T = kvf_n_steps(t);
-    int err = find_columns(s, option_text(&an_tokens, args, OPT_CRITERION), d);
+    int err = find_columns(s, ((const struct options *)args->options)->criterion, d);
     if (!err)
         err = tokens_select(t, args, &s->a, &b, d);
     if (!err)
@@ -393,8 +398,9 @@ static void close_job(struct job *j)
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
+    const struct options *o = args->options;
     struct table *out = NULL;
-    struct job j = {.n = n_traces, .by_head = option_text(&an_tokens, args, OPT_BY_HEAD) != NULL};
+    struct job j = {.n = n_traces, .by_head = o->by_head};
     int64_t rows = 0, T = 0;
     int err = KVF_OK;
     for (int k = 0; !err && k < n_traces; k++) {
@@ -404,13 +410,14 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         T = s->T > T ? s->T : T;
     }
     if (!err)
-        err = classes_open(option_text(&an_tokens, args, OPT_CLASSES), &j.classes, d);
+        err = classes_open(o->classes, &j.classes, d);
     if (!err)
         err = alloc(&j.x, (size_t)rows, (size_t)T);
     if (!err)
         err = fill(&j, rows, &out, d);
     if (!err) {
-        put_meta(out, j.source, n_traces, j.classes, option_text(&an_tokens, args, OPT_CRITERION));
+        put_meta(out, j.source, n_traces, j.classes,
+                 ((const struct options *)args->options)->criterion);
         err = table_err(out);
     }
     if (err)
@@ -455,6 +462,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
+    .example = "kvfate tokens run.kvf -o tokens.png",
     .options = options,
     .max_traces = MOST_TRACES,
     .run = run,

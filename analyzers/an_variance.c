@@ -8,92 +8,64 @@
 #include <string.h>
 
 #include "analyzers/classes.h"
-#include "analyzers/common.h"
 #include "analyzers/factors.h"
-#include "analyzers/pools.h"
+#include "analyzers/frame.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
-enum { OPT_SCALE, OPT_POSITION_BINS, OPT_NORM_BINS, OPT_CLASSES, MOST_BINS = 1 << 20 };
-static const struct analyzer_option options[] = {
-    {"scale", "S", NULL, "y: rate, log-beta or rank (rate; of other gates than retention: rank)"},
-    {"position-bins", "N", "16", "bins of equal numbers of positions (16)"},
-    {"norm-bins", "N", "16", "bins of equal numbers of key norms of each head (16)"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
+enum { SCALE_AUTO, SCALE_RATE, SCALE_LOG_BETA, SCALE_RANK };
+static const char *const scale_words[] = {"auto", "rate", "log-beta", "rank", NULL};
+enum { MOST_BINS = 1 << 20 };
+struct options {
+    int scale;
+    int64_t bins[2]; /* of positions and of key norms */
+    const char *classes;
 };
-
-extern const struct analyzer an_variance;
-
-enum scale { SCALE_RATE, SCALE_LOG_BETA, SCALE_RANK, N_SCALES };
-static const char *const scale_names[N_SCALES] = {"rate", "log-beta", "rank"};
+static const struct opt options[] = {
+    {OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
+     "y; auto: rate, or rank where gates are of another kind than retention", "auto",
+     .words = scale_words},
+    {OPT_INT, 0, "position-bins", offsetof(struct options, bins[0]), "N",
+     "bins of equal numbers of positions", "16", .min = 1, .max = MOST_BINS},
+    {OPT_INT, 0, "norm-bins", offsetof(struct options, bins[1]), "N",
+     "bins of equal numbers of key norms of each head", "16", .min = 1, .max = MOST_BINS},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 /* The factors in the order of rows; those from TOKEN on also within a head. */
 enum { LAYER, HEAD, TOKEN, CLASS, ROLE, POSITION, KEY_NORM, N_FACTORS, N_JOINT = 2 };
 static const char *const factor_names[N_FACTORS] = {"layer", "head",     "token",   "class",
                                                     "role",  "position", "key_norm"};
 
+enum { VALUE, IDS, ROLES, NORMS }; /* columns; NORMS: -1 where not recorded */
+
+struct row {
+    struct row_head of;
+    const char *factor;
+    int64_t levels, n;
+    double eta2, epsilon2, within;
+};
+
 struct data {
-    struct kvf_trace *t;
+    const struct frame *f;
+    const struct options *o;
     struct classes *classes;
-    struct head_list heads;
-    int64_t a, n;                  /* tokens [a, a + n) */
-    int column, ids, roles, norms; /* norms: -1 where not recorded */
-    enum scale scale;
-    int64_t bins[2];           /* of positions and of key norms */
+    int64_t a, n; /* tokens [a, a + n) */
+    int n_heads, scale;
     int64_t clamped, left_out; /* values */
     bool diverged;
     double *y;                 /* [heads][n] */
     double *row;               /* [n] */
     int32_t *level[N_FACTORS]; /* LAYER, HEAD: [heads]; KEY_NORM: [heads][n]; else [n] */
     int32_t n_levels[N_FACTORS];
-    /* rows of the table */
-    int64_t rows;
-    const char **head, **factor;
-    int64_t *layer, *index;
-    struct effect *effect;
 };
 
 static size_t level_count(const struct data *x, int f)
 {
-    size_t n = (size_t)x->n, heads = (size_t)x->heads.n;
+    size_t n = (size_t)x->n, heads = (size_t)x->n_heads;
     return f == LAYER || f == HEAD ? heads : f == KEY_NORM ? heads * n : n;
-}
-
-static int allocate(struct data *x)
-{
-    size_t n = (size_t)x->n, heads = (size_t)x->heads.n, rows = (size_t)x->rows;
-    bool ok = true;
-    for (int f = 0; f < N_FACTORS; f++)
-        if (f != KEY_NORM || x->norms >= 0)
-            ok = (x->level[f] = MEM_NEW(int32_t, level_count(x, f))) && ok;
-    x->y = mem_alloc(heads * n, sizeof(double));
-    x->row = MEM_NEW(double, n);
-    x->head = MEM_NEW(const char *, rows);
-    x->factor = MEM_NEW(const char *, rows);
-    x->layer = MEM_NEW(int64_t, rows);
-    x->index = MEM_NEW(int64_t, rows);
-    x->effect = MEM_NEW(struct effect, rows);
-    return ok && x->y && x->row && x->head && x->factor && x->layer && x->index && x->effect
-               ? KVF_OK
-               : KVF_E_NOMEM;
-}
-
-static void release(struct data *x)
-{
-    for (int f = 0; f < N_FACTORS; f++)
-        mem_free(x->level[f]);
-    mem_free(x->y);
-    mem_free(x->row);
-    mem_free((void *)x->head);
-    mem_free((void *)x->factor);
-    mem_free(x->layer);
-    mem_free(x->index);
-    mem_free(x->effect);
-    heads_free(&x->heads);
-    classes_close(x->classes);
 }
 
 /* ---- the values */
@@ -119,7 +91,7 @@ static double value_of(struct data *x, double v)
 /* Values to their ranks among all of them. */
 static int rank_values(struct data *x)
 {
-    size_t n = (size_t)x->heads.n * (size_t)x->n, m = 0;
+    size_t n = (size_t)x->n_heads * (size_t)x->n, m = 0;
     double *known = MEM_NEW(double, n);
     if (!known)
         return KVF_E_NOMEM;
@@ -138,10 +110,10 @@ static int rank_values(struct data *x)
 static int read_values(struct data *x, struct kvf_diag *d)
 {
     int err = KVF_OK;
-    for (int h = 0; !err && h < x->heads.n; h++) {
-        const struct head *head = &x->heads.head[h];
+    for (int h = 0; !err && h < x->n_heads; h++) {
+        const struct head *head = &x->f->heads.head[h];
         double *y = x->y + h * x->n;
-        err = kvf_read_f64(x->t, x->column, head->layer, head->index, (uint32_t)x->a,
+        err = kvf_read_f64(x->f->t, x->f->column[VALUE], head->layer, head->index, (uint32_t)x->a,
                            (uint32_t)x->n, y, d);
         for (int64_t i = 0; !err && i < x->n; i++)
             y[i] = value_of(x, y[i]);
@@ -185,29 +157,30 @@ static int level_distinct(struct data *x, int f)
 
 static int read_distinct(struct data *x, int column, int f, struct kvf_diag *d)
 {
-    int err = kvf_read_f64(x->t, column, 0, 0, (uint32_t)x->a, (uint32_t)x->n, x->row, d);
+    int err = kvf_read_f64(x->f->t, x->f->column[column], 0, 0, (uint32_t)x->a, (uint32_t)x->n,
+                           x->row, d);
     return err ? err : level_distinct(x, f);
 }
 
 static void level_heads(struct data *x)
 {
-    for (int h = 0; h < x->heads.n; h++) {
-        x->level[LAYER][h] = x->heads.head[h].layer;
+    for (int h = 0; h < x->n_heads; h++) {
+        x->level[LAYER][h] = x->f->heads.head[h].layer;
         x->level[HEAD][h] = h;
     }
-    x->n_levels[LAYER] = kvf_n_layers(x->t);
-    x->n_levels[HEAD] = x->heads.n;
+    x->n_levels[LAYER] = kvf_n_layers(x->f->t);
+    x->n_levels[HEAD] = x->n_heads;
 }
 
 static int level_tokens(struct data *x, struct kvf_diag *d)
 {
-    uint8_t *class = MEM_NEW(uint8_t, kvf_n_steps(x->t));
-    int err = class ? classes_of_trace(x->classes, x->t, class, d) : KVF_E_NOMEM;
+    uint8_t *class = MEM_NEW(uint8_t, kvf_n_steps(x->f->t));
+    int err = class ? classes_of_trace(x->classes, x->f->t, class, d) : KVF_E_NOMEM;
     x->n_levels[CLASS] = classes_count(x->classes);
-    x->n_levels[POSITION] = (int32_t)x->bins[0];
+    x->n_levels[POSITION] = (int32_t)x->o->bins[0];
     for (int64_t i = 0; !err && i < x->n; i++) {
         x->level[CLASS][i] = class[x->a + i];
-        x->level[POSITION][i] = (int32_t)(i * x->bins[0] / x->n);
+        x->level[POSITION][i] = (int32_t)(i * x->o->bins[0] / x->n);
     }
     mem_free(class);
     return err;
@@ -216,11 +189,11 @@ static int level_tokens(struct data *x, struct kvf_diag *d)
 /* Bins by rank within the head: equal norms share one. */
 static int level_norms(struct data *x, int h, struct kvf_diag *d)
 {
-    const struct head *head = &x->heads.head[h];
+    const struct head *head = &x->f->heads.head[h];
     int32_t *level = x->level[KEY_NORM] + h * x->n;
     int64_t m = 0;
-    int err = kvf_read_f64(x->t, x->norms, head->layer, head->index, (uint32_t)x->a, (uint32_t)x->n,
-                           x->row, d);
+    int err = kvf_read_f64(x->f->t, x->f->column[NORMS], head->layer, head->index, (uint32_t)x->a,
+                           (uint32_t)x->n, x->row, d);
     for (int64_t i = 0; !err && i < x->n; i++) {
         level[i] = isnan(x->row[i]) ? -1 : 0;
         if (level[i] == 0)
@@ -230,17 +203,17 @@ static int level_norms(struct data *x, int h, struct kvf_diag *d)
         err = ranks_average(x->row, (size_t)m, x->row);
     for (int64_t i = 0, k = 0; !err && i < x->n; i++)
         if (level[i] == 0)
-            level[i] = (int32_t)((x->row[k++] - .5) * (double)x->bins[1] / (double)m);
+            level[i] = (int32_t)((x->row[k++] - .5) * (double)x->o->bins[1] / (double)m);
     return err;
 }
 
 static int read_levels(struct data *x, struct kvf_diag *d)
 {
-    int err = read_distinct(x, x->ids, TOKEN, d);
+    int err = read_distinct(x, IDS, TOKEN, d);
     if (!err)
-        err = read_distinct(x, x->roles, ROLE, d);
-    x->n_levels[KEY_NORM] = (int32_t)x->bins[1];
-    for (int h = 0; !err && x->norms >= 0 && h < x->heads.n; h++)
+        err = read_distinct(x, ROLES, ROLE, d);
+    x->n_levels[KEY_NORM] = (int32_t)x->o->bins[1];
+    for (int h = 0; !err && x->f->column[NORMS] >= 0 && h < x->n_heads; h++)
         err = level_norms(x, h, d);
     level_heads(x);
     return err ? err : level_tokens(x, d);
@@ -260,38 +233,52 @@ static struct factor factor_of(const struct data *x, int f, int head)
     return out;
 }
 
-static struct effect *add_row(struct data *x, int head, const char *name)
+/* A row of a head, or of all (-1). */
+static int add_row(struct frame *f, int head, const char *name, const struct effect *e)
 {
-    int64_t r = x->rows++;
-    x->head[r] = head < 0 ? "all" : x->heads.name[head];
-    x->layer[r] = head < 0 ? -1 : x->heads.layer[head];
-    x->index[r] = head < 0 ? -1 : x->heads.index[head];
-    x->factor[r] = name;
-    return &x->effect[r];
+    struct row *r = frame_add_row(f);
+    if (!r)
+        return KVF_E_NOMEM;
+    *r = (struct row){frame_row_head(f, head < 0 ? f->heads.n : head),
+                      name,
+                      e->levels,
+                      e->n,
+                      e->eta2,
+                      e->epsilon2,
+                      NAN};
+    return KVF_OK;
 }
 
 /* Rows of one head, or of all (-1). */
-static int take_effects(struct data *x, int head)
+static int take_effects(struct frame *f, int head)
 {
-    size_t n = head < 0 ? (size_t)x->heads.n * (size_t)x->n : (size_t)x->n;
+    const struct data *x = f->state;
+    struct effect e;
+    size_t n = head < 0 ? (size_t)x->n_heads * (size_t)x->n : (size_t)x->n;
     const double *y = head < 0 ? x->y : x->y + head * x->n;
     int err = KVF_OK;
-    for (int f = head < 0 ? LAYER : TOKEN; !err && f < N_FACTORS; f++) {
-        struct factor factor = factor_of(x, f, head);
-        if (x->level[f])
-            err = factor_effect(y, n, &factor, add_row(x, head, factor.name));
+    for (int k = head < 0 ? LAYER : TOKEN; !err && k < N_FACTORS; k++) {
+        struct factor factor = factor_of(x, k, head);
+        if (!x->level[k])
+            continue;
+        err = factor_effect(y, n, &factor, &e);
+        if (!err)
+            err = add_row(f, head, factor.name, &e);
     }
     return err;
 }
 
 /* Rows of heads and token ids together: the sum of two terms, and one for each pair. */
-static int take_joint(struct data *x, struct kvf_diag *d)
+static int take_joint(struct frame *f, struct kvf_diag *d)
 {
-    size_t n = (size_t)x->heads.n * (size_t)x->n;
+    struct data *x = f->state;
+    struct effect e;
+    size_t n = (size_t)x->n_heads * (size_t)x->n;
     struct factor head = factor_of(x, HEAD, -1), token = factor_of(x, TOKEN, -1);
-    struct effect *e = add_row(x, -1, "head+token");
-    int err = factor_additive(x->y, n, &head, &token, e);
-    x->diverged = !e->converged;
+    int err = factor_additive(x->y, n, &head, &token, &e);
+    x->diverged = !e.converged;
+    if (!err)
+        err = add_row(f, -1, "head+token", &e);
     if (err)
         return err;
     if (token.n_levels > INT32_MAX / head.n_levels)
@@ -299,186 +286,137 @@ static int take_joint(struct data *x, struct kvf_diag *d)
                         "%d heads and %d token ids are too many; choose some with "
                         "--head",
                         head.n_levels, token.n_levels);
-    int32_t *pair = MEM_NEW(int32_t, n);
-    for (size_t c = 0; pair && c < n; c++) {
+    int32_t *pair = FRAME_NEW(f, int32_t, n);
+    if (!pair)
+        return KVF_E_NOMEM;
+    for (size_t c = 0; c < n; c++) {
         int32_t id = token.level[c % token.count];
         pair[c] = id < 0 ? -1 : head.level[c / head.block] * token.n_levels + id;
     }
     const struct factor each = {"head*token", pair, 1, n, head.n_levels * token.n_levels};
-    err = pair ? factor_effect(x->y, n, &each, add_row(x, -1, each.name)) : KVF_E_NOMEM;
-    mem_free(pair);
-    return err;
+    err = factor_effect(x->y, n, &each, &e);
+    return err ? err : add_row(f, -1, each.name, &e);
 }
 
 /* ---- the table */
 
-static void put_notes(const struct data *x, struct table *out)
-{
-    int64_t undefined = 0;
-    for (int64_t r = 0; r < x->rows; r++)
-        undefined += isnan(x->effect[r].eta2) || isnan(x->effect[r].epsilon2);
-    table_meta_str(out, "value", kvf_column(x->t, x->column)->name);
-    table_meta_str(out, "scale", scale_names[x->scale]);
-    table_meta_num(out, "values", (double)x->heads.n * (double)x->n);
-    table_meta_num(out, "heads", x->heads.n);
-    table_meta_num(out, "position_bins", (double)x->bins[0]);
-    table_meta_num(out, "norm_bins", (double)x->bins[1]);
-    table_meta_num(out, "clamped", (double)x->clamped);
-    table_meta_num(out, "left_out", (double)x->left_out);
-    table_meta_num(out, "undefined", (double)undefined);
-    if (x->norms < 0)
-        table_meta_str(out, "without", "key_norm: not recorded, see 'kvfate run --probes keys'");
-    if (x->diverged)
-        table_meta_str(out, "unsettled", "the means of head+token did not settle");
-}
-
 /* Of the rows of all heads: mean over the heads of the same factor's epsilon2. */
-static double mean_within(const struct data *x, size_t row)
+static double mean_within(const struct frame *f, const struct row *all)
 {
+    const struct row *row = f->row;
     struct sum s = {0};
     int64_t n = 0;
-    for (int64_t r = 0; x->layer[row] < 0 && r < x->rows; r++) {
-        double v = x->effect[r].epsilon2;
-        if (x->layer[r] < 0 || isnan(v) || strcmp(x->factor[r], x->factor[row]) != 0)
+    for (int64_t r = 0; r < f->n_rows; r++) {
+        if (row[r].of.layer < 0 || isnan(row[r].epsilon2)
+            || strcmp(row[r].factor, all->factor) != 0)
             continue;
-        sum_add(&s, v);
+        sum_add(&s, row[r].epsilon2);
         n++;
     }
     return n ? sum_get(&s) / (double)n : NAN;
 }
 
-static int build(const struct data *x, struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    size_t rows = (size_t)x->rows;
-    int64_t *count = MEM_NEW(int64_t, 2 * rows);
-    double *share = MEM_NEW(double, 3 * rows);
-    int err = count && share ? KVF_OK : KVF_E_NOMEM;
-    for (size_t r = 0; !err && r < rows; r++) {
-        count[r] = x->effect[r].levels;
-        count[rows + r] = x->effect[r].n;
-        share[r] = x->effect[r].eta2;
-        share[rows + r] = x->effect[r].epsilon2;
-        share[2 * rows + r] = mean_within(x, r);
+    const struct data *x = f->state;
+    struct row *row = f->row;
+    int64_t undefined = 0;
+    (void)d;
+    for (int64_t r = 0; r < f->n_rows; r++) {
+        undefined += isnan(row[r].eta2) || isnan(row[r].epsilon2);
+        row[r].within = row[r].of.layer < 0 ? mean_within(f, &row[r]) : NAN;
     }
-    if (!err) {
-        put_provenance(out, x->t);
-        put_tokens(out, x->a, x->a + x->n, kvf_n_steps(x->t));
-        put_notes(x, out);
-        classes_note(x->classes, out);
-        table_dense_str(out, "head", "", x->head);
-        table_dense_int(out, "layer", "", x->layer);
-        table_dense_int(out, "index", "", x->index);
-        table_dense_str(out, "factor", "", x->factor);
-        table_dense_int(out, "levels", "", count);
-        table_dense_int(out, "n", "", count + rows);
-        table_dense_real(out, "eta2", "", share);
-        table_dense_real(out, "epsilon2", "", share + rows);
-        table_dense_real(out, "within", "", share + 2 * rows);
-        err = table_err(out);
-    }
-    mem_free(count);
-    mem_free(share);
-    return err;
-}
-
-/* ---- what is asked for */
-
-static int choose_scale(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    const char *text = option_text(&an_variance, args, OPT_SCALE);
-    bool retention = strcmp(kvf_column(x->t, x->column)->name, "log_beta") == 0;
-    int s = 0;
-    x->scale = retention ? SCALE_RATE : SCALE_RANK;
-    if (!text)
-        return KVF_OK;
-    while (s < N_SCALES && strcmp(text, scale_names[s]) != 0)
-        s++;
-    if (s == N_SCALES)
-        return kvf_fail(d, KVF_E_ARG, "--scale is rate, log-beta or rank, not '%s'", text);
-    if (s != SCALE_RANK && !retention)
-        return kvf_fail(d, KVF_E_ARG, "--scale %s is of log_beta; this trace has %s: say rank",
-                        text, kvf_column(x->t, x->column)->name);
-    x->scale = (enum scale)s;
+    put_tokens(out, f->a, f->b, f->T);
+    table_meta_str(out, "value", kvf_column(f->t, f->column[VALUE])->name);
+    table_meta_str(out, "scale", scale_words[x->scale]);
+    table_meta_num(out, "values", (double)x->n_heads * (double)x->n);
+    table_meta_num(out, "heads", x->n_heads);
+    table_meta_num(out, "position_bins", (double)x->o->bins[0]);
+    table_meta_num(out, "norm_bins", (double)x->o->bins[1]);
+    table_meta_num(out, "clamped", (double)x->clamped);
+    table_meta_num(out, "left_out", (double)x->left_out);
+    table_meta_num(out, "undefined", (double)undefined);
+    if (f->column[NORMS] < 0)
+        table_meta_str(out, "without", "key_norm: not recorded, see 'kvfate run --probes keys'");
+    if (x->diverged)
+        table_meta_str(out, "unsettled", "the means of head+token did not settle");
+    classes_note(x->classes, out);
     return KVF_OK;
 }
 
-static int choose_bins(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    for (int k = 0; k < 2; k++) {
-        int option = k ? OPT_NORM_BINS : OPT_POSITION_BINS;
-        const char *text = option_text(&an_variance, args, option);
-        if (!opt_int(text, &x->bins[k]) || x->bins[k] < 1 || x->bins[k] > MOST_BINS)
-            return kvf_fail(d, KVF_E_ARG, "--%s needs a number of bins from 1 to %d, not '%s'",
-                            options[option].name, MOST_BINS, text);
-    }
-    return KVF_OK;
-}
+/* ---- the frame */
 
-static int find_columns(struct data *x, struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    int err = gate_column_need(x->t, &x->column, d);
-    x->norms = kvf_find(x->t, "key_norm");
-    if (!err)
-        err = column_need(x->t, "tokens.id", "lean", &x->ids, d);
-    if (!err)
-        err = column_need(x->t, "tokens.role", "lean", &x->roles, d);
-    if (!err && x->norms >= 0)
-        err = column_of_heads(x->t, x->norms, KVF_SPACE_KV, d);
-    return err;
-}
-
-static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    int64_t end = 0;
-    int err = find_columns(x, d);
-    if (!err)
-        err = choose_scale(x, args, d);
-    if (!err)
-        err = choose_bins(x, args, d);
-    if (!err)
-        err = tokens_select(x->t, args, &x->a, &end, d);
-    x->n = end - x->a;
-    return err ? err : heads_select(x->t, KVF_SPACE_KV, args->heads, &x->heads, d);
-}
-
-static int compute(struct data *x, struct kvf_diag *d)
-{
-    int err = allocate(x);
-    x->rows = 0; /* counts those that there are from here on */
-    if (err || !x->n)
+    struct data *x = f->state;
+    const struct options *o = f->options;
+    int err = gate_column_need(f->t, &f->column[VALUE], d);
+    if (err)
         return err;
-    err = read_values(x, d);
+    const char *value = kvf_column(f->t, f->column[VALUE])->name;
+    bool retention = strcmp(value, "log_beta") == 0;
+    *x = (struct data){.f = f, .o = o, .a = f->a, .n = f->b - f->a, .scale = o->scale};
+    if (o->scale == SCALE_AUTO)
+        x->scale = retention ? SCALE_RATE : SCALE_RANK;
+    if (x->scale != SCALE_RANK && !retention)
+        return kvf_fail(d, KVF_E_ARG, "--scale %s is of log_beta; this trace has %s: say rank",
+                        scale_words[x->scale], value);
+    return classes_open(o->classes, &x->classes, d);
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    size_t n = (size_t)x->n, heads = (size_t)f->heads.n;
+    (void)d;
+    f->items = 0; /* finish reads the heads: ranks and factors are of all of them */
+    x->n_heads = f->heads.n;
+    for (int k = 0; k < N_FACTORS; k++)
+        if (k != KEY_NORM || f->column[NORMS] >= 0)
+            x->level[k] = FRAME_NEW(f, int32_t, level_count(x, k));
+    x->y = frame_alloc(f, heads * n, sizeof *x->y);
+    x->row = FRAME_NEW(f, double, n);
+    return KVF_OK;
+}
+
+static int finish(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    if (!x->n)
+        return KVF_OK;
+    int err = read_values(x, d);
     if (!err)
         err = read_levels(x, d);
-    for (int h = 0; !err && h < x->heads.n; h++)
-        err = take_effects(x, h);
+    for (int h = 0; !err && h < f->heads.n; h++)
+        err = take_effects(f, h);
     if (!err)
-        err = take_effects(x, -1);
-    return err ? err : take_joint(x, d);
+        err = take_effects(f, -1);
+    return err ? err : take_joint(f, d);
 }
 
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    struct data x = {.t = traces[0]};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = prepare(&x, args, d);
-    if (err)
-        return err;
-    x.rows = ((int64_t)x.heads.n + 1) * (N_FACTORS + N_JOINT); /* room */
-    err = classes_open(option_text(&an_variance, args, OPT_CLASSES), &x.classes, d);
-    if (!err)
-        err = compute(&x, d);
-    if (!err)
-        err = (out = table_create("variance", x.rows)) ? build(&x, out) : KVF_E_NOMEM;
-    release(&x);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+    classes_close(((struct data *)f->state)->classes);
 }
+
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    ROW_HEAD_MEMBERS(row, of),
+    {"factor", "", TABLE_STR, AT(factor)},
+    {"levels", "", TABLE_INT, AT(levels)},
+    {"n", "", TABLE_INT, AT(n)},
+    {"eta2", "", TABLE_REAL, AT(eta2)},
+    {"epsilon2", "", TABLE_REAL, AT(epsilon2)},
+    {"within", "", TABLE_REAL, AT(within)},
+};
+
+static const struct frame_column columns[] = {
+    [VALUE] = {.name = ""},
+    [IDS] = {"tokens.id", "--probes lean", "or paper", KVF_SPACE_RUN, KVF_AXIS_TOKEN},
+    [ROLES] = FRAME_COLUMN_ROLE,
+    [NORMS] = {"key_norm", NULL, NULL, KVF_SPACE_KV, KVF_AXIS_TOKEN},
+    {.name = NULL},
+};
 
 /* ---- for people */
 
@@ -536,12 +474,36 @@ static void describe(const struct table *t, struct buf *out)
     describe_notes(t, out);
 }
 
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
+static const char *const keys[] = {"head", "layer", "index", "factor", NULL};
+static const struct analyzer_measure measures[] = {
+    {"epsilon2", NULL, NULL},
+    {"eta2", NULL, NULL},
+    {"within", NULL, NULL},
+    {NULL, NULL, NULL},
+};
+static const struct analyzer_pool pool = {keys, measures};
+
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
+    .example = "kvfate variance run.kvf -o variance.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
-    .pool = &pool_variance,
+    .pool = &pool,
 };

@@ -7,29 +7,38 @@
 
 #include <kvf/schema.h>
 
-#include "analyzers/common.h"
 #include "analyzers/word_list.h"
+#include "analyzers/frame.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/stats.h"
 
-enum { OPT_BY, OPT_STEP, OPT_SORT, OPT_MATCH, OPT_MIN_COUNT, OPT_FOLD, OPT_CLASSES };
-static const struct analyzer_option options[] = {
-    {"by", "UNIT", "word", "word, token, class or role"},
-    {"step", "N", "end", "what query N sees (default: what is left at the end)"},
-    {"sort", "KEY", "count", "count, kept, lift or retention, the largest first; word"},
-    {"match", "HOW", "any", "a place is held when any of its tokens is, or all"},
-    {"min-count", "N", "1", "only words that stand at N places of the text or more"},
-    {"fold", NULL, NULL, "words in lower case and without punctuation around them"},
-    CLASSES_OPTION,
-    {NULL, NULL, NULL, NULL},
+enum { EVICT, ROLE }; /* columns */
+static const char *const by_words[] = {"word", "token", "class", "role", NULL};
+enum { SORT_COUNT, SORT_KEPT, SORT_LIFT, SORT_RETENTION, SORT_WORD };
+static const char *const sort_words[] = {"count", "kept", "lift", "retention", "word", NULL};
+static const char *const match_words[] = {"any", "all", NULL};
+struct options {
+    int by, sort, match; /* by: enum words_by */
+    const char *step, *classes;
+    int64_t min_count;
+    bool fold;
 };
-
-extern const struct analyzer an_words;
-
-static const char *const by_names[N_WORDS_BY] = {"word", "token", "class", "role"};
-enum { SORT_COUNT, SORT_KEPT, SORT_LIFT, SORT_RETENTION, SORT_WORD, N_SORTS };
-static const char *const sort_names[N_SORTS] = {"count", "kept", "lift", "retention", "word"};
+static const struct opt options[] = {
+    {OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
+     .words = by_words},
+    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+     "what query N sees, or what is left at the end", "end"},
+    {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY", "the largest first, or by word",
+     "count", .words = sort_words},
+    {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
+     "a place is held when so many of its tokens are", "any", .words = match_words},
+    {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
+     "only words that stand at N places of the text or more", "1", .min = 1, .max = INT32_MAX},
+    {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
+     "words in lower case and without punctuation around them"},
+    CLASSES_OPTION(struct options, classes),
+    {.type = OPT_END},
+};
 
 struct word {
     int64_t places, count, scored;
@@ -38,17 +47,20 @@ struct word {
     double key; /* of the order: rising */
 };
 
+struct row {
+    const char *word;
+    int64_t count, base_count, scored, places, total, base_total;
+    double share, base_share, lift, kept, log_beta;
+};
+
 struct data {
-    struct kvf_trace *t;
-    struct head_list heads;
+    const struct options *o;
     struct classes *classes;
     struct word_list list;
     struct word *word; /* [list.n_words]; those of the table are the first n_rows */
-    int64_t a, b, step, min_count, n_rows;
-    int64_t total, base_total, undefined;
-    int by, sort, match;
-    int evict, role, log_beta; /* columns, or -1 */
-    bool fold;
+    int64_t step, n_rows, total, base_total, undefined;
+    int n_heads, log_beta; /* column, or -1 */
+    double *value;         /* [T] of a head */
 };
 
 /* ---- counting */
@@ -64,7 +76,7 @@ static int64_t held_of(const struct place *p, const double *evict, int64_t step)
 /* Whether a place counts when `n` of its tokens do. */
 static bool counts(const struct data *x, const struct place *p, int64_t n)
 {
-    return x->match ? n == p->end - p->first : n > 0;
+    return x->o->match ? n == p->end - p->first : n > 0;
 }
 
 static void count_head(struct data *x, const double *evict)
@@ -100,23 +112,22 @@ static void score_head(struct data *x, const double *log_beta)
     }
 }
 
-static int read_heads(struct data *x, struct kvf_diag *d)
+static int read_heads(struct frame *f, struct kvf_diag *d)
 {
-    uint32_t T = kvf_n_steps(x->t);
-    double *v = MEM_NEW(double, T);
-    int err = v ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && T && h < x->heads.n; h++) {
-        const struct head *head = &x->heads.head[h];
-        err = read_evict(x->t, x->evict, head, T, v, d);
+    struct data *x = f->state;
+    int err = KVF_OK;
+    for (int h = 0; !err && f->T && h < f->heads.n; h++) {
+        const struct head *head = &f->heads.head[h];
+        err = read_evict(f->t, f->column[EVICT], head, (uint32_t)f->T, x->value, d);
         if (!err)
-            count_head(x, v);
+            count_head(x, x->value);
         if (err || x->log_beta < 0)
             continue;
-        err = kvf_read_f64(x->t, x->log_beta, head->layer, head->index, 0, T, v, d);
+        err = kvf_read_f64(f->t, x->log_beta, head->layer, head->index, 0, (uint32_t)f->T, x->value,
+                           d);
         if (!err)
-            score_head(x, v);
+            score_head(x, x->value);
     }
-    mem_free(v);
     return err;
 }
 
@@ -134,13 +145,13 @@ static double share(int64_t n, int64_t of)
 
 static double lift_of(const struct data *x, const struct word *w)
 {
-    return share(w->count, x->total) / share(w->places * x->heads.n, x->base_total);
+    return share(w->count, x->total) / share(w->places * x->n_heads, x->base_total);
 }
 
 static double key_of(const struct data *x, const struct word *w)
 {
     double lb = mean_log_beta(w);
-    switch (x->sort) {
+    switch (x->o->sort) {
     case SORT_COUNT:
         return -(double)w->count;
     case SORT_KEPT:
@@ -192,194 +203,150 @@ static int choose_rows(struct data *x)
     int err = KVF_OK;
     for (int64_t w = 0; w < x->list.n_words; w++) {
         x->total += x->word[w].count;
-        x->base_total += x->word[w].places * x->heads.n;
+        x->base_total += x->word[w].places * x->n_heads;
         x->word[w].id = w;
     }
     for (int64_t w = 0; w < x->list.n_words; w++)
-        if (x->word[w].places >= x->min_count)
+        if (x->word[w].places >= x->o->min_count)
             x->word[n++] = x->word[w];
     x->n_rows = n;
     for (int64_t r = 0; r < n; r++)
         x->word[r].key = key_of(x, &x->word[r]);
-    if (x->sort == SORT_WORD)
+    if (x->o->sort == SORT_WORD)
         err = take_names(x);
     qsort(x->word, (size_t)n, sizeof *x->word, by_key);
     return err;
 }
 
-/* ---- the table */
+/* ---- the frame */
 
-static void put_notes(const struct data *x, struct table *out)
+static int read_list(struct frame *f, struct kvf_diag *d)
 {
-    put_provenance(out, x->t);
-    put_tokens(out, x->a, x->b, kvf_n_steps(x->t));
-    table_meta_str(out, "by", by_names[x->by]);
+    struct data *x = f->state;
+    uint32_t T = (uint32_t)f->T;
+    uint8_t *class = FRAME_NEW(f, uint8_t, T);
+    double *role = FRAME_NEW(f, double, T);
+    int err = class && role ? classes_open(x->o->classes, &x->classes, d) : KVF_E_NOMEM;
+    if (!err)
+        err = classes_of_trace(x->classes, f->t, class, d);
+    if (!err && T)
+        err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, T, role, d);
+    if (err)
+        return err;
+    const struct word_source s = {f->t,       x->classes, class, role, (enum words_by)x->o->by,
+                                  x->o->fold, f->a,       f->b};
+    return word_list_make(&s, &x->list);
+}
+
+static int choose(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    const struct options *o = x->o = f->options;
+    if (o->fold && o->by != BY_WORD)
+        return kvf_fail(d, KVF_E_ARG, "--fold is for words: say --by word");
+    if (o->classes && o->by != BY_CLASS)
+        return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
+    int err = step_select(o->step, f->T, &x->step, d);
+    x->log_beta = kvf_find(f->t, "log_beta");
+    if (!err && (o->sort == SORT_RETENTION || x->log_beta >= 0)) {
+        err = log_beta_need(f->t, &x->log_beta, d);
+        if (!err)
+            err = column_of_heads(f->t, x->log_beta, KVF_SPACE_KV, d);
+    }
+    return err;
+}
+
+static int prepare(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    int err = read_list(f, d);
+    f->items = 0; /* finish reads the heads in their order */
+    x->n_heads = f->heads.n;
+    x->value = FRAME_NEW(f, double, (size_t)f->T);
+    x->word = FRAME_NEW(f, struct word, (size_t)x->list.n_words);
+    return err;
+}
+
+static int finish(struct frame *f, struct kvf_diag *d)
+{
+    struct data *x = f->state;
+    count_places(x);
+    int err = read_heads(f, d);
+    if (!err)
+        err = choose_rows(x);
+    for (int64_t k = 0; !err && k < x->n_rows; k++) {
+        const struct word *w = &x->word[k];
+        int64_t base = w->places * x->n_heads;
+        struct row *r = frame_add_row(f);
+        if (!r)
+            return KVF_E_NOMEM;
+        *r = (struct row){.word = x->list.word[w->id],
+                          .count = w->count,
+                          .base_count = base,
+                          .scored = w->scored,
+                          .places = w->places,
+                          .total = x->total,
+                          .base_total = x->base_total,
+                          .share = share(w->count, x->total),
+                          .base_share = share(base, x->base_total),
+                          .lift = lift_of(x, w),
+                          .kept = share(w->count, base),
+                          .log_beta = mean_log_beta(w)};
+    }
+    return err;
+}
+
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
+{
+    const struct data *x = f->state;
+    const struct options *o = x->o;
+    (void)d;
+    put_tokens(out, f->a, f->b, f->T);
+    table_meta_str(out, "by", by_words[o->by]);
     table_meta_num(out, "step", (double)x->step);
-    table_meta_str(out, "match", x->match ? "all" : "any");
-    table_meta_str(out, "sort", sort_names[x->sort]);
-    table_meta_num(out, "min_count", (double)x->min_count);
-    if (x->fold)
+    table_meta_str(out, "match", match_words[o->match]);
+    table_meta_str(out, "sort", sort_words[o->sort]);
+    table_meta_num(out, "min_count", (double)o->min_count);
+    if (o->fold)
         table_meta_str(out, "fold", "lower case, without punctuation around words");
-    table_meta_num(out, "heads", x->heads.n);
+    table_meta_num(out, "heads", x->n_heads);
     table_meta_num(out, "words", (double)x->list.n_words);
     table_meta_num(out, "tokens_in_no_word", (double)x->list.left_out);
     if (x->log_beta >= 0)
         table_meta_num(out, "undefined", (double)x->undefined);
-    if (x->by == BY_CLASS)
+    if (o->by == BY_CLASS)
         classes_note(x->classes, out);
-}
-
-enum { COUNT, PLACES, BASE, SCORED, N_COUNTS };
-enum { SHARE, BASE_SHARE, LIFT, KEPT, LOG_BETA, N_REALS };
-
-static int build(const struct data *x, struct table *out)
-{
-    size_t n = (size_t)x->n_rows;
-    const char **text = MEM_NEW(const char *, n);
-    int64_t *count = MEM_NEW(int64_t, N_COUNTS * n);
-    double *real = MEM_NEW(double, (N_REALS * n));
-    int err = text && count && real ? KVF_OK : KVF_E_NOMEM;
-    for (size_t r = 0; !err && r < n; r++) {
-        const struct word *w = &x->word[r];
-        int64_t base = w->places * x->heads.n;
-        text[r] = x->list.word[w->id];
-        count[COUNT * n + r] = w->count;
-        count[PLACES * n + r] = w->places;
-        count[BASE * n + r] = base;
-        count[SCORED * n + r] = w->scored;
-        real[SHARE * n + r] = share(w->count, x->total);
-        real[BASE_SHARE * n + r] = share(base, x->base_total);
-        real[LIFT * n + r] = lift_of(x, w);
-        real[KEPT * n + r] = share(w->count, base);
-        real[LOG_BETA * n + r] = mean_log_beta(w);
-    }
-    if (!err) {
-        int64_t one = n > 0;
-        put_notes(x, out);
-        table_dense_str(out, "word", "", text);
-        table_dense_int(out, "count", "", count + COUNT * n);
-        table_dense_real(out, "share", "", real + SHARE * n);
-        table_dense_int(out, "base_count", "", count + BASE * n);
-        table_dense_real(out, "base_share", "", real + BASE_SHARE * n);
-        table_dense_real(out, "lift", "", real + LIFT * n);
-        table_dense_real(out, "kept", "", real + KEPT * n);
-        table_dense_real(out, "log_beta", "nat", real + LOG_BETA * n);
-        table_dense_int(out, "scored", "entries", count + SCORED * n);
-        table_dense_int(out, "places", "", count + PLACES * n);
-        table_cycle_int(out, "total", "", &x->total, one);
-        table_cycle_int(out, "base_total", "", &x->base_total, one);
-        err = table_err(out);
-    }
-    mem_free((void *)text);
-    mem_free(count);
-    mem_free(real);
-    return err;
-}
-
-/* ---- what is asked for */
-
-static int choose(const struct analyzer_args *args, int option, const char *const *names, int n,
-                  int *ret, struct kvf_diag *d)
-{
-    const char *text = option_text(&an_words, args, option);
-    int k = 0;
-    while (k < n && strcmp(text, names[k]) != 0)
-        k++;
-    if (k == n)
-        return kvf_fail(d, KVF_E_ARG, "--%s: no '%s'; see -h", options[option].name, text);
-    *ret = k;
     return KVF_OK;
 }
 
-static int choose_options(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    static const char *const match_names[] = {"any", "all"};
-    const char *least = option_text(&an_words, args, OPT_MIN_COUNT);
-    int err = choose(args, OPT_BY, by_names, N_WORDS_BY, &x->by, d);
-    if (!err)
-        err = choose(args, OPT_SORT, sort_names, N_SORTS, &x->sort, d);
-    if (!err)
-        err = choose(args, OPT_MATCH, match_names, 2, &x->match, d);
-    if (!err && (!opt_int(least, &x->min_count) || x->min_count < 1))
-        err = kvf_fail(d, KVF_E_ARG, "--min-count needs a whole number from 1, not '%s'", least);
-    x->fold = option_text(&an_words, args, OPT_FOLD) != NULL;
-    if (!err && x->fold && x->by != BY_WORD)
-        err = kvf_fail(d, KVF_E_ARG, "--fold is for words: say --by word");
-    if (!err && option_text(&an_words, args, OPT_CLASSES) && x->by != BY_CLASS)
-        err = kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
-    return err;
+    struct data *x = f->state;
+    word_list_free(&x->list);
+    classes_close(x->classes);
 }
 
-static int prepare(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    int err = choose_options(x, args, d);
-    if (!err)
-        err = step_select(option_text(&an_words, args, OPT_STEP), kvf_n_steps(x->t), &x->step, d);
-    if (!err)
-        err = tokens_select(x->t, args, &x->a, &x->b, d);
-    if (!err)
-        err = column_need(x->t, "evict_step", "evict", &x->evict, d);
-    if (!err)
-        err = column_need(x->t, "tokens.role", "lean", &x->role, d);
-    x->log_beta = kvf_find(x->t, "log_beta");
-    if (!err && (x->sort == SORT_RETENTION || x->log_beta >= 0)) {
-        err = log_beta_need(x->t, &x->log_beta, d);
-        if (!err)
-            err = column_of_heads(x->t, x->log_beta, KVF_SPACE_KV, d);
-    }
-    return err ? err : heads_select(x->t, KVF_SPACE_KV, args->heads, &x->heads, d);
-}
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    {"word", "", TABLE_STR, AT(word)},
+    {"count", "", TABLE_INT, AT(count)},
+    {"share", "", TABLE_REAL, AT(share)},
+    {"base_count", "", TABLE_INT, AT(base_count)},
+    {"base_share", "", TABLE_REAL, AT(base_share)},
+    {"lift", "", TABLE_REAL, AT(lift)},
+    {"kept", "", TABLE_REAL, AT(kept)},
+    {"log_beta", "nat", TABLE_REAL, AT(log_beta)},
+    {"scored", "entries", TABLE_INT, AT(scored)},
+    {"places", "", TABLE_INT, AT(places)},
+    {"total", "", TABLE_INT, AT(total)},
+    {"base_total", "", TABLE_INT, AT(base_total)},
+};
 
-static int read_list(struct data *x, const struct analyzer_args *args, struct kvf_diag *d)
-{
-    uint32_t T = kvf_n_steps(x->t);
-    uint8_t *class = MEM_NEW(uint8_t, T);
-    double *role = MEM_NEW(double, T);
-    const char *own = option_text(&an_words, args, OPT_CLASSES);
-    int err = class && role ? classes_open(own, &x->classes, d) : KVF_E_NOMEM;
-    if (!err)
-        err = classes_of_trace(x->classes, x->t, class, d);
-    if (!err && T)
-        err = kvf_read_f64(x->t, x->role, 0, 0, 0, T, role, d);
-    const struct word_source s = {x->t,    x->classes, class, role, (enum words_by)x->by,
-                                  x->fold, x->a,       x->b};
-    if (!err)
-        err = word_list_make(&s, &x->list);
-    if (!err && !(x->word = MEM_NEW(struct word, (size_t)x->list.n_words)))
-        err = KVF_E_NOMEM;
-    mem_free(class);
-    mem_free(role);
-    return err;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct data x = {.t = traces[0]};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = prepare(&x, args, d);
-    if (err)
-        return err;
-    err = read_list(&x, args, d);
-    if (!err) {
-        count_places(&x);
-        err = read_heads(&x, d);
-    }
-    if (!err)
-        err = choose_rows(&x);
-    if (!err)
-        err = (out = table_create("words", x.n_rows)) ? build(&x, out) : KVF_E_NOMEM;
-    mem_free(x.word);
-    word_list_free(&x.list);
-    classes_close(x.classes);
-    heads_free(&x.heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
-}
+static const struct frame_column columns[] = {
+    FRAME_COLUMN_EVICT_STEP,
+    FRAME_COLUMN_ROLE,
+    {.name = NULL},
+};
 
 /* ---- for people */
 
@@ -421,12 +388,27 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .columns = columns,
+    .state_size = sizeof(struct data),
+    .members = members,
+    .n_members = sizeof members / sizeof *members,
+    .row_size = sizeof(struct row),
+    .choose = choose,
+    .prepare = prepare,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_words = {
     .name = "words",
     .summary = "words that caches hold, against those of the text",
+    .example = "kvfate words run.kvf -o words.tsv",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

@@ -1,9 +1,22 @@
-/* analyzer.h - traces in, tables out.
+/* analyzer.h - analyzers: traces in, tables out.
  *
- * An analyzer is one file with one const struct, listed in analyzer_table.c.
- * Adding one: analyzers/an_NAME.c, its line in meson.build and in the table,
- * and its paragraph in docs/reference/analyzers.md.  Analyzers read traces only: they run
- * on another machine, on old traces, without the engine. */
+ * An analyzer is one file with one const struct.  Analyzers read traces only: they run on another
+ * machine, on old traces, without the engine.
+ *
+ * To add an analyzer NAME:
+ *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
+ *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
+ *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
+ *      token ranges and provenance, selected.h what analyses of selected sets share, classes.h the
+ *      classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
+ *      (docs/reference/corpus.md).
+ *   2. analyzers/analyzers.list: its line, where users shall see it ('-' is written '_').
+ *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
+ *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.
+ *   5. tests/analyze: the table against dense attention, computed the long way; on an empty
+ *      trace; and each way to fail.
+ * The command, its `-h` and usage, its place in `kvfate corpus` and in the overviews come from the
+ * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
 #ifndef KVF_ANALYZERS_ANALYZER_H
 #define KVF_ANALYZERS_ANALYZER_H
 
@@ -13,21 +26,21 @@
 #include <kvf/trace.h>
 
 #include "base/buf.h"
+#include "base/opt.h"
 #include "base/table.h"
 
 /* Which heads and tokens an analysis is asked for. */
 struct analyzer_args {
-    const char *heads;         /* a head set as typed ("L0-5K*,15.2"); NULL: all */
-    int64_t token0, token1;    /* tokens [token0, token1); token1 < 0: to the end */
-    const char *const *option; /* values, parallel to the analyzer's option list; NULL: default */
+    const char *heads;      /* a head set as typed ("L0-5K*,15.2"); NULL: all */
+    int64_t token0, token1; /* tokens [token0, token1); token1 < 0: to the end */
+    const void *options;    /* the struct that the analyzer's options fill; NULL: its defaults */
     int threads; /* 0: as many as pay, up to the number of cores.  No table depends on it */
 };
 
-struct analyzer_option {
-    const char *name;      /* "horizon", typed as --horizon */
-    const char *arg;       /* "N"; NULL: a flag, whose value is "1" when given */
-    const char *otherwise; /* default as text; NULL: none */
-    const char *help;      /* one line */
+/* Room for the options of any analyzer: what its table of options is told to fill. */
+enum { ANALYZER_OPTIONS_SIZE = 256 };
+struct analyzer_options {
+    _Alignas(8) unsigned char room[ANALYZER_OPTIONS_SIZE];
 };
 
 /* How the tables of several documents become one (studies/corpus.h): rows with equal keys
@@ -48,19 +61,20 @@ struct head_analysis; /* frame.h */
 
 struct analyzer {
     const char *name;    /* the subcommand; also the table's and the figure's name */
-    const char *summary; /* one line */
-    const struct analyzer_option *options; /* ends with .name == NULL; may be NULL */
-    int min_traces;                        /* 0 is 1 */
-    int max_traces;                        /* 1, or up to 256 for those that compare */
+    const char *summary; /* one line without a full stop */
+    const char *example; /* one line that runs in a folder where those of the list before it ran */
+    const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
+    int min_traces;            /* 0 is 1 */
+    int max_traces;            /* 1, or up to 256 for those that compare */
 
     /* An analysis of one trace that computes something for each head: run by the frame.
      * NULL: run makes the table. */
     const struct head_analysis *heads;
 
     /* Makes the table.  A column that the trace lacks is KVF_E_NOTFOUND with a
-     * sentence naming the flag that records it.  args->option has one entry per
-     * option.  Memory is bounded by the table and a few columns of one head.  Columns may
-     * be read from the traces as they are asked for: destroy the table before closing them. */
+     * sentence naming the flag that records it.  Memory is bounded by the table and a few columns
+     * of one head.  Columns may be read from the traces as they are asked for: destroy the table
+     * before closing them. */
     int (*run)(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d);
 
@@ -70,7 +84,8 @@ struct analyzer {
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
 
-/* Makes the table of an analysis, as run above does, with heads or run. */
+/* Makes the table of an analysis, as run above does, with heads or run.  Options that args does
+ * not have are the defaults. */
 int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
                  const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d);
 

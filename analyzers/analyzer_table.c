@@ -25,6 +25,15 @@ const struct analyzer *analyzer_find(const char *name)
 int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
                  const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d)
 {
-    return a->heads ? frame_run(a, traces[0], args, ret_table, d)
-                    : a->run(traces, n_traces, args, ret_table, d);
+    struct analyzer_options standard = {{0}};
+    struct analyzer_args mine = *args;
+    int err = KVF_OK;
+    if (!mine.options && a->options)
+        err = opt_defaults(a->options, &standard, d);
+    if (!mine.options)
+        mine.options = &standard;
+    if (err)
+        return err;
+    return a->heads ? frame_run(a, traces[0], &mine, ret_table, d)
+                    : a->run(traces, n_traces, &mine, ret_table, d);
 }

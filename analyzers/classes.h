@@ -66,10 +66,11 @@ enum {
     CLASSES_MOST = N_BUILT_IN_CLASSES + CLASSES_MOST_RULES, /* classes; fits a uint8_t */
 };
 
-/* The line of an analyzer's list of options. */
-#define CLASSES_OPTION                                                                             \
+/* The line of an analyzer's table of options, for `const char *member` of its struct. */
+#define CLASSES_OPTION(type, member)                                                               \
     {                                                                                              \
-        "classes", "FILE", NULL, "JSON of names and regular expressions that come first"           \
+        OPT_STR, 0, "classes", offsetof(type, member), "FILE",                                     \
+            "JSON of names and regular expressions that come first"                                \
     }
 
 struct classes;

@@ -208,12 +208,6 @@ int put_heads_all(struct table *out, const struct head_list *heads)
     return err;
 }
 
-const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i)
-{
-    const char *v = args->option ? args->option[i] : NULL;
-    return v ? v : a->options[i].otherwise;
-}
-
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d)
 {

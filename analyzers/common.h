@@ -44,9 +44,6 @@ void put_heads(struct table *t, const struct head_list *l);
  * KVF_E_NOMEM. */
 int put_heads_all(struct table *t, const struct head_list *l);
 
-/* Value of option i, or its default. */
-const char *option_text(const struct analyzer *a, const struct analyzer_args *args, int i);
-
 /* evict_step of a head as doubles: T or less = evicted, INFINITY = alive. */
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);

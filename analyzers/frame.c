@@ -103,7 +103,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (!err && x->choose)
         err = x->choose(f, d);
     for (int c = 0; !err && x->columns && x->columns[c].name; c++)
-        err = frame_find(f, &x->columns[c], &f->column[c], d);
+        if (x->columns[c].name[0])
+            err = frame_find(f, &x->columns[c], &f->column[c], d);
     if (!err)
         err = heads_select(f->t, f->space, f->args->heads, &f->heads, d);
     if (!err && x->prepare)
@@ -136,7 +137,7 @@ static int compute(struct frame *f, struct kvf_diag *d)
     const struct head_analysis *x = f->analyzer->heads;
     struct frame_private *own = f->own;
     int64_t values = (f->b - f->a) * f->heads.n * f->items;
-    int err = heads_par_create(f->t, f->serial ? 1 : f->args->threads, values, &own->par);
+    int err = heads_par_create(f->t, f->items ? f->args->threads : 1, values, &own->par);
     if (err)
         return err;
     f->n_threads = heads_par_threads(own->par);
@@ -158,14 +159,21 @@ static int compute(struct frame *f, struct kvf_diag *d)
 
 /* ---- the table */
 
-static int put_table(struct frame *f, struct table **ret_table)
+struct row_head frame_row_head(const struct frame *f, int h)
+{
+    const struct head_list *l = &f->heads;
+    return h < l->n ? (struct row_head){l->name[h], l->layer[h], l->index[h]}
+                    : (struct row_head){"all", -1, -1};
+}
+
+static int put_table(struct frame *f, struct table **ret_table, struct kvf_diag *d)
 {
     const struct head_analysis *x = f->analyzer->heads;
     struct table *out = table_create(f->analyzer->name, f->n_rows);
     if (!out)
         return KVF_E_NOMEM;
     put_provenance(out, f->t);
-    int err = x->rows ? memory_of(f, x->rows(f, out)) : KVF_OK;
+    int err = x->rows ? memory_of(f, x->rows(f, out, d)) : KVF_OK;
     if (!err && x->n_members)
         err = records_put(out, f->row, x->row_size, x->members, x->n_members);
     if (!err)
@@ -184,6 +192,7 @@ int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyz
     struct frame f = {.analyzer = a,
                       .t = t,
                       .args = args,
+                      .options = args->options,
                       .T = kvf_n_steps(t),
                       .space = a->heads->space,
                       .items = 1,
@@ -195,7 +204,7 @@ int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyz
     if (!err)
         err = compute(&f, d);
     if (!err)
-        err = put_table(&f, ret_table);
+        err = put_table(&f, ret_table, d);
     if (a->heads->close)
         a->heads->close(&f);
     release(&f);

@@ -6,12 +6,12 @@
  * may be NULL; what stands in brackets the frame does:
  *
  *   [f->t, f->options, f->T and the tokens [f->a, f->b); f->state: state_size zeroed bytes]
- *   choose   what the options mean: may set f->space, f->column[] and f->serial
+ *   choose   what the options mean: may set f->space and f->column[]
  *   [the columns that are declared -> f->column[]; f->heads]
  *   prepare  how large the work is: f->items, f->n_rows, and memory from frame_alloc
  *   [f->n_rows zeroed rows of row_size bytes -> f->row; threads]
  *   thread   once for each thread, one after the other: what its scratch points to
- *   head     once for each item and head, on several threads unless f->serial
+ *   head     once for each item and head, on several threads
  *   finish   what follows from all heads together; may still set f->n_rows or add rows
  *   [a table of f->n_rows rows, with the provenance of the trace]
  *   rows     metadata and columns that are no members of the rows
@@ -33,7 +33,7 @@ enum { FRAME_COLUMNS = 8 };
  * the flag of `kvfate run` that records it; without a flag its number is then -1.  A column with
  * values of another kind is refused too. */
 struct frame_column {
-    const char *name; /* NULL ends the list */
+    const char *name; /* "": choose finds it; NULL ends the list */
     const char *flag; /* "--probes evict" */
     const char *more; /* a word on the flag: "or paper"; NULL: none */
     enum kvf_space space;
@@ -44,22 +44,42 @@ struct frame_column {
         "evict_step", "--probes evict", "or paper", KVF_SPACE_KV, KVF_AXIS_TOKEN                   \
     }
 
+#define FRAME_COLUMN_ROLE                                                                          \
+    {                                                                                              \
+        "tokens.role", "--probes lean", "or paper", KVF_SPACE_RUN, KVF_AXIS_TOKEN                  \
+    }
+
 struct frame {
     const struct analyzer *analyzer;
     struct kvf_trace *t;
     const struct analyzer_args *args;
+    const void *options; /* the analyzer's struct of options */
     void *state;
     int64_t T, a, b; /* steps of the trace; tokens [a, b) that are asked for */
     enum kvf_space space;
     int column[FRAME_COLUMNS]; /* of those declared, or as choose set them */
     struct head_list heads;
-    bool serial;    /* one thread, and heads in their order: what head adds up depends on it */
-    int items;      /* how often each head is computed: once for each column, say; 0: not at all */
+    int items;      /* how often each head is computed: once for each column, say.  0: not at
+                     * all, for those whose sums depend on an order: finish reads the heads */
     int64_t n_rows; /* of the table */
     void *row;      /* [n_rows] */
     int n_threads;
     struct frame_private *own;
 };
+
+/* Whose row it is, as the first members of a struct of rows; h = f->heads.n stands for all heads
+ * together: "all", -1, -1. */
+struct row_head {
+    const char *head;
+    int64_t layer, index;
+};
+struct row_head frame_row_head(const struct frame *f, int h);
+#define ROW_HEAD_MEMBERS(row, of)                                                                  \
+    {"head", "", TABLE_STR, offsetof(struct row, of.head)},                                        \
+        {"layer", "", TABLE_INT, offsetof(struct row, of.layer)},                                  \
+    {                                                                                              \
+        "index", "", TABLE_INT, offsetof(struct row, of.index)                                     \
+    }
 
 /* One call of head(). */
 struct frame_head {
@@ -82,7 +102,7 @@ struct head_analysis {
     frame_head_fn head; /* leaves what depends on its item and head alone, in places of its own,
                          * or adds whole numbers to its scratch */
     int (*finish)(struct frame *f, struct kvf_diag *d);
-    int (*rows)(struct frame *f, struct table *out);
+    int (*rows)(struct frame *f, struct table *out, struct kvf_diag *d);
     void (*close)(struct frame *f);
 };
 

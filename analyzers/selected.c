@@ -85,28 +85,11 @@ int criterion_column(const struct kvf_trace *t, const char *family, int criterio
     return err ? err : column_of_heads(t, *ret_column, KVF_SPACE_QUERY, d);
 }
 
-static const char *const space_names[N_SELECTED_SPACES] = {"query", "kv-union", "kv-mean"};
+const char *const space_words[] = {"query", "kv-union", "kv-mean", NULL};
 
 const char *space_name(enum selected_space s)
 {
-    return space_names[s];
-}
-
-int space_parse(const char *text, bool no_union, enum selected_space *ret, struct kvf_diag *d)
-{
-    for (int s = 0; s < N_SELECTED_SPACES; s++)
-        if (strcmp(text, space_names[s]) == 0 && !(no_union && s == SPACE_KV_UNION)) {
-            *ret = (enum selected_space)s;
-            return KVF_OK;
-        }
-    return kvf_fail(d, KVF_E_ARG, "--space is query%s or kv-mean, not '%s'",
-                    no_union ? "" : ", kv-union", text);
-}
-
-int space_heads(const struct kvf_trace *t, enum selected_space space, const char *set,
-                struct head_list *ret, struct kvf_diag *d)
-{
-    return heads_select(t, space == SPACE_QUERY ? KVF_SPACE_QUERY : KVF_SPACE_KV, set, ret, d);
+    return space_words[s];
 }
 
 int unit_of(const struct kvf_trace *t, enum selected_space space, const struct head *h,
@@ -182,18 +165,11 @@ int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
     return err;
 }
 
-int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T)
+struct ages_of ages_room(struct frame *f)
 {
-    *x = (struct ages_of){a, b, MEM_NEW(int32_t, (size_t)T), MEM_NEW(int32_t, (size_t)T),
-                          MEM_NEW(double, (size_t)T)};
-    return x->age && x->other && x->raw ? KVF_OK : KVF_E_NOMEM;
-}
-
-void ages_free(struct ages_of *x)
-{
-    mem_free(x->age);
-    mem_free(x->other);
-    mem_free(x->raw);
+    size_t T = (size_t)f->T;
+    return (struct ages_of){f->a, f->b, FRAME_NEW(f, int32_t, T), FRAME_NEW(f, int32_t, T),
+                            FRAME_NEW(f, double, T)};
 }
 
 int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
@@ -214,13 +190,15 @@ int numbers_parse(const char *option, const char *list, bool rising, int most, i
     return n ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--%s: name an age", option);
 }
 
-int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_diag *d)
-{
-    *ret = 0;
-    if (text && (!opt_int(text, ret) || *ret < 0 || *ret > INT32_MAX))
-        return kvf_fail(d, KVF_E_ARG, "--%s is a whole number of steps, not '%s'", option, text);
-    return KVF_OK;
-}
+/* ---- tokens in groups */
+
+static const char *const by_words[] = {"all", "class", NULL};
+const struct opt token_group_options[] = {
+    {OPT_WORD, 0, "by", offsetof(struct token_group_options, by), "KIND",
+     "rows for each class of tokens too", "all", .words = by_words},
+    CLASSES_OPTION(struct token_group_options, classes),
+    {.type = OPT_END},
+};
 
 /* Members of a group are numbered in the order of classes.h; those that do not occur have
  * none. */
@@ -244,22 +222,20 @@ static int number_groups(struct token_groups *g, int64_t T)
     return KVF_OK;
 }
 
-int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,
+int token_groups_make(struct kvf_trace *t, const struct token_group_options *o,
                       struct token_groups *ret, struct kvf_diag *d)
 {
     int64_t T = kvf_n_steps(t);
     *ret = (struct token_groups){.n = 1};
-    if (by && strcmp(by, "class") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--by is class, not '%s'", by);
-    if (rules && !by)
+    if (o->classes && !o->by)
         return kvf_fail(d, KVF_E_ARG, "--classes: rows of classes are asked for by --by class");
-    if (!by) {
+    if (!o->by) {
         ret->name = MEM_NEW(const char *, 1);
         if (ret->name)
             ret->name[0] = "all";
         return ret->name ? KVF_OK : KVF_E_NOMEM;
     }
-    int err = classes_open(rules, &ret->classes, d);
+    int err = classes_open(o->classes, &ret->classes, d);
     if (err)
         return err;
     ret->of = MEM_NEW(uint8_t, (size_t)T);
@@ -281,26 +257,22 @@ void token_groups_free(struct token_groups *g)
     *g = (struct token_groups){0};
 }
 
-int selected_table(struct kvf_trace *t, const struct selected_table *s, struct table **ret,
-                   struct kvf_diag *d)
+/* ---- what is asked for */
+
+int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
+                     struct kvf_diag *d)
 {
-    void *rows = mem_alloc((size_t)s->n, s->size);
-    struct table *out = table_create(s->name, s->n);
-    int err = rows && out ? KVF_OK : KVF_E_NOMEM;
-    if (!err && s->n)
-        err = s->fill(t, s->plan, rows, d);
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "space", space_name(s->space));
-        table_meta_num(out, s->wait_name, (double)s->wait);
-        put_tokens(out, s->a, s->b, s->T);
-        token_groups_note(s->groups, out);
-        err = records_put(out, rows, s->size, s->member, s->n_members);
-    }
-    mem_free(rows);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    ret->space = (enum selected_space)o->space;
+    f->space = ret->space == SPACE_QUERY ? KVF_SPACE_QUERY : KVF_SPACE_KV;
+    int err = criteria_choose(o->criterion, ret->criterion, &ret->n_criteria, d);
+    return err ? err : token_groups_make(f->t, &o->groups, &ret->groups, d);
+}
+
+void selection_note(const struct frame *f, const struct selection *s, const char *wait_name,
+                    int64_t wait, struct table *out)
+{
+    table_meta_str(out, "space", space_name(s->space));
+    table_meta_num(out, wait_name, (double)wait);
+    put_tokens(out, f->a, f->b, f->T);
+    token_groups_note(&s->groups, out);
 }

@@ -8,8 +8,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/classes.h"
-#include "analyzers/common.h"
-#include "analyzers/records.h"
+#include "analyzers/frame.h"
 
 struct criterion {
     const char *name;
@@ -39,10 +38,8 @@ int criterion_column(const struct kvf_trace *t, const char *family, int criterio
 /* What a row of a head is: a query head; a KV head, of which a token is selected when any of
  * its query heads selects it; or a KV head with all (query head, token) pairs of its group. */
 enum selected_space { SPACE_QUERY, SPACE_KV_UNION, SPACE_KV_MEAN, N_SELECTED_SPACES };
-int space_parse(const char *text, bool no_union, enum selected_space *ret, struct kvf_diag *d);
+extern const char *const space_words[]; /* of an option, in the order of the enum */
 const char *space_name(enum selected_space s);
-int space_heads(const struct kvf_trace *t, enum selected_space space, const char *set,
-                struct head_list *ret, struct kvf_diag *d);
 
 /* The query heads of such a head: `members` in which tokens count, each the union of `heads`
  * query heads; member m has first + m * heads and following ones. */
@@ -63,14 +60,13 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
 int member_view(struct kvf_trace *t, int column, const struct unit *u, int m, int64_t a, int64_t n,
                 const uint16_t **ret, struct kvf_diag *d);
 
-/* Room for the ages of tokens [a, b) in one member, and for reading them. */
+/* Room for the ages of tokens [a, b) in one member, and for reading them: memory of the frame. */
 struct ages_of {
     int64_t a, b;
     int32_t *age, *other; /* [T] */
     void *raw;
 };
-int ages_alloc(struct ages_of *x, int64_t a, int64_t b, int64_t T);
-void ages_free(struct ages_of *x); /* accepts a zeroed one */
+struct ages_of ages_room(struct frame *f);
 /* x->age: the largest age of a token in the query heads of member m. */
 int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
                 const struct ages_of *x, struct kvf_diag *d);
@@ -78,39 +74,41 @@ int member_read(struct kvf_trace *t, int column, const struct unit *u, int m,
 /* "1,2,5": whole numbers from 0 to INT32_MAX, at most `most`; rising ones only, if asked. */
 int numbers_parse(const char *option, const char *list, bool rising, int most, int64_t *ret,
                   int *ret_n, struct kvf_diag *d);
-/* A whole number from 0 to INT32_MAX; NULL is 0. */
-int number_parse(const char *option, const char *text, int64_t *ret, struct kvf_diag *d);
-
 /* Tokens in groups: 0 is all of them, the others are the classes that occur in the trace, if
- * asked for.  by: the value of --by, NULL or "class"; rules: that of --classes. */
-#define GROUPS_OPTIONS {"by", "class", NULL, "rows for each class of tokens too"}, CLASSES_OPTION
+ * asked for. */
+struct token_group_options {
+    int by; /* 0: all tokens alone; 1: classes too */
+    const char *classes;
+};
+extern const struct opt token_group_options[];
 struct token_groups {
     int n;
     const char **name;       /* [n] */
     uint8_t *of;             /* [T] group of a token; NULL: there is only one */
     struct classes *classes; /* owned; NULL: none */
 };
-int token_groups_make(struct kvf_trace *t, const char *by, const char *rules,
+int token_groups_make(struct kvf_trace *t, const struct token_group_options *o,
                       struct token_groups *ret, struct kvf_diag *d);
 void token_groups_note(const struct token_groups *g, struct table *out);
 void token_groups_free(struct token_groups *g);
 
-/* A table whose rows are structs, with what every analysis of selected sets says of itself. */
-struct selected_table {
-    const char *name;
-    int64_t n; /* rows; with 0 fill is not called */
-    size_t size;
-    const struct record_member *member;
-    size_t n_members;
-    int (*fill)(struct kvf_trace *t, const void *plan, void *rows, struct kvf_diag *d);
-    const void *plan;
-    enum selected_space space;
-    const char *wait_name; /* steps that a token must have after its birth: name and value */
-    int64_t wait;
-    int64_t a, b, T;
-    const struct token_groups *groups;
+/* What the analyses of selected sets are asked for alike. */
+struct selection_options {
+    const char *criterion;
+    int space; /* enum selected_space */
+    struct token_group_options groups;
 };
-int selected_table(struct kvf_trace *t, const struct selected_table *s, struct table **ret,
-                   struct kvf_diag *d);
+struct selection {
+    enum selected_space space;
+    struct token_groups groups;
+    int criterion[N_CRITERION_TABLE], n_criteria;
+};
+/* For choose of a frame, whose space it sets.  token_groups_free(&ret->groups) at the end. */
+int selection_choose(struct frame *f, const struct selection_options *o, struct selection *ret,
+                     struct kvf_diag *d);
+
+/* Metadata of their tables; wait: steps that a token must have after its birth. */
+void selection_note(const struct frame *f, const struct selection *s, const char *wait_name,
+                    int64_t wait, struct table *out);
 
 #endif

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "analyzers/survival_curve.h"
-#include "base/mem.h"
 
 struct curve_scratch {
     void *raw;           /* [T] doubles */
@@ -17,10 +16,10 @@ struct curve_scratch {
     int layer, kv, top; /* of last[]; layer -1: nothing yet */
 };
 
-int curve_plan_init(struct curve_plan *p)
+int curve_plan_init(struct frame *f, struct curve_plan *p)
 {
-    size_t stride = (size_t)p->T + 1, n;
-    p->before = mem_mul(stride, (size_t)p->groups->n, &n) ? MEM_NEW(int32_t, n) : NULL;
+    size_t stride = (size_t)p->T + 1;
+    p->before = frame_alloc(f, stride, (size_t)p->groups->n * sizeof *p->before);
     if (!p->before)
         return KVF_E_NOMEM;
     for (int64_t i = 0; i < p->T; i++) {
@@ -33,32 +32,17 @@ int curve_plan_init(struct curve_plan *p)
     return KVF_OK;
 }
 
-void curve_plan_free(struct curve_plan *p)
-{
-    mem_free(p->before);
-    p->before = NULL;
-}
-
 static size_t cells(const struct curve_plan *p)
 {
     return (size_t)p->groups->n * (size_t)p->T;
 }
 
-int curve_alloc(struct curve *c, const struct curve_plan *p)
+struct curve curve_create(struct frame *f, const struct curve_plan *p)
 {
     size_t n = p->skips ? cells(p) : 0; /* else all members are asked by all queries */
-    *c = (struct curve){.alive = MEM_NEW(int64_t, cells(p)),
-                        .risk = MEM_NEW(int64_t, n),
-                        .open = MEM_NEW(int64_t, n)};
-    return c->alive && c->risk && c->open ? KVF_OK : KVF_E_NOMEM;
-}
-
-void curve_free(struct curve *c)
-{
-    mem_free(c->alive);
-    mem_free(c->risk);
-    mem_free(c->open);
-    *c = (struct curve){0};
+    return (struct curve){.alive = FRAME_NEW(f, int64_t, cells(p)),
+                          .risk = FRAME_NEW(f, int64_t, n),
+                          .open = FRAME_NEW(f, int64_t, n)};
 }
 
 void curve_clear(struct curve *c, const struct curve_plan *p)
@@ -106,38 +90,25 @@ int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, 
     return risk + (c->any_risk ? c->risk[k] : 0) - (c->any_open ? c->open[k] : 0);
 }
 
-struct curve_scratch *curve_scratch_create(const struct curve_plan *p)
+struct curve_scratch *curve_scratch_create(struct frame *f, const struct curve_plan *p)
 {
     size_t T = (size_t)p->T;
-    struct curve_scratch *s = MEM_NEW(struct curve_scratch, 1);
+    struct curve_scratch *s = FRAME_NEW(f, struct curve_scratch, 1);
     if (!s)
         return NULL;
-    s->raw = MEM_NEW(double, T);
-    s->age = MEM_NEW(int32_t, 6 * T);
-    s->change = MEM_NEW(int32_t, 2 * (size_t)p->groups->n * (T + 2));
-    s->tally = MEM_NEW(int32_t, (size_t)1 << 16);
-    s->evict = MEM_NEW(double, T);
-    s->last = MEM_NEW(int32_t, T);
-    s->layer = -1;
-    if (s->raw && s->age && s->change && s->tally && s->evict && s->last) {
-        s->open = s->age + T;
-        for (int k = 0; k < 2; k++) {
-            s->of[k].age = s->age + (2 + 2 * k) * p->T;
-            s->of[k].open = s->of[k].age + T;
-        }
-        return s;
+    s->raw = FRAME_NEW(f, double, T);
+    s->age = FRAME_NEW(f, int32_t, T);
+    s->open = FRAME_NEW(f, int32_t, T);
+    for (int k = 0; k < 2; k++) {
+        s->of[k].age = FRAME_NEW(f, int32_t, T);
+        s->of[k].open = FRAME_NEW(f, int32_t, T);
     }
-    curve_scratch_destroy(s);
-    return NULL;
-}
-
-void curve_scratch_destroy(struct curve_scratch *s)
-{
-    if (!s)
-        return;
-    void *const all[] = {s->raw, s->age, s->change, s->tally, s->evict, s->last, s};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
+    s->change = FRAME_NEW(f, int32_t, 2 * (size_t)p->groups->n * (T + 2));
+    s->tally = FRAME_NEW(f, int32_t, (size_t)1 << 16);
+    s->evict = FRAME_NEW(f, double, T);
+    s->last = FRAME_NEW(f, int32_t, T);
+    s->layer = -1;
+    return s;
 }
 
 /* Which queries saw more than K entries of the KV head. */

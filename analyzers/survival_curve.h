@@ -24,9 +24,8 @@ struct curve_plan {
     int evict;       /* column evict_step, then */
 };
 
-/* Fills before[]; curve_plan_free.  KVF_OK or KVF_E_NOMEM. */
-int curve_plan_init(struct curve_plan *p);
-void curve_plan_free(struct curve_plan *p);
+/* Fills before[], which is memory of the frame.  KVF_OK or KVF_E_NOMEM. */
+int curve_plan_init(struct frame *f, struct curve_plan *p);
 
 /* What is counted: the criterion whose column this is, or how much more of a second one. */
 struct curve_job {
@@ -44,14 +43,13 @@ struct curve {
 };
 /* Of group g, n < T: at risk and known. */
 int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, int64_t n);
-int curve_alloc(struct curve *c, const struct curve_plan *p);
-void curve_free(struct curve *c);
+/* Zeros, in memory of the frame. */
+struct curve curve_create(struct frame *f, const struct curve_plan *p);
 void curve_clear(struct curve *c, const struct curve_plan *p);
 void curve_add(struct curve *to, const struct curve *c, const struct curve_plan *p);
 
-struct curve_scratch;                                                   /* of one thread */
-struct curve_scratch *curve_scratch_create(const struct curve_plan *p); /* NULL: no memory */
-void curve_scratch_destroy(struct curve_scratch *s);
+struct curve_scratch; /* of one thread, in memory of the frame */
+struct curve_scratch *curve_scratch_create(struct frame *f, const struct curve_plan *p);
 
 struct reading {
     struct kvf_trace *t;

@@ -18,7 +18,7 @@ struct request {
     const struct analyzer *a;
     struct analyzer_args args;
     const char *tokens, *out, *figure;
-    struct analysis_values own; /* of the analyzer's options */
+    struct analyzer_options own;
     bool json;
     bool several; /* traces of an analysis of one: their tables, one after the other */
     struct figure_options look;
@@ -42,28 +42,6 @@ static const struct opt shared_options[] = {
     {.type = OPT_END},
 };
 
-void analysis_options(const struct analyzer *a, struct opt ret[ANALYSIS_OPTIONS + 1])
-{
-    int n = 0;
-    for (; a && a->options && a->options[n].name && n < ANALYSIS_OPTIONS; n++) {
-        const struct analyzer_option *o = &a->options[n];
-        size_t text = offsetof(struct analysis_values, text) + (size_t)n * sizeof(char *);
-        size_t flag = offsetof(struct analysis_values, flag) + (size_t)n * sizeof(bool);
-        ret[n] = (struct opt){o->arg ? OPT_STR : OPT_FLAG, 0,      o->name,
-                              o->arg ? text : flag,        o->arg, o->help,
-                              .absent = o->otherwise};
-    }
-    ret[n] = (struct opt){.type = OPT_END};
-}
-
-const char *const *analysis_texts(struct analysis_values *v)
-{
-    for (int i = 0; i < ANALYSIS_OPTIONS; i++)
-        if (v->flag[i])
-            v->text[i] = "1";
-    return v->text;
-}
-
 bool range_parse(const char *s, int64_t *a, int64_t *b)
 {
     char left[32];
@@ -84,7 +62,7 @@ static const struct figure *figure_of(const struct request *q)
 static int parse_request(struct request *q, struct kvf_diag *d)
 {
     q->args.token1 = -1;
-    q->args.option = analysis_texts(&q->own);
+    q->args.options = &q->own;
     q->args.threads = q->look.style.threads = (int)q->threads;
     if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
@@ -205,30 +183,6 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     return command_end(self, err, &d);
 }
 
-static const char *example_of(const struct analyzer *a)
-{
-    static const char *const examples[][2] = {
-        {"hazard", "kvfate hazard run.kvf --criterion top64"},
-        {"dilution", "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv"},
-        {"agreement", "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv"},
-        {"kv-size", "kvfate kv-size run.kvf -o sizes.tsv"},
-        {"runs", "kvfate runs run.kvf -o runs.tsv"},
-        {"heads", "kvfate heads run.kvf -o heads.tsv"},
-        {"compare", "kvfate compare a.kvf b.kvf --match -o match.tsv"},
-        {"atlas", "kvfate atlas text1.kvf text2.kvf -o atlas.tsv"},
-        {"words", "kvfate words run.kvf -o words.tsv"},
-        {"received", "kvfate received run.kvf --spread heads -o received.tsv"},
-        {"dynamics", "kvfate dynamics a.kvf b.kvf -o dynamics.tsv"},
-        {"attention-sparsity", "kvfate attention-sparsity run.kvf -o sparsity.png"},
-    };
-    static char usual[sizeof "kvfate  run.kvf -o .png" + 2 * 64];
-    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
-        if (strcmp(examples[i][0], a->name) == 0)
-            return examples[i][1];
-    snprintf(usual, sizeof usual, "kvfate %s run.kvf -o %s.png", a->name, a->name);
-    return usual;
-}
-
 struct command analysis_command(const struct analyzer *a)
 {
     static const char *const shown[] = {"X.kvf [Y.kvf ...]", "A.kvf B.kvf [C.kvf ...]"};
@@ -237,7 +191,7 @@ struct command analysis_command(const struct analyzer *a)
         .name = a->name,
         .group = ANALYSIS_GROUP,
         .summary = a->summary,
-        .example = example_of(a),
+        .example = a->example,
         .operands = {shown[pairs], "trace", pairs ? a->min_traces : 1,
                      a->max_traces == 1 ? STACK_MOST : a->max_traces},
         .options = shared_options,

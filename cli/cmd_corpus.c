@@ -23,7 +23,7 @@ struct job {
     const struct analyzer *a;
     /* options */
     struct analyzer_args args;
-    struct analysis_values own; /* of the analysis */
+    struct analyzer_options own; /* of the analysis */
     struct corpus_target to;
     const char *tokens, *shard, *state, *intervals, *against;
     int64_t replicates, seed, threads;
@@ -115,7 +115,7 @@ static int parse(struct job *j, struct kvf_diag *d)
 {
     static const char *const names[] = {"auto", "all", "none"};
     int which = 0;
-    j->args.option = analysis_texts(&j->own);
+    j->args.options = &j->own;
     j->args.threads = 1; /* documents are in parallel */
     while (which < 3 && j->intervals && strcmp(j->intervals, names[which]) != 0)
         which++;

@@ -10,7 +10,7 @@
 #include "cli/open_traces.h"
 #include "render/report/report.h"
 
-enum { MAX_TRACES = 8, MAX_OPTIONS = 16 };
+enum { MAX_TRACES = 8 };
 #define DEFAULT_CRITERION "mass.90"
 
 /* A table of the report: an analysis, with values of options that it declares. */
@@ -41,17 +41,6 @@ struct request {
     char *query;     /* owned: the query heads of `heads`; NULL: all */
 };
 
-/* Options of the report that are passed on to the analyses that declare one of that name. */
-static const struct passed {
-    const char *option;
-    size_t offset;
-    bool asked; /* only where the job asks for it */
-} passed[] = {
-    {"criterion", offsetof(struct request, criterion), true},
-    {"classes", offsetof(struct request, classes), false},
-    {NULL, 0, false},
-};
-
 /* The query heads that read the KV heads of the set. */
 static int query_heads(const struct kvf_trace *t, const char *set, char **ret, struct kvf_diag *d)
 {
@@ -80,27 +69,29 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
     return err;
 }
 
-/* What an option of an analyzer is in a job: the job's own value, or that of the option of the
- * report that bears the same name; NULL: its default. */
-static const char *value_of(const struct job *j, const struct request *q, const char *option)
+/* An option of the analysis, unless it has none of that name or no value is given. */
+static int set_option(const struct analyzer *a, const char *name, const char *value,
+                      struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
-    if (j->option && strcmp(option, j->option) == 0)
-        return j->value;
-    for (const struct passed *p = passed; p->option; p++)
-        if (strcmp(option, p->option) == 0 && (j->criterion || !p->asked))
-            return *(const char *const *)((const char *)q + p->offset);
-    return NULL;
+    size_t offset;
+    if (!value || !opt_find(a->options, name, &offset))
+        return KVF_OK;
+    buf_printf(typed, " --%s %s", name, value);
+    return opt_set(a->options, to, name, value, d);
 }
 
 /* Values of the analyzer's options, and how they are typed. */
-static void options_of(const struct job *j, const struct analyzer *a, const struct request *q,
-                       const char **value, struct buf *typed)
+static int set_options(const struct job *j, const struct analyzer *a, const struct request *q,
+                       struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
-    for (int i = 0; a->options && a->options[i].name && i < MAX_OPTIONS; i++) {
-        value[i] = value_of(j, q, a->options[i].name);
-        if (value[i])
-            buf_printf(typed, " --%s %s", a->options[i].name, value[i]);
-    }
+    const char *const chosen[][2] = {{j->option, j->value},
+                                     {"criterion", j->criterion ? q->criterion : NULL},
+                                     {"classes", q->classes}};
+    int err = opt_defaults(a->options, to, d);
+    for (size_t i = 0; !err && i < sizeof chosen / sizeof *chosen; i++)
+        if (chosen[i][0])
+            err = set_option(a, chosen[i][0], chosen[i][1], to, typed, d);
+    return err;
 }
 
 /* Runs one analysis and adds what it finds, or why it finds nothing. */
@@ -108,16 +99,17 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
                    const struct request *q, struct report *r, struct kvf_diag *d)
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
-    const char *value[MAX_OPTIONS] = {NULL};
+    struct analyzer_options options = {{0}};
     struct analyzer_args args = {
-        .heads = j->query ? q->query : q->heads, .token1 = -1, .option = value};
+        .heads = j->query ? q->query : q->heads, .token1 = -1, .options = &options};
     struct table *table = NULL;
     struct buf command = {0};
     buf_printf(&command, "kvfate %s %s", j->analyzer, name);
-    options_of(j, a, q, value, &command);
+    int err = set_options(j, a, q, &options, &command, d);
     if (args.heads)
         buf_printf(&command, " --head %s", args.heads);
-    int err = analyzer_run(a, &t, 1, &args, &table, d);
+    if (!err)
+        err = analyzer_run(a, &t, 1, &args, &table, d);
     if (!err)
         err = command.err ? command.err : report_table(r, j->key, command.data, table);
     else if (err == KVF_E_NOTFOUND)

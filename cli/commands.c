@@ -78,9 +78,9 @@ struct exit_status command_exit(const struct command *c, int i)
 void command_options(const struct command *c, const struct analyzer *a, struct command_options *ret)
 {
     static const struct opt none[] = {{.type = OPT_END}};
-    analysis_options(a, ret->own);
     ret->list[0] = (struct opt){OPT_GROUP, .group = c->options ? c->options : none};
-    ret->list[1] = (struct opt){OPT_GROUP, .name = "own", .offset = c->own_at, .group = ret->own};
+    ret->list[1] = (struct opt){OPT_GROUP, .name = "own", .offset = c->own_at,
+                                .group = a ? a->options : NULL};
     ret->list[2] = (struct opt){.type = OPT_END};
 }
 

@@ -53,7 +53,7 @@ struct command {
     const struct opt *options; /* NULL: none */
     size_t request_bytes;      /* size of the struct that they fill */
     /* Options of an analysis that follow them: of this analyzer, or of the one that the first
-     * operand names.  Their values are a struct analysis_values at own_at in the request. */
+     * operand names.  Their values are a struct analyzer_options at own_at in the request. */
     const struct analyzer *analyzer;
     bool first_is_analysis;
     size_t own_at;
@@ -75,8 +75,7 @@ bool command_find(const char *name, struct command *ret);
 
 /* All options of a command, of the analyzer a behind its own (NULL: none). */
 struct command_options {
-    struct opt list[3]; /* the table, which points into own: do not copy the struct */
-    struct opt own[17];
+    struct opt list[3];
 };
 void command_options(const struct command *c, const struct analyzer *a,
                      struct command_options *ret);

@@ -19,6 +19,26 @@ static void put_line(struct buf *b, const char *key, const char *value)
     buf_char(b, '\n');
 }
 
+/* The value of an option as it may be typed; of a flag "1" or nothing. */
+static void put_option(struct buf *b, const struct opt *o, const void *at)
+{
+    struct buf text = {0};
+    if (o->type == OPT_FLAG)
+        buf_str(&text, *(const bool *)at ? "1" : "");
+    else if (o->type == OPT_INT)
+        buf_printf(&text, "%lld", (long long)*(const int64_t *)at);
+    else if (o->type == OPT_REAL)
+        buf_printf(&text, "%.15g", *(const double *)at);
+    else if (o->type == OPT_WORD)
+        buf_str(&text, o->words[*(const int *)at]);
+    else if (*(const char *const *)at)
+        buf_str(&text, *(const char *const *)at);
+    buf_printf(b, "option.");
+    put_line(b, o->name, text.len ? text.data : "");
+    b->err = b->err ? b->err : text.err;
+    buf_finish(&text);
+}
+
 /* Everything that the sums depend on but the traces: what state files are compared by. */
 static void put_arguments(struct corpus *c, const struct analyzer_args *args)
 {
@@ -28,12 +48,13 @@ static void put_arguments(struct corpus *c, const struct analyzer_args *args)
     put_line(b, "analysis", c->a->name);
     put_line(b, "head", args->heads ? args->heads : "");
     buf_printf(b, "tokens=%lld:%lld\n", (long long)args->token0, (long long)args->token1);
-    for (int i = 0; c->a->options && c->a->options[i].name; i++) {
-        const char *v = args->option ? args->option[i] : NULL;
-        v = v ? v : c->a->options[i].otherwise;
-        buf_printf(b, "option.");
-        put_line(b, c->a->options[i].name, v ? v : "");
-    }
+    struct analyzer_options standard = {{0}};
+    const void *options = args->options ? args->options : &standard;
+    if (!args->options)
+        opt_defaults(c->a->options, &standard, NULL);
+    struct opt_walk w = opt_walk(c->a->options);
+    for (const struct opt *o = opt_next(&w); o; o = opt_next(&w))
+        put_option(b, o, (const unsigned char *)options + w.offset);
     for (int k = 0; pool->keys[k]; k++)
         put_line(b, "key", pool->keys[k]);
     for (const struct analyzer_measure *m = pool->measures; m->value; m++)
