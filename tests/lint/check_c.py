@@ -77,14 +77,7 @@ engine/gate/gate.c engine/gate/gate_load.c engine/method/allocation.c engine/met
 engine/method/method.c engine/method/options.c engine/method/pages.c engine/method/parts.c
 engine/method/resolve.c engine/method/window.c engine/probe/probe_dilution.c
 engine/probe/probe_read.c engine/probe/probe_shadow_model.c engine/probe/probe_window.c
-engine/probe/recorder.c engine/probe/watch.c render/ansi.c render/axis.c render/canvas.c
-render/colours.c render/fig_atlas.c render/fig_claims.c render/fig_compare.c render/fig_dilution.c
-render/fig_dynamics.c render/fig_effect.c render/fig_hazard.c render/fig_intermittency.c
-render/fig_occupancy.c render/fig_overlap.c render/fig_pareto.c render/fig_predict.c
-render/fig_predict_units.c render/fig_saliency.c render/fig_training.c render/grid.c
-render/headmap.c render/heat.c render/options.c render/palette.c render/plot.c render/plot_draw.c
-render/plot_rows.c render/report/columns.c render/svg.c render/svg_text.c render/text_colours.c
-render/text_pages.c render/text_source.c render/text_style.c
+engine/probe/recorder.c engine/probe/watch.c
 '''.split())
 
 CONDITION = re.compile(r'\b(if|while|switch|for)\s*\(')
