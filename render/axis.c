@@ -20,7 +20,7 @@ static bool is_zero(const char *p)
 void minus_signs(char *s, size_t cap)
 {
     size_t n = strlen(s);
-    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; n = strlen(s)) {
+    for (char *p = strchr(s, '-'); p && n + 3 <= cap; p = strchr(p, '-'), n = strlen(s)) {
         if (is_zero(p + 1) && (p == s || p[-1] == ' ' || p[-1] == '(')) {
             memmove(p, p + 1, n - (size_t)(p - s));
             continue;
@@ -298,11 +298,12 @@ enum { LABEL_LINES = 3, LABEL_BYTES = 96 };
 static int wrap(struct canvas *c, const char *s, double room, char line[][LABEL_BYTES], int n)
 {
     for (; *s && n < LABEL_LINES; n++) {
-        char *gap;
         snprintf(line[n], LABEL_BYTES, "%s", s);
-        while (n + 1 < LABEL_LINES && canvas_text_width(c, line[n], PT_LABEL, 0) > room
-               && (gap = strrchr(line[n], ' ')))
+        char *gap = strrchr(line[n], ' ');
+        while (gap && n + 1 < LABEL_LINES && canvas_text_width(c, line[n], PT_LABEL, 0) > room) {
             *gap = 0;
+            gap = strrchr(line[n], ' ');
+        }
         s += strlen(line[n]);
         s += *s == ' ';
     }

@@ -69,7 +69,7 @@ engine/decode/linear.c engine/decode/nll.c engine/decode/session.c engine/decode
 engine/gate/gate_load.c engine/gate/gate_open.c engine/method/choose.c engine/method/method.c
 engine/method/pages.c engine/method/resolve.c engine/method/trigger_overflow.c
 engine/method/window.c engine/model/chat.c engine/probe/recorder.c engine/probe/watch.c
-render/axis.c studies/claims_judge.c studies/claims_known.c studies/claims_register.c
+studies/claims_judge.c studies/claims_known.c studies/claims_register.c
 studies/corpus.c studies/corpus_document.c studies/corpus_rows.h studies/corpus_state.c
 studies/diff.c studies/diff_report.c studies/part.c studies/part_report.c studies/predict_table.c
 '''.split())
