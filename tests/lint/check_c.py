@@ -73,11 +73,8 @@ cli/figure_options.c cli/folders.c cli/force.c cli/needle.c cli/output.c cli/run
 cli/runner_methods.c cli/spans.c cli/table_minus.c cli/training_table.c engine/decode/batch.c
 engine/decode/engine.c engine/decode/fork.c engine/decode/linear.c engine/decode/nll.c
 engine/decode/session.c engine/decode/session_parts.c
-engine/gate/gate.c engine/gate/gate_load.c engine/method/allocation.c engine/method/choose.c
-engine/method/method.c engine/method/options.c engine/method/pages.c engine/method/parts.c
-engine/method/resolve.c engine/method/window.c engine/probe/probe_dilution.c
-engine/probe/probe_read.c engine/probe/probe_shadow_model.c engine/probe/probe_window.c
-engine/probe/recorder.c engine/probe/watch.c render/ansi.c render/axis.c render/canvas.c
+engine/gate/gate.c engine/gate/gate_load.c
+render/ansi.c render/axis.c render/canvas.c
 render/colours.c render/fig_atlas.c render/fig_claims.c render/fig_compare.c render/fig_dilution.c
 render/fig_dynamics.c render/fig_effect.c render/fig_hazard.c render/fig_intermittency.c
 render/fig_occupancy.c render/fig_overlap.c render/fig_pareto.c render/fig_predict.c
