@@ -10,7 +10,8 @@ static int least(int a, int b)
 /* Published numbers shrink with the budget: at most B / 4, at least 1. */
 static int shrink(int published, int B)
 {
-    return B == 0 ? published : least(published, B / 4 > 1 ? B / 4 : 1);
+    int most = B / 4 > 1 ? B / 4 : 1;
+    return B == 0 ? published : least(published, most);
 }
 
 /* Before it gives way to sinks and every. */
@@ -53,7 +54,7 @@ static int fit(const struct method *m, struct method_params *p, struct kvf_diag 
     if (p->local == METHOD_DERIVED)
         p->local = m->params.local ? shrink(m->params.local, B) : 0;
     if (p->sinks == METHOD_DERIVED)
-        p->sinks = m->params.sinks ? (B ? least(m->params.sinks, B / 4) : m->params.sinks) : 0;
+        p->sinks = B ? least(m->params.sinks, B / 4) : m->params.sinks;
     bool every_given = p->every != METHOD_DERIVED, recent_given = p->recent != METHOD_DERIVED;
     if (!every_given)
         p->every = default_every(m, B);

@@ -93,7 +93,7 @@ Test(options, every_row_with_any_budget)
             struct kvf_diag d = {""};
             struct method_params p;
             int err = method_parse(m->name, B, &row, &p, &d);
-            bool needs = m->score || !m->read->all || m->recent == RECENT_REST;
+            bool needs = m->score || !m->read->all || m->params.recent == RECENT_REST;
             bool can = m->unbudgeted ? B == 0 : B > 0 || m->free || !needs;
             cr_assert(eq(int, err == KVF_OK, can), "%s with %d: %s", m->name, B, d.text);
             if (!can || !m->score || B == 0)
@@ -101,7 +101,7 @@ Test(options, every_row_with_any_budget)
             /* what every cut needs: the newcomer and `every` - 1 more places */
             int newest = p.recent > 1 ? p.recent : 1;
             cr_assert(le(int, p.sinks + newest + p.every - 1, B), "%s with %d", m->name, B);
-            cr_assert(p.window >= (m->window > 0) && p.every >= 1, "%s with %d", m->name, B);
+            cr_assert(p.window >= (m->params.window > 0) && p.every >= 1, "%s with %d", m->name, B);
         }
 }
 
