@@ -24,16 +24,6 @@ static int load(const char *path, struct buf *b, struct kvf_diag *d)
     return err;
 }
 
-static int parse(enum table_format f, const char *text, size_t n, table_text_fn is_text,
-                 struct table **ret, struct kvf_diag *d)
-{
-    if (f == TABLE_JSON)
-        return table_parse_json(text, n, ret, d);
-    if (f == TABLE_CSV)
-        return table_parse_csv(text, n, is_text, ret, d);
-    return table_parse_tsv(text, n, is_text, ret, d);
-}
-
 int table_read(const char *path, table_text_fn is_text, struct table **ret, struct kvf_diag *d)
 {
     struct buf b = {.max = TABLE_MOST_BYTES};
@@ -41,8 +31,13 @@ int table_read(const char *path, table_text_fn is_text, struct table **ret, stru
     if (f != TABLE_TSV && f != TABLE_CSV && f != TABLE_JSON)
         return kvf_fail(d, KVF_E_ARG, "%s: a table is read from .tsv, .csv or .json", path);
     int err = load(path, &b, d);
-    if (!err)
-        err = parse(f, b.data ? b.data : "", b.len, is_text, ret, d);
+    const char *text = b.data ? b.data : "";
+    if (!err && f == TABLE_TSV)
+        err = table_parse_tsv(text, b.len, is_text, ret, d);
+    else if (!err && f == TABLE_CSV)
+        err = table_parse_csv(text, b.len, is_text, ret, d);
+    else if (!err)
+        err = table_parse_json(text, b.len, ret, d);
     buf_finish(&b);
     if (err && d && !d->text[0])
         kvf_fail(d, err, "%s", kvf_strerror(err));
