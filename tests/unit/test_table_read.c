@@ -132,6 +132,28 @@ Test(table_read, csv_that_is_none)
     }
 }
 
+/* A backslash at the end of a cell stands before nothing that it could change. */
+Test(table_read, tsv_with_odd_backslashes)
+{
+    static const struct {
+        const char *text;
+        int err;
+    } cases[] = {{"a\nx\\\n", KVF_E_FORMAT},
+                 {"a\n\\\n", KVF_E_FORMAT},
+                 {"a\tb\nx\\\ty\n", KVF_E_FORMAT},
+                 {"a\nx\\q\n", KVF_E_FORMAT},
+                 {"a\nx\\\\\n", KVF_OK}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct table *t = NULL;
+        struct kvf_diag d = {""};
+        int err = table_parse_tsv(cases[i].text, strlen(cases[i].text), &t, &d);
+        cr_expect(eq(int, err, cases[i].err), "%s", cases[i].text);
+        if (t)
+            cr_expect(eq(str, (char *)table_str(t, 0, 0), "x\\"));
+        table_destroy(t);
+    }
+}
+
 /* A reader of tables need not know types: cells of the other kind are nothing. */
 Test(table_read, cells_of_another_type_are_nothing)
 {
