@@ -132,7 +132,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
     for (int i = 0; probe_table[i]; i++) {
         int n = set >> i & 1 ? probe_columns(probe_table[i], cfg, NULL) : 0;
         struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
-        if (a)
+        if (a && n > 0)
             probe_columns(probe_table[i], cfg, a);
         for (int k = 0; a && k < n; k++) {
             const double heads[] = {[KVF_SPACE_RUN] = 1,
