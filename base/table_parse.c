@@ -1,4 +1,5 @@
 /* table_parse.c - tables from the bytes of TSV and JSON. */
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
