@@ -53,7 +53,9 @@ struct job {
 
 static const char *table_of(const struct job *j)
 {
-    return j->per_token ? "effect-steps" : j->entries ? "effect-entries" : "effect";
+    if (j->per_token)
+        return "effect-steps";
+    return j->entries ? "effect-entries" : "effect";
 }
 
 static int check_output_name(const struct job *j, struct kvf_diag *d)
@@ -205,8 +207,10 @@ static int head_cells(struct job *j)
         j->n += j->take[i];
     j->n++;
     int err = alloc_cells(j);
-    if (!err && !(j->mask = mem_alloc((size_t)j->n, width)))
-        err = KVF_E_NOMEM;
+    if (!err) {
+        j->mask = mem_alloc((size_t)j->n, width);
+        err = j->mask ? KVF_OK : KVF_E_NOMEM;
+    }
     for (int i = 0; !err && i < all; i++) {
         if (!j->take[i])
             continue;
@@ -274,8 +278,10 @@ static int measure_document(struct job *j, int doc, struct kvf_diag *d)
     if (!err && j->own)
         err = continue_prompt(j, run, d);
     size_t each = (size_t)j->n * (size_t)j->steps;
-    if (!err && !j->step && !(j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step)))
-        err = KVF_E_NOMEM;
+    if (!err && !j->step) {
+        j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step);
+        err = j->step ? KVF_OK : KVF_E_NOMEM;
+    }
     if (!err)
         err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each, &j->memory,
                              d);
@@ -500,7 +506,7 @@ const struct command command_effect = {
     .group = "running models",
     .summary = "what the predictions lose with a head's memory, or with chosen entries",
     .example = "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
-    .needs = "(-p TEXT | -f FILE | --data FILE...)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --data FILE...)",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},
     .options = options,
     .request_bytes = sizeof(struct job),

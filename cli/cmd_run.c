@@ -127,7 +127,8 @@ static void build_header(struct run *u, struct buf *b)
     put_watch(u, b);
     json_put_member_str(b, "precision",
                         r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
-    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
+    const char *usual = r->exact ? "f32" : "f16";
+    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : usual);
     buf_char(b, '}');
     spans_put(&u->spans, b);
     methods_put(b, &r->methods, &r->engine->config);
@@ -456,7 +457,8 @@ const struct command command_run = {
     .group = "running models",
     .summary = "run a model under a cache method and record a trace",
     .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
-    .needs = "(-p TEXT | -f FILE | --chat FILE) -o OUT.kvf",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf) "
+             "-o OUT.kvf",
     .options = run_options,
     .request_bytes = sizeof(struct run),
     .exits = run_exits,
@@ -491,7 +493,7 @@ const struct command command_generate = {
     .group = "running models",
     .summary = "the same decoder without a trace: text to stdout",
     .example = "kvfate generate -p 'Name three rivers.' -n 64",
-    .needs = "(-p TEXT | -f FILE | --chat FILE)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE)",
     .options = generate_options,
     .request_bytes = sizeof(struct run),
     .exits = generate_exits,

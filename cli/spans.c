@@ -132,8 +132,8 @@ static int take_item(struct spans *s, const struct item *x, int32_t a, int32_t b
 static int take_items(struct spans *s, const struct json *list, const struct prompt *p,
                       const int64_t *end, struct kvf_diag *d)
 {
-    int64_t from = (int64_t)p->at;
-    int64_t bytes = p->bytes ? (int64_t)p->bytes : p->n_ids ? end[p->n_ids - 1] : 0;
+    int64_t from = (int64_t)p->at, all = p->n_ids ? end[p->n_ids - 1] : 0;
+    int64_t bytes = p->bytes ? (int64_t)p->bytes : all;
     int err = KVF_OK, i = 0;
     for (const struct json *x = json_first(list); !err && x; x = json_next(x), i++) {
         struct item item;
@@ -175,8 +175,10 @@ static int take_file(struct spans *s, const struct json *root, const struct prom
                         "\"end\"}, ...]} with 1 to %d spans",
                         s->file, MOST_SPANS);
     int err = token_ends(p, names, &end, d);
-    if (!err && !(s->name = MEM_NEW(struct span_name, (size_t)n)))
-        err = KVF_E_NOMEM;
+    if (!err) {
+        s->name = MEM_NEW(struct span_name, (size_t)n);
+        err = s->name ? KVF_OK : KVF_E_NOMEM;
+    }
     if (!err)
         err = take_items(s, list, p, end, d);
     mem_free(end);

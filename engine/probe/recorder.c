@@ -134,7 +134,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
             continue;
         int n = probe_columns(probe_table[i], cfg, NULL);
         struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
-        if (a)
+        if (a && n > 0)
             probe_columns(probe_table[i], cfg, a);
         for (int k = 0; a && k < n; k++) {
             const double heads[] = {[KVF_SPACE_RUN] = 1,
