@@ -123,7 +123,10 @@ static int compare(struct data *d, int first, int second, size_t row)
 {
     size_t m = common_values(d, d->value + first * d->n, d->value + second * d->n, d->n);
     size_t k = (size_t)(d->top * (double)m + .5);
-    k = k < 1 && m > 0 ? 1 : k > m ? m : k;
+    if (k < 1)
+        k = 1;
+    if (k > m)
+        k = m;
     int err = top_overlap(d, m, k, &d->overlap[row]);
     d->chance[row] = ranks_chance_overlap(m, k);
     d->tokens[row] = (int64_t)m;

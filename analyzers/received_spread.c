@@ -137,12 +137,15 @@ struct rows {
 static int make_rows(struct rows *r, int64_t n)
 {
     for (int k = 0; k < N_REALS; k++)
-        if (!(r->real[k] = MEM_NEW(double, (size_t)n)))
-            return KVF_E_NOMEM;
+        r->real[k] = MEM_NEW(double, (size_t)n);
     for (int k = 0; k < N_INTS; k++)
-        if (!(r->whole[k] = MEM_NEW(int64_t, (size_t)n)))
-            return KVF_E_NOMEM;
-    return KVF_OK;
+        r->whole[k] = MEM_NEW(int64_t, (size_t)n);
+    bool whole = true;
+    for (int k = 0; k < N_REALS; k++)
+        whole &= r->real[k] != NULL;
+    for (int k = 0; k < N_INTS; k++)
+        whole &= r->whole[k] != NULL;
+    return whole ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void free_rows(struct rows *r)
@@ -252,9 +255,10 @@ static int find_columns(struct data *x, bool contrib, struct kvf_diag *d)
         err = column_need(x->t, "out_norm", "mass,contrib", &x->norm, d);
     if (!err && contrib)
         err = column_of_heads(x->t, x->norm, KVF_SPACE_QUERY, d);
-    if (!err && contrib && !(x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t))))
-        err = KVF_E_NOMEM;
-    return err;
+    if (err || !contrib)
+        return err;
+    x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t));
+    return x->norms ? KVF_OK : KVF_E_NOMEM;
 }
 
 int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool contrib,
