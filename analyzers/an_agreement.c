@@ -357,7 +357,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct table *out = NULL;
     int err = prepare(&x, args, d);
     if (err)
-        return err;
+        goto done;
     out = table_create("agreement", x.n ? ((int64_t)x.heads.n + 1) * x.n_pairs : 0);
     err = out ? allocate(&x) : KVF_E_NOMEM;
     for (int h = 0; !err && x.n && h < x.heads.n; h++)
@@ -366,11 +366,14 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = pool(&x);
     if (!err)
         err = build(&x, out);
-    release(&x);
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
+    release(&x);
     return err;
 }
 

@@ -221,15 +221,18 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
         err = allocate(&x);
     for (int k = 0; !err && k < x.n; k++)
         err = take_pair(&x, k, &row, d);
-    if (!err) {
-        out = table_create("received", x.n_rows);
-        err = out ? build(&x, o->cumulative, out) : KVF_E_NOMEM;
-    }
-    release(&x);
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    out = table_create("received", x.n_rows);
+    err = out ? build(&x, o->cumulative, out) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
+    release(&x);
     return err;
 }
 

@@ -337,11 +337,10 @@ struct job {
     bool by_head;
 };
 
-static int fill(struct job *j, int64_t rows, struct table **ret, struct kvf_diag *d)
+static int fill(struct job *j, struct table *out, struct kvf_diag *d)
 {
-    struct table *out = table_create("tokens", rows);
-    int err = out ? KVF_OK : KVF_E_NOMEM;
     int64_t at = 0;
+    int err = KVF_OK;
     for (int k = 0; !err && k < j->n; k++) {
         const struct source *s = &j->source[k];
         err = token_text_read(s->t, s->a, s->n, &j->text[k]);
@@ -349,14 +348,9 @@ static int fill(struct job *j, int64_t rows, struct table **ret, struct kvf_diag
             err = fill_source(&j->x, s, k + 1, j->by_head, j->classes, &j->text[k], at, d);
         at += s->n * panels_of(s, j->by_head);
     }
-    if (!err)
-        err = records_put(out, j->x.row, sizeof *j->x.row, members,
-                          sizeof members / sizeof *members);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
-    return err;
+    return err ? err
+               : records_put(out, j->x.row, sizeof *j->x.row, members,
+                             sizeof members / sizeof *members);
 }
 
 static void close_job(struct job *j)
@@ -387,21 +381,23 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     }
     if (!err)
         err = classes_open(o->classes, &j.classes, d);
+    if (err)
+        goto done;
     j.x = (struct rows){MEM_NEW(struct row, (size_t)rows), MEM_NEW(double, (size_t)T),
                         MEM_NEW(uint8_t, (size_t)T)};
-    if (!err && !(j.x.row && j.x.value && j.x.class))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = fill(&j, rows, &out, d);
-    if (!err) {
-        put_meta(out, j.source, n_traces, j.classes,
-                 ((const struct options *)args->options)->criterion);
-        err = table_err(out);
-    }
+    out = table_create("tokens", rows);
+    err = out && j.x.row && j.x.value && j.x.class ? fill(&j, out, d) : KVF_E_NOMEM;
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    put_meta(out, j.source, n_traces, j.classes, o->criterion);
+    err = table_err(out);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     close_job(&j);
     return err;
 }

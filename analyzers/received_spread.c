@@ -275,30 +275,34 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool con
     x.n = b - x.a;
     if (!err)
         err = heads_select(t, KVF_SPACE_QUERY, args->heads, &x.heads, d);
-    if (!err) {
-        const int64_t rows[N_SPREADS] = {x.heads.n * x.n, x.n, x.heads.n};
-        out = table_create("received", rows[kind]);
-        err = out ? KVF_OK : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    const int64_t rows[N_SPREADS] = {x.heads.n * x.n, x.n, x.heads.n};
+    out = table_create("received", rows[kind]);
+    if (!out) {
+        err = KVF_E_NOMEM;
+        goto done;
     }
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "spread", spread_names[kind]);
-        table_meta_str(out, "weight", contrib ? "contrib" : "mass");
-        put_tokens(out, x.a, b, kvf_n_steps(t));
-        err = of[kind](&x, out, d);
-    }
-    if (!err) {
-        table_meta_num(out, "part", mass);
-        table_meta_num(out, "undefined", (double)x.undefined);
-        table_meta_num(out, "not_a_mass", (double)x.bad);
-        err = table_err(out);
-    }
+    put_provenance(out, t);
+    table_meta_str(out, "spread", spread_names[kind]);
+    table_meta_str(out, "weight", contrib ? "contrib" : "mass");
+    put_tokens(out, x.a, b, kvf_n_steps(t));
+    err = of[kind](&x, out, d);
+    if (err)
+        goto done;
+    table_meta_num(out, "part", mass);
+    table_meta_num(out, "undefined", (double)x.undefined);
+    table_meta_num(out, "not_a_mass", (double)x.bad);
+    err = table_err(out);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     heads_free(&x.heads);
     mem_free(x.norms);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
     return err;
 }
 
