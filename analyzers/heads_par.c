@@ -129,14 +129,3 @@ int heads_par_run(struct heads_par *p, const struct head_list *heads, int items,
         *d = lowest->d;
     return lowest ? lowest->err : KVF_OK;
 }
-
-int heads_par_once(struct kvf_trace *t, int threads, int64_t values, const struct head_list *heads,
-                   int items, head_fn fn, void *ctx, struct kvf_diag *d)
-{
-    struct heads_par *p = NULL;
-    int err = heads_par_create(t, threads, values, &p);
-    if (!err)
-        err = heads_par_run(p, heads, items, fn, ctx, d);
-    heads_par_destroy(p);
-    return err;
-}
