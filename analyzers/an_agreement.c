@@ -123,7 +123,10 @@ static int compare(struct data *d, int first, int second, size_t row)
 {
     size_t m = common_values(d, d->value + first * d->n, d->value + second * d->n, d->n);
     size_t k = (size_t)(d->top * (double)m + .5);
-    k = k < 1 && m > 0 ? 1 : k > m ? m : k;
+    if (k < 1)
+        k = 1;
+    if (k > m)
+        k = m;
     int err = top_overlap(d, m, k, &d->overlap[row]);
     d->chance[row] = ranks_chance_overlap(m, k);
     d->tokens[row] = (int64_t)m;
@@ -354,7 +357,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     struct table *out = NULL;
     int err = prepare(&x, args, d);
     if (err)
-        return err;
+        goto done;
     out = table_create("agreement", x.n ? ((int64_t)x.heads.n + 1) * x.n_pairs : 0);
     err = out ? allocate(&x) : KVF_E_NOMEM;
     for (int h = 0; !err && x.n && h < x.heads.n; h++)
@@ -363,11 +366,14 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = pool(&x);
     if (!err)
         err = build(&x, out);
-    release(&x);
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
+    release(&x);
     return err;
 }
 

@@ -378,9 +378,10 @@ static int parse_k(struct atlas *x, const char *k, struct kvf_diag *d)
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
+    const struct options *o = args->options;
     struct atlas x = {.n_traces = n_traces, .rand = NAN};
     struct table *out = NULL;
-    int err = parse_k(&x, ((const struct options *)args->options)->k, d);
+    int err = parse_k(&x, o->k, d);
     if (!err)
         err = heads_select(traces[0], KVF_SPACE_QUERY, args->heads, &x.heads, d);
     if (!err)
@@ -389,18 +390,21 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = read_trace(&x, k, traces[k], args, d);
     if (!err)
         err = cluster(&x);
-    if (!err) {
-        out = table_create("atlas", x.heads.n);
-        err = out ? KVF_OK : KVF_E_NOMEM;
-    }
-    if (!err) {
-        put_metadata(out, &x, traces[0], args);
-        err = put_rows(out, &x);
-    }
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    out = table_create("atlas", x.heads.n);
+    err = KVF_E_NOMEM;
+    if (!out)
+        goto done;
+    put_metadata(out, &x, traces[0], args);
+    err = put_rows(out, &x);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     release(&x);
     return err;
 }

@@ -318,9 +318,9 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
 {
     const struct side *p = &x->side[a], *q = &x->side[b];
     double *D = mem_alloc((size_t)p->heads->n * (size_t)q->heads->n, sizeof(double));
-    int err = !D             ? KVF_E_NOMEM
-              : x->by_tokens ? distances_of_tokens(x, p, q, D, d)
-                             : distances_of_signatures(p, q, D);
+    int err = D ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        err = x->by_tokens ? distances_of_tokens(x, p, q, D, d) : distances_of_signatures(p, q, D);
     int64_t *partner = MEM_NEW(int64_t, (size_t)p->heads->n);
     if (!err)
         err = partner ? best_partners(p->heads->n, q->heads->n, D, partner) : KVF_E_NOMEM;

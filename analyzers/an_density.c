@@ -36,7 +36,9 @@ static int64_t bin_start(const struct data *x, int64_t k)
 
 static int64_t within(int64_t i, int64_t low, int64_t high)
 {
-    return i < low ? low : i > high ? high : i;
+    if (i < low)
+        return low;
+    return i > high ? high : i;
 }
 
 static void count_head(const struct frame *f, int h, const uint32_t *evict)

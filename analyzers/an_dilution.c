@@ -13,12 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/common.h"
 #include "analyzers/dilution_bounds.h"
 #include "analyzers/dilution_useful.h"
-#include "analyzers/heads_par.h"
+#include "analyzers/frame.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/stats.h"
 
 enum { MOST_STEPS = 512 };
@@ -84,7 +82,6 @@ struct plan {
     struct means after;      /* the same of all heads */
     double identity;         /* largest difference of the two ways to dilution_retained */
     int64_t above;           /* (head, step) pairs with a bound above the dilution */
-    int threads;
 };
 
 static void add(struct means *m, const double *v)
@@ -109,7 +106,9 @@ static double mean_of(const struct means *m, int k)
 static double size_at(const struct plan *p, double *const *in, int64_t k)
 {
     double steps = (double)(p->a + k + 1);
-    return !p->useful.top ? in[IN_SIZE][k] : steps < p->useful.top ? steps : p->useful.top;
+    if (!p->useful.top)
+        return in[IN_SIZE][k];
+    return steps < p->useful.top ? steps : p->useful.top;
 }
 
 /* Proposition 3.1: the largest x and its Delta at each step. */
@@ -125,8 +124,8 @@ static int find_bounds(struct kvf_trace *t, const struct head *h, const struct p
 
 enum { BLOCK = 512 };
 
-struct work {                    /* of one thread */
-    double *data, *in[N_ARRAYS]; /* [b - a] each */
+struct work {             /* of one thread */
+    double *in[N_ARRAYS]; /* [b - a] each */
     double v[N_VALUES][BLOCK];
     double identity;
     int64_t above;
@@ -144,8 +143,10 @@ static void values(const struct plan *p, struct work *w, int64_t k0, int64_t n)
         double *restrict to = w->v[of[c]];
         const double *restrict in = w->in[from[c]] + k0;
         bool one = !own && (of[c] == RHO_U || of[c] == RHO_D);
-        for (int64_t i = 0; i < n; i++)
-            to[i] = isnan(useful[i]) ? NAN : one ? 1 : in[i];
+        for (int64_t i = 0; i < n; i++) {
+            double v = one ? 1 : in[i];
+            to[i] = isnan(useful[i]) ? NAN : v;
+        }
     }
     double *restrict retained = w->v[RETAINED], *restrict bound = w->v[BOUND];
     double *restrict apart = w->v[ORACLE];
@@ -252,57 +253,40 @@ static int read_head(struct kvf_trace *t, const struct head *h, const struct pla
     return err ? err : find_bounds(t, h, p, in, d);
 }
 
-struct crew {
-    struct plan *p;
-    const struct head_list *heads;
-    struct work *work;
-    int n;
-};
-
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static void thread(struct frame *f, void *scratch)
 {
-    const struct crew *c = ctx;
-    (void)item;
-    int err = read_head(t, &c->heads->head[h], c->p, c->work[thread].in, d);
+    struct work *w = scratch;
+    size_t n = (size_t)(f->b - f->a);
+    for (int k = 0; k < N_ARRAYS; k++) {
+        w->in[k] = FRAME_NEW(f, double, n);
+        for (size_t i = 0; w->in[k] && k < IN_NEAR && i < n; i++)
+            w->in[k][i] = NAN; /* so it stays where the trace has no column */
+    }
+}
+
+static int head(const struct frame *f, const struct frame_head *x, struct kvf_diag *d)
+{
+    struct work *w = x->scratch;
+    int err = read_head(x->t, x->head, f->state, w->in, d);
     if (!err)
-        take_head(c->p, h, &c->work[thread]);
+        take_head(f->state, x->h, w);
     return err;
 }
 
-static int alloc_crew(struct crew *c, size_t n)
-{
-    c->work = MEM_NEW(struct work, (size_t)c->n);
-    for (int i = 0; c->work && i < c->n; i++) {
-        struct work *w = &c->work[i];
-        if (!(w->data = mem_alloc(N_ARRAYS * sizeof *w->data, n)))
-            return KVF_E_NOMEM;
-        for (int k = 0; k < N_ARRAYS; k++)
-            w->in[k] = w->data + (size_t)k * n;
-        for (size_t at = 0; at < IN_NEAR * n; at++)
-            w->data[at] = NAN; /* so it stays where the trace has no column */
-    }
-    return c->work ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void free_crew(struct crew *c)
-{
-    for (int i = 0; c->work && i < c->n; i++)
-        mem_free(c->work[i].data);
-    mem_free(c->work);
-}
-
 /* Over the heads, in their order: at each step shown, and over all steps. */
-static void add_heads(const struct crew *c)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    struct plan *p = c->p;
-    int n = c->heads->n;
+    struct plan *p = f->state;
+    int n = f->heads.n;
+    (void)d;
     for (int h = 0; h < n; h++) {
         merge(&p->head[n], &p->head[h]);
         merge(&p->after, &p->later[h]);
     }
-    for (int i = 0; i < c->n; i++) {
-        p->above += c->work[i].above;
-        p->identity = c->work[i].identity > p->identity ? c->work[i].identity : p->identity;
+    for (int i = 0; i < f->n_threads; i++) {
+        const struct work *w = frame_scratch(f, i);
+        p->above += w->above;
+        p->identity = w->identity > p->identity ? w->identity : p->identity;
     }
     for (int h = 0; p->mean && p->n && h <= n; h++)
         put_means(p, h, &p->head[h]);
@@ -316,30 +300,7 @@ static void add_heads(const struct crew *c)
         }
         put_means(p, n * p->n + r, &step);
     }
-}
-
-static int fill(struct kvf_trace *t, const struct head_list *heads, struct plan *p,
-                struct kvf_diag *d)
-{
-    struct heads_par *par = NULL;
-    struct crew c = {.p = p, .heads = heads};
-    int64_t n = p->b - p->a;
-    int err = heads_par_create(t, p->threads, n * heads->n * N_NEAR, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        err = alloc_crew(&c, (size_t)n);
-    }
-    p->later = MEM_NEW(struct means, (size_t)heads->n);
-    if (!err && !p->later)
-        err = KVF_E_NOMEM;
-    if (!err && n)
-        err = heads_par_run(par, heads, 1, do_head, &c, d);
-    if (!err)
-        add_heads(&c);
-    mem_free(p->later);
-    free_crew(&c);
-    heads_par_destroy(par);
-    return err;
+    return KVF_OK;
 }
 
 static void put_summary(struct table *out, const struct head_list *heads, const struct plan *p)
@@ -377,42 +338,55 @@ static void put_summary(struct table *out, const struct head_list *heads, const 
     table_meta_num(out, "bound_above_dilution", (double)p->above);
 }
 
-static int build(struct kvf_trace *t, const struct head_list *heads, const struct plan *p,
-                 struct table *out)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     static const char *const counts[3] = {"defined", "compared", "preferential"};
-    int err = put_heads_all(out, heads);
-    put_provenance(out, t);
-    put_tokens(out, p->a, p->b, kvf_n_steps(t));
+    const struct plan *p = f->state;
+    int err = put_heads_all(out, &f->heads);
+    (void)d;
+    put_tokens(out, p->a, p->b, f->T);
     table_meta_str(out, "useful", p->useful.text);
     table_meta_str(out, "weights", p->beta ? "beta" : "run");
     if (!p->mean)
         table_meta_num(out, "every", (double)p->every);
-    put_summary(out, heads, p);
+    put_summary(out, &f->heads, p);
     table_affine(out, "step", "step", p->mean ? -1 : p->a, p->mean ? 0 : p->every, p->n);
     for (int k = 0; k < N_VALUES; k++)
         table_dense_real(out, value_names[k], "", p->value[k]);
     for (int k = 0; k < 3; k++)
         table_dense_int(out, counts[k], "", p->count[k]);
-    return err ? err : table_err(out);
+    return err;
 }
 
-static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                 struct kvf_diag *d)
+static int64_t prompt_of(const struct kvf_trace *t)
 {
-    const struct options *o = args->options;
-    int64_t T = p->b - p->a;
-    p->beta = o->weights == 1;
-    p->mean = o->mean;
-    p->every = o->every ? o->every : (T + MOST_STEPS - 1) / MOST_STEPS;
+    struct json *root = NULL;
+    const char *text = kvf_meta(t);
+    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
+        return -1;
+    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
+    json_free(root);
+    return n;
+}
+
+static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
+{
+    const struct options *o = f->options;
+    int64_t T = f->b - f->a, least = (T + MOST_STEPS - 1) / MOST_STEPS;
     if (o->every && o->mean)
         return kvf_fail(d, KVF_E_ARG,
                         "--every and --mean exclude each other: a mean is over all "
                         "steps");
+    *p = (struct plan){.beta = o->weights == 1,
+                       .mean = o->mean,
+                       .a = f->a,
+                       .b = f->b,
+                       .every = o->every ? o->every : least,
+                       .prompt = prompt_of(f->t)};
     if (p->every < 1)
         p->every = 1;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
-    return useful_parse(t, o->useful, &p->useful, d);
+    return useful_parse(f->t, o->useful, &p->useful, d);
 }
 
 static int find(const struct kvf_trace *t, const struct plan *p, const char *kind, int *ret,
@@ -437,15 +411,16 @@ static int need(const struct kvf_trace *t, const struct plan *p, const char *kin
     if (err || *ret >= 0)
         return err;
     char name[2 * KVF_NAME_MAX];
+    const char *also = p->useful.prefix ? "" : " --spans FILE.json";
     snprintf(name, sizeof name, kind, p->useful.set);
+    if (strcmp(p->useful.set, "plan") == 0)
+        also = " --plan PLAN.kvf";
+    if (strncmp(kind, "beta", 4) == 0)
+        also = " --method trimkv' (retention gates) and '-B N";
     return kvf_fail(d, KVF_E_NOTFOUND,
                     "this trace has no column %s; record it with 'kvfate run "
                     "--probes paper,dilution%s'",
-                    name,
-                    strncmp(kind, "beta", 4) == 0 ? " --method trimkv' (retention gates) and '-B N"
-                    : strcmp(p->useful.set, "plan") == 0 ? " --plan PLAN.kvf"
-                    : p->useful.prefix                   ? ""
-                                                         : " --spans FILE.json");
+                    name, also);
 }
 
 static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d)
@@ -473,66 +448,26 @@ static int columns(const struct kvf_trace *t, struct plan *p, struct kvf_diag *d
     return err;
 }
 
-static int64_t prompt_of(const struct kvf_trace *t)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    struct json *root = NULL;
-    const char *text = kvf_meta(t);
-    if (json_parse(text, strlen(text), &root, NULL) != KVF_OK)
-        return -1;
-    int64_t n = json_int(json_get(json_get(root, "run"), "prompt_tokens"), -1);
-    json_free(root);
-    return n;
+    struct plan *p = f->state;
+    int err = parse(f, p, d);
+    return err ? err : columns(f->t, p, d);
 }
 
-static int prepare(struct kvf_trace *t, const struct analyzer_args *args, struct plan *p,
-                   struct head_list *heads, struct kvf_diag *d)
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    int err = tokens_select(t, args, &p->a, &p->b, d);
-    if (!err)
-        err = parse(t, args, p, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_QUERY, args->heads, heads, d);
-    if (!err)
-        err = columns(t, p, d);
-    if (err)
-        return err;
-    size_t rows = ((size_t)heads->n + 1) * (size_t)p->n;
-    p->prompt = prompt_of(t);
-    p->head = MEM_NEW(struct means, (size_t)heads->n + 1);
+    struct plan *p = f->state;
+    (void)d;
+    f->items = p->b > p->a;
+    f->n_rows = (f->heads.n + 1) * p->n;
+    p->head = FRAME_NEW(f, struct means, (size_t)f->heads.n + 1);
+    p->later = FRAME_NEW(f, struct means, (size_t)f->heads.n);
     for (int k = 0; k < N_VALUES; k++)
-        if (!(p->value[k] = MEM_NEW(double, rows)))
-            err = KVF_E_NOMEM;
+        p->value[k] = FRAME_NEW(f, double, (size_t)f->n_rows);
     for (int k = 0; k < 3; k++)
-        if (!(p->count[k] = MEM_NEW(int64_t, rows)))
-            err = KVF_E_NOMEM;
-    return p->head ? err : KVF_E_NOMEM;
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct head_list heads = {0};
-    struct plan p = {.every = 1, .threads = args->threads};
-    struct table *out = NULL;
-    (void)n_traces;
-    int err = prepare(traces[0], args, &p, &heads, d);
-    if (!err && !(out = table_create("dilution", (heads.n + 1) * p.n)))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = fill(traces[0], &heads, &p, d);
-    if (!err)
-        err = build(traces[0], &heads, &p, out);
-    for (int k = 0; k < N_VALUES; k++)
-        mem_free(p.value[k]);
-    for (int k = 0; k < 3; k++)
-        mem_free(p.count[k]);
-    mem_free(p.head);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
-    return err;
+        p->count[k] = FRAME_NEW(f, int64_t, (size_t)f->n_rows);
+    return KVF_OK;
 }
 
 static double number(const struct table *t, const char *key)
@@ -617,13 +552,25 @@ static const struct analyzer_measure measures[] = {
 };
 static const struct analyzer_pool pool = {keys, measures};
 
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_QUERY,
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct work),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+};
+
 const struct analyzer an_dilution = {
     .name = "dilution",
     .summary = "attention that goes to entries which are of no use",
     .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

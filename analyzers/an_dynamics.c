@@ -356,16 +356,20 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         err = dynamics_open(traces, n_traces, args, &o, &dy, d);
     for (int h = 0; !err && h < x.heads.n; h++)
         err = take_head(&x, &dy, h, d);
-    if (!err)
-        err = (out = table_create("dynamics", x.rows)) ? build(&x, &dy, step_words[o.steps], out)
-                                                       : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    out = table_create("dynamics", x.rows);
+    err = out ? build(&x, &dy, step_words[o.steps], out) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     dynamics_close(&dy);
     heads_free(&x.heads);
     mem_free(x.row);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
     return err;
 }
 

@@ -114,30 +114,35 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
                struct table **ret_table, struct kvf_diag *d)
 {
     const struct options *o = args->options;
+    const struct head_list none = {0}, *heads = &none;
     struct signature_source *s = NULL;
+    struct row *rows = NULL;
+    struct table *out = NULL;
     int64_t a, b, T = kvf_n_steps(traces[0]);
     (void)n_traces;
     int err = signature_open(traces[0], args, o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
-    if (err) {
-        signature_close(s);
-        return err;
-    }
-    const struct head_list none = {0}, *heads = T ? signature_heads(s) : &none;
-    struct row *rows = MEM_NEW(struct row, (size_t)heads->n);
-    struct table *out = table_create("heads", heads->n);
-    err = rows && out ? fill(s, heads->n, rows, d) : KVF_E_NOMEM;
-    if (!err) {
-        put_provenance(out, traces[0]);
-        put_tokens(out, a, b, T);
-        table_meta_str(out, "criterion", o->criterion);
-        err = put_columns(out, heads, rows);
-    }
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    if (T)
+        heads = signature_heads(s);
+    rows = MEM_NEW(struct row, (size_t)heads->n);
+    out = table_create("heads", heads->n);
+    err = rows && out ? fill(s, heads->n, rows, d) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    put_provenance(out, traces[0]);
+    put_tokens(out, a, b, T);
+    table_meta_str(out, "criterion", o->criterion);
+    err = put_columns(out, heads, rows);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     mem_free(rows);
     signature_close(s);
     return err;

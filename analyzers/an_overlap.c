@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
-#include "analyzers/heads_par.h"
+#include "analyzers/frame.h"
 #include "analyzers/windows.h"
-#include "base/mem.h"
 
 enum { MOST_P = 128, LAST = KVF_WINDOWS - 1, UNION = LAST };
 static const char *const candidate_words[] = {"common", "own", NULL};
@@ -31,18 +29,21 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+struct cell { /* of a group of heads, a window (UNION last) and a p */
+    int64_t both, last, other, candidates;
+    double chance; /* sum over the heads of |A_last| times the overlap by chance */
+};
+
 struct plan {
     struct windows w;
     int first;                     /* windows first .. LAST are used */
     int64_t a, bound[KVF_WINDOWS]; /* candidates of a window: tokens [a, bound) */
     double p[MOST_P];
-    int n_p, queries, threads;
+    int n_p, queries;
     bool own;
-};
-
-struct cell { /* of a group of heads, a window (UNION last) and a p */
-    int64_t both, last, other, candidates;
-    double chance; /* sum over the heads of |A_last| times the overlap by chance */
+    struct head_groups groups;
+    struct cell *cell;         /* [groups][windows and union][p] */
+    int64_t left_out, evicted; /* of all heads */
 };
 
 struct item {
@@ -63,25 +64,23 @@ struct work {                   /* of one thread */
 
 /* ---- what is asked for */
 
-static int parse(const struct kvf_trace *t, const struct analyzer_args *args, struct plan *x,
-                 struct kvf_diag *d)
+static int choose(struct frame *f, struct kvf_diag *d)
 {
-    const struct options *o = args->options;
-    int64_t b;
+    struct plan *x = f->state;
+    const struct options *o = f->options;
     x->own = o->candidates == 1;
     x->queries = o->queries == 1 ? KVF_WINDOW_BLOCK : KVF_WINDOW_QUERIES;
+    x->a = f->a;
     int err = windows_shares("p", o->p, 100, x->p, MOST_P, &x->n_p, d);
     if (!err)
-        err = windows_open(t, x->queries, &x->w, d);
-    if (!err)
-        err = tokens_select(t, args, &x->a, &b, d);
+        err = windows_open(f->t, x->queries, &x->w, d);
     if (err)
         return err;
     while (x->first < KVF_WINDOWS && windows_from(&x->w, x->first) < 1)
         x->first++; /* nothing comes before it */
     for (int w = x->first; w < KVF_WINDOWS; w++) {
         int64_t from = windows_from(&x->w, x->own ? w : x->first);
-        x->bound[w] = from < b ? from : b;
+        x->bound[w] = from < f->b ? from : f->b;
     }
     return KVF_OK;
 }
@@ -101,7 +100,7 @@ static size_t n_cells(const struct plan *x)
 
 /* Candidates are kept to the end of the run: what was evicted before, the last window cannot
  * have looked at. */
-static void choose(const struct plan *x, struct work *k)
+static void choose_use(const struct plan *x, struct work *k)
 {
     const uint32_t *restrict evict = k->evict;
     unsigned char *restrict use = k->use;
@@ -135,7 +134,7 @@ static int read_head(struct kvf_trace *t, const struct plan *x, const struct hea
         err = kvf_read_f64(t, x->w.column[w], head->layer, head->index, 0, (uint32_t)n, k->score[w],
                            d);
     if (!err && n)
-        choose(x, k);
+        choose_use(x, k);
     return err;
 }
 
@@ -213,7 +212,9 @@ static uint64_t *sort_narrow(uint64_t *a, uint64_t *b, int64_t n)
 static int64_t set_size(double p, int64_t n)
 {
     int64_t k = (int64_t)ceil(p * (double)n / 100 - 1e-9); /* 7 % of 100 are 7, whatever 0.07 is */
-    return k > n ? n : k < 1 && n > 0 ? 1 : k;
+    if (k < 1)
+        k = 1;
+    return k > n ? n : k;
 }
 
 /* The candidates of a window in order: larger scores come first, among equal ones the larger
@@ -321,94 +322,71 @@ static void add_cells(struct cell *to, const struct cell *from, size_t n)
     }
 }
 
-static int alloc_work(struct work *k, size_t T)
+/* ---- the frame */
+
+static int prepare(struct frame *f, struct kvf_diag *d)
 {
-    bool ok = (k->evict = MEM_NEW(uint32_t, T)) != NULL;
-    ok = (k->use = MEM_NEW(unsigned char, T)) && ok;
-    ok = (k->item = MEM_NEW(struct item, 2 * T)) && ok;
-    ok = (k->pos = MEM_NEW(int32_t, T)) && ok;
-    for (int w = 0; w < KVF_WINDOWS; w++) {
-        ok = (k->score[w] = MEM_NEW(double, T)) && ok;
-        ok = (k->at[w] = MEM_NEW(uint8_t, T)) && ok;
-    }
-    return ok ? KVF_OK : KVF_E_NOMEM;
+    struct plan *x = f->state;
+    int err = groups_create(&f->heads, f->space, &x->groups);
+    (void)d;
+    if (err)
+        return err;
+    f->items = n_cells(x) > 0;
+    f->n_rows = (int64_t)((size_t)x->groups.n * n_cells(x));
+    x->cell = FRAME_NEW(f, struct cell, (size_t)f->n_rows);
+    return KVF_OK;
 }
 
-static void free_work(struct work *k)
+static void thread(struct frame *f, void *scratch)
 {
-    mem_free(k->evict);
-    mem_free(k->use);
-    mem_free(k->item);
-    mem_free(k->pos);
+    struct work *k = scratch;
+    size_t T = (size_t)f->T;
+    k->evict = FRAME_NEW(f, uint32_t, T);
+    k->use = FRAME_NEW(f, unsigned char, T);
+    k->item = FRAME_NEW(f, struct item, 2 * T);
+    k->pos = FRAME_NEW(f, int32_t, T);
     for (int w = 0; w < KVF_WINDOWS; w++) {
-        mem_free(k->score[w]);
-        mem_free(k->at[w]);
+        k->score[w] = FRAME_NEW(f, double, T);
+        k->at[w] = FRAME_NEW(f, uint8_t, T);
     }
 }
 
-struct crew {
-    const struct plan *x;
-    const struct head_list *heads;
-    struct cell *cell;
-    struct work *work; /* [n] */
-    int n;
-};
-
-static int do_head(void *ctx, struct kvf_trace *t, int item, int h, int thread, struct kvf_diag *d)
+static int head(const struct frame *f, const struct frame_head *y, struct kvf_diag *d)
 {
-    const struct crew *c = ctx;
-    struct work *k = &c->work[thread];
-    (void)item;
-    int err = read_head(t, c->x, &c->heads->head[h], k, d);
+    const struct plan *x = f->state;
+    int err = read_head(y->t, x, y->head, y->scratch, d);
     if (!err)
-        judge_head(t, c->x, k, c->cell + (size_t)h * n_cells(c->x));
+        judge_head(y->t, x, y->scratch, x->cell + (size_t)y->h * n_cells(x));
     return err;
 }
 
 /* Layers and all heads, in the order of the heads: `chance` is no integer. */
-static void add_heads(const struct crew *c, const struct head_groups *g, struct work *total)
+static int finish(struct frame *f, struct kvf_diag *d)
 {
-    size_t n = n_cells(c->x);
-    for (int h = 0; h < c->heads->n; h++) {
-        const struct cell *mine = c->cell + (size_t)h * n;
-        add_cells(c->cell + (size_t)g->layer_of[h] * n, mine, n);
-        add_cells(c->cell + (size_t)(g->n - 1) * n, mine, n);
+    struct plan *x = f->state;
+    size_t n = n_cells(x);
+    (void)d;
+    for (int h = 0; h < f->heads.n && f->items; h++) {
+        const struct cell *mine = x->cell + (size_t)h * n;
+        add_cells(x->cell + (size_t)x->groups.layer_of[h] * n, mine, n);
+        add_cells(x->cell + (size_t)(x->groups.n - 1) * n, mine, n);
     }
-    for (int i = 0; i < c->n; i++) {
-        total->evicted += c->work[i].evicted;
-        total->left_out += c->work[i].left_out;
+    for (int i = 0; i < f->n_threads; i++) {
+        const struct work *k = frame_scratch(f, i);
+        x->evicted += k->evicted;
+        x->left_out += k->left_out;
     }
+    return KVF_OK;
 }
 
-static int fill(struct kvf_trace *t, const struct plan *x, const struct head_list *heads,
-                const struct head_groups *g, struct work *total, struct cell *cell,
-                struct kvf_diag *d)
+static void close(struct frame *f)
 {
-    struct heads_par *par = NULL;
-    struct crew c = {.x = x, .heads = heads, .cell = cell};
-    int err = heads_par_create(t, x->threads, x->w.T * heads->n * KVF_WINDOWS, &par);
-    if (!err) {
-        c.n = heads_par_threads(par);
-        c.work = MEM_NEW(struct work, (size_t)c.n);
-        err = c.work ? KVF_OK : KVF_E_NOMEM;
-    }
-    for (int i = 0; !err && i < c.n; i++)
-        err = alloc_work(&c.work[i], (size_t)x->w.T);
-    if (!err && n_cells(x))
-        err = heads_par_run(par, heads, 1, do_head, &c, d);
-    if (!err && n_cells(x))
-        add_heads(&c, g, total);
-    for (int i = 0; c.work && i < c.n; i++)
-        free_work(&c.work[i]);
-    mem_free(c.work);
-    heads_par_destroy(par);
-    return err;
+    head_groups_free(&((struct plan *)f->state)->groups);
 }
 
 /* ---- the table */
 
-static void put_meta(struct table *out, const struct plan *x, const struct work *k, int64_t b,
-                     const int64_t *undefined)
+static void put_meta(struct table *out, const struct plan *x, int64_t b, const int64_t *undefined)
 {
     static const char *const kinds[] = {"tokens before the first window",
                                         "tokens before each window"};
@@ -424,19 +402,23 @@ static void put_meta(struct table *out, const struct plan *x, const struct work 
                  (long long)windows_from(&x->w, w + 1));
         table_meta_str(out, key, text);
     }
-    table_meta_num(out, "evicted", (double)k->evicted);
-    table_meta_num(out, "left_out", (double)k->left_out);
+    table_meta_num(out, "evicted", (double)x->evicted);
+    table_meta_num(out, "left_out", (double)x->left_out);
     table_meta_num(out, "undefined", (double)undefined[0]);
     table_meta_num(out, "undefined_kappa", (double)undefined[1]);
 }
 
 /* Values of all cells, and how many have none. */
-static int put_cells(struct table *out, const struct cell *cell, size_t n, int64_t *undefined)
+static int put_cells(struct frame *f, struct table *out, int64_t *undefined)
 {
-    int64_t *v = MEM_NEW(int64_t, 4 * n);
-    double *r = MEM_NEW(double, 3 * n);
-    for (size_t i = 0; v && r && i < n; i++) {
-        const struct cell *c = &cell[i];
+    const struct plan *x = f->state;
+    size_t n = (size_t)f->n_rows;
+    int64_t *v = FRAME_NEW(f, int64_t, 4 * n);
+    double *r = FRAME_NEW(f, double, 3 * n);
+    if (!v || !r)
+        return KVF_E_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const struct cell *c = &x->cell[i];
         double *overlap = &r[i], *expected = &r[n + i], *kappa = &r[2 * n + i];
         v[i] = c->both;
         v[n + i] = c->last;
@@ -450,72 +432,28 @@ static int put_cells(struct table *out, const struct cell *cell, size_t n, int64
     }
     static const char *const real[] = {"overlap", "expected", "kappa"};
     static const char *const whole[] = {"both", "last", "other", "candidates"};
-    for (size_t c = 0; v && r && c < 3; c++)
+    for (size_t c = 0; c < 3; c++)
         table_dense_real(out, real[c], "", r + c * n);
-    for (size_t c = 0; v && r && c < 4; c++)
+    for (size_t c = 0; c < 4; c++)
         table_dense_int(out, whole[c], "", v + c * n);
-    int err = v && r ? KVF_OK : KVF_E_NOMEM;
-    mem_free(v);
-    mem_free(r);
-    return err;
+    return KVF_OK;
 }
 
-static int build(const struct kvf_trace *t, const struct plan *x, const struct head_groups *g,
-                 const struct work *k, const struct cell *cell, int64_t b, struct table **ret)
+static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     static const char *const names[] = {"0", "1", "2", "union"};
+    const struct plan *x = f->state;
     const char *window[KVF_WINDOWS * MOST_P];
     int64_t undefined[2] = {0, 0};
-    size_t n = n_cells(x), rows = (size_t)g->n * n;
-    struct table *out = table_create("overlap", (int64_t)rows);
-    if (!out)
-        return KVF_E_NOMEM;
+    size_t n = n_cells(x);
+    (void)d;
     for (size_t i = 0; i < n; i++)
         window[i] = names[x->first + (int)(i / (size_t)x->n_p)];
-    put_provenance(out, t);
-    put_groups(out, g);
+    put_groups(out, &x->groups);
     table_cycle_str(out, "window", "", window, (int64_t)n);
     table_cycle_real(out, "p", "%", x->p, x->n_p);
-    int err = put_cells(out, cell, rows, undefined);
-    put_meta(out, x, k, b, undefined);
-    *ret = out;
-    return err ? err : table_err(out);
-}
-
-static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
-               struct table **ret_table, struct kvf_diag *d)
-{
-    struct kvf_trace *t = traces[0];
-    struct plan x = {.first = 0, .threads = args->threads};
-    struct head_list heads;
-    struct head_groups g = {0};
-    struct work k = {0};
-    struct cell *cell = NULL;
-    struct table *out = NULL;
-    int64_t a, b;
-    (void)n_traces;
-    int err = parse(t, args, &x, d);
-    if (!err)
-        err = heads_select(t, KVF_SPACE_KV, args->heads, &heads, d);
-    if (err)
-        return err;
-    err = groups_create(&heads, KVF_SPACE_KV, &g);
-    if (!err && !(cell = mem_alloc((size_t)g.n * n_cells(&x), sizeof *cell)))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = fill(t, &x, &heads, &g, &k, cell, d);
-    if (!err)
-        err = tokens_select(t, args, &a, &b, d);
-    if (!err)
-        err = build(t, &x, &g, &k, cell, b, &out);
-    mem_free(cell);
-    free_work(&k);
-    head_groups_free(&g);
-    heads_free(&heads);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+    int err = put_cells(f, out, undefined);
+    put_meta(out, x, f->b, undefined);
     return err;
 }
 
@@ -570,13 +508,26 @@ static const struct analyzer_measure pool_measures[] = {
 };
 static const struct analyzer_pool pool = {pool_keys, pool_measures};
 
+static const struct head_analysis heads = {
+    .space = KVF_SPACE_KV,
+    .state_size = sizeof(struct plan),
+    .scratch_size = sizeof(struct work),
+    .choose = choose,
+    .prepare = prepare,
+    .thread = thread,
+    .head = head,
+    .finish = finish,
+    .rows = rows,
+    .close = close,
+};
+
 const struct analyzer an_overlap = {
     .name = "overlap",
     .summary = "whether observation windows agree about the tokens that matter",
     .example = "kvfate overlap run.kvf -o overlap.png",
     .options = options,
     .max_traces = 1,
-    .run = run,
+    .heads = &heads,
     .describe = describe,
     .pool = &pool,
 };

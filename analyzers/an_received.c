@@ -8,6 +8,7 @@
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
 #include "analyzers/received.h"
+#include "analyzers/records.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/utf8.h"
@@ -41,19 +42,21 @@ struct pair {
     int column, layer, head, token;
 };
 
+struct row {
+    const char *head, *text;
+    int64_t layer, index, token, step, seen;
+    double attention, sum;
+};
+
 struct data {
     struct kvf_trace *t;
-    int64_t T, every, rows;
-    bool cumulative;
+    int64_t T, every, n_rows;
     struct pair *pair; /* [n] heads rising, tokens rising */
     int n;
     int64_t unborn, unseen, unknown;       /* pairs; steps */
     double *value;                         /* [T] of one column */
-    const char **head;                     /* [rows] into name */
-    const char **text;                     /* [rows] into shown */
-    char (*name)[32], (*shown)[TEXT_MOST]; /* [n] */
-    int64_t *layer, *index, *token, *step, *seen;
-    double *attention, *sum;
+    char (*name)[32], (*shown)[TEXT_MOST]; /* [n] of the pairs */
+    struct row *row;
 };
 
 static int compare(const void *a, const void *b)
@@ -117,33 +120,21 @@ static int find_pairs(struct data *x, const struct analyzer_args *args, struct k
 static int allocate(struct data *x)
 {
     for (int k = 0; k < x->n; k++)
-        x->rows += (x->T - x->pair[k].token + x->every - 1) / x->every;
-    size_t rows = (size_t)x->rows;
+        x->n_rows += (x->T - x->pair[k].token + x->every - 1) / x->every;
     x->value = MEM_NEW(double, (size_t)x->T);
-    x->head = MEM_NEW(const char *, rows);
     x->name = mem_alloc((size_t)x->n, sizeof *x->name);
-    x->text = MEM_NEW(const char *, rows);
     x->shown = mem_alloc((size_t)x->n, sizeof *x->shown);
-    x->layer = MEM_NEW(int64_t, rows);
-    x->index = MEM_NEW(int64_t, rows);
-    x->token = MEM_NEW(int64_t, rows);
-    x->step = MEM_NEW(int64_t, rows);
-    x->seen = MEM_NEW(int64_t, rows);
-    x->attention = MEM_NEW(double, rows);
-    x->sum = MEM_NEW(double, rows);
-    return x->value && x->head && x->name && x->text && x->shown && x->layer && x->index && x->token
-                   && x->step && x->seen && x->attention && x->sum
-               ? KVF_OK
-               : KVF_E_NOMEM;
+    x->row = MEM_NEW(struct row, (size_t)x->n_rows);
+    return x->value && x->name && x->shown && x->row ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void release(struct data *x)
 {
-    void *const all[] = {x->pair,  x->value,     (void *)x->head, x->name,  (void *)x->text,
-                         x->shown, x->layer,     x->index,        x->token, x->step,
-                         x->seen,  x->attention, x->sum};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
+    mem_free(x->pair);
+    mem_free(x->value);
+    mem_free(x->name);
+    mem_free(x->shown);
+    mem_free(x->row);
 }
 
 /* The token's text, cut at a character. */
@@ -174,28 +165,36 @@ static int take_pair(struct data *x, int k, int64_t *row, struct kvf_diag *d)
     err = err ? err : show_text(x, k);
     for (uint32_t i = 0; !err && i < n; i++) {
         double v = x->value[i];
-        int64_t r = *row;
         x->unseen += v < 0;
         x->unknown += isnan(v);
         if (v >= 0)
             sum_add(&sum, v);
         if (i % x->every)
             continue;
-        x->head[r] = x->name[k];
-        x->text[r] = x->shown[k];
-        x->layer[r] = p->layer;
-        x->index[r] = p->head;
-        x->token[r] = p->token;
-        x->step[r] = p->token + i;
-        x->attention[r] = v >= 0 ? v : NAN;
-        x->seen[r] = v >= 0 ? 1 : v < 0 ? 0 : -1;
-        x->sum[r] = sum_get(&sum);
-        ++*row;
+        x->row[(*row)++] = (struct row){.head = x->name[k],
+                                        .text = x->shown[k],
+                                        .layer = p->layer,
+                                        .index = p->head,
+                                        .token = p->token,
+                                        .step = p->token + i,
+                                        .attention = v >= 0 ? v : NAN,
+                                        .seen = isnan(v) ? -1 : v >= 0,
+                                        .sum = sum_get(&sum)};
     }
     return err;
 }
 
-static int build(const struct data *x, struct table *out)
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    {"head", "", TABLE_STR, AT(head)},     {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},   {"token", "", TABLE_INT, AT(token)},
+    {"step", "step", TABLE_INT, AT(step)}, {"attention", "", TABLE_REAL, AT(attention)},
+    {"seen", "", TABLE_INT, AT(seen)},     {"cumulative", "", TABLE_REAL, AT(sum)},
+    {"text", "", TABLE_STR, AT(text)},
+};
+enum { CUMULATIVE = 7, N_MEMBERS = sizeof members / sizeof *members };
+
+static int build(const struct data *x, bool cumulative, struct table *out)
 {
     put_provenance(out, x->t);
     table_meta_num(out, "pairs", x->n);
@@ -204,24 +203,17 @@ static int build(const struct data *x, struct table *out)
         table_meta_num(out, "steps_unknown", (double)x->unknown);
     if (x->unborn)
         table_meta_num(out, "pairs_unborn", (double)x->unborn);
-    table_dense_str(out, "head", "", x->head);
-    table_dense_int(out, "layer", "", x->layer);
-    table_dense_int(out, "index", "", x->index);
-    table_dense_int(out, "token", "", x->token);
-    table_dense_int(out, "step", "step", x->step);
-    table_dense_real(out, "attention", "", x->attention);
-    table_dense_int(out, "seen", "", x->seen);
-    if (x->cumulative)
-        table_dense_real(out, "cumulative", "", x->sum);
-    table_dense_str(out, "text", "", x->text);
-    return table_err(out);
+    if (cumulative)
+        return records_put(out, x->row, sizeof *x->row, members, N_MEMBERS);
+    int err = records_put(out, x->row, sizeof *x->row, members, CUMULATIVE);
+    return err ? err : records_put(out, x->row, sizeof *x->row, members + CUMULATIVE + 1, 1);
 }
 
 static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
                      struct table **ret_table, struct kvf_diag *d)
 {
     const struct options *o = args->options;
-    struct data x = {.t = t, .T = kvf_n_steps(t), .every = o->every, .cumulative = o->cumulative};
+    struct data x = {.t = t, .T = kvf_n_steps(t), .every = o->every};
     struct table *out = NULL;
     int64_t row = 0;
     int err = find_pairs(&x, args, d);
@@ -229,13 +221,18 @@ static int run_steps(struct kvf_trace *t, const struct analyzer_args *args,
         err = allocate(&x);
     for (int k = 0; !err && k < x.n; k++)
         err = take_pair(&x, k, &row, d);
-    if (!err)
-        err = (out = table_create("received", x.rows)) ? build(&x, out) : KVF_E_NOMEM;
-    release(&x);
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    out = table_create("received", x.n_rows);
+    err = out ? build(&x, o->cumulative, out) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
+    release(&x);
     return err;
 }
 

@@ -45,7 +45,9 @@ static double held(const struct plan *p, double i, double v)
     double T = (double)p->T;
     if (p->kind == BETA)
         return stats_geometric(v, T - i);
-    return (p->kind == ALPHA ? fmin(v, T) : v < 0 ? i : i + v + 1) - i;
+    if (p->kind == ALPHA)
+        return fmin(v, T) - i;
+    return (v < 0 ? i : i + v + 1) - i;
 }
 
 /* Of all cells of tokens [a, b) the share that is not kept. */

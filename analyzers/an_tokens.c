@@ -12,6 +12,7 @@
 
 #include "analyzers/classes.h"
 #include "analyzers/common.h"
+#include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "analyzers/token_text.h"
 #include "base/json.h"
@@ -48,12 +49,16 @@ struct source {
     char name[128];
 };
 
-/* One value per row of the table, panel by panel: a head or all heads of a trace. */
+struct row {
+    double nll, residency, kept, beta, retention, saliency, age;
+    int64_t trace, layer, index, token, id;
+    const char *text, *joined, *class, *role, *state, *head;
+    enum state fate;
+};
+
+/* Rows panel by panel: a head or all heads of a trace. */
 struct rows {
-    double *nll, *residency, *kept, *beta, *retention, *saliency, *age;
-    int64_t *trace, *layer, *index, *token, *id;
-    const char **text, **joined, **cls, **role, **state, **head;
-    enum state *fate;
+    struct row *row;
     double *value;  /* of a column of one head: [T] */
     uint8_t *class; /* [T] */
 };
@@ -116,37 +121,6 @@ static int open_source(struct source *s, struct kvf_trace *t, const struct analy
     return err;
 }
 
-static int alloc(struct rows *x, size_t n, size_t T)
-{
-    double **const real[] = {&x->nll,       &x->residency, &x->kept, &x->beta,
-                             &x->retention, &x->saliency,  &x->age};
-    int64_t **const whole[] = {&x->trace, &x->layer, &x->index, &x->token, &x->id};
-    const char ***const text[] = {&x->text, &x->joined, &x->cls, &x->role, &x->state, &x->head};
-    bool all = true;
-    for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-        all &= (*real[i] = MEM_NEW(double, n)) != NULL;
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        all &= (*whole[i] = MEM_NEW(int64_t, n)) != NULL;
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        all &= (*text[i] = MEM_NEW(const char *, n)) != NULL;
-    x->fate = MEM_NEW(enum state, n);
-    x->value = MEM_NEW(double, T);
-    x->class = MEM_NEW(uint8_t, T);
-    return all && x->fate && x->value && x->class ? KVF_OK : KVF_E_NOMEM;
-}
-
-static void release(struct rows *x)
-{
-    void *const all[] = {x->nll,           x->residency,      x->kept,        x->beta,
-                         x->retention,     x->saliency,       x->age,         x->trace,
-                         x->layer,         x->index,          x->token,       x->id,
-                         (void *)x->text,  (void *)x->joined, (void *)x->cls, (void *)x->role,
-                         (void *)x->state, (void *)x->head,   x->fate,        x->value,
-                         x->class};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
-}
-
 /* ---- a head's part of n rows from `at` on; sums, for the mean over heads */
 
 static int read(struct rows *x, const struct source *s, int column, int layer, int index,
@@ -162,7 +136,11 @@ static enum state state_of(const struct source *s, const double *step, int64_t i
         return EVICTED;
     if (!s->cuts)
         return KEPT;
-    return i < s->sinks ? SINK : i >= s->T - s->recent ? RECENT : (double)i >= last ? NEW : KEPT;
+    if (i < s->sinks)
+        return SINK;
+    if (i >= s->T - s->recent)
+        return RECENT;
+    return (double)i >= last ? NEW : KEPT;
 }
 
 static int add_fates(struct rows *x, const struct source *s, const struct head *h, bool first,
@@ -174,9 +152,9 @@ static int add_fates(struct rows *x, const struct source *s, const struct head *
         last = isinf(x->value[i]) ? last : fmax(last, x->value[i]);
     for (int64_t k = 0; !err && k < s->n; k++) {
         int64_t i = s->a + k, T = s->T;
-        enum state now = state_of(s, x->value, i, last), *was = &x->fate[at + k];
-        x->residency[at + k] += (fmin(x->value[i], (double)T) - (double)i) / (double)(T - i);
-        x->kept[at + k] += isinf(x->value[i]) != 0;
+        enum state now = state_of(s, x->value, i, last), *was = &x->row[at + k].fate;
+        x->row[at + k].residency += (fmin(x->value[i], (double)T) - (double)i) / (double)(T - i);
+        x->row[at + k].kept += isinf(x->value[i]) != 0;
         *was = first || *was == now ? now : MIXED;
     }
     return err;
@@ -187,8 +165,8 @@ static int add_gates(struct rows *x, const struct source *s, const struct head *
 {
     int err = read(x, s, s->log_beta, h->layer, h->index, d);
     for (int64_t k = 0; !err && k < s->n; k++) {
-        x->beta[at + k] += exp(x->value[s->a + k]);
-        x->retention[at + k] += mean_retention(x->value[s->a + k], s->a + k, s->T);
+        x->row[at + k].beta += exp(x->value[s->a + k]);
+        x->row[at + k].retention += mean_retention(x->value[s->a + k], s->a + k, s->T);
     }
     return err;
 }
@@ -198,7 +176,7 @@ static int add_saliency(struct rows *x, const struct source *s, const struct hea
 {
     int err = read(x, s, s->saliency, h->layer, h->index, d);
     for (int64_t k = 0; !err && k < s->n; k++)
-        x->saliency[at + k] += x->value[s->a + k];
+        x->row[at + k].saliency += x->value[s->a + k];
     return err;
 }
 
@@ -211,7 +189,7 @@ static int add_ages(struct rows *x, const struct source *s, const struct head *h
     for (int g = h->index * share; !err && g < (h->index + 1) * share; g++) {
         err = read(x, s, s->age, h->layer, g, d);
         for (int64_t k = 0; !err && k < s->n; k++)
-            x->age[at + k] = fmax(x->age[at + k], x->value[s->a + k]);
+            x->row[at + k].age = fmax(x->row[at + k].age, x->value[s->a + k]);
     }
     return err;
 }
@@ -235,21 +213,21 @@ static int fill_panel(struct rows *x, const struct source *s, int from, int to, 
     bool one = to - from == 1;
     int err = KVF_OK;
     for (int64_t r = at; r < at + s->n; r++) {
-        x->age[r] = s->age < 0 ? NAN : -1;
-        x->fate[r] = UNKNOWN;
+        x->row[r].age = s->age < 0 ? NAN : -1;
+        x->row[r].fate = UNKNOWN;
     }
     for (int h = from; !err && h < to; h++)
         err = add_head(x, s, &s->heads.head[h], h == from, at, d);
     for (int64_t r = at; r < at + s->n; r++) {
-        x->residency[r] = s->evict < 0 ? NAN : x->residency[r] / (to - from);
-        x->kept[r] = s->evict < 0 ? NAN : x->kept[r] / (to - from);
-        x->beta[r] = s->log_beta < 0 ? NAN : x->beta[r] / (to - from);
-        x->retention[r] = s->log_beta < 0 ? NAN : x->retention[r] / (to - from);
-        x->saliency[r] = s->saliency < 0 ? NAN : x->saliency[r] / (to - from);
-        x->state[r] = state_names[x->fate[r]];
-        x->head[r] = one ? head->name : "all";
-        x->layer[r] = one ? head->layer : -1;
-        x->index[r] = one ? head->index : -1;
+        x->row[r].residency = s->evict < 0 ? NAN : x->row[r].residency / (to - from);
+        x->row[r].kept = s->evict < 0 ? NAN : x->row[r].kept / (to - from);
+        x->row[r].beta = s->log_beta < 0 ? NAN : x->row[r].beta / (to - from);
+        x->row[r].retention = s->log_beta < 0 ? NAN : x->row[r].retention / (to - from);
+        x->row[r].saliency = s->saliency < 0 ? NAN : x->row[r].saliency / (to - from);
+        x->row[r].state = state_names[x->row[r].fate];
+        x->row[r].head = one ? head->name : "all";
+        x->row[r].layer = one ? head->layer : -1;
+        x->row[r].index = one ? head->index : -1;
     }
     return err;
 }
@@ -262,37 +240,32 @@ static int read_shared(struct rows *x, const struct source *s, int number, const
     int nll = kvf_find(s->t, "nll");
     int err = read(x, s, kvf_find(s->t, "tokens.id"), 0, 0, d);
     for (int64_t k = 0; !err && k < s->n; k++)
-        x->id[at + k] = (int64_t)x->value[s->a + k];
+        x->row[at + k].id = (int64_t)x->value[s->a + k];
     if (!err)
         err = read(x, s, kvf_find(s->t, "tokens.role"), 0, 0, d);
     for (int64_t k = 0; !err && k < s->n; k++)
-        x->role[at + k] = role_name(x->value[s->a + k]);
+        x->row[at + k].role = role_name(x->value[s->a + k]);
     if (!err && nll >= 0)
         err = read(x, s, nll, 0, 0, d);
     for (int64_t k = 0; !err && k < s->n; k++) {
         int64_t r = at + k;
-        x->nll[r] = nll < 0 ? NAN : x->value[s->a + k];
-        x->trace[r] = number;
-        x->token[r] = s->a + k;
-        x->text[r] = text->text[k];
-        x->joined[r] = text->joined[k];
-        x->cls[r] = classes_name(c, x->class[s->a + k]);
+        x->row[r].nll = nll < 0 ? NAN : x->value[s->a + k];
+        x->row[r].trace = number;
+        x->row[r].token = s->a + k;
+        x->row[r].text = text->text[k];
+        x->row[r].joined = text->joined[k];
+        x->row[r].class = classes_name(c, x->class[s->a + k]);
     }
     return err;
 }
 
+/* A panel begins with what all heads of its trace share. */
 static void repeat_shared(struct rows *x, int64_t from, int64_t at, int64_t n)
 {
-    for (int64_t k = 0; k < n; k++) {
-        x->id[at + k] = x->id[from + k];
-        x->role[at + k] = x->role[from + k];
-        x->nll[at + k] = x->nll[from + k];
-        x->trace[at + k] = x->trace[from + k];
-        x->token[at + k] = x->token[from + k];
-        x->text[at + k] = x->text[from + k];
-        x->joined[at + k] = x->joined[from + k];
-        x->cls[at + k] = x->cls[from + k];
-    }
+    memcpy(x->row + at, x->row + from, (size_t)n * sizeof *x->row);
+    for (int64_t r = at; r < at + n; r++)
+        x->row[r].residency = x->row[r].kept = x->row[r].beta = x->row[r].retention =
+            x->row[r].saliency = 0;
 }
 
 static int panels_of(const struct source *s, bool by_head)
@@ -308,36 +281,36 @@ static int fill_source(struct rows *x, const struct source *s, int number, bool 
     if (!err)
         err = read_shared(x, s, number, c, text, at, d);
     for (int p = 0; !err && p < panels_of(s, by_head); p++) {
-        err = fill_panel(x, s, by_head ? p : 0, by_head ? p + 1 : s->heads.n, at + p * s->n, d);
         if (p)
             repeat_shared(x, at, at + p * s->n, s->n);
+        err = fill_panel(x, s, by_head ? p : 0, by_head ? p + 1 : s->heads.n, at + p * s->n, d);
     }
     return err;
 }
 
 /* ---- the table */
 
-static void put_columns(struct table *out, const struct rows *x)
-{
-    table_dense_int(out, "token", "", x->token);
-    table_dense_int(out, "id", "", x->id);
-    table_dense_str(out, "text", "", x->text);
-    table_dense_str(out, "class", "", x->cls);
-    table_dense_str(out, "role", "", x->role);
-    table_dense_real(out, "mean_beta", "", x->beta);
-    table_dense_real(out, "mean_residency", "", x->residency);
-    table_dense_real(out, "kept", "", x->kept);
-    table_dense_real(out, "nll", "nat", x->nll);
-    table_dense_str(out, "joined", "", x->joined);
-    table_dense_real(out, "mean_retention", "", x->retention);
-    table_dense_real(out, "saliency", "nat", x->saliency);
-    table_dense_real(out, "last_use_age", "step", x->age);
-    table_dense_str(out, "state", "", x->state);
-    table_dense_int(out, "trace", "", x->trace);
-    table_dense_str(out, "head", "", x->head);
-    table_dense_int(out, "layer", "", x->layer);
-    table_dense_int(out, "index", "", x->index);
-}
+#define AT(member) offsetof(struct row, member)
+static const struct record_member members[] = {
+    {"token", "", TABLE_INT, AT(token)},
+    {"id", "", TABLE_INT, AT(id)},
+    {"text", "", TABLE_STR, AT(text)},
+    {"class", "", TABLE_STR, AT(class)},
+    {"role", "", TABLE_STR, AT(role)},
+    {"mean_beta", "", TABLE_REAL, AT(beta)},
+    {"mean_residency", "", TABLE_REAL, AT(residency)},
+    {"kept", "", TABLE_REAL, AT(kept)},
+    {"nll", "nat", TABLE_REAL, AT(nll)},
+    {"joined", "", TABLE_STR, AT(joined)},
+    {"mean_retention", "", TABLE_REAL, AT(retention)},
+    {"saliency", "nat", TABLE_REAL, AT(saliency)},
+    {"last_use_age", "step", TABLE_REAL, AT(age)},
+    {"state", "", TABLE_STR, AT(state)},
+    {"trace", "", TABLE_INT, AT(trace)},
+    {"head", "", TABLE_STR, AT(head)},
+    {"layer", "", TABLE_INT, AT(layer)},
+    {"index", "", TABLE_INT, AT(index)},
+};
 
 static void put_meta(struct table *out, const struct source *s, int n, const struct classes *c,
                      const char *criterion)
@@ -364,11 +337,10 @@ struct job {
     bool by_head;
 };
 
-static int fill(struct job *j, int64_t rows, struct table **ret, struct kvf_diag *d)
+static int fill(struct job *j, struct table *out, struct kvf_diag *d)
 {
-    struct table *out = table_create("tokens", rows);
-    int err = out ? KVF_OK : KVF_E_NOMEM;
     int64_t at = 0;
+    int err = KVF_OK;
     for (int k = 0; !err && k < j->n; k++) {
         const struct source *s = &j->source[k];
         err = token_text_read(s->t, s->a, s->n, &j->text[k]);
@@ -376,18 +348,16 @@ static int fill(struct job *j, int64_t rows, struct table **ret, struct kvf_diag
             err = fill_source(&j->x, s, k + 1, j->by_head, j->classes, &j->text[k], at, d);
         at += s->n * panels_of(s, j->by_head);
     }
-    if (!err) {
-        put_columns(out, &j->x);
-        *ret = out;
-    } else {
-        table_destroy(out);
-    }
-    return err;
+    return err ? err
+               : records_put(out, j->x.row, sizeof *j->x.row, members,
+                             sizeof members / sizeof *members);
 }
 
 static void close_job(struct job *j)
 {
-    release(&j->x);
+    mem_free(j->x.row);
+    mem_free(j->x.value);
+    mem_free(j->x.class);
     classes_close(j->classes);
     for (int k = 0; k < MOST_TRACES; k++) {
         token_text_finish(&j->text[k]);
@@ -411,19 +381,23 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     }
     if (!err)
         err = classes_open(o->classes, &j.classes, d);
-    if (!err)
-        err = alloc(&j.x, (size_t)rows, (size_t)T);
-    if (!err)
-        err = fill(&j, rows, &out, d);
-    if (!err) {
-        put_meta(out, j.source, n_traces, j.classes,
-                 ((const struct options *)args->options)->criterion);
-        err = table_err(out);
-    }
     if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
+        goto done;
+    j.x = (struct rows){MEM_NEW(struct row, (size_t)rows), MEM_NEW(double, (size_t)T),
+                        MEM_NEW(uint8_t, (size_t)T)};
+    out = table_create("tokens", rows);
+    err = out && j.x.row && j.x.value && j.x.class ? fill(&j, out, d) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    put_meta(out, j.source, n_traces, j.classes, o->criterion);
+    err = table_err(out);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     close_job(&j);
     return err;
 }

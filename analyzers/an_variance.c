@@ -65,7 +65,9 @@ struct data {
 static size_t level_count(const struct data *x, int f)
 {
     size_t n = (size_t)x->n, heads = (size_t)x->n_heads;
-    return f == LAYER || f == HEAD ? heads : f == KEY_NORM ? heads * n : n;
+    if (f == LAYER || f == HEAD)
+        return heads;
+    return f == KEY_NORM ? heads * n : n;
 }
 
 /* ---- the values */

@@ -169,13 +169,17 @@ static void fill_names(const struct calibration_found *x, struct names *v)
     for (int64_t k = 0; k < calibration_rows(x); k++) {
         bool rank = k >= first_rank, total = k % per == x->bins;
         const struct calibration_pair *p = &x->pair[rank ? 0 : k / per];
-        v->kind[k] = rank ? "rank" : total ? "summary" : "bin";
+        v->kind[k] = total ? "summary" : "bin";
         v->event[k] = rank ? "selected-again" : p->event;
         v->score[k] = rank ? scores[k - first_rank] : "beta";
         v->horizon[k] = rank ? -1 : p->horizon;
         v->bin[k] = rank || total ? -1 : k % per;
-        v->lo[k] = rank ? NAN : total ? 0 : (double)(k % per) / x->bins;
-        v->hi[k] = rank ? NAN : total ? 1 : (double)(k % per + 1) / x->bins;
+        v->lo[k] = total ? 0 : (double)(k % per) / x->bins;
+        v->hi[k] = total ? 1 : (double)(k % per + 1) / x->bins;
+        if (rank) {
+            v->kind[k] = "rank";
+            v->lo[k] = v->hi[k] = NAN;
+        }
     }
 }
 

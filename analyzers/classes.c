@@ -191,9 +191,11 @@ static int read_user(struct classes *c, const char *path, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_IO, "cannot open the classes %s", path);
     for (size_t n; !in.err && (n = fread(piece, 1, sizeof piece, f)) > 0;)
         buf_add(&in, piece, n);
-    int err = ferror(f)               ? kvf_fail(&why, KVF_E_IO, "cannot be read")
-              : in.err == KVF_E_LIMIT ? kvf_fail(&why, KVF_E_LIMIT, "more than %d bytes", MOST_FILE)
-                                      : in.err;
+    int err = in.err;
+    if (ferror(f))
+        err = kvf_fail(&why, KVF_E_IO, "cannot be read");
+    else if (err == KVF_E_LIMIT)
+        kvf_fail(&why, KVF_E_LIMIT, "more than %d bytes", MOST_FILE);
     fclose(f);
     if (!err)
         err = parse_user(c, &in, &why);

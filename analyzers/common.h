@@ -23,28 +23,30 @@ int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *se
                  struct head_list *ret, struct kvf_diag *d);
 void heads_free(struct head_list *l);
 
-/* Column number, or KVF_E_NOTFOUND with a sentence naming what records it. */
+/* Finds the number of a column; KVF_E_NOTFOUND with a sentence that names the probe that records
+ * it. */
 int column_need(const struct kvf_trace *t, const char *name, const char *probe, int *ret_column,
                 struct kvf_diag *d);
 
-/* Tokens [*a, *b) of args, checked against the trace. */
+/* Gives the tokens [*a, *b) that args ask for; KVF_E_ARG where the trace has no such range. */
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
                   int64_t *b, struct kvf_diag *d);
 
-/* Says in the metadata which tokens were asked for, when not all T. */
+/* Notes in the metadata which tokens were asked for, unless they are all T. */
 void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
 
-/* model, method, budget, tokens and more from the run header. */
+/* Notes the model, the method, its budget, the tokens and more from the header of the run. */
 void put_provenance(struct table *t, const struct kvf_trace *trace);
 
-/* Head, layer and index columns, one value per block of rows. */
+/* Puts the columns head, layer and index, with one value for each block of rows. */
 void put_heads(struct table *t, const struct head_list *l);
 
 /* The same with a block more, for a head `all` of layer and index -1.  KVF_OK or
  * KVF_E_NOMEM. */
 int put_heads_all(struct table *t, const struct head_list *l);
 
-/* evict_step of a head as doubles: T or less = evicted, INFINITY = alive. */
+/* Reads the evict_step of a head as doubles: T or less for evicted entries, INFINITY for those
+ * alive. */
 int read_evict(struct kvf_trace *t, int column, const struct head *h, uint32_t n, double *out,
                struct kvf_diag *d);
 

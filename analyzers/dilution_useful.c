@@ -54,12 +54,17 @@ int useful_parse(const struct kvf_trace *t, const char *text, struct useful_set 
         return KVF_OK;
     }
     p->prefix = true;
-    if (strncmp(text, "topk:", 5) == 0 && (i = recorded(text + 5, tops, 4)) >= 0)
-        snprintf(p->set, sizeof p->set, "top%d", p->top = (int)tops[i]);
-    else if (strncmp(text, "mass:", 5) == 0 && (i = recorded(text + 5, masses, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "mass.%d", (int)(100 * masses[i] + .5));
-    else if (strncmp(text, "topk-slack:", 11) == 0 && (i = recorded(text + 11, slacks, 3)) >= 0)
-        snprintf(p->set, sizeof p->set, "slack.%d", (int)slacks[i]);
+    if (strncmp(text, "topk:", 5) == 0) {
+        i = recorded(text + 5, tops, 4);
+        p->top = i < 0 ? 0 : (int)tops[i];
+        snprintf(p->set, sizeof p->set, "top%d", p->top);
+    } else if (strncmp(text, "mass:", 5) == 0) {
+        i = recorded(text + 5, masses, 3);
+        snprintf(p->set, sizeof p->set, "mass.%d", i < 0 ? 0 : (int)(100 * masses[i] + .5));
+    } else if (strncmp(text, "topk-slack:", 11) == 0) {
+        i = recorded(text + 11, slacks, 3);
+        snprintf(p->set, sizeof p->set, "slack.%d", i < 0 ? 0 : (int)slacks[i]);
+    }
     if (i < 0)
         return kvf_fail(d, KVF_E_ARG,
                         "--useful: '%s' is none of span, span:NAME, plan, "

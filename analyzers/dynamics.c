@@ -177,10 +177,12 @@ static int allocate(struct dynamics *x)
     x->piece = MEM_NEW(struct var1_piece, n);
     x->order = MEM_NEW(int, n);
     x->begin = MEM_NEW(int, n + 1);
-    for (size_t i = 0; x->run && i < n; i++)
-        if (!(x->run[i].column = MEM_NEW(int, MOST_DIM)))
-            return KVF_E_NOMEM;
-    return x->run && x->piece && x->order && x->begin ? KVF_OK : KVF_E_NOMEM;
+    bool whole = x->run && x->piece && x->order && x->begin;
+    for (size_t i = 0; whole && i < n; i++) {
+        x->run[i].column = MEM_NEW(int, MOST_DIM);
+        whole = x->run[i].column != NULL;
+    }
+    return whole ? KVF_OK : KVF_E_NOMEM;
 }
 
 int dynamics_open(struct kvf_trace *const *traces, int n, const struct analyzer_args *args,

@@ -81,7 +81,7 @@ struct row_head frame_row_head(const struct frame *f, int h);
         "index", "", TABLE_INT, offsetof(struct row, of.index)                                     \
     }
 
-/* One call of head(). */
+/* What one call of head() is about. */
 struct frame_head {
     struct kvf_trace *t; /* the reader of this thread */
     int item, h;         /* 0 .. items - 1; place in f->heads */
@@ -115,16 +115,17 @@ int frame_run(const struct analyzer *a, struct kvf_trace *t, const struct analyz
 void *frame_alloc(struct frame *f, size_t n, size_t size);
 #define FRAME_NEW(f, type, n) ((type *)frame_alloc((f), (n), sizeof(type)))
 
-/* A zeroed row more at the end of f->row, counted in f->n_rows.  NULL when memory is out. */
+/* Adds a zeroed row at the end of f->row and counts it in f->n_rows; for finish.  NULL when memory
+ * is out. */
 void *frame_add_row(struct frame *f);
 
-/* The scratch of thread i of f->n_threads, for finish. */
+/* Gives the scratch of thread i of f->n_threads to finish and rows. */
 void *frame_scratch(const struct frame *f, int i);
 
-/* One more pass over items and heads, for finish. */
+/* Computes all heads once more, on the same threads and scratch; for finish. */
 int frame_pass(struct frame *f, int items, frame_head_fn head, struct kvf_diag *d);
 
-/* Finds a column as the declared ones are found, for choose. */
+/* Finds a column as the declared ones are found; for choose. */
 int frame_find(const struct frame *f, const struct frame_column *c, int *ret_column,
                struct kvf_diag *d);
 

@@ -36,18 +36,24 @@ int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct he
     bool many = threads > 1 || (threads == 0 && values >= FOR_THREADS);
     int err = many ? par_create(threads, &p->pool) : KVF_OK;
     p->n_threads = par_threads(p->pool);
-    if (!err && !(p->hand = MEM_NEW(struct hand, (size_t)p->n_threads)))
+    if (err)
+        goto fail;
+    p->hand = MEM_NEW(struct hand, (size_t)p->n_threads);
+    if (!p->hand) {
         err = KVF_E_NOMEM;
-    if (!err)
-        p->hand[0].t = t;
+        goto fail;
+    }
+    p->hand[0].t = t;
     for (int i = 1; !err && i < p->n_threads; i++)
         err = kvf_share(t, &p->hand[i].t);
-    if (err) {
-        heads_par_destroy(p);
-        return err;
-    }
+    if (err)
+        goto fail;
     *ret = p;
     return KVF_OK;
+
+fail:
+    heads_par_destroy(p);
+    return err;
 }
 
 void heads_par_destroy(struct heads_par *p)
@@ -122,15 +128,4 @@ int heads_par_run(struct heads_par *p, const struct head_list *heads, int items,
     if (lowest && d)
         *d = lowest->d;
     return lowest ? lowest->err : KVF_OK;
-}
-
-int heads_par_once(struct kvf_trace *t, int threads, int64_t values, const struct head_list *heads,
-                   int items, head_fn fn, void *ctx, struct kvf_diag *d)
-{
-    struct heads_par *p = NULL;
-    int err = heads_par_create(t, threads, values, &p);
-    if (!err)
-        err = heads_par_run(p, heads, items, fn, ctx, d);
-    heads_par_destroy(p);
-    return err;
 }

@@ -11,8 +11,9 @@
 
 struct heads_par;
 
-/* So many threads; 0: one for each core, or one in all where there are few values to read.
- * KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  Destroy before t is closed. */
+/* Starts `threads` threads; 0 asks for one for each core, or for one in all where few values are
+ * to be read.  KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT.  The result must be destroyed before t is
+ * closed. */
 int heads_par_create(struct kvf_trace *t, int threads, int64_t values, struct heads_par **ret);
 void heads_par_destroy(struct heads_par *p); /* accepts NULL */
 int heads_par_threads(const struct heads_par *p);
@@ -25,9 +26,5 @@ typedef int (*head_fn)(void *ctx, struct kvf_trace *t, int item, int h, int thre
  * loop would; what comes after it may or may not have run. */
 int heads_par_run(struct heads_par *p, const struct head_list *heads, int items, head_fn fn,
                   void *ctx, struct kvf_diag *d);
-
-/* All of it for one run. */
-int heads_par_once(struct kvf_trace *t, int threads, int64_t values, const struct head_list *heads,
-                   int items, head_fn fn, void *ctx, struct kvf_diag *d);
 
 #endif

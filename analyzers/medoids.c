@@ -152,7 +152,9 @@ int medoids_silhouette(const double *D, size_t n, size_t k, const size_t *cluste
                 other[i] = m;
             }
         double a = size[own] > 1 ? sum[own] / (double)(size[own] - 1) : 0;
-        s[i] = k < 2 ? NAN : size[own] < 2 || fmax(a, b) == 0 ? 0 : (b - a) / fmax(a, b);
+        s[i] = size[own] < 2 || fmax(a, b) == 0 ? 0 : (b - a) / fmax(a, b);
+        if (k < 2)
+            s[i] = NAN;
     }
     mem_free(sum);
     mem_free(size);

@@ -137,12 +137,15 @@ struct rows {
 static int make_rows(struct rows *r, int64_t n)
 {
     for (int k = 0; k < N_REALS; k++)
-        if (!(r->real[k] = MEM_NEW(double, (size_t)n)))
-            return KVF_E_NOMEM;
+        r->real[k] = MEM_NEW(double, (size_t)n);
     for (int k = 0; k < N_INTS; k++)
-        if (!(r->whole[k] = MEM_NEW(int64_t, (size_t)n)))
-            return KVF_E_NOMEM;
-    return KVF_OK;
+        r->whole[k] = MEM_NEW(int64_t, (size_t)n);
+    bool whole = true;
+    for (int k = 0; k < N_REALS; k++)
+        whole &= r->real[k] != NULL;
+    for (int k = 0; k < N_INTS; k++)
+        whole &= r->whole[k] != NULL;
+    return whole ? KVF_OK : KVF_E_NOMEM;
 }
 
 static void free_rows(struct rows *r)
@@ -252,9 +255,10 @@ static int find_columns(struct data *x, bool contrib, struct kvf_diag *d)
         err = column_need(x->t, "out_norm", "mass,contrib", &x->norm, d);
     if (!err && contrib)
         err = column_of_heads(x->t, x->norm, KVF_SPACE_QUERY, d);
-    if (!err && contrib && !(x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t))))
-        err = KVF_E_NOMEM;
-    return err;
+    if (err || !contrib)
+        return err;
+    x->norms = MEM_NEW(double, (size_t)kvf_n_steps(x->t));
+    return x->norms ? KVF_OK : KVF_E_NOMEM;
 }
 
 int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool contrib,
@@ -271,30 +275,34 @@ int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool con
     x.n = b - x.a;
     if (!err)
         err = heads_select(t, KVF_SPACE_QUERY, args->heads, &x.heads, d);
-    if (!err) {
-        const int64_t rows[N_SPREADS] = {x.heads.n * x.n, x.n, x.heads.n};
-        out = table_create("received", rows[kind]);
-        err = out ? KVF_OK : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    const int64_t rows[N_SPREADS] = {x.heads.n * x.n, x.n, x.heads.n};
+    out = table_create("received", rows[kind]);
+    if (!out) {
+        err = KVF_E_NOMEM;
+        goto done;
     }
-    if (!err) {
-        put_provenance(out, t);
-        table_meta_str(out, "spread", spread_names[kind]);
-        table_meta_str(out, "weight", contrib ? "contrib" : "mass");
-        put_tokens(out, x.a, b, kvf_n_steps(t));
-        err = of[kind](&x, out, d);
-    }
-    if (!err) {
-        table_meta_num(out, "part", mass);
-        table_meta_num(out, "undefined", (double)x.undefined);
-        table_meta_num(out, "not_a_mass", (double)x.bad);
-        err = table_err(out);
-    }
+    put_provenance(out, t);
+    table_meta_str(out, "spread", spread_names[kind]);
+    table_meta_str(out, "weight", contrib ? "contrib" : "mass");
+    put_tokens(out, x.a, b, kvf_n_steps(t));
+    err = of[kind](&x, out, d);
+    if (err)
+        goto done;
+    table_meta_num(out, "part", mass);
+    table_meta_num(out, "undefined", (double)x.undefined);
+    table_meta_num(out, "not_a_mass", (double)x.bad);
+    err = table_err(out);
+    if (err)
+        goto done;
+    *ret_table = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     heads_free(&x.heads);
     mem_free(x.norms);
-    if (err)
-        table_destroy(out);
-    else
-        *ret_table = out;
     return err;
 }
 

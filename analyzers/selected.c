@@ -133,10 +133,10 @@ int ages_read(struct kvf_trace *t, int column, const struct unit *u, int query, 
         for (int64_t i = 0; i < n; i++)
             out[i] = age && narrow[i] == UINT16_MAX ? -1 : narrow[i];
     else
-        for (int64_t i = 0; i < n; i++)
-            out[i] = wide[i] <= INT32_MAX           ? (int32_t)wide[i]
-                     : age && wide[i] == UINT32_MAX ? -1
-                                                    : INT32_MAX;
+        for (int64_t i = 0; i < n; i++) {
+            int32_t large = age && wide[i] == UINT32_MAX ? -1 : INT32_MAX;
+            out[i] = wide[i] <= INT32_MAX ? (int32_t)wide[i] : large;
+        }
     return KVF_OK;
 }
 

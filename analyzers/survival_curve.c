@@ -81,7 +81,8 @@ void curve_add(struct curve *to, const struct curve *c, const struct curve_plan 
 /* Tokens of group g at risk at n in a member that asks until query end - 1. */
 static int64_t at_risk(const struct curve_plan *p, int g, int64_t n, int64_t end)
 {
-    return p->before[g * (p->T + 1) + (p->all ? p->T : end > n ? end - n : 0)];
+    int64_t until = end > n ? end - n : 0;
+    return p->before[g * (p->T + 1) + (p->all ? p->T : until)];
 }
 
 int64_t curve_at_risk(const struct curve *c, const struct curve_plan *p, int g, int64_t n)

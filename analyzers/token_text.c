@@ -9,7 +9,7 @@ static int show(const char *s, size_t n, const char **ret)
     struct buf b = {0};
     utf8_show(&b, s, n);
     *ret = mem_strdup(b.data ? b.data : "");
-    int err = b.err ? b.err : *ret ? KVF_OK : KVF_E_NOMEM;
+    int err = *ret ? b.err : KVF_E_NOMEM;
     buf_finish(&b);
     return err;
 }

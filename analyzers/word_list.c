@@ -51,7 +51,9 @@ static int add_place(struct maker *m, const char *bytes, size_t n, int64_t first
     end = end > s->b ? s->b : end;
     if (first >= end)
         return KVF_OK;
-    if ((size_t)l->n_places == m->room && (err = grow(m)) != KVF_OK)
+    if ((size_t)l->n_places == m->room)
+        err = grow(m);
+    if (err)
         return err;
     l->place[l->n_places] = (struct place){0, first, end};
     m->at[l->n_places++] = l->strings.len;
@@ -61,7 +63,8 @@ static int add_place(struct maker *m, const char *bytes, size_t n, int64_t first
     else
         buf_add(&l->strings, shown.data ? shown.data : "", shown.len);
     buf_char(&l->strings, 0);
-    err = err ? err : shown.err ? shown.err : l->strings.err;
+    if (!err)
+        err = shown.err ? shown.err : l->strings.err;
     buf_finish(&shown);
     return err;
 }
@@ -164,7 +167,8 @@ static int number_words(struct maker *m)
     size_t n = (size_t)l->n_places;
     struct entry *e = MEM_NEW(struct entry, n);
     int64_t leader = 0;
-    if (!e || !(l->word = MEM_NEW(const char *, n))) {
+    l->word = MEM_NEW(const char *, n);
+    if (!e || !l->word) {
         mem_free(e);
         return KVF_E_NOMEM;
     }

@@ -1,0 +1,60 @@
+/* test_analyzers.c - what holds for every analyzer of the list. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analyzers/analyzer.h"
+
+static size_t size_of(enum opt_type type)
+{
+    switch (type) {
+    case OPT_FLAG:
+        return sizeof(bool);
+    case OPT_STR:
+        return sizeof(char *);
+    case OPT_INT:
+        return sizeof(int64_t);
+    case OPT_REAL:
+        return sizeof(double);
+    case OPT_WORD:
+        return sizeof(int);
+    case OPT_LIST:
+        return sizeof(struct opt_list);
+    default:
+        return ANALYZER_OPTIONS_SIZE + 1;
+    }
+}
+
+Test(analyzers, options_fit_the_room_and_have_valid_defaults)
+{
+    for (const struct analyzer *const *a = analyzer_table; *a; a++) {
+        struct analyzer_options room = {{0}};
+        struct kvf_diag d = {""};
+        struct opt_walk w = opt_walk((*a)->options);
+        for (const struct opt *o = opt_next(&w); o; o = opt_next(&w))
+            cr_expect(le(sz, w.offset + size_of(o->type), (size_t)ANALYZER_OPTIONS_SIZE), "%s --%s",
+                      (*a)->name, o->name);
+        if ((*a)->options)
+            cr_expect(eq(int, opt_defaults((*a)->options, &room, &d), KVF_OK), "%s: %s", (*a)->name,
+                      d.text);
+    }
+}
+
+Test(analyzers, each_says_what_it_is)
+{
+    for (const struct analyzer *const *a = analyzer_table; *a; a++) {
+        char command[80];
+        snprintf(command, sizeof command, "kvfate %s ", (*a)->name);
+        cr_expect(eq(ptr, (void *)analyzer_find((*a)->name), (void *)*a), "%s", (*a)->name);
+        cr_expect(eq(int, strncmp((*a)->example, command, strlen(command)), 0), "%s",
+                  (*a)->example);
+        cr_expect(ne(int, (*a)->summary[strlen((*a)->summary) - 1], '.'), "%s", (*a)->summary);
+        cr_expect(eq(int, ((*a)->heads != NULL) + ((*a)->run != NULL), 1), "%s: heads or run",
+                  (*a)->name);
+        cr_expect(ne(ptr, (*a)->describe, NULL), "%s", (*a)->name);
+        cr_expect(ge(int, (*a)->max_traces, 1), "%s", (*a)->name);
+        if ((*a)->heads)
+            cr_expect(eq(int, (*a)->max_traces, 1), "%s: the frame takes one trace", (*a)->name);
+    }
+}
