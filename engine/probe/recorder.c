@@ -130,7 +130,9 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
     const struct method_shape *m = &cfg->shape;
     double bytes = 5; /* id and role */
     for (int i = 0; probe_table[i]; i++) {
-        int n = set >> i & 1 ? probe_columns(probe_table[i], cfg, NULL) : 0;
+        if (!(set >> i & 1))
+            continue;
+        int n = probe_columns(probe_table[i], cfg, NULL);
         struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
         if (a)
             probe_columns(probe_table[i], cfg, a);
