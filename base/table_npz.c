@@ -8,7 +8,7 @@
 #include "base/table_npz.h"
 #include "base/utf8.h"
 
-/* LEVEL: of deflate; docs/performance.md compares them.  PLACES: texts kept coded. */
+/* LEVEL: of deflate; docs/studies/performance-notes.md compares them.  PLACES: texts kept coded. */
 enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534 };
 
 /* From here on a size is written as Zip64. */

@@ -8,7 +8,8 @@ enum {
     PIECE = 1 << 18, /* bytes of rows at least */
     UP = 2,
     /* Maps and text alike repeat from row to row: level 6 takes three times as long.  Level 4
-     * would save 2 % of plots and 11 to 14 % of maps for 40 % more time (docs/performance.md). */
+     * would save 2 % of plots and 11 to 14 % of maps for 40 % more time
+     * (docs/studies/performance-notes.md). */
     LEVEL = 2,
     HEAD = 0x785e /* deflate, window of 32 KiB, "fast"; divisible by 31 */
 };

@@ -100,7 +100,7 @@ static enum layout_id own_net(const char *name)
     return o.net.layout;
 }
 
-/* Where papers and code differ: /docs/reference/training.md has the table. */
+/* Where papers and code differ: docs/reference/gates.md has the table. */
 static void set_variant(struct trainer_options *o, const char *name, bool paper)
 {
     if (strcmp(name, "wgkv") == 0) {
