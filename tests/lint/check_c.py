@@ -66,9 +66,7 @@ cli/cmd_part.c cli/cmd_report.c cli/cmd_run.c cli/corpus_traces.c cli/figure_opt
 cli/folders.c cli/force.c cli/methods.c cli/needle.c cli/output.c cli/spans.c cli/table_minus.c
 cli/training_table.c engine/decode/batch.c engine/decode/engine.c engine/decode/fork.c
 engine/decode/linear.c engine/decode/nll.c engine/decode/session.c engine/decode/session_parts.c
-engine/gate/gate_load.c engine/gate/gate_open.c engine/method/choose.c engine/method/method.c
-engine/method/pages.c engine/method/resolve.c engine/method/trigger_overflow.c
-engine/method/window.c engine/model/chat.c engine/probe/recorder.c engine/probe/watch.c
+engine/gate/gate_load.c engine/gate/gate_open.c engine/model/chat.c
 studies/claims_judge.c studies/claims_known.c studies/claims_register.c
 studies/corpus.c studies/corpus_document.c studies/corpus_rows.h studies/corpus_state.c
 studies/diff.c studies/diff_report.c studies/part.c studies/part_report.c studies/predict_table.c
