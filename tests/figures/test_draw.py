@@ -17,7 +17,8 @@ import numpy as np
 
 from readers import Svg
 
-from figure_checks import check, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
 
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
 ANSI = re.compile(r"\x1b\[([\d;]*)m")
