@@ -7,7 +7,8 @@ import tempfile
 
 import numpy as np
 
-from checks import check, finish, kvfate, refused
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate, refused  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 write_kvf = os.path.abspath(sys.argv[2])

@@ -13,7 +13,8 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
 import dense
-from checks import check, finish, kvfate, refused
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate, refused  # noqa: E402
 from maker import ALIVE, AGE, SNAPSHOT, Column, make, table
 from test_formats import png, read
 

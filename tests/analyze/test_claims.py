@@ -14,7 +14,8 @@ import tomllib
 
 import numpy as np
 
-from checks import check, finish, kvfate, refused
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate, refused  # noqa: E402
 
 ROOT = os.path.abspath(sys.argv[2])
 CONVERT = os.path.join(ROOT, "cli", "claims_json.py")

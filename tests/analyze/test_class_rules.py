@@ -10,7 +10,8 @@ import unicodedata
 
 import numpy as np
 
-from checks import check, finish, refused
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, refused  # noqa: E402
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])

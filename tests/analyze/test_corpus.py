@@ -12,19 +12,13 @@ from decimal import Decimal, getcontext
 
 import numpy as np
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, real  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = 0
 L, H, G, REPLICATES, SEED = 2, 2, 4, 60, 7
 M64 = (1 << 64) - 1
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def run(*argv, code=0):
@@ -37,10 +31,6 @@ def refused(name, code, argv, *words):
     done = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     last = done.stderr.strip().split("\n")[-1]
     check(name, done.returncode == code and not done.stdout and all(w in last for w in words), done.returncode, done.stderr, done.stdout[:200])
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 def same(a, b, most=1e-12):
@@ -397,8 +387,7 @@ def main():
         whole = check_bytes(files, folder)
         check_bad(files, folder, whole)
         check_killed(folder)
-    print(f"{failures} failures")
 
 
 main()
-sys.exit(failures != 0)
+finish()

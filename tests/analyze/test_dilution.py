@@ -11,7 +11,8 @@ import tempfile
 import numpy as np
 
 import dense
-from checks import check, finish, refused
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, refused  # noqa: E402
 from maker import Column, make, table
 
 kvfate, write_kvf, dump, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:6])

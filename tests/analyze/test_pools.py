@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
 
 kvfate, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:4])
 PROMPTS = [500, 300, 40, 1]  # tokens; the last run has a single entry

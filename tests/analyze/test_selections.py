@@ -12,26 +12,16 @@ import numpy as np
 
 import dense
 import selections as brute
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, real  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
-failures = done = 0
 CRITERIA = ["top64", "top128", "mass.95"]
 K = {"top64": 64, "top128": 128, "top256": 256, "top512": 512}
 COMINGS = ["n_selected", "n_returns", "longest_gap"]
 QUANTITIES = ["selected", "returns", "longest-gap", "first-exit"]
-
-
-def check(name, ok, *details):
-    global failures, done
-    done += 1
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
-
-
-def real(v):
-    return np.array([np.nan if x is None else x for x in v], float)
 
 
 def same(name, got, want, tolerance=1e-12):
@@ -407,5 +397,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     text = said("hazard", m.path) + said("persistence", m.path) + said("intermittency", m.path)
     check("texts", "risk per step" in text and "selected at an age" in text and "longest-gap" in text, text)
 
-print(f"{done} comparisons, {failures} failures")
-sys.exit(failures != 0)
+finish()

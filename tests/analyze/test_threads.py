@@ -13,7 +13,8 @@ import tempfile
 
 import numpy as np
 
-from checks import check, finish, kvfate
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make
 
 write_kvf = os.path.abspath(sys.argv[2])

@@ -9,7 +9,8 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../figures"))
-from checks import check, finish, kvfate, real, refused, said
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate, real, refused, said  # noqa: E402
 from maker import Column, make, table
 from test_formats import png, read
 

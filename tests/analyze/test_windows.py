@@ -11,7 +11,8 @@ import tempfile
 import numpy as np
 
 import dense
-from checks import check, finish, kvfate
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish, kvfate  # noqa: E402
 
 dump, gen_tiny = map(os.path.abspath, sys.argv[2:4])
 LENGTH, BLOCK, N = dense.LENGTH, dense.BLOCK, dense.WINDOWS

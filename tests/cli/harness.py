@@ -7,6 +7,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import check  # noqa: E402
+
 GOLDEN_TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools")
 
 
@@ -22,7 +25,6 @@ class Suite:
         self.write_kvf = os.path.abspath(args.write_kvf)
         self.exe, self.models = os.path.abspath(args.kvfate), os.path.abspath(args.models)
         self.work = tempfile.TemporaryDirectory(prefix="kvfate-cli-")
-        self.cases = self.failures = 0
         sys.path.insert(0, GOLDEN_TOOLS)
 
     def path(self, name):
@@ -44,10 +46,7 @@ class Suite:
         return subprocess.run([self.exe, *argv], stderr=subprocess.PIPE, timeout=120, **more)
 
     def check(self, name, ok, *details):
-        self.cases += 1
-        if not ok:
-            self.failures += 1
-            print("FAILED", name, *details, sep="\n    ", flush=True)
+        check.check(name, ok, *(f"\n    {x}" for x in details))
 
     def refused(self, name, argv, code, *words, **more):
         """Exit status `code`, one line on stderr that holds all the words, nothing on stdout."""
@@ -73,9 +72,8 @@ class Suite:
         return r
 
     def finish(self):
-        print(f"{self.cases} cases, {self.failures} failed")
         self.work.cleanup()
-        sys.exit(self.failures != 0)
+        check.finish()
 
 
 class Gguf:

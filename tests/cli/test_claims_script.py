@@ -11,6 +11,9 @@ import sys
 import tempfile
 import tomllib
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+
 KVFATE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 TINY = "--layers 3 --heads 4 --kv-heads 2 --head-dim 16".split()
 STAND_IN = r'''#!/bin/sh
@@ -34,14 +37,6 @@ eval) [ -e "$state" ] || printf '# x: y\ndoc\tkl\n' > "$state" ;;
 *) [ -z "$out" ] || : > "$out" ;;
 esac
 '''
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
@@ -131,5 +126,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("the theorem holds", t["verdict"][at] == "supported", t["value"][at])
     r = subprocess.run([KVFATE, "corpus", "hazard", os.path.join(real, "trace", "full.code-0.kvf"), "-o", "-"], capture_output=True, text=True)
     check("hazard's bins and intervals", "low\thigh\thazard\thazard_low\thazard_high" in r.stdout, r.stderr)
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

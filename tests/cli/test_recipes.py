@@ -13,18 +13,13 @@ import tempfile
 
 import numpy as np
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+
 kvfate, root, gen_tiny = map(os.path.abspath, sys.argv[1:4])
 sys.path.insert(0, os.path.dirname(gen_tiny))
 SHAPE = dict(layers=36, heads=16, kv_heads=8, head_dim=4, dim=32)
 N, BUDGET = 110, 40
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def commands(page):
@@ -146,5 +141,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-recipes-") as folder:
     trimkv_figures(folder)
     if len(sys.argv) > 4:  # to look at
         shutil.copytree(folder, sys.argv[4], dirs_exist_ok=True)
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

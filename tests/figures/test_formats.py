@@ -17,7 +17,8 @@ import zlib
 
 import numpy as np
 
-from figure_checks import expect, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
 
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]

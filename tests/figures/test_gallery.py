@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 
-from figure_checks import check, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
 
 KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
 DATA = os.path.join(ROOT, "tests", "data")

@@ -1,11 +1,13 @@
 """Lines, their keys and their numbers: what a figure draws of made-up tables stands where the table says, and the key
 names what is drawn.  usage: test_lines.py DRAW_TABLE"""
 import math
+import os
 import re
 import sys
 
-from test_panels import MM, affine, bars, check, discs, draw, paths, texts, tsv, words_of
-import test_panels
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import MM, affine, bars, discs, draw, paths, texts, tsv, words_of
 
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
 BINS = ["head", "kind", "event", "horizon", "n", "predicted", "observed", "low", "high", "brier", "brier_base", "auroc"]
@@ -165,8 +167,7 @@ def main():
     received()
     agreement()
     effect_bars()
-    print(f"{test_panels.failures} failures")
-    return 1 if test_panels.failures else 0
+    finish()
 
 
 if __name__ == "__main__":

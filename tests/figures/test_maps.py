@@ -14,7 +14,8 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from figure_checks import expect, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
 
 
 KVFATE, MAKE, DRAW, TABLES = sys.argv[1:5]

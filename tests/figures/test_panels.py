@@ -12,17 +12,12 @@ import zlib
 
 import numpy as np
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+
 DRAW = sys.argv[1] if len(sys.argv) > 1 else None
 MM = 72 / 25.4
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
-failures = 0
-
-
-def check(what, ok, *more):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED:", what, *more)
 
 
 # ---- tables
@@ -518,4 +513,4 @@ def many():
 if __name__ == "__main__":
     for test in (holds_for_all, predict, units, claims, pareto, words, cloud, heads, atlas, dynamics, compare, effect, many):
         test()
-    sys.exit(1 if failures else 0)
+    finish()

@@ -11,21 +11,14 @@ import tempfile
 
 import numpy as np
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
 from axes import Axes, place, scale
 from readers import PT, Svg, png
 from test_panels import affine, discs, paths, texts, tsv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DRAW, KVFATE = sys.argv[1:3]
-failures = checks = 0
-
-
-def check(what, ok, *more):
-    global failures, checks
-    checks += 1
-    if not ok:
-        failures += 1
-        print("FAILED:", what, *more)
 
 
 def draw(text, figure, style="", size="", ext="svg", more=()):
@@ -416,5 +409,4 @@ if __name__ == "__main__":
                      heights_of_grids, titles, zero_is_the_middle, numbers_and_texts):
             if len(sys.argv) < 4 or part.__name__ in sys.argv[3:]:
                 part()
-    print(f"{checks} checks, {failures} failures")
-    sys.exit(failures != 0)
+    finish()

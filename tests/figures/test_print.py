@@ -11,7 +11,8 @@ import numpy as np
 
 from readers import PT, Svg, advances, cmap, png
 
-from figure_checks import check, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
 
 KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
 

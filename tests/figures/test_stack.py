@@ -5,7 +5,8 @@ import subprocess
 import sys
 import tempfile
 
-from figure_checks import expect, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
 
 
 def run(*args):

@@ -12,17 +12,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
+
 KVFATE = sys.argv[1]
 HERE = os.path.dirname(os.path.abspath(__file__))
-failures = checks = 0
-
-
-def check(ok, *what):
-    global failures, checks
-    checks += 1
-    if not ok:
-        failures += 1
-        print("FAILED:", *what)
 
 
 class Drawer:
@@ -52,42 +46,42 @@ class Drawer:
 
 def keys_are_true(d, plain):
     names = [k["name"] for k in d.figure["style"]]
-    check(len(set(names)) == len(names), d.name, "a key twice", names)
+    expect(len(set(names)) == len(names), d.name, "a key twice", names)
     for k in d.figure["style"]:
         name = k["name"]
-        check(k["help"] and ("default" in k) != ("absent" in k), d.name, name, "help, and either a default or what holds without")
+        expect(k["help"] and ("default" in k) != ("absent" in k), d.name, name, "help, and either a default or what holds without")
         if "default" in k:
-            check(d.draw(f"{name}={k['default']}")[1] == plain, d.name, f"{name}={k['default']} is not the default")
+            expect(d.draw(f"{name}={k['default']}")[1] == plain, d.name, f"{name}={k['default']} is not the default")
         for word in k.get("words", []):
             code, _, said = d.draw(f"{name}={word}")
-            check(code == 0 or f"{name} is " not in said, d.name, f"the word {name}={word}", said)
+            expect(code == 0 or f"{name} is " not in said, d.name, f"the word {name}={word}", said)
         if "words" in k:
             code, _, said = d.draw(f"{name}=nothing-of-that-kind")
-            check(code == 2 and all(w in said for w in k["words"]), d.name, name, "words of the refusal", said)
+            expect(code == 2 and all(w in said for w in k["words"]), d.name, name, "words of the refusal", said)
         if k["type"] in ("whole", "real"):
             low, high = k["min"], k["max"]
             for value, good in ((low, True), (high, True), (low - 1, False), (high + 1, False)):
                 code, _, said = d.draw(f"{name}={value:.15g}")
-                check(("must be between" not in said) == good, d.name, f"{name}={value}", said)
-        check(d.draw(f"{name}=")[0] == 2, d.name, f"{name}= without a value")
+                expect(("must be between" not in said) == good, d.name, f"{name}={value}", said)
+        expect(d.draw(f"{name}=")[0] == 2, d.name, f"{name}= without a value")
     for wrong in ["colour"] + [n + "z" for n in names if len(n) > 1]:
         code, data, said = d.draw(f"{wrong}=1")
-        check(code == 2 and not data and wrong in said, d.name, f"the key {wrong}", said)
+        expect(code == 2 and not data and wrong in said, d.name, f"the key {wrong}", said)
         if wrong[:-1] in names:
-            check(f"did you mean '{wrong[:-1]}'" in said, d.name, f"what is near to {wrong}", said)
+            expect(f"did you mean '{wrong[:-1]}'" in said, d.name, f"what is near to {wrong}", said)
 
 
 def colours_are_true(d, plain):
     """With the map named nothing changes, with another the picture does; a figure without one takes no notice."""
     cmap = d.figure["cmap"]
     if cmap:
-        check(d.draw("", "--cmap", cmap)[1] == plain, d.name, f"{cmap} is not its colour map")
+        expect(d.draw("", "--cmap", cmap)[1] == plain, d.name, f"{cmap} is not its colour map")
     other = "vik" if cmap in ("redblue", "bluered") else "magma"
     changed = d.draw("", "--cmap", other)[1]
     used = changed != plain
     # tokens has colours of its own unless --cmap names a map; received takes the map where tokens are many
     if d.name not in ("tokens", "received"):
-        check(used == bool(cmap), d.name, f"--cmap {other} against", cmap)
+        expect(used == bool(cmap), d.name, f"--cmap {other} against", cmap)
 
 
 def columns_are_true(d):
@@ -97,34 +91,33 @@ def columns_are_true(d):
     head, rows = lines[first].split("\t"), [x.split("\t") for x in lines[first + 1:] if x]
     for column in d.figure["columns"]:
         name, kind = column["name"], column["type"]
-        check(name in head, d.name, "needs a column that its table has not", name)
+        expect(name in head, d.name, "needs a column that its table has not", name)
         i = head.index(name)
         renamed = lines[:first] + ["\t".join("left out" if c == i else n for c, n in enumerate(head))] + lines[first + 1:]
         d.write("\n".join(renamed))
         code, _, said = d.draw()
-        check(code == 2 and f"needs the column {name}," in said, d.name, f"without {name}", said)
+        expect(code == 2 and f"needs the column {name}," in said, d.name, f"without {name}", said)
         if kind != "number":
             continue
         texts = ["\t".join("text" if c == i else v for c, v in enumerate(r)) for r in rows]
         d.write("\n".join(lines[:first + 1] + texts) + "\n")
         code, _, said = d.draw()
-        check(code == 2, d.name, f"{name} as text", code, said)
+        expect(code == 2, d.name, f"{name} as text", code, said)
     d.write(d.text)
 
 
 def main():
     figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
-    check(len(figures) > 40, "figures", len(figures))
+    expect(len(figures) > 40, "figures", len(figures))
     with tempfile.TemporaryDirectory() as folder:
         for figure in figures:
             d = Drawer(figure, folder)
             code, plain, said = d.draw()
-            check(code == 0, figure["name"], said)
+            expect(code == 0, figure["name"], said)
             keys_are_true(d, plain)
             colours_are_true(d, plain)
             columns_are_true(d)
-    print(f"{checks} checks, {failures} failures")
-    return failures > 0
+    finish()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ KVFATE, WRITE_KVF = sys.argv[1:3]
 sys.path.insert(0, os.path.dirname(sys.argv[3]))
 import maker  # noqa: E402
 
-from figure_checks import expect, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
 BLUE, GREY, ORANGE = (.04, .18, .72), (.46, .46, .46), (.68, .28, 0)

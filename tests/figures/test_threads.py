@@ -13,7 +13,8 @@ KVFATE, WRITE, MAKER = sys.argv[1:4]
 sys.path.insert(0, os.path.dirname(MAKER))
 from maker import ALIVE, SNAPSHOT, Column, make  # noqa: E402
 
-from figure_checks import expect, finish
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import expect, finish  # noqa: E402
 
 LAYERS, HEADS, TOKENS = 3, 4, 700
 THREADS = ["1", "2", "5", "40"]

@@ -9,16 +9,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+
 learned = os.path.abspath(sys.argv[1])
 N = 300  # entries without the first: 1 % of them are 3, 10 % are 30
-failures = 0
-
-
-def check(name, ok, *details):
-    global failures
-    if not ok:
-        failures += 1
-        print("FAILED", name, *details)
 
 
 def rate(half_life):
@@ -151,5 +146,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-learned-") as folder:
     check_one_sink(folder)
     check_strings(folder)
 
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

@@ -20,10 +20,12 @@ for folder in ("tests/oracle", "tests/data", "tests/data/golden/tools"):
 import gates_np  # noqa: E402
 import gen_tiny  # noqa: E402
 
+sys.path.append(os.path.join(root, "tests"))
+from check import check, finish  # noqa: E402
+
 H, G, D, DIM, T, EPS, BASE = 2, 4, 16, 48, 40, 0.01, 1e4
 ARGS = dict(layers=2, heads=G, kv_heads=H, head_dim=D, dim=DIM, ffn=64, vocab=300, seed=3, type="f32", rope_base=BASE, untied=False,
             arch="qwen3", eps=EPS)
-failures = 0
 
 
 def words(args):
@@ -55,7 +57,6 @@ def inputs(ids):
 
 
 def compare(folder, layout, method, column, *options):
-    global failures
     gates = os.path.join(folder, "g.safetensors")
     call(sys.executable, os.path.join(root, "tests/data/make_gates.py"), "--layout", layout, "--layers", 2, "--heads", G, "--kv-heads", H,
          "--head-dim", D, "--d-model", DIM, "--hidden", 6, "--seed", 4, *options, "-o", gates)
@@ -70,8 +71,7 @@ def compare(folder, layout, method, column, *options):
     want = gates_np.evaluate(gates_np.Gates(gates, shape), 0, inputs(ids))
     off = np.abs(got - want).max() / np.abs(want).max()
     print(f"{layout} {' '.join(options)}: off by {off:.1e}, spread {want.std():.2f}")
-    if not off < 1e-5 or want.std() < 1e-3:
-        failures += 1
+    check(f"{layout} {options}", off < 1e-5 and want.std() >= 1e-3)
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-qwen-") as folder:
@@ -83,5 +83,4 @@ with tempfile.TemporaryDirectory(prefix="kvfate-qwen-") as folder:
             compare(folder, layout, "trimkv:budget=16", "log_beta", *order)
     for layout in ("rg", "linear"):
         compare(folder, layout, "trimkv:budget=16", "log_beta")
-print(f"{failures} failures")
-sys.exit(failures != 0)
+finish()

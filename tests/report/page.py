@@ -5,8 +5,12 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 import zlib
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import check  # noqa: E402
 
 FORMATS = {"u1": "B", "u2": "H", "u4": "I", "i1": "b", "i2": "h", "i4": "i", "f4": "f", "f8": "d"}
 NAN = float("nan")
@@ -23,16 +27,12 @@ class Case:
     def __init__(self, kvfate, maker):
         self.kvfate, self.maker = os.path.abspath(kvfate), os.path.abspath(maker)
         self.work = tempfile.TemporaryDirectory(prefix="kvfate-report-")
-        self.cases = self.failures = 0
 
     def path(self, name):
         return os.path.join(self.work.name, name)
 
     def check(self, name, ok, *details):
-        self.cases += 1
-        if not ok:
-            self.failures += 1
-            print("FAILED", name, *(str(d)[:1000] for d in details), sep="\n    ", flush=True)
+        check.check(name, ok, *("\n    " + str(d)[:1000] for d in details))
 
     def trace(self, name, T, L, H, G, kinds, seed=1, texts=None):
         more = []
@@ -52,9 +52,8 @@ class Case:
         return self.path(out)
 
     def finish(self):
-        print(f"{self.cases} cases, {self.failures} failed")
         self.work.cleanup()
-        return self.failures != 0
+        check.finish()
 
 
 class Page:
