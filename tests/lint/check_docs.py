@@ -25,7 +25,7 @@ import man_pages  # noqa: E402
 PARTS = ('admission', 'score', 'allocation', 'trigger', 'selection')
 COMMON = 'docs/man/common.mdoc'
 NO_FIGURE = re.compile(r'no\s+figure\s+of\s+this\s+table|[Tt]here\s+is\s+no\s+figure')
-DEFAULT = re.compile(r'^Default:(.*?)\.?$(?=\n[.]?[A-Z]|\n*\Z|\n\.It)', re.M | re.S)
+DEFAULT = re.compile(r'^Default:(.*)', re.M | re.S)
 
 
 # ---- the program's own declarations
