@@ -166,16 +166,20 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     struct table *t = NULL;
     q->a = self->analyzer;
     int err = parse_request(q, &d);
-    if (!err)
-        err = check_several(q, n, &d);
-    if (!err)
-        err = files_keep(q->out, operand, n, &d);
+    if (err)
+        goto done;
+    err = check_several(q, n, &d);
+    if (err)
+        goto done;
+    err = files_keep(q->out, operand, n, &d);
     for (int i = 0; !err && i < n; i++)
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
-    if (!err)
-        err = make_table(q, trace, operand, n, &t, &d);
+    if (err)
+        goto done;
+    err = make_table(q, trace, operand, n, &t, &d);
     if (!err)
         err = deliver(q, t, &d);
+done:
     table_destroy(t);
     buf_finish(&q->about);
     for (int i = 0; i < n; i++)

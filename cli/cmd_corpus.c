@@ -451,31 +451,33 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     j->name = self->name;
     j->args.token1 = -1;
     pthread_mutex_init(&j->lock, NULL);
-    int err = choose_analysis(j, operand[0], &d);
+    int status = EXIT_USAGE, err = choose_analysis(j, operand[0], &d);
     if (!err)
         err = parse(j, &d);
-    bool usage = err != KVF_OK;
+    if (err)
+        goto done;
+    status = EXIT_FAILED;
     signals_catch();
+    err = par_create((int)j->threads, &j->pool);
+    if (err)
+        goto done;
+    err = find_traces(j, n - 1, operand + 1, &d);
+    if (err)
+        goto done;
+    err = prepare(j, &d);
+    if (err)
+        goto done;
+    err = do_all(j, &d);
     if (!err)
-        err = par_create((int)j->threads, &j->pool);
-    if (!err)
-        err = find_traces(j, n - 1, operand + 1, &d);
-    if (!err)
-        err = prepare(j, &d);
-    if (!err) {
-        err = do_all(j, &d);
-        usage = err == KVF_E_ARG; /* an option that an analysis refused */
-    }
-    if (!err) {
         err = finish(j, &d);
-        usage = err == KVF_E_ARG; /* or a figure */
-    }
+    if (err == KVF_E_ARG) /* an option that the analysis or the figure refused */
+        status = EXIT_USAGE;
+    if (!err && (j->skip_bad || !j->left_out))
+        status = EXIT_OK;
+done:
     command_say(self, err, &d);
-    bool bad = err || (j->left_out && !j->skip_bad);
     cleanup(j);
-    if (usage)
-        return EXIT_USAGE;
-    return bad ? EXIT_FAILED : EXIT_OK;
+    return status;
 }
 
 const struct command command_corpus = {

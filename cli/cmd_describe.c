@@ -98,6 +98,7 @@ static void put_commands(struct buf *b)
 
 static void put_analyzer(struct buf *b, const struct analyzer *a)
 {
+    static const struct opt none[] = {{.type = OPT_END}};
     const char *figures[64] = {NULL};
     int n = 0;
     for (int f = 0; figure_table[f] && n < 63; f++)
@@ -110,6 +111,8 @@ static void put_analyzer(struct buf *b, const struct analyzer *a)
     put_flag(b, "pools", a->pool != NULL);
     put_texts(b, "pool_keys", a->pool ? a->pool->keys : NULL);
     put_texts(b, "figures", figures);
+    json_put_key(b, "options");
+    opt_json(a->options ? a->options : none, b);
     buf_char(b, '}');
 }
 

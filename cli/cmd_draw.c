@@ -77,13 +77,15 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     int64_t alone = 0;
     const struct table_minus q = {value_of(j, *t), j->look.style.option};
     int err = open_table(j->minus, &b, d);
-    if (!err && strcmp(table_name(*t), table_name(b)) != 0)
+    if (err)
+        return err;
+    if (strcmp(table_name(*t), table_name(b)) != 0)
         err = kvf_fail(d, KVF_E_ARG, "--minus: a table %s is not subtracted from a table %s",
                        table_name(b), table_name(*t));
-    if (!err && !q.value)
+    else if (!q.value)
         err = kvf_fail(d, KVF_E_ARG, "--minus: which column of table %s? Name it with --value",
                        table_name(*t));
-    if (!err)
+    else
         err = table_minus(*t, b, &q, &out, &alone, d);
     if (!err && alone)
         fprintf(stderr, "note: %" PRId64 " rows have no partner and are left out\n", alone);

@@ -227,7 +227,7 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_INT, 'B', "budget", offsetof(struct request, budget), "N",
-     "the budget that default values are for", .absent = "256", .min = 1, .max = 1 << 24},
+     "the budget for which values are shown", .absent = "256", .min = 1, .max = 1 << 24},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "JSON: an array, or one object"},
     {.type = OPT_END},
 };

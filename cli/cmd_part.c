@@ -72,12 +72,15 @@ static int cmd_part(const struct command *self, void *request, int n, char **ope
     struct kvf_trace *t[2] = {NULL, NULL};
     struct part *p = NULL;
     int err = check(q, &d);
-    if (!err)
-        err = open_both(self, operand, t, &d);
-    if (!err)
-        err = part_compare(t[0], t[1], &q->args, &p, &d);
+    if (err)
+        return command_end(self, err, &d);
+    err = open_both(self, operand, t, &d);
+    if (err)
+        goto done;
+    err = part_compare(t[0], t[1], &q->args, &p, &d);
     if (!err)
         err = deliver(p, q, operand, &d);
+done:
     part_free(p);
     kvf_close(t[0]);
     kvf_close(t[1]);

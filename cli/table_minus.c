@@ -210,30 +210,31 @@ int table_minus(const struct table *a, const struct table *b, const struct table
     static const char *const must[] = {"head", "layer", "index"};
     struct side x = {0}, y = {0};
     struct table *t = NULL;
-    int err = KVF_OK;
-    for (int i = 0; i < 3 && !err; i++)
+    for (int i = 0; i < 3; i++)
         if (table_find(a, must[i]) < 0 || table_find(b, must[i]) < 0)
-            err = kvf_fail(d, KVF_E_ARG,
-                           "--minus draws maps of layers and heads, and a table "
-                           "lacks the column %s",
-                           must[i]);
-    if (!err)
-        err = collect(&x, a, q, d);
-    if (!err)
-        err = collect(&y, b, q, d);
-    if (!err)
-        err = check_unique(&x, d);
+            return kvf_fail(d, KVF_E_ARG,
+                            "--minus draws maps of layers and heads, and a table "
+                            "lacks the column %s",
+                            must[i]);
+    int err = collect(&x, a, q, d);
+    if (err)
+        goto done;
+    err = collect(&y, b, q, d);
+    if (err)
+        goto done;
+    err = check_unique(&x, d);
     if (!err)
         err = check_unique(&y, d);
-    if (!err) {
-        qsort(y.row, (size_t)y.n, sizeof *y.row, compare);
-        err = build(&x, &y, &t, ret_alone, d);
-    }
-    if (!err) {
-        table_meta_str(t, "value", q->value);
-        add_meta(t, a, b);
-        err = table_err(t);
-    }
+    if (err)
+        goto done;
+    qsort(y.row, (size_t)y.n, sizeof *y.row, compare);
+    err = build(&x, &y, &t, ret_alone, d);
+    if (err)
+        goto done;
+    table_meta_str(t, "value", q->value);
+    add_meta(t, a, b);
+    err = table_err(t);
+done:
     buf_finish(&x.text);
     buf_finish(&y.text);
     mem_free(x.row);

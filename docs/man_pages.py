@@ -138,6 +138,7 @@ def group_of(command, option):
 
 
 def own_figures(program, command):
+    """Figures of the table that has the name of the command."""
     return [f for f in program['figures'] if f['table'] == command['name']]
 
 
@@ -208,7 +209,7 @@ def text_of(program, command, option, own, common):
     name = option['name']
     if name in own:
         return own[name]
-    if name == 'style' and command['analysis']:
+    if name == 'style' and own_figures(program, command):
         return [name], style_text(program, command)
     derived = derived_text(program, command, option)
     if derived:

@@ -69,7 +69,8 @@ engine/decode/linear.c engine/decode/nll.c engine/decode/session.c engine/decode
 engine/gate/gate_load.c engine/gate/gate_open.c engine/model/chat.c
 studies/claims_judge.c studies/claims_known.c studies/claims_register.c
 studies/corpus.c studies/corpus_document.c studies/corpus_rows.h studies/corpus_state.c
-studies/diff.c studies/diff_report.c studies/part.c studies/part_report.c studies/predict_table.c
+studies/diff.c studies/diff_report.c studies/part.c studies/part_report.c
+studies/predict_table.c
 '''.split())
 
 CONDITION = re.compile(r'\b(if|while|switch|for)\s*\(')

@@ -25,7 +25,7 @@ import man_pages  # noqa: E402
 PARTS = ('admission', 'score', 'allocation', 'trigger', 'selection')
 COMMON = 'docs/man/common.mdoc'
 NO_FIGURE = re.compile(r'no\s+figure\s+of\s+this\s+table|[Tt]here\s+is\s+no\s+figure')
-DEFAULT = re.compile(r'^Default:(.*?)\.?$(?=\n[.]?[A-Z]|\n*\Z|\n\.It)', re.M | re.S)
+DEFAULT = re.compile(r'^Default:(.*)', re.M | re.S)
 
 
 # ---- the program's own declarations
@@ -104,6 +104,8 @@ def check_template(root, program, name):
     reports = [f'{path}:1: no section {s}' for s in ('DESCRIPTION', 'EXAMPLES', 'SEE ALSO')
                if s not in parts]
     made = set(parts) & {'NAME', 'SYNOPSIS', 'EXIT STATUS'}
+    if man_pages.own_figures(program.all, command) and '.It --style\n' in page:
+        reports.append(f'{path}:1: the text of --style is made, not written')
     reports += [f'{path}:1: the section {s} is made, not written' for s in sorted(made)]
     options = {o['name']: o for o in command['options']}
     before, items = man_pages.option_texts(parts.get('OPTIONS', ''))
@@ -240,6 +242,7 @@ PLANTS = [
                                                             '.It --json')),
     lint.Plant(MAN + 'tokens.1', 'no section EXAMPLES', replace=('.Sh EXAMPLES', '.Sh HISTORY')),
     lint.Plant(MAN + 'tokens.1', 'is made', append='.Sh EXIT STATUS\nNone.\n'),
+    lint.Plant(MAN + 'eval.1', 'the text of --style', replace=('.It --docs\n', '.It --style\nBy size.\n.It --docs\n')),
     lint.Plant(MAN + 'train.1', 'the default of --length is 512',
                replace=('.It --length\n', '.It --length\nDefault: 64.\n')),
     lint.Plant(MAN + 'kv-size.1', 'no figure of this table', append='There is no figure of this\ntable.\n'),
