@@ -11,12 +11,13 @@ int file_read(const char *path, struct buf *out, struct kvf_diag *d)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     char part[65536];
-    size_t n;
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open it: %s", path, strerror(errno));
     out->max = MOST_BYTES;
-    while (!out->err && (n = fread(part, 1, sizeof part, f)) > 0)
+    for (size_t n = 1; !out->err && n > 0;) {
+        n = fread(part, 1, sizeof part, f);
         buf_add(out, part, n);
+    }
     int bad = ferror(f);
     if (f != stdin)
         fclose(f);

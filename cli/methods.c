@@ -61,7 +61,9 @@ static int mark(const struct methods *r, const struct model_config *m, const cha
                         sizeof set - 1);
     memcpy(set, text, n);
     set[n] = 0;
-    char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
+    char wrong = r->cache_heads == m->n_heads ? 'K' : 'H';
+    if (m->n_heads == m->n_kv_heads)
+        wrong = 0; /* where both are one, so are the names */
     int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
     if (marked < 0)
         return kvf_fail(d, KVF_E_ARG,

@@ -252,19 +252,23 @@ static struct range row_range(const struct claim *c, const struct table *t, int6
 
 /* ---- verdicts */
 
+static enum claim_verdict verdict_of(bool supports, bool contradicts)
+{
+    if (supports)
+        return CLAIM_SUPPORTED;
+    return contradicts ? CLAIM_CONTRADICTED : CLAIM_UNDECIDED;
+}
+
 static enum claim_verdict side_of(const struct claim *c, double low, double high)
 {
     if (isnan(low) || isnan(high))
         return CLAIM_UNDECIDED;
     if (c->than == CLAIM_BETWEEN)
-        return low >= c->null && high <= c->null_high ? CLAIM_SUPPORTED
-               : high < c->null || low > c->null_high ? CLAIM_CONTRADICTED
-                                                      : CLAIM_UNDECIDED;
+        return verdict_of(low >= c->null && high <= c->null_high,
+                          high < c->null || low > c->null_high);
     if (c->than == CLAIM_ABOVE)
-        return low > c->null    ? CLAIM_SUPPORTED
-               : high < c->null ? CLAIM_CONTRADICTED
-                                : CLAIM_UNDECIDED;
-    return high < c->null ? CLAIM_SUPPORTED : low > c->null ? CLAIM_CONTRADICTED : CLAIM_UNDECIDED;
+        return verdict_of(low > c->null, c->null > high);
+    return verdict_of(c->null > high, c->null < low);
 }
 
 static void conclude(const struct claim *c, struct claim_result *r)

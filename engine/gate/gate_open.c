@@ -72,8 +72,8 @@ static int check_keys(const struct gates *g, const struct tensor_file *f, struct
                  {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
                  {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
                  {"kvfate.block", 1u << LAYOUT_SEER}};
-    const char *key;
-    for (int i = 0; (key = tensor_file_meta_key(f, i)) != NULL; i++) {
+    const char *key = tensor_file_meta_key(f, 0);
+    for (int i = 1; key; key = tensor_file_meta_key(f, i++)) {
         bool good = strncmp(key, "kvfate.", 7) != 0;
         for (size_t k = 0; !good && k < sizeof known / sizeof *known; k++)
             good = strcmp(key, known[k].name) == 0 && (known[k].layouts >> g->layout & 1);

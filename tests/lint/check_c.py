@@ -62,8 +62,8 @@ analyzers/calibration_table.c analyzers/classes.c analyzers/dilution_useful.c an
 analyzers/heads_par.c analyzers/medoids.c analyzers/received_spread.c analyzers/selected.c
 analyzers/survival_curve.c analyzers/token_text.c analyzers/word_list.c cli/cmd_claims.c
 cli/cmd_corpus.c cli/cmd_diff.c cli/cmd_effect.c cli/cmd_eval.c cli/cmd_merge.c cli/cmd_needle.c
-cli/cmd_part.c cli/cmd_report.c cli/cmd_run.c cli/corpus_traces.c cli/figure_options.c cli/files.c
-cli/folders.c cli/force.c cli/methods.c cli/needle.c cli/output.c cli/spans.c cli/table_minus.c
+cli/cmd_part.c cli/cmd_report.c cli/cmd_run.c cli/corpus_traces.c cli/figure_options.c
+cli/folders.c cli/force.c cli/needle.c cli/output.c cli/spans.c cli/table_minus.c
 cli/training_table.c engine/decode/batch.c engine/decode/engine.c engine/decode/fork.c
 engine/decode/linear.c engine/decode/nll.c engine/decode/session.c engine/decode/session_parts.c
 engine/gate/gate_load.c engine/gate/gate_open.c engine/model/chat.c
