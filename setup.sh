@@ -9,7 +9,7 @@ build_packages='gcc meson ninja-build pkg-config libc6-dev
   libxxhash-dev libpcre2-dev liblapack3 fonts-dejavu-core fonts-noto-cjk fonts-noto-color-emoji
   ca-certificates python3 python3-pip'
 test_packages='libcriterion-dev python3-numpy python3-zstandard valgrind poppler-utils mandoc g++ git
-  chromium'
+  chromium clang-format-14 clang-format'
 
 model=SmolLM2-135M-Instruct.Q4_1.gguf
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53

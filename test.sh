@@ -1,8 +1,12 @@
 #!/bin/sh
-# Build and run every quick test; the last line is the result.
-# usage: ./test.sh [options of 'meson test', such as --suite engine]
+# Build and run the tests; the last line is the result.
+# usage: ./test.sh [quick | long] [options of 'meson test', such as --suite engine]
+#   without a word: what every change must pass; quick: for the edit loop, without tests of several seconds;
+#   long: the same tests with more cases, kills and sizes, and those of the suite long
 set -eu
 cd "$(dirname "$0")"
+setup=normal
+case ${1:-} in quick | long) setup=$1 && shift ;; esac
 ./setup.sh tests
 build=${KVFATE_TEST_BUILD:-build-test}
 [ -f "$build/build.ninja" ] || meson setup "$build" -Dtests=enabled --werror >"$build.log" 2>&1 || {
@@ -12,8 +16,8 @@ build=${KVFATE_TEST_BUILD:-build-test}
 rm -f "$build.log"
 ninja -C "$build"
 status=0
-meson test -C "$build" --no-rebuild --print-errorlogs "$@" || status=$?
-python3 - "$build/meson-logs/testlog.json" <<'PY' || status=1
+meson test -C "$build" --no-rebuild --setup "$setup" --print-errorlogs "$@" || status=$?
+python3 - "$build/meson-logs/testlog${setup:+-$setup}.json" <<'PY' || status=1
 import collections, json, sys
 with open(sys.argv[1]) as log:
     count = collections.Counter(json.loads(line)["result"] for line in log)

@@ -240,7 +240,9 @@ static size_t put_quickly(double v, char *out)
 #else
 static size_t put_quickly(double v, char *out)
 {
-    return (void)v, (void)out, (size_t)0;
+    (void)v;
+    (void)out;
+    return 0;
 }
 #endif
 

@@ -71,13 +71,14 @@ static int check_keys_of(const cJSON *object, struct kvf_diag *d)
 static int check_keys(const cJSON *root, struct kvf_diag *d)
 {
     const cJSON *stack[MAX_DEPTH + 2];
-    int n = 0, err;
+    int n = 0;
     stack[n++] = root;
     while (n > 0) {
         const cJSON *c = stack[--n];
         if (!c)
             continue;
-        if (cJSON_IsObject(c) && (err = check_keys_of(c, d)) != KVF_OK)
+        int err = cJSON_IsObject(c) ? check_keys_of(c, d) : KVF_OK;
+        if (err)
             return err;
         if (c != root)
             stack[n++] = c->next;

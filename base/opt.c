@@ -13,7 +13,11 @@ bool opt_int(const char *s, int64_t *ret)
     long long v = strtoll(s, &end, 10);
     if (end == s || errno)
         return false;
-    int64_t scale = *end == 'k' || *end == 'K' ? 1024 : *end == 'M' ? 1024 * 1024 : 1;
+    int64_t scale = 1;
+    if (*end == 'k' || *end == 'K')
+        scale = 1024;
+    else if (*end == 'M')
+        scale = 1024 * 1024;
     if (scale != 1)
         end++;
     int64_t n;

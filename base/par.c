@@ -143,7 +143,10 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
     atomic_store_explicit(&p->busy, (uint32_t)p->n_workers, memory_order_relaxed);
     publish(p);
     drain(p, 0);
-    uint32_t left;
-    while ((left = atomic_load_explicit(&p->busy, memory_order_acquire)) != 0)
+    for (;;) {
+        uint32_t left = atomic_load_explicit(&p->busy, memory_order_acquire);
+        if (left == 0)
+            return;
         wait_change(&p->busy, left);
+    }
 }

@@ -106,6 +106,16 @@ static void fail(struct table *t, int err)
         t->err = err;
 }
 
+/* Whether n values of this kind fill `rows` rows. */
+static bool fits(enum kind kind, int64_t n, int64_t rows)
+{
+    if (kind == DENSE)
+        return n == rows;
+    if (kind == BLOCK || kind == CYCLE)
+        return n > 0 ? rows % n == 0 : rows == 0;
+    return true;
+}
+
 /* A new column, or NULL after setting the sticky error. */
 static struct column *add(struct table *t, const char *name, const char *unit, enum table_type type,
                           enum kind kind, int64_t n)
@@ -113,8 +123,10 @@ static struct column *add(struct table *t, const char *name, const char *unit, e
     if (t->err)
         return NULL;
     struct column *list = mem_grow(t->col, (size_t)t->n_cols, (size_t)t->n_cols + 1, sizeof *list);
-    if (!list)
-        return fail(t, KVF_E_NOMEM), NULL;
+    if (!list) {
+        fail(t, KVF_E_NOMEM);
+        return NULL;
+    }
     t->col = list;
     struct column *c = &list[t->n_cols++];
     *c = (struct column){.name = mem_strdup(name),
@@ -125,11 +137,7 @@ static struct column *add(struct table *t, const char *name, const char *unit, e
                          .per = 1};
     if (!c->name || !c->unit || table_find(t, name) != t->n_cols - 1)
         fail(t, c->name && c->unit ? KVF_E_ARG : KVF_E_NOMEM);
-    bool fits = kind == DENSE   ? n == t->rows
-                : kind == BLOCK ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
-                : kind == CYCLE ? (n > 0 ? t->rows % n == 0 : t->rows == 0)
-                                : true;
-    if (!fits)
+    if (!fits(kind, n, t->rows))
         fail(t, KVF_E_ARG);
     if (kind == BLOCK && n > 0)
         c->per = t->rows / n > 0 ? t->rows / n : 1;
@@ -140,9 +148,12 @@ static void add_ints(struct table *t, const char *name, const char *unit, enum k
                      const int64_t *data, int64_t n)
 {
     struct column *c = add(t, name, unit, TABLE_INT, kind, n);
-    if (c && !(c->i = MEM_NEW(int64_t, (size_t)n)))
+    if (!c)
+        return;
+    c->i = MEM_NEW(int64_t, (size_t)n);
+    if (!c->i)
         fail(t, KVF_E_NOMEM);
-    else if (c && n)
+    else if (n)
         memcpy(c->i, data, (size_t)n * sizeof *data);
 }
 
@@ -150,9 +161,12 @@ static void add_reals(struct table *t, const char *name, const char *unit, enum 
                       const double *data, int64_t n)
 {
     struct column *c = add(t, name, unit, TABLE_REAL, kind, n);
-    if (c && !(c->r = MEM_NEW(double, (size_t)n)))
+    if (!c)
+        return;
+    c->r = MEM_NEW(double, (size_t)n);
+    if (!c->r)
         fail(t, KVF_E_NOMEM);
-    else if (c && n)
+    else if (n)
         memcpy(c->r, data, (size_t)n * sizeof *data);
 }
 
@@ -177,19 +191,25 @@ static void add_strs(struct table *t, const char *name, const char *unit, enum k
                      const char *const *data, int64_t n)
 {
     struct column *c = add(t, name, unit, TABLE_STR, kind, n);
-    if (c && !(c->s = MEM_NEW(char *, (size_t)n)))
+    if (!c)
+        return;
+    c->s = MEM_NEW(char *, (size_t)n);
+    if (!c->s) {
         fail(t, KVF_E_NOMEM);
+        return;
+    }
     enum { PLACES = 64 };
     const char *from[PLACES] = {NULL};
     char *to[PLACES];
-    for (int64_t i = 0; c && c->s && i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         size_t k = ((uintptr_t)data[i] >> 3 ^ (uintptr_t)data[i] >> 9 ^ (uintptr_t)data[i])
                    % PLACES;
         if (from[k] != data[i]) {
             to[k] = add_text(c, data[i]);
             from[k] = to[k] ? data[i] : NULL;
         }
-        if (!(c->s[i] = to[k])) {
+        c->s[i] = to[k];
+        if (!to[k]) {
             fail(t, KVF_E_NOMEM);
             break;
         }
@@ -399,19 +419,6 @@ double table_nearest(const struct table *t, int col, double want)
             best = v;
     }
     return best;
-}
-
-bool table_holds_text(const char *name)
-{
-    static const char *const names[] = {
-        "at",      "candidate", "class",  "criterion", "event",  "factor", "form",  "head",
-        "head_a",  "head_b",    "joined", "kind",      "medoid", "method", "paper", "quantity",
-        "reason",  "reduce",    "role",   "run",       "source", "state",  "text",  "than",
-        "verdict", "where",     "why",    "word",      NULL};
-    for (const char *const *n = names; *n; n++)
-        if (strcmp(*n, name) == 0)
-            return true;
-    return false;
 }
 
 /* The first of the rows from `row` on that share a stored value, or lie side by side. */

@@ -90,9 +90,6 @@ int table_cols(const struct table *t);
 int table_find(const struct table *t, const char *name); /* column number, or -1 */
 /* The number in the column that is nearest to `want`, the first of such; NaN: there is none. */
 double table_nearest(const struct table *t, int col, double want);
-/* Whether columns of that name hold text in every table that has them, also where all of it
- * looks like numbers: words, tokens, names. */
-bool table_holds_text(const char *name);
 const char *table_col_name(const struct table *t, int col);
 const char *table_col_unit(const struct table *t, int col);
 enum table_type table_col_type(const struct table *t, int col);

@@ -48,7 +48,8 @@ static bool row(const char **at, const char *end, struct buf *b)
     return false;
 }
 
-int table_parse_csv(const char *text, size_t n, struct table **ret, struct kvf_diag *d)
+int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct table **ret,
+                    struct kvf_diag *d)
 {
     struct buf b = {.max = 2 * (size_t)TABLE_MOST_BYTES};
     const char *at = text, *end = text + n;
@@ -68,7 +69,7 @@ int table_parse_csv(const char *text, size_t n, struct table **ret, struct kvf_d
         err = kvf_fail(d, KVF_E_FORMAT,
                        n ? "a row is cut off, or a quote stands in a cell" : "the file is empty");
     if (!err)
-        err = table_parse_tsv(b.data, b.len, ret, d);
+        err = table_parse_tsv(b.data, b.len, is_text, ret, d);
     buf_finish(&b);
     return err;
 }

@@ -40,13 +40,15 @@ static void flush(struct sink *s, size_t above)
 
 static void put_tsv_text(struct buf *b, const char *s)
 {
+    static const char names[] = "\tt\nn\rr\\\\"; /* each with the letter that stands for it */
     for (;;) {
         size_t n = strcspn(s, "\t\n\r\\");
         buf_add(b, s, n);
         s += n;
         if (!*s)
             return;
-        buf_str(b, *s == '\t' ? "\\t" : *s == '\n' ? "\\n" : *s == '\r' ? "\\r" : "\\\\");
+        buf_char(b, '\\');
+        buf_char(b, strchr(names, *s)[1]);
         s++;
     }
 }
@@ -80,8 +82,10 @@ static void put_number(struct buf *b, enum table_format f, double v)
 {
     if (f == TABLE_JSON || isfinite(v))
         json_put_num(b, v);
+    else if (isnan(v))
+        buf_str(b, "nan");
     else
-        buf_str(b, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        buf_str(b, v > 0 ? "inf" : "-inf");
 }
 
 /* --- cells ------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 #include "base/table_npz.h"
 #include "base/utf8.h"
 
-/* LEVEL: of deflate; docs/performance.md compares them.  PLACES: texts kept coded. */
+/* LEVEL: of deflate; docs/studies/performance-notes.md compares them.  PLACES: texts kept coded. */
 enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534 };
 
 /* From here on a size is written as Zip64. */
@@ -250,13 +250,17 @@ static int put(zipFile z, const struct buf *b)
 static int put_rows(zipFile z, struct npy *x, const struct file *out)
 {
     int err = put(z, &x->head);
-    for (int64_t n; !err && !out->error && (n = rows_from(x, x->row)) > 0; x->row += n) {
+    while (!err && !out->error) {
+        int64_t n = rows_from(x, x->row);
+        if (n <= 0)
+            break;
         buf_clear(&x->ready);
         if (x->type == TABLE_STR)
             make_texts(x, n);
         else
             make_numbers(x, n);
         err = put(z, &x->ready);
+        x->row += n;
     }
     return err;
 }

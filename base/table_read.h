@@ -5,7 +5,7 @@
  * without NUL, rows have a cell for each column, the last line ends with a newline.
  *
  * TSV has no types: a column whose cells are all whole numbers is INT, one whose cells are
- * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR, and those of table_holds_text
+ * all numbers, `nan`, `inf` or `-inf` is REAL, any other STR, and those that the reader calls text
  * too.  A column of no rows is REAL.
  * Units are in JSON alone. */
 #ifndef KVF_BASE_TABLE_READ_H
@@ -23,15 +23,21 @@ enum {
     TABLE_MOST_BYTES = 64 << 20
 };
 
+/* Whether columns of a name hold text, also where all of it looks like numbers: words, tokens,
+ * names.  NULL: the cells alone say it. */
+typedef bool (*table_text_fn)(const char *column);
+
 /* By the extension of path, .tsv, .csv or .json (any other: KVF_E_ARG).  A TSV file may lack
  * metadata; what a line "# key: value" says twice counts the last time.  On success the
  * caller owns *ret: table_destroy.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT or
  * KVF_E_NOMEM with a sentence that begins with the path. */
-int table_read(const char *path, struct table **ret, struct kvf_diag *d);
+int table_read(const char *path, table_text_fn is_text, struct table **ret, struct kvf_diag *d);
 
 /* The same of bytes in memory; sentences name the line. */
-int table_parse_tsv(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
-int table_parse_csv(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
+int table_parse_tsv(const char *text, size_t n, table_text_fn is_text, struct table **ret,
+                    struct kvf_diag *d);
+int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct table **ret,
+                    struct kvf_diag *d);
 int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
 
 #endif

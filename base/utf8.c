@@ -1,16 +1,24 @@
 #include "base/utf8.h"
 
+/* Bytes of a character that begins with this one; 0: none does. */
+static size_t length_of(unsigned char first)
+{
+    if (first < 0x80)
+        return 1;
+    if (first >> 5 == 6)
+        return 2;
+    if (first >> 4 == 14)
+        return 3;
+    return first >> 3 == 30 ? 4 : 0;
+}
+
 size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *p = (const unsigned char *)s;
     if (n == 0)
         return 0;
-    size_t len = p[0] < 0x80       ? 1
-                 : p[0] >> 5 == 6  ? 2
-                 : p[0] >> 4 == 14 ? 3
-                 : p[0] >> 3 == 30 ? 4
-                                   : 0;
+    size_t len = length_of(p[0]);
     if (len == 0 || len > n)
         return 0;
     uint32_t v = len == 1 ? p[0] : p[0] & (0x7fu >> len);
@@ -31,7 +39,7 @@ size_t utf8_encode(uint32_t cp, char out[4])
         out[0] = (char)cp;
         return 1;
     }
-    size_t len = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    size_t len = 2 + (size_t)(cp >= 0x800) + (size_t)(cp >= 0x10000);
     for (size_t i = len - 1; i > 0; i--) {
         out[i] = (char)(0x80 | (cp & 0x3f));
         cp >>= 6;

@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "base/table_io.h"
 #include "cli/analysis.h"
+#include "cli/files.h"
 #include "cli/open_traces.h"
 #include "cli/preview.h"
-#include "cli/runner.h"
 #include "render/figure.h"
 
 enum { MAX_TRACES = 256 };
@@ -169,7 +169,7 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     if (!err)
         err = check_several(q, n, &d);
     if (!err)
-        err = runner_keeps(q->out, operand, n, &d);
+        err = files_keep(q->out, operand, n, &d);
     for (int i = 0; !err && i < n; i++)
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (!err)

@@ -33,8 +33,8 @@ static int read_register(struct job *j, struct kvf_diag *d)
     FILE *f = fopen(j->file, "rb");
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot be opened", j->file);
-    for (size_t n; !b.err && (n = fread(part, 1, sizeof part, f)) > 0;)
-        buf_add(&b, part, n);
+    for (size_t n = 1; n && !b.err; buf_add(&b, part, n))
+        n = fread(part, 1, sizeof part, f);
     int err = ferror(f) ? kvf_fail(d, KVF_E_IO, "cannot be read") : b.err;
     fclose(f);
     if (err == KVF_E_LIMIT)
@@ -193,7 +193,7 @@ static void summary(const struct job *j)
 
 static int judge(struct job *j, const char *folder, struct kvf_diag *d)
 {
-    struct claims_folder *f = claims_folder_create(folder);
+    struct claims_folder *f = claims_folder_create(folder, figure_reads_text);
     j->result = MEM_NEW(struct claim_result, (size_t)j->claims.n);
     int err = f && j->result ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < j->claims.n; i++)
@@ -218,8 +218,10 @@ static int evaluate(struct job *j, const char *folder, struct kvf_diag *d)
     if (!err)
         err = is_folder(folder) ? judge(j, folder, d)
                                 : kvf_fail(d, KVF_E_IO, "%s is no folder", folder);
-    if (!err && !(t = build(j)))
-        err = KVF_E_NOMEM;
+    if (!err) {
+        t = build(j);
+        err = t ? KVF_OK : KVF_E_NOMEM;
+    }
     if (!err)
         err = output_table(&o, t, d);
     if (!err && output_summary(&o))

@@ -473,7 +473,9 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     command_say(self, err, &d);
     bool bad = err || (j->left_out && !j->skip_bad);
     cleanup(j);
-    return !bad ? EXIT_OK : usage ? EXIT_USAGE : EXIT_FAILED;
+    if (usage)
+        return EXIT_USAGE;
+    return bad ? EXIT_FAILED : EXIT_OK;
 }
 
 const struct command command_corpus = {

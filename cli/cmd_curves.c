@@ -6,8 +6,8 @@
 
 #include "base/table_io.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/output.h"
-#include "cli/runner.h"
 #include "cli/training_table.h"
 #include "render/figure.h"
 
@@ -27,7 +27,7 @@ static int check_output(const struct job *j, int n, char **path, struct kvf_diag
                         ".svg or .pdf",
                         j->out);
     for (int i = 0; i < n; i++)
-        if (runner_same_file(path[i], j->out))
+        if (file_same(path[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the record", j->out);
     return KVF_OK;
 }

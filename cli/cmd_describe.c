@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "analyzers/analyzer.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/methods_json.h"
-#include "config.h"
 #include "engine/probe/probes.h"
 #include "render/figure.h"
 
@@ -123,23 +124,6 @@ static void put_analyzers(struct buf *b)
     buf_char(b, ']');
 }
 
-static void put_figures(struct buf *b)
-{
-    json_put_key(b, "figures");
-    buf_char(b, '[');
-    for (int i = 0; figure_table[i]; i++) {
-        const struct figure *f = figure_table[i];
-        begin(b, i);
-        json_put_member_str(b, "name", f->name);
-        json_put_member_str(b, "table", f->table);
-        json_put_member_str(b, "summary", f->summary);
-        put_flag(b, "side_by_side", f->side_by_side);
-        put_texts(b, "needs", f->needs);
-        buf_char(b, '}');
-    }
-    buf_char(b, ']');
-}
-
 /* The sets that --probes knows, and --shadow, have this probe. */
 static void put_sets(struct buf *b, const struct probe *p)
 {
@@ -179,10 +163,11 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
     (void)n;
     (void)operand;
     buf_char(&b, '{');
-    json_put_member_str(&b, "version", KVFATE_VERSION);
+    json_put_member_str(&b, "version", kvf_version());
     put_commands(&b);
     put_analyzers(&b);
-    put_figures(&b);
+    json_put_key(&b, "figures");
+    figures_json(&b);
     put_probes(&b);
     json_put_key(&b, "methods");
     int err = methods_json(&b, 0);

@@ -6,22 +6,17 @@
 
 #include "base/table_io.h"
 #include "cli/open_traces.h"
+#include "cli/output.h"
 #include "studies/diff.h"
 
 enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
 
 static int deliver(const struct table *t, const char *out, bool json, struct kvf_diag *d)
 {
-    bool screen = json || (out && strcmp(out, "-") == 0);
+    const struct output o = {.path = json ? NULL : out, .json = json};
     struct buf b = {0};
-    int err = KVF_OK;
-    if (screen || out)
-        err = table_write(t,
-                          json     ? TABLE_JSON
-                          : screen ? TABLE_TSV
-                                   : table_format_of(out),
-                          screen ? "-" : out, d);
-    if (err || screen)
+    int err = output_table(&o, t, d);
+    if (err || !output_summary(&o))
         return err;
     diff_describe(t, &b);
     err = b.err;

@@ -6,8 +6,8 @@
 #include "base/table_io.h"
 #include "base/table_read.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/output.h"
-#include "cli/runner.h"
 #include "cli/table_minus.h"
 
 enum { MOST_LAYERS = 1 << 16 };
@@ -50,7 +50,7 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
 static int open_table(const char *path, struct table **ret, struct kvf_diag *d)
 {
     struct table *t = NULL;
-    int err = table_read(path, &t, d);
+    int err = table_read(path, figure_reads_text, &t, d);
     if (!err)
         err = check_order(t, path, d);
     if (err)
@@ -111,7 +111,7 @@ static int check_output(const struct job *j, char **path, struct kvf_diag *d)
                         "-o %s: the name must end in .png, .svg, .pdf, .tsv, .csv, "
                         ".json or .npz",
                         j->out);
-    if (runner_same_file(path[0], j->out) || (j->minus && runner_same_file(j->minus, j->out)))
+    if (file_same(path[0], j->out) || (j->minus && file_same(j->minus, j->out)))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the table", j->out);
     return KVF_OK;
 }

@@ -12,6 +12,8 @@
 #include "cli/commands.h"
 #include "cli/entries.h"
 #include "cli/figure_options.h"
+#include "cli/files.h"
+#include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "engine/experiment/documents.h"
@@ -51,7 +53,9 @@ struct job {
 
 static const char *table_of(const struct job *j)
 {
-    return j->per_token ? "effect-steps" : j->entries ? "effect-entries" : "effect";
+    if (j->per_token)
+        return "effect-steps";
+    return j->entries ? "effect-entries" : "effect";
 }
 
 static int check_output_name(const struct job *j, struct kvf_diag *d)
@@ -76,7 +80,7 @@ static int check_together(const struct job *j, struct kvf_diag *d)
 {
     const struct runner *r = &j->r;
     bool classes = j->entries && strncmp(j->entries, "class=", 6) == 0;
-    if (j->data.n && (r->prompt || r->file || r->chat || r->ids_file || r->raw || r->ignore_eos))
+    if (j->data.n && (prompt_named(&r->prompt) || r->prompt.raw || r->ignore_eos))
         return kvf_fail(d, KVF_E_ARG,
                         "--data gives prompts and what follows them; leave -p, -f, "
                         "--chat, --ids, --raw and --ignore-eos out");
@@ -119,7 +123,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 static int open_data(struct job *j, struct kvf_diag *d)
 {
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
-    int err = runner_engine(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, j->r.exact, (int)j->r.threads, &j->r.engine, d);
     j->text.length = (int)(j->prompt + j->score + 1);
     if (!err)
         err = documents_choose(j->r.engine->tokenizer, &from, &j->text, d);
@@ -139,12 +143,12 @@ static int open_prompt(struct job *j, struct kvf_diag *d)
     int err = runner_open(&j->r, d);
     if (err)
         return err;
-    j->effect.prompt = j->r.n_ids;
-    j->own = MEM_NEW(int32_t, (size_t)j->r.n_ids + (size_t)j->score + 1);
+    j->effect.prompt = j->r.prompt.n_ids;
+    j->own = MEM_NEW(int32_t, (size_t)j->r.prompt.n_ids + (size_t)j->score + 1);
     j->ids = MEM_NEW(const int32_t *, 1);
     if (!j->own || !j->ids)
         return KVF_E_NOMEM;
-    memcpy(j->own, j->r.ids, (size_t)j->r.n_ids * sizeof *j->own);
+    memcpy(j->own, j->r.prompt.ids, (size_t)j->r.prompt.n_ids * sizeof *j->own);
     j->ids[0] = j->own;
     j->n_docs = 1;
     return KVF_OK;
@@ -154,7 +158,7 @@ static int check_files(const struct job *j, struct kvf_diag *d)
 {
     int err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
     for (int i = 0; !err && j->out && i < j->data.n; i++)
-        if (runner_same_file(j->data.item[i], j->out))
+        if (file_same(j->data.item[i], j->out))
             err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
     return err;
 }
@@ -203,8 +207,10 @@ static int head_cells(struct job *j)
         j->n += j->take[i];
     j->n++;
     int err = alloc_cells(j);
-    if (!err && !(j->mask = mem_alloc((size_t)j->n, width)))
-        err = KVF_E_NOMEM;
+    if (!err) {
+        j->mask = mem_alloc((size_t)j->n, width);
+        err = j->mask ? KVF_OK : KVF_E_NOMEM;
+    }
     for (int i = 0; !err && i < all; i++) {
         if (!j->take[i])
             continue;
@@ -272,8 +278,10 @@ static int measure_document(struct job *j, int doc, struct kvf_diag *d)
     if (!err && j->own)
         err = continue_prompt(j, run, d);
     size_t each = (size_t)j->n * (size_t)j->steps;
-    if (!err && !j->step && !(j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step)))
-        err = KVF_E_NOMEM;
+    if (!err && !j->step) {
+        j->step = mem_alloc((size_t)j->n_docs, each * sizeof *j->step);
+        err = j->step ? KVF_OK : KVF_E_NOMEM;
+    }
     if (!err)
         err = effect_measure(run, j->steps, j->cell, j->n, j->step + (size_t)doc * each, &j->memory,
                              d);
@@ -412,7 +420,7 @@ static int run(struct job *j, struct kvf_diag *d)
     if (!err)
         err = open_all(j, d);
     if (!err)
-        err = runner_heads(&j->r.engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
+        err = model_heads(&j->r.engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
     if (!err)
         err = j->entries ? entry_cells(j, d) : head_cells(j);
     if (!err)
@@ -480,7 +488,7 @@ static int cmd_effect(const struct command *self, void *request, int n, char **o
 {
     struct job *j = request;
     struct kvf_diag d = {""};
-    int err = runner_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);
@@ -498,7 +506,7 @@ const struct command command_effect = {
     .group = "running models",
     .summary = "what the predictions lose with a head's memory, or with chosen entries",
     .example = "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
-    .needs = "(-p TEXT | -f FILE | --data FILE...)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --data FILE...)",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},
     .options = options,
     .request_bytes = sizeof(struct job),

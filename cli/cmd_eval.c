@@ -2,14 +2,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/table_io.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
+#include "cli/files.h"
+#include "cli/models.h"
 #include "cli/output.h"
-#include "cli/runner.h"
-#include "config.h"
 #include "engine/experiment/eval_state.h"
 
 enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
@@ -190,7 +192,7 @@ static int give_shipped(struct job *j, struct eval_cell *c, struct kvf_diag *d)
     int n = j->n_shipped;
     if (n == MOST_SHIPPED)
         return KVF_OK;
-    int err = runner_shipped_gates(j->eval.engine, &c->row, &g, d);
+    int err = model_shipped_gates(j->eval.engine, &c->row, &g, d);
     for (int i = 0; g && i < n; i++)
         if (strcmp(gates_path(g), gates_path(j->shipped[i])) == 0) {
             gates_close(g);
@@ -244,7 +246,7 @@ static int open_gates(struct job *j, struct kvf_diag *d)
     bool all = strcmp(j->methods, "all") == 0;
     int err = KVF_OK, n = 0;
     for (int i = 0; !err && i < j->gates_file.n; i++)
-        err = runner_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
+        err = model_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
     if (!err)
         err = check_kinds(j, d);
     for (int i = 0; !err && i < j->n; i++) {
@@ -266,10 +268,10 @@ static int check_output(const struct job *j, struct kvf_diag *d)
 {
     const char *const in[] = {gguf_path(j->eval.engine->gguf), j->state_path};
     for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
-        if (in[i] && runner_same_file(in[i], j->out))
+        if (in[i] && file_same(in[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, in[i]);
     for (int i = 0; j->out && i < j->data.n; i++)
-        if (runner_same_file(j->data.item[i], j->out))
+        if (file_same(j->data.item[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
     return KVF_OK;
 }
@@ -344,7 +346,7 @@ static int run_all(struct job *j, struct kvf_diag *d)
     j->done = MEM_NEW(bool, rows);
     int err = cell && result && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
     if (!err)
-        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, KVFATE_VERSION, &j->state,
+        err = eval_state_open(j->state_path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state,
                               d);
     if (!err)
         err = resume(j, &left, d);
@@ -415,7 +417,7 @@ static int run(struct job *j, struct kvf_diag *d)
 {
     int err = check_options(j, d);
     if (!err)
-        err = runner_engine(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
+        err = model_open(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
     if (!err)
         err = open_gates(j, d);
     if (!err)
@@ -475,7 +477,7 @@ static int cmd_eval(const struct command *self, void *request, int n, char **ope
 {
     struct job *j = request;
     struct kvf_diag d = {""};
-    int err = runner_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

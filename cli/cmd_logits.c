@@ -52,7 +52,7 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
     if (!err)
         err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
-        err = session_prompt(s, q->r.ids, q->r.n_ids, NULL, NULL);
+        err = session_prompt(s, q->r.prompt.ids, q->r.prompt.n_ids, NULL, NULL);
     if (!err)
         err = write_npy(q->out, session_logits(s), q->r.engine->config.vocab, &d);
     session_destroy(s);
@@ -65,7 +65,7 @@ const struct command command_logits = {
     .group = "running models",
     .summary = "next-token logits of a prompt as a NumPy array",
     .example = "kvfate logits --raw -p 'Once upon a' -o logits.npy",
-    .needs = "(-p TEXT | -f FILE | --chat FILE) -o OUT.npy",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE) -o OUT.npy",
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_logits,

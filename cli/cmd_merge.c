@@ -69,7 +69,9 @@ static int cmd_merge(const struct command *self, void *request, int n, char **op
     }
     corpus_destroy(c);
     command_say(self, err, &d);
-    return err == KVF_OK ? EXIT_OK : wrong ? EXIT_USAGE : EXIT_FAILED;
+    if (err && wrong)
+        return EXIT_USAGE;
+    return err ? EXIT_FAILED : EXIT_OK;
 }
 
 const struct command command_merge = {

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/methods_json.h"
-#include "engine/method/method.h"
+#include "engine/method/describe.h"
 
 /* Sizes that bytes per entry are given for: the default model's, and gates for blocks. */
 enum { GROUP = 3, HEAD_DIM = 64, GATE_DIM = 128, DEFAULT_BUDGET = 256 };
@@ -14,18 +14,8 @@ struct row {
     struct method m;
     struct method_params p;
     const char *gates; /* "write"; NULL: it needs none */
-    bool per_query_head;
     double state;
 };
-
-static const char *gates_of(const struct method *m)
-{
-    unsigned need = method_gates(m);
-    for (int kind = GATE_RETENTION; kind <= GATE_BLOCKS; kind++)
-        if (need >> kind & 1)
-            return gates_kind_name((enum gate_kind)kind);
-    return NULL;
-}
 
 /* budget 0: none given; rows that need one get DEFAULT_BUDGET. */
 static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d)
@@ -42,50 +32,11 @@ static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d
         return err;
     struct method_shape shape = {
         .n_layers = 1, .n_heads = GROUP, .n_kv_heads = 1, .head_dim = HEAD_DIM};
-    r->per_query_head = method_per_query_head(&r->m, &r->p);
-    if (r->per_query_head)
+    if (method_per_query_head(&r->m, &r->p))
         shape.n_heads = 1;
-    r->gates = gates_of(&r->m);
+    r->gates = method_gates_name(&r->m);
     r->state = method_state_bytes(&r->m, &r->p, &shape, GATE_DIM);
     return KVF_OK;
-}
-
-/* Whose one set of entries, or of pages, it is. */
-static const char *scope_of(const struct row *r)
-{
-    bool alone = !r->m.score && r->m.read->uses & USES_GROUP && r->p.group == GROUP_NONE;
-    if (r->per_query_head || alone)
-        return "query head";
-    return r->m.scope == SCOPE_LAYER ? "layer" : "KV head";
-}
-
-/* What the row looks at, separated by commas; cap bytes in s. */
-static void list_needs(const struct row *r, char *s, size_t cap)
-{
-    unsigned e = method_row_evidence(&r->m);
-    const struct {
-        bool needed;
-        const char *name;
-    } part[] = {
-        {e & (EVIDENCE_SUM | EVIDENCE_WINDOW), "attention"},
-        {e & (EVIDENCE_KEYS | EVIDENCE_NORMS | EVIDENCE_PAGES | EVIDENCE_MOMENTS)
-             || (!r->m.read->all && !r->m.read->gates),
-         "keys"},
-        {e & EVIDENCE_VALUES, "values"},
-        {e & EVIDENCE_MOMENTS || !r->m.read->all, "queries"},
-        {e & EVIDENCE_TWIN, "twin"},
-        {(r->m.admission->reason == KVF_REASON_PLAN && r->m.admission->until)
-             || (r->m.score && r->m.score->needs_mass),
-         "plan"},
-        {r->gates, "gates"},
-    };
-    size_t n = 0;
-    s[0] = 0;
-    for (size_t i = 0; i < sizeof part / sizeof *part && n < cap; i++)
-        if (part[i].needed)
-            n += (size_t)snprintf(s + n, cap - n, "%s%s", n ? "," : "", part[i].name);
-    if (n == 0)
-        snprintf(s, cap, "nothing");
 }
 
 static void put(struct buf *b, const char *key, const char *value)
@@ -97,12 +48,13 @@ static void put(struct buf *b, const char *key, const char *value)
         buf_str(b, "null");
 }
 
-static void put_option(struct buf *b, const struct option_info *o)
+static void put_option(struct buf *b, const struct method_option *o, const struct method_params *p)
 {
     buf_char(b, '{');
     put(b, "key", o->key);
-    if (o->word) {
-        put(b, "value", o->word);
+    put(b, "help", o->help);
+    if (o->words) {
+        put(b, "value", method_option_word(o, p));
         json_put_key(b, "values");
         for (int i = 0; o->words[i]; i++) {
             buf_char(b, i ? ',' : '[');
@@ -111,19 +63,21 @@ static void put_option(struct buf *b, const struct option_info *o)
         buf_str(b, "]}");
         return;
     }
-    json_put_member_num(b, "value", o->number);
+    json_put_member_num(b, "value", method_option_value(o, p));
     json_put_member_num(b, "min", o->min);
     json_put_member_num(b, "max", o->max);
-    put(b, "type", o->whole ? "integer" : "real");
+    put(b, "type", o->kind == OPTION_REAL ? "real" : "integer");
     buf_char(b, '}');
 }
 
 static void put_row(struct buf *b, const struct row *r)
 {
     const struct method *m = &r->m;
-    struct option_info o;
-    char needs[80];
-    list_needs(r, needs, sizeof needs);
+    char needs[80], protects[80], formula[80];
+    bool first = true;
+    method_protects(m, protects, sizeof protects);
+    method_state_formula(m, formula, sizeof formula);
+    method_needs(&r->m, needs, sizeof needs);
     buf_char(b, '{');
     put(b, "name", m->name);
     put(b, "admission", m->admission->name);
@@ -136,17 +90,20 @@ static void put_row(struct buf *b, const struct row *r)
     put(b, "gates", r->gates);
     put(b, "code", m->code);
     put(b, "needs", needs);
-    put(b, "scope", scope_of(r));
+    put(b, "scope", method_one_set_for(m, &r->p));
     put(b, "cost", method_cost(m, &r->p));
+    put(b, "protects", protects);
+    put(b, "state_formula", formula);
     json_put_member_num(b, "state_bytes", r->state);
     json_put_member_num(b, "budget", r->p.budget);
     json_put_key(b, "options");
     buf_char(b, '[');
-    for (int i = 0, n = 0; method_option_info(m, &r->p, i, &o); i++)
-        if (o.counts) {
-            if (n++)
+    for (const struct method_option *o = method_options; o->key; o++)
+        if (method_option_counts(o, m)) {
+            if (!first)
                 buf_char(b, ',');
-            put_option(b, &o);
+            put_option(b, o, &r->p);
+            first = false;
         }
     buf_str(b, "]}");
 }
@@ -195,11 +152,11 @@ static int print_table(int budget)
         int err = parse(m->name, m->unbudgeted ? 0 : budget, &r, &d);
         if (err)
             return err;
-        list_needs(&r, needs, sizeof needs);
+        method_needs(&r.m, needs, sizeof needs);
         printf("%-18s %-10s %-18s %-16s %-8s %-11s %-10s %-19s %-21s %5.0f  %s\n", m->name,
                m->admission->name, m->score ? m->score->name : "none", m->allocation->name,
-               m->trigger->name, m->read->name, scope_of(&r), needs, method_cost(m, &r.p), r.state,
-               m->summary);
+               m->trigger->name, m->read->name, method_one_set_for(&r.m, &r.p), needs,
+               method_cost(m, &r.p), r.state, m->summary);
     }
     printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, "
            "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
@@ -210,17 +167,17 @@ static int print_table(int budget)
     return KVF_OK;
 }
 
-static void print_option(const struct option_info *o)
+static void print_option(const struct method_option *o, const struct method_params *p)
 {
-    if (o->word) {
-        printf("  %-10s %-10s ", o->key, o->word);
+    if (o->words) {
+        printf("  %-10s %-10s ", o->key, method_option_word(o, p));
         for (int i = 0; o->words[i]; i++)
             printf("%s%s", i ? " | " : "", o->words[i]);
         printf("\n");
         return;
     }
-    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, o->number, o->whole ? "integer" : "real",
-           o->min, o->max);
+    printf("  %-10s %-10.12g %s %.12g .. %.12g\n", o->key, method_option_value(o, p),
+           o->kind == OPTION_REAL ? "real" : "integer", o->min, o->max);
 }
 
 static void print_part(const char *kind, const char *name, const char *summary)
@@ -231,10 +188,9 @@ static void print_part(const char *kind, const char *name, const char *summary)
 static void print_row(const struct row *r)
 {
     const struct method *m = &r->m;
-    struct option_info o;
     char needs[80];
     int n = 0;
-    list_needs(r, needs, sizeof needs);
+    method_needs(&r->m, needs, sizeof needs);
     printf("%s: %s\n", m->name, m->summary);
     print_part("source", m->source, NULL);
     print_part("admission", m->admission->name, m->admission->summary);
@@ -242,7 +198,7 @@ static void print_row(const struct row *r)
     print_part("allocation", m->allocation->name, m->allocation->summary);
     print_part("trigger", m->trigger->name, m->trigger->summary);
     print_part("read", m->read->name, m->read->summary);
-    print_part("scope", scope_of(r), NULL);
+    print_part("scope", method_one_set_for(m, &r->p), NULL);
     print_part("needs", needs, NULL);
     print_part("gates", r->gates ? r->gates : "none", NULL);
     print_part("code", m->code ? m->code : "variant=code changes nothing", NULL);
@@ -255,9 +211,9 @@ static void print_row(const struct row *r)
     else
         printf("\noptions, with their values%s\n",
                method_needs_budget(m) || m->unbudgeted ? "" : " without a budget");
-    for (int i = 0; method_option_info(m, &r->p, i, &o); i++)
-        if (o.counts) {
-            print_option(&o);
+    for (const struct method_option *o = method_options; o->key; o++)
+        if (method_option_counts(o, m)) {
+            print_option(o, &r->p);
             n++;
         }
     if (n == 0)

@@ -78,8 +78,10 @@ static int fit(const struct request *q, int *ret_sentences, struct kvf_diag *d)
     if (n > most)
         return kvf_fail(d, KVF_E_ARG, "the needles and the question alone have %lld %s, over %lld",
                         (long long)n, q->tokens ? "tokens" : "words", (long long)most);
-    while (n >= 0 && (n = length_with(q, hi)) >= 0 && n <= most)
-        hi = 2 * (lo = hi);
+    for (n = length_with(q, hi); n >= 0 && n <= most; n = length_with(q, hi)) {
+        lo = hi;
+        hi *= 2;
+    }
     while (n >= 0 && hi - lo > 1) {
         int mid = lo + (hi - lo) / 2;
         n = length_with(q, mid);

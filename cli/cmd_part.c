@@ -4,6 +4,7 @@
 
 #include "base/table_io.h"
 #include "cli/open_traces.h"
+#include "cli/output.h"
 #include "studies/part.h"
 
 struct request {
@@ -39,17 +40,13 @@ static int deliver(const struct part *p, const struct request *q, char **operand
     struct table *t = NULL;
     if (!q->json && !q->out)
         return describe(p, q, operand, d);
-    int err = q->entries ? part_entries(p, false, q->most < 0 ? 0 : q->most, &t, d)
-                         : part_heads(p, &t);
-    bool screen = q->json || strcmp(q->out, "-") == 0;
+    int64_t most = q->most < 0 ? 0 : q->most;
+    int err = q->entries ? part_entries(p, false, most, &t, d) : part_heads(p, &t);
+    const struct output o = {.path = q->json ? NULL : q->out, .json = q->json};
     if (!err)
-        err = table_write(t,
-                          q->json  ? TABLE_JSON
-                          : screen ? TABLE_TSV
-                                   : table_format_of(q->out),
-                          screen ? "-" : q->out, d);
+        err = output_table(&o, t, d);
     table_destroy(t);
-    return err || screen ? err : describe(p, q, operand, d);
+    return err || !output_summary(&o) ? err : describe(p, q, operand, d);
 }
 
 static const struct opt options[] = {

@@ -27,7 +27,7 @@ struct job {
 static int add_table(struct job *j, const char *path, struct kvf_diag *d)
 {
     struct table *t = NULL;
-    int err = table_read(path, &t, d);
+    int err = table_read(path, figure_reads_text, &t, d);
     if (err)
         return err;
     j->table[j->n_tables++] = t;

@@ -6,32 +6,32 @@
 #include "analyzers/analyzer.h"
 #include "base/headset.h"
 #include "base/mem.h"
+#include "cli/files.h"
 #include "cli/open_traces.h"
-#include "cli/runner.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8 };
 #define DEFAULT_CRITERION "mass.90"
 
-/* A table of the report: an analysis with options. */
+/* A table of the report: an analysis, with values of options that it declares. */
 static const struct job {
     const char *key, *analyzer;
-    const char *option, *value; /* NULL: none */
+    const char *option, *value; /* of this table; NULL: none */
     bool query;                 /* rows are of query heads */
-    bool last_use;              /* of last uses by the criterion that is asked for */
+    bool criterion;             /* takes the criterion of the report */
 } jobs[] = {
-    {"tokens", "tokens", NULL, NULL, false},
-    {"eviction", "eviction", NULL, NULL, false},
-    {"retention", "retention", "source", "gate", false, true},
-    {"last-use", "retention", "source", "last-use", true, true},
-    {"sparsity-alpha", "sparsity", "kind", "alpha", false},
-    {"sparsity-beta", "sparsity", "kind", "beta", false},
-    {"sparsity-last-use", "sparsity", "kind", "last-use", true, true},
-    {"survival", "survival", NULL, NULL, true},
-    {"occupancy", "occupancy", NULL, NULL, false},
-    {"kv-size", "kv-size", NULL, NULL, false},
-    {"density", "density", NULL, NULL, false},
-    {"heads", "heads", NULL, NULL, true},
+    {"tokens", "tokens"},
+    {"eviction", "eviction"},
+    {"retention", "retention", "source", "gate", .criterion = true},
+    {"last-use", "retention", "source", "last-use", .query = true, .criterion = true},
+    {"sparsity-alpha", "sparsity", "kind", "alpha"},
+    {"sparsity-beta", "sparsity", "kind", "beta"},
+    {"sparsity-last-use", "sparsity", "kind", "last-use", .query = true, .criterion = true},
+    {"survival", "survival", .query = true},
+    {"occupancy", "occupancy"},
+    {"kv-size", "kv-size"},
+    {"density", "density"},
+    {"heads", "heads", .query = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -85,7 +85,7 @@ static int set_options(const struct job *j, const struct analyzer *a, const stru
                        struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
     const char *const chosen[][2] = {{j->option, j->value},
-                                     {"criterion", j->last_use ? q->criterion : NULL},
+                                     {"criterion", j->criterion ? q->criterion : NULL},
                                      {"classes", q->classes}};
     int err = opt_defaults(a->options, to, d);
     for (size_t i = 0; !err && i < sizeof chosen / sizeof *chosen; i++)
@@ -207,7 +207,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
     struct report *r = NULL;
     int err = check_out(q, &d);
     if (!err)
-        err = runner_keeps(q->out, operand, n, &d);
+        err = files_keep(q->out, operand, n, &d);
     if (!err)
         err = report_create(&r);
     if (!err)

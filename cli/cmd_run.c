@@ -6,15 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvf/version.h>
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/force.h"
+#include "cli/methods.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
 #include "cli/spans.h"
-#include "config.h"
+#include "engine/decode/sampler.h"
 #include "engine/model/gguf.h"
 #include "engine/model/out_gram.h"
 #include "engine/probe/watch.h"
@@ -77,7 +81,7 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
         err = watch_set_queries(w, u->watch_queries, cfg, d);
     if (!err)
         err = watch_settle(w, cfg, set, d);
-    if (!err && w->turned && u->r.params.positions == POSITIONS_CACHE)
+    if (!err && w->turned && u->r.methods.params.positions == POSITIONS_CACHE)
         err = kvf_fail(d, KVF_E_ARG,
                        "--watch-queries: with positions=cache queries are turned by "
                        "their rank in each head's cache; say @pre");
@@ -104,13 +108,13 @@ static void build_header(struct run *u, struct buf *b)
     char hash[33];
     tokenizer_hash(r->engine->tokenizer, hash);
     buf_str(b, "{\"kvf\":{");
-    json_put_member_str(b, "version", KVFATE_VERSION);
+    json_put_member_str(b, "version", kvf_version());
     buf_str(b, "},\"model\":{");
     engine_put_model(r->engine, b);
     buf_str(b, "},\"tokenizer\":{");
     json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
-    json_put_member_num(b, "prompt_tokens", r->n_ids);
+    json_put_member_num(b, "prompt_tokens", r->prompt.n_ids);
     json_put_member_num(b, "seed", (double)r->seed);
     json_put_member_num(b, "temperature", r->temperature);
     json_put_member_num(b, "top_p", r->top_p);
@@ -123,10 +127,11 @@ static void build_header(struct run *u, struct buf *b)
     put_watch(u, b);
     json_put_member_str(b, "precision",
                         r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
-    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : r->exact ? "f32" : "f16");
+    const char *usual = r->exact ? "f32" : "f16";
+    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : usual);
     buf_char(b, '}');
     spans_put(&u->spans, b);
-    runner_put_methods(b, r);
+    methods_put(b, &r->methods, &r->engine->config);
     put_replay(u, b);
     buf_char(b, '}');
 }
@@ -142,15 +147,16 @@ static bool keeps_entries(unsigned shadows)
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
-    struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, u->r.cache_heads, m->head_dim},
-                               .cap = runner_cap(&u->r),
-                               .kernels = &u->r.engine->kernels,
-                               .gate_column = runner_gate_column(&u->r),
-                               .reads = runner_reads_pages(&u->r),
-                               .evicts = runner_evicts(&u->r),
-                               .shadow_entries = keeps_entries(u->shadows),
-                               .span_set = u->spans.set,
-                               .n_span_sets = u->spans.n_sets};
+    struct probe_config cfg = {
+        .shape = {m->n_layers, m->n_heads, u->r.methods.cache_heads, m->head_dim},
+        .cap = runner_cap(&u->r),
+        .kernels = &u->r.engine->kernels,
+        .gate_column = methods_gate_column(&u->r.methods),
+        .reads = methods_read_pages(&u->r.methods),
+        .evicts = methods_evict(&u->r.methods),
+        .shadow_entries = keeps_entries(u->shadows),
+        .span_set = u->spans.set,
+        .n_span_sets = u->spans.n_sets};
     const struct plan *p = u->force.plan;
     if (p && p->evict_step) {
         cfg.plan_until = p->evict_step;
@@ -201,13 +207,13 @@ static int prefill(struct run *u)
     int err = KVF_OK;
     double t0 = clock_seconds();
     const uint8_t *roles = force_roles(&u->force);
-    for (int i = 0; !err && i < r->n_ids; i++)
-        err = record_token(u, r->ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
-    progress_start(&u->bar, "prefill", "tok", r->n_ids);
+    for (int i = 0; !err && i < r->prompt.n_ids; i++)
+        err = record_token(u, r->prompt.ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
+    progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
     if (u->quiet)
         u->bar.on = false;
     if (!err)
-        err = session_prompt(u->session, r->ids, r->n_ids, on_progress, &u->bar);
+        err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, &u->bar);
     progress_end(&u->bar, session_length(u->session));
     if (err == KVF_E_CANCEL && u->rec)
         recorder_cut(u->rec, session_length(u->session));
@@ -273,16 +279,16 @@ static void print_summary(const struct run *u)
     fprintf(stderr,
             "prefill %d tokens, %.0f tok/s; decode %d tokens, %.0f tok/s; cache %lld entries "
             "at the end, %lld at the peak\n",
-            u->r.n_ids, rate(u->r.n_ids, u->prefill_seconds), u->n_generated,
+            u->r.prompt.n_ids, rate(u->r.prompt.n_ids, u->prefill_seconds), u->n_generated,
             rate(u->n_generated - 1, u->decode_seconds), (long long)st.entries,
             (long long)st.entries_peak);
-    int peak = session_peak(u->session), budget = u->r.params.budget;
-    if (budget && u->r.row.score && u->r.row.allocation->pool == POOL_HEAD && peak > budget
-        && strcmp(u->r.row.allocation->name, "uniform") == 0)
+    int peak = session_peak(u->session), budget = u->r.methods.params.budget;
+    if (budget && u->r.methods.row.score && u->r.methods.row.allocation->pool == POOL_HEAD
+        && peak > budget && strcmp(u->r.methods.row.allocation->name, "uniform") == 0)
         fprintf(stderr,
                 "after the prompt a query saw up to %d entries of a head, %d over the "
                 "budget, as %s asks for\n",
-                peak, peak - budget, u->r.method);
+                peak, peak - budget, u->r.methods.method);
 }
 
 static void print_json(struct run *u)
@@ -291,19 +297,21 @@ static void print_json(struct run *u)
     struct buf b = {0};
     buf_char(&b, '{');
     json_put_member_str(&b, "model", u->r.engine->config.name);
-    json_put_member_str(&b, "method", u->r.row.name);
-    json_put_member_num(&b, "budget", u->r.params.budget);
-    json_put_member_num(&b, "prompt_tokens", u->r.n_ids);
+    json_put_member_str(&b, "method", u->r.methods.row.name);
+    json_put_member_num(&b, "budget", u->r.methods.params.budget);
+    json_put_member_num(&b, "prompt_tokens", u->r.prompt.n_ids);
     json_put_member_num(&b, "generated_tokens", u->n_generated);
     json_put_member_num(&b, "prefill_seconds", u->prefill_seconds);
     json_put_member_num(&b, "decode_seconds", u->decode_seconds);
-    json_put_member_num(&b, "prefill_tokens_per_second", rate(u->r.n_ids, u->prefill_seconds));
+    json_put_member_num(&b, "prefill_tokens_per_second",
+                        rate(u->r.prompt.n_ids, u->prefill_seconds));
     json_put_member_num(&b, "decode_tokens_per_second",
                         rate(u->n_generated - 1, u->decode_seconds));
     json_put_member_num(&b, "kv_bytes_peak", (double)(st.pages_peak * st.page_bytes));
     json_put_member_num(&b, "kv_entries_peak", (double)st.entries_peak);
     json_put_member_num(&b, "kv_entries_end", (double)st.entries);
-    json_put_member_num(&b, "kv_heads", (double)u->r.engine->config.n_layers * u->r.cache_heads);
+    json_put_member_num(&b, "kv_heads",
+                        (double)u->r.engine->config.n_layers * u->r.methods.cache_heads);
     json_put_member_num(&b, "triggers", (double)session_cuts(u->session));
     json_put_member_num(&b, "entries_read", session_reads(u->session));
     json_put_member_num(&b, "trace_bytes", (double)u->trace_bytes);
@@ -341,10 +349,10 @@ static int execute(struct run *u, struct kvf_diag *d)
     int err = runner_open(&u->r, d);
     if (!err && u->out)
         err = runner_output(&u->r, u->out, d);
-    if (!err && u->out && u->spans.file && runner_same_file(u->spans.file, u->out))
+    if (!err && u->out && u->spans.file && file_same(u->spans.file, u->out))
         err = kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", u->out, u->spans.file);
     if (!err)
-        err = spans_open(&u->spans, &u->r, d);
+        err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
     signals_catch(); /* from here on there may be a trace to close */
     if (!err && u->out)
         err = open_recording(u, d);
@@ -370,9 +378,7 @@ static int execute(struct run *u, struct kvf_diag *d)
 
 static int finish(const struct command *self, struct run *u, int err, const struct kvf_diag *d)
 {
-    if (err) {
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
-    } else {
+    if (!err) {
         if (u->json)
             print_json(u);
         else if (u->out)
@@ -394,7 +400,9 @@ static int finish(const struct command *self, struct run *u, int err, const stru
     buf_finish(&u->answer);
     mem_free(u->out_gram);
     watch_free(&u->watch);
-    return !err && signals_caught() ? 128 + signals_caught() : runner_status(err);
+    if (!err && signals_caught())
+        return 128 + signals_caught();
+    return command_end(self, err, d);
 }
 
 static const struct opt run_options[] = {
@@ -449,7 +457,8 @@ const struct command command_run = {
     .group = "running models",
     .summary = "run a model under a cache method and record a trace",
     .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
-    .needs = "(-p TEXT | -f FILE | --chat FILE) -o OUT.kvf",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf) "
+             "-o OUT.kvf",
     .options = run_options,
     .request_bytes = sizeof(struct run),
     .exits = run_exits,
@@ -484,7 +493,7 @@ const struct command command_generate = {
     .group = "running models",
     .summary = "the same decoder without a trace: text to stdout",
     .example = "kvfate generate -p 'Name three rivers.' -n 64",
-    .needs = "(-p TEXT | -f FILE | --chat FILE)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE)",
     .options = generate_options,
     .request_bytes = sizeof(struct run),
     .exits = generate_exits,

@@ -12,6 +12,8 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
+#include "cli/files.h"
+#include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/saliency_beta.h"
@@ -102,7 +104,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
     const struct runner *r = &j->r;
     if (strcmp(j->loss, "nll") != 0 && strcmp(j->loss, "kl") != 0)
         return kvf_fail(d, KVF_E_ARG, "--loss is nll or kl, not '%s'", j->loss);
-    if (j->of_path && (r->prompt || r->file || r->chat || r->ids_file || r->raw))
+    if (j->of_path && (prompt_named(&r->prompt) || r->prompt.raw))
         return kvf_fail(d, KVF_E_ARG,
                         "--of gives the tokens; leave -p, -f, --chat, --ids and "
                         "--raw out");
@@ -124,7 +126,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 static int open_trace(struct job *j, struct kvf_diag *d)
 {
-    int err = runner_engine(j->r.model, true, (int)j->r.threads, &j->r.engine, d);
+    int err = model_open(j->r.model, true, (int)j->r.threads, &j->r.engine, d);
     if (!err)
         err = saliency_of_open(&j->of, j->of_path, j->r.engine, d);
     if (err)
@@ -148,14 +150,14 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     if (!j->of_path) {
-        j->text = (struct saliency_text){j->r.ids, NULL, j->r.n_ids};
-        j->n = j->r.n_ids;
+        j->text = (struct saliency_text){j->r.prompt.ids, NULL, j->r.prompt.n_ids};
+        j->n = j->r.prompt.n_ids;
     }
     if (j->n < 2)
         return kvf_fail(d, KVF_E_LIMIT,
                         "one token predicts nothing that is known; give at least "
                         "2");
-    if (j->out && j->of_path && runner_same_file(j->of_path, j->out))
+    if (j->out && j->of_path && file_same(j->of_path, j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", j->out, j->of_path);
     return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
 }
@@ -219,7 +221,7 @@ static int measure(struct job *j, struct kvf_diag *d)
 {
     const struct model_config *m = &j->r.engine->config;
     unsigned char *take = NULL;
-    int err = j->heads ? runner_heads(m, j->heads, &take, d) : KVF_OK;
+    int err = j->heads ? model_heads(m, j->heads, &take, d) : KVF_OK;
     if (!err)
         err = ask_gates(j, d);
     clock_t c0 = clock();
@@ -475,7 +477,7 @@ const struct command command_saliency = {
     .group = "running models",
     .summary = "which entries help the predictions of a text, and which harm",
     .example = "kvfate saliency -p 'Why is the sky blue?' -o saliency.png",
-    .needs = "(-p TEXT | -f FILE | --of X.kvf)",
+    .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --of X.kvf)",
     .options = options,
     .request_bytes = sizeof(struct job),
     .exits = exits,

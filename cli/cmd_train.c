@@ -6,16 +6,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvf/version.h>
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/replace.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/folders.h"
-#include "cli/runner.h"
+#include "cli/models.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
-#include "config.h"
 #include "engine/train/recipe.h"
 
 struct job {
@@ -60,7 +62,7 @@ static int check_outputs(const struct job *j, const char *input, struct kvf_diag
 {
     const char *const out[] = {j->out, j->state_name.data, j->log_name.data};
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-        if (runner_same_file(input, out[i]))
+        if (file_same(input, out[i]))
             return kvf_fail(d, KVF_E_ARG, "%s %s would overwrite the input %s",
                             i == 1 ? "--state" : "-o", out[i], input);
     return KVF_OK;
@@ -134,7 +136,7 @@ static int put_config(struct job *j)
     buf_printf(b,
                "{\"version\": \"%s\", \"method\": \"%s\", \"model\": \"%s\", \"model_hash\": "
                "\"%s\", ",
-               KVFATE_VERSION, j->recipe.name, j->engine->config.name, j->hash);
+               kvf_version(), j->recipe.name, j->engine->config.name, j->hash);
     recipe_put(b, &j->recipe);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
@@ -153,7 +155,7 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
     if (folder_cache_make("teacher", &j->teacher_name) != KVF_OK
         || access(j->teacher_name.data, W_OK | X_OK) != 0)
         return kvf_fail(d, KVF_E_IO, "--keep-teacher: no folder to keep it in; set KVFATE_CACHE");
-    buf_printf(&j->teacher_of, "%s %s %x", KVFATE_VERSION, j->hash, cpu_flags_detect());
+    buf_printf(&j->teacher_of, "%s %s %x", kvf_version(), j->hash, cpu_flags_detect());
     j->teacher = (struct teacher_states){
         .folder = j->teacher_name.data, .model = j->teacher_of.data, .limit = j->teacher_limit};
     j->recipe.opt.pass.kept = &j->teacher;
@@ -162,7 +164,7 @@ static int keep_teacher(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = runner_engine(j->model, true, (int)j->threads, &j->engine, d);
+    int err = model_open(j->model, true, (int)j->threads, &j->engine, d);
     if (!err)
         err = check_outputs(j, gguf_path(j->engine->gguf), d);
     if (!err && j->length > j->engine->config.n_ctx)
@@ -496,7 +498,7 @@ static int cmd_train(const struct command *self, void *request, int n, char **op
     struct kvf_diag d = {""};
     if (j->settings)
         return list_settings();
-    int err = runner_data(&j->data, operand, n, &d);
+    int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kvf/version.h>
+
 #include "analyzers/analyzer.h"
 #include "base/mem.h"
 #include "cli/analysis.h"
 #include "cli/commands.h"
-#include "config.h"
 
 #define X(name) extern const struct command command_##name;
 #include "cli/commands.list"
@@ -122,20 +123,6 @@ static int help(const struct command *self, const struct opt *list)
     return EXIT_OK;
 }
 
-void command_say(const struct command *self, int err, const struct kvf_diag *d)
-{
-    if (err)
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
-}
-
-int command_end(const struct command *self, int err, const struct kvf_diag *d)
-{
-    command_say(self, err, d);
-    if (err == KVF_E_ARG)
-        return EXIT_USAGE;
-    return err ? EXIT_FAILED : EXIT_OK;
-}
-
 /* KVF_E_ARG with the usage line when n operands are too few or too many. */
 static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 {
@@ -221,7 +208,7 @@ static int choose(int argc, char **argv)
     if (one_of(name, "help", "--help", "-h"))
         return overview(stdout, EXIT_OK);
     if (strcmp(name, "--version") == 0) {
-        printf("kvfate %s\n", KVFATE_VERSION);
+        printf("kvfate %s\n", kvf_version());
         return EXIT_OK;
     }
     return command_find(name, &c) ? dispatch(&c, argc - 1, argv + 1) : unknown(name);

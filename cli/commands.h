@@ -87,7 +87,8 @@ struct exit_status command_exit(const struct command *c, int i);
 /* Appends "kvfate NAME OPERANDS NEEDS [options]". */
 void command_usage(const struct command *c, struct buf *b);
 
-/* Says on the standard error why a command failed, "kvfate NAME: text"; nothing for KVF_OK. */
+/* Says on the standard error why a command failed, "kvfate NAME: text"; nothing for KVF_OK.
+ * (command_end.c: commands stand on it, and the table in commands.c stands on them.) */
 void command_say(const struct command *self, int err, const struct kvf_diag *d);
 /* What is said on the standard error, and the exit status, of a command whose functions returned
  * err: nothing and EXIT_OK for KVF_OK; EXIT_USAGE for KVF_E_ARG; else EXIT_FAILED. */

@@ -54,7 +54,7 @@ static int add_list(struct corpus_traces *t, const char *list, struct kvf_diag *
         return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", list, strerror(errno));
     while (!err && c != EOF) {
         buf_clear(&line);
-        while ((c = getc(f)) != EOF && c != '\n')
+        for (c = getc(f); c != EOF && c != '\n'; c = getc(f))
             buf_char(&line, (char)c);
         if (line.err)
             err = kvf_fail(d, KVF_E_IO, "%s: a line is too long", list);

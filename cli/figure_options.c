@@ -93,11 +93,13 @@ bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
     if (!read_length(&s, &w, &w_unit))
         return false;
     bool both = *s == 'x';
-    if (both && (s++, !read_length(&s, &h, &h_unit)))
+    s += both;
+    if (both && !read_length(&s, &h, &h_unit))
         return false;
-    double unit = w_unit > 0 ? w_unit : h_unit > 0 ? h_unit : 1; /* one holds for both */
-    w *= w_unit > 0 ? w_unit : unit;
-    h *= h_unit > 0 ? h_unit : unit;
+    if (w_unit == 0 && h_unit == 0)
+        w_unit = h_unit = 1;
+    w *= w_unit > 0 ? w_unit : h_unit; /* one unit holds for both */
+    h *= h_unit > 0 ? h_unit : w_unit;
     if (*s || !(w >= FIGURE_LEAST_WIDTH && w <= 5000)
         || (both && !(h >= FIGURE_LEAST_HEIGHT && h <= 5000)))
         return false;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/runner.h"
+#include "cli/prompt.h"
 #include "engine/model/gguf.h"
 
 /* Whether the file begins as a trace does (docs/reference/format.md); pipes do not. */
@@ -29,16 +29,21 @@ static struct plan_model model_of(const struct engine *e)
     return m;
 }
 
+bool force_given(const struct force *f)
+{
+    return f && (f->file || f->plan_file);
+}
+
 int force_open(struct force *f, struct engine *e, struct kvf_diag *d)
 {
-    if (!f->file && !f->plan_file)
+    if (!force_given(f))
         return KVF_OK;
     struct plan_model m = model_of(e);
     int err = f->plan_file ? plan_open(f->plan_file, &m, &f->plan, d) : KVF_OK;
     if (!err && f->file && is_trace(f->file))
         err = plan_open_tokens(f->file, &m, &f->tokens, d);
     else if (!err && f->file)
-        err = runner_read_ids(f->file, m.vocab, &f->text_ids, &f->n_text, d);
+        err = prompt_read_ids(f->file, m.vocab, &f->text_ids, &f->n_text, d);
     return err;
 }
 
@@ -105,16 +110,17 @@ static int check_row(const struct force *f, const struct method *m, struct kvf_d
 
 /* What belongs to the whole run is the plan's: where its prompt was cut, its positions, whose
  * the caches were. */
-static int take_run(const struct force *f, struct runner *r, struct kvf_diag *d)
+static int take_run(const struct force *f, const struct model_config *m, struct methods *r,
+                    struct kvf_diag *d)
 {
     const struct plan *p = f->plan;
-    bool per_query_head = p->n_kv_heads != r->engine->config.n_kv_heads;
+    bool per_query_head = p->n_kv_heads != m->n_kv_heads;
     r->params.chunk = p->chunk;
     r->params.positions = p->by_rank ? POSITIONS_CACHE : POSITIONS_ORIGINAL;
     if (per_query_head)
         r->params.group = GROUP_NONE;
     for (int i = 0; i < r->override_text.n; i++) {
-        const struct runner_override *o = &r->override[i];
+        const struct row_override *o = &r->override[i];
         if (o->params.chunk != r->params.chunk || o->params.positions != r->params.positions
             || method_per_query_head(&o->row, &o->params) != per_query_head)
             return kvf_fail(d, KVF_E_ARG,
@@ -125,7 +131,8 @@ static int take_run(const struct force *f, struct runner *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
-int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d)
+int force_inputs(struct force *f, const struct model_config *m, struct methods *r,
+                 struct kvf_diag *d)
 {
     const struct plan *p = f->plan;
     if (!p)
@@ -145,11 +152,11 @@ int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d)
     r->inputs.plan_mass = p->mass;
     r->inputs.plan_len = p->n_tokens;
     if (needs_evictions(&r->row))
-        return take_run(f, r, d);
+        return take_run(f, m, r, d);
     bool any = false;
     for (int i = 0; i < r->override_text.n; i++)
         any = any || needs_evictions(&r->override[i].row);
-    if (any && session_cache_heads(&r->engine->config, &r->row, &r->params) != p->n_kv_heads)
+    if (any && session_cache_heads(m, &r->row, &r->params) != p->n_kv_heads)
         return kvf_fail(d, KVF_E_ARG, "--override: the plan %s and this run differ in group=none",
                         f->plan_file);
     return KVF_OK;

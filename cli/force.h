@@ -4,10 +4,8 @@
 
 #include <stdint.h>
 
-#include "engine/decode/session.h"
+#include "cli/methods.h"
 #include "engine/experiment/plan.h"
-
-struct runner;
 
 struct force {
     const char *file;      /* --force: ids as text, a trace or a plan; NULL: none */
@@ -23,14 +21,18 @@ struct force {
     int n_ids;
 };
 
+/* Whether tokens are forced, or a plan is replayed.  Accepts NULL. */
+bool force_given(const struct force *f);
+
 /* Reads the files for an opened engine. */
 int force_open(struct force *f, struct engine *e, struct kvf_diag *d);
 void force_close(struct force *f);
 
-/* Gives the rows of an opened run what they need of the plan: evictions and masses; to
+/* Gives the rows of a run what they need of the plan: evictions and masses; to
  * the row `plan` also what its run did with the prompt.  KVF_E_ARG with a sentence when the
  * plan lacks what a row needs. */
-int force_inputs(struct force *f, struct runner *r, struct kvf_diag *d);
+int force_inputs(struct force *f, const struct model_config *m, struct methods *r,
+                 struct kvf_diag *d);
 
 /* The prompt that the files hold: its ids, borrowed, and how many.  KVF_E_ARG when they
  * do not say where it ends. */

@@ -207,7 +207,9 @@ static void put_question(const struct draw *w, struct buf *text, struct buf *spa
     buf_printf(text, "According to the notes, what %s of ",
                several ? "are the numbers" : "is the number");
     for (int k = 0; k < t->queries; k++) {
-        buf_str(text, k == 0 ? "the " : k + 1 < t->queries ? ", the " : " and the ");
+        if (k > 0)
+            buf_str(text, k + 1 < t->queries ? ", " : " and ");
+        buf_str(text, "the ");
         put_key(text, w->key[k]);
     }
     buf_printf(text, "? Answer with the number%s alone.", several ? "s" : "");

@@ -38,9 +38,9 @@ static int write_path(const struct output *o, const struct table *t, const struc
 
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d)
 {
-    const struct figure *f = !o->look    ? NULL
-                             : o->figure ? figure_find(o->figure)
-                                         : figure_of_table(table_name(t));
+    const struct figure *f = NULL;
+    if (o->look)
+        f = o->figure ? figure_find(o->figure) : figure_of_table(table_name(t));
     bool drawn = o->look && preview_wanted(o->look, f, o->path);
     int err = o->look ? preview_check(o->look, f, d) : KVF_OK;
     if (!err && o->path && !(drawn && on_screen(o->path)))

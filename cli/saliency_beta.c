@@ -1,9 +1,9 @@
+#include "cli/models.h"
 #include "cli/saliency_beta.h"
 
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "cli/runner.h"
 
 enum { NO_LIMIT = 1 << 24 }; /* a budget above any context: nothing is evicted */
 
@@ -19,7 +19,7 @@ static int open_gates(struct engine *e, const char *file, const char *method, st
                        "trimkv and dbtrimkv have",
                        row.name);
     if (!err)
-        err = file ? runner_gates(e, file, ret, d) : runner_shipped_gates(e, &row, ret, d);
+        err = file ? model_gates(e, file, ret, d) : model_shipped_gates(e, &row, ret, d);
     if (!err && !*ret)
         err = kvf_fail(d, KVF_E_ARG,
                        "--method %s: no gates are shipped for it and this model; "

@@ -1,3 +1,4 @@
+#include "cli/files.h"
 #include "cli/spans.h"
 
 #include <stdio.h>
@@ -44,17 +45,18 @@ static int read_item(const struct json *node, const char *file, int i, struct it
 }
 
 /* end[i]: bytes up to the end of token i.  The tokens' bytes are the text's. */
-static int token_ends(const struct runner *r, int64_t **ret_end, struct kvf_diag *d)
+static int token_ends(const struct prompt *p, const struct tokenizer *names, int64_t **ret_end,
+                      struct kvf_diag *d)
 {
-    int64_t *end = MEM_NEW(int64_t, (size_t)r->n_ids), at = 0;
+    int64_t *end = MEM_NEW(int64_t, (size_t)p->n_ids), at = 0;
     if (!end)
         return KVF_E_NOMEM;
-    for (int i = 0; i < r->n_ids; i++) {
+    for (int i = 0; i < p->n_ids; i++) {
         size_t len;
-        tokenizer_bytes(r->engine->tokenizer, r->ids[i], &len);
+        tokenizer_bytes(names, p->ids[i], &len);
         end[i] = at += (int64_t)len;
     }
-    if (r->text.len > 0 && (size_t)at != r->text.len) {
+    if (p->text.len > 0 && (size_t)at != p->text.len) {
         mem_free(end);
         return kvf_fail(d, KVF_E_FORMAT,
                         "--spans: the model's tokens leave out bytes of the "
@@ -127,11 +129,11 @@ static int take_item(struct spans *s, const struct item *x, int32_t a, int32_t b
     return !err && x->useful ? add_range(&s->all, a, b) : err;
 }
 
-static int take_items(struct spans *s, const struct json *list, const struct runner *r,
+static int take_items(struct spans *s, const struct json *list, const struct prompt *p,
                       const int64_t *end, struct kvf_diag *d)
 {
-    int64_t from = (int64_t)r->prompt_at;
-    int64_t bytes = r->prompt_bytes ? (int64_t)r->prompt_bytes : r->n_ids ? end[r->n_ids - 1] : 0;
+    int64_t from = (int64_t)p->at, all = p->n_ids ? end[p->n_ids - 1] : 0;
+    int64_t bytes = p->bytes ? (int64_t)p->bytes : all;
     int err = KVF_OK, i = 0;
     for (const struct json *x = json_first(list); !err && x; x = json_next(x), i++) {
         struct item item;
@@ -142,8 +144,8 @@ static int take_items(struct spans *s, const struct json *list, const struct run
                            "has %lld",
                            s->file, i + 1, item.name, (long long)item.end, (long long)bytes);
         if (!err)
-            err = take_item(s, &item, token_at(end, r->n_ids, from + item.start),
-                            token_at(end, r->n_ids, from + item.end - 1) + 1, d);
+            err = take_item(s, &item, token_at(end, p->n_ids, from + item.start),
+                            token_at(end, p->n_ids, from + item.end - 1) + 1, d);
     }
     return err;
 }
@@ -161,8 +163,8 @@ static void make_sets(struct spans *s)
                                                           (const int32_t(*)[2])s->name[k].range};
 }
 
-static int take_file(struct spans *s, const struct json *root, const struct runner *r,
-                     struct kvf_diag *d)
+static int take_file(struct spans *s, const struct json *root, const struct prompt *p,
+                     const struct tokenizer *names, struct kvf_diag *d)
 {
     const struct json *list = json_is_array(root) ? root : json_get(root, "spans");
     int64_t *end = NULL;
@@ -172,11 +174,13 @@ static int take_file(struct spans *s, const struct json *root, const struct runn
                         "%s: expected {\"spans\": [{\"name\", \"start\", "
                         "\"end\"}, ...]} with 1 to %d spans",
                         s->file, MOST_SPANS);
-    int err = token_ends(r, &end, d);
-    if (!err && !(s->name = MEM_NEW(struct span_name, (size_t)n)))
-        err = KVF_E_NOMEM;
+    int err = token_ends(p, names, &end, d);
+    if (!err) {
+        s->name = MEM_NEW(struct span_name, (size_t)n);
+        err = s->name ? KVF_OK : KVF_E_NOMEM;
+    }
     if (!err)
-        err = take_items(s, list, r, end, d);
+        err = take_items(s, list, p, end, d);
     mem_free(end);
     for (int k = 0; !err && k < s->n; k++)
         join(&s->name[k]);
@@ -187,20 +191,21 @@ static int take_file(struct spans *s, const struct json *root, const struct runn
     return err;
 }
 
-int spans_open(struct spans *s, const struct runner *r, struct kvf_diag *d)
+int spans_open(struct spans *s, const struct prompt *p, const struct tokenizer *names,
+               struct kvf_diag *d)
 {
     struct buf text = {0};
     struct json *root = NULL;
     if (!s->file)
         return KVF_OK;
-    int err = runner_read_file(s->file, &text, d);
+    int err = file_read(s->file, &text, d);
     if (!err) {
         err = json_parse(text.data ? text.data : "", text.len, &root, d);
         if (err)
             kvf_diag_prefix(d, "%s", s->file);
     }
     if (!err)
-        err = take_file(s, root, r, d);
+        err = take_file(s, root, p, names, d);
     json_free(root);
     buf_finish(&text);
     return err;

@@ -3,7 +3,7 @@
 #define KVF_CLI_SPANS_H
 
 #include "base/buf.h"
-#include "cli/runner.h"
+#include "cli/prompt.h"
 #include "engine/probe/probe.h"
 
 struct span_name {
@@ -24,7 +24,8 @@ struct spans {
 };
 
 /* Reads the file for an opened run.  KVF_OK, or an error with a sentence. */
-int spans_open(struct spans *s, const struct runner *r, struct kvf_diag *d);
+int spans_open(struct spans *s, const struct prompt *p, const struct tokenizer *names,
+               struct kvf_diag *d);
 void spans_close(struct spans *s); /* accepts a zeroed struct */
 
 /* "spans" of the run header, with a comma before it; nothing without a file. */

@@ -74,8 +74,8 @@ static int none_chosen(const struct table *t, const char *where, struct kvf_diag
 static int check_where(const struct table *t, const char *where, struct kvf_diag *d)
 {
     char key[64], value[64];
-    int more = 0;
-    while (where && (more = opt_pair(&where, key, value, sizeof key)) == 1)
+    int more = where ? opt_pair(&where, key, value, sizeof key) : 0;
+    for (; more == 1; more = opt_pair(&where, key, value, sizeof key))
         if (table_find(t, key) < 0)
             return kvf_fail(d, KVF_E_ARG, "--style %s=%s: the table has no column '%s'", key, value,
                             key);
@@ -98,7 +98,8 @@ static int collect(struct side *s, const struct table *t, const struct table_min
     if (s->value < 0 || table_col_type(t, s->value) == TABLE_STR)
         return kvf_fail(d, KVF_E_ARG, "table %s has no column of numbers '%s'", table_name(t),
                         q->value);
-    if (!(s->row = MEM_NEW(struct keyed, (size_t)table_rows(t))))
+    s->row = MEM_NEW(struct keyed, (size_t)table_rows(t));
+    if (!s->row)
         return KVF_E_NOMEM;
     for (int64_t r = 0; r < table_rows(t); r++) {
         if (table_int(t, layer, r) < 0 || !chosen(t, r, q->where))
@@ -179,7 +180,9 @@ static int build(const struct side *a, const struct side *b, struct table **ret,
     mem_free((void *)head);
     mem_free(whole);
     mem_free(real);
-    return err ? err : t ? table_err(t) : KVF_E_NOMEM;
+    if (err)
+        return err;
+    return t ? table_err(t) : KVF_E_NOMEM;
 }
 
 /* What both say once, what differs twice. */

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/runner.h"
+#include "cli/models.h"
 #include "cli/train_check.h"
 #include "engine/experiment/eval.h"
 #include "engine/train/packs.h"
@@ -45,7 +45,7 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
     c->opt = *o;
     int err = parse_budgets(o->budgets, &c->shape, d);
     if (!err)
-        err = runner_engine(o->model, false, o->threads, &c->engine, d);
+        err = model_open(o->model, false, o->threads, &c->engine, d);
     if (!err && c->engine->config.n_ctx < source.length)
         err = kvf_fail(d, KVF_E_ARG,
                        "checks need documents of %d tokens, and the model's context "
@@ -89,7 +89,7 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
                      .score = TRAIN_CHECK_SCORE};
     struct gates *gates = NULL;
     *ret = c->shape;
-    int err = runner_gates(c->engine, path, &gates, d);
+    int err = model_gates(c->engine, path, &gates, d);
     for (int i = 0; !err && i < ret->n; i++) {
         err = method_parse(c->opt.method, ret->budget[i], &cell[i].row, &cell[i].params, d);
         cell[i].label = c->opt.method;

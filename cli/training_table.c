@@ -32,12 +32,11 @@ static int read_file(const char *path, struct buf *b, struct kvf_diag *d)
 {
     FILE *f = fopen(path, "rb");
     char part[65536];
-    size_t n;
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the record: %s", path, strerror(errno));
     b->max = MOST_BYTES;
-    while (!b->err && (n = fread(part, 1, sizeof part, f)) > 0)
-        buf_add(b, part, n);
+    for (size_t n = 1; n && !b->err; buf_add(b, part, n))
+        n = fread(part, 1, sizeof part, f);
     int bad = ferror(f) ? errno : 0;
     fclose(f);
     if (bad)

@@ -82,7 +82,7 @@ done
 # shellcheck disable=SC2086
 {
     take prose ${PROSE:-"$here"/docs/reference/eval.md "$here"/docs/reference/format.md "$here"/docs/reference/gates.md \
-        "$here"/docs/reference/training.md}
+        "$here"/docs/reference/reliability.md}
     take code ${CODE:-"$here"/base/table_io.c "$here"/base/table.c "$here"/base/json.c \
         "$here"/base/opt.c}
     take markup ${MARKUP:-"$texts"/table-*.html}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which words retention gates keep, and what kinds of heads there are (docs/studies/gates-learned.md).
+"""Which words retention gates keep, and what kinds of heads there are (docs/studies/gates.md).
 
 usage: learned.py RETENTION.tsv TOKENS.tsv        (standard library only)
 

@@ -10,7 +10,7 @@
 set -eu
 
 # ---- settings: those of each method, its steps and the documents of its checks; then what all share.
-# docs/reference/training.md explains them, docs/studies/gates.md why they are these.
+# docs/reference/gates.md explains them, docs/studies/gates.md says why they are these.
 trimkv='trimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0' trimkv_steps=600 trimkv_docs=4
 dbtrimkv='dbtrimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0' dbtrimkv_steps=300 dbtrimkv_docs=8
 wgkv='wgkv:variant=code,lr=1e-2,lambda=0.16,window=16' wgkv_steps=150 wgkv_docs=4

@@ -145,14 +145,19 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
 {
     int width = (int)kvf_dtype_size(t->column[r->column].dtype);
     int err = room_for(r->raw_len, &slot->data, &slot->cap);
-    if (!err)
-        err = scratch_room(r->raw_len, &t->shuffled);
-    if (!err)
-        err = scratch_room(RECORD_HEADER + r->stored_len, &t->stored);
-    if (!err && !t->decoder && !(t->decoder = decoder_create()))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = trace_record(t, r, t->stored.data, d);
+    if (err)
+        return err;
+    err = scratch_room(r->raw_len, &t->shuffled);
+    if (err)
+        return err;
+    err = scratch_room(RECORD_HEADER + r->stored_len, &t->stored);
+    if (err)
+        return err;
+    if (!t->decoder)
+        t->decoder = decoder_create();
+    if (!t->decoder)
+        return KVF_E_NOMEM;
+    err = trace_record(t, r, t->stored.data, d);
     if (err)
         return err;
     err = codec_decode(t->decoder, t->stored.data + RECORD_HEADER, r->stored_len, r->codec, width,
@@ -164,7 +169,9 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
 
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
 {
-    if (!t->decoded_before && !(t->decoded_before = MEM_NEW(unsigned char, t->n_rec)))
+    if (!t->decoded_before)
+        t->decoded_before = MEM_NEW(unsigned char, t->n_rec);
+    if (!t->decoded_before)
         return KVF_E_NOMEM;
     struct cached *slot = find_slot(t, entry);
     if (slot->entry != entry) {

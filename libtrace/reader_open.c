@@ -186,18 +186,25 @@ int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_d
         return KVF_E_NOMEM;
     t->fd = -1;
     trace_no_buffers(t);
-    int err = (t->path = mem_strdup(path)) ? KVF_OK : KVF_E_NOMEM;
-    if (!err && (t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+    int err = KVF_E_NOMEM;
+    t->path = mem_strdup(path);
+    if (!t->path)
+        goto fail;
+    t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (t->fd < 0) {
         err = kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(errno));
-    if (!err && (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode)))
+        goto fail;
+    }
+    if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file", path);
-    if (err) {
-        kvf_close(t);
-        return err;
+        goto fail;
     }
     t->size = (uint64_t)st.st_size;
     *ret_trace = t;
     return KVF_OK;
+fail:
+    kvf_close(t);
+    return err;
 }
 
 int trace_load(struct kvf_trace *t, struct kvf_diag *d)
@@ -233,16 +240,19 @@ int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_t
     if (err)
         return err;
     err = trace_scan(t, mode, mode != KVF_OPEN_STRICT, d);
-    if (!err)
-        err = trace_load(t, d);
-    if (!err)
-        err = judge(t, mode, d);
-    if (err) {
-        kvf_close(t);
-        return err;
-    }
+    if (err)
+        goto fail;
+    err = trace_load(t, d);
+    if (err)
+        goto fail;
+    err = judge(t, mode, d);
+    if (err)
+        goto fail;
     *ret_trace = t;
     return KVF_OK;
+fail:
+    kvf_close(t);
+    return err;
 }
 
 void kvf_close(struct kvf_trace *t)

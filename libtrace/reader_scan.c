@@ -23,9 +23,11 @@ static int add_record(struct kvf_trace *t, const struct record *r)
 /* Lengths that the type of the record allows. */
 static bool plausible(const struct record *r, uint64_t end)
 {
-    uint64_t limit = r->type == REC_COLUMN || r->type == REC_TOKENS ? CHUNK_RAW_LIMIT
-                     : r->type == REC_INDEX                         ? (uint64_t)1 << 32
-                                                                    : META_LIMIT + 1024;
+    uint64_t limit = META_LIMIT + 1024;
+    if (r->type == REC_COLUMN || r->type == REC_TOKENS)
+        limit = CHUNK_RAW_LIMIT;
+    else if (r->type == REC_INDEX)
+        limit = (uint64_t)1 << 32;
     return r->raw_len <= limit && r->stored_len <= limit && r->offset <= end && r->offset % 8 == 0
            && r->stored_len <= end - r->offset
            && RECORD_HEADER + padded(r->stored_len) <= end - r->offset;
@@ -66,9 +68,10 @@ static int load_index(struct kvf_trace *t, const struct footer *f)
     for (uint64_t i = 0; !err && i < f->n_records; i++) {
         struct record e;
         index_entry_read(p + i * INDEX_ENTRY, &e);
-        err = !plausible(&e, f->index_offset) || covered > f->index_offset ? KVF_E_CORRUPT
-              : must_refuse(t, &e)                                         ? KVF_E_VERSION
-                                                                           : add_record(t, &e);
+        if (!plausible(&e, f->index_offset) || covered > f->index_offset)
+            err = KVF_E_CORRUPT;
+        else
+            err = must_refuse(t, &e) ? KVF_E_VERSION : add_record(t, &e);
         covered += RECORD_HEADER + padded(e.stored_len);
     }
     if (!err && covered != f->index_offset)
@@ -134,9 +137,9 @@ static int walk(struct kvf_trace *t, uint64_t end)
         if (whole && record_header_read(head, at, t->salt, &r) && plausible(&r, end)
             && r.seq >= next_seq) {
             next_seq = r.seq + 1;
-            int err = r.type > REC_INDEX && r.flags & REC_CRITICAL ? KVF_E_VERSION
-                      : r.type == REC_INDEX                        ? KVF_OK
-                                                                   : add_record(t, &r);
+            if (r.type > REC_INDEX && r.flags & REC_CRITICAL)
+                return KVF_E_VERSION;
+            int err = r.type == REC_INDEX ? KVF_OK : add_record(t, &r);
             if (err)
                 return err;
             at += RECORD_HEADER + padded(r.stored_len);

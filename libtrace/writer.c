@@ -116,7 +116,9 @@ static int append(struct kvf_writer *w, struct record *r, const void *payload, s
 static int append_buf(struct kvf_writer *w, struct record *r, struct buf *b)
 {
     r->raw_len = b->len;
-    int err = w->err ? w->err : b->err ? b->err : append(w, r, b->data, b->len);
+    int err = w->err ? w->err : b->err;
+    if (!err)
+        err = append(w, r, b->data, b->len);
     if (err == KVF_E_NOMEM)
         w->err = err;
     buf_finish(b);
@@ -236,40 +238,44 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
 {
     size_t n = strlen(meta_json);
     int err = check_columns(columns, n_columns, d);
-    if (!err && n > META_LIMIT)
-        err = kvf_fail(d, KVF_E_LIMIT, "the run header has %zu bytes, over the limit", n);
-    struct kvf_writer *w = err ? NULL : MEM_NEW(struct kvf_writer, 1);
+    if (err)
+        return err;
+    if (n > META_LIMIT)
+        return kvf_fail(d, KVF_E_LIMIT, "the run header has %zu bytes, over the limit", n);
+    struct kvf_writer *w = MEM_NEW(struct kvf_writer, 1);
     if (!w)
-        return err ? err : KVF_E_NOMEM;
+        return KVF_E_NOMEM;
     w->fd = -1;
     err = prepare(w, path, shape, columns, n_columns);
-    if (err)
+    if (err) {
         kvf_fail(d, err, "%s: cannot create the trace: %s", path,
                  err == KVF_E_LIMIT ? "too many layers or heads" : kvf_strerror(err));
+        goto fail;
+    }
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK; /* FIFO: no waiting */
-    if (!err && (w->fd = open(path, flags, 0666)) < 0)
+    w->fd = open(path, flags, 0666);
+    if (w->fd < 0) {
         err = kvf_fail(d, KVF_E_IO, "%s: cannot create the trace: %s", path, strerror(errno));
+        goto fail;
+    }
     struct stat st;
-    if (!err && (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+    if (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
-        free_writer(w);
-        return err;
+        goto fail;
     }
-    if (!err) {
-        w->salt = (uint32_t)XXH3_64bits(meta_json, n);
-        err = write_start(w, meta_json, n);
-        if (err) {
-            kvf_fail(d, err, "%s: cannot write the trace: %s", path,
-                     err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
-            unlink(path);
-        }
-    }
+    w->salt = (uint32_t)XXH3_64bits(meta_json, n);
+    err = write_start(w, meta_json, n);
     if (err) {
-        free_writer(w);
-        return err;
+        kvf_fail(d, err, "%s: cannot write the trace: %s", path,
+                 err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
+        unlink(path);
+        goto fail;
     }
     *ret_writer = w;
     return KVF_OK;
+fail:
+    free_writer(w);
+    return err;
 }
 
 static int n_heads_of(const struct kvf_writer *w, int layer, int space)

@@ -135,7 +135,7 @@ static const char *side_text(char side)
 
 /* ---- pixels */
 
-/* Of [a, a + 1) the part within [lo, hi). */
+/* The part of the cell [a, a + 1) that lies within [lo, hi), 0 to 1. */
 static double part(double a, double lo, double hi)
 {
     double n = fmin(a + 1, hi) - fmax(a, lo);
@@ -226,7 +226,8 @@ static void put_pixels(struct pen *p, uint32_t above, uint32_t below)
         buf_str(p->out, has_b ? "\xe2\x96\x84" : " ");
 }
 
-/* Lightness of both pixels together in five steps; nothing at all is a space. */
+/* Writes the lightness of both pixels together as one of five shades; a cell without a pixel is a
+ * space. */
 static void put_shade(struct buf *out, uint32_t above, uint32_t below)
 {
     static const char *const shade[] = {"\xc2\xb7", "\xe2\x96\x91", "\xe2\x96\x92", "\xe2\x96\x93",

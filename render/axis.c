@@ -20,7 +20,7 @@ static bool is_zero(const char *p)
 void minus_signs(char *s, size_t cap)
 {
     size_t n = strlen(s);
-    for (char *p = s; (p = strchr(p, '-')) && n + 3 <= cap; n = strlen(s)) {
+    for (char *p = strchr(s, '-'); p && n + 3 <= cap; p = strchr(p, '-'), n = strlen(s)) {
         if (is_zero(p + 1) && (p == s || p[-1] == ' ' || p[-1] == '(')) {
             memmove(p, p + 1, n - (size_t)(p - s));
             continue;
@@ -62,7 +62,7 @@ int ticks_linear(double lo, double hi, int want, double *out, int max)
     return n;
 }
 
-/* Those of n ticks that are whole numbers, up to rounding. */
+/* Keeps those of n ticks that are whole numbers, up to rounding; returns how many are left. */
 static int whole_ones(double *v, int n)
 {
     int m = 0;
@@ -72,7 +72,8 @@ static int whole_ones(double *v, int n)
     return m;
 }
 
-/* One number makes no scale: closer ones, as many as have room. */
+/* One number makes no scale.  Where only one would stand on the axis, the ticks are set closer, as
+ * many as have room. */
 static int ticks_two(double lo, double hi, int want, double room, bool whole, double *v, int max)
 {
     int n = ticks_linear(lo, hi, want, v, max);
@@ -94,7 +95,8 @@ double axis_end(double v)
     return clamp(v, -1e300, 1e300);
 }
 
-/* 0 .. 1 between the logarithms of a and b, whose quotient may be beyond all numbers. */
+/* The place of v between the logarithms of a and b, 0 to 1; the quotient of a and b may be too
+ * large for a number. */
 static double along_log(double v, double a, double b)
 {
     if (isinf(b / a) || isinf(v / a))
@@ -133,7 +135,8 @@ static void power_text(int exponent, int factor, char out[24])
              n >= 100 ? digit[n / 100 % 10] : "", n >= 10 ? digit[n / 10 % 10] : "", digit[n % 10]);
 }
 
-/* Too few numbers to read a scale from: every tick gets one, if they fit. */
+/* Where too few ticks have numbers to read a scale from, every tick gets its number, if they fit.
+ */
 static void name_all(const double *v, char (*name)[24], int n, double room)
 {
     int named = 0;
@@ -143,7 +146,8 @@ static void name_all(const double *v, char (*name)[24], int n, double room)
         tick_text(v[i], name[i]);
 }
 
-/* Ends so close that no two digits times a power of ten lie between: round numbers. */
+/* Ticks at round numbers, for ends so close that no number of two digits times a power of ten lies
+ * between them. */
 static int ticks_between(double lo, double hi, double room, double *v, char (*name)[24], int max)
 {
     int n = ticks_two(lo, hi, (int)clamp(room, 1, 6), room, false, v, max);
@@ -183,7 +187,7 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
 
 enum { TICKS = 128 };
 
-/* Numbers of the x axis that would run into the one before are left out. */
+/* Draws the numbers of the x axis; one that would run into the number before it is left out. */
 static void number_x(struct canvas *c, double x, double y, const char *text, double *end)
 {
     double half = canvas_text_width(c, text, PT_TICK, 0) / 2;
@@ -199,7 +203,7 @@ static int fitting(double mm, double each)
     return (int)clamp(mm / each, 1, 6);
 }
 
-/* ticks_log without numbers between two whole ones. */
+/* As ticks_log; `whole` leaves out ticks between whole numbers. */
 static int ticks_log_of(double lo, double hi, double room, bool whole, double *v, char (*name)[24])
 {
     int n = ticks_log(lo, hi, room, v, name, TICKS), m = 0;
@@ -211,8 +215,8 @@ static int ticks_log_of(double lo, double hi, double room, bool whole, double *v
     return m;
 }
 
-/* Decades with their numbers, 2 .. 9 between as short marks; on short axes 2 and 5
- * get numbers too. */
+/* The ticks of a logarithmic axis: decades have numbers, 2 to 9 times a decade are short marks
+ * between them; on short axes 2 and 5 have numbers, too. */
 static void log_ticks(struct canvas *c, const struct axis_box *a)
 {
     double v[TICKS], end = -INFINITY;
@@ -294,19 +298,20 @@ enum { LABEL_LINES = 3, LABEL_BYTES = 96 };
 static int wrap(struct canvas *c, const char *s, double room, char line[][LABEL_BYTES], int n)
 {
     for (; *s && n < LABEL_LINES; n++) {
-        char *gap;
         snprintf(line[n], LABEL_BYTES, "%s", s);
-        while (n + 1 < LABEL_LINES && canvas_text_width(c, line[n], PT_LABEL, 0) > room
-               && (gap = strrchr(line[n], ' ')))
+        char *gap = strrchr(line[n], ' ');
+        while (gap && n + 1 < LABEL_LINES && canvas_text_width(c, line[n], PT_LABEL, 0) > room) {
             *gap = 0;
+            gap = strrchr(line[n], ' ');
+        }
         s += strlen(line[n]);
         s += *s == ' ';
     }
     return n;
 }
 
-/* One line, or two when the bar is short and the label has a bracket; more where the canvas
- * itself is too low for a line.  Nothing is moved beyond its edges. */
+/* Draws the label of a bar in one line, in two when the bar is short and the label has a bracket,
+ * in more where the canvas is too low for a line.  No line is moved beyond the edges. */
 static void bar_label(struct canvas *c, double x, double y, double h, const char *label)
 {
     const char *second = strstr(label, " (");

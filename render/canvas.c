@@ -30,7 +30,7 @@ static void colour_of(struct canvas *c, struct rgb v)
     cairo_set_source_rgb(c->cr, v.r, v.g, v.b);
 }
 
-/* Black lines are grey on terminals, which may be black themselves. */
+/* Sets the colour of a line.  Black lines are grey on terminals, whose background may be black. */
 static void colour_of_line(struct canvas *c, struct rgb v)
 {
     bool dark = is_ansi(c) && fmax(v.r, fmax(v.g, v.b)) < 0.2;
@@ -249,8 +249,8 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
     pango_cairo_show_layout(c->cr, c->layout);
 }
 
-/* Whole device pixels, so that no row or column of an image is drawn twice; top: mm that lie
- * before x = 0. */
+/* Moves an image of n pixels to whole device pixels, so that no row or column of it is drawn
+ * twice. top: mm of the page that lie before x = 0. */
 static void snap(const struct canvas *c, double *x, double top, double *w, int n)
 {
     *x = floor((*x + top) / c->pixel + 0.5) * c->pixel - top;

@@ -1,6 +1,6 @@
 /* canvas.h - drawing in millimetres onto PNG, SVG, PDF or a terminal (ansi.h); canvas.c,
- * canvas_file.c, canvas_text.c and svg_text.c are the only files that include cairo and pango.  y
- * runs down. Errors are sticky: canvas_finish returns the first one. */
+ * canvas_file.c, canvas_text.c, svg_fonts.c and svg_text.c are the only files that include cairo
+ * and pango.  y runs down.  Errors are sticky: canvas_finish returns the first one. */
 #ifndef KVF_RENDER_CANVAS_H
 #define KVF_RENDER_CANVAS_H
 

@@ -80,7 +80,7 @@ static cairo_surface_t *surface_of(struct canvas *c, int dpi)
     }
 }
 
-/* Device units in a mm. */
+/* How many units of the device a mm has. */
 static double scale_of(const struct canvas *c, int dpi)
 {
     if (is_ansi(c))
@@ -151,7 +151,7 @@ static bool installed(PangoFontMap *map, const char *family)
     return found;
 }
 
-/* What fontconfig takes for a family that is not there. */
+/* Puts into out the family that fontconfig would take for one that is not installed. */
 static void stand_in(PangoContext *ctx, const char *family, char *out, size_t cap)
 {
     PangoFontDescription *want = pango_font_description_new(), *got = NULL;
@@ -209,7 +209,7 @@ void canvas_about(struct canvas *c, const char *title, const char *keywords)
     buf_finish(&b);
 }
 
-/* Fixed dates: equal figures give equal bytes. */
+/* Writes the metadata of a PDF. Its dates are fixed, so that equal figures give equal bytes. */
 static void describe_pdf(struct canvas *c, const char *title, const char *provenance)
 {
     cairo_surface_t *s = c->surface;

@@ -79,7 +79,8 @@ static PangoAttrList *attributes(size_t n, const unsigned char *bold)
     return list;
 }
 
-/* A context of its own, since the direction of paragraphs is set there. */
+/* Makes a context for one paragraph, since the direction of a paragraph is a property of the
+ * context. */
 static PangoLayout *layout_of(const struct canvas_inner *in, enum text_direction dir)
 {
     PangoLayout *layout = pango_cairo_create_layout(in->cr);
@@ -145,7 +146,7 @@ size_t paragraph_start(const struct paragraph *p, int line)
 
 /* ---- pieces */
 
-/* Lines of a right-to-left paragraph end at its right edge. */
+/* Where a line begins: lines of a right-to-left paragraph end at the right edge. */
 static double left_of(const struct paragraph *p, PangoLayoutLine *l)
 {
     PangoRectangle box;
@@ -249,7 +250,8 @@ static double end_of(const struct text_piece *piece)
     return piece->x + piece->w;
 }
 
-/* Behind the pieces; neighbours of one colour in one rectangle, so that no seam shows. */
+/* Draws the colours behind the pieces; neighbours of one colour are one rectangle, so that no seam
+ * shows. */
 static void draw_fills(struct canvas *c, const struct paragraph *p, int n, double x, double y,
                        const struct text_look *look)
 {
@@ -263,8 +265,8 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
     }
 }
 
-/* Glyphs of the pieces [i, k), which adjoin in one run, as an item of their own, so that the
- * text of a PDF stays whole. */
+/* Draws the glyphs of the pieces [i, k), which adjoin in one run, as one item, so that the text of
+ * a PDF stays whole. */
 static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p, int i, int k,
                         double x, double y, struct rgb ink)
 {
@@ -295,7 +297,7 @@ static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p
     mem_free(cluster);
 }
 
-/* The bytes of a piece into cells. */
+/* Writes the bytes of a piece into the cells of a terminal. */
 static void draw_cells(struct canvas *c, const struct paragraph *p, int i, double x, double y,
                        struct rgb ink)
 {

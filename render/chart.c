@@ -132,7 +132,8 @@ static int keep_point(double *out, int n, const double *xy, int i)
     return n + 1;
 }
 
-/* The points from .. to - 1 of one column, by their numbers in order. */
+/* Adds four of the points from .. to - 1, which lie in one column of pixels: the first, the lowest,
+ * the highest and the last, in order. */
 static int thin_column(const double *xy, int from, int to, double *out, int n)
 {
     int low = from, high = from, last = -1;
@@ -167,7 +168,8 @@ int chart_thin(const double *xy, int n, double column, double *out)
     return m;
 }
 
-/* Where a point is drawn; far outside it stays near, as coordinates of files have an end. */
+/* Where a point is drawn.  A point far outside the axes is moved near to them, since coordinates in
+ * files have a largest value. */
 static void place(const struct axis_box *a, double x, double y, double *out)
 {
     double at = axis_x(a, x), up = axis_y(a, y);
@@ -176,7 +178,7 @@ static void place(const struct axis_box *a, double x, double y, double *out)
     out[1] = known ? fmax(a->y - 20 * a->h, fmin(up, a->y + 21 * a->h)) : NAN;
 }
 
-/* The band of points from .. to, along the high ends and back along the low ones. */
+/* Draws the band of the points from .. to: along the high ends and back along the low ones. */
 static void band_part(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                       int from, int to, const struct chart_look *look, double *xy)
 {
@@ -217,7 +219,7 @@ static void band(struct canvas *c, const struct axis_box *a, const struct chart_
     mem_free(xy);
 }
 
-/* Intervals as bars: of points that no line joins, and of one point. */
+/* Draws intervals as bars, for points that no line joins and for a single point. */
 static void bars(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                  struct rgb colour)
 {
@@ -229,7 +231,8 @@ static void bars(struct canvas *c, const struct axis_box *a, const struct chart_
     }
 }
 
-/* Dots at points of a line: all, or those that no line shows; of those that coincide one. */
+/* Draws dots at the points of a line: all of them, or only those that the line does not reach; of
+ * points that coincide one is drawn. */
 static void dots(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                  const struct chart_look *look)
 {
@@ -256,7 +259,8 @@ static void sign(struct canvas *c, double x, double y, const struct chart_look *
     mark_draw(c, (enum mark)(look->sign - 1), x, y, 1.4, look->colour);
 }
 
-/* Signs at points of the line, those of each sign at places of their own, and one at least. */
+/* Draws signs at some points of the line.  Lines with other signs have them at other places; each
+ * line has one at least. */
 static void signs(struct canvas *c, const struct axis_box *a, const double *xy, int n,
                   const struct chart_look *look)
 {

@@ -147,7 +147,7 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
     }
 }
 
-/* Number of a cluster above the middle of its members, where it has room. */
+/* Writes the number of a cluster above the middle of its members, where there is room. */
 static void profile_number(struct canvas *c, const struct axis_box *a, int cluster, int64_t from,
                            int64_t to)
 {

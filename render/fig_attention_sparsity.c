@@ -32,7 +32,8 @@ static void layers_of(struct view *v)
     }
 }
 
-/* One line of a layer, in its colour; of all heads together black and wider. */
+/* Adds a row to its line.  The line of a layer has the colour of its depth; that of all heads
+ * together is black and wider. */
 static void add_row(struct plot *p, const struct view *v, int64_t r, const char *map)
 {
     const char *head = table_str(v->t, v->k.head, r), *panel = v->heads ? head : "";

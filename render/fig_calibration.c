@@ -45,7 +45,7 @@ struct layout {
     double below;           /* mm that the scores take */
 };
 
-/* Rows that are drawn: bins, and sums of them, of all heads together. */
+/* Whether a row is drawn: only bins, and sums of bins, of all heads together are. */
 static bool drawn(const struct layout *l, int64_t r, const char *kind)
 {
     return strcmp(table_str(l->t, l->head, r), "all") == 0
@@ -79,7 +79,7 @@ static int series_of(const struct layout *l, int64_t r)
     return k;
 }
 
-/* The row of all tokens of a panel and a series; -1: none. */
+/* The row with the scores over all tokens, of one panel and one series; -1: the table has none. */
 static int64_t summary_of(const struct layout *l, int panel, int series)
 {
     for (int64_t r = 0; r < table_rows(l->t); r++)
@@ -107,7 +107,7 @@ static int64_t one_horizon(const struct layout *l)
     return events ? best : -1;
 }
 
-/* What the key calls a series. */
+/* Writes the name that the key gives a series. */
 static const char *series_name(const struct layout *l, int k, char out[24])
 {
     if (l->trace >= 0)
@@ -165,7 +165,7 @@ static struct layout layout_of(const struct table *t, int64_t only)
     return l;
 }
 
-/* --style horizon=N, a horizon of the table; without it -1. */
+/* Puts the horizon that the style asks for into *ret_only, -1 for none; the table must have it. */
 static int read_style(const struct table *t, const struct figure_style *s, int64_t *ret_only,
                       struct kvf_diag *d)
 {
@@ -186,7 +186,7 @@ static int read_style(const struct table *t, const struct figure_style *s, int64
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     int64_t only = -1;
-    struct kvf_diag ignored = {""}; /* draw tells */
+    struct kvf_diag ignored = {""}; /* `draw` fails with the same sentence */
     read_style(t, s, &only, &ignored);
     struct layout l = layout_of(t, only);
     int n = l.n_panels ? l.n_panels : 1;
@@ -194,7 +194,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + PANEL + BOTTOM + l.below;
 }
 
-/* Height from the top of the canvas down to the last line of the key. */
+/* The height in mm from the top of the canvas down to the last line of the key. */
 static double key_bottom(const struct layout *l)
 {
     int lines = l->n_series + l->more + (l->most > 0 ? 2 : 0);
@@ -226,14 +226,14 @@ static void square(struct canvas *c, double x, double y, double d, struct rgb co
     canvas_rect(c, x - d / 2, y - d / 2, d, d, colour);
 }
 
-/* Shapes, so that horizons differ in grey, too. */
+/* The shape of the marks of a series, so that series differ in grey, too. */
 static enum mark mark_of(int k)
 {
     static const enum mark m[] = {MARK_SQUARE, MARK_DISC, MARK_TRIANGLE, MARK_DIAMOND, MARK_DOWN};
     return m[k % 5];
 }
 
-/* A dot with its interval; a white rim keeps overlapping ones apart. */
+/* Draws a dot with its interval; a white rim keeps dots that overlap apart. */
 static void point(struct canvas *c, const struct layout *l, const struct axis_box *a, int64_t r,
                   int series)
 {
@@ -248,7 +248,8 @@ static void point(struct canvas *c, const struct layout *l, const struct axis_bo
     mark_draw(c, mark_of(series), x, y, 1.13 * d, colour); /* about the area of d squared */
 }
 
-/* From dot to dot; of several traces dashed, too, for their dots lie close. */
+/* Draws the line from dot to dot.  Those of several traces differ in dashes, too, since their dots
+ * lie close. */
 static void line(struct canvas *c, const struct layout *l, const double xy[4], int series)
 {
     struct chart_look look = plot_look(series);
@@ -310,7 +311,7 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     points(c, l, &a, k);
 }
 
-/* Colours of the horizons or traces; sizes of two counts. */
+/* Draws the key: the colours of horizons or traces, and the sizes of dots for two counts. */
 static void key(struct canvas *c, const struct layout *l, double x)
 {
     char text[48], fit[128];
@@ -341,8 +342,8 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
     canvas_text(c, x, y, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
-/* Below panel k: Brier score, that of the constant at the observed share, area under the
- * curve; a line for each series. */
+/* Writes the scores below panel k, a line for each series: the Brier score, that of the constant
+ * at the observed share, and the area under the ROC curve. */
 static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
                    double y)
 {

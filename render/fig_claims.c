@@ -45,8 +45,9 @@ static double number(const struct table *t, const char *name, int64_t r)
     return table_real(t, table_find(t, name), r);
 }
 
-/* Where v stands: 0 at the null, right of it what is claimed.  Of "between" the side that is
- * claimed is that within, and what is measured is the distance to the nearer end. */
+/* Where a value stands in its row: 0 at the null, positive on the side that is claimed.  Where the
+ * claim is that the value lies between two ends, the claimed side is that within, and the place is
+ * the distance to the nearer end. */
 static double place(double v, const char *than, double null, double high)
 {
     if (strcmp(than, "between") == 0)
@@ -97,7 +98,7 @@ static void add_claim(struct register_view *x, const struct table *t, int64_t r)
     x->row[x->n++] = row_of(t, r, v);
 }
 
-/* The claims from row r on that are of the same paper, below a heading. */
+/* Adds a heading for the paper of row r, and below it all claims of that paper from row r on. */
 static void add_paper(struct register_view *x, const struct table *t, int64_t r, char *done)
 {
     int paper = table_find(t, "paper"), head = x->n++;

@@ -117,7 +117,8 @@ static int64_t place(const struct pairs *p, const struct side *s, int64_t r)
     return (table_int(p->t, s->layer, r) - s->layer0) * s->heads + table_int(p->t, s->index, r);
 }
 
-/* The longer run has the whole side; a short one still room for its numbers. */
+/* The sides of the matrix in mm.  The longer run fills the room; a short one keeps enough for its
+ * numbers. */
 static void sides(const struct pairs *p, double room_w, double room_h, double *w, double *h)
 {
     double cell = fmin(room_w / (double)length(&p->b), room_h / (double)length(&p->a));
@@ -194,7 +195,7 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
     }
 }
 
-/* Numbers of layers where they begin, every few where they are many. */
+/* Writes the numbers of layers where they begin; of many layers only some. */
 static void layer_ticks(struct canvas *c, const struct side *s, const struct axis_box *a, bool down)
 {
     static const int64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
@@ -243,7 +244,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The share of v[0..n), sorted, that is at most x, as x goes along the axis. */
+/* Draws the share of v[0..n), which is sorted, that is at most x, over the axis of x. */
 static void share_line(struct canvas *c, const struct axis_box *a, double *v, size_t n,
                        struct rgb colour, double width, double dash)
 {
@@ -344,7 +345,7 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     return err;
 }
 
-/* What the marks of the matrix say, and how many matches there are. */
+/* Writes below the matrix what its marks mean, and how many matches there are. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
     int64_t n = 0, stands = 0, own = 0;
@@ -368,20 +369,22 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct pairs p;
     int err = read_pairs(t, s, &p, d);
-    double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
-    double h = canvas_height(c) - TOP - BOTTOM;
-    if (!err)
-        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
+    err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
+    if (err)
+        return err;
+    double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
+    double h = canvas_height(c) - TOP - BOTTOM;
     struct axis_box a = {
         .x = LEFT, .y = TOP, .x1 = (double)length(&p.b), .y0 = (double)length(&p.a)};
     sides(&p, room * .57, h, &a.w, &a.h);
     struct axis_box b = {.x = a.x + a.w + BAR + Y_ROOM, .y = TOP, .h = fmin(h, fmax(a.h, 44))};
     b.w = canvas_width(c) - b.x - RIGHT;
     err = matrix(c, &p, &a, s);
-    if (!err)
-        err = panel(c, &p, &b);
+    if (err)
+        return err;
+    err = panel(c, &p, &b);
     note(c, &p, a.x - 6, a.y + a.h + 9.8);
     return err;
 }

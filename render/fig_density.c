@@ -24,7 +24,7 @@ static void name_row(const struct view *v, int64_t r, const char **panel, const 
     *line = v->trace >= 0 ? table_str(v->t, v->trace, r) : "";
 }
 
-/* A bin is a level as wide as it; 1 = as dense as evenly spread. */
+/* Adds a bin as a level across its width; the value 1 is as dense as evenly spread. */
 static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
     const char *panel, *line;
@@ -53,7 +53,7 @@ static double highest(const struct plot *p)
     return 1.06 * top;
 }
 
-/* A dashed line at the mean, in the look of its outline. */
+/* Adds an upright dashed line at the mean, in the colour of its outline. */
 static void add_mean(struct plot *p, const struct view *v, int64_t r)
 {
     const char *panel, *line;

@@ -10,7 +10,7 @@
 
 enum { OVER_STEPS, OVER_BUDGET, OVER_LENGTH };
 
-/* What goes across, in that order. */
+/* What goes across, in the order of OVER_STEPS and the others. */
 static const struct {
     const char *column, *label;
 } across[] = {{"step", "query step t (context length)"},
@@ -47,7 +47,8 @@ struct view {
     double least, most; /* budgets */
 };
 
-/* Some quantities need what the run was not asked to record: they are left out. */
+/* Whether some row has a value of the column.  Quantities that need what the run did not record
+ * have none, and are left out. */
 static bool defined(const struct table *t, int col)
 {
     for (int64_t r = 0; col >= 0 && r < table_rows(t); r++)
@@ -90,7 +91,8 @@ static void style_of(struct plot *p, const char *line, int what)
     l->look.dash = dash[what];
 }
 
-/* Over the steps: a line for each quantity; a panel for each head or trace. */
+/* Adds a row of a picture over the steps: a line for each quantity, a panel for each head or
+ * trace. */
 static void add_steps(struct plot *p, const struct view *v, int64_t r)
 {
     int names = v->heads ? v->k.head : v->trace;
@@ -105,8 +107,8 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     }
 }
 
-/* Against budget or length: a panel for each quantity, a line for each method; one without a
- * budget is a level across all budgets. */
+/* Adds a row of a picture against budget or length: a panel for each quantity, a line for each
+ * method.  A method without a budget is a level across all budgets. */
 static void add_runs(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];
@@ -165,7 +167,7 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
     return err;
 }
 
-/* All of the range from 0 or to 1 where values come near the end. */
+/* Lets the axis begin at 0 or end at 1 where values come near that end. */
 static void frame_shares(struct plot *p)
 {
     double lo = INFINITY, hi = -INFINITY;

@@ -33,7 +33,7 @@ struct columns {
     int head, prompt, rollout, surrogate, quantity, index, x, value;
 };
 
-/* One head: its rows, and the ranges that its panels have. */
+/* One head, and its rows [from, to) of the table. */
 struct one {
     const char *head;
     int64_t from, to;
@@ -92,7 +92,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 
 /* ---- the panels */
 
-/* What a panel does not reach is said in its corner. */
+/* Writes into the corner of a panel how many points its axes do not reach. */
 static void beyond(struct canvas *c, const struct axis_box *a, int n, const char *where)
 {
     char text[48];
@@ -161,7 +161,8 @@ static void mean_ranges(const struct dynamics_view *v, const struct one *o, stru
             .x = a->x, .y = a->y, .w = a->w, .h = a->h, .x0 = 1, .x1 = 10, .y1 = 1, .log_x = 1};
 }
 
-/* A line for each rollout and prompt; their rows alternate. */
+/* Draws the running means: a line for each rollout and prompt, whose rows alternate in the table.
+ */
 static void running_means(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                           struct axis_box *a)
 {
@@ -211,7 +212,7 @@ static struct rgb tail_colour(int i)
     return i < 2 ? (struct rgb){.4, .4, .4} : palette_line(i - 2);
 }
 
-/* Shares of 0 end a line: they have no logarithm. */
+/* Draws the tail of the innovations.  A share of 0 has no logarithm and ends the line. */
 static void innovations(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                         struct axis_box *a)
 {
@@ -250,8 +251,8 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
     canvas_unclip(c);
 }
 
-/* Prompts as pairs of points, what is measured left and what shuffling leaves right; a bar at
- * the median of the prompts. */
+/* Draws the held-out R2.  Each prompt is a pair of points, the measured steps at the left and
+ * shuffled steps at the right; a bar is at the median of the prompts. */
 static void held_out(struct canvas *c, const struct dynamics_view *v, const struct one *o,
                      struct axis_box *a)
 {

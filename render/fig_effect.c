@@ -32,13 +32,14 @@ struct effect_view {
     int top;
 };
 
-/* Nothing lost (or less than rounding) has no logarithm: a grey cell. */
+/* The decimal logarithm of a loss.  No loss, or one below rounding, has no logarithm: NaN, a grey
+ * cell. */
 static double logarithm(double v)
 {
     return v > 0 ? log10(v) : NAN;
 }
 
-/* Not the row of all heads together. */
+/* Whether the row is of one head, and not of all heads together. */
 static int one_head(const struct table *t, int64_t row, const void *ctx)
 {
     const struct effect_view *v = ctx;
@@ -51,8 +52,9 @@ static double restored(const struct table *t, int64_t row, const void *ctx)
     return table_real(t, v->kl, v->all) - table_real(t, v->kl, row);
 }
 
-/* Alone: the interval of the loss of likelihood is on one side of 0.  Mirror: the intervals of
- * the head and of all heads do not meet. */
+/* Whether the effect of a head is beyond doubt.  Of a head alone the interval of the loss of
+ * likelihood must be on one side of 0; of the mirror the intervals of the head and of all heads
+ * must not meet. */
 static int stands_out(const struct table *t, int64_t row, const void *ctx)
 {
     const struct effect_view *v = ctx;
@@ -184,7 +186,8 @@ static int read_bars(const struct effect_view *v, struct forest_row **ret, int *
     return err;
 }
 
-/* Numbers of one column have as many decimals, so many that the least has two digits. */
+/* Writes the numbers beside the bars, all with as many decimals as the least needs for two digits.
+ */
 static void notes(struct forest_row *row, int n)
 {
     double least = INFINITY, most = 0;
@@ -202,7 +205,7 @@ static void notes(struct forest_row *row, int n)
     }
 }
 
-/* The range of values and intervals; a logarithm has what is above 0. */
+/* The range of all values and intervals; for a logarithmic axis of those above 0. */
 static void range(const struct forest_row *row, int n, bool log, double *lo, double *hi)
 {
     *lo = *hi = NAN;

@@ -11,7 +11,7 @@
 enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
-/* Entries of a head that were evicted at each step shown; returns the most. */
+/* Counts the entries of a head that were evicted at each step shown; returns the largest count. */
 static int64_t count_events(const struct table *t, int64_t row0, const struct axis_box *a,
                             int64_t *count)
 {
@@ -44,7 +44,7 @@ static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, doub
     }
 }
 
-/* A bar a step, on a logarithmic scale: a cut of hundreds beside steps of one. */
+/* Draws a bar for each step, on a logarithmic scale: cuts of hundreds stand beside steps of one. */
 static void bars(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
 {
     int64_t steps = (int64_t)(a->y0 - a->y1), n = rows_per_head(t), most = 1;
@@ -88,13 +88,15 @@ static void crosses(struct canvas *c, const struct table *t, int64_t row0, const
     }
 }
 
-/* The rim between prompt and answer, for tokens and for steps. */
+/* Draws the rim between prompt and answer, across for steps and upright for tokens; returns
+ * whether it lies within the map. */
 static bool prompt_border(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
     double P = table_meta_real(t, "prompt_tokens", 0), x = axis_x(a, P), y = axis_y(a, P);
     double down[] = {x, fmax(y, a->y), x, a->y + a->h};
     double across[] = {a->x, y, fmin(x, a->x + a->w), y};
-    bool in_x = P > a->x0 && P<a->x1, in_y = P> a->y1 && P < a->y0;
+    bool in_x = P > a->x0 && P < a->x1;
+    bool in_y = P > a->y1 && P < a->y0;
     for (int k = 0; k < 2; k++) {
         canvas_dash(c, k ? 0.9 : 0, 0.7); /* white and black, to be seen on any colour */
         if (in_x && P < a->y0)
@@ -106,7 +108,7 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
     return in_x || in_y;
 }
 
-/* In the future of the tokens, which is white. */
+/* Draws the key into the corner of the map that is the future of the tokens, and so white. */
 static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool crossed)
 {
     double x = a->x + a->w - 1.5, y = a->y + 2.5;

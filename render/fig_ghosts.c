@@ -22,7 +22,8 @@ struct view {
     int64_t *count;               /* [longest + 2] of one line */
 };
 
-/* Steps from birth or eviction to the first query that missed it, from 1; 0: none did. */
+/* Steps from the birth or the eviction of an entry to the first query that missed it, from 1; 0:
+ * no query did. */
 static int64_t delay_of(const struct view *v, int64_t r)
 {
     int64_t hit = table_int(v->t, v->hit, r);
@@ -46,7 +47,7 @@ static void survey(struct view *v)
     }
 }
 
-/* The share of the entries from .. to - 1 that were missed within 1, 2, ... steps. */
+/* Adds a line: the share of the entries from .. to - 1 that were missed within 1, 2, ... steps. */
 static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, const char *panel,
                      const char *line)
 {
@@ -85,7 +86,7 @@ static void look(struct plot *p, const struct view *v, const char *line, int64_t
             .width = .25};
 }
 
-/* Heads, or layers, are runs of rows. */
+/* Adds a line for each head or layer, whose rows follow each other in the table. */
 static void add_runs(struct plot *p, struct view *v, const char *map)
 {
     for (int64_t from = 0, to; from < table_rows(v->t); from = to) {

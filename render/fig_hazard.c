@@ -31,7 +31,7 @@ static struct columns columns_of(const struct table *t, int which)
                             table_meta_real(t, "T", NAN)};
 }
 
-/* A bin is a level from its first age to the first of the next one. */
+/* Adds a bin as a level from its first age to the first age of the next bin. */
 static void add_row(struct plot *p, const struct row_choice *v, const struct columns *k, int64_t r)
 {
     const struct table *t = v->k.t;

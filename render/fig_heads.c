@@ -72,7 +72,7 @@ static int kind_of(struct view *v, const char *name)
     return KINDS + v->n_other++;
 }
 
-/* Half of a score is the least that names a kind. */
+/* How opaque a cell is.  A kind needs a score of 0.5, so that the palest cells have that score. */
 static double opacity(double score)
 {
     return isnan(score) ? 1 : .4 + .6 * fmax(0, fmin(1, (score - .5) / .5));
@@ -212,7 +212,7 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
     canvas_dash(c, 0, 0);
 }
 
-/* What the rules looked at, in a line or two below. */
+/* Writes what the rules looked at, in one line or two below the bars. */
 static void features(struct canvas *c, const struct table *t, int64_t r, double y)
 {
     static const char *const names[] = {"window",  "sink_mass",        "recent", "spread",

@@ -12,7 +12,7 @@ struct intermittency_style {
     const char *quantity;     /* NULL: all, or longest-gap of heads */
 };
 
-/* Panel of a quantity. */
+/* The heading of the panel of a quantity. */
 static const char *heading(const char *quantity)
 {
     static const char *const name[][2] = {{"selected", "queries that select it"},

@@ -43,7 +43,7 @@ struct occupancy {
     double *sum, *mean; /* [steps + 1] one head's values added up; [h_px][w_px] */
 };
 
-/* Steps in the table: rows until the step falls back. */
+/* The number of steps in the table: rows until the step falls back. */
 static int64_t steps_of(const struct table *t)
 {
     int col = table_find(t, "step");
@@ -109,7 +109,7 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
     return err;
 }
 
-/* Maps across while each has 35 mm. */
+/* Arranges the maps: as many across as have 35 mm each. */
 static void arrange(struct occupancy *x, double width, double height)
 {
     double room = width - LEFT - RIGHT;
@@ -127,7 +127,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     struct occupancy x;
     *w = 88;
     *h = 40;
-    if (plan(&x, t, s, NULL)) /* said when it is drawn */
+    if (plan(&x, t, s, NULL)) /* `draw` fails with a sentence */
         return;
     *w = wide[x.n < 3 ? x.n : 3];
     arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
@@ -143,7 +143,7 @@ static int64_t layers_of(const struct occupancy *x, int layer)
     return n;
 }
 
-/* Few heads by name; many by their layer, at its first head. */
+/* Writes the names of few heads; of many the names of layers, each at its first head. */
 static void head_names(struct canvas *c, const struct occupancy *x, const struct axis_box *a)
 {
     int head = table_find(x->t, "head"), layer = table_find(x->t, "layer");
@@ -194,7 +194,7 @@ static void heads_of(const struct occupancy *x, int r, int64_t *a, int64_t *b)
         *b = *a + 1;
 }
 
-/* Means over the steps and heads in each pixel: what is drawn is no sample. */
+/* Fills x->mean with the means over all steps and heads in each pixel. */
 static void average(struct occupancy *x, int class)
 {
     int col = table_find(x->t, "entries");
@@ -257,7 +257,7 @@ static void map(struct canvas *c, struct occupancy *x, int panel, struct colours
         canvas_text(c, a.x, a.y - 2.2, x->name[panel], PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-/* 0, 1, 10, 100, ... on a scale of log(1 + v). */
+/* Draws the bar of a scale of log(1 + v), with ticks at 0, 1, 10, 100 and so on. */
 static void log_bar(struct canvas *c, const struct occupancy *x, const struct colours *k, double at,
                     double h)
 {

@@ -58,7 +58,7 @@ static int class_of(const struct view *v, int64_t r)
     return i;
 }
 
-/* Panels, classes and the grid of steps; rows may come in any order. */
+/* Finds the panels, the classes and the grid of steps; rows may come in any order. */
 static int survey(struct view *v, struct kvf_diag *d)
 {
     int64_t last = 0, second = INT64_MAX;

@@ -42,7 +42,8 @@ struct pareto_style {
     int scale; /* 0: log, 1: linear */
 };
 
-/* Rows of a method without a budget have none to be drawn at. */
+/* Whether a row has a place across: rows of a method without a budget have none when the budget
+ * goes across. */
 static bool has_place(const struct table *t, int64_t r, const void *ctx)
 {
     const int *col = ctx;
@@ -56,7 +57,7 @@ static int interval_column(const struct table *t, const char *y, const char *end
     return numeric_column(t, name);
 }
 
-/* Points of a line by rising x; few, and mostly so already. */
+/* Sorts the points of a line by x.  Points are few and mostly sorted already. */
 static void sort_line(struct chart_line *l)
 {
     double *part[] = {l->x, l->y, l->low, l->high};
@@ -70,7 +71,8 @@ static void sort_line(struct chart_line *l)
                 }
 }
 
-/* Means, the order of the key, and what the axis of y cannot show. */
+/* Finds the means, the order of the key, the range of y, and counts what a logarithm cannot show.
+ */
 static void finish(struct quality *q)
 {
     q->h.y0 = q->h.y1 = NAN;
@@ -187,7 +189,8 @@ static int front(const struct quality *q, double **ret_xy, int *ret_n)
     return KVF_OK;
 }
 
-/* A staircase behind the lines: below it (above, where more is better) is no point. */
+/* Draws the front as a staircase behind the lines: no point is below it, or above it where more is
+ * better. */
 static int draw_front(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
     double *xy;
@@ -258,7 +261,8 @@ static void key_line(struct canvas *c, double x, double y, double room, const ch
                 ink, 0);
 }
 
-/* Lines of the key by quality; the last says how many it has no room for. */
+/* Draws the lines of the key, the best method first; the last line says for how many there is no
+ * room. */
 static void draw_key(struct canvas *c, const struct quality *q, double x, double room, double h)
 {
     bool marked = q->front;
@@ -323,32 +327,35 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct quality q;
     char note[64];
     int err = read_quality(t, s, &q, d);
-    double names = err ? 0 : widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
+    if (err)
+        goto done;
+    double names = widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
     double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEAST_AXES));
-    if (!err)
-        err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
+    err = canvas_room(c, "pareto", LEFT + least + LEAST_AXES, 55, d);
+    if (err)
+        goto done;
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - 5 - room,
                              canvas_height(c) - TOP - BOTTOM);
-    if (!err && isnan(q.h.y0)) {
+    if (isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
-    } else if (!err) {
+    } else {
         canvas_clip(c, a.x, a.y, a.w, a.h);
-        if (o->front == 0)
+        if (q.front)
             err = draw_front(c, &a, &q);
         for (int k = q.h.n - 1; k >= 0; k--) /* the best on top */
             draw_line(c, &a, &q.h.line[q.order[k]], look_of(q.order[k]));
         canvas_unclip(c);
         axis_draw(c, &a);
     }
-    if (!err)
-        draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
-    if (!err && q.off) {
+    draw_key(c, &q, a.x + a.w + 2.5, room, a.h);
+    if (q.off) {
         snprintf(note, sizeof note, "%lld point%s at 0 not shown", (long long)q.off,
                  q.off > 1 ? "s" : "");
         canvas_text(c, a.x + a.w - 1, a.y + 2, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
     }
+done:
     chart_destroy(&q.h);
     return err;
 }

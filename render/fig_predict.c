@@ -112,22 +112,17 @@ static void footnote(struct canvas *c, const struct candidates *x, int n, double
                 (struct rgb){.35, .35, .35}, 0);
 }
 
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
+/* Draws the rows that have room, their axis and the headings of the numbers. */
+static void draw_rows(struct canvas *c, const struct candidates *x)
 {
-    struct candidates x;
-    int err = read_candidates(t, s, &x);
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
-    int n = err ? 0 : shown(&x), fit = (int)fmax(1, h / LEAST_ROW);
-    if (!err)
-        err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
-    struct forest f = {x.row, n < fit ? n : fit, 0, 0, 0, 0};
-    if (!err)
-        forest_measure(c, &f, canvas_width(c) * .4);
+    int n = shown(x), fit = (int)fmax(1, h / LEAST_ROW);
+    struct forest f = {x->row, n < fit ? n : fit, 0, 0, 0, 0};
+    forest_measure(c, &f, canvas_width(c) * .4);
     f.names = fmax(f.names, 8); /* numbers of the axis stand out on both sides */
     for (int i = 0; i < f.n; i++)
         most = fmax(most,
-                    fmax(fabs(x.row[i].value), fmax(fabs(x.row[i].low), fabs(x.row[i].high))));
+                    fmax(fabs(x->row[i].value), fmax(fabs(x->row[i].low), fabs(x->row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
     struct axis_box a = {.x = f.names + 3,
                          .y = TOP + 4,
@@ -136,21 +131,32 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          .x1 = most,
                          .w = canvas_width(c) - f.names - f.notes - 6,
                          .xlabel = "rank correlation with the effect (Spearman's \xcf\x81)"};
-    if (!err) {
-        forest_draw(c, &a, &f);
-        axis_ticks_x(c, &a);
-        canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
-        double second = canvas_text_width(c, "+0.00  ", PT_TICK, 0);
-        canvas_text(c, a.x + a.w + 3, a.y - 2.2, "\xcf\x81", PT_TICK, ALIGN_LEFT, ink, 0);
-        canvas_text(c, a.x + a.w + 3 + second, a.y - 2.2, "q", PT_TICK, ALIGN_LEFT, ink, 0);
-        footnote(c, &x, f.n, a.y + a.h + 10.5);
-    }
-    if (!err && f.n == 0)
+    forest_draw(c, &a, &f);
+    axis_ticks_x(c, &a);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    double second = canvas_text_width(c, "+0.00  ", PT_TICK, 0);
+    canvas_text(c, a.x + a.w + 3, a.y - 2.2, "\xcf\x81", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, a.x + a.w + 3 + second, a.y - 2.2, "q", PT_TICK, ALIGN_LEFT, ink, 0);
+    footnote(c, x, f.n, a.y + a.h + 10.5);
+    if (f.n == 0)
         canvas_text(c, a.x + a.w / 2, a.y + a.h / 2, "nothing is defined", PT_LABEL, ALIGN_CENTER,
                     (struct rgb){.5, .5, .5}, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct candidates x;
+    int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
+    if (err)
+        return err;
+    err = read_candidates(t, s, &x);
+    if (err)
+        return err;
+    draw_rows(c, &x);
     mem_free(x.row);
-    return err;
+    return KVF_OK;
 }
 
 static const struct opt style[] = {

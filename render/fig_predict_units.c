@@ -47,7 +47,8 @@ static bool same(const struct table *t, int64_t a, int64_t b)
     return true;
 }
 
-/* Keeps the `top` largest, first come first among equals. */
+/* Takes a candidate in if it is among the `top` largest so far; of equal ones the earlier stays
+ * first. */
 static void keep(struct scatter *s, struct candidate c, int top)
 {
     int at = s->n;

@@ -33,7 +33,7 @@ static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
         snprintf(line, PLOT_NAME, "token %lld", token);
 }
 
-/* A cross where the entry was evicted: its last query. */
+/* Adds a cross at the last query that saw the entry, where it was evicted. */
 static void mark_end(struct plot *p, const struct view *v, int64_t r)
 {
     char line[PLOT_NAME];
@@ -71,8 +71,8 @@ static void add_rows(struct plot *p, const struct view *v)
     }
 }
 
-/* Few lines by number: colour and sign, for the lines are too rough for dashes; many by the
- * position of the token. */
+/* Sets the looks of lines.  Few lines differ in colour and sign, since they are too rough for
+ * dashes; many have the colour of the position of the token. */
 static void looks(struct plot *p, const struct view *v)
 {
     static const enum mark shape[] = {MARK_DISC, MARK_SQUARE, MARK_TRIANGLE, MARK_DIAMOND,

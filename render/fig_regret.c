@@ -48,7 +48,8 @@ static void looks(struct plot *p)
     kept->look = (struct chart_look){.colour = palette_line(0), .width = .3};
 }
 
-/* While nothing was evicted both are 1: the axis begins shortly before.  NaN: at the data. */
+/* Where the axis begins: shortly before the first step at which anything is lost, since both lines
+ * are 1 until then; NaN: at the first step of the data. */
 static double first_loss(const struct plot *p)
 {
     double first = INFINITY, last = -INFINITY;

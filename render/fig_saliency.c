@@ -36,7 +36,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + BOTTOM + fmax(20, fmin(220, 1.2 * (double)m.heads));
 }
 
-/* Numbers closer to zero than the least have no colour. */
+/* The place of a value on the scale of the colours: decades above the least size, with the sign,
+ * or the value itself.  Values below the least size are 0. */
 static double scaled(const struct map *m, double v)
 {
     if (m->linear || isnan(v))
@@ -44,7 +45,7 @@ static double scaled(const struct map *m, double v)
     return fabs(v) <= m->least ? 0 : copysign(log10(fabs(v) / m->least), v);
 }
 
-/* Of each pixel of a head the value that is farthest from zero; out: [w]. */
+/* Puts into out[w] for each pixel of a head the value that is farthest from zero. */
 static void squeeze(const struct map *m, const double *v, double *out)
 {
     for (int x = 0; x < m->w; x++) {
@@ -66,7 +67,7 @@ static double largest(const struct map *m, double *v)
     return most;
 }
 
-/* Range and meaning of the colours; label: [96]. */
+/* The range of the colours, and into label[96] what they mean. */
 static struct colours colours_of(struct map *m, const struct figure_style *s, double most,
                                  char *label)
 {
@@ -81,7 +82,7 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
                                       : colours_make(s, -scaled(m, most), scaled(m, most));
 }
 
-/* One image of all heads, so that no seams show between them.  pixels: [heads][w] */
+/* Draws all heads as one image, so that no seams show between them. pixels: [heads][w] */
 static void paint(struct canvas *c, const struct map *m, struct colours *k, double *v,
                   uint32_t *pixels, const struct axis_box *box)
 {
@@ -96,8 +97,8 @@ static void paint(struct canvas *c, const struct map *m, struct colours *k, doub
     canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
 }
 
-/* The axis of the heads: layers from the first to the last, where the rows are as many of
- * each; else heads as they stand. */
+/* Labels the axis of the heads: with layers where each layer has as many heads, else with the
+ * heads in their order. */
 static void label_heads(const struct map *m, struct axis_box *box)
 {
     int column = table_find(m->t, "layer");

@@ -17,7 +17,7 @@ static void add_rows(struct plot *p, const struct row_choice *v, const struct ta
                        value_at(t, high, r));
 }
 
-/* The half-life of each line that has one, once. */
+/* Adds a ring at the half-life of each line that has one. */
 static void add_half_lives(struct plot *p, const struct row_choice *v, const struct table *t)
 {
     char panel[PLOT_NAME], line[PLOT_NAME], last[2 * PLOT_NAME + 1] = "", now[sizeof last];

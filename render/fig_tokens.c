@@ -1,8 +1,7 @@
 /* fig_tokens.c - running text, each token with the look of what became of it (TRIM-KV,
  * figures 14 to 26): kept bold blue and evicted grey, or a value as the colour behind it.
  * Heads and traces of the table stand side by side.  A text longer than the page goes on on
- * further pages of a PDF; elsewhere its middle is left out.  Options: by=kept|residency|state|
- * beta|retention|last-use|saliency|nll, mark=text|fill, page=N, columns=N. */
+ * further pages of a PDF; elsewhere its middle is left out. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +17,8 @@ struct sheet {
     double height;
 };
 
-/* Panels, colours and columns for a canvas; c may be one to measure with. */
+/* Finds panels, colours and columns for a canvas of that width. c may be a canvas that only
+ * measures text. */
 static int prepare(struct sheet *x, struct canvas *c, const struct table *t,
                    const struct figure_style *s, double width, struct kvf_diag *d)
 {
@@ -67,7 +67,7 @@ static void draw_head(struct sheet *x, struct canvas *c, int page, int pages)
                     0);
 }
 
-/* Pages other than the chosen one are passed over. */
+/* Draws all pages, or the chosen one alone. */
 static int draw_pages(struct sheet *x, struct canvas *c, const struct text_slices *of)
 {
     int chosen = x->style.page - 1, err = KVF_OK;
@@ -105,18 +105,23 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct sheet x = {.height = canvas_height(c)};
     struct text_slices of = {.n = 0};
     int err = prepare(&x, c, t, s, canvas_width(c), d);
-    if (!err) {
-        x.s.bottom = x.height - MARGIN_MM + 1 + 0.01;
-        err = canvas_has_pages(c) || x.style.page ? text_slices_pages(&x.s, &of)
-                                                  : text_slices_fold(&x.s, &of);
-    }
-    if (!err && x.style.page > of.pages)
+    if (err)
+        goto done;
+    x.s.bottom = x.height - MARGIN_MM + 1 + 0.01;
+    bool pages = canvas_has_pages(c) || x.style.page;
+    err = pages ? text_slices_pages(&x.s, &of) : text_slices_fold(&x.s, &of);
+    if (err)
+        goto done;
+    if (x.style.page > of.pages) {
         err = kvf_fail(d, KVF_E_ARG, "--style: there is no page %d, the last is %d", x.style.page,
                        of.pages);
-    if (!err)
-        err = draw_pages(&x, c, &of);
-    if (!err)
-        note_missing(&x, c, &of);
+        goto done;
+    }
+    err = draw_pages(&x, c, &of);
+    if (err)
+        goto done;
+    note_missing(&x, c, &of);
+done:
     mem_free(of.item);
     text_sheet_finish(&x.s);
     return err;

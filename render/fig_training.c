@@ -91,7 +91,8 @@ static int choose_panels(struct curves *v, const struct training_style *o, struc
     return err;
 }
 
-/* Runs follow each other: another name, or steps that start again. */
+/* Finds where each run begins.  Runs follow each other in the table: the next one has another name,
+ * or steps that start again. */
 static void find_runs(struct curves *v)
 {
     int run = table_find(v->t, "run"), step = table_find(v->t, "step");
@@ -120,7 +121,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
          + KEY * v.n_runs;
 }
 
-/* A column that fewer than half of the rows have: the results of checks. */
+/* Whether fewer than half of the rows have a value: such a column holds the results of checks. */
 static bool sparse(const struct curves *v, int col)
 {
     int64_t some = 0, n = table_rows(v->t);
@@ -129,7 +130,8 @@ static bool sparse(const struct curves *v, int col)
     return some * 2 < n;
 }
 
-/* Centred running mean over the rows of each run that have a value; NaN elsewhere. */
+/* Fills v->line with the centred running mean over the rows of each run that have a value; NaN
+ * elsewhere. */
 static void smooth(struct curves *v, int col)
 {
     for (int run = 0; run < v->n_runs; run++) {
@@ -182,7 +184,7 @@ static int range(const struct curves *v, int col, double *lo, double *hi)
     return KVF_OK;
 }
 
-/* Runs differ in grey, too. */
+/* The dashes of a run, so that runs differ in grey, too. */
 static double dash_of(int run)
 {
     static const double dashes[] = {0, 1.6, 0.7, 3};
@@ -252,7 +254,8 @@ static int draw_lines(struct canvas *c, const struct curves *v, const struct axi
     return KVF_OK;
 }
 
-/* What columns mean, of those that stand there unasked. */
+/* What a column means, for those that are drawn without being asked for; other columns have their
+ * names. */
 static const char *long_name(const char *column)
 {
     if (strcmp(column, "limit") == 0)

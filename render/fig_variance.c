@@ -54,7 +54,7 @@ static double on_axis(const struct axis_box *a, double v)
     return axis_x(a, fmin(fmax(v, 0), a->x1));
 }
 
-/* The interval of a bar; returns where it ends, or the bar. */
+/* Draws the interval of a bar; returns where bar and interval end. */
 static double interval(struct canvas *c, const struct axis_box *a, double y, const double end[2],
                        double x)
 {
@@ -71,8 +71,8 @@ static double interval(struct canvas *c, const struct axis_box *a, double y, con
     return fmax(x, high);
 }
 
-/* One bar with its number behind it; shares below 0 have no length.  Bars that go beyond
- * the axis end there, their number tells. */
+/* Draws one bar with its number behind it.  A share below 0 has no length; a bar beyond the axis
+ * ends there, and only its number says how large it is. */
 static void bar(struct canvas *c, const struct axis_box *a, double y, double thick, double v,
                 const double ends[2], struct rgb colour)
 {
@@ -91,7 +91,7 @@ static const char *within_text(bool intervals)
     return intervals ? "within a head, mean; lines: 95 %" : "within a head, mean over heads";
 }
 
-/* What the two kinds of bars are, below the axis. */
+/* Writes below the axis what the two kinds of bars are. */
 static void legend(struct canvas *c, const struct axis_box *a, bool intervals)
 {
     double y = a->y + a->h + 10.5, x = a->x;

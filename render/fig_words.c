@@ -62,7 +62,8 @@ static double base_of(const struct bars *b, const struct word_row *r)
     return b->kept ? b->list.rate : r->base_share;
 }
 
-/* The bar of what is held, a tick where the text has it, the interval where there is one. */
+/* Draws the bar of what is held, a tick at the share in the text, and the interval where there is
+ * one. */
 static void bar(struct canvas *c, const struct axis_box *a, const struct bars *b,
                 const struct word_row *r, double y, double pitch)
 {

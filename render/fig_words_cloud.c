@@ -48,7 +48,8 @@ static bool free_at(const struct cloud *k, const struct place *p)
     return true;
 }
 
-/* The first free place along the spiral r = step / turn; false: none within the canvas. */
+/* Puts into p the first free place along the spiral from the middle; false: there is none within
+ * the canvas. */
 static bool find_place(const struct cloud *k, struct place *p, double width, double height)
 {
     double cx = width / 2, cy = height / 2, reach = hypot(cx, cy);
@@ -75,8 +76,8 @@ static struct rgb colour_of(const struct word_row *r)
     return r->lift > 1 ? palette_line(0) : (struct rgb){.6, .6, .6};
 }
 
-/* Places words whose largest has most_pt; unless it draws it stops at the first that finds no
- * place.  Returns how many found one. */
+/* Places the words, the largest with most_pt.  With draw it draws all that find a place; without,
+ * it stops at the first word that finds none.  Returns how many were placed. */
 static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
 {
     double top = 0, w = canvas_width(c), h = canvas_height(c) - BOTTOM;

@@ -32,6 +32,15 @@ const struct figure *figure_find(const char *name)
     return NULL;
 }
 
+bool figure_reads_text(const char *column)
+{
+    for (const struct figure *const *f = figure_table; *f; f++)
+        for (const struct figure_column *need = (*f)->needs; need->name; need++)
+            if (need->kind == COLUMN_TEXT && strcmp(need->name, column) == 0)
+                return true;
+    return false;
+}
+
 const struct figure *figure_of_table(const char *table)
 {
     const struct figure *own = figure_find(table);
@@ -79,7 +88,8 @@ static void provenance(const struct table *t, struct buf *out)
         buf_printf(out, "%s: %s\n", table_meta_key(t, i), table_meta(t, table_meta_key(t, i)));
 }
 
-/* "eviction: SmolLM2, h2o, budget 64", without what TeX would take for its own. */
+/* Sets the title of the metadata, such as "eviction: SmolLM2, h2o, budget 64", without characters
+ * that TeX would take for its own, and the keywords. */
 static void describe(struct canvas *c, const struct figure *f, const struct table *t,
                      const struct figure_style *s)
 {
@@ -208,7 +218,7 @@ static void fitted_finish(struct fitted *x)
 
 /* ---- drawing */
 
-/* The size asked for, or the figure's own, in mm. */
+/* The size in mm that the style asks for, or else the figure's own. */
 static int size_of(const struct figure *f, const struct table *t, const struct figure_style *s,
                    double *ret_w, double *ret_h, struct kvf_diag *d)
 {
@@ -261,9 +271,12 @@ static int make(const struct figure *f, const struct table *t, const struct figu
     struct canvas *c = NULL;
     double w = 0, h = 0;
     int err = size_of(f, t, s, &w, &h, d);
-    if (!err)
-        err = canvas_create(format, w, h, dpi, &c, d);
-    if (!err && s->font)
+    if (err)
+        return err;
+    err = canvas_create(format, w, h, dpi, &c, d);
+    if (err)
+        return err;
+    if (s->font)
         err = canvas_font(c, s->font, d);
     if (!err) {
         canvas_threads(c, s->threads);

@@ -1,10 +1,32 @@
 /* figure.h - tables in, pictures out.
  *
- * A figure is one file with one const struct, listed in figure.c.  It knows
- * tables only, never traces or models.  Adding one: render/fig_NAME.c, its line
- * in meson.build and in the table, and its entry in docs/reference/gallery.md.
- * A table that lacks rows draws "no data"; NaN is drawn as a hatched or grey
- * cell, never as a number. */
+ * A figure is one file, render/fig_NAME.c, that ends with one const struct, and one line of
+ * figures.list.  It knows tables only, never traces or models.  A table without rows is drawn as
+ * "no data"; NaN is drawn as a grey cell or as a gap in a line, never as a number.
+ *
+ * To add a figure:
+ *
+ * 1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys of
+ *    --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
+ *    Headers do most of the drawing: canvas.h draws in mm; plot.h makes lines, small multiples and
+ *    their key (PLOT_FIGURE ends a file whose `build` fills one plot); figures.h has maps of tokens
+ *    and steps (grid), maps of layers and heads (layermap) and colours with their bar; axis.h has
+ *    ticks and labels, forest.h rows with intervals, kindmap.h kinds of heads, marks.h signs that
+ *    differ in grey, cells.h cells as text and the sentence for a canvas that is too small.  A map
+ *    of one number for each head that --style chooses is a row of fig_headmaps.c, and no file.
+ * 2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row.  NAME is the file's: '_' where
+ *    the figure's name has '-'.
+ * 3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its picture
+ *    in docs/img/, which examples/gallery.sh makes.  The test `gallery` runs every command of the
+ *    page with a tiny model.
+ * 4. tests/figures: a small table of the analysis in tables/ unless it is there already; then
+ *    `test_contract.py build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME`
+ *    writes the picture that later ones are compared with: look at it.  The tests `contract`,
+ *    `places` and `style` then try the figure with every table, size, key and colour map.  Values
+ *    counted in the pixels are a test of its own.
+ *
+ * `-o X.png` draws the figure with the name of the table, or else the first that draws the table;
+ * --figure NAME draws another. */
 #ifndef KVF_RENDER_FIGURE_H
 #define KVF_RENDER_FIGURE_H
 
@@ -75,6 +97,9 @@ struct figure {
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
 const struct figure *figure_find(const char *name); /* or NULL */
+/* Whether some figure needs text in columns of that name: of a table that was read from a file
+ * without types they are text also where all of it looks like numbers. */
+bool figure_reads_text(const char *column);
 /* What -o draws of a table: the figure of its name, or else the first that draws it; or NULL. */
 const struct figure *figure_of_table(const char *table);
 

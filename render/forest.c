@@ -33,7 +33,7 @@ static void null_line(struct canvas *c, const struct axis_box *a, const struct f
         canvas_line(c, xy, 2, 0.2, grey);
 }
 
-/* An arrow's head at the rim, to the left (-1) or right. */
+/* Draws the head of an arrow at the rim, to the left (-1) or to the right (1). */
 static void arrow(struct canvas *c, double x, double y, int side, struct rgb colour)
 {
     const double xy[] = {x, y, x - side * ARROW, y - .6 * ARROW, x - side * ARROW, y + .6 * ARROW};

@@ -41,7 +41,7 @@ struct layout {
     double aspect;                                           /* tall / side */
 };
 
-/* Whether every layer shows the same heads; how many. */
+/* Whether every layer shows the same heads; *heads says how many. */
 static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
 {
     int layer = table_find(t, "layer"), index = table_find(t, "index");
@@ -175,14 +175,15 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
         end[i] = end[i] < 0 ? INFINITY : end[i] - first;
 }
 
-/* Two columns of a paper; a page's height if maps would be tiny; beyond it for thousands. */
+/* The figure's own size: two columns of a paper wide, as high as a page if maps would be tiny,
+ * larger for thousands of maps. */
 void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct window win;
     int64_t per_head = rows_per_head(g->t), n = table_rows(g->t) / per_head;
     double w = n == 2 ? 140 : 180, h = n == 2 ? 90 : 150;
     w = n == 1 ? 88 : w;
-    if (window_of(g, s, &win, NULL)) /* said when it is drawn */
+    if (window_of(g, s, &win, NULL)) /* `draw` fails with a sentence */
         win = (struct window){per_head, 0, 0, per_head};
     struct layout l = plan(g, &win, w, h);
     if (l.side < 4)
@@ -234,7 +235,8 @@ static uint32_t colour_of(const struct painter *p, struct colours *k, double v, 
     return p->colour[(int)(clamp(f, 0, 1) * PALETTE_STEPS + 0.5)];
 }
 
-/* Columns of one map: the task depends on its number alone, whatever thread has it. */
+/* Makes some columns of one map.  What a task does depends on its number alone, whatever thread has
+ * it. */
 static void stripe(void *ctx, int task, int thread)
 {
     struct painter *p = ctx;
@@ -281,7 +283,7 @@ static void put_map(const struct painter *p, int64_t h, const uint32_t *argb)
     canvas_frame(p->c, a.x, a.y, a.w, a.h, 0.1, (struct rgb){0.45, 0.45, 0.45});
 }
 
-/* Name above the map and, where there is room, ticks at the left and lower rim. */
+/* Draws the name above a map and, where there is room, ticks at the left and lower rim. */
 static void name_and_ticks(const struct painter *p, int64_t h)
 {
     const struct table *t = p->g->t;
@@ -297,7 +299,7 @@ static void name_and_ticks(const struct painter *p, int64_t h)
         axis_ticks_x(p->c, &a);
 }
 
-/* "L15" left of a block's row, "K2" above a block's column. */
+/* Writes the names at the margins: "L15" left of a block's row, "K2" above a block's column. */
 static void margin_names(const struct painter *p, int64_t h)
 {
     const struct table *t = p->g->t;
@@ -324,7 +326,8 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
-/* Where maps have no ticks the names of the axes say the range. */
+/* Draws the names of the axes, which say the range where maps have no ticks, and the bar of
+ * colours. */
 static void axis_names(const struct painter *p)
 {
     const struct layout *l = &p->l;
@@ -348,7 +351,8 @@ static void axis_names(const struct painter *p)
     colours_bar(p->c, &p->k, right + 3, TOP, fmin(bottom - TOP, 60), p->g->label);
 }
 
-/* Maps of `batch` heads side by side on all threads: the table is read by this one. */
+/* Makes and draws the maps, `batch` heads at a time on all threads; only this thread reads the
+ * table. */
 static void paint_all(struct painter *p)
 {
     size_t area = (size_t)p->heat.w * (size_t)p->heat.h;
@@ -407,7 +411,8 @@ done:
     return err;
 }
 
-/* One box a device pixel; of more than MOST_PIXELS a whole number of pixels each. */
+/* How many boxes a side of *mm has, and *mm for whole boxes: one for each device pixel, or where
+ * there are more than MOST_PIXELS one for a whole number of pixels. */
 static int boxes_in(double pixel, double *mm)
 {
     double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MOST_PIXELS);

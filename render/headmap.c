@@ -118,7 +118,8 @@ static bool matches(const struct plan *p, int64_t row)
            && table_int(p->t, table_find(p->t, "index"), row) >= 0;
 }
 
-/* "of trace 1: log_beta of trimkv": what the metadata say of a number; NULL: nothing. */
+/* What the metadata say of the value of a filter, such as "log_beta of trimkv" of trace 1; NULL:
+ * nothing. */
 static const char *about(const struct plan *p, const struct headmap_filter *f, const char *text)
 {
     char key[CELL_TEXT + 24];
@@ -134,7 +135,7 @@ static bool noted(const struct plan *p, int filter)
     return x->column != p->panel && about(p, x->of, x->text);
 }
 
-/* mm below the axis of layers that notes of the rows chosen take. */
+/* How many mm below the axis of layers the notes on the chosen rows take. */
 static double notes_height(const struct plan *p)
 {
     int n = 0;
@@ -143,7 +144,7 @@ static double notes_height(const struct plan *p)
     return n * ABOUT;
 }
 
-/* The panel of a row; a new one by its name.  -1: too many. */
+/* The panel of a row, by its name; a name that is new gets a new panel. -1: there are too many. */
 static int panel_of(struct plan *p, int64_t row)
 {
     char room[24];
@@ -205,7 +206,7 @@ static const char *panel_column(const struct plan *p, const struct headmap_style
     return panel;
 }
 
-/* The style into p, then which panels and heads there are. */
+/* Takes the style into p, then finds which panels and heads there are. */
 static int plan_make(struct plan *p, const struct table *t, const struct figure_style *s,
                      struct kvf_diag *d)
 {
@@ -217,17 +218,22 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
     int err = find_or_fail(p, value, &p->value, d);
     if (!err && panel)
         err = find_or_fail(p, panel, &p->panel, d);
-    if (!err && !is_number(t, p->value))
-        err = kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
+    if (err)
+        return err;
+    if (!is_number(t, p->value))
+        return kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
     for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
-    if (!err)
-        err = measure(p, d);
-    if (!err && p->minus && p->n < 2)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--style minus=yes needs two traces, or panel=COLUMN with "
-                       "two values");
-    return err;
+    if (err)
+        return err;
+    err = measure(p, d);
+    if (err)
+        return err;
+    if (p->minus && p->n < 2)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style minus=yes needs two traces, or panel=COLUMN with "
+                        "two values");
+    return KVF_OK;
 }
 
 static int fill(struct plan *p)
@@ -258,7 +264,7 @@ static int fill(struct plan *p)
     return KVF_OK;
 }
 
-/* Panels less the first, which is not drawn then. */
+/* Takes the first panel from all others; the first is then not drawn. */
 static void subtract(struct plan *p)
 {
     size_t each = (size_t)p->layers * (size_t)p->heads;
@@ -317,7 +323,7 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
     struct plan p;
     *ret_w = 88;
     *ret_h = 40;
-    if (plan_make(&p, t, s, NULL)) /* said when it is drawn */
+    if (plan_make(&p, t, s, NULL)) /* `draw` fails with a sentence */
         return;
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
@@ -335,7 +341,8 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
 
 /* ---- drawing */
 
-/* "age 4", "with trace 2: log_beta of trimkv", "h2o - window" */
+/* Writes the heading of a panel, such as "age 4", "with trace 2: log_beta of trimkv" or "h2o -
+ * window". */
 static void panel_name(const struct plan *p, int panel, char *out, size_t cap)
 {
     const char *word = table_col_name(p->t, p->panel), *more = NULL;
@@ -378,7 +385,8 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
                 ALIGN_LEFT, ink, 0);
 }
 
-/* "survival fraction (top64, horizon 128)": what the colours are of which rows. */
+/* Writes the label of the bar: what the colours are, of which rows, such as "survival (top64,
+ * horizon 128)". */
 static void label_of(const struct plan *p, char *out, size_t cap)
 {
     int used;
@@ -402,7 +410,7 @@ static void label_of(const struct plan *p, char *out, size_t cap)
         snprintf(out + used, cap - (size_t)used, ")");
 }
 
-/* What rows are drawn, where a number alone says little. */
+/* Writes notes on the chosen rows, where the number of a row alone says little. */
 static void draw_notes(struct canvas *c, const struct plan *p, double y)
 {
     char note[4 * CELL_TEXT], room[4 * CELL_TEXT];
@@ -440,16 +448,16 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
     int err = plan_make(&p, t, s, d);
     if (err)
         return err;
-    err = fill(&p);
-    if (!err && p.minus)
-        subtract(&p);
     struct layout l = layout_in(&p, canvas_width(c), canvas_height(c));
-    if (!err && !(l.w >= 2 && l.h >= 2))
-        err = kvf_fail(d, KVF_E_ARG,
-                       "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
-                       "larger --size",
-                       p.n - p.first, canvas_width(c), canvas_height(c));
+    if (!(l.w >= 2 && l.h >= 2))
+        return kvf_fail(d, KVF_E_ARG,
+                        "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
+                        "larger --size",
+                        p.n - p.minus, canvas_width(c), canvas_height(c));
+    err = fill(&p);
     if (!err) {
+        if (p.minus)
+            subtract(&p);
         struct colours k = colours_for(&p, s);
         for (int i = p.first; i < p.n; i++)
             draw_panel(c, &p, &l, i, &k);

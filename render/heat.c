@@ -22,7 +22,8 @@ static void clear(double *v, long n)
     memset(v, 0, (size_t)n * sizeof *v);
 }
 
-/* The tokens of a column one by one: their weight is the part of them within it. */
+/* Walks over the tokens of a column of pixels; the weight of a token is the part of it within the
+ * column. */
 struct walk {
     double x0, x1;
     long i, r; /* r: the row in which i is born; 0 for earlier ones, h for later */
@@ -121,7 +122,7 @@ void heat_finish(struct heat *m)
     *m = (struct heat){0};
 }
 
-/* Sums to means and areas to shares. */
+/* Makes means of the sums, and shares of the areas. */
 static void finish(const struct heat *m, double *mean, double *cover)
 {
     double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
@@ -200,7 +201,8 @@ struct decay {
 
 static const double VANISHED = -41.45; /* log 1e-18 */
 
-/* expm1, by its series where that is exact to the last digit or two: most tokens live long. */
+/* expm1(x), by its series where that is exact to the last digit or two.  Most tokens live long, so
+ * that x is near 0. */
 static double exp_less_one(double x)
 {
     if (!(fabs(x) < 0x1p-7))
@@ -213,7 +215,8 @@ static double exp_less_one(double x)
                              * (1 + x * (1. / 4) * (1 + x * (1. / 5) * (1 + x * (1. / 6))))));
 }
 
-/* beta^n and the sum of beta^k, 0 <= k < n; less: expm1(x). */
+/* Returns beta^n, beta = e^x, and puts the sum of beta^k, 0 <= k < n, into *ret_sum; less:
+ * expm1(x). */
 static double power_and_sum(double x, double less, double n, double *ret_sum)
 {
     double nx = n * x, e;
@@ -270,7 +273,8 @@ static void lead(struct decay *d, long row, double weight, double log_v, double 
     b->whole[1][half][k] = sum - 1 + power;
 }
 
-/* The row of birth by itself (none for tokens born before the window). */
+/* Adds a token to its column: first the row of its birth, which tokens born before the window do
+ * not have, then the rows below it. */
 static void add_token(struct decay *d, const struct walk *k, double log_beta)
 {
     double x = log_beta < -1e4 ? -1e4 : log_beta, less = exp_less_one(x), sum; /* 0 * INFINITY */

@@ -30,7 +30,7 @@ static struct extent extent_of(const struct table *t)
     return (struct extent){l0, l1 - l0 + 1, h0, h1 - h0 + 1};
 }
 
-/* One column of a paper while a layer gets 1.5 mm, up to two. */
+/* The size of a map: one column of a paper wide while a layer gets 1.5 mm, else up to two. */
 void layermap_size(const struct table *t, double *ret_w, double *ret_h)
 {
     struct extent e = extent_of(t);
@@ -75,7 +75,7 @@ void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, doub
     }
 }
 
-/* Dots with a rim: to be seen on dark cells and on light ones. */
+/* Draws the dots; their rim lets them be seen on dark cells and on light ones. */
 static void draw_dots(struct canvas *c, const struct layermap *m, const struct extent *e, double cw,
                       double ch)
 {

@@ -61,7 +61,7 @@ struct chart_look plot_look_coloured(int i)
     return look;
 }
 
-/* Cut within a character, a name is no text any more. */
+/* Copies a name and cuts it between characters: a name that ends within a character is no text. */
 static void copy_name(char *out, const char *name)
 {
     size_t n = strlen(name);

@@ -59,7 +59,7 @@ void plot_free(struct plot *p);
 
 /* Adds a point to a line of a panel.  Names are copied and cut to PLOT_NAME - 1 bytes; a panel
  * "" has no heading.  low and high: the interval, NaN where there is none.  Too many panels or
- * lines are an error that plot_draw tells. */
+ * lines are an error that plot_draw returns. */
 void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
               double high);
 /* A ring or cross in the look of a line that there is already; else nothing. */

@@ -47,7 +47,7 @@ static int keys_of(const struct plot *p)
     return n;
 }
 
-/* Without a canvas: letters of 1.4 mm. */
+/* The size of a plot, found without a canvas: letters are taken to be 1.4 mm wide. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h)
 {
     static const double width[] = {88, 130, 180}, height[] = {46, 38, 34, 27, 24, 20, 20, 17};
@@ -67,7 +67,7 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-/* s, or what fits of it into room mm and an ellipsis. */
+/* Puts into out s, or as much of it as fits into `room` mm with an ellipsis. */
 static void fit_text(struct canvas *c, const char *s, double pt, double room, char out[256])
 {
     size_t n;
@@ -118,7 +118,8 @@ static void draw_note(struct canvas *c, const struct plot *p, const struct layou
     }
 }
 
-/* Text around a place within 0 to end; set smaller, and then cut, where there is no room. */
+/* Draws a text around a place, within 0 to end.  Where there is no room it is set smaller, and then
+ * cut. */
 static void label(struct canvas *c, double x, double y, const char *s, double end, int turn)
 {
     char text[256];
@@ -139,7 +140,7 @@ static void widen(double *lo, double *hi, double v, bool logarithmic)
     *hi = isnan(*hi) || v > *hi ? v : *hi;
 }
 
-/* A range of some length around the data; ends that the figure gave stay. */
+/* Makes a range of some length around the data; ends that the figure gave stay. */
 static void settle(double *lo, double *hi, double d0, double d1, bool logarithmic, double pad)
 {
     if (isnan(d0))
@@ -195,8 +196,8 @@ static void tell(struct plot *p, long n, long all, const char *what)
                  n / p->copies, all / p->copies, what);
 }
 
-/* Points, or ends of their intervals, that the axis does not reach, and those without a
- * logarithm, are counted and told. */
+/* Writes how many points, or ends of their intervals, the axis does not reach, and how many have
+ * no logarithm. */
 static void tell_clipped(struct plot *p)
 {
     double slack = 1e-9 * (p->y1 - p->y0);
@@ -386,10 +387,12 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     if (p->err)
         return p->err;
     int err = ranges(p, s, d);
-    if (!err)
-        tell_clipped(p);
-    if (!err && arrange(c, p, NOTES, &l, d))
-        err = arrange(c, p, 1, &l, d); /* a long note is the first to give way */
+    if (err)
+        return err;
+    tell_clipped(p);
+    err = arrange(c, p, NOTES, &l, d);
+    if (err) /* a long note is the first to give way */
+        err = arrange(c, p, 1, &l, d);
     if (err)
         return err;
     double across = l.w + (l.cols - 1) * l.step_x, down = l.h + (l.rows - 1) * l.step_y;
@@ -415,7 +418,7 @@ void plot_figure_size(const struct table *t, const struct figure_style *s, doubl
     *ret_w = 88;
     *ret_h = 60;
     if (!p.err && s->figure->build(t, s, &p, &ignored) == KVF_OK
-        && !p.err) /* else plot_figure_draw tells */
+        && !p.err) /* else plot_figure_draw fails */
         plot_size(&p, ret_w, ret_h);
     plot_free(&p);
 }

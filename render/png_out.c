@@ -31,7 +31,7 @@ static void write_rows(png_structp png, const struct png_rows *r)
     png_write_chunk(png, end, NULL, 0);
 }
 
-/* Everything but the rows; on_error jumps out of it. */
+/* Writes all that stands before the rows; on_error jumps out of it. */
 static void write_head(png_structp png, png_infop info, int w, int h, double per_metre,
                        const char *title, const char *comment)
 {

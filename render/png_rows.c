@@ -8,12 +8,13 @@ enum {
     PIECE = 1 << 18, /* bytes of rows at least */
     UP = 2,
     /* Maps and text alike repeat from row to row: level 6 takes three times as long.  Level 4
-     * would save 2 % of plots and 11 to 14 % of maps for 40 % more time (docs/performance.md). */
+     * would save 2 % of plots and 11 to 14 % of maps for 40 % more time
+     * (docs/studies/performance-notes.md). */
     LEVEL = 2,
     HEAD = 0x785e /* deflate, window of 32 KiB, "fast"; divisible by 31 */
 };
 
-/* What a thread needs, kept from piece to piece. */
+/* What a thread keeps from one piece of the picture to the next. */
 struct press {
     z_stream z;
     uint8_t *rows; /* of a piece, filtered */
@@ -36,7 +37,7 @@ static int rows_each(const struct png_rows *r)
     return (int)(PIECE / row_bytes(r)) + 1;
 }
 
-/* Rows [from, to) with their filter's byte. */
+/* Writes the rows [from, to) to out, each filtered and behind the byte that names the filter. */
 static void filter(const struct png_rows *r, int from, int to, uint8_t *out)
 {
     for (int y = from; y < to; y++) {

@@ -7,7 +7,8 @@ const struct opt style_none[] = {{.type = OPT_END}};
 
 enum { PIECE = 64 }; /* bytes of a key and of a value */
 
-/* The pairs of option as "key\0value\0key\0value\0", so that values can be borrowed. */
+/* Appends the pairs of option to text as "key\0value\0key\0value\0", so that values can be
+ * borrowed. */
 static int cut(const char *option, struct buf *text, struct kvf_diag *d)
 {
     char name[PIECE], value[PIECE];

@@ -96,7 +96,7 @@ void svg_area(struct svg *s, const double *xy, int n, struct rgb fill, double al
     buf_str(&s->body, "Z\"/>\n");
 }
 
-/* Four arcs; a quarter turn by one Bezier curve is 0.03 % off at most. */
+/* Writes a circle as four arcs; a quarter turn by one Bezier curve is 0.03 % off at most. */
 static void circle(struct buf *b, double x, double y, double r)
 {
     static const int turn[5][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {1, 0}};

@@ -46,7 +46,8 @@ static bool plain(struct run *r, double pt)
     return at == r->n;
 }
 
-/* Where each character starts, if the font does not say it. */
+/* Writes where a run starts, and where each of its characters does if the font itself would put
+ * them elsewhere. */
 static void write_x(struct buf *b, const struct run *r, double x0)
 {
     double x = x0 + r->x;
@@ -105,7 +106,7 @@ static cairo_status_t collect(void *ctx, const unsigned char *data, unsigned n)
     return CAIRO_STATUS_SUCCESS;
 }
 
-/* Glyphs that are pictures, at 600 dpi. */
+/* Draws glyphs that are pictures, at 600 dpi. */
 static void write_picture(struct svg *s, const struct run *r, double x, double y)
 {
     const double px = 600 / 25.4;

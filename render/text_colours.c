@@ -16,7 +16,7 @@ static double from_linear(double v)
     return clamp(v, 0, 1);
 }
 
-/* IEC 61966-2-1 and CIE 15. */
+/* The CIELAB coordinates of an sRGB colour (IEC 61966-2-1 and CIE 15). */
 static void to_lab(struct rgb c, double *L, double *a, double *b)
 {
     const double r = to_linear(c.r), g = to_linear(c.g), u = to_linear(c.b);

@@ -81,7 +81,7 @@ void text_flow_close(struct text_flow *f)
     text_source_finish(&f->source);
 }
 
-/* The paragraph's lines are done. */
+/* Ends the paragraph whose lines are all drawn. */
 static void drop(struct text_flow *f)
 {
     size_t n = f->used < paragraph_lines(f->p) ? paragraph_start(f->p, f->used)

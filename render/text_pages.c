@@ -30,7 +30,7 @@ static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
     return KVF_OK;
 }
 
-/* The head where heads differ, the trace where traces do. */
+/* Names the panels: by the head where heads differ, by the trace where traces do. */
 static void name_panels(struct text_sheet *s, int trace, int head)
 {
     const struct table *t = s->t;
@@ -109,7 +109,7 @@ static int count(struct text_sheet *s, struct text_panel *p, int64_t most)
     return err;
 }
 
-/* Lines of the longest text of a band; no more than most. */
+/* The lines of the longest text of a band, at most `most`. */
 static int band_lines(struct text_sheet *s, int band, int64_t most, int64_t *ret)
 {
     int err = KVF_OK;
@@ -181,7 +181,7 @@ int text_slices_pages(struct text_sheet *s, struct text_slices *ret)
     return err;
 }
 
-/* A band in `rows` lines: its middle is left out where there are more. */
+/* Adds a band in `rows` lines; where it has more, its middle is left out. */
 static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows, double y,
                      struct text_slices *ret)
 {
@@ -246,7 +246,7 @@ static void draw_note(const struct text_sheet *s, struct canvas *c, const struct
     canvas_word(c, column_x(s, column), v->y + 0.7 * s->pitch, note, s->pt * fit, 0, note_ink);
 }
 
-/* A slice of one panel; its text is open as long as its band goes on. */
+/* Draws a slice of one panel; the text of a panel stays open as long as its band goes on. */
 static int draw_panel(struct text_sheet *s, const struct text_slice *v, int column, bool draw,
                       struct text_flow *f)
 {

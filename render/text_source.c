@@ -127,7 +127,8 @@ static void shared_bytes(const struct text_source *s, int64_t next, const char *
         (*b)++;
 }
 
-/* Takes the part at hand of the row at hand: what its rows share, or comes before or after. */
+/* Takes the part of the row that is next: the bytes that several rows share, or those before or
+ * after them. */
 static void take_part(struct text_source *s, const char *text, size_t n, int64_t next)
 {
     size_t a = n, b = n, at = s->skip;

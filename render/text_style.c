@@ -61,13 +61,14 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-/* Ages on a scale of logarithms, never as age 0; NaN: there is no value. */
+/* The place of a value on the scale of the colours: a logarithm for ages, where "never" counts as
+ * age 0; NaN: there is no value. */
 static double scaled(const struct text_style *x, double v)
 {
     return kind_of(x) == KIND_AGE ? log10(1 + clamp(v, 0, INFINITY)) : v;
 }
 
-/* Of tokens that share a character: their mean, of ages the largest. */
+/* The value of tokens [row0, row1), which share a character: their mean, or the largest of ages. */
 static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
 {
     double sum = 0, most = -1;
@@ -80,7 +81,8 @@ static double value_of(const struct text_style *x, int64_t row0, int64_t row1)
     return kind_of(x) == KIND_AGE && !isnan(mean) ? most : mean;
 }
 
-/* Of tokens that share a character: evicted if one of them is, else kept if they differ. */
+/* The state of tokens [row0, row1), which share a character: evicted if one of them is, else kept
+ * if they differ. */
 static const char *state_of(const struct text_style *x, int64_t row0, int64_t row1)
 {
     const char *first = table_str(x->t, x->column, row0);
@@ -230,7 +232,7 @@ struct legend {
 
 enum { GAP = 3 };
 
-/* Where an item of that width goes. */
+/* Moves the legend to where an item of that width has room. */
 static double place(struct legend *g, double w)
 {
     double right = g->row ? g->right : g->right - g->less;
@@ -257,7 +259,7 @@ static void say_part(struct legend *g, const char *s)
         canvas_text(g->c, x, middle(g), s, pt, ALIGN_LEFT, ink, 0);
 }
 
-/* Text, in several rows where it must be. */
+/* Writes a text into the legend, in several rows where it must be. */
 static void say(struct legend *g, const char *s)
 {
     char part[192];
@@ -276,7 +278,7 @@ static void say(struct legend *g, const char *s)
     }
 }
 
-/* A word that looks as it says. */
+/* Writes a word of the legend in the look that it names. */
 static void sample(struct legend *g, const char *s, struct text_look look, int bold)
 {
     double w = canvas_text_width(g->c, s, PT_TICK, bold), pad = look.filled ? 0.6 : 0;
@@ -300,7 +302,7 @@ static void number(const struct text_style *x, double v, char out[24])
     snprintf(out, 24, "%.4g", kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
 }
 
-/* A bar between the numbers at its ends. */
+/* Draws the bar of colours between the numbers at its ends. */
 static void bar(struct legend *g)
 {
     const struct text_style *x = g->x;
@@ -332,7 +334,7 @@ static void states(struct legend *g)
         sample(g, "differs between heads", look_of_state(x, "mixed"), 0);
 }
 
-/* "L5K1: age at last use, steps, log scale (top64)" */
+/* Writes what the colours show, such as "L5K1: age at last use, steps, log scale (top64)". */
 static void say_what(struct legend *g)
 {
     const struct text_style *x = g->x;

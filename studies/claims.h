@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/table_read.h"
 
 struct json;
-struct table;
 
 enum claim_verdict {
     CLAIM_SUPPORTED,
@@ -87,8 +87,9 @@ struct claim_result {
 
 /* Tables of a folder, each read once. */
 struct claims_folder;
-struct claims_folder *claims_folder_create(const char *path); /* NULL: no memory */
-void claims_folder_destroy(struct claims_folder *f);          /* accepts NULL */
+/* is_text: as table_read takes it.  NULL: no memory. */
+struct claims_folder *claims_folder_create(const char *path, table_text_fn is_text);
+void claims_folder_destroy(struct claims_folder *f); /* accepts NULL */
 /* NULL and KVF_OK: there is no such table.  An error: the file is there and cannot be read. */
 int claims_folder_table(struct claims_folder *f, const struct claim_side *s,
                         const struct table **ret, struct kvf_diag *d);

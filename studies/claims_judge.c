@@ -24,18 +24,22 @@ struct kept {
 
 struct claims_folder {
     char *path;
+    table_text_fn is_text;
     struct kept *kept;
     size_t n;
 };
 
-struct claims_folder *claims_folder_create(const char *path)
+struct claims_folder *claims_folder_create(const char *path, table_text_fn is_text)
 {
     struct claims_folder *f = MEM_NEW(struct claims_folder, 1);
-    if (f && !(f->path = mem_strdup(path))) {
-        mem_free(f);
+    if (!f)
         return NULL;
-    }
-    return f;
+    f->is_text = is_text;
+    f->path = mem_strdup(path);
+    if (f->path)
+        return f;
+    mem_free(f);
+    return NULL;
 }
 
 void claims_folder_destroy(struct claims_folder *f)
@@ -68,7 +72,7 @@ static int folder_file(struct claims_folder *f, const char *path, const struct t
         return KVF_E_NOMEM;
     f->kept = grown;
     struct kept k = {mem_strdup(path), NULL};
-    int err = k.path ? table_read(path, &k.table, d) : KVF_E_NOMEM;
+    int err = k.path ? table_read(path, f->is_text, &k.table, d) : KVF_E_NOMEM;
     if (err) {
         mem_free(k.path);
         return err;

@@ -1,41 +1,14 @@
 /* session.h - one sequence being decoded: a cache, a method, a recording.
  *
- * An engine holds what several sequences share and never changes: weights,
- * tokenizer, kernels, threads.  A session is the mutable timeline. */
+ * An engine (engine.h) holds what several sequences share and never changes; a session is the
+ * mutable timeline. */
 #ifndef KVF_ENGINE_SESSION_H
 #define KVF_ENGINE_SESSION_H
 
-#include "base/buf.h"
-#include "base/par.h"
 #include "engine/cache/cache.h"
+#include "engine/decode/engine.h"
 #include "engine/method/method.h"
-#include "engine/model/config.h"
-#include "engine/model/tokenizer.h"
-#include "engine/model/weights.h"
 #include "engine/probe/recorder.h"
-
-struct engine {
-    struct gguf *gguf;
-    struct model_config config;
-    struct weights *weights;
-    struct tokenizer *tokenizer;
-    struct kernels kernels;
-    struct par *pool;
-    bool exact;
-};
-
-struct engine_options {
-    bool exact;         /* f32 weights and activations, f32 cache */
-    int n_threads;      /* 0: number of cores */
-    unsigned cpu_flags; /* CPU_* */
-};
-
-/* Maps and packs a GGUF.  KVF_OK or an error with a sentence. */
-int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
-                struct kvf_diag *d);
-void engine_close(struct engine *e); /* accepts NULL */
-/* The members of "model" in a trace's header: name, hash, architecture and sizes. */
-void engine_put_model(const struct engine *e, struct buf *b);
 
 struct session;
 

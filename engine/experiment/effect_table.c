@@ -26,7 +26,9 @@ static const struct effect_step *steps_of(const struct effect_result *r, int doc
 
 static double field(const struct effect_step *s, enum column c)
 {
-    return c == KL ? s->kl : c == DNLL ? s->dnll : (double)s->agree;
+    if (c == KL)
+        return s->kl;
+    return c == DNLL ? s->dnll : (double)s->agree;
 }
 
 /* Mean and interval of a field of a row.  v: [docs][steps], then [docs]. */

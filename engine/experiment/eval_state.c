@@ -40,14 +40,14 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
 /* "method\toptions\tbudget": the effective value of every option. */
 static void build_key(const struct eval_cell *cell, struct buf *b)
 {
-    const char *key, *word;
-    double number;
     buf_printf(b, "%s\t", cell->label);
-    for (int i = 0; (key = method_option(&cell->params, i, &word, &number)) != NULL; i++) {
+    for (const struct method_option *o = method_options; o->key; o++) {
+        const char *word = method_option_word(o, &cell->params);
+        buf_printf(b, "%s%s=", o > method_options ? "," : "", o->key);
         if (word)
-            buf_printf(b, "%s%s=%s", i ? "," : "", key, word);
+            buf_str(b, word);
         else
-            buf_printf(b, "%s%s=%.17g", i ? "," : "", key, number);
+            buf_printf(b, "%.17g", method_option_value(o, &cell->params));
     }
     if (cell->gates)
         buf_printf(b, ",gates=%s", gates_hash(cell->gates));
@@ -75,14 +75,15 @@ static int write_all(struct eval_state *s, const struct buf *b, struct kvf_diag 
 static int read_all(struct eval_state *s, struct kvf_diag *d)
 {
     char part[65536];
-    ssize_t n;
-    while ((n = read(s->fd, part, sizeof part)) != 0) {
+    for (;;) {
+        ssize_t n = read(s->fd, part, sizeof part);
+        if (n == 0)
+            return s->text.err;
         if (n < 0 && errno != EINTR)
             return io_error(s, "read the results", d);
         if (n > 0)
             buf_add(&s->text, part, (size_t)n);
     }
-    return s->text.err;
 }
 
 /* Ends the text after its last complete line, in the file too. */

@@ -84,13 +84,17 @@ static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
     if (err)
         return err;
     buf_printf(b, "{\"plan\":{\"version\":%d", PLAN_VERSION);
-    buf_printf(b, ",\"holds\":\"%s%s%s\"", j->tokens ? "tokens" : "",
-               !j->evictions ? ""
-               : j->tokens   ? " evictions"
-                             : "evictions",
-               !j->mass                    ? ""
-               : j->tokens || j->evictions ? " mass"
-                                           : "mass");
+    buf_str(b, ",\"holds\":\"");
+    const char *const names[] = {j->tokens ? "tokens" : NULL, j->evictions ? "evictions" : NULL,
+                                 j->mass ? "mass" : NULL};
+    const char *sep = "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!names[i])
+            continue;
+        buf_printf(b, "%s%s", sep, names[i]);
+        sep = " ";
+    }
+    buf_char(b, '"');
     json_put_key(b, "heads");
     json_put_str(b, heads ? heads : "all", strlen(heads ? heads : "all"));
     buf_char(b, '}');

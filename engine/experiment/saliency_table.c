@@ -174,7 +174,7 @@ static void add_rhos(struct table *t, const char *pre, const char *name,
     const char *const end[] = {"", "_low", "_high"};
     for (int c = 0; r && c < 3; c++) {
         for (int i = 0; i < n; i++)
-            v[i] = c == 0 ? r[i].rho : c == 1 ? r[i].low : r[i].high;
+            v[i] = (const double[]){r[i].rho, r[i].low, r[i].high}[c];
         snprintf(key, sizeof key, "%s_%s%s", pre, name, end[c]);
         table_dense_real(t, key, "", v);
     }

@@ -26,11 +26,12 @@ static int read_whole(const char *path, struct buf *out, struct kvf_diag *d)
 {
     FILE *f = fopen(path, "rb");
     char part[65536];
-    size_t n;
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path, strerror(errno));
-    while (!out->err && (n = fread(part, 1, sizeof part, f)) > 0)
+    for (size_t n = 1; !out->err && n > 0;) {
+        n = fread(part, 1, sizeof part, f);
         buf_add(out, part, n);
+    }
     int bad = ferror(f) ? errno : 0;
     fclose(f);
     if (bad)

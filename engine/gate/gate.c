@@ -1,223 +1,8 @@
-#include <stdlib.h>
-#include <string.h>
+/* gate.c - what an opened gate file says of itself, and closing it. */
+#include <stdio.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "engine/gate/state.h"
-
-static const char *const kind_names[] = {[GATE_RETENTION] = "retention",
-                                         [GATE_WRITE] = "write",
-                                         [GATE_IMPORTANCE] = "importance",
-                                         [GATE_HEADS] = "heads",
-                                         [GATE_BLOCKS] = "blocks"};
-static const char *const activation_names[] = {
-    [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
-
-enum {
-    ENTRIES = 1u << LAYOUT_RGKV | 1u << LAYOUT_RG2 | 1u << LAYOUT_RG3,
-    RETENTION_MLPS = 1u << LAYOUT_RG | 1u << LAYOUT_RG10 | ENTRIES,
-    RETENTION_NETS = RETENTION_MLPS | 1u << LAYOUT_LINEAR,
-    MLPS = RETENTION_MLPS | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET,
-    ROTATED = ENTRIES | 1u << LAYOUT_WGKV | 1u << LAYOUT_LOCRET | 1u << LAYOUT_SEER,
-    ALL_LAYOUTS = (1u << N_LAYOUTS) - 1
-};
-
-static int index_of(const char *name, const char *const *list, int n)
-{
-    for (int i = 0; name && i < n; i++)
-        if (list[i] && strcmp(list[i], name) == 0)
-            return i;
-    return -1;
-}
-
-static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
-{
-    if (f->container == CONTAINER_TORCH)
-        return gates_kind_by_names(g, f, d);
-    const char *kind = tensor_file_meta(f, "kvfate.kind"),
-               *layout = tensor_file_meta(f, "kvfate.layout");
-    if (!kind || !layout)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the metadata lack %s, so these are no gates that "
-                        "can be read; docs/reference/gates.md tells how to mark a file",
-                        g->path, kind ? "kvfate.layout" : "kvfate.kind");
-    int k = index_of(kind, kind_names, GATE_BLOCKS + 1), l = 0;
-    if (k < 0)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.kind is '%.40s'; expected retention, write, "
-                        "importance, heads or blocks",
-                        g->path, kind);
-    while (l < N_LAYOUTS && strcmp(gate_layouts[l].name, layout) != 0)
-        l++;
-    if (l == N_LAYOUTS)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.layout is '%.40s'; expected rg, rg2, "
-                        "rg3, rg10, linear, rgkv, wgkv, locret, duo, seer or values",
-                        g->path, layout);
-    if (!(gate_layouts[l].kinds >> k & 1))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: gates of kind %s do not come in the layout %s; one "
-                        "of the two is wrong",
-                        g->path, kind, layout);
-    g->kind = (enum gate_kind)k;
-    g->layout = (enum layout_id)l;
-    return KVF_OK;
-}
-
-/* A key that says nothing about this layout is most likely a mistake. */
-static int check_keys(const struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
-{
-    static const struct {
-        const char *name;
-        unsigned layouts;
-    } known[] = {{"kvfate.kind", ALL_LAYOUTS},       {"kvfate.layout", ALL_LAYOUTS},
-                 {"kvfate.model_hash", ALL_LAYOUTS}, {"kvfate.activation", MLPS},
-                 {"kvfate.z", RETENTION_NETS},       {"kvfate.key_order", ROTATED},
-                 {"kvfate.block", 1u << LAYOUT_SEER}};
-    const char *key;
-    for (int i = 0; (key = tensor_file_meta_key(f, i)) != NULL; i++) {
-        bool good = strncmp(key, "kvfate.", 7) != 0;
-        for (size_t k = 0; !good && k < sizeof known / sizeof *known; k++)
-            good = strcmp(key, known[k].name) == 0 && (known[k].layouts >> g->layout & 1);
-        if (!good)
-            return kvf_fail(d, KVF_E_FORMAT,
-                            "%s: the metadata key %.60s means nothing for the "
-                            "layout %s; remove or correct it",
-                            g->path, key, gate_layouts[g->layout].name);
-    }
-    return KVF_OK;
-}
-
-static int read_block(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
-{
-    const char *block = tensor_file_meta(f, "kvfate.block");
-    char *end = NULL;
-    long n = block ? strtol(block, &end, 10) : 0;
-    if (block && (n < 1 || n > 65536 || *end))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.block is '%.40s'; expected a whole number "
-                        "from 1 to 65536",
-                        g->path, block);
-    g->block = (int)n;
-    return KVF_OK;
-}
-
-static int read_options(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
-{
-    const char *act = tensor_file_meta(f, "kvfate.activation"),
-               *z = tensor_file_meta(f, "kvfate.z"),
-               *order = tensor_file_meta(f, "kvfate.key_order");
-    int a = act ? index_of(act, activation_names, ACT_RELU + 1)
-                : (int)gate_layouts[g->layout].activation;
-    if (a < 0)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.activation is '%.40s'; expected silu, gelu "
-                        "or relu",
-                        g->path, act);
-    if (z && strcmp(z, "f32") != 0 && strcmp(z, "bf16") != 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: kvfate.z is '%.40s'; expected f32 or bf16", g->path,
-                        z);
-    if (order && strcmp(order, "pairs") != 0 && strcmp(order, "halves") != 0)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.key_order is '%.40s'; expected pairs or "
-                        "halves",
-                        g->path, order);
-    g->activation = (enum activation)a;
-    g->round_z = z && strcmp(z, "bf16") == 0;
-    /* without metadata: as PyTorch turns them, docs/reference/gates.md */
-    g->halves = order ? strcmp(order, "halves") == 0
-                      : f->container == CONTAINER_TORCH && (ROTATED >> g->layout & 1);
-    if (g->halves && g->model.head_dim % 2)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: kvfate.key_order is halves, but heads have %d "
-                        "channels; remove it",
-                        g->path, g->model.head_dim);
-    return read_block(g, f, d);
-}
-
-static int read_meta(struct gates *g, const struct tensor_file *f, const char *model_hash,
-                     struct kvf_diag *d)
-{
-    int err = check_keys(g, f, d);
-    const char *hash = tensor_file_meta(f, "kvfate.model_hash");
-    if (!err && hash && model_hash && strcmp(hash, model_hash) != 0)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "%s: these gates were made for the model with hash %.40s, "
-                       "this one has %.40s; give the gates of this model",
-                       g->path, hash, model_hash);
-    return err ? err : read_options(g, f, d);
-}
-
-/* What gates_meta gives. */
-static int keep_meta(struct gates *g, const struct tensor_file *f)
-{
-    struct buf b = {0};
-    if (f->meta)
-        json_put_node(&b, f->meta);
-    else
-        buf_str(&b, "{}");
-    g->meta = b.err ? NULL : mem_strdup(b.data);
-    buf_finish(&b);
-    return g->meta ? KVF_OK : KVF_E_NOMEM;
-}
-
-/* model NULL: what the file itself tells. */
-static int open_into(struct gates *g, const char *path, const struct gates_model *model,
-                     struct kvf_diag *d)
-{
-    struct tensor_file *f = NULL;
-    g->model = model ? *model : (struct gates_model){.rope_base = 1};
-    g->model.hash = NULL;
-    g->path = mem_strdup(path);
-    int err = g->path ? tensor_file_open(path, &f, d) : KVF_E_NOMEM;
-    if (!err) {
-        g->container = f->container;
-        g->prefix = gates_prefix(f);
-        tensor_file_hash(f, g->hash);
-        err = read_kind(g, f, d);
-    }
-    if (!err && !model)
-        err = gates_learn_sizes(g, f, d);
-    if (!err)
-        err = read_meta(g, f, model ? model->hash : NULL, d);
-    if (!err)
-        err = gates_load(g, f, d);
-    if (!err)
-        err = keep_meta(g, f);
-    tensor_file_close(f);
-    return err;
-}
-
-static int open_new(const char *path, const struct gates_model *model, struct gates **ret_gates,
-                    struct kvf_diag *d)
-{
-    struct gates *g = MEM_NEW(struct gates, 1);
-    if (!g)
-        return KVF_E_NOMEM;
-    int err = open_into(g, path, model, d);
-    if (err) {
-        gates_close(g);
-        return err;
-    }
-    *ret_gates = g;
-    return KVF_OK;
-}
-
-int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
-               struct kvf_diag *d)
-{
-    return open_new(path, model, ret_gates, d);
-}
-
-int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d)
-{
-    int err = open_new(path, NULL, ret_gates, d);
-    if (!err && (*ret_gates)->layout == LAYOUT_LOCRET) /* only their product is told */
-        (*ret_gates)->model.n_heads = (*ret_gates)->model.head_dim = 0;
-    if (!err && (*ret_gates)->unsure)
-        (*ret_gates)->model.d_model = 0;
-    return err;
-}
 
 void gates_close(struct gates *g)
 {
@@ -246,7 +31,12 @@ enum gate_kind gates_kind(const struct gates *g)
 
 const char *gates_kind_name(enum gate_kind kind)
 {
-    return kind_names[kind];
+    static const char *const names[] = {[GATE_RETENTION] = "retention",
+                                        [GATE_WRITE] = "write",
+                                        [GATE_IMPORTANCE] = "importance",
+                                        [GATE_HEADS] = "heads",
+                                        [GATE_BLOCKS] = "blocks"};
+    return names[kind];
 }
 
 const char *gates_layout(const struct gates *g)
@@ -317,4 +107,9 @@ int gates_gate_dim(const struct gates *g)
 int gates_block_size(const struct gates *g)
 {
     return g->block;
+}
+
+void gates_tensor_name(const struct gates *g, char out[128], int layer, const struct part *p)
+{
+    snprintf(out, 128, "%s%d.self_attn.%s", g->prefix, layer, p->name);
 }

@@ -13,11 +13,6 @@ struct load {
     struct kvf_diag *d;
 };
 
-void gates_tensor_name(const struct gates *g, char out[128], int layer, const struct part *p)
-{
-    snprintf(out, 128, "%s%d.self_attn.%s", g->prefix, layer, p->name);
-}
-
 /* "[4, 32]" */
 static const char *shape_text(char out[96], const uint64_t *dim, int n)
 {

@@ -26,8 +26,10 @@ static int read_dtype(const struct json *node, enum weight_type *ret)
     } known[] = {{"F32", WEIGHT_F32}, {"F16", WEIGHT_F16}, {"BF16", WEIGHT_BF16}};
     const char *name = json_str(json_get(node, "dtype"), "");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i].name) == 0)
-            return *ret = known[i].type, KVF_OK;
+        if (strcmp(name, known[i].name) == 0) {
+            *ret = known[i].type;
+            return KVF_OK;
+        }
     return KVF_E_FORMAT;
 }
 

@@ -32,7 +32,10 @@ void CHOICE(reduce_sums)(float *restrict out, const double *restrict sum, size_t
         double s = sum[i];
         for (int g = 1; g < n_rows; g++) {
             double x = sum[(size_t)g * ld + (size_t)i];
-            s = !max ? s + x : x > s ? x : s;
+            if (!max)
+                s += x;
+            else if (x > s)
+                s = x;
         }
         out[i] = (float)(s / divisor);
     }

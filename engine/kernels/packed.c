@@ -191,16 +191,18 @@ static enum packed_kind kind_of(enum weight_type t, int K)
         return PACK_Q4;
     if (K % QBLOCK == 0 && t == WEIGHT_Q8_0)
         return PACK_Q8;
-    return t == WEIGHT_F16 ? PACK_F16 : t == WEIGHT_BF16 ? PACK_BF16 : PACK_F32;
+    if (t == WEIGHT_F16)
+        return PACK_F16;
+    return t == WEIGHT_BF16 ? PACK_BF16 : PACK_F32;
 }
 
 /* -8 d and -128 d must be exact in f16: true unless d is near its largest. */
 static int scale_overflows(const struct pack_source *s, int K)
 {
     size_t row = weight_bytes(s->type, (size_t)K), step = s->type == WEIGHT_Q8_0 ? 34 : 18;
-    float limit = s->type == WEIGHT_Q8_0 ? 511.0f : s->type == WEIGHT_Q4_0 ? 8188.0f : 0;
-    if (limit == 0)
+    if (s->type != WEIGHT_Q8_0 && s->type != WEIGHT_Q4_0)
         return 0;
+    float limit = s->type == WEIGHT_Q8_0 ? 511.0f : 8188.0f;
     const uint8_t *p = s->data;
     for (size_t at = 0; at < row * (size_t)s->n_rows; at += step) {
         float d = half_to_float(load16(p + at));
@@ -223,10 +225,9 @@ static int choose_kind(const struct pack_source *src, int n_src, int K, int exac
     w->n_panels = (w->N + PANEL - 1) / PANEL;
     w->n_blocks = w->kind == PACK_Q4 || w->kind == PACK_Q8 ? K / QBLOCK : 0;
     size_t cells = (size_t)w->n_panels * PANEL * (size_t)K;
-    size_t data = w->kind == PACK_Q4    ? cells / 2
-                  : w->kind == PACK_Q8  ? cells
-                  : w->kind == PACK_F32 ? cells * 4
-                                        : cells * 2;
+    static const uint8_t half_bytes[] = {
+        [PACK_Q4] = 1, [PACK_Q8] = 2, [PACK_F32] = 8, [PACK_F16] = 4, [PACK_BF16] = 4};
+    size_t data = cells * half_bytes[w->kind] / 2;
     size_t scales = (size_t)w->n_panels * (size_t)w->n_blocks * 2 * PANEL;
     w->data = mem_alloc(data, 1);
     w->scale = scales ? mem_alloc(scales, 2) : NULL;

@@ -14,27 +14,34 @@ static int32_t recent_from(const struct round *r)
     return r->t + r->incoming - r->s->params.recent;
 }
 
+/* Heads that share their places. */
+static int heads_of_pool(const struct method_state *s)
+{
+    switch (s->method->allocation->pool) {
+    case POOL_ALL:
+        return s->shape.n_layers * s->shape.n_kv_heads;
+    case POOL_LAYER:
+        return s->shape.n_kv_heads;
+    default:
+        return 1;
+    }
+}
+
 /* Heads [*first, *end) of a pool. */
 static void pool_heads(const struct method_state *s, int pool, int *first, int *end)
 {
-    int H = s->shape.n_kv_heads, all = s->shape.n_layers * H;
-    enum pool_scope scope = s->method->allocation->pool;
-    int per = scope == POOL_ALL ? all : scope == POOL_LAYER ? H : 1;
-    *first = pool * per;
-    *end = *first + per;
+    *first = pool * heads_of_pool(s);
+    *end = *first + heads_of_pool(s);
 }
 
 static int pool_of(const struct method_state *s, int at)
 {
-    enum pool_scope scope = s->method->allocation->pool;
-    return scope == POOL_ALL ? 0 : scope == POOL_LAYER ? at / s->shape.n_kv_heads : at;
+    return at / heads_of_pool(s);
 }
 
 int choose_pools(const struct method_state *s)
 {
-    int all = s->shape.n_layers * s->shape.n_kv_heads;
-    enum pool_scope scope = s->method->allocation->pool;
-    return scope == POOL_ALL ? 1 : scope == POOL_LAYER ? s->shape.n_layers : all;
+    return s->shape.n_layers * s->shape.n_kv_heads / heads_of_pool(s);
 }
 
 /* Heads that decide: all that are owned, or the first of a layer for all of it. */

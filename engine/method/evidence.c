@@ -14,32 +14,47 @@ static size_t n_kv(const struct evidence *e)
     return (size_t)e->shape.n_layers * (size_t)e->shape.n_kv_heads;
 }
 
+struct evidence_terms evidence_terms_of(unsigned kinds)
+{
+    static const struct {
+        unsigned kind;
+        struct evidence_terms terms;
+    } part[] = {
+        {EVIDENCE_SUM, {.g = 8}},
+        {EVIDENCE_WINDOW, {.gw = 4, .g = 4, .one = 8 + 4}}, /* rows; recent, born */
+        {EVIDENCE_KEYS, {.D = 4}},
+        {EVIDENCE_NORMS, {.one = 4}},
+        {EVIDENCE_HISTORY, {.one = 4}},
+        {EVIDENCE_GATE, {.one = 4}},
+        {EVIDENCE_VALUES, {.one = 4}},
+        {EVIDENCE_ANCHOR, {.one = 1}},
+        {EVIDENCE_NOTE, {.one = 8}},
+        {EVIDENCE_TWIN, {.g = 8 + 4}},
+        {EVIDENCE_SPREAD, {.g = 16}},
+        {EVIDENCE_PAGES, {.D_p = 2 * 4}},
+        {EVIDENCE_BLOCKS, {.d_p = 4}},
+    };
+    struct evidence_terms sum = {0};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        if (!(kinds & part[i].kind))
+            continue;
+        sum.gw += part[i].terms.gw;
+        sum.g += part[i].terms.g;
+        sum.D += part[i].terms.D;
+        sum.D_p += part[i].terms.D_p;
+        sum.d_p += part[i].terms.d_p;
+        sum.one += part[i].terms.one;
+    }
+    return sum;
+}
+
 double evidence_bytes(unsigned kinds, const struct method_params *p,
                       const struct method_shape *shape, int gate_dim)
 {
-    double g = (double)shape->n_heads / shape->n_kv_heads, D = shape->head_dim, sum = 0;
-    const struct {
-        unsigned kind;
-        double bytes;
-    } part[] = {
-        {EVIDENCE_SUM, 8 * g},
-        {EVIDENCE_WINDOW, 4 * g * (p->window + 1) + 8 + 4}, /* rows; recent, born */
-        {EVIDENCE_KEYS, 4 * D},
-        {EVIDENCE_NORMS, 4},
-        {EVIDENCE_HISTORY, 4},
-        {EVIDENCE_GATE, 4},
-        {EVIDENCE_VALUES, 4},
-        {EVIDENCE_ANCHOR, 1},
-        {EVIDENCE_NOTE, 8},
-        {EVIDENCE_TWIN, (8 + 4) * g},
-        {EVIDENCE_SPREAD, 16 * g},
-        {EVIDENCE_PAGES, 2 * 4 * D / p->page},
-        {EVIDENCE_BLOCKS, 4.0 * gate_dim / p->page},
-    };
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (kinds & part[i].kind)
-            sum += part[i].bytes;
-    return sum;
+    struct evidence_terms t = evidence_terms_of(kinds);
+    double g = (double)shape->n_heads / shape->n_kv_heads, D = shape->head_dim;
+    return t.gw * g * p->window + t.g * g + t.D * D + t.D_p * D / p->page
+           + t.d_p * gate_dim / p->page + t.one;
 }
 
 int evidence_init(struct evidence *e, unsigned kinds, const struct method_params *p,

@@ -40,6 +40,13 @@ struct evidence {
     float *twin_row;     /* [L * G][cap] by position */
 };
 
+/* Bytes of an entry as multiples of g w, g, D, D / p, d / p and 1: g query heads, w rows of the
+ * window, D channels, p entries in a page, d numbers in the vector of a block gate. */
+struct evidence_terms {
+    double gw, g, D, D_p, d_p, one;
+};
+struct evidence_terms evidence_terms_of(unsigned kinds);
+
 /* method_state_bytes of these kinds. */
 double evidence_bytes(unsigned kinds, const struct method_params *p,
                       const struct method_shape *shape, int gate_dim);

@@ -104,7 +104,9 @@ const char *method_cost(const struct method *m, const struct method_params *p)
                   && (p->across == ACROSS_MAX || p->support == SUPPORT_CANDIDATES);
     if (by_row && c->cost_rows)
         return c->cost_rows;
-    return c ? c->cost : m->read->cost ? m->read->cost : "1";
+    if (c)
+        return c->cost;
+    return m->read->cost ? m->read->cost : "1";
 }
 
 double method_state_bytes(const struct method *m, const struct method_params *p,
@@ -276,7 +278,9 @@ int method_override(struct method_state *s, struct method_state *other, const un
         return KVF_E_NOMEM;
     memcpy(theirs, take, n);
     for (struct method_state *p = s; p; last = p, p = p->next) {
-        if (!p->owned && !(p->owned = all_owned(p))) {
+        if (!p->owned)
+            p->owned = all_owned(p);
+        if (!p->owned) {
             mem_free(theirs);
             return KVF_E_NOMEM;
         }

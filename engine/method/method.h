@@ -1,10 +1,10 @@
 /* method.h - what decides the fate of cache entries.
  *
  * A method is a row of parts: admission x score x allocation x trigger x read.
- * Each part is one file with one const struct, listed in the table of its kind;
- * presets.c spells the published methods as rows.  `--method NAME:key=value`
- * picks a row and overrides its numbers.  docs/reference/methods.md states the equation
- * and the source of each.
+ * Each part is one file with one const struct and one line in the list of its kind
+ * (parts.h says how to add one); presets.c spells the published methods as rows.
+ * `--method NAME:key=value` picks a row and overrides its numbers.
+ * docs/reference/methods.md states the equation and the source of each.
  *
  * Time.  The query of step t sees the entries that are in the cache when its
  * attention runs, its own included.  Decisions are taken after the prompt, and
@@ -18,11 +18,27 @@
  *
  * Chains.  Different KV heads may have different rows: their states form a chain,
  * each owning its heads.  Every function that takes the state of a session takes
- * the first of the chain. */
+ * the first of the chain.
+ *
+ * To add a row NAME:
+ * 1. One entry of method_presets in presets.c, before the last: its parts, what was published, and
+ *    in .code the options of variant=code.
+ * 2. docs/reference/methods.md: `## NAME` with equation, source, where paper and published code
+ *    differ, Options and Cost; its line in the overview.  tests/cli/test_methods.py compares them.
+ * 3. tests/oracle/: its parts and numbers in rows.py, its definition, written from the document
+ *    alone, in methods*.py, its name in meson.build.  contract.py and properties.py run over all
+ *    rows.
+ *
+ * To add an option:
+ * 1. A member of struct method_params, its line in the table of options.c, and a USES_ bit that
+ *    the parts it changes set.  What a budget makes of it, if anything: resolve.c.
+ * 2. docs/reference/methods.md: its line in the table of options and in the Options of rows.
+ *    tests/cli/test_methods.py tries its range, and that other rows refuse it. */
 #ifndef KVF_ENGINE_METHOD_H
 #define KVF_ENGINE_METHOD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <kvf/err.h>
@@ -33,19 +49,21 @@
 
 struct method_state;
 
-/* Numbers of a row; -1 = the preset's choice or, for windows, min(published,
- * B/4).  Stored in the trace with their effective values. */
+/* Numbers of a row.  In a struct method they are as published, 0 where nothing is; method_parse
+ * gives those that hold under a budget, which the trace tells.  Each has its line in the table
+ * of options. */
 struct method_params {
     int budget;            /* B; 0 = unlimited */
     int sinks;             /* first positions that are never cut */
-    int recent;            /* newest positions that are never cut, the newcomer included */
+    int recent;            /* newest positions that are never cut, the newcomer included; as
+                              published also enum method_recent */
     int window;            /* queries whose attention rows are the evidence */
-    int pool;              /* width of the pooling over neighbours; 1 = none; odd */
+    int pool;              /* width of the pooling over neighbours; odd; 1 = none, also 0 */
     int pool_kind;         /* enum pool_kind */
     int group;             /* enum group_kind: over query heads */
     int across;            /* enum across_kind: over the window's queries */
     int support;           /* enum support_kind: what a row's weights sum to 1 over */
-    int every;             /* tokens between cuts */
+    int every;             /* tokens between cuts; as published also EVERY_HALF */
     int order;             /* enum cut_order */
     int slack;             /* entries above a share that are tolerated */
     int chunk;             /* tokens of the prompt between cuts; 0 = the whole prompt */
@@ -61,6 +79,13 @@ struct method_params {
     double tau, fraction, epsilon, sparsity;
     int64_t seed;
 };
+enum method_recent {
+    RECENT_REST = -1,   /* B - sinks */
+    RECENT_HALF = -2,   /* B / 2 */
+    RECENT_WINDOW = -3, /* the window */
+    RECENT_LOCAL = -4,  /* what admission leaves alone */
+};
+enum { EVERY_HALF = -1 }; /* B / 2 */
 enum pool_kind { POOL_MAX, POOL_AVG };
 enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM, GROUP_NONE };
 enum across_kind { ACROSS_MEAN, ACROSS_MAX };
@@ -98,9 +123,6 @@ enum {                             /* what a score needs; bits */
        EVIDENCE_SPREAD = 1u << 13, /* sums of weights and squares; needs EVIDENCE_WINDOW */
        EVIDENCE_ANCHOR = 1u << 11, /* the sum of the unit keys of a head; needs EVIDENCE_KEYS */
 };
-
-enum { RECENT_REST = -1, RECENT_HALF = -2, RECENT_WINDOW = -3, RECENT_LOCAL = -4 };
-enum { EVERY_HALF = -1 }; /* B / 2 */
 
 enum scope { SCOPE_HEAD, SCOPE_LAYER }; /* for whom one set of entries is chosen */
 enum pool_scope { POOL_HEAD, POOL_LAYER, POOL_ALL };
@@ -225,22 +247,11 @@ struct method {
     const struct trigger *trigger;
     const struct read *read;
     enum scope scope;
-    enum kvf_reason reason; /* recorded with each eviction */
-    int sinks, window;      /* published numbers */
-    int recent;             /* or RECENT_REST (B - sinks), RECENT_HALF (B / 2),
-                               RECENT_WINDOW (the window) */
-    int pool;
-    enum pool_kind pool_kind;
-    enum group_kind group;
-    enum across_kind across;
-    enum support_kind support;
-    int every;       /* 0: 1; or EVERY_HALF */
-    bool normalise;  /* divide both sides of lambda by their maximum */
-    bool free;       /* a budget is not needed: without one only admission limits */
-    bool unbudgeted; /* a budget would mean nothing */
-    int offset, lookahead, local, chunk, horizon, page, dense;
-    enum position_mode positions;
-    double history, lambda, gamma, floor, beta, tau, fraction, sparsity;
+    enum kvf_reason reason;      /* recorded with each eviction */
+    bool normalise;              /* divide both sides of lambda by their maximum */
+    bool free;                   /* a budget is not needed: without one only admission limits */
+    bool unbudgeted;             /* a budget would mean nothing */
+    struct method_params params; /* as published */
 };
 
 /* The tables; each ends with NULL (presets: .name == NULL). */
@@ -268,24 +279,30 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
 /* Whether a row keeps one cache per query head. */
 bool method_per_query_head(const struct method *m, const struct method_params *p);
 
-/* Option i as it runs: its key, and its value as a word or a number.  NULL after
- * the last. */
-const char *method_option(const struct method_params *p, int i, const char **ret_word,
-                          double *ret_number);
-
-/* One option as a row has it: whether it counts there, and what it may be. */
-struct option_info {
-    const char *key;
-    bool counts;              /* else giving it is refused */
-    bool whole;               /* a whole number; words and reals are not */
-    const char *const *words; /* ends with NULL; NULL: a number from min to max */
-    double min, max;
-    const char *word; /* the value: one of the words, or NULL and a number */
-    double number;
+enum method_option_kind {
+    OPTION_WHOLE, /* int */
+    OPTION_LARGE, /* int64_t */
+    OPTION_REAL,  /* double */
+    OPTION_WORD,  /* int: a place in `words` */
 };
-/* Option i; false after the last. */
-bool method_option_info(const struct method *m, const struct method_params *p, int i,
-                        struct option_info *ret);
+
+/* A number of a row that "--method NAME:key=value" sets. */
+struct method_option {
+    const char *key, *help;
+    enum method_option_kind kind;
+    size_t offset; /* in struct method_params */
+    double min, max;
+    const char *const *words; /* of OPTION_WORD; ends with NULL */
+    unsigned uses; /* USES_* of parts that make it count; 0: every row that evicts for its budget */
+    unsigned also; /* USES_* that make it count although nothing is scored */
+};
+extern const struct method_option method_options[]; /* ends with .key == NULL */
+
+/* Whether an option changes anything in a row: else giving it is refused. */
+bool method_option_counts(const struct method_option *o, const struct method *m);
+double method_option_value(const struct method_option *o, const struct method_params *p);
+/* Its value as a word; NULL: it is a number. */
+const char *method_option_word(const struct method_option *o, const struct method_params *p);
 
 /* Whether the row can run without a budget. */
 bool method_needs_budget(const struct method *m);

@@ -17,74 +17,81 @@ static const char *const position_names[] = {"original", "cache", NULL};
 static const char *const tie_names[] = {"newer", "older", NULL};
 static const char *const compare_names[] = {"ge", "gt", NULL};
 
-/* One key.  A word sets an int to its place in the list of names. */
-struct option {
-    const char *key;
-    unsigned use; /* USES_* of any part; 0: every row that evicts for its budget */
-    const char *const *names;
-    bool real;
-    double min, max;
-    size_t at;
-    unsigned also; /* USES_* that make it count although nothing is scored */
-};
+/* The lines of the table: a whole number, a real one, or a word of a list. */
+#define OPTION(field, type, ...)                                                                   \
+    .key = #field, .kind = type, .offset = offsetof(struct method_params, field), __VA_ARGS__
+#define WHOLE(field, least, most) OPTION(field, OPTION_WHOLE, .min = least, .max = most)
+#define REAL(field, least, most) OPTION(field, OPTION_REAL, .min = least, .max = most)
+#define WORD(field, list) OPTION(field, OPTION_WORD, .words = list)
+enum { MOST = 1 << 24 };
 
-#define AT(field) offsetof(struct method_params, field)
-static const struct option options[] = {
-    {"sinks", 0, NULL, false, 0, 1 << 24, AT(sinks), USES_SPANS},
-    {"recent", 0, NULL, false, 0, 1 << 24, AT(recent), USES_SPANS},
-    {"every", 0, NULL, false, 1, 1 << 24, AT(every), 0},
-    {"order", 0, order_names, false, 0, 0, AT(order), 0},
-    {"slack", 0, NULL, false, 0, 1 << 24, AT(slack), 0},
-    {"chunk", 0, NULL, false, 0, 1 << 24, AT(chunk), 0},
-    {"positions", 0, position_names, false, 0, 0, AT(positions), 0},
-    {"tie", 0, tie_names, false, 0, 0, AT(tie), 0},
-    {"window", USES_WINDOW, NULL, false, 1, 4096, AT(window), 0},
-    {"pool", USES_POOL, NULL, false, 1, 1023, AT(pool), 0},
-    {"pool_kind", USES_POOL, pool_names, false, 0, 0, AT(pool_kind), 0},
-    {"group", USES_GROUP, group_names, false, 0, 0, AT(group), 0},
-    {"across", USES_ACROSS, across_names, false, 0, 0, AT(across), 0},
-    {"support", USES_ACROSS, support_names, false, 0, 0, AT(support), 0},
-    {"offset", USES_RETENTION, NULL, false, 0, 3, AT(offset), 0},
-    {"lookahead", USES_RETENTION, NULL, false, 1, 65536, AT(lookahead), 0},
-    {"local", USES_LOCAL, NULL, false, 1, 1 << 24, AT(local), 0},
-    {"compare", USES_TAU, compare_names, false, 0, 0, AT(compare), 0},
-    {"horizon", USES_EXPECTED, NULL, false, 1, 65536, AT(horizon), 0},
-    {"page", USES_PAGE, NULL, false, 1, 4096, AT(page), 0},
-    {"dense", USES_PAGE, NULL, false, 0, 4096, AT(dense), 0},
-    {"history", USES_HISTORY, NULL, true, 0, 1, AT(history), 0},
-    {"lambda", USES_LAMBDA, NULL, true, 0, 1, AT(lambda), 0},
-    {"gamma", USES_GAMMA, NULL, true, 0, 1e9, AT(gamma), 0},
-    {"floor", USES_FLOOR, NULL, true, 0, 1, AT(floor), 0},
-    {"beta", USES_BETA, NULL, true, 1, 1e9, AT(beta), 0},
-    {"tau", USES_TAU, NULL, true, 0, 1, AT(tau), 0},
-    {"fraction", USES_FRACTION, NULL, true, 0, 1, AT(fraction), 0},
-    {"epsilon", USES_EXPECTED, NULL, true, 0, 1e9, AT(epsilon), 0},
-    {"sparsity", USES_SPARSITY, NULL, true, 0, 1, AT(sparsity), 0},
-    {"seed", USES_SEED, NULL, true, 0, 9007199254740992.0, AT(seed), 0}, /* kept as int64 */
+const struct method_option method_options[] = {
+    {WHOLE(sinks, 0, MOST), .also = USES_SPANS, .help = "first positions kept"},
+    {WHOLE(recent, 0, MOST), .also = USES_SPANS, .help = "newest positions kept"},
+    {WHOLE(every, 1, MOST), .help = "tokens between cuts"},
+    {WORD(order, order_names), .help = "cut before the newcomer, or after its query"},
+    {WHOLE(slack, 0, MOST), .help = "entries above the share that are tolerated"},
+    {WHOLE(chunk, 0, MOST), .help = "tokens of the prompt between cuts; 0 = none"},
+    {WORD(positions, position_names),
+     .help = "rotation by original position, or by rank in the cache"},
+    {WORD(tie, tie_names), .help = "which of equal scores is kept"},
+    {WHOLE(window, 1, 4096), .uses = USES_WINDOW, .help = "queries whose rows are the evidence"},
+    {WHOLE(pool, 1, 1023), .uses = USES_POOL,
+     .help = "width of pooling over neighbours in time; odd, 1 = none"},
+    {WORD(pool_kind, pool_names), .uses = USES_POOL,
+     .help = "how pooling reduces; avg divides by the width at the edges too"},
+    {WORD(group, group_names), .uses = USES_GROUP,
+     .help = "reduction over the query heads that read one KV head"},
+    {WORD(across, across_names), .uses = USES_ACROSS,
+     .help = "reduction over the queries of the window"},
+    {WORD(support, support_names), .uses = USES_ACROSS,
+     .help = "what the weights of a row sum to 1 over: everything the query saw, or the "
+             "unprotected entries"},
+    {WHOLE(offset, 0, 3), .uses = USES_RETENTION, .help = "exponent of the newest entry's beta"},
+    {WHOLE(lookahead, 1, 65536), .uses = USES_RETENTION,
+     .help = "N: coming queries over which retention is summed, T - t of DBTrimKV's Eq. 9"},
+    {WHOLE(local, 1, MOST), .uses = USES_LOCAL,
+     .help = "newest entries that admission leaves alone (W)"},
+    {WORD(compare, compare_names), .uses = USES_TAU, .help = "admitted when g >= tau, or g > tau"},
+    {WHOLE(horizon, 1, 65536), .uses = USES_EXPECTED,
+     .help = "positions ahead over which queries are expected"},
+    {WHOLE(page, 1, 4096), .uses = USES_PAGE, .help = "entries of a page that is read or not"},
+    {WHOLE(dense, 0, 4096), .uses = USES_PAGE, .help = "first layers that read everything"},
+    {REAL(history, 0, 1), .uses = USES_HISTORY,
+     .help = "weight alpha of the score remembered from the last cut; 0 = none"},
+    {REAL(lambda, 0, 1), .uses = USES_LAMBDA,
+     .help = "weight of the importance against the redundancy of keys"},
+    {REAL(gamma, 0, 1e9), .uses = USES_GAMMA, .help = "weight of the variance over the window"},
+    {REAL(floor, 0, 1), .uses = USES_FLOOR,
+     .help = "share of its even part that a head keeps whatever the others' scores"},
+    {REAL(beta, 1, 1e9), .uses = USES_BETA, .help = "steepness of the pyramid"},
+    {REAL(tau, 0, 1), .uses = USES_TAU, .help = "threshold of the write gate"},
+    {REAL(fraction, 0, 1), .uses = USES_FRACTION,
+     .help = "share of a head's candidates that one round drops"},
+    {REAL(epsilon, 0, 1e9), .uses = USES_EXPECTED, .help = "added to the expected attention"},
+    {REAL(sparsity, 0, 1), .uses = USES_SPARSITY, .help = "share of heads that stream"},
+    {OPTION(seed, OPTION_LARGE, .min = 0, .max = 9007199254740992.0), .uses = USES_SEED,
+     .help = "of the random choice"},
+    {.key = NULL},
 };
-enum { N_OPTIONS = sizeof options / sizeof *options };
+enum { N_OPTIONS = sizeof method_options / sizeof *method_options - 1 };
 
-static int *int_at(struct method_params *p, const struct option *o)
+double method_option_value(const struct method_option *o, const struct method_params *p)
 {
-    return (int *)(void *)((char *)p + o->at);
+    const void *at = (const char *)p + o->offset;
+    switch (o->kind) {
+    case OPTION_LARGE:
+        return (double)*(const int64_t *)at;
+    case OPTION_REAL:
+        return *(const double *)at;
+    default:
+        return *(const int *)at;
+    }
 }
 
-static double number_of(const struct method_params *p, const struct option *o)
+const char *method_option_word(const struct method_option *o, const struct method_params *p)
 {
-    const char *at = (const char *)p + o->at;
-    if (o->use == USES_SEED)
-        return (double)p->seed;
-    return o->real ? *(const double *)(const void *)at : *(const int *)(const void *)at;
-}
-
-const char *method_option(const struct method_params *p, int i, const char **ret_word,
-                          double *ret_number)
-{
-    if (i >= N_OPTIONS)
-        return NULL;
-    *ret_number = number_of(p, &options[i]);
-    *ret_word = options[i].names ? options[i].names[(int)*ret_number] : NULL;
-    return options[i].key;
+    return o->words ? o->words[(int)method_option_value(o, p)] : NULL;
 }
 
 static unsigned uses_of(const struct method *m)
@@ -96,28 +103,101 @@ static unsigned uses_of(const struct method *m)
            | m->read->uses;
 }
 
-static bool counts(const struct method *m, const struct option *o)
+bool method_option_counts(const struct method_option *o, const struct method *m)
 {
-    if (o->use)
-        return o->use & uses_of(m);
+    if (o->uses)
+        return o->uses & uses_of(m);
     return m->score || o->also & uses_of(m);
 }
 
-bool method_option_info(const struct method *m, const struct method_params *p, int i,
-                        struct option_info *ret)
+static int bad_value(const char *key, const char *value, struct kvf_diag *d)
 {
-    struct option_info info = {0};
-    info.key = method_option(p, i, &info.word, &info.number);
-    if (!info.key)
-        return false;
-    const struct option *o = &options[i];
-    info.counts = counts(m, o);
-    info.words = o->names;
-    info.whole = !o->names && (!o->real || o->use == USES_SEED);
-    info.min = o->min;
-    info.max = o->max;
-    *ret = info;
-    return true;
+    return kvf_fail(d, KVF_E_ARG, "--method: '%s' is not a value for %s", value, key);
+}
+
+static int no_part(const char *key, const char *value, struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_ARG, "--method: no %s '%s'; docs/reference/methods.md lists the parts",
+                    key, value);
+}
+
+/* A row in the making. */
+struct edit {
+    struct method m;
+    int budget;
+    const char *code; /* the options of variant=code; NULL: variant=paper */
+};
+
+static int set_score(struct edit *e, const char *value, struct kvf_diag *d)
+{
+    for (int i = 0; score_table[i]; i++) {
+        if (strcmp(score_table[i]->name, value) != 0)
+            continue;
+        if (!e->m.score)
+            return kvf_fail(d, KVF_E_ARG, "--method %s: score would change nothing", e->m.name);
+        e->m.score = score_table[i];
+        e->m.reason = KVF_REASON_BUDGET;
+        return KVF_OK;
+    }
+    return no_part("score", value, d);
+}
+
+static int set_allocation(struct edit *e, const char *value, struct kvf_diag *d)
+{
+    for (int i = 0; allocation_table[i]; i++) {
+        if (strcmp(allocation_table[i]->name, value) != 0)
+            continue;
+        e->m.allocation = allocation_table[i];
+        return KVF_OK;
+    }
+    return no_part("allocation", value, d);
+}
+
+static int set_read(struct edit *e, const char *value, struct kvf_diag *d)
+{
+    for (int i = 0; read_table[i]; i++) {
+        if (strcmp(read_table[i]->name, value) != 0)
+            continue;
+        e->m.read = read_table[i];
+        return KVF_OK;
+    }
+    return no_part("read", value, d);
+}
+
+static int set_variant(struct edit *e, const char *value, struct kvf_diag *d)
+{
+    bool code = strcmp(value, "code") == 0;
+    if (!code && strcmp(value, "paper") != 0)
+        return bad_value("variant", value, d);
+    e->code = code ? e->m.code : NULL;
+    return KVF_OK;
+}
+
+static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
+{
+    int64_t n;
+    if (!opt_int(value, &n) || n < 1 || n > MOST)
+        return bad_value("budget", value, d);
+    e->budget = (int)n;
+    return KVF_OK;
+}
+
+/* Keys that are no numbers of a row.  They are taken before all options. */
+static const struct part_key {
+    const char *key;
+    int (*set)(struct edit *e, const char *value, struct kvf_diag *d);
+} part_keys[] = {
+    {"score", set_score},     {"allocation", set_allocation}, {"read", set_read},
+    {"variant", set_variant}, {"budget", set_budget},
+};
+enum { N_PART_KEYS = sizeof part_keys / sizeof *part_keys };
+
+static const struct part_key *find_part_key(const char *key)
+{
+    for (int i = 0; i < N_PART_KEYS; i++)
+        if (strcmp(key, part_keys[i].key) == 0)
+            return &part_keys[i];
+    return NULL;
 }
 
 /* "pool-kind" and "pool_kind" are the same key. */
@@ -131,38 +211,42 @@ static bool same_key(const char *a, const char *b)
 
 static int unknown_option(const char *key, struct kvf_diag *d)
 {
-    char list[400] = "score, allocation, read, variant, budget";
-    size_t n = strlen(list);
-    for (int i = 0; i < N_OPTIONS && n < sizeof list - 32; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, ", %s", options[i].key);
-    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'; options are %s", key, list);
+    const char *known[N_PART_KEYS + N_OPTIONS + 1] = {NULL};
+    char list[400] = "";
+    size_t n = 0;
+    for (int i = 0; i < N_PART_KEYS; i++)
+        known[i] = part_keys[i].key;
+    for (int i = 0; i < N_OPTIONS; i++)
+        known[N_PART_KEYS + i] = method_options[i].key;
+    for (int i = 0; known[i] && n < sizeof list - 32; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
+    const char *near = opt_near(known, key);
+    return kvf_fail(d, KVF_E_ARG, "--method: unknown option '%s'%s%s%s; options are %s", key,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
 }
 
-static int find_option(const struct method *m, const char *key, const struct option **ret,
+static int find_option(const struct method *m, const char *key, const struct method_option **ret,
                        struct kvf_diag *d)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (!same_key(key, options[i].key))
+    for (const struct method_option *o = method_options; o->key; o++) {
+        if (!same_key(key, o->key))
             continue;
-        if (!counts(m, &options[i]))
+        if (!method_option_counts(o, m))
             return kvf_fail(d, KVF_E_ARG, "--method %s: %s would change nothing", m->name, key);
-        *ret = &options[i];
+        *ret = o;
         return KVF_OK;
     }
     return unknown_option(key, d);
 }
 
-static int bad_value(const char *key, const char *value, struct kvf_diag *d)
+static int set_word(const struct method_option *o, int *at, const char *value, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_ARG, "--method: '%s' is not a value for %s", value, key);
-}
-
-static int set_word(struct method_params *p, const struct option *o, const char *value,
-                    struct kvf_diag *d)
-{
-    for (int i = 0; o->names[i]; i++)
-        if (strcmp(value, o->names[i]) == 0)
-            return *int_at(p, o) = i, KVF_OK;
+    for (int i = 0; o->words[i]; i++) {
+        if (strcmp(value, o->words[i]) != 0)
+            continue;
+        *at = i;
+        return KVF_OK;
+    }
     return bad_value(o->key, value, d);
 }
 
@@ -170,171 +254,89 @@ static int set_word(struct method_params *p, const struct option *o, const char 
 static int set_option(const struct method *m, struct method_params *p, const char *key,
                       const char *value, struct kvf_diag *d)
 {
-    const struct option *o = NULL;
+    const struct method_option *o = NULL;
     int64_t n = 0;
     double x = 0;
     int err = find_option(m, key, &o, d);
     if (err)
         return err;
-    if (o->names)
-        return set_word(p, o, value, d);
-    bool whole = !o->real || o->use == USES_SEED;
+    void *at = (char *)p + o->offset;
+    if (o->kind == OPTION_WORD)
+        return set_word(o, at, value, d);
+    bool whole = o->kind != OPTION_REAL;
     if (whole ? !opt_int(value, &n) : !opt_real(value, &x))
         return bad_value(key, value, d);
     bool out = whole ? n < (int64_t)o->min || n > (int64_t)o->max : x < o->min || x > o->max;
-    if (out || (strcmp(o->key, "pool") == 0 && n % 2 == 0))
-        return bad_value(key, value, d); /* an even pool has no middle */
-    if (o->use == USES_SEED)
-        p->seed = n;
-    else if (o->real)
-        *(double *)(void *)((char *)p + o->at) = x;
+    if (out || (at == &p->pool && n % 2 == 0)) /* an even pool has no middle */
+        return bad_value(key, value, d);
+    if (o->kind == OPTION_REAL)
+        *(double *)at = x;
+    else if (o->kind == OPTION_LARGE)
+        *(int64_t *)at = n;
     else
-        *int_at(p, o) = (int)n;
+        *(int *)at = (int)n;
     return KVF_OK;
 }
 
-/* Numbers that a new score or allocation needs and the row does not have. */
+/* Numbers that parts need and the row does not have. */
 static void fill_defaults(struct method *m)
 {
-    if (m->score && m->score->uses & USES_WINDOW && m->window == 0)
-        m->window = 32;
-    if (m->score && m->score->uses & USES_EXPECTED && m->horizon == 0)
-        m->horizon = 512;
-    if (m->allocation->uses & USES_BETA && m->beta < 1)
-        m->beta = 20;
-    if (m->page == 0)
-        m->page = m->read->shared ? 64 : 16;
-    if (m->lookahead == 0)
-        m->lookahead = 1;
+    struct method_params *p = &m->params;
+    if (p->pool == 0)
+        p->pool = 1;
+    if (m->score && m->score->uses & USES_WINDOW && p->window == 0)
+        p->window = 32;
+    if (m->score && m->score->uses & USES_EXPECTED && p->horizon == 0)
+        p->horizon = 512;
+    if (m->allocation->uses & USES_BETA && p->beta < 1)
+        p->beta = 20;
+    if (p->page == 0)
+        p->page = m->read->shared ? 64 : 16;
+    if (p->lookahead == 0)
+        p->lookahead = 1;
 }
 
-static int no_part(const char *key, const char *value, struct kvf_diag *d)
-{
-    return kvf_fail(d, KVF_E_ARG, "--method: no %s '%s'; docs/reference/methods.md lists the parts",
-                    key, value);
-}
-
-static int set_score(struct method *m, const char *value, struct kvf_diag *d)
-{
-    for (int i = 0; score_table[i]; i++)
-        if (strcmp(score_table[i]->name, value) == 0) {
-            if (!m->score)
-                return kvf_fail(d, KVF_E_ARG, "--method %s: score would change nothing", m->name);
-            m->score = score_table[i];
-            m->reason = KVF_REASON_BUDGET;
-            return KVF_OK;
-        }
-    return no_part("score", value, d);
-}
-
-/* One of the keys that come before all others: parts, variant, budget.  *ret: whether
- * it was one. */
-static int set_part(struct method *m, const char *key, const char *value, const char **ret_code,
-                    int *ret_budget, bool *ret, struct kvf_diag *d)
-{
-    int64_t n;
-    *ret = true;
-    if (strcmp(key, "score") == 0)
-        return set_score(m, value, d);
-    if (strcmp(key, "allocation") == 0) {
-        for (int i = 0; allocation_table[i]; i++)
-            if (strcmp(allocation_table[i]->name, value) == 0)
-                return m->allocation = allocation_table[i], KVF_OK;
-        return no_part(key, value, d);
-    }
-    if (strcmp(key, "read") == 0) {
-        for (int i = 0; read_table[i]; i++)
-            if (strcmp(read_table[i]->name, value) == 0)
-                return m->read = read_table[i], KVF_OK;
-        return no_part(key, value, d);
-    }
-    if (strcmp(key, "budget") == 0) {
-        if (!opt_int(value, &n) || n < 1 || n > 1 << 24)
-            return bad_value(key, value, d);
-        return *ret_budget = (int)n, KVF_OK;
-    }
-    if (strcmp(key, "variant") == 0) {
-        if (strcmp(value, "paper") != 0 && strcmp(value, "code") != 0)
-            return bad_value(key, value, d);
-        *ret_code = value[0] == 'c' ? (m->code ? m->code : "") : NULL;
-        return KVF_OK;
-    }
-    *ret = false;
-    return KVF_OK;
-}
-
-/* All options of text; parts: only those of set_part, else only the others. */
-static int take_options(struct method *m, struct method_params *p, const char *text, bool parts,
-                        const char **ret_code, struct kvf_diag *d)
+/* Takes the pairs of text: the keys of parts where p is NULL, else all others, into p. */
+static int take_pairs(struct edit *e, struct method_params *p, const char *text, struct kvf_diag *d)
 {
     char key[64], value[64];
-    int more;
-    while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
-        const char *code = NULL;
-        struct method trial = *m;
-        int budget = p->budget;
-        bool part;
-        int err = set_part(&trial, key, value, &code, &budget, &part, d);
-        if (!err && !part && !parts)
-            err = set_option(m, p, key, value, d);
+    int more = opt_pair(&text, key, value, sizeof key);
+    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
+        const struct part_key *part = find_part_key(key);
+        int err = KVF_OK;
+        if (part && !p)
+            err = part->set(e, value, d);
+        else if (!part && p)
+            err = set_option(&e->m, p, key, value, d);
         if (err)
             return err;
-        if (part && parts) {
-            *m = trial;
-            p->budget = budget;
-            if (strcmp(key, "variant") == 0)
-                *ret_code = code;
-        }
     }
     if (more < 0)
-        return kvf_fail(d, KVF_E_ARG, "--method %s: write options as key=value,key=value", m->name);
+        return kvf_fail(d, KVF_E_ARG, "--method %s: write options as key=value,key=value",
+                        e->m.name);
     return KVF_OK;
 }
 
 int method_options_parse(struct method *m, const char *text, int budget,
                          struct method_params *ret_params, struct kvf_diag *d)
 {
-    struct method_params p = {.budget = budget};
-    const char *code = NULL;
-    int err = take_options(m, &p, text, true, &code, d);
+    struct edit e = {.m = *m, .budget = budget};
+    int err = take_pairs(&e, NULL, text, d);
     if (err)
         return err;
-    fill_defaults(m);
-    p = (struct method_params){
-        .budget = p.budget,
-        .sinks = -1,
-        .recent = -1,
-        .window = -1,
-        .every = -1,
-        .local = -1,
-        .pool = m->pool,
-        .pool_kind = m->pool_kind,
-        .group = m->group,
-        .across = m->across,
-        .support = m->support,
-        .chunk = m->chunk,
-        .positions = m->positions,
-        .offset = m->offset,
-        .lookahead = m->lookahead,
-        .horizon = m->horizon,
-        .page = m->page,
-        .dense = m->dense,
-        .history = m->history,
-        .lambda = m->lambda,
-        .gamma = m->gamma,
-        .floor = m->floor,
-        .beta = m->beta,
-        .tau = m->tau,
-        .fraction = m->fraction,
-        .sparsity = m->sparsity,
-    };
-    if (code)
-        err = take_options(m, &p, code, false, NULL, d);
+    fill_defaults(&e.m);
+    struct method_params p = e.m.params;
+    p.budget = e.budget;
+    p.sinks = p.recent = p.window = p.every = p.local = METHOD_DERIVED;
+    if (e.code)
+        err = take_pairs(&e, &p, e.code, d);
     if (!err)
-        err = take_options(m, &p, text, false, NULL, d);
+        err = take_pairs(&e, &p, text, d);
     if (!err)
-        err = method_resolve(m, &p, d);
-    if (!err)
-        *ret_params = p;
-    return err;
+        err = method_resolve(&e.m, &p, d);
+    if (err)
+        return err;
+    *m = e.m;
+    *ret_params = p;
+    return KVF_OK;
 }

@@ -50,11 +50,13 @@ int pages_reserve(struct pages *p, int slots)
     int err = KVF_OK;
     if ((!p->bounds && !p->gates) || cap <= old)
         return KVF_OK;
-    if (p->bounds && !p->valid && !(p->valid = MEM_NEW(int, n)))
-        return KVF_E_NOMEM;
-    if (p->gates && !p->run && !(p->run = MEM_NEW(float, n * 3 * D)))
-        return KVF_E_NOMEM;
-    if (p->gates && !p->scratch && !(p->scratch = mem_alloc(n, p->scratch_len * sizeof(float))))
+    if (p->bounds && !p->valid)
+        p->valid = MEM_NEW(int, n);
+    if (p->gates && !p->run)
+        p->run = MEM_NEW(float, (n * 3 * D));
+    if (p->gates && !p->scratch)
+        p->scratch = mem_alloc(n, p->scratch_len * sizeof(float));
+    if ((p->bounds && !p->valid) || (p->gates && (!p->run || !p->scratch)))
         return KVF_E_NOMEM;
     if (p->bounds)
         err = widen(&p->least, n, old, cap, D);

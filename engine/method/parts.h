@@ -1,5 +1,27 @@
-/* parts.h - the parts of methods by name, one file each, and what several files of one kind
- * share.  A line of a list declares, compiles and lists a part. */
+/* parts.h - the parts of methods, one file each, and what several files of one kind share.
+ *
+ * To add a part NAME, for which KIND is score, admission, allocation, trigger or read:
+ * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; method.h says what its members mean.
+ * 2. X(NAME) in the list of its kind, KINDs.list.  Rows take scores, allocations and reads now:
+ *    --method knorm:score=NAME; an admission or a trigger needs a row that has it (presets.c).
+ * 3. docs/reference/methods.md: its name in back quotes under Parts, its equation with the row
+ *    that uses it.
+ * 4. Values by hand in tests/method/, and its definition in tests/oracle/, written from the
+ *    document alone:
+ *      score       test_scores.c; methods_*.py, SCORES of methods.py, ERRORS of tolerance.py (what
+ *                  f32 may do to it); named in PART_SCORES of cases.py it is given to other rows
+ *      admission   test_admission.c; `until` in methods_gates.py
+ *      allocation  allocation.py
+ *      trigger     methods.py
+ *      read        test_pages.c; reading.py
+ *
+ * A score keeps no state of its own, since heads run in parallel, and sums in the order of time
+ * (in->view.order), not of slots, or in whole units: a sum must not depend on what came and went.
+ * window.h has what scores from attention rows share, shares.h what allocations share; pages.h is
+ * what is kept of a page.  An admission knows neither budget nor attention.
+ *
+ * Evidence of a new kind is a bit in method.h and an array in evidence.h; evidence.c makes, moves,
+ * frees and counts it, fork.c copies it, describe.c says what a row looks at. */
 #ifndef KVF_ENGINE_PARTS_H
 #define KVF_ENGINE_PARTS_H
 

@@ -10,14 +10,15 @@ static int least(int a, int b)
 /* Published numbers shrink with the budget: at most B / 4, at least 1. */
 static int shrink(int published, int B)
 {
-    return B == 0 ? published : least(published, B / 4 > 1 ? B / 4 : 1);
+    int most = B / 4 > 1 ? B / 4 : 1;
+    return B == 0 ? published : least(published, most);
 }
 
 /* Before it gives way to sinks and every. */
 static int derived_recent(const struct method *m, const struct method_params *p)
 {
     int B = p->budget;
-    switch (m->recent) {
+    switch (m->params.recent) {
     case RECENT_REST:
         return B > p->sinks ? B - p->sinks : 0;
     case RECENT_HALF:
@@ -27,7 +28,7 @@ static int derived_recent(const struct method *m, const struct method_params *p)
     case RECENT_LOCAL:
         return p->local;
     default:
-        return m->recent > 0 ? shrink(m->recent, B) : 0;
+        return m->params.recent > 0 ? shrink(m->params.recent, B) : 0;
     }
 }
 
@@ -40,21 +41,21 @@ static int64_t excess(const struct method_params *p)
 
 static int default_every(const struct method *m, int B)
 {
-    if (m->every == EVERY_HALF)
+    if (m->params.every == EVERY_HALF)
         return B > 1 ? B / 2 : 1;
-    return m->every ? shrink(m->every, B) : 1;
+    return m->params.every ? shrink(m->params.every, B) : 1;
 }
 
 static int fit(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     int B = p->budget;
-    if (p->window < 0)
-        p->window = m->window ? shrink(m->window, B) : 0;
-    if (p->local < 0)
-        p->local = m->local ? shrink(m->local, B) : 0;
-    if (p->sinks < 0)
-        p->sinks = m->sinks ? (B ? least(m->sinks, B / 4) : m->sinks) : 0;
-    bool every_given = p->every >= 0, recent_given = p->recent >= 0;
+    if (p->window == METHOD_DERIVED)
+        p->window = m->params.window ? shrink(m->params.window, B) : 0;
+    if (p->local == METHOD_DERIVED)
+        p->local = m->params.local ? shrink(m->params.local, B) : 0;
+    if (p->sinks == METHOD_DERIVED)
+        p->sinks = B ? least(m->params.sinks, B / 4) : m->params.sinks;
+    bool every_given = p->every != METHOD_DERIVED, recent_given = p->recent != METHOD_DERIVED;
     if (!every_given)
         p->every = default_every(m, B);
     if (!recent_given)
@@ -130,7 +131,7 @@ static int check_parts(const struct method *m, const struct method_params *p, st
 /* Whether a budget limits anything. */
 static bool is_limited(const struct method *m)
 {
-    return m->score || !m->read->all || m->recent == RECENT_REST;
+    return m->score || !m->read->all || m->params.recent == RECENT_REST;
 }
 
 bool method_needs_budget(const struct method *m)

@@ -81,7 +81,9 @@ void select_order(struct candidate *c, int n, bool older); /* worst first */
 int method_options_parse(struct method *m, const char *text, int budget,
                          struct method_params *ret_params, struct kvf_diag *d);
 
-/* resolve.c: fills what was not given, and checks that row and budget can be. */
+/* resolve.c: works out what is METHOD_DERIVED from the row's numbers and the budget, and checks
+ * that row and budget can be. */
+enum { METHOD_DERIVED = -1 }; /* sinks, recent, window, every and local that were not given */
 int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d);
 
 #endif

@@ -8,7 +8,9 @@ int trigger_target_overflow(const struct method_state *m, int share, int n, int 
 {
     const struct method_params *p = method_params_of(m);
     int most = share - incoming, left = most - p->every + 1;
-    return n <= most + p->slack ? n : left > 0 ? left : 0;
+    if (n <= most + p->slack)
+        return n;
+    return left > 0 ? left : 0;
 }
 
 const struct trigger trigger_overflow = {

@@ -187,7 +187,7 @@ static void reduce_rows(const struct score_input *in, float *out, float *row)
     int g0, n_group, n = in->view.n;
     method_group(in->m, in->head, &g0, &n_group);
     int rows = evidence_rows(in->m, in->layer, g0);
-    float scale = p->across == ACROSS_MAX ? 1 : 1.0f / (float)(rows ? rows : 1);
+    float scale = p->across == ACROSS_MAX || rows == 0 ? 1 : 1.0f / (float)rows;
     if (p->group == GROUP_MEAN || p->group == GROUP_NONE) /* none: tova has a group still */
         scale /= (float)n_group;
     enum take more = p->group == GROUP_MAX ? TAKE_MAX : TAKE_SUM;
@@ -242,7 +242,10 @@ void window_pool(float *v, float *copy, int n, int width, enum pool_kind kind)
         int lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
         v[i] = copy[lo];
         for (int j = lo + 1; j <= hi; j++)
-            v[i] = !max ? v[i] + copy[j] : copy[j] > v[i] ? copy[j] : v[i];
+            if (!max)
+                v[i] += copy[j];
+            else if (copy[j] > v[i])
+                v[i] = copy[j];
     }
     for (int i = 0; i < n && !max; i++)
         v[i] /= (float)width;

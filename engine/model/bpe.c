@@ -257,12 +257,13 @@ static struct bpe_cand pop(struct bpe_cand *heap, size_t *n)
 {
     struct bpe_cand top = heap[0], last = heap[--*n];
     size_t i = 0;
-    for (size_t c; (c = 2 * i + 1) < *n; i = c) {
+    for (size_t c = 1; c < *n; c = 2 * i + 1) {
         if (c + 1 < *n && before(&heap[c + 1], &heap[c]))
             c++;
         if (!before(&heap[c], &last))
             break;
         heap[i] = heap[c];
+        i = c;
     }
     heap[i] = last;
     return top;

@@ -134,7 +134,9 @@ static int read_pairs(struct gguf *g, struct cursor *c, uint64_t n, struct kvf_d
         p->type = (unsigned)take_int(c, 4);
         if (!c->bad)
             read_value(c, p);
-        if (c->bad || !(p->key = copy_name(key, len)))
+        if (!c->bad)
+            p->key = copy_name(key, len);
+        if (!p->key)
             return kvf_fail(d, KVF_E_FORMAT,
                             "%s: metadata entry %llu is damaged or cut off; fetch "
                             "the file again",
@@ -345,13 +347,15 @@ int64_t gguf_int(const struct gguf *g, const char *key, int64_t otherwise)
 double gguf_real(const struct gguf *g, const char *key, double otherwise)
 {
     const struct pair *p = find(g, key);
-    float f;
-    double x;
-    if (p && p->type == GT_F32)
-        return memcpy(&f, p->value, 4), (double)f;
-    if (p && p->type == GT_F64)
-        return memcpy(&x, p->value, 8), x;
-    return otherwise;
+    float single;
+    double v = otherwise;
+    if (p && p->type == GT_F32) {
+        memcpy(&single, p->value, sizeof single);
+        v = (double)single;
+    } else if (p && p->type == GT_F64) {
+        memcpy(&v, p->value, sizeof v);
+    }
+    return v;
 }
 
 bool gguf_bool(const struct gguf *g, const char *key, bool otherwise)

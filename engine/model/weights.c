@@ -139,7 +139,7 @@ static int load_layer(const struct job *j, int l, struct kvf_diag *d)
 {
     const struct model_config *m = j->m;
     struct layer_weights *w = &j->w->layer[l];
-    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, err;
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
     const struct part qkv[] = {{"attn_q", q, true}, {"attn_k", kv, true}, {"attn_v", kv, false}};
     const struct part gate_up[] = {{"ffn_gate", m->d_ffn, false}, {"ffn_up", m->d_ffn, false}};
     const struct part out = {"attn_output", m->d_model, false};
@@ -154,13 +154,16 @@ static int load_layer(const struct job *j, int l, struct kvf_diag *d)
         if (!w->k_norm)
             return KVF_E_FORMAT;
     }
-    if (m->qkv_bias && (err = load_bias(j, l, d)) != KVF_OK)
+    int err = m->qkv_bias ? load_bias(j, l, d) : KVF_OK;
+    if (err)
         return err;
     err = matrix(j, l, qkv, 3, m->d_model, &w->qkv, d);
-    if (!err)
-        err = matrix(j, l, &out, 1, q, &w->out, d);
-    if (!err)
-        err = matrix(j, l, gate_up, 2, m->d_model, &w->gate_up, d);
+    if (err)
+        return err;
+    err = matrix(j, l, &out, 1, q, &w->out, d);
+    if (err)
+        return err;
+    err = matrix(j, l, gate_up, 2, m->d_model, &w->gate_up, d);
     return err ? err : matrix(j, l, &down, 1, m->d_ffn, &w->down, d);
 }
 
@@ -192,18 +195,21 @@ int weights_load(const struct gguf *g, const struct model_config *m, bool exact,
     size_t n = (size_t)m->n_layers + 1;
     struct job j = {g, m, w, exact, MEM_NEW(int, n), MEM_NEW(struct kvf_diag, n)};
     int err = KVF_E_NOMEM;
-    if (w) {
-        w->n_layers = m->n_layers;
-        w->d_model = m->d_model;
-        w->layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
-    }
-    if (w && w->layer && j.err && j.diag) {
-        par_run(pool, (int)n, load_task, &j);
-        err = KVF_OK;
-        for (size_t i = 0; !err && i < n; i++)
-            if ((err = j.err[i]) != KVF_OK && d)
-                *d = j.diag[i];
-    }
+    if (!w || !j.err || !j.diag)
+        goto done;
+    w->n_layers = m->n_layers;
+    w->d_model = m->d_model;
+    w->layer = MEM_NEW(struct layer_weights, (size_t)m->n_layers);
+    if (!w->layer)
+        goto done;
+    par_run(pool, (int)n, load_task, &j);
+    size_t failed = 0;
+    while (failed < n && !j.err[failed])
+        failed++;
+    err = failed < n ? j.err[failed] : KVF_OK;
+    if (err && d)
+        *d = j.diag[failed];
+done:
     if (err == KVF_E_NOMEM)
         kvf_fail(d, err, "%s: not enough memory for the weights", gguf_path(g));
     mem_free(j.err);

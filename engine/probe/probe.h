@@ -9,8 +9,8 @@
  *    `wants` what it is told, by the hook of that kind.  Rows of different heads come at once.
  *    `lean` makes it part of --probes lean, `full_only` takes it out of paper.
  * 2. X(NAME), at the end of probes.list.
- * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h; its name under
- *    --probes in docs/man/kvfate-run.1.
+ * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h; its
+ *    name under --probes in docs/man/kvfate-run.1.
  * 4. Test: its columns against dense attention; the logits are the same with and without it. */
 #ifndef KVF_ENGINE_PROBE_H
 #define KVF_ENGINE_PROBE_H

@@ -53,32 +53,32 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
                     name, list);
 }
 
+/* The probes that a word of --probes stands for: a set, or one by its name.  0: none. */
+static unsigned probes_of(const char *word)
+{
+    unsigned set = 0;
+    for (int i = 0; probe_table[i]; i++) {
+        const struct probe *p = probe_table[i];
+        bool in_full = !p->by_name && strcmp(word, "full") == 0;
+        bool in_paper = !p->by_name && !p->full_only && strcmp(word, "paper") == 0;
+        bool in_lean = p->lean && strcmp(word, "lean") == 0;
+        bool named = strcmp(word, p->name) == 0;
+        if (!p->shadow && (in_full || in_paper || in_lean || named))
+            set |= 1u << i;
+    }
+    return set;
+}
+
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
-    unsigned set = 0, all = 0, lean = 0, paper = 0;
-    for (int i = 0; probe_table[i]; i++) {
-        if (probe_table[i]->shadow)
-            continue;
-        if (!probe_table[i]->by_name)
-            all |= 1u << i;
-        if (probe_table[i]->lean)
-            lean |= 1u << i;
-        if (!probe_table[i]->full_only && !probe_table[i]->by_name)
-            paper |= 1u << i;
-    }
     char key[32], value[32];
-    int more;
-    while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
-        unsigned bit = strcmp(key, "lean") == 0    ? lean
-                       : strcmp(key, "paper") == 0 ? paper
-                       : strcmp(key, "full") == 0  ? all
-                                                   : 0;
-        for (int i = 0; probe_table[i]; i++)
-            if (!probe_table[i]->shadow && strcmp(key, probe_table[i]->name) == 0)
-                bit = 1u << i;
-        if (!bit || value[0])
+    unsigned set = 0;
+    int more = opt_pair(&text, key, value, sizeof key);
+    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
+        unsigned found = probes_of(key);
+        if (!found || value[0])
             return unknown_probe(key, d);
-        set |= bit;
+        set |= found;
     }
     if (more < 0)
         return kvf_fail(d, KVF_E_ARG, "--probes: write names separated by commas");
@@ -90,8 +90,8 @@ int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
     char key[32], value[32];
     unsigned set = 0;
-    int more;
-    while ((more = opt_pair(&text, key, value, sizeof key)) == 1) {
+    int more = opt_pair(&text, key, value, sizeof key);
+    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
         unsigned bit = 0;
         for (int i = 0; probe_table[i]; i++)
             if (probe_table[i]->shadow && strcmp(key, probe_table[i]->shadow) == 0)
@@ -130,9 +130,11 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
     const struct method_shape *m = &cfg->shape;
     double bytes = 5; /* id and role */
     for (int i = 0; probe_table[i]; i++) {
-        int n = set >> i & 1 ? probe_columns(probe_table[i], cfg, NULL) : 0;
+        if (!(set >> i & 1))
+            continue;
+        int n = probe_columns(probe_table[i], cfg, NULL);
         struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
-        if (a)
+        if (a && n > 0)
             probe_columns(probe_table[i], cfg, a);
         for (int k = 0; a && k < n; k++) {
             const double heads[] = {[KVF_SPACE_RUN] = 1,

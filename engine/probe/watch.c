@@ -78,7 +78,9 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
                         "--watch needs TOKENS@HEADS such as 383,400-410@L10H19, "
                         "not '%s'",
                         text);
-    if (!w->pair && !(w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS)))
+    if (!w->pair)
+        w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS);
+    if (!w->pair)
         return out_of_memory(d);
     int n_heads = cfg->shape.n_heads, err = mark("--watch", text, heads + 1, cfg, &take, d);
     while (!err && s < heads) {

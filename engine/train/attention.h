@@ -10,7 +10,7 @@
  *     GATING_DECAY   s' = s + (i - j) g_j           g = log beta: TRIM-KV v2, DBTrimKV
  *     GATING_LOGIT   s' = s exp((i - j) g_j)        g = log beta: TRIM-KV v1
  *     GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
- * (docs/reference/training.md). */
+ * (docs/reference/gates.md). */
 #ifndef KVF_ENGINE_TRAIN_ATTENTION_H
 #define KVF_ENGINE_TRAIN_ATTENTION_H
 

@@ -100,9 +100,9 @@ static void initialise(struct net *n, const struct net_options *opt)
         bool last = p->stage == n->layout->n_stages - 1 && p->role == R_BIAS;
         if (n->tied && t->layer > 0 && p->stage == n->layout->n_stages - 1)
             continue;
-        int in = p->role == R_WEIGHT ? net_size(n, p->cols)
-                 : p->stage == 0     ? 2 * n->D
-                                     : n->facts.hidden;
+        int in = p->stage == 0 ? 2 * n->D : n->facts.hidden;
+        if (p->role == R_WEIGHT)
+            in = net_size(n, p->cols);
         double bound = 1.0 / sqrt((double)in);
         for (size_t k = t->at; k < t->at + t->n; k++)
             if (p->role == R_NORM)

@@ -209,10 +209,10 @@ static int hash_file(XXH3_state_t *x, const char *path, struct kvf_diag *d)
     FILE *f = fopen(path, "rb");
     char part[65536];
     uint64_t size = 0;
-    size_t n;
     if (!f)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the data: %s", path, strerror(errno));
-    while ((n = fread(part, 1, sizeof part, f)) > 0) {
+    for (size_t n = 1; n > 0;) {
+        n = fread(part, 1, sizeof part, f);
         XXH3_128bits_update(x, part, n);
         size += n;
     }

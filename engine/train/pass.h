@@ -1,6 +1,6 @@
 /* pass.h - the loss of a pack of tokens and its derivatives: teacher, student, backward.
  *
- * docs/reference/training.md states the losses. */
+ * docs/reference/gates.md states the losses. */
 #ifndef KVF_ENGINE_TRAIN_PASS_H
 #define KVF_ENGINE_TRAIN_PASS_H
 

@@ -100,7 +100,7 @@ static enum layout_id own_net(const char *name)
     return o.net.layout;
 }
 
-/* Where papers and code differ: /docs/reference/training.md has the table. */
+/* Where papers and code differ: docs/reference/gates.md has the table. */
 static void set_variant(struct trainer_options *o, const char *name, bool paper)
 {
     if (strcmp(name, "wgkv") == 0) {
@@ -110,7 +110,9 @@ static void set_variant(struct trainer_options *o, const char *name, bool paper)
         return;
     }
     o->pass.quality[QUALITY_FWKL] = o->pass.quality[QUALITY_NTP] = paper ? 1 : 0.5;
-    o->pass.norm = !paper ? CAPACITY_CODE : o->pass.global ? CAPACITY_SUM : CAPACITY_T;
+    o->pass.norm = CAPACITY_CODE;
+    if (paper)
+        o->pass.norm = o->pass.global ? CAPACITY_SUM : CAPACITY_T;
     if (strcmp(name, "trimkv") == 0)
         o->optimizer.decay = paper ? 0.01 : 1e-6;
 }
@@ -188,11 +190,9 @@ static int check_net(const struct recipe *r, struct kvf_diag *d)
     bool write = own == LAYOUT_WGKV, deep = own == LAYOUT_RG10;
     if (net == own || (!write && net != LAYOUT_WGKV && (deep || net != LAYOUT_RG10)))
         return KVF_OK;
+    const char *good = deep ? "rg10, rg, linear or rgkv" : "rg, linear or rgkv";
     return kvf_fail(d, KVF_E_ARG, "--method %s: net=%s is not a layout of its gates; it is %s",
-                    r->name, nets[net],
-                    write  ? "wgkv"
-                    : deep ? "rg10, rg, linear or rgkv"
-                           : "rg, linear or rgkv");
+                    r->name, nets[net], write ? "wgkv" : good);
 }
 
 /* Without the key hidden is 0: then it is the method's own, except for a single linear layer. */
@@ -244,14 +244,19 @@ int recipe_parse(const char *text, struct recipe *ret, struct kvf_diag *d)
     set_method(&ret->opt, ret->name);
     set_variant(&ret->opt, ret->name, true);
     const char *s = text[len] ? text + len + 1 : text + len;
-    int more, err = KVF_OK, hidden = ret->opt.net.hidden;
+    int hidden = ret->opt.net.hidden;
     ret->opt.net.hidden = 0;
-    while (!err && (more = opt_pair(&s, key, value, sizeof key)) != 0)
-        err = more < 0
-                  ? kvf_fail(d, KVF_E_ARG, "--method %s: '%.40s' is not key=value", ret->name, s)
-                  : set_pair(key, value, ret->name, &ret->opt, d);
-    if (!err)
-        err = settle_hidden(ret, hidden, d);
+    for (;;) {
+        int more = opt_pair(&s, key, value, sizeof key);
+        if (more == 0)
+            break;
+        if (more < 0)
+            return kvf_fail(d, KVF_E_ARG, "--method %s: '%.40s' is not key=value", ret->name, s);
+        int err = set_pair(key, value, ret->name, &ret->opt, d);
+        if (err)
+            return err;
+    }
+    int err = settle_hidden(ret, hidden, d);
     return err ? err : check(ret, d);
 }
 

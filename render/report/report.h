@@ -6,7 +6,24 @@
  * are offered as downloads only.
  *
  * Tables are packed when they are added, so that the caller may destroy each before it makes
- * the next. */
+ * the next.
+ *
+ * To add a panel to the report:
+ *
+ * 1. cli/cmd_report.c: a row of `jobs`, which says by which key the page knows the table, and which
+ *    analyzer makes it with which option.
+ * 2. render/report/js/panels.js, or a file of its own beside it (named in render/meson.build): a
+ *    call of `panel(id, title, key, watch, make)`.  `make` takes the table, reads columns with
+ *    `rowsOf` or `Column.numbers`, and returns elements.  Text goes through `el` and `svg` of
+ *    dom.js, never as markup: nothing of a trace may become code.  A panel without its table says
+ *    why by itself.
+ * 3. render/report/report.c: columns that the page can do without go into `droppable`, in the
+ *    order in which they are left out when the page would be too large.
+ * 4. docs/reference/report.md: what the panel shows.  tests/report/test_report.py opens the page;
+ *    `check_tables` of test_file.py compares the numbers with the table.
+ *
+ * The page is put together when kvfate is built: after `ninja`, `build/cli/kvfate report X.kvf
+ * -o x.html` shows an edit of the scripts. */
 #ifndef KVF_RENDER_REPORT_REPORT_H
 #define KVF_RENDER_REPORT_REPORT_H
 

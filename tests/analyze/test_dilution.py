@@ -457,6 +457,18 @@ def needles(folder, run):
                 check("spelled", part in spelled and part not in "".join(data["text"][a + 1:b]) and part not in "".join(data["text"][a:b - 1]), part, spelled)
 
 
+def every_third(folder):
+    """--every N shows rows of the whole table, over several blocks of steps."""
+    run = Run(folder, "long", "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --context 2048", 1100, 1, "--method h2o -B 40")
+    whole, _ = table(kvfate, "dilution", run.kvf, "--every", 1)
+    for n in (3, 7, 512):
+        some, _ = table(kvfate, "dilution", run.kvf, "--every", n)
+        rows = [i for i, step in enumerate(whole["step"]) if step % n == 0]
+        for key in whole:
+            got, want = some[key], [whole[key][i] for i in rows]
+            check(f"--every {n}: {key}", np.array_equal(np.array(got, float), np.array(want, float), equal_nan=True) if key not in ("head",) else got == want, key)
+
+
 def find(tree, key):
     if isinstance(tree, dict):
         return tree[key] if key in tree else next((x for x in (find(v, key) for v in tree.values()) if x), None)
@@ -469,6 +481,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-dilution-") as folder:
     one = by_chance(folder)
     run = against_float64(folder)
     refusals(folder, run, one)
+    every_third(folder)
     needles(folder, run)
 
 finish()

@@ -356,11 +356,22 @@ def refusals(x, path):
     check("more under than seen", data["n"] == [T - 3] * 3 and int(meta["left_out"]) == 3, data, meta)
 
 
+def whole_sizes(path):
+    """4.4 percent of 750 candidates are 33, although 4.4 * 750 / 100 is a little more in binary."""
+    T, rng = 1264, np.random.default_rng(5)
+    scores = {f"{n}.{w}": rng.random((1, 1, T)).astype(np.float32).astype(float) for n in ("window", "window16") for w in range(4)}
+    evict = np.full((1, 1, T), np.inf)
+    x = make(write_kvf, path("sizes.kvf"), columns(scores, evict), (1, 1, 1, T))
+    data, _ = overlap("whole sizes", x, expect_overlap(scores, evict, T, a=2, grid=[4.4, 4.5]), "--tokens", "2:", "--p", "4.4,4.5")
+    check("750 candidates, 33 and 34 of them", set(data["candidates"]) == {750} and set(data["last"]) == {33, 34}, data)
+
+
 with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
     def inside(name):
         return os.path.join(folder, name)
 
     by_hand(inside)
+    whole_sizes(inside)
     all_sets(inside)
     x = brute_force(inside)
     short_runs(inside)

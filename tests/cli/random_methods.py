@@ -354,7 +354,7 @@ def main():
     end, done, failed = time.monotonic() + o.seconds, 0, 0
     with tempfile.TemporaryDirectory(prefix="kvfate-random-") as folder:
         campaign = Campaign(o, folder)
-        for number in range(o.cases) if o.only is None else [o.only]:
+        for number in range(o.cases * (6 if os.environ.get("KVFATE_TESTS") == "long" else 1)) if o.only is None else [o.only]:
             if time.monotonic() > end or failed >= 20:
                 break
             case = Case(campaign, number)

@@ -8,7 +8,7 @@ from harness import Suite
 
 s = Suite()
 PROMISED = ["name", "admission", "score", "allocation", "trigger", "selection", "summary", "source"]
-MORE = ["gates", "code", "needs", "scope", "cost", "state_bytes", "budget", "options"]
+MORE = ["gates", "code", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
 BUDGET = 40
 
 
@@ -102,7 +102,7 @@ overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] fo
 for r in by.values():
     name, own = r["name"], {o["key"]: o["value"] for o in r["options"]}
     line = overview.get(name, [name] + [""] * 5)
-    s.check(name + ": in the overview", line[1:3] + line[5:] == [r["needs"], r["scope"], r["cost"]], line, r)
+    s.check(name + ": in the overview", line[1:] == [r[k] for k in ("needs", "scope", "protects", "state_formula", "cost")], line, r)
     formula = re.sub(r"g \(", "g*(", re.sub(r"(\d) ([gDd])", r"\1*\2", line[4]))
     bytes_ = eval(formula, {"g": 3, "D": 64, "d": 128, "w": own.get("window"), "p": own.get("page")})
     s.check(name + ": bytes in the overview", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
@@ -112,6 +112,14 @@ for r in by.values():
     listed = set(re.findall(r"`(\w+)`", said.replace("ada-pyramidkv", ""))) - both
     s.check(name + ": options in the docs", listed | (COMMON if "common" in said else set()) == set(own), said, sorted(own))
     s.check(name + ": cost in the docs", re.search(r"^\* Cost: .", section, re.M))
+
+# The table of options: key, meaning and values.
+listed = {c[0].replace("-", "_"): c[1:] for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 4)}
+options = {o["key"]: o for r in rows for o in r["options"]}
+for key, o in options.items():
+    values = ", ".join(o["values"]) if "values" in o else f"{o['min']:g}.." + (f"{o['max']:g}" if o["max"] < 1 << 20 else "")
+    s.check(key + ": in the table of options", listed.get(key) == [o["help"], values], listed.get(key), o)
+s.check("no other option in the table", set(listed) - set(options) <= {"option", "___"}, sorted(set(listed) - set(options)))
 
 s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "random")
 s.refused("two rows", ["methods", "h2o", "tova"], 2, "too many operands")

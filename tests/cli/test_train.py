@@ -484,6 +484,13 @@ def recipe():
         s.accepted("its settings are known", words)
 
 
+def accumulated():
+    """A step of two packs has the tokens of both."""
+    train("two.st", method=METHOD + ",accumulate=2", steps=3, length=64)
+    table = json.loads(s.accepted("curves of two packs a step", ["curves", s.path("two.st.log.jsonl"), "--json"]).stdout)
+    s.check("tokens of two packs a step", table["data"]["tokens"] == [128, 256, 384], table["data"]["tokens"])
+
+
 # ---- curves
 
 def curves():
@@ -517,7 +524,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (any_threads, any_stop, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, curves):
+for part in (any_threads, any_stop, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, accumulated, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
         return 3;
     if (argc > 6)
         s.dpi = atoi(argv[6]);
-    int err = table_read(argv[1], &t, &d);
+    int err = table_read(argv[1], figure_reads_text, &t, &d);
     if (!err)
         err = figure_write(figure_find(argv[2]), t, &s, argv[3], &d);
     if (err)

@@ -134,6 +134,8 @@ def head_maps(folder):
     nan = np.isnan(diff)
     reach = np.nanmax(np.abs(diff))
     expect(len(got) == 15 and np.abs(2 * v - 1 - diff / reach)[~nan].max() < 8e-3, "minus=yes does not draw the difference around 0")
+    grey = np.array([g[2] for g in got])[nan]
+    expect(nan.sum() == 1 and np.allclose(grey, 217, atol=1), f"NaN in the map that is subtracted is drawn as {grey}")
     expect(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
 
 

@@ -1,20 +1,20 @@
 #!/bin/sh
 # What a program outside needs: the installed headers, the two libraries and
 # kvftrace.pc, and nothing else.  Exported are the functions of the headers only.
-#     check_install.sh SOURCE BUILD SHARED_LIBRARY WRITE_EXAMPLE
+#     check_install.sh SOURCE BUILD SHARED_LIBRARY WRITE_EXAMPLE KVFATE
 set -eu
-source=$1 build=$2 shared=$3 write_trace=$4
+source=$1 build=$2 shared=$3 write_trace=$4 kvfate=$5
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 # ---- names: those declared are those exported, and no other
-cat "$source"/libtrace/include/kvf/trace.h "$source"/base/include/kvf/err.h |
+cat "$source"/libtrace/include/kvf/trace.h "$source"/base/include/kvf/err.h \
+    "$build"/libtrace/include/kvf/version.h |
     tr '\n' ' ' | sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/||g' |
     grep -oE '\bkvf_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$dir/declared"
 nm -D --defined-only "$shared" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u > "$dir/exported"
 diff "$dir/declared" "$dir/exported" || { echo "declared (<) and exported (>) differ"; exit 1; }
 [ "$(wc -l < "$dir/exported")" -ge 25 ] || { echo "hardly anything is exported"; exit 1; }
-readelf -d "$shared" | grep -q 'SONAME.*\[libkvftrace\.so\.0\]' || { echo "no soname"; exit 1; }
 
 # ---- a copy as it is installed
 DESTDIR="$dir/root" meson install -C "$build" --no-rebuild > "$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
@@ -24,7 +24,27 @@ export PKG_CONFIG_PATH="${pc%/*}"
 cflags=$(pkg-config --cflags --define-variable=prefix="$dir/root$prefix" kvftrace)
 libs=$(pkg-config --libs --define-variable=prefix="$dir/root$prefix" kvftrace)
 libdir=$(pkg-config --variable=libdir --define-variable=prefix="$dir/root$prefix" kvftrace)
-ls "$libdir/libkvftrace.so.0" "$libdir/libkvftrace.a" > /dev/null
+
+# ---- one version: of the project, the headers, the program, and both libraries
+version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$source/meson.build")
+soname=libkvftrace.so.${version%%.*}
+cat > "$dir/version.c" << 'END'
+#include <kvf/version.h>
+#include <stdio.h>
+int main(void)
+{
+    printf("%d.%d.%d %s %s\n", KVF_VERSION_MAJOR, KVF_VERSION_MINOR, KVF_VERSION_PATCH,
+           KVF_VERSION_STRING, kvf_version());
+}
+END
+# shellcheck disable=SC2086
+${CC:-cc} -std=c11 "$dir/version.c" $cflags $libs -o "$dir/version"
+is() { [ "$2" = "$3" ] || { echo "$1: $2, not $3"; exit 1; }; }
+is "header and library" "$(LD_LIBRARY_PATH=$libdir "$dir/version")" "$version $version $version"
+is "program" "$("$kvfate" --version)" "kvfate $version"
+is "kvftrace.pc" "$(pkg-config --modversion kvftrace)" "$version"
+is "soname" "$(readelf -d "$shared" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" "$soname"
+ls "$libdir/libkvftrace.so.$version" "$libdir/$soname" "$libdir/libkvftrace.a" > /dev/null
 
 "$write_trace" "$dir/x.kvf"
 # shellcheck disable=SC2086
@@ -35,7 +55,7 @@ ${CC:-cc} -std=c11 "$source/examples/01_read_trace.c" $cflags "$libdir/libkvftra
 "$dir/static" "$dir/x.kvf" | grep -q '^L0K0: 56 of 64' || { echo "static: wrong"; exit 1; }
 
 # ---- each header alone, as C11 and as C++
-for h in err trace schema; do
+for h in err trace schema version; do
     echo "#include <kvf/$h.h>" > "$dir/one.c"
     # shellcheck disable=SC2086
     ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $cflags -fsyntax-only "$dir/one.c"

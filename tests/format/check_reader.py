@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import numpy as np
 
@@ -109,7 +110,8 @@ def mix(x):
 
 
 def check_corpus(root):
-    t = Trace(os.path.join(root, "tests/fuzz/corpus/trace/closed.kvf"))
+    with zipfile.ZipFile(os.path.join(root, "tests/fuzz/corpus/trace.zip")) as z, tempfile.TemporaryDirectory() as folder:
+        t = Trace(z.extract("closed.kvf", folder))
     equal("tiny", (t.steps, t.epoch, t.heads), (11, 2, [(1, 2), (2, 2)]))
     codecs = set()
     for r in t.records:

@@ -209,6 +209,62 @@ Test(damage, every_byte_inverted_of_an_unfinished_trace)
     release(&f);
 }
 
+/* The search for the next record goes in steps of 64 KiB: a header may lie astride of one. */
+Test(damage, a_header_astride_a_step_of_the_search_is_found)
+{
+    enum { STEP = 1 << 16, HEADER = 80 };
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    const struct kvf_column col = {"x", KVF_U32, 0, 0, 0, ""};
+    for (int before = 16; before < HEADER; before += 16) { /* bytes of it in the first step */
+        const char *path = scratch_path("astride.kvf");
+        uint32_t first = (uint32_t)(STEP - before - HEADER) / 4, got[4], seed = 1;
+        uint32_t *data = malloc((first + 4) * sizeof *data);
+        for (uint32_t i = 0; i < first + 4; i++) /* that no codec makes smaller */
+            data[i] = seed = seed * 1664525u + 1013904223u;
+        for (uint32_t i = 0; i < first + 4; i++)
+            data[i] ^= data[i] >> 13 ^ data[i] << 7;
+        struct kvf_writer *w;
+        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+        cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, first, 0, data)));
+        cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, first, 4, 0, data + first)));
+        cr_assert(zero(int, kvf_writer_commit(w, 1, first + 4)));
+        cr_assert(zero(int, kvf_writer_close(w, NULL)));
+        size_t n;
+        unsigned char *p = slurp(path, &n);
+        struct place place[MAX_PLACES];
+        int k = 0, records = parse(p, n, place);
+        unlink(path);
+        while (k < records && place[k].type != 4)
+            k++;
+        cr_assert(eq(sz, place[k].end - place[k].at, STEP - (size_t)before), "is compressed");
+        memset(p + place[k].at, 0xee, HEADER);
+        struct kvf_trace *t = NULL;
+        path = as_file(p, place[records - 1].at); /* without the index */
+        cr_assert(zero(int, kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL)));
+        cr_expect(zero(int, kvf_read(t, 0, 0, 0, first, 4, got, NULL)), "%d bytes before", before);
+        cr_expect(zero(int, memcmp(got, data + first, sizeof got)));
+        kvf_close(t);
+        free(p);
+        free(data);
+    }
+}
+
+/* A damaged index is one bad place; the records are all there. */
+Test(damage, a_damaged_index_is_counted_once)
+{
+    struct file f = make();
+    const struct place *index = &f.place[f.n_places - 1];
+    for (size_t at = index->at; at < index->at + 80 + index->payload; at += 7) {
+        struct kvf_check c;
+        f.q[at] ^= 0x10;
+        cr_expect(ne(int, kvf_verify(as_file(f.q, f.n), 1, &c, NULL), KVF_OK));
+        cr_expect(eq(u64, c.bad, 1), "byte %zu: %lu", at, (unsigned long)c.bad);
+        f.q[at] ^= 0x10;
+    }
+    release(&f);
+}
+
 /* Whole records taken out, doubled, or swapped: their place is part of them. */
 Test(damage, moved_records_are_detected)
 {

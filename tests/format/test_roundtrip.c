@@ -381,6 +381,37 @@ Test(roundtrip, wrong_arguments_are_refused_with_a_sentence)
     unlink(scratch_path("args.kvf"));
 }
 
+/* Texts of more tokens than one record holds, in one call. */
+Test(roundtrip, texts_of_many_tokens)
+{
+    enum { N = 40000 };
+    const char *path = scratch_path("texts.kvf");
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_writer *w;
+    uint32_t *end = malloc(N * sizeof *end), n = 0;
+    char *text = malloc(N * 8);
+    for (uint32_t i = 0; i < N; i++) {
+        n += (uint32_t)tiny_token(i, text + n);
+        end[i] = n;
+    }
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, tiny_column, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_write_token_bytes(w, 0, N, end, text)));
+    cr_assert(zero(int, kvf_writer_commit(w, 1, N)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    for (uint32_t i = 0; i < N; i++) {
+        size_t len, want = end[i] - (i ? end[i - 1] : 0);
+        const char *got = kvf_token(t, i, &len);
+        cr_assert(got && len == want && memcmp(got, text + end[i] - want, want) == 0, "token %u",
+                  i);
+    }
+    kvf_close(t);
+    unlink(path);
+    free(end);
+    free(text);
+}
+
 Test(roundtrip, wrong_calls_leave_the_writer_usable)
 {
     const char *path = scratch_path("calls.kvf");

@@ -25,12 +25,12 @@ static void check_table(const char *text, size_t n, bool json)
 {
     struct table *t = NULL;
     struct kvf_diag d = {""};
-    if (!json && table_parse_csv(text, n, &t, &d) == KVF_OK)
+    if (!json && table_parse_csv(text, n, NULL, &t, &d) == KVF_OK)
         walk(t);
     table_destroy(t);
     t = NULL;
     d.text[0] = 0;
-    int err = json ? table_parse_json(text, n, &t, &d) : table_parse_tsv(text, n, &t, &d);
+    int err = json ? table_parse_json(text, n, &t, &d) : table_parse_tsv(text, n, NULL, &t, &d);
     MUST(err == KVF_OK ? t != NULL : t == NULL && d.text[0]);
     if (!err)
         walk(t);
@@ -44,7 +44,7 @@ static void check_register(const char *text, size_t n)
     struct kvf_diag d = {""};
     int err = claims_parse(text, n, &c, &d);
     MUST(err == KVF_OK ? c.n >= 1 : c.n == 0 && d.text[0]);
-    struct claims_folder *f = claims_folder_create("/nonexistent");
+    struct claims_folder *f = claims_folder_create("/nonexistent", NULL);
     MUST(f);
     for (int i = 0; i < c.n; i++) {
         struct buf wrong = {0};
@@ -66,7 +66,7 @@ static void check_units(const char *text, size_t n)
     struct table *t = NULL;
     size_t len = cut ? (size_t)(cut - text) : n;
     if (cut && claims_parse(cut + 1, n - len - 1, &c, NULL) == KVF_OK
-        && table_parse_tsv(text, len, &t, NULL) == KVF_OK)
+        && table_parse_tsv(text, len, NULL, &t, NULL) == KVF_OK)
         for (int i = 0; i < c.n; i++) {
             struct claim_units u = {0};
             struct claim_result r = {.verdict = CLAIM_UNDECIDED};

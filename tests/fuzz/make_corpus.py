@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the seeds of the fuzz targets: small inputs that reach every branch worth starting from.
 
-usage: make_corpus.py     (writes below its own folder: corpus/NAME/* and vocabulary.gguf)
+usage: make_corpus.py     (writes below its own folder: into corpus/TARGET.zip, whose other files stay, and vocabulary.gguf)
 """
 import json
 import os
@@ -16,14 +16,17 @@ sys.path.insert(0, os.path.join(HERE, "..", "data"))
 sys.path.insert(0, os.path.join(HERE, "..", "gates"))
 import make_gates  # noqa: E402
 import test_torch_hostile as hostile  # noqa: E402
+from corpora import read, write  # noqa: E402
 from harness import Gguf  # noqa: E402
 
 
+corpora = {}
+
+
 def put(target, name, data):
-    folder = os.path.join(HERE, "corpus", target)
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name), "wb") as f:
-        f.write(data)
+    if target not in corpora:
+        corpora[target] = read(target)
+    corpora[target][name] = data
 
 
 def small_model(**options):
@@ -229,3 +232,5 @@ torch_files()
 texts()
 chats()
 options()
+for target, files in corpora.items():
+    write(target, files)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """gates/learned.py on tables made by hand: a head of each kind, and on both sides of each of the limits that
-docs/studies/gates-learned.md states; windows, sinks, and words with the highest and the lowest means.
+docs/studies/gates.md states; windows, sinks, and words with the highest and the lowest means.
 usage: test_learned.py LEARNED"""
 import math
 import os

@@ -1,70 +1,175 @@
 #!/usr/bin/env python3
-"""Every entry of every table is documented, and links of the pages lead somewhere.  The names come from the program."""
+"""No option, command, page, example or table is stale.  What exists is what the program says of itself
+(`kvfate describe --json`); what is checked against it:
+
+* the program's own declarations: defaults and ranges, names, examples, the options that usage lines name;
+* templates of manual pages: a page for each command and none beside, options that exist, defaults and
+  claims about figures that are true;
+* command lines in the manual pages, the README and the documentation: their commands and options exist;
+* a paragraph for each method, part, probe, analyzer and figure; links that lead somewhere;
+* the tables that docs/derive.py writes into the documentation are what it would write now."""
+import copy
 import glob
 import json
 import os
 import re
-import subprocess
 import sys
 
 import lint
+import program as describe
 
-SECTIONS = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'OPTIONS', 'EXIT STATUS', 'EXAMPLES', 'SEE ALSO']
-OPTION = re.compile(r'^  (?:-(\w),|   ) --([\w-]+)', re.M)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs'))
+import derive  # noqa: E402
+import man_pages  # noqa: E402
+
 PARTS = ('admission', 'score', 'allocation', 'trigger', 'selection')
+COMMON = 'docs/man/common.mdoc'
+NO_FIGURE = re.compile(r'no\s+figure\s+of\s+this\s+table|[Tt]here\s+is\s+no\s+figure')
+DEFAULT = re.compile(r'^Default:(.*?)\.?$(?=\n[.]?[A-Z]|\n*\Z|\n\.It)', re.M | re.S)
 
 
-class Program:
-    """What the program says of itself, asked once."""
+# ---- the program's own declarations
 
-    def __init__(self, path):
-        self.path = path
-        self.commands = dict(re.findall(r'^  (\S+) +(\S.*)$', self.say('-h'), re.M))
-        self.help = {name: self.say(name, '-h') for name in self.commands}
-        self.methods = json.loads(self.say('methods', '--json'))
-        self.figures = json.loads(self.say('figures', '--json'))
-        refused = self.say('run', '--probes', '?', '-o', 'none.kvf', status=2)
-        self.probes = re.search(r'a list of (.*)', refused).group(1).split(', ')
-        self.analyzers = [c for c in self.commands if '.{tsv,csv' in self.help[c]]
-        assert self.commands and self.methods and self.figures and self.analyzers
-
-    def say(self, *args, status=0):
-        done = subprocess.run([self.path, *args], capture_output=True, text=True)
-        assert done.returncode == status, (args, done.returncode, done.stderr)
-        return done.stdout if status == 0 else done.stderr
+def is_number(text):
+    return re.fullmatch(r'-?[\d.]+(e-?\d+)?[kKM]?', text) is not None
 
 
-def options_of(help_text):
-    """{('-', 'o'), ('--', 'output')} from -h, which does not list itself."""
-    found = {('-', 'h'), ('--', 'help')}
-    for short, name in OPTION.findall(help_text):
-        found.add(('--', name))
-        if short:
-            found.add(('-', short))
-    return found
+def check_option(where, o):
+    reports = []
+    default = o.get('default')
+    if o['type'] in ('whole', 'real') and default is not None and 'absent' not in o:
+        if not is_number(default):
+            reports.append(f'{where} {o["name"]}: the default {default} is no number')
+        elif 'min' in o and not o['min'] <= float(default) <= o['max']:
+            reports.append(f'{where} {o["name"]}: the default {default} is out of its range')
+    if o['type'] == 'word' and default is not None and default not in o['words']:
+        reports.append(f'{where} {o["name"]}: the default {default} is none of its words')
+    if re.search(r'default', o['help']):
+        reports.append(f'{where} {o["name"]}: its default belongs into the table, not into its help')
+    if o['type'] != 'flag' and 'arg' not in o:
+        reports.append(f'{where} {o["name"]}: the name of its value is missing')
+    return reports
 
 
-def options_in(page):
-    found = set()
-    for item in re.findall(r'^\.It (Fl .*)$', page, re.M):
-        found |= {('--', name) for name in re.findall(r'Fl Fl ([\w-]+)', item)}
-        found |= {('-', name) for name in re.findall(r'(?<!Fl )Fl (\w)(?!\w)', item)}
-    return found
+def check_declaration(program, c):
+    """One command as it says of itself; where: the pseudo file of self-tests."""
+    where = f'{describe.PLANTED}: {c["name"]}'
+    names = ['--' + o['name'] for o in c['options']] + ['-' + o['short'] for o in c['options']
+                                                        if 'short' in o]
+    reports = [f'{where}: two options {n}' for n in sorted(set(names)) if names.count(n) > 1]
+    for o in c['options']:
+        reports += check_option(f'{where}:', o)
+    for n in re.findall(r'(?<![\w-])--?[a-zA-Z][\w-]*', c['needs']):
+        if n not in names:
+            reports.append(f'{where}: usage names {n}, which does not exist')
+    if not c['example'].startswith(f'kvfate {c["name"]}'):
+        reports.append(f'{where}: the example is of another command')
+    reports += [f'{where}: example: {r}' for r in describe.check_line(program, c['example'])]
+    if c['summary'].endswith('.') or '\n' in c['summary']:
+        reports.append(f'{where}: a summary is one line without a full stop')
+    return reports
 
 
-def check_command(root, program, name):
+def check_declarations(program):
+    reports = []
+    for c in program.commands.values():
+        reports += check_declaration(program, c)
+    for f in program.figures.values():
+        for key in f.get('style') or []:
+            reports += check_option(f'{describe.PLANTED}: figure {f["name"]}:', key)
+    return reports
+
+
+# ---- manual pages
+
+def plain(mdoc):
+    return re.sub(r'\s+', ' ', re.sub(r'^\.(Cm|Pa|Ev|Va|Ar|Fl|Xr) ', '', mdoc, flags=re.M)).strip(' .')
+
+
+def check_default(path, option, text):
+    """The text of an option and the default that the program parses."""
+    said = DEFAULT.search(text)
+    real = option.get('default')
+    if not said or real is None or 'absent' in option or real in plain(said.group(1)):
+        return []
+    return [f'{path}:1: the default of --{option["name"]} is {real}, not {plain(said.group(1))}']
+
+
+def check_template(root, program, name):
     path = f'docs/man/kvfate-{name}.1'
     if not os.path.exists(os.path.join(root, path)):
         return [f'{path}:1: no manual page of the command {name}']
-    page = lint.read(root, path)
-    reports = [f'{path}:1: no section {s}' for s in SECTIONS if f'.Sh {s}\n' not in page]
-    if f'.Nd {program.commands[name]}\n' not in page:
-        reports.append(f'{path}:1: the summary is not "{program.commands[name]}"')
-    real, said = options_of(program.help[name]), options_in(page)
-    reports += [f'{path}:1: option {"".join(o)} is not documented' for o in sorted(real - said)]
-    reports += [f'{path}:1: option {"".join(o)} does not exist' for o in sorted(said - real)]
+    page, command = lint.read(root, path), program.commands[name]
+    parts = man_pages.sections(page)
+    reports = [f'{path}:1: no section {s}' for s in ('DESCRIPTION', 'EXAMPLES', 'SEE ALSO')
+               if s not in parts]
+    made = set(parts) & {'NAME', 'SYNOPSIS', 'EXIT STATUS'}
+    reports += [f'{path}:1: the section {s} is made, not written' for s in sorted(made)]
+    options = {o['name']: o for o in command['options']}
+    before, items = man_pages.option_texts(parts.get('OPTIONS', ''))
+    if before.strip():
+        reports.append(f'{path}:1: text before the first option')
+    for o, (_, text) in items.items():
+        if o not in options:
+            reports.append(f'{path}:1: option --{o} does not exist')
+        else:
+            reports += check_default(path, options[o], text)
+    if command['analysis'] and man_pages.own_figures(program.all, command) and NO_FIGURE.search(page):
+        reports.append(f'{path}:1: it says that there is no figure of this table')
+    return reports + check_flags(program, path, page)
+
+
+def check_flags(program, path, page):
+    """Options that prose speaks of exist in some command."""
+    every = program.every_option() | {'--version'}
+    named = {'--' + n for n in re.findall(r'Fl Fl ([\w-]+)', page)}
+    return [f'{path}:1: no command has the option {n}' for n in sorted(named - every)]
+
+
+def check_pages(root, program):
+    reports = []
+    for name in program.commands:
+        reports += check_template(root, program, name)
+    for page in sorted(glob.glob(os.path.join(root, 'docs/man/kvfate-*.1'))):
+        name = re.sub(r'.*/kvfate-(.*)\.1', r'\1', page)
+        if name not in program.commands:
+            reports.append(f'docs/man/kvfate-{name}.1:1: a page of no command')
+    overview = lint.read(root, 'docs/man/kvfate.1')
+    for group in sorted({c['group'] for c in program.commands.values()}):
+        if f'@commands {group}\n' not in overview:
+            reports.append(f'docs/man/kvfate.1:1: the commands of the group {group} are not listed')
+    return reports + check_flags(program, COMMON, lint.read(root, COMMON))
+
+
+# ---- command lines
+
+def joined(text):
+    """Lines, with those that end in a backslash put together."""
+    return re.sub(r'\\\n\s*', ' ', text).splitlines()
+
+
+def documents(root):
+    pages = glob.glob(os.path.join(root, 'docs/**/*.md'), recursive=True)
+    return sorted(os.path.relpath(p, root) for p in pages) + ['README.md', 'NEWS.md', 'HACKING.md',
+                                                              'gates/README.md']
+
+
+def check_lines(root, program):
+    reports = []
+    for path in documents(root) + sorted(glob.glob('docs/man/kvfate*.1', root_dir=root)):
+        if not os.path.exists(os.path.join(root, path)):
+            continue
+        text = lint.read(root, path)
+        lines = joined(text.replace('\\e', '\\') if path.endswith('.1') else text)
+        begin = r'(?:\.Dl )?' if path.endswith('.1') else ' {4}'
+        blocks = [m for line in lines for m in re.findall(rf'^{begin}(kvfate [a-z].*)$', line)]
+        inline = re.findall(r'`(kvfate [a-z][^`]*)`', text)
+        for line in blocks + inline:
+            reports += [f'{path}:1: {r}' for r in describe.check_line(program, line)]
     return reports
 
+
+# ---- paragraphs and links
 
 def text_of(root, path, reports):
     if os.path.exists(os.path.join(root, path)):
@@ -74,9 +179,9 @@ def text_of(root, path, reports):
 
 
 def check_headings(root, path, names, what):
-    """A heading for each name; parts and figures may stand in `name` instead."""
+    """A heading for each name; parts and figures may stand in `name` instead, in what people wrote."""
     reports = []
-    text = text_of(root, path, reports)
+    text = derive.BLOCK.sub('', text_of(root, path, reports))
     for name in names:
         heading = rf'^#+ .*(?<![\w-]){re.escape(name)}(?![\w-])'
         quoted = what in ('part', 'figure') and f'`{name}`' in text
@@ -97,9 +202,7 @@ def anchors(text):
 def check_links(root):
     """Links of the pages lead to files of the tree and to headings that are there."""
     reports = []
-    pages = [os.path.relpath(p, root) for p in glob.glob(os.path.join(root, 'docs/**/*.md'),
-                                                         recursive=True)]
-    for path in sorted(pages) + ['README.md', 'NEWS.md', 'HACKING.md', 'gates/README.md']:
+    for path in documents(root):
         if not os.path.exists(os.path.join(root, path)):
             continue
         for link in re.findall(r'\]\(([^)\s]+)\)', lint.read(root, path)):
@@ -115,54 +218,74 @@ def check_links(root):
 
 
 def check(root, args):
-    program = check.program = check.program or Program(os.path.abspath(args.kvfate))
-    reports = check_links(root)
-    overview = text_of(root, 'docs/man/kvfate.1', reports)
-    build = text_of(root, 'docs/meson.build', reports)
-    for name in program.commands:
-        reports += check_command(root, program, name)
-        if f'.It Xr kvfate-{name} 1\n' not in overview:
-            reports.append(f'docs/man/kvfate.1:1: the command {name} is not listed')
-        if f"'{name}'" not in build:
-            reports.append(f'docs/meson.build:1: the page of {name} is not installed')
-    parts = sorted({m[p] for m in program.methods for p in PARTS} - {'none'})
-    methods = [m['name'] for m in program.methods]
-    reports += check_headings(root, 'docs/reference/methods.md', methods, 'method')
+    program = describe.of(root, args)
+    reports = check_links(root) + check_declarations(program) + check_pages(root, program)
+    reports += check_lines(root, program)
+    reports += [f'{path}:1: {what}' for path, what in derive.stale(root, program.all)]
+    methods = program.methods.values()
+    parts = sorted({m[p] for m in methods for p in PARTS} - {'none'})
+    reports += check_headings(root, 'docs/reference/methods.md', program.methods, 'method')
     reports += check_headings(root, 'docs/reference/methods.md', parts, 'part')
-    reports += check_headings(root, 'docs/reference/probes.md', program.probes, 'probe')
+    probes = [p['name'] for p in program.probes.values() if 'shadow' not in p]
+    reports += check_headings(root, 'docs/reference/probes.md', probes, 'probe')
     reports += check_headings(root, 'docs/reference/analyzers.md', program.analyzers, 'analyzer')
-    figures = [f['name'] for f in program.figures]
-    return reports + check_headings(root, 'docs/reference/gallery.md', figures, 'figure')
+    return reports + check_headings(root, 'docs/reference/gallery.md', program.figures, 'figure')
 
 
-check.program = None
+# ---- the self-test: one lie of each kind
+
 MAN = 'docs/man/kvfate-'
 PLANTS = [
-    lint.Plant(MAN + 'run.1', 'option --probes is not',
-               replace=('.It Fl Fl probes', '.It Cm probes')),
-    lint.Plant(MAN + 'survival.1', '--horizons is not',
-               replace=('.It Fl Fl horizons', '.It Cm horizons')),
-    lint.Plant(MAN + 'run.1', 'option -B is not', replace=('.It Fl B , Fl Fl', '.It Fl Fl')),
-    lint.Plant(MAN + 'info.1', '--never does not', replace=('.It Fl Fl json', '.It Fl Fl never\n'
-                                                            '.It Fl Fl json')),
+    lint.Plant(MAN + 'info.1', '--never does not', replace=('.It --json', '.It --never\nNever.\n'
+                                                            '.It --json')),
     lint.Plant(MAN + 'tokens.1', 'no section EXAMPLES', replace=('.Sh EXAMPLES', '.Sh HISTORY')),
-    lint.Plant(MAN + 'figures.1', 'the summary is not', replace=('list the', 'all the')),
-    lint.Plant('docs/man/kvfate.1', 'verify is not listed',
-               replace=('.It Xr kvfate-verify 1', '.It verify')),
-    lint.Plant('docs/meson.build', 'of tokens is not installed', replace=("'tokens',", '')),
+    lint.Plant(MAN + 'tokens.1', 'is made', append='.Sh EXIT STATUS\nNone.\n'),
+    lint.Plant(MAN + 'train.1', 'the default of --length is 512',
+               replace=('.It --length\n', '.It --length\nDefault: 64.\n')),
+    lint.Plant(MAN + 'kv-size.1', 'no figure of this table', append='There is no figure of this\ntable.\n'),
+    lint.Plant(MAN + 'none.1', 'a page of no command', text='.Sh DESCRIPTION\n'),
+    lint.Plant(MAN + 'run.1', 'the option --nothing', append='.Fl Fl nothing\n'),
+    lint.Plant(MAN + 'run.1', 'run has no option --bugdet',
+               replace=('.Bd -literal', '.Bd -literal\nkvfate run --bugdet 3 -o x.kvf\n.Ed\n.Bd -literal')),
+    lint.Plant('docs/man/kvfate.1', 'of the group traces', replace=('@commands traces', 'traces')),
+    lint.Plant('README.md', 'survival has no option --horizon',
+               append='\n    kvfate survival x.kvf --horizon 3\n'),
+    lint.Plant('docs/reference/report.md', 'there is no command reprot', append='\n`kvfate reprot x.kvf`\n'),
+    lint.Plant('docs/reference/corpus.md', 'corpus has no option --spread',
+               append='\n    kvfate corpus survival x.kvf --spread heads\n'),
+    lint.Plant('README.md', 'stale', replace=('| `kvfate sparsity` |', '| `kvfate parsity` |')),
     lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
     lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
     lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),
-    lint.Plant('docs/reference/analyzers.md', 'the analyzer sparsity', text='## survival\n'),
+    lint.Plant('docs/reference/analyzers.md', 'the analyzer sparsity',
+               replace=('\n## sparsity', '\n## thinness')),
     lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n'),
-    lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)', '](../img/none.png)')),
-    lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)', '](plans.md#x)')),
+    lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)',
+                                                                     '](../img/none.png)')),
+    lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)',
+                                                                       '](plans.md#x)')),
 ]
 
 
-def arguments(parser):
-    parser.add_argument('--kvfate', required=True, help='the program')
+def lies(description):
+    """The program's own declarations with one lie each, and what must be said of it."""
+    def change(command, what, value, option=None):
+        d = copy.deepcopy(description)
+        c = next(c for c in d['commands'] if c['name'] == command)
+        (next(o for o in c['options'] if o['name'] == option) if option else c)[what] = value
+        return json.dumps(d)
+    for expect, text in (
+            ('the default 0 is out of its range', change('train', 'default', '0', 'length')),
+            ('the default many is no number', change('train', 'default', 'many', 'length')),
+            ('belongs into the table', change('train', 'help', 'tokens (default: 512)', 'length')),
+            ('two options -t', change('train', 'short', 't', 'seed')),
+            ('usage names --missing', change('train', 'needs', '--missing FILE')),
+            ('the example is of another', change('train', 'example', 'kvfate run -p x -o x.kvf')),
+            ('train has no option --stpes', change('train', 'example', 'kvfate train --stpes 3'))):
+        yield lint.Plant(describe.PLANTED, expect, text=text)
 
 
 if __name__ == '__main__':
-    sys.exit(lint.main(check, PLANTS, add_arguments=arguments))
+    if '--self-test' in sys.argv:
+        PLANTS += lies(describe.describe(sys.argv[sys.argv.index('--kvfate') + 1]))
+    sys.exit(lint.main(check, PLANTS, add_arguments=describe.arguments))

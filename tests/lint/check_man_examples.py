@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Every line under EXAMPLES in the manual pages runs.  Needs the default model;
-skipped (77) without it."""
-import argparse
+"""Every example runs: the one of each command's `-h`, and every line under EXAMPLES in the manual pages,
+each once, on a tiny model in place of the default one."""
 import glob
 import os
 import re
@@ -9,12 +8,36 @@ import subprocess
 import sys
 import tempfile
 
-MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'
+import lint
+import program as describe
 
-
-def default_model():
-    folder = os.environ.get('KVFATE_CACHE') or os.path.expanduser('~/.cache/kvfate')
-    return os.path.join(folder, MODEL)
+MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'  # the name by which the default model is found
+SHAPE = '--layers 30 --heads 9 --kv-heads 3 --head-dim 4'.split()
+ASK = "kvfate run -q -p 'Why is the sky blue?'"
+# What the examples of -h read, made in their folder before the first of them.
+FILES = [
+    f'{ASK} --method trimkv -B 24 -n 40 --ignore-eos --probes full --shadow entries -o run.kvf',
+    'cp run.kvf seed1.kvf', 'cp run.kvf seed2.kvf', 'cp run.kvf a.kvf', 'cp run.kvf b.kvf',
+    f'{ASK} -n 24 --ignore-eos --probes paper -o full.kvf',
+    f'{ASK} -n 24 --ignore-eos --method h2o -B 24 --probes paper -o h2o.kvf',
+    'cp full.kvf text1.kvf',
+    "kvfate run -q -p 'Name three rivers.' -n 24 --ignore-eos --probes paper -o text2.kvf",
+    'kvfate sparsity h2o.kvf -o h2o.tsv', 'kvfate sparsity full.kvf -o full.tsv',
+    'kvfate corpus survival full.kvf h2o.kvf --shard 1/2 --state one.state',
+    'kvfate corpus survival full.kvf h2o.kvf --shard 2/2 --state two.state',
+    'mkdir results',
+]
+# What single examples need instead: other traces under names that all use.
+BEFORE = {
+    'dynamics': [f'{ASK} --watch-queries L0-1H0 --probes paper,queries -s {s} --temp 1 -n 40 --ignore-eos '
+                 f'-o {name}.kvf' for s, name in ((1, 'a'), (2, 'b'))],
+    'predict': ["kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 8 --ignore-eos "
+                '--head L0-1K* -o effect.tsv', f'{ASK} -n 9 --ignore-eos -o run.kvf',
+                'kvfate saliency --of run.kvf -o saliency.kvf'],
+    'overlap': [f'{ASK} -n 300 --ignore-eos --probes evict,window,under -o run.kvf'],
+}
+BEFORE['calibration'] = [FILES[0].replace('-B 24', '-B 400')]
+BEFORE['attention-sparsity'] = BEFORE['overlap']
 
 
 def examples(page):
@@ -26,9 +49,6 @@ def examples(page):
 
 def run(line, folder, environment):
     """None, or what a failing command says."""
-    if line.startswith('python3') and subprocess.run(['python3', '-c', 'import numpy'],
-                                                     capture_output=True).returncode:
-        return None
     done = subprocess.run(['sh', '-f', '-c', line], cwd=folder, env=environment,
                           capture_output=True, text=True, errors='replace')
     return f'{line}: {done.returncode} {done.stderr[-300:]}' if done.returncode else None
@@ -43,25 +63,74 @@ def run_pages(pages, environment):
                 why = None if line in seen else run(line, folder, environment)
                 seen.add(line)
                 if why:
-                    yield f'{os.path.basename(page)}: {why}'
+                    yield f'docs/man/{os.path.basename(page)}:1: {why}'
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--kvfate', required=True)
-    parser.add_argument('--root', required=True)
-    args = parser.parse_args()
-    if not os.path.exists(default_model()):
-        print(f'no {MODEL}: the examples of the manual pages are not run')
-        return 77
-    folder = os.path.dirname(os.path.abspath(args.kvfate))
-    environment = {**os.environ, 'PATH': folder + os.pathsep + os.environ['PATH']}
-    pages = sorted(glob.glob(os.path.join(args.root, 'docs/man/kvfate*.1')))
-    failed = list(run_pages(pages, environment))
-    print('\n'.join(failed))
-    print(f'{len(pages)} pages, {len(failed)} examples failed')
-    return 1 if failed or not pages else 0
+def write_text(path):
+    """Six documents of 1,200 letters."""
+    words = 'the river runs through a valley of old stones and cold water while it rains'.split()
+    with open(path, 'w', encoding='utf-8') as f:
+        for k in range(6):
+            body = ' '.join(words[(i * (k + 2) + i // 7) % len(words)] for i in range(260))
+            f.write(f'# Part {k}\n\n{body}\n\n')
+
+
+def run_help(program, environment):
+    """Failures of the examples of `-h`, one after the other in one folder."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
+        write_text(os.path.join(folder, 'text.txt'))
+        for line in FILES:
+            why = run(line, folder, environment)
+            if why:
+                yield f'what the examples of -h read: {why}'
+        for name, command in program.commands.items():
+            if name in BEFORE:
+                run(f'cp *.kvf {kept}', folder, environment)
+            for line in BEFORE.get(name, []) + [command['example']]:
+                why = run(line, folder, environment)
+                if why:
+                    yield f'kvfate {name} -h: {why}'
+            if name in BEFORE:
+                run(f'cp {kept}/*.kvf .', folder, environment)
+
+
+def prepare(root, folder, kvfate):
+    """A tiny model under the name of the default one, and gates for it; the environment."""
+    data = os.path.join(root, 'tests', 'data')
+    cache, gates, trace = (os.path.join(folder, x) for x in ('cache', 'gates', 'x.kvf'))
+    os.mkdir(cache)
+    os.mkdir(gates)
+    bin_folder = os.path.dirname(os.path.abspath(kvfate))
+    environment = {**os.environ, 'PATH': bin_folder + os.pathsep + os.environ['PATH'],
+                   'KVFATE_CACHE': cache, 'KVFATE_GATES': gates}
+
+    def make(tool, *args):
+        subprocess.run([sys.executable, os.path.join(data, tool), *SHAPE, *args], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    make('golden/tools/gen_tiny.py', '--dim', '36', '--ffn', '32', '--type', 'f32', '--context', '8192',
+         '-o', os.path.join(cache, MODEL))
+    subprocess.run([kvfate, 'run', '--raw', '-p', 'a', '-n', '1', '-q', '-o', trace], env=environment,
+                   check=True, capture_output=True)
+    table = subprocess.run([kvfate, 'sparsity', trace, '-o', '-'], env=environment, check=True,
+                           capture_output=True, text=True).stdout
+    make('make_gates.py', '--layout', 'rg', '--d-model', '36', '--hidden', '8', '--model-hash',
+         re.search('# model_hash: (.*)', table).group(1), '-o',
+         os.path.join(gates, 'tiny-trimkv.safetensors'))
+    return environment
+
+
+def check(root, args):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = prepare(root, folder, os.path.abspath(args.kvfate))
+        pages = sorted(glob.glob(os.path.join(root, 'docs/man/kvfate*.1')))
+        return list(run_pages(pages, environment)) + list(run_help(describe.of(root, args), environment))
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    try:
+        import numpy  # noqa: F401  (one example and the maker of models use it)
+    except ImportError:
+        print('NumPy is not installed: the examples are not run')
+        sys.exit(77)
+    sys.exit(lint.main(check, [], add_arguments=describe.arguments))

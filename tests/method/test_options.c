@@ -93,7 +93,7 @@ Test(options, every_row_with_any_budget)
             struct kvf_diag d = {""};
             struct method_params p;
             int err = method_parse(m->name, B, &row, &p, &d);
-            bool needs = m->score || !m->read->all || m->recent == RECENT_REST;
+            bool needs = m->score || !m->read->all || m->params.recent == RECENT_REST;
             bool can = m->unbudgeted ? B == 0 : B > 0 || m->free || !needs;
             cr_assert(eq(int, err == KVF_OK, can), "%s with %d: %s", m->name, B, d.text);
             if (!can || !m->score || B == 0)
@@ -101,7 +101,7 @@ Test(options, every_row_with_any_budget)
             /* what every cut needs: the newcomer and `every` - 1 more places */
             int newest = p.recent > 1 ? p.recent : 1;
             cr_assert(le(int, p.sinks + newest + p.every - 1, B), "%s with %d", m->name, B);
-            cr_assert(p.window >= (m->window > 0) && p.every >= 1, "%s with %d", m->name, B);
+            cr_assert(p.window >= (m->params.window > 0) && p.every >= 1, "%s with %d", m->name, B);
         }
 }
 
@@ -186,15 +186,14 @@ Test(options, parts_by_name)
 
 Test(options, listed_as_they_run)
 {
-    const char *key, *word;
-    double x;
-    int n = 0, found = 0;
+    int found = 0;
     accept("random:seed=9007199254740992,tie=older,slack=2", 8);
-    for (; (key = method_option(&params, n, &word, &x)) != NULL; n++) {
-        found += strcmp(key, "tie") == 0 && strcmp(word, "older") == 0;
-        found += strcmp(key, "slack") == 0 && !word && x > 1.5 && x < 2.5;
-        found += strcmp(key, "seed") == 0 && x == 9007199254740992.0;
+    for (const struct method_option *o = method_options; o->key; o++) {
+        const char *word = method_option_word(o, &params);
+        double x = method_option_value(o, &params);
+        found += strcmp(o->key, "tie") == 0 && strcmp(word, "older") == 0;
+        found += strcmp(o->key, "slack") == 0 && !word && x > 1.5 && x < 2.5;
+        found += strcmp(o->key, "seed") == 0 && x == 9007199254740992.0;
     }
     cr_expect(eq(int, found, 3));
-    cr_expect(method_option(&params, n + 1, &word, &x) == NULL);
 }

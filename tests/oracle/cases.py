@@ -139,6 +139,22 @@ def short_case(rng):
     return {"prompt": prompt, "n": n, "budget": budget_of(rng, total, prompt)}
 
 
+# Cases at borders that chance hardly meets: (name, case).  Pages of entries astride the cache's own of 64, shares of layers that
+# are equally near to the next whole number, a part of the candidates that is whole but for rounding.
+FIXED = [
+    ("quest", {"prompt": 150, "n": 12, "budget": 30, "given": {"page": 3}, "model": 1, "seed": 1}),
+    ("quest", {"prompt": 200, "n": 12, "budget": 21, "given": {"page": 7, "dense": 1}, "model": 2, "seed": 2}),
+    ("seer-oracle", {"prompt": 150, "n": 12, "budget": 30, "given": {"page": 3}, "model": 1, "seed": 3, "force": True}),
+    ("pyramidkv", {"prompt": 40, "n": 20, "budget": 13, "given": {"beta": 2, "window": 4}, "model": 1, "seed": 4}),
+    ("pyramidkv", {"prompt": 40, "n": 20, "budget": 14, "given": {"beta": 2, "window": 4}, "model": 3, "seed": 5}),
+    ("wgkv-snapkv", {"prompt": 62, "n": 10, "budget": 55, "given": {"fraction": 0.58, "local": 4, "window": 4, "tau": 0}, "model": 1, "seed": 6,
+                     "gates": "write"}),
+    ("h2o", {"prompt": 130, "n": 20, "budget": 70, "given": {"every": 7}, "model": 1, "seed": 7}),
+    ("window", {"prompt": 129, "n": 20, "budget": 65, "given": {"sinks": 3, "slack": 2}, "model": 2, "seed": 8}),
+    ("snapkv", {"prompt": 200, "n": 20, "budget": 128, "given": {"chunk": 70, "window": 8}, "model": 1, "seed": 9}),
+]
+
+
 # ---- rows with another part; several rows in one run
 
 def parts_case(rng, long):

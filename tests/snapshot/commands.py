@@ -207,7 +207,7 @@ def of_method(m, layouts):
     yield f"{line.replace('tiny.gguf', 'gqa.gguf')} --method {m['name']} -B 9 --shadow entries"
     yield f"{line} --method {m['name']}:variant=code -B 16"
     for o in m["options"]:
-        small = [max(o["min"], v) for v in (3, 5)] if o.get("type") == "integer" else [max(o["min"], min(o["max"], 0.4))] if "min" in o else []
+        small = [max(o["min"], 5 if o["key"] == "pool" else 3)] if o.get("type") == "integer" else [max(o["min"], min(o["max"], 0.4))] if "min" in o else []
         for v in o.get("values") or small:
             if v != o["value"]:
                 yield f"{line} --method {m['name']}:{o['key'].replace('_', '-')}={v} -B 16"

@@ -1,4 +1,4 @@
-/* naive.h - gated attention as docs/reference/training.md writes it, in double, with whole T x T
+/* naive.h - gated attention as docs/reference/gates.md writes it, in double, with whole T x T
  * matrices; and the cases that the suites share. */
 #ifndef KVF_TESTS_NAIVE_H
 #define KVF_TESTS_NAIVE_H

@@ -197,6 +197,24 @@ Test(capacity, constant_rates_give_geometric_sums)
         }
 }
 
+/* Without forgetting R_i = i + 1: the term with R_i = M is not over it and does not count.  Of
+ * M = 4 and 10 tokens i = 4 .. 9 are left, each (i + 1 - M) / max(1, i - M). */
+Test(capacity, a_term_at_the_limit_does_not_count)
+{
+    struct variant v[MAX_VARIANTS];
+    struct shape s = {10, 2, {10}, 1, 4};
+    int n = variants(v);
+    for (int a = 0; a < n; a++)
+        for (int global = 0; global < 2; global++) {
+            struct capacity c = set_up(&s, &v[a].k, CAPACITY_CODE, global);
+            memset(lb, 0, sizeof lb);
+            double loss = capacity_loss(&c, 1, sums, d_lb, NULL), want_loss = 0;
+            for (int i = 4; i < 10; i++) /* of both heads together both sides double */
+                want_loss += (i + 1 - 4) * (1 + global) / fmax(1, (i - 4) * (1 + global)) / 6;
+            cr_expect(epsilon_eq(dbl, loss, want_loss, 1e-6), "%s", v[a].name);
+        }
+}
+
 Test(capacity, no_active_term_is_no_loss)
 {
     struct variant v[MAX_VARIANTS];

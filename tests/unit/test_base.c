@@ -108,6 +108,31 @@ Test(json, rejects_what_is_not_clean)
     cr_expect(eq(int, json_parse(deep, sizeof deep, &j, &d), KVF_E_LIMIT));
 }
 
+/* A quote behind a backslash does not end its text: what follows is counted. */
+Test(json, depth_is_counted_after_escaped_quotes)
+{
+    static const struct {
+        const char *before;
+        int deep, err;
+    } cases[] = {{"{\"a\":\"\\\"\",\"b\":", 90, KVF_E_LIMIT}, /* a: one quote */
+                 {"{\"a\":\"\\\\\",\"b\":", 90, KVF_E_LIMIT}, /* a: one backslash */
+                 {"{\"a\":\"\\\"[[[[\",\"b\":", 63, KVF_OK},
+                 {"{\"a\":\"\\\"[[[[\",\"b\":", 64, KVF_E_LIMIT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        struct json *j = NULL;
+        struct kvf_diag d = {""};
+        size_t at = strlen(cases[i].before), deep = (size_t)cases[i].deep;
+        memcpy(text, cases[i].before, at);
+        memset(text + at, '[', deep);
+        memset(text + at + deep, ']', deep);
+        text[at + 2 * deep] = '}';
+        cr_expect(eq(int, json_parse(text, at + 2 * deep + 1, &j, &d), cases[i].err), "%zu: %s", i,
+                  d.text);
+        json_free(j);
+    }
+}
+
 Test(json, numbers_read_back_equal)
 {
     static const double v[] = {0, 1, -1.5, 0.1, 1e300, 5e-324, 3.0000000000000004};

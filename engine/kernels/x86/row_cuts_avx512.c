@@ -119,15 +119,30 @@ static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
  * by comparing the ends of a block crosswise, so that no block needs to rise. */
 INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
 {
-    return d == 1 ? 0x5555 : d == 2 ? 0x3333 : d == 4 ? 0x0f0f : 0x00ff;
+    switch (d) {
+    case 1:
+        return 0x5555;
+    case 2:
+        return 0x3333;
+    case 4:
+        return 0x0f0f;
+    default:
+        return 0x00ff;
+    }
 }
 
 INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
 {
-    return d == 1   ? _mm512_permute_ps(v, 0xb1)
-           : d == 2 ? _mm512_permute_ps(v, 0x4e)
-           : d == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
-                    : _mm512_shuffle_f32x4(v, v, 0x4e);
+    switch (d) {
+    case 1:
+        return _mm512_permute_ps(v, 0xb1);
+    case 2:
+        return _mm512_permute_ps(v, 0x4e);
+    case 4:
+        return _mm512_shuffle_f32x4(v, v, 0xb1);
+    default:
+        return _mm512_shuffle_f32x4(v, v, 0x4e);
+    }
 }
 
 INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */

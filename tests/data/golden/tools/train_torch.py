@@ -1,4 +1,4 @@
-"""Training of gates in PyTorch, written from docs/reference/training.md, docs/reference/gates.md and the headers of engine/train: every number by
+"""Training of gates in PyTorch, written from docs/reference/gates.md and the headers of engine/train: every number by
 autograd, with whole T x T matrices.  Slow and plain; the reference of train.json.  Needs torch and gguf.
 
 Tensors of a pack: ids [T], first [T] (the first token of the document of token t).  Keys, values and gates [T, H, ...].

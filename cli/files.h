@@ -1,0 +1,26 @@
+/* files.h - the files that a command reads, and those that it must not overwrite. */
+#ifndef KVF_CLI_FILES_H
+#define KVF_CLI_FILES_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/opt.h"
+
+/* The bytes of a file, - is stdin, appended to out; at most 64 MiB.  KVF_OK or an error with
+ * a sentence. */
+int file_read(const char *path, struct buf *out, struct kvf_diag *d);
+
+/* Whether two paths lead to the same file. */
+bool file_same(const char *a, const char *b);
+
+/* KVF_E_ARG with a sentence when out is the input.  An input NULL is none, and an output NULL or
+ * "-" overwrites nothing. */
+int file_keep(const char *out, const char *in, struct kvf_diag *d);
+/* The same for n inputs. */
+int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d);
+
+/* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
+int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
+
+#endif

@@ -1,0 +1,250 @@
+#include "cli/methods.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/headset.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/models.h"
+
+/* Both want the same cache; what a plan wants is known when it is open (force.c). */
+static bool same_cache(const struct methods *r, const struct row_override *o)
+{
+    if (r->row.admission->reason == KVF_REASON_PLAN)
+        return true;
+    return o->params.positions == r->params.positions && o->params.chunk == r->params.chunk
+           && method_per_query_head(&o->row, &o->params)
+                  == method_per_query_head(&r->row, &r->params);
+}
+
+static int parse_override(struct methods *r, int i, struct kvf_diag *d)
+{
+    struct row_override *o = &r->override[i];
+    const char *text = r->override_text.item[i], *row = strchr(text, '=');
+    if (!row || row == text)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override '%s': write SET=NAME[:key=value,...], as "
+                        "L0-5K*=window:budget=64",
+                        text);
+    int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
+    int err = method_parse(row + 1, budget, &o->row, &o->params, d);
+    if (err)
+        return err;
+    if (!same_cache(r, o))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override '%s': positions, chunk and group=none belong to "
+                        "the whole run; give them to --method and to every override",
+                        text);
+    return KVF_OK;
+}
+
+int methods_parse(struct methods *r, struct kvf_diag *d)
+{
+    int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
+    r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
+    if (!err && !r->override)
+        err = KVF_E_NOMEM;
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = parse_override(r, i, d);
+    return err;
+}
+
+/* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
+static int mark(const struct methods *r, const struct model_config *m, const char *text,
+                unsigned char *take, struct kvf_diag *d)
+{
+    char set[256];
+    size_t n = strcspn(text, "=");
+    if (n >= sizeof set)
+        return kvf_fail(d, KVF_E_ARG, "--override: the set of heads is over %zu characters long",
+                        sizeof set - 1);
+    memcpy(set, text, n);
+    set[n] = 0;
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : r->cache_heads == m->n_heads ? 'K' : 'H';
+    int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--override: '%s' is not a set of KV heads such as "
+                        "L0-5K*, L3K1 or 3.1",
+                        set);
+    return marked ? KVF_OK
+                  : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
+}
+
+/* The override that decides for a head; -1: --method does. */
+static int decider(const struct methods *r, int at)
+{
+    int i = r->override_text.n - 1;
+    while (i >= 0 && !r->override[i].take[at])
+        i--;
+    return i;
+}
+
+/* One set of entries per layer cannot leave a head of it to another row. */
+static int check_layers(const struct methods *r, const struct model_config *m, struct kvf_diag *d)
+{
+    int H = r->cache_heads, n = m->n_layers * H;
+    for (int at = 0; at < n; at++) {
+        int a = decider(r, at), b = at % H ? decider(r, at - 1) : a, later = a > b ? a : b;
+        const struct method *one = a < 0 ? &r->row : &r->override[a].row;
+        const struct method *two = b < 0 ? &r->row : &r->override[b].row;
+        if (a != b && (one->scope == SCOPE_LAYER || two->scope == SCOPE_LAYER))
+            return kvf_fail(d, KVF_E_ARG,
+                            "--override '%s': %s chooses for all heads of a layer; "
+                            "name whole layers",
+                            r->override_text.item[later],
+                            one->scope == SCOPE_LAYER ? one->name : two->name);
+    }
+    return KVF_OK;
+}
+
+/* The gates given, or those shipped for the first row that needs some. */
+static int open_gates(struct methods *r, struct engine *e, struct kvf_diag *d)
+{
+    if (r->gates_file)
+        return model_gates(e, r->gates_file, &r->gates, d);
+    int err = model_shipped_gates(e, &r->row, &r->gates, d);
+    for (int i = 0; !err && !r->gates && i < r->override_text.n; i++)
+        err = model_shipped_gates(e, &r->override[i].row, &r->gates, d);
+    if (!err && r->gates)
+        fprintf(stderr, "note: --gates %s, which are shipped for this model\n",
+                gates_path(r->gates));
+    return err;
+}
+
+/* The heads of the model that an override names. */
+static int open_override(struct methods *r, const struct model_config *m, int i, struct kvf_diag *d)
+{
+    struct row_override *o = &r->override[i];
+    o->take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)r->cache_heads);
+    if (!o->take)
+        return KVF_E_NOMEM;
+    int err = mark(r, m, r->override_text.item[i], o->take, d);
+    return err ? err : method_check_inputs(&o->row, &r->inputs, d);
+}
+
+/* Whether some row reads the gates; a note where scores of layers are compared that should not
+ * be. */
+static int check_gates(const struct methods *r, struct kvf_diag *d)
+{
+    unsigned need = method_gates(&r->row);
+    for (int i = 0; i < r->override_text.n; i++)
+        need |= method_gates(&r->override[i].row);
+    if (!r->gates)
+        return KVF_OK;
+    if (!need)
+        return kvf_fail(d, KVF_E_ARG, "--gates %s: --method %s uses no gates", gates_path(r->gates),
+                        r->row.name);
+    if (r->row.allocation->pool == POOL_ALL && r->row.score && r->row.score->gates
+        && !gates_tied(r->gates))
+        fprintf(stderr,
+                "note: %s: the layers' readouts are not tied; %s compares their scores all "
+                "the same\n",
+                gates_path(r->gates), r->row.name);
+    return KVF_OK;
+}
+
+int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
+{
+    int err = open_gates(r, e, d);
+    if (err)
+        return err;
+    r->cache_heads = session_cache_heads(&e->config, &r->row, &r->params);
+    r->inputs.gates = r->gates;
+    err = method_check_inputs(&r->row, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = open_override(r, &e->config, i, d);
+    if (!err)
+        err = check_layers(r, &e->config, d);
+    return err ? err : check_gates(r, d);
+}
+
+const char *methods_gate_column(const struct methods *r)
+{
+    static const char *const column[] = {[GATE_RETENTION] = "log_beta",
+                                         [GATE_WRITE] = "write_gate",
+                                         [GATE_IMPORTANCE] = "importance",
+                                         [GATE_HEADS] = NULL,
+                                         [GATE_BLOCKS] = NULL};
+    return r->gates ? column[gates_kind(r->gates)] : NULL;
+}
+
+static bool row_evicts(const struct method *m)
+{
+    return m->score || m->admission->until || !m->read->all;
+}
+
+bool methods_evict(const struct methods *r)
+{
+    bool some = row_evicts(&r->row);
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= row_evicts(&r->override[i].row);
+    return some;
+}
+
+bool methods_read_pages(const struct methods *r)
+{
+    bool some = !r->row.read->all;
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= !r->override[i].row.read->all;
+    return some;
+}
+
+void methods_close(struct methods *r)
+{
+    for (int i = 0; r->override && i < r->override_text.n; i++)
+        mem_free(r->override[i].take);
+    mem_free(r->override);
+    r->override = NULL;
+    gates_close(r->gates);
+    r->gates = NULL;
+}
+
+static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
+{
+    json_put_member_str(b, "name", m->name);
+    json_put_key(b, "budget");
+    json_put_num(b, p->budget);
+    json_put_member_str(b, "admission", m->admission->name);
+    json_put_member_str(b, "score", m->score ? m->score->name : "none");
+    json_put_member_str(b, "allocation", m->allocation->name);
+    json_put_member_str(b, "trigger", m->trigger->name);
+    json_put_member_str(b, "read", m->read->name);
+    for (const struct method_option *o = method_options; o->key; o++) {
+        const char *word = method_option_word(o, p);
+        json_put_key(b, o->key);
+        if (word)
+            json_put_str(b, word, strlen(word));
+        else
+            json_put_num(b, method_option_value(o, p));
+    }
+}
+
+void methods_put(struct buf *b, const struct methods *r, const struct model_config *m)
+{
+    buf_str(b, ",\"method\":{");
+    put_row(b, &r->row, &r->params);
+    buf_char(b, '}');
+    if (r->cache_heads != m->n_kv_heads)
+        buf_str(b, ",\"entry_space\":\"query\"");
+    if (r->gates) {
+        buf_str(b, ",\"gates\":{");
+        json_put_member_str(b, "kind", gates_kind_name(gates_kind(r->gates)));
+        json_put_member_str(b, "layout", gates_layout(r->gates));
+        json_put_member_str(b, "hash", gates_hash(r->gates));
+        buf_char(b, '}');
+    }
+    if (r->override_text.n == 0)
+        return;
+    buf_str(b, ",\"overrides\":[");
+    for (int i = 0; i < r->override_text.n; i++) {
+        const char *text = r->override_text.item[i];
+        buf_str(b, i ? ",{" : "{");
+        json_put_key(b, "heads");
+        json_put_str(b, text, strcspn(text, "="));
+        put_row(b, &r->override[i].row, &r->override[i].params);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}

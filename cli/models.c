@@ -1,0 +1,91 @@
+#include "cli/models.h"
+
+#include <string.h>
+
+#include "base/headset.h"
+#include "base/mem.h"
+#include "cli/folders.h"
+#include "engine/model/gguf.h"
+
+int model_open(const char *model, bool exact, int threads, struct engine **ret_engine,
+               struct kvf_diag *d)
+{
+    struct buf path = {0};
+    struct engine_options opt = {exact, threads, cpu_flags_detect()};
+    int err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
+    if (!err)
+        err = engine_open(model ? model : path.data, &opt, ret_engine, d);
+    if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
+        err = kvf_fail(d, KVF_E_IO,
+                       "the default model is not at %s; run ./setup.sh or give "
+                       "-m MODEL.gguf",
+                       path.data ? path.data : "$HOME/.cache/kvfate");
+    buf_finish(&path);
+    return err;
+}
+
+int model_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d)
+{
+    const struct model_config *m = &e->config;
+    char hash[33] = "";
+    gguf_hash(e->gguf, hash);
+    struct gates_model model = {m->n_layers,          m->d_model,  m->n_heads,
+                                m->n_kv_heads,        m->head_dim, m->norm_eps,
+                                (double)m->rope_base, hash,        &e->kernels};
+    struct buf file = {0};
+    int err = folder_gates_path(path, &file, d);
+    if (!err)
+        err = gates_open(file.data, &model, ret_gates, d);
+    buf_finish(&file);
+    return err;
+}
+
+static const char *kind_of(unsigned kinds)
+{
+    int kind = 0;
+    while (!(kinds >> kind & 1))
+        kind++;
+    return gates_kind_name((enum gate_kind)kind);
+}
+
+int model_shipped_gates(struct engine *e, const struct method *m, struct gates **ret_gates,
+                        struct kvf_diag *d)
+{
+    static const char *const trained[] = {"trimkv", "dbtrimkv", "wgkv"};
+    unsigned need = method_gates(m);
+    struct buf path = {0};
+    char hash[33] = "";
+    if (!need)
+        return KVF_OK;
+    gguf_hash(e->gguf, hash);
+    int err = folder_gates_for(m->name, need, hash, &path);
+    if (!err)
+        err = model_gates(e, path.data, ret_gates, d);
+    for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)
+        if (strncmp(m->name, trained[i], strlen(trained[i])) == 0)
+            err = kvf_fail(d, KVF_E_ARG,
+                           "--method %s needs %s gates, and none are shipped for "
+                           "this model: give --gates FILE, or make one with kvfate train --method "
+                           "%s",
+                           m->name, kind_of(need), trained[i]);
+    buf_finish(&path);
+    return err == KVF_E_NOTFOUND ? KVF_OK : err; /* method_check_inputs says what it needs */
+}
+
+int model_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
+                struct kvf_diag *d)
+{
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
+    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_kv_heads);
+    if (!*ret_take)
+        return KVF_E_NOMEM;
+    int marked = headset_mark(set, wrong, m->n_layers, m->n_kv_heads, *ret_take);
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
+                        "or 3.1",
+                        set);
+    if (marked == 0)
+        return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", set);
+    return KVF_OK;
+}

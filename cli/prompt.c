@@ -1,0 +1,177 @@
+#include "cli/prompt.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/files.h"
+#include "engine/model/chat.h"
+
+bool prompt_named(const struct prompt *p)
+{
+    return p->given || p->file || p->chat || p->ids_file;
+}
+
+int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
+{
+    int sources = !!p->given + !!p->file + !!p->chat + !!p->ids_file;
+    if (sources == 0 && needed)
+        return kvf_fail(d, KVF_E_ARG,
+                        "no prompt; give one with -p TEXT, -f FILE, --chat FILE or --ids FILE");
+    if (sources > 1)
+        return kvf_fail(d, KVF_E_ARG, "give one of -p, -f, --chat and --ids, not several");
+    if (p->chat && p->raw)
+        return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
+    return KVF_OK;
+}
+
+/* Messages of a JSON array, rendered by the model's template. */
+static int render_messages(struct prompt *p, const struct engine *e, const char *json, size_t len,
+                           struct kvf_diag *d)
+{
+    enum { MAX_MESSAGES = 1024 };
+    struct json *root = NULL;
+    int err = json_parse(json, len, &root, d);
+    if (err) {
+        kvf_diag_prefix(d, "%s", p->chat);
+        return err;
+    }
+    int n = json_is_array(root) ? json_len(root) : 0, i = 0;
+    struct chat_message *msg = n > 0 && n <= MAX_MESSAGES ? MEM_NEW(struct chat_message, (size_t)n)
+                                                          : NULL;
+    for (const struct json *m = json_first(root); msg && m && i < n; m = json_next(m), i++) {
+        msg[i].role = json_str(json_get(m, "role"), NULL);
+        msg[i].content = json_str(json_get(m, "content"), NULL);
+        if (!msg[i].role || !msg[i].content)
+            break;
+    }
+    if (!msg || i < n)
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s: expected a JSON array of 1 to %d {\"role\", \"content\"} objects",
+                       p->chat, MAX_MESSAGES);
+    else
+        err = chat_render(e->gguf, msg, n, true, &p->text, d);
+    mem_free(msg);
+    json_free(root);
+    return err;
+}
+
+/* The user's message is the last that the template has. */
+static void find_prompt(struct prompt *p, const char *text, size_t n)
+{
+    size_t at = p->text.len - n;
+    while (at > 0 && memcmp(p->text.data + at, text, n) != 0)
+        at--;
+    p->at = at;
+    p->bytes = n;
+}
+
+/* The text of a user's message, in the model's template. */
+static int render_message(struct prompt *p, const struct engine *e, const char *text, size_t n,
+                          struct kvf_diag *d)
+{
+    struct chat_message m = {"user", text};
+    if (strlen(text) != n)
+        return kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
+    int err = chat_render(e->gguf, &m, 1, true, &p->text, d);
+    if (err)
+        return err;
+    find_prompt(p, text, n);
+    return KVF_OK;
+}
+
+/* Fills the text that is tokenised. */
+static int render(struct prompt *p, const struct engine *e, const char *text, size_t n,
+                  struct kvf_diag *d)
+{
+    if (p->chat)
+        return render_messages(p, e, text, n, d);
+    if (!p->raw)
+        return render_message(p, e, text, n, d);
+    buf_add(&p->text, text, n);
+    return KVF_OK;
+}
+
+static int read_text(struct prompt *p, const struct engine *e, struct kvf_diag *d)
+{
+    struct buf in = {0};
+    const char *path = p->file ? p->file : p->chat;
+    int err = KVF_OK;
+    if (path)
+        err = file_read(path, &in, d);
+    else
+        buf_str(&in, p->given);
+    if (!err)
+        err = render(p, e, in.data ? in.data : "", in.len, d);
+    buf_finish(&in);
+    return err ? err : p->text.err;
+}
+
+/* Ids in decimal, separated by white space. */
+static int parse_ids(const char *path, const struct buf *in, int vocab, int32_t *ids, int *ret_n,
+                     struct kvf_diag *d)
+{
+    const char *p = in->data ? in->data : "", *end = p + in->len;
+    *ret_n = 0;
+    while (true) {
+        while (p < end && (*p == ' ' || (*p >= '\t' && *p <= '\r')))
+            p++;
+        if (p == end)
+            return KVF_OK;
+        const char *start = p;
+        int64_t id = 0;
+        while (p < end && *p >= '0' && *p <= '9' && id < vocab)
+            id = id * 10 + (*p++ - '0');
+        if (p == start || id >= vocab)
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: id %d is not a number below the vocabulary's size of %d", path,
+                            *ret_n, vocab);
+        ids[(*ret_n)++] = (int32_t)id;
+    }
+}
+
+int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, struct kvf_diag *d)
+{
+    struct buf in = {0};
+    int n, err = file_read(path, &in, d);
+    int32_t *ids = err ? NULL : MEM_NEW(int32_t, in.len / 2 + 1); /* a digit and a space each */
+    if (!err)
+        err = ids ? parse_ids(path, &in, vocab, ids, &n, d) : KVF_E_NOMEM;
+    buf_finish(&in);
+    if (err) {
+        mem_free(ids);
+        return err;
+    }
+    *ret_ids = ids;
+    *ret_n = n;
+    return KVF_OK;
+}
+
+int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
+{
+    if (p->ids_file)
+        return prompt_read_ids(p->ids_file, e->config.vocab, &p->ids, &p->n_ids, d);
+    int err = read_text(p, e, d);
+    if (err)
+        return err;
+    return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len, true,
+                            &p->ids, &p->n_ids, d);
+}
+
+int prompt_take(struct prompt *p, const int32_t *ids, int n)
+{
+    int32_t *copy = MEM_NEW(int32_t, (size_t)n);
+    if (!copy)
+        return KVF_E_NOMEM;
+    memcpy(copy, ids, (size_t)n * sizeof *ids);
+    p->ids = copy;
+    p->n_ids = n;
+    return KVF_OK;
+}
+
+void prompt_close(struct prompt *p)
+{
+    buf_finish(&p->text);
+    mem_free(p->ids);
+    p->ids = NULL;
+}

@@ -1,0 +1,40 @@
+/* prompt.h - the prompt of a run: from the command line or a file, as text, messages or ids. */
+#ifndef KVF_CLI_PROMPT_H
+#define KVF_CLI_PROMPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "engine/decode/engine.h"
+
+struct prompt {
+    /* options: at most one of the first four is not NULL */
+    const char *given, *file, *chat, *ids_file;
+    bool raw; /* no chat template */
+
+    /* made by prompt_open */
+    struct buf text;  /* as it was tokenised, template included */
+    size_t at, bytes; /* where the prompt as given is in the text; 0 bytes: all of it */
+    int32_t *ids;     /* [n_ids] */
+    int n_ids;
+};
+
+/* Whether one of the options names a prompt. */
+bool prompt_named(const struct prompt *p);
+
+/* KVF_E_ARG with a sentence for options that exclude each other, and where no prompt is named
+ * though it is needed. */
+int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d);
+
+/* Reads and tokenises the prompt that is named.  KVF_OK or an error with a sentence. */
+int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d);
+/* Copies the n ids of a prompt that something else holds.  KVF_OK or KVF_E_NOMEM. */
+int prompt_take(struct prompt *p, const int32_t *ids, int n);
+void prompt_close(struct prompt *p); /* accepts a zeroed one */
+
+/* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
+ * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
+int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
+
+#endif

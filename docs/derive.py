@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Writes the overviews of the documentation from what the program says of itself.
+
+    docs/derive.py KVFATE [ROOT]      writes them; prints the pages that changed
+
+A page has them between two lines,
+    <!-- made by docs/derive.py: NAME -->
+    <!-- end -->
+where NAME is one of the functions in MADE below.  The check tests/lint/check_docs.py fails while a page
+is not what this script would write."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+BLOCK = re.compile(r'^(<!-- made by docs/derive\.py: (\S+) -->\n)(.*?)^(<!-- end -->)$', re.M | re.S)
+
+
+def row(*cells):
+    return '| ' + ' | '.join(str(c).replace('|', '\\|') for c in cells) + ' |\n'
+
+
+def table(head, rows):
+    return row(*head) + '|' + '---|' * len(head) + '\n' + ''.join(row(*r) for r in rows)
+
+
+def quoted(names):
+    return ', '.join(f'`{n}`' for n in names)
+
+
+def commands(program):
+    """All commands, in the groups of the overview that `kvfate help` prints."""
+    return table(('command', 'what it gives'),
+                 [(f'`kvfate {c["name"]}`', c['summary']) for c in program['commands']])
+
+
+def methods(program):
+    return f'{len(program["methods"])} rows: {quoted(m["name"] for m in program["methods"])}.\n'
+
+
+def probes(program):
+    def asked(p):
+        if 'shadow' in p:
+            return f'`--shadow {p["shadow"]}`'
+        return ', '.join(p['sets']) or 'by name'
+    return table(('probe', 'what it records', 'part of'),
+                 [(f'`{p["name"]}`', p['summary'], asked(p)) for p in program['probes']])
+
+
+def analyzers(program):
+    def traces(a):
+        if a['max_traces'] == 1:
+            return '1'
+        return f'{a["min_traces"]} to {a["max_traces"]}'
+    return table(('analysis', 'what it says', 'traces of one table', 'figures', 'adds up by'),
+                 [(f'`{a["name"]}`', a['summary'], traces(a), quoted(a['figures']),
+                   quoted(a['pool_keys'])) for a in program['analyzers']])
+
+
+def pools(program):
+    """The analyses that `kvfate corpus` takes."""
+    return table(('analysis', 'a row of the sum has'),
+                 [(f'`{a["name"]}`', quoted(a['pool_keys'])) for a in program['analyzers'] if a['pools']])
+
+
+def figures(program):
+    def keys(f):
+        return quoted(k['name'] for k in f.get('style') or [])
+    return table(('figure', 'table', 'what it shows', '`--style`'),
+                 [(f'`{f["name"]}`', f'`{f["table"]}`', f['summary'], keys(f)) for f in program['figures']])
+
+
+MADE = {f.__name__: f for f in (commands, methods, probes, analyzers, pools, figures)}
+PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/probes.md': ['probes'],
+         'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
+         'docs/reference/gallery.md': ['figures']}
+
+
+def made(text, program):
+    return BLOCK.sub(lambda m: m.group(1) + MADE[m.group(2)](program) + m.group(4), text)
+
+
+def stale(root, program):
+    """(page, what is wrong) for each page that is not what would be written."""
+    for path, names in PAGES.items():
+        full = os.path.join(root, path)
+        if not os.path.exists(full):
+            yield path, 'the page is missing'
+            continue
+        with open(full, encoding='utf-8') as f:
+            text = f.read()
+        found = [m.group(2) for m in BLOCK.finditer(text)]
+        if found != names:
+            yield path, f'it has the made parts {found}, not {names}'
+        elif made(text, program) != text:
+            yield path, 'a made table is stale: run docs/derive.py'
+
+
+def main():
+    kvfate, root = sys.argv[1], (sys.argv + [os.path.join(os.path.dirname(__file__), '..')])[2]
+    program = json.loads(subprocess.run([kvfate, 'describe', '--json'], capture_output=True, text=True,
+                                        check=True).stdout)
+    for path, _ in list(stale(root, program)):
+        full = os.path.join(root, path)
+        with open(full, encoding='utf-8') as f:
+            text = f.read()
+        with open(full, 'w', encoding='utf-8') as f:
+            f.write(made(text, program))
+        print(path)
+
+
+if __name__ == '__main__':
+    main()

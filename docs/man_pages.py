@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Makes the manual pages from their templates and from what the program says of itself.
+
+    man_pages.py DESCRIPTION.json TEMPLATE COMMON.mdoc PAGE
+
+A template of docs/man holds the prose of a page in mdoc, what only people know: DESCRIPTION, the long
+text of options, EXAMPLES, SEE ALSO.  Made from `kvfate describe --json` are NAME, SYNOPSIS, the head of
+every option (short form, name, argument), its range and default where the text has none, options that
+the template does not speak of, EXIT STATUS, and the lists of commands, analyses and figures.
+
+In a template
+    .It --NAME        begins the text of an option, under `.Sh OPTIONS`; `.It --A --B` that of two
+    @commands GROUP   becomes the list of the commands of a group
+    @analyses         becomes the names of the analyses that `kvfate corpus` takes
+    @figures          becomes the list of all figures
+Texts of options that several commands share are in common.mdoc, under a line `@group NAME` for the group
+that `describe` gives them; those of an analysis alone have the group `analysis`, and `any` has the rest.
+An option without any text gets its line of `-h`."""
+import json
+import re
+import sys
+import textwrap
+
+DATE = 'November 22, 2026'
+WIDTH = 78
+BEFORE_EXIT = ('ENVIRONMENT', 'FILES')
+
+
+def read(path):
+    with open(path, encoding='utf-8') as f:
+        return f.read()
+
+
+# ---- templates
+
+def option_texts(section):
+    """{name: (all names of the item, text)} of `.It --NAME` items, and what stands before the first."""
+    head, *items = re.split(r'^\.It (--.*)\n', section, flags=re.M)
+    found = {}
+    for names, text in zip(items[::2], items[1::2]):
+        names = [n.removeprefix('--') for n in names.split()]
+        for n in names:
+            found[n] = (names, text)
+    return head, found
+
+
+def common_texts(text):
+    """{group: {name: (names, text)}} of common.mdoc."""
+    _, *parts = re.split(r'^@group (\S+)\n', text, flags=re.M)
+    return {group: option_texts(body)[1] for group, body in zip(parts[::2], parts[1::2])}
+
+
+def sections(template):
+    """{title: text} of the template, in order."""
+    _, *parts = re.split(r'^\.Sh (.*)\n', template, flags=re.M)
+    return dict(zip(parts[::2], parts[1::2]))
+
+
+# ---- pieces of mdoc
+
+def plain(text):
+    """A sentence as mdoc, one sentence a line; --name becomes a flag."""
+    lines = []
+    for sentence in re.split(r'(?<=[.;:]) (?=[A-Z])', text):
+        pieces = re.split(r'--([a-z][\w-]*)(\S*)', sentence)
+        for at in range(0, len(pieces), 3):
+            lines += [escape(line) for line in textwrap.wrap(pieces[at], WIDTH)]
+            if at + 2 < len(pieces):
+                mark = f' {pieces[at + 2]}' if pieces[at + 2] else ''
+                lines.append(f'.Fl Fl {pieces[at + 1]}{mark}')
+    return ''.join(line + '\n' for line in lines)
+
+
+def escape(text):
+    text = text.replace('\\', '\\e')
+    return '\\&' + text if text[:1] in ".'" else text
+
+
+def words_of(text, flag='Fl', ar='Ar'):
+    """Words of a usage line as arguments and flags of a macro."""
+    out = []
+    for word in text.split():
+        if word.startswith('--'):
+            out.append(f'{flag} {flag} {word[2:]}')
+        elif word.startswith('-'):
+            out.append(f'{flag} {word[1:]}')
+        elif word == '|':
+            out.append(word)
+        else:
+            out.append(f'{ar} {word}')
+    return ' '.join(out)
+
+
+def synopsis(command):
+    lines = [f'.Nm kvfate {command["name"]}']
+    for word in command['operands']['shown'].split(' [')[0].split():
+        lines.append(f'.Ar {word}')
+    for word in command['operands']['shown'].split(' [')[1:]:
+        lines.append(f'.Op Ar {word.rstrip("]")}')
+    for choice, one in re.findall(r'\(([^)]*)\)|(-[^()]*?)(?= [-(]|$)', command['needs']):
+        lines.append(f'.Brq {words_of(choice)}' if choice else f'.{words_of(one)}')
+    if command['options']:
+        lines.append('.Op Ar option ...')
+    return '.Sh SYNOPSIS\n' + '\n'.join(lines) + '\n'
+
+
+def head_of(option):
+    names = [f'Fl {option["short"]}'] if 'short' in option else []
+    names += [f'Fl Fl {option["name"]}'] if option['name'] else []
+    head = ' , '.join(names)
+    if option['type'] == 'word':
+        head += ' Cm ' + ' | '.join(option['words'])
+    elif 'arg' in option:
+        head += f' Ar {option["arg"]}'
+    return head
+
+
+def number(value):
+    return f'{value:.15g}'
+
+
+def values_of(option, text):
+    """Sentences on range and default, where the text does not speak of them."""
+    lines = []
+    low, high = option.get('min'), option.get('max')
+    if low is not None and not (number(low) in text and number(high) in text) and high < 1e15:
+        lines.append(f'From {number(low)} to {number(high)}.')
+    default = option.get('absent', option.get('default'))
+    if default is not None and 'Default:' not in text:
+        lines.append(f'Default: {escape(default)}.')
+    return ''.join(line + '\n' for line in lines)
+
+
+# ---- options
+
+def group_of(command, option):
+    return option.get('group', 'analysis' if command['analysis'] else 'any')
+
+
+def own_figures(program, command):
+    return [f for f in program['figures'] if f['table'] == command['name']]
+
+
+def figure_text(figures, name):
+    """What --figure takes: the figures of the table beside its own."""
+    own = [f for f in figures if f['name'] == name]
+    others = [f for f in figures if f['name'] != name]
+    if not others:
+        return f'The figure of this table, which is drawn anyway:\n.Cm {own[0]["name"]} .\n'
+    text = 'Draw this figure of the table instead' if own else 'Draw this figure of the table'
+    rows = ''.join(f'.It Cm {f["name"]}\n{escape(f["summary"])}\n' for f in others)
+    return f'{text}:\n.Bl -tag -width Ds -compact\n{rows}.El\n'
+
+
+OUTPUT = """Where to write; the extension says what.
+.Pa .tsv , .csv , .json
+and
+.Pa .npz
+hold the table;
+"""
+DRAWN = """.Pa .png , .svg
+and
+.Pa .pdf
+hold its figure;
+"""
+REST = """.Sq -
+is the table as TSV on the standard output.
+Unless the table goes to the standard output, a few lines for people do.
+"""
+NO_FIGURE = 'There is no figure of this table.\n'
+
+
+def derived_text(program, command, option):
+    """Texts that follow from the figures of an analysis' table; None: there is none."""
+    if group_of(command, option) != 'analysis':
+        return None
+    figures = own_figures(program, command)
+    if option['name'] == 'output':
+        return OUTPUT + (DRAWN if figures else '') + REST + ('' if figures else NO_FIGURE)
+    if option['name'] == 'figure':
+        return figure_text(figures, command['name']) if figures else NO_FIGURE
+    return None
+
+
+def style_text(program, command):
+    """The keys of --style that the figures of an analysis have."""
+    text = 'Options of the figure.\n'
+    for figure in own_figures(program, command):
+        keys = figure.get('style') or []
+        rows = ''.join(f'.It {head_of_key(k)}\n{plain(sentence(k["help"]))}{values_of(k, "")}'
+                       for k in keys)
+        text += f'.Cm {figure["name"]}\n' + (
+            f'has\n.Bl -tag -width Ds -compact\n{rows}.El\n' if keys else 'has none.\n')
+    return text
+
+
+def head_of_key(key):
+    values = 'Cm ' + ' | '.join(key['words']) if key['type'] == 'word' else f'Ar {key.get("arg", "yes | no")}'
+    return f'Cm {key["name"]} Ns = Ns {values}'
+
+
+def sentence(text):
+    return text[:1].upper() + text[1:] + '.'
+
+
+def text_of(program, command, option, own, common):
+    """The names that share an item, and its text."""
+    name = option['name']
+    if name in own:
+        return own[name]
+    if name == 'style' and command['analysis']:
+        return [name], style_text(program, command)
+    derived = derived_text(program, command, option)
+    if derived:
+        return [name], derived
+    for group in (group_of(command, option), 'any'):
+        if name in common.get(group, {}):
+            return common[group][name]
+    return [name], plain(sentence(option['help']))
+
+
+def options_section(program, command, own, common):
+    """Own options and those of groups in the order of `-h`, options of figures last."""
+    drawn = not command['analysis'] or own_figures(program, command)
+    listed = [o for o in command['options'] if drawn or o.get('group') != 'figure']
+    listed.sort(key=lambda o: o.get('group') == 'figure')
+    by_name = {o['name']: o for o in listed}
+    out, done = ['.Sh OPTIONS\n.Bl -tag -width Ds\n'], set()
+    for option in listed:
+        names, text = text_of(program, command, option, own, common)
+        if option['name'] in done:
+            continue
+        together = [by_name[n] for n in names if n in by_name]
+        done |= set(names)
+        out.append('.It ' + ' , '.join(head_of(o) for o in together) + '\n' + text)
+        out.append(values_of(option, text) if len(together) == 1 else '')
+    if not drawn:
+        idle = [f'Fl Fl {o["name"]}' for o in command['options'] if o.get('group') == 'figure']
+        out += [f'.It {" , ".join(idle)}\n', 'Of no effect: there is no figure of this table.\n']
+    out.append('.It Fl h , Fl Fl help\nPrint the options and an example.\n.El\n')
+    return ''.join(out)
+
+
+def exit_section(statuses):
+    rows = ''.join(f'.It {s["status"].replace(", ", " , ")}\n{plain(s["when"])}' for s in statuses)
+    return f'.Sh EXIT STATUS\n.Bl -tag -width Ds\n{rows}.El\n'
+
+
+# ---- lists
+
+def command_list(program, group):
+    rows = [f'.It Xr kvfate-{c["name"]} 1\n{escape(c["summary"])}\n'
+            for c in program['commands'] if c['group'] == group]
+    if not rows:
+        raise SystemExit(f'@commands {group}: no such group')
+    return f'.Bl -tag -width occupancy\n{"".join(rows)}.El\n'
+
+
+def pooled(program):
+    return [a['name'] for a in program['analyzers'] if a['pools']]
+
+
+def expand(program, text):
+    text = re.sub(r'^@commands (.*)\n', lambda m: command_list(program, m.group(1)), text, flags=re.M)
+    names = ' , '.join(pooled(program))
+    text = re.sub(r'^@analyses\n', lambda m: f'.Cm {names} .\n', text, flags=re.M)
+    rows = ''.join(f'.It Cm {f["name"]}\nof\n.Cm {f["table"]} :\n{escape(f["summary"])}\n'
+                   for f in program['figures'])
+    return re.sub(r'^@figures\n', lambda m: f'.Bl -tag -width Ds -compact\n{rows}.El\n', text, flags=re.M)
+
+
+# ---- pages
+
+def page_of_command(program, command, template, common):
+    parts = sections(template)
+    before, own = option_texts(parts.pop('OPTIONS', ''))
+    unknown = set(own) - {o['name'] for o in command['options']}
+    if unknown or before.strip():
+        raise SystemExit(f'kvfate-{command["name"]}: no option {", ".join(sorted(unknown)) or before!r}')
+    out = [f'.Dd {DATE}\n.Dt KVFATE-{command["name"].upper()} 1\n.Os\n',
+           f'.Sh NAME\n.Nm kvfate-{command["name"]}\n.Nd {command["summary"]}\n', synopsis(command),
+           '.Sh DESCRIPTION\n', parts.pop('DESCRIPTION'),
+           options_section(program, command, own, common)]
+    out += [f'.Sh {title}\n{parts.pop(title)}' for title in BEFORE_EXIT if title in parts]
+    out.append(exit_section(command['exit']))
+    out += [f'.Sh {title}\n{text}' for title, text in parts.items()]
+    return expand(program, ''.join(out))
+
+
+def make_page(program, name, template, common):
+    """The page of a template of that name: kvfate.1, kvfate-NAME.1 or another."""
+    command = re.fullmatch(r'kvfate-(.*)\.1', name)
+    if not command:
+        return expand(program, template)
+    for c in program['commands']:
+        if c['name'] == command.group(1):
+            return page_of_command(program, c, template, common)
+    raise SystemExit(f'{name}: there is no such command')
+
+
+def main():
+    description, template, common, out = sys.argv[1:]
+    page = make_page(json.loads(read(description)), re.sub('.*/', '', template), read(template),
+                     common_texts(read(common)))
+    with open(out, 'w', encoding='utf-8') as f:
+        f.write(page)
+
+
+if __name__ == '__main__':
+    main()

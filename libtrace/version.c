@@ -1,0 +1,6 @@
+#include <kvf/version.h>
+
+const char *kvf_version(void)
+{
+    return KVF_VERSION_STRING;
+}

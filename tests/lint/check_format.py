@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""All C is as clang-format writes it with .clang-format.  Skipped (77) where the formatter is
+not installed, or is not of the version that the code was formatted with: others break lines
+elsewhere."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import lint
+
+FORMATTER, VERSION = 'clang-format', 14
+
+
+def version():
+    """Of the formatter; 0: there is none."""
+    if not shutil.which(FORMATTER):
+        return 0
+    said = subprocess.run([FORMATTER, '--version'], capture_output=True, text=True).stdout
+    return int((re.search(r'version (\d+)', said) or [0, '0'])[1])
+
+
+def as_style(text):
+    """The settings of a .clang-format on one line."""
+    pairs = (line.split(':', 1) for line in text.splitlines() if ':' in line)
+    return '{' + ', '.join(f'{k.strip()}: {v.strip()}' for k, v in pairs) + '}'
+
+
+STYLE = as_style(lint.read(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'),
+                           '.clang-format'))
+
+
+def check(root, under=None):
+    paths = [p for p in lint.tree(root, lint.CODE, under) if not p.startswith(lint.FOREIGN)]
+    done = subprocess.run([FORMATTER, '--dry-run', '--style=' + STYLE, *paths], cwd=root,
+                          capture_output=True, text=True)
+    places = re.findall(r'^(\S+?:\d+):\d+: (?:warning|error): code should be clang-formatted',
+                        done.stderr, re.M)
+    if done.returncode or (done.stderr and not places):
+        return [f'{FORMATTER} fails: {done.stderr[-300:]}']
+    return [f'{place}: clang-format writes this otherwise; clang-format -i {place.split(":")[0]}'
+            for place in dict.fromkeys(places)]
+
+
+PLANTS = [
+    lint.Plant('cli/new.c', 'new.c:1:', text='int f( int x );\n'),
+    lint.Plant('base/new.h', 'new.h:1:', text='  int x;\n'),
+    lint.Plant('cli/more.c', 'more.c:2:', text='void f(void)\n{\n  g();\n}\n'),
+    lint.Plant('render/new.c', 'new.c:1:', text='int a[] = {' + '1, ' * 40 + '1};\n'),
+]
+CLEAN = {
+    'cli/good.c': 'int f(int x)\n{\n    return x;\n}\n',
+    'cli/off.c': '/* clang-format off */\nint  f( int x );\n/* clang-format on */\n',
+}
+
+
+if __name__ == '__main__':
+    if version() != VERSION:
+        print(f'{FORMATTER} {VERSION} is not there (found: {version() or "none"}): '
+              'the layout of C is not checked')
+        sys.exit(77)
+    sys.exit(lint.main(check, PLANTS, clean=CLEAN,
+                       self_check=lambda root: check(root, ['base', 'cli', 'render'])))

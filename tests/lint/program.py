@@ -1,0 +1,99 @@
+"""What the program says of itself (`kvfate describe --json`), for the checks of documentation."""
+import json
+import os
+import re
+import shlex
+import subprocess
+
+PLANTED = 'description.json'  # of a copy of the tree: a self-test's program that lies
+
+
+class Program:
+    """Commands, analyzers, figures, probes and methods by name."""
+
+    def __init__(self, description):
+        self.all = description
+        for kind in ('commands', 'analyzers', 'figures', 'probes', 'methods'):
+            assert description[kind], f'describe has no {kind}'
+            setattr(self, kind, {x['name']: x for x in description[kind]})
+
+    def options(self, command, analysis=None):
+        """{'--name' and '-n': option} of a command, with those of the analysis that it is given."""
+        listed = list(self.commands[command]['options'])
+        if analysis in self.analyzers:
+            listed += [o for o in self.commands[analysis]['options'] if o.get('group') == 'own']
+        found = {'--help': {'type': 'flag'}, '-h': {'type': 'flag'}}
+        for o in listed:
+            found['--' + o['name']] = o
+            if 'short' in o:
+                found['-' + o['short']] = o
+        return found
+
+    def every_option(self):
+        return {name for c in self.commands for name in self.options(c)}
+
+
+def describe(path):
+    done = subprocess.run([path, 'describe', '--json'], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def of(root, args):
+    """The program of the arguments, or the one that was planted in the tree."""
+    planted = os.path.join(root, PLANTED)
+    if os.path.exists(planted):
+        with open(planted, encoding='utf-8') as f:
+            return Program(json.load(f))
+    if not of.asked:
+        of.asked = Program(describe(os.path.abspath(args.kvfate)))
+    return of.asked
+
+
+of.asked = None
+
+
+def arguments(parser):
+    parser.add_argument('--kvfate', required=True, help='the program')
+
+
+def words_of(line):
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:  # a line of prose, or half of a command
+        return []
+
+
+def check_line(program, line):
+    """What is wrong with the command line `kvfate ...`, judged by the options that exist."""
+    words = words_of(line)
+    if not words or words[0] != 'kvfate':
+        return []
+    words = words[1:]
+    ends = [i for i, w in enumerate(words) if re.fullmatch(r'[|&;<>].*|\d?>.*', w)]
+    words = words[:ends[0]] if ends else words
+    if not words or words[0] in ('help', '--version', '--help', '-h') or not re.fullmatch(
+            r'[a-z][\w-]*', words[0]):
+        return []
+    command = words[0]
+    if command not in program.commands:
+        return [f'there is no command {command}: {line.strip()}']
+    known = program.options(command, words[1] if command == 'corpus' and len(words) > 1 else None)
+    return [f'{command} has no option {w}: {line.strip()}' for w in flags(words[1:], known)
+            if w not in known]
+
+
+def flags(words, known):
+    """The words that are options, without those that are the value of one."""
+    found, value = [], False
+    for word in words:
+        if value:
+            value = False
+            continue
+        if word == '--':
+            break
+        name = word.split('=')[0] if word.startswith('--') else word[:2]
+        if re.fullmatch(r'--[a-z][\w-]*|-[A-Za-z]', name):
+            found.append(name)
+            takes = known.get(name, {}).get('type', 'flag') != 'flag'
+            value = takes and word == name
+    return found

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Plants faults one at a time and tells which of them no test sees.
+
+usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again] [--build DIR] [--jobs N] [--list]
+
+tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
+fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
+Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the suites
+that should see it run, those of tests of less than some seconds first, until one test fails.  DIR/results.jsonl keeps what came
+out; a run that was stopped goes on, and --again forgets the results of the faults chosen.  --sample N takes every N-th fault.
+Ends with 1 when a fault survived, is stale or does not build.
+"""
+import argparse
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SECONDS = 900  # of one call of the tests
+# Which suites see a room, the nearest first.
+SUITES = {
+    "base": "unit analyze figures cli", "libtrace": "format fuzz analyze cli", "kernels": "kernels engine train oracle",
+    "cache": "engine method oracle", "method": "method engine oracle cli", "gate": "gates fuzz oracle cli", "model": "engine fuzz cli gates",
+    "probe": "engine analyze oracle format", "decode": "engine oracle cli analyze", "experiment": "engine cli", "train": "train cli",
+    "analyzers": "analyze cli figures", "studies": "analyze cli fuzz", "render": "figures report", "cli": "cli analyze figures gates",
+}
+
+
+class Fault:
+    def __init__(self, room, path, old, new):
+        self.room, self.path, self.old, self.new = room, path, old, new
+        self.key = hashlib.sha256("\0".join((path, old, new)).encode()).hexdigest()[:16]
+
+    def __str__(self):
+        return f"{self.path}: {' '.join(self.old.split())}  ->  {' '.join(self.new.split()) or '(nothing)'}"
+
+
+def read_faults(room, text):
+    for block in re.split(r"\n\s*\n", text):
+        lines = [x for x in block.split("\n") if x and not x.startswith("#")]
+        if not lines:
+            continue
+        old, new = ("".join(x[1:] + "\n" for x in lines[1:] if x[0] == sign) for sign in "-+")
+        if not old or len([x for x in lines[1:] if x[0] not in "-+"]):
+            sys.exit(f"tests/mutate/{room}.txt: a fault is a file, lines with - and lines with +:\n{block}")
+        yield Fault(room, lines[0].strip(), old, new)
+
+
+def all_faults(args):
+    found = []
+    for path in sorted(glob.glob(os.path.join(HERE, "mutate", "*.txt"))):
+        room = os.path.basename(path)[:-4]
+        if room not in SUITES:
+            sys.exit(f"{path}: SUITES of mutate.py does not know this room")
+        with open(path, encoding="utf-8") as f:
+            found += read_faults(room, f.read())
+    found = [f for f in found if not args.room or f.room in args.room.split(",")]
+    found = [f for f in found if re.search(args.only, str(f))][::args.sample]
+    return found[:args.limit]
+
+
+class Tree:
+    """A copy of the sources with one build folder."""
+
+    def __init__(self, folder):
+        self.root, self.build = os.path.join(folder, "tree"), os.path.join(folder, "tree", "build")
+        names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        names = {n for n in names if n and os.path.isfile(os.path.join(ROOT, n))}
+        for name in names:
+            with open(os.path.join(ROOT, name), "rb") as f:
+                self.put(name, f.read())
+            shutil.copymode(os.path.join(ROOT, name), os.path.join(self.root, name))
+        if not os.path.exists(os.path.join(self.build, "build.ninja")):
+            subprocess.run(["meson", "setup", self.build, "-Dtests=enabled", "-Ddebug=false"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
+
+    def get(self, name):
+        path = os.path.join(self.root, name)
+        if not os.path.exists(path):
+            return None
+        with open(path, "rb") as f:
+            return f.read()
+
+    def put(self, name, data):
+        if self.get(name) == data:
+            return
+        os.makedirs(os.path.dirname(os.path.join(self.root, name)), exist_ok=True)
+        with open(os.path.join(self.root, name), "wb") as f:
+            f.write(data)
+
+    def test(self, setup, suites, jobs):
+        """(what happened, name of the first test that failed); the test runner builds what these tests need."""
+        log = os.path.join(self.build, "meson-logs", f"testlog-{setup}.json")
+        if os.path.exists(log):
+            os.unlink(log)
+        argv = ["meson", "test", "-C", self.build, "--setup", setup, "--maxfail", "1", "--num-processes", str(jobs)]
+        try:
+            done = subprocess.run(argv + [x for s in suites for x in ("--suite", s)], capture_output=True, text=True, timeout=SECONDS,
+                                  errors="replace", env={**os.environ, "KVFATE_SLOW": "60"})
+        except subprocess.TimeoutExpired:
+            return "found", f"no end within {SECONDS} s"
+        if not os.path.exists(log):
+            return ("does not build", done.stdout[-600:]) if done.returncode else ("survived", "")
+        with open(log, encoding="utf-8") as f:
+            bad = [x for x in map(json.loads, f) if x["result"] in ("FAIL", "TIMEOUT", "ERROR")]
+        return ("found", bad[0]["name"].split(" / ")[-1]) if bad else ("survived", "")
+
+
+def stages(room):
+    """Quick tests of all suites, then the slow ones: of a suite at a time, so that the near ones come first."""
+    suites = SUITES[room].split()
+    yield "quick", suites
+    for s in suites:
+        yield "normal", [s]
+
+
+def judge(tree, fault, jobs):
+    data = tree.get(fault.path)
+    if data is None or data.decode().count(fault.old) != 1:
+        return "stale", "the file is gone" if data is None else f"its text is there {data.decode().count(fault.old)} times"
+    tree.put(fault.path, data.decode().replace(fault.old, fault.new).encode())
+    try:
+        for setup, suites in stages(fault.room):
+            what, where = tree.test(setup, suites, jobs)
+            if what != "survived":
+                return what, where
+        return "survived", ""
+    finally:
+        tree.put(fault.path, data)
+
+
+def baseline(tree, rooms, jobs):
+    """Nothing may fail without a fault, or everything would be found."""
+    for suite in sorted({s for room in rooms for s in SUITES[room].split()}):
+        what, where = tree.test("normal", [suite], jobs)
+        if what != "survived":
+            sys.exit(f"without a fault: suite {suite}: {what}: {where}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--room")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--sample", type=int, default=1)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build-mutate"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--list", action="store_true", help="say what is there and what is stale, plant nothing")
+    parser.add_argument("--trust", action="store_true", help="do not run the tests without a fault first")
+    args = parser.parse_args()
+    faults = all_faults(args)
+    if args.list:
+        return list_faults(faults)
+    tree, path, known = Tree(os.path.abspath(args.build)), os.path.join(args.build, "results.jsonl"), {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            known = {x["key"]: x for x in map(json.loads, f)}
+    todo = [f for f in faults if args.again or f.key not in known]
+    if todo and not args.trust:
+        baseline(tree, {f.room for f in todo}, args.jobs)
+    for n, fault in enumerate(todo, 1):
+        begun = time.monotonic()
+        what, where = judge(tree, fault, args.jobs)
+        known[fault.key] = {"key": fault.key, "room": fault.room, "fault": str(fault), "what": what, "where": where}
+        with open(path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(known[fault.key]) + "\n")
+        print(f"{n}/{len(todo)} {what} ({where}) in {time.monotonic() - begun:.0f} s: {fault}", flush=True)
+    return summary([known[f.key] for f in faults])
+
+
+def list_faults(faults):
+    stale = 0
+    for f in faults:
+        path = os.path.join(ROOT, f.path)
+        there = 0
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as source:
+                there = source.read().count(f.old)
+        stale += there != 1
+        print("stale" if there != 1 else f.room, f, sep="\t")
+    print(f"{len(faults)} faults, {stale} stale")
+    return 1 if stale else 0
+
+
+def summary(results):
+    for r in results:
+        if r["what"] != "found":
+            print(f"{r['what']}: {r['fault']} {r['where']}")
+    for room in SUITES:
+        mine = [r for r in results if r["room"] == room]
+        if mine:
+            print(f"{room}: {sum(r['what'] == 'found' for r in mine)} of {len(mine)} found")
+    found = sum(r["what"] == "found" for r in results)
+    valid = sum(r["what"] in ("found", "survived") for r in results)
+    print(f"{found} of {valid} found ({100 * found / max(1, valid):.0f} %), {len(results) - valid} stale or not built")
+    return found != len(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
