@@ -501,7 +501,8 @@ static int make_room(struct job *x, struct kvf_diag *d)
     for (int a = 0; a < x->n; a++)
         for (int b = a + 1; b < x->n; b++) {
             int64_t A = x->side[a].heads->n, B = x->side[b].heads->n;
-            x->room += x->match ? (A < B ? A : B) : A * B;
+            int64_t least = A < B ? A : B;
+            x->room += x->match ? least : A * B;
         }
     if (x->room > MOST_ROWS)
         return kvf_fail(d, KVF_E_LIMIT,

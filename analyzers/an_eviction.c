@@ -250,9 +250,9 @@ static int finish(struct frame *f, struct kvf_diag *d)
 /* The least age that at least a share q of the evictions do not exceed. */
 static double age_quantile(const struct churn *c, double q)
 {
-    int64_t sum = 0, age = 0;
-    while ((double)(sum += c->of_age[age]) < q * (double)c->evicted || sum == 0)
-        age++;
+    int64_t age = 0, sum = c->of_age[0];
+    while ((double)sum < q * (double)c->evicted || sum == 0)
+        sum += c->of_age[++age];
     return (double)age;
 }
 

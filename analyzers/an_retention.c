@@ -306,8 +306,10 @@ static int sum_up(const struct table *t, bool gate, struct part *all)
     struct sums x = {t, gate, MEM_NEW(struct part, (size_t)parts)};
     struct par *pool = NULL;
     int threads = (int)table_kept(t, "threads", 1);
-    int err = x.part && parts <= INT_MAX ? par_create(parts > 1 ? threads : 1, &pool) : KVF_E_NOMEM;
+    int err = x.part && parts <= INT_MAX ? KVF_OK : KVF_E_NOMEM;
     *all = (struct part){0};
+    if (!err)
+        err = par_create(parts > 1 ? threads : 1, &pool);
     if (!err)
         par_run(pool, (int)parts, sum_part, &x);
     for (int64_t i = 0; !err && i < parts; i++) {

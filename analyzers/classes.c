@@ -189,8 +189,11 @@ static int read_user(struct classes *c, const char *path, struct kvf_diag *d)
     FILE *f = fopen(path, "rb");
     if (!f)
         return kvf_fail(d, KVF_E_IO, "cannot open the classes %s", path);
-    for (size_t n; !in.err && (n = fread(piece, 1, sizeof piece, f)) > 0;)
+    size_t n = 1;
+    while (n && !in.err) {
+        n = fread(piece, 1, sizeof piece, f);
         buf_add(&in, piece, n);
+    }
     int err = in.err;
     if (ferror(f))
         err = kvf_fail(&why, KVF_E_IO, "cannot be read");

@@ -30,7 +30,10 @@ static int join(struct kvf_trace *t, int64_t a, struct token_text *x)
         }
         if (!whole)
             next = i + 1;
-        err = b.err ? b.err : show(b.data ? b.data : "", whole ? b.len : first, &x->joined[i]);
+        const char *text = b.data ? b.data : "";
+        err = b.err;
+        if (!err)
+            err = show(text, whole ? b.len : first, &x->joined[i]);
         for (int64_t k = i + 1; !err && k < next; k++) {
             x->joined[k] = mem_strdup("");
             err = x->joined[k] ? KVF_OK : KVF_E_NOMEM;

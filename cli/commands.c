@@ -144,6 +144,7 @@ static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 static int run(const struct command *self, void *request, int argc, char **argv)
 {
     const struct analyzer *a = self->analyzer;
+    bool late = self->first_is_analysis && argc > 1 && argv[1][0] == '-';
     if (self->first_is_analysis && argc > 1)
         a = analyzer_find(argv[1]);
     struct command_options o;
@@ -155,6 +156,9 @@ static int run(const struct command *self, void *request, int argc, char **argv)
         err = opt_parse(o.list, request, argc, argv, &n, &asks, &d);
     if (!err && asks)
         return help(self, o.list);
+    if (!err && late) /* its own options would be unknown */
+        err = kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate %s ANALYSIS ...",
+                       self->name);
     if (!err)
         err = check_operands(self, n, &d);
     return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);

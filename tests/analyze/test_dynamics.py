@@ -322,9 +322,9 @@ def edges(folder):
     refused("another model", 2, ["dynamics", *(os.path.join(folder, f"m{k}.kvf") for k in range(2))], "trace 2", "another model")
     make(write_kvf, other, [Column("tokens.id", "i32", "run", [1])], (1, 1, 1, 1))
     refused("no vectors", 1, ["dynamics", other], "--watch-queries HEADS")
-    for option, value, word in (("--components", "0", "1 to 16"), ("--components", "17", "1 to 16"), ("--train", "0", "between 0 and 1"), ("--train", "1", "between"),
-                                ("--train", "x", "between"), ("--steps", "some", "answer, prompt or all"), ("--split", "x", "time or rollouts"),
-                                ("--rope", "mid", "pre or post"), ("--seed", "-1", "0 or more")):
+    for option, value, word in (("--components", "0", "between 1 and 16"), ("--components", "17", "between 1 and 16"), ("--train", "0", "between 0 and 1"), ("--train", "1", "between"),
+                                ("--train", "x", "number"), ("--steps", "some", "answer, prompt or all"), ("--split", "x", "time or rollouts"),
+                                ("--rope", "mid", "pre or post"), ("--seed", "-1", "between 0")):
         refused(f"{option} {value}", 2, ["dynamics", p, option, value], word)
 
 

@@ -251,8 +251,8 @@ def edges(folder):
     refused("a KV head", 2, ["received", p, "--head", "L0K0"], "query")
     for more, word in ((["--weight", "x"], "--weight"), (["--weight", "contrib"], "--spread")):
         refused(f"{more}", 2, ["received", p, *more], word)
-    for option, value, word in (("--spread", "all", "shares, tokens or heads"), ("--every", "0", "number of steps"), ("--every", "x", "number of steps"),
-                                ("--mass", "0", "above 0"), ("--mass", "1.1", "at most 1"), ("--mass", "nan", "part")):
+    for option, value, word in (("--spread", "all", "shares, tokens or heads"), ("--every", "0", "between 1 and"), ("--every", "x", "whole number"),
+                                ("--mass", "0", "above 0"), ("--mass", "1.1", "at most 1"), ("--mass", "nan", "number")):
         refused(f"{option} {value}", 2, ["received", p, option, value], word)
     make(write_kvf, p, [Column("received.L0H3.1", "f32", "run", [np.nan, 1, 1], "step")], (1, 1, 2, 3))
     refused("a head that there is not", 1, ["received", p], "received.L0H3.1")
