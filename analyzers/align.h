@@ -16,9 +16,9 @@ struct alignment {
     unsigned char *special[2]; /* [T] tokens that are of no piece */
 };
 
-/* Of the bytes that both texts begin with, special tokens (analyzers/classes.h) left out; pieces
- * whose first token in a lies in [t0, t1) alone.  KVF_E_NOTFOUND with a sentence when a trace
- * lacks the text of a token, or fewer than two pieces are left. */
+/* Cuts the bytes that both texts begin with into pieces.  Special tokens (analyzers/classes.h) are
+ * left out, and so are pieces whose first token in a lies outside [t0, t1).  KVF_E_NOTFOUND with a
+ * sentence when a trace lacks the text of a token, or fewer than two pieces are left. */
 int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1,
                 struct alignment *ret, struct kvf_diag *d);
 void align_free(struct alignment *x);

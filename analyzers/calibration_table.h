@@ -42,8 +42,8 @@ void calibration_found_destroy(struct calibration_found *x); /* accepts NULL */
 
 int64_t calibration_rows(const struct calibration_found *x); /* of a block */
 
-/* All columns of the table, whose heads but `all` are given; t owns x from here on, also when
- * it fails.  KVF_OK or an error. */
+/* Adds all columns to the table t.  The heads are those given; the row block `all` is added here.
+ * t owns x from here on, also when this fails.  KVF_OK or an error. */
 int calibration_columns(struct table *t, const struct head_list *heads,
                         struct calibration_found *x);
 

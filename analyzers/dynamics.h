@@ -19,7 +19,7 @@ struct dynamics_options {
     uint64_t seed;
 };
 
-/* A run; those with equal prompts, token by token, are rollouts of one. */
+/* A run.  Runs whose prompts are equal, token by token, are rollouts of one prompt. */
 struct rollout {
     struct kvf_trace *t;
     int prompt;
@@ -40,15 +40,17 @@ struct dynamics {
     double *x;               /* [steps][components] */
 };
 
-/* Heads whose vectors the first trace has, those of the set args->heads. */
+/* Lists the heads of the set args->heads whose vectors the first trace has. */
 int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *args,
                    struct head_list *ret, struct kvf_diag *d);
 
-/* Sorts runs by prompt and splits their steps.  After failure too: dynamics_close. */
+/* Sorts runs by prompt and splits their steps into training and test.  dynamics_close is due after
+ * a failure, too. */
 int dynamics_open(struct kvf_trace *const *traces, int n, const struct analyzer_args *args,
                   const struct dynamics_options *opt, struct dynamics *ret, struct kvf_diag *d);
 
-/* Principal components of a head's training vectors; the vectors of all pieces in them. */
+/* Finds the principal components of a head's training vectors and writes the vectors of all pieces
+ * in them. */
 int dynamics_head(struct dynamics *x, const struct head *head, struct kvf_diag *d);
 
 /* Puts the vectors of each piece into an order drawn with the seed and the run's number. */

@@ -9,8 +9,9 @@ struct fold;
 struct fold *fold_create(void);    /* NULL when memory is out */
 void fold_destroy(struct fold *f); /* accepts NULL */
 
-/* Appends s, which is well-formed UTF-8: letters to the lower case that Unicode gives each by
- * itself, \p{P} at both ends left out unless there is nothing else.  KVF_OK or KVF_E_NOMEM. */
+/* Appends s, which is well-formed UTF-8, folded: each letter becomes the lower case that Unicode
+ * gives it by itself, and \p{P} at both ends is left out unless there is nothing else.  KVF_OK or
+ * KVF_E_NOMEM. */
 int fold_word(struct fold *f, const char *s, size_t n, struct buf *out);
 
 #endif

@@ -27,7 +27,8 @@ enum head_kind {
 
 const char *head_kind_name(enum head_kind k);
 
-/* HEAD_UNKNOWN, with NaN, for a signature without a sink_mass (texts too short). */
+/* The kind of the head with this signature.  It is HEAD_UNKNOWN, with a score of NaN, where the
+ * signature has no sink_mass because the text was too short. */
 enum head_kind head_kind_of(const struct signature *s, double ret_scores[N_RULES],
                             double *ret_score);
 

@@ -9,21 +9,23 @@
 #include <kvf/err.h>
 
 /* Loads the library, which with its four companions would take a tenth of the start of every
- * command.  Before any other function; again is free.  KVF_E_NOTFOUND: it is not installed. */
+ * command.  Call it before any other function; a second call costs nothing.  KVF_E_NOTFOUND: the
+ * library is not installed. */
 int lapack_open(struct kvf_diag *d);
 
-/* Of a symmetric [n][n]: eigenvalues falling; row k of a becomes the eigenvector of value k, of
- * length 1, whose entry of largest size (of equal ones the first) is positive. */
+/* Eigenvalues of a symmetric matrix a [n][n], falling.  Row k of a becomes the eigenvector of value
+ * k, of length 1, whose entry of largest size (of equal ones the first) is positive. */
 int lapack_symmetric(double *a, int n, double *ret_value);
 
-/* Eigenvalues of any [n][n], destroyed: by falling modulus, then falling real part, then
- * falling imaginary part. */
+/* Eigenvalues of any matrix [n][n], which is destroyed.  They are sorted by falling modulus, then
+ * by falling real part, then by falling imaginary part. */
 int lapack_eigenvalues(double *a, int n, double *ret_real, double *ret_imaginary);
 
-/* a x = b for one right side, [n][n] destroyed; x replaces b. */
+/* Solves a x = b for one right side; a [n][n] is destroyed and x replaces b. */
 int lapack_solve(double *a, int n, double *b);
 
-/* Of a symmetric positive definite a: the lower factor L of a = L L', 0 above the diagonal. */
+/* Replaces a symmetric positive definite a by the lower factor L of a = L L', 0 above the
+ * diagonal. */
 int lapack_cholesky(double *a, int n);
 
 #endif

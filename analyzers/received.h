@@ -11,7 +11,7 @@ extern const char *const spread_names[N_SPREADS];
 
 /* How the attention that tokens received spreads over heads or tokens, from mass.sum.
  * mass: the part that share_90 and its kind count up to, in (0, 1].
- * contrib: of mass.sum times out_norm, the sum over queries of a_ti |W_O v_i|. */
+ * contrib: weighs with mass.sum times out_norm, the sum over queries of a_ti |W_O v_i|. */
 int received_spread(struct kvf_trace *t, enum spread kind, double mass, bool contrib,
                     const struct analyzer_args *args, struct table **ret_table, struct kvf_diag *d);
 void received_describe_spread(const struct table *t, struct buf *out);

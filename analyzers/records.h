@@ -13,7 +13,7 @@ struct record_member {
     size_t offset;
 };
 
-/* A column for each of n members, in their order; rows: table_rows(out) structs of `size`
+/* Adds a column for each of n members, in their order.  rows: table_rows(out) structs of `size`
  * bytes.  KVF_OK, KVF_E_NOMEM, or what table_err says. */
 int records_put(struct table *out, const void *rows, size_t size,
                 const struct record_member *member, size_t n);

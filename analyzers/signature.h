@@ -84,7 +84,7 @@ double signature_on_scale(int feature, double v);
  * does; may be NULL. */
 double signature_distance(const struct signature *a, const struct signature *b, int *ret_largest);
 
-/* Sums of f over n signatures, divided by how many have the feature. */
+/* The mean of f over n signatures, for each feature over those that have it. */
 void signature_mean(const struct signature *s, size_t n, struct signature *ret);
 
 struct signature_source;
@@ -99,11 +99,12 @@ void signature_close(struct signature_source *s); /* accepts NULL */
 const struct head_list *signature_heads(const struct signature_source *s);
 struct kvf_trace *signature_trace(const struct signature_source *s);
 
-/* Of head h of the list: all tokens (ret[0]) and each half (ret[1], ret[2]).  Columns that
- * hold no number where one is needed give NaN.  KVF_OK or what reading gives. */
+/* The signatures of head h of the list: over all tokens (ret[0]) and over each half (ret[1],
+ * ret[2]).  Columns that hold no number where one is needed give NaN.  KVF_OK or what reading
+ * gives. */
 int signature_read(struct signature_source *s, int h, struct signature ret[3], struct kvf_diag *d);
 
-/* Of all heads: [heads][3]; free with mem_free. */
+/* The signatures of all heads as above, [heads][3]; free with mem_free. */
 int signature_read_all(struct signature_source *s, struct signature **ret, struct kvf_diag *d);
 
 #endif

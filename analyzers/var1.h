@@ -31,7 +31,7 @@ struct var1 {
 /* KVF_OK or KVF_E_NOMEM. */
 int var1_fit(const struct var1_piece *piece, int n_pieces, int m, struct var1 *ret);
 
-/* Calls visit with each component of L^-1 e, of the training or the held-out transitions. */
+/* Calls visit with each component of L^-1 e, for the training or for the held-out transitions. */
 void var1_innovations(const struct var1_piece *piece, int n_pieces, const struct var1 *v,
                       bool held_out, void (*visit)(void *ctx, double w), void *ctx);
 

@@ -14,18 +14,19 @@ struct windows {
     int evict;               /* the column evict_step */
 };
 
-/* queries: 128, all of each window, or 16, its last.  A column that the trace lacks is
- * KVF_E_NOTFOUND, one of another kind KVF_E_FORMAT, with a sentence. */
+/* Opens the windows of a trace.  queries: 128 for all queries of each window, or 16 for its last.
+ * A column that the trace lacks is KVF_E_NOTFOUND, one of another kind KVF_E_FORMAT, both with a
+ * sentence. */
 int windows_open(const struct kvf_trace *t, int queries, struct windows *ret, struct kvf_diag *d);
 int64_t windows_from(const struct windows *w, int window); /* below 0: there is no such window */
 
-/* Numbers of a comma list, above 0 and up to `most`, rising, each once, into out[cap].
+/* Reads a comma list of numbers above 0 and up to `most`, rising and each once, into out[cap].
  * KVF_E_ARG with a sentence that names the option. */
 int windows_shares(const char *option, const char *list, double most, double *out, int cap,
                    int *ret_n, struct kvf_diag *d);
 
-/* Rows of a table: each head, then each layer's chosen heads together (`L3K*`, index -1),
- * then `all`. */
+/* What the rows of a table speak of: each head, then the chosen heads of each layer together
+ * (`L3K*`, index -1), then `all`. */
 struct head_groups {
     int n, n_heads;
     const char **name; /* owned, into text and the list of heads */

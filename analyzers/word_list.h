@@ -23,7 +23,7 @@ struct word_list {
     int64_t left_out; /* tokens in no place: nothing but white space, for words */
 };
 
-/* Of the tokens [a, b); tokens of a place outside of these are left out of it.
+/* Lists the words of the tokens [a, b); tokens outside of these are left out of their place.
  *   BY_WORD   what stands between white space, in the text of the whole document; a token of
  *             class special, vision or think is a word by itself.  All tokens that share a byte
  *             with a word belong to it.  fold: see fold.h

@@ -13,7 +13,8 @@ enum { MEM_ALIGN = 64 }; /* one cache line, one AVX-512 register */
  * The caller owns it: mem_free(). */
 void *mem_alloc(size_t n, size_t size);
 
-/* The same, neither zeroed nor touched: for what is written before it is read, by its threads. */
+/* As mem_alloc, but the bytes are neither zeroed nor touched: for memory that its threads write
+ * before they read it. */
 void *mem_alloc_raw(size_t n, size_t size);
 
 /* As realloc for a pointer from mem_alloc: keeps old_n elements, zeroes the

@@ -5,10 +5,10 @@
 /* Notes that path is a file in the making: the number for parts_done, or -1 where it is not noted
  * (a very long name, or dozens at once). */
 int parts_note(const char *path);
-/* It has been renamed into place or removed.  Nothing for -1. */
+/* Forgets a noted file, which has been renamed into place or removed.  -1 does nothing. */
 void parts_done(int number);
 
-/* Removes all that are noted.  May be called from a handler of signals. */
+/* Removes all files that are noted.  May be called from a handler of signals. */
 void parts_remove(void);
 
 #endif

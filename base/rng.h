@@ -18,10 +18,11 @@ double rng_normal(struct rng *r);              /* mean 0, variance 1 */
 /* A value that depends on the arguments alone: for scores that must not depend
  * on the order of calls. */
 uint64_t rng_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c);
-/* The same of n bytes: 8 at a time, little endian, the last filled up with zeros.  Not for
+/* As rng_hash, of n bytes: 8 at a time, little endian, the last filled up with zeros.  Not fit for
  * secrets. */
 uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n);
-/* Poisson of mean 1 from 64 uniform bits, by the inverse of its distribution: at most 20. */
+/* A number of the Poisson distribution of mean 1, made of 64 uniform bits by the inverse of the
+ * distribution; it is at most 20. */
 int rng_poisson1(uint64_t bits);
 
 #endif

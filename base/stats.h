@@ -19,10 +19,11 @@ static inline void sum_add(struct sum *a, double x)
     a->s = t;
 }
 double sum_get(const struct sum *a);
-/* Adds another sum. */
+/* Adds another compensated sum to this one. */
 void sum_merge(struct sum *a, const struct sum *b);
-/* Adds those of n values that are no NaN and returns how many they are: eight compensated sums
- * side by side, which depend on n and the values alone, then one after the other into *a. */
+/* Adds those of n values that are no NaN, and returns how many they are.  Eight compensated sums
+ * run side by side, which depend on n and the values alone; then they are added into *a one after
+ * the other. */
 int64_t sum_add_known(struct sum *a, const double *v, int64_t n);
 
 /* Quantile q in [0, 1] of n > 0 values by linear interpolation (type 7 of
@@ -42,7 +43,7 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
  * good to 1e-9 for a and b up to 1e8. */
 double stats_beta_cdf(double x, double a, double b);
 double stats_beta_quantile(double q, double a, double b);
-/* n quantiles, each the same bits as of the call for it alone: four side by side. */
+/* As above for n quantiles, four side by side; each has the bits of the call for it alone. */
 void stats_beta_quantiles(const double *q, const double *a, const double *b, size_t n, double *out);
 
 /* 95 % interval of the mean by the percentile bootstrap: quantiles 0.025 and 0.975 of

@@ -18,7 +18,8 @@ struct corpus_target {
  * the options of the figure make sense. */
 int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct kvf_diag *d);
 
-/* The table as JSON to stdout, or to OUT; a few lines for people unless stdout has it. */
+/* Writes the table as JSON to stdout, or to OUT, and prints a few lines for people unless stdout
+ * has the table. */
 int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag *d);
 
 #endif

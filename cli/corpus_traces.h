@@ -24,7 +24,7 @@ struct corpus_traces {
  * line.  KVF_E_IO with a sentence, KVF_E_NOMEM. */
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d);
 
-/* Opens each and finds out its document; sorts.  KVF_E_NOMEM. */
+/* Opens each trace, finds out which document it is of, and sorts the list.  KVF_E_NOMEM. */
 int traces_identify(struct corpus_traces *t, struct par *pool);
 
 /* Keeps the readable traces of documents of shard `shard` of `of`, counted from 1: a document

@@ -13,7 +13,7 @@ struct entries_prompt {
     uint64_t seed;
 };
 
-/* Positions, rising, that a filter names in a prompt: "span=A:B,..." (half open; A alone
+/* Finds the positions, rising, that a filter names in a prompt: "span=A:B,..." (half open; A alone
  * is one entry; an end left out is that of the prompt), "class=sink|recent|middle",
  * "random:N".  Free *ret_pos with mem_free.  KVF_E_ARG with a sentence for filters that
  * are none, name nothing or leave the prompt. */

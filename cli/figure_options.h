@@ -18,8 +18,9 @@ extern const struct opt figure_options[]; /* of a struct figure_options */
 /* Turns what was given into f->style.  KVF_OK, or KVF_E_ARG with a sentence. */
 int figure_options_check(struct figure_options *f, struct kvf_diag *d);
 
-/* Where no figure is drawn: what is wrong with --style all the same, found by drawing f for nobody.
- * f: NULL where the table has none.  KVF_OK without --style. */
+/* Checks --style where no figure is asked for: the figure f is drawn and thrown away, so that a
+ * wrong key is refused all the same.  f: NULL where the table has no figure.  KVF_OK without
+ * --style. */
 int figure_options_idle(const struct figure_options *o, const struct figure *f,
                         const struct table *t, struct kvf_diag *d);
 

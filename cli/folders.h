@@ -10,7 +10,7 @@
  * KVF_E_NOTFOUND without either variable, KVF_E_NOMEM. */
 int folder_cache(const char *name, struct buf *ret_path);
 
-/* As folder_cache of a folder that is made, and the cache folder too, when missing. */
+/* As folder_cache; the folder, and the cache folder too, are made when they are missing. */
 int folder_cache_make(const char *name, struct buf *ret_path);
 
 /* Where shipped gates lie: KVFATE_GATES; or else where they are installed; or else, from a

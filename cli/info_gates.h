@@ -10,7 +10,7 @@ struct command;
  * cannot be read. */
 bool looks_like_gates(const char *path);
 
-/* Prints kind, layout, sizes and metadata; an exit status. */
+/* Prints kind, layout, sizes and metadata of the file, and returns the exit status. */
 int info_gates(const struct command *self, const char *path, bool json);
 
 #endif

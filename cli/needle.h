@@ -19,7 +19,8 @@ struct needle_task {
 
 enum { NEEDLE_MOST = 512 }; /* most needles: keys * values */
 
-/* KVF_OK, or KVF_E_ARG with a sentence when the numbers do not fit together. */
+/* Checks the numbers of a task.  KVF_OK, or KVF_E_ARG with a sentence when they do not fit
+ * together. */
 int needle_check(const struct needle_task *t, struct kvf_diag *d);
 
 /* Appends the text with n_sentences of filler, and to spans (unless NULL) the members "answers"

@@ -19,7 +19,8 @@ struct output {
  * KVF_OK, or KVF_E_ARG with a sentence. */
 int output_check(const char *path, const char *table, struct kvf_diag *d);
 
-/* KVF_OK, or what table_write or figure_write gives. */
+/* Writes or draws the table where o says.  KVF_OK, or what table_write or figure_write
+ * gives. */
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d);
 
 /* Whether the standard output is free for a summary. */

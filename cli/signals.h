@@ -9,7 +9,7 @@ void signals_tidy(void);
 /* The first SIGINT or SIGTERM from now on is noted; the second one ends the process. */
 void signals_catch(void);
 
-/* The number of the signal that came; 0: none. */
+/* The number of the signal that was noted; 0: none came. */
 int signals_caught(void);
 
 #endif

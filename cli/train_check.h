@@ -32,7 +32,7 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
                      struct kvf_diag *d);
 void train_check_close(struct train_check *c); /* accepts NULL */
 
-/* Gates of a file on the documents. */
+/* Judges the gates of a file on the documents. */
 int train_check_run(struct train_check *c, const char *gates, struct train_check_result *ret,
                     struct kvf_diag *d);
 

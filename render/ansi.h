@@ -36,15 +36,15 @@ int ansi_width(const char *s);
  * cells is left out as a whole. */
 void ansi_text(struct ansi *a, int col, int row, const char *s, struct rgb colour, bool down);
 
-/* The sides of a rectangle, in pixels. */
+/* Draws the sides of a rectangle given in pixels. */
 void ansi_frame(struct ansi *a, double x, double y, double w, double h);
 
-/* Into the pixels of a picture, [h][w] with colours multiplied by alpha: each takes the mean,
- * by area, of what of the image lies in it.  x, y, wide, high in pixels. */
+/* Draws an image [h][w], whose colours are multiplied by alpha, into a rectangle of pixels: each
+ * pixel takes the mean, by area, of what of the image lies in it.  x, y, wide, high in pixels. */
 void ansi_image(uint32_t *to, int w, int h, int stride, double x, double y, double wide,
                 double high, const uint32_t *from, int cols, int rows);
 
-/* Lines of text with escape codes; pixels: [2 * rows][cols]. */
+/* Appends the picture as lines of text with escape codes.  pixels: [2 * rows][cols]. */
 void ansi_write(const struct ansi *a, const uint32_t *pixels, int stride, struct buf *out);
 
 #endif

@@ -26,8 +26,8 @@ struct axis_box {
     int whole_x, whole_y; /* counts and positions: no number between two of them */
 };
 
-/* v, or +-1e300: ends of axes of which the distance is a number, too; what lies further out is
- * beyond the axis. */
+/* v held within +-1e300, so that the distance of two ends of an axis is a number, too.  What lies
+ * further out is beyond the axis. */
 double axis_end(double v);
 double axis_x(const struct axis_box *a, double v); /* data to mm; not finite: no place on it */
 double axis_y(const struct axis_box *a, double v);
@@ -47,14 +47,15 @@ int ticks_log(double lo, double hi, double room, double *v, char (*name)[24], in
 void colour_bar(struct canvas *c, double x, double y, double w, double h, const char *map,
                 double lo, double hi, const char *label, const char *note);
 
-/* The same with ticks at[i] in 0 .. 1 of its height. */
+/* As colour_bar, with ticks at[i] in 0 .. 1 of its height. */
 void colour_bar_ticks(struct canvas *c, double x, double y, double w, double h, const char *map,
                       const double *at, char (*name)[24], int n, const char *label,
                       const char *note);
 
 /* "0.5", "12", "20,000", "2e6", "1e-05": short form of a tick. */
 void tick_text(double v, char out[24]);
-/* A vertical bar of layers or positions: whole numbers alone, none beyond last. */
+/* As colour_bar, for numbers of layers or positions: the ticks are whole numbers alone, none beyond
+ * last. */
 void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, const char *map,
                       double lo, double hi, double last, const char *label);
 

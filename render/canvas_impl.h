@@ -41,7 +41,7 @@ static inline bool is_ansi(const struct canvas *c)
 /* Appends s; bytes that are no UTF-8 become visible marks. */
 void canvas_clean(struct buf *b, const char *s);
 
-/* Borrowed from the canvas. */
+/* What a canvas lends to those who lay out text; all of it is borrowed. */
 struct canvas_inner {
     struct _cairo *cr;                        /* in mm */
     struct _PangoContext *context;            /* with the font options of the canvas */

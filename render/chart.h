@@ -56,22 +56,23 @@ struct chart_look chart_look_of(int i);
  * them stays, as NaN.  out has room for n points and may be xy; returns how many there are. */
 int chart_thin(const double *xy, int n, double column, double *out);
 
-/* Bands below, then the line, clipped to the axes, and cut to what pixels show.  Values that
- * are not finite, or have no logarithm on such an axis, break the line; a point between two
- * breaks is a dot. */
+/* Draws a line: its band below, then the line, clipped to the axes and cut to what pixels show.
+ * Values that are not finite, or have no logarithm on such an axis, break the line; a point between
+ * two breaks is a dot. */
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
-/* Every line of h in its own look. */
+/* Draws every line of h in its own look. */
 void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h);
 
-/* A sample of the look and its name, 3.9 mm a line, down from (x, y); returns y of the next. */
+/* Draws the key of a line, a sample of its look and its name, 3.9 mm high, down from (x, y);
+ * returns the y of the next key. */
 double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look);
 double chart_keys(struct canvas *c, double x, double y, const struct chart *h);
 /* mm that chart_keys takes to the right of x. */
 double chart_keys_width(struct canvas *c, const struct chart *h);
 
-/* "no ..." in grey amid the axes. */
+/* Writes a sentence, such as "no ...", in grey amid the axes. */
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what);
 
 #endif

@@ -30,7 +30,7 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi);
  * colours_make gives for a style with such a map. */
 struct colours colours_diverging(const struct figure_style *s, double reach);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays */
-/* "12 clipped" beside the bar; "0.3 % clipped" where `of` says of how many. */
+/* Writes "12 clipped" beside the colour bar, or "0.3 % clipped" where `of` says of how many. */
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
                  const char *label);
 
@@ -74,7 +74,7 @@ struct layermap {
 enum { LAYERMAP_NOTE = 3 };
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
-/* Numbers first, first + every, ... along a side of n cells, each dx or dy mm. */
+/* Writes the numbers first, first + every, ... along a side of n cells of dx or dy mm each. */
 void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
                       double dy);
 

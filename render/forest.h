@@ -24,10 +24,10 @@ struct forest {
     double names, notes;        /* mm that these columns have */
 };
 
-/* Widths that names and notes take, at most `most` mm each. */
+/* Measures the widths that names and notes take, at most `most` mm each. */
 void forest_measure(struct canvas *c, struct forest *f, double most);
-/* Rows share the height of the box from the top; its y range is not used.  What lies beyond
- * the axis ends in an arrow at its rim. */
+/* Draws the rows, which share the height of the box from the top; its y range is not used.  What
+ * lies beyond the axis ends in an arrow at its rim. */
 void forest_draw(struct canvas *c, const struct axis_box *a, const struct forest *f);
 
 #endif

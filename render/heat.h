@@ -8,7 +8,7 @@
 #ifndef KVF_RENDER_HEAT_H
 #define KVF_RENDER_HEAT_H
 
-/* Where the rows of boxes begin; of all maps of one window. */
+/* The rows of boxes of a window: where they begin, the same for all maps of that window. */
 struct heat {
     long n, from, to; /* 0 <= from < to */
     int w, h;
@@ -19,7 +19,8 @@ struct heat {
 
 #define HEAT_LEAST 1e-9 /* parts of a box below it are none: sums differ from 0 by rounding */
 
-/* KVF_OK or KVF_E_NOMEM; heat_finish accepts a zeroed one. */
+/* Divides a window of tokens and steps into boxes.  KVF_OK or KVF_E_NOMEM; heat_finish accepts a
+ * zeroed struct. */
 int heat_init(struct heat *m, long n, long from, long to, int w, int h);
 void heat_finish(struct heat *m);
 

@@ -25,11 +25,11 @@ struct kindmap {
  * most_w x most_h. */
 void kindmap_size(const struct kindmap *m, double most_w, double most_h, double *ret_w,
                   double *ret_h);
-/* Into the rectangle, axes and their names included. */
+/* Draws the map into the rectangle, axes and their names included. */
 void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y, double w,
                   double h);
 
-/* A swatch with its sign, and a text; y of the next line. */
+/* Draws an entry of the key, a swatch with its sign and a text; returns the y of the next line. */
 double kindmap_key(struct canvas *c, double x, double y, struct rgb fill, const char *sign,
                    const char *text);
 

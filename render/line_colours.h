@@ -5,11 +5,12 @@
 
 #include <stdint.h>
 
-/* Safe for colour-blind readers (Okabe and Ito 2008), black and grey. */
+/* Colours that are safe for colour-blind readers (Okabe and Ito 2008), with black and grey. */
 static const uint32_t line_colours[8] = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7,
                                          0xe69f00, 0x56b4e9, 0x000000, 0x969696};
 
-/* Of criteria, darker for larger selected sets: up to `most` of a kind has the colour. */
+/* Colours of criteria, darker for larger selected sets: a set of up to `most` of its kind has the
+ * colour. */
 static const struct {
     const char *kind;
     long most;

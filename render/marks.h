@@ -19,16 +19,17 @@ enum mark {
     MARKS
 };
 
-/* size: about the diameter, mm.  Nothing at a place that is NaN or infinite. */
+/* Draws the sign of a point.  size: about the diameter, in mm.  Nothing is drawn at a place that is
+ * NaN or infinite. */
 void mark_draw(struct canvas *c, enum mark m, double x, double y, double size, struct rgb colour);
 
-/* s, or its beginning and an ellipsis where it is wider than room mm. */
+/* Returns s, or its beginning and an ellipsis (in out) where s is wider than room mm. */
 const char *text_fit(struct canvas *c, const char *s, double pt, double room, char *out,
                      size_t cap);
 
-/* v at opacity a over white. */
+/* The colour v at the opacity a over white. */
 struct rgb tint(struct rgb v, double a);
-/* Black or white: what is legible on the colour. */
+/* Black or white, whichever is legible on the colour. */
 struct rgb ink_on(struct rgb v);
 
 #endif

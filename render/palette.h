@@ -13,7 +13,7 @@
 /* Colour of v in [0, 1] (clamped); map NULL = "viridis".  NaN is light grey. */
 struct rgb palette_at(const char *map, double v);
 uint32_t palette_argb(const char *map, double v);
-/* The same at an opacity in [0, 1], colours multiplied by it. */
+/* As above at an opacity in [0, 1], by which the colours are multiplied. */
 uint32_t palette_argb_at(const char *map, double v, double opacity);
 /* Colours of 0 .. 1 in PALETTE_STEPS equal steps: as palette_argb to half a step. */
 enum { PALETTE_STEPS = 4096 };

@@ -27,21 +27,21 @@ void svg_finish(struct svg *s); /* frees; accepts a zeroed struct */
 /* "fill:rgb(12%,0%,100%);fill-opacity:1;" with what = "fill" */
 void svg_colour(struct buf *b, const char *what, struct rgb v, double alpha);
 
-/* A line through n points, broken at NaN. */
+/* Draws a line through n points, broken at NaN. */
 void svg_line(struct svg *s, const double *xy, int n, double width, struct rgb colour);
 void svg_frame(struct svg *s, double x, double y, double w, double h, double width,
                struct rgb colour);
-/* The area within n points. */
+/* Fills the area within n points. */
 void svg_area(struct svg *s, const double *xy, int n, struct rgb fill, double alpha);
 void svg_disc(struct svg *s, double x, double y, double radius, double width, struct rgb colour);
 void svg_clip(struct svg *s, double x, double y, double w, double h);
 void svg_unclip(struct svg *s);
 
-/* The bytes of a PNG file, not interpolated. */
+/* Embeds a picture, the bytes of a PNG file, which is not interpolated. */
 void svg_image(struct svg *s, double x, double y, double w, double h, int cols, int rows,
                const struct buf *png);
 
-/* The whole file, with title and description. */
+/* Appends the whole file, with title and description. */
 int svg_write(struct svg *s, const char *title, const char *about, struct buf *out);
 
 void svg_escape(struct buf *b, const char *s, size_t n); /* text of an element */

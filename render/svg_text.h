@@ -17,7 +17,7 @@ struct svg_place {
     double dx, dy; /* from there to the left end of the baseline, before the turn */
 };
 
-/* The text of the layout, which is in mm; cr is for outlines. */
+/* Adds the text of a layout, which is in mm; cr serves for outlines. */
 void svg_text(struct svg *s, struct _cairo *cr, struct _PangoLayout *layout,
               const struct svg_place *at, double pt, struct rgb colour);
 

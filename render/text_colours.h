@@ -4,10 +4,11 @@
 
 #include "render/canvas.h"
 
-/* On the straight line between two colours in CIELAB: equal steps of v in [0, 1] look equal. */
+/* A colour on the straight line between two colours in CIELAB, where equal steps of v in [0, 1]
+ * look equal. */
 struct rgb lab_between(struct rgb a, struct rgb b, double v);
 
-/* Of WCAG 2: from 1, the same lightness, to 21, black on white. */
+/* The contrast ratio of WCAG 2: from 1 for the same lightness to 21 for black on white. */
 double contrast_ratio(struct rgb a, struct rgb b);
 
 /* Black or white, whichever is read better on it: a ratio of 4.58 at the least. */

@@ -48,7 +48,7 @@ struct text_slices {
     int n, room, pages;
     int bands; /* that have a place */
 };
-/* On as many pages as it takes, or folded so that one is enough. */
+/* Places the panels on as many pages as it takes, or folds them so that one is enough. */
 int text_slices_pages(struct text_sheet *s, struct text_slices *ret);
 int text_slices_fold(struct text_sheet *s, struct text_slices *ret);
 

@@ -32,7 +32,7 @@ struct text_source {
     int err;
 };
 
-/* Rows [row0, row1) of a table with the columns text and joined. */
+/* Begins the text of the rows [row0, row1) of a table with the columns text and joined. */
 void text_source_init(struct text_source *s, const struct table *t, int64_t row0, int64_t row1);
 void text_source_finish(struct text_source *s);
 
@@ -40,7 +40,7 @@ void text_source_finish(struct text_source *s);
  * is left, or s->err. */
 bool text_source_fill(struct text_source *s);
 
-/* Takes n bytes from the front: the lines that were used. */
+/* Drops n bytes from the front, those of the lines that were used. */
 void text_source_drop(struct text_source *s, size_t n);
 
 /* The unit that holds byte `at`. */

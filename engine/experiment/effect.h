@@ -78,12 +78,12 @@ struct effect_result {
     const int32_t *const *ids;      /* [docs] prompt and what follows */
 };
 
-/* A row per cell: means over documents and steps.  Intervals are 95 % percentile
+/* Makes a table with a row per cell: means over documents and steps.  Intervals are 95 % percentile
  * bootstraps of the mean over documents, or over steps where there is one document.
  * Table "effect" for heads, "effect-entries" for entries.  NULL when memory is out. */
 enum { EFFECT_REPLICATES = 2000 };
 struct table *effect_table(const struct effect_result *r);
-/* A row per cell, document and step: "effect-steps". */
+/* Makes the table "effect-steps" with a row per cell, document and step. */
 struct table *effect_table_steps(const struct effect_result *r);
 
 #endif

@@ -42,8 +42,8 @@ struct plan {
 int plan_open(const char *path, const struct plan_model *model, struct plan **ret_plan,
               struct kvf_diag *d);
 
-/* The same of a plan or of a trace, its tokens alone: the vocabulary must be the
- * model's, the rest may differ. */
+/* Reads the tokens alone, of a plan or of a trace: the vocabulary must be the model's, the rest
+ * may differ. */
 int plan_open_tokens(const char *path, const struct plan_model *model, struct plan **ret_plan,
                      struct kvf_diag *d);
 void plan_close(struct plan *p); /* accepts NULL */

@@ -59,14 +59,15 @@ enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES }; /* itself
  * *ret_all: the mean over heads with one over heads.  KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
                   struct par *pool, struct saliency_rho *ret, struct saliency_rho *ret_all);
-/* The same of the entries of all heads together, ranked as one.  KVF_OK or KVF_E_NOMEM. */
+/* As above for the entries of all heads together, ranked as one.  KVF_OK or KVF_E_NOMEM. */
 int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const double *of,
                         double *ret_rho);
 
-/* A row per entry, head-major: "saliency".  NULL when memory is out. */
+/* Makes the table "saliency" with a row per entry, head-major.  NULL when memory is out. */
 struct table *saliency_table(const struct saliency *s, const struct saliency_run *run);
 
-/* A row per head: "saliency-heads".  beta, evict: [SALIENCY_SIDES][n] or NULL. */
+/* Makes the table "saliency-heads" with a row per head.  beta, evict: [SALIENCY_SIDES][n] or
+ * NULL. */
 struct table *saliency_table_heads(const struct saliency *s, const struct saliency_rho *beta,
                                    const struct saliency_rho *evict);
 
@@ -77,8 +78,8 @@ struct saliency_text {
     const uint8_t *roles; /* [T] enum kvf_role; NULL: all prompt */
     int n_prompt;
 };
-/* A closed trace of the tokens and the column "saliency" (f32, KV heads, tokens), whole or
- * not at all.  s: of all heads. */
+/* Writes a closed trace of the tokens and the column "saliency" (f32, KV heads, tokens), whole or
+ * not at all.  s must hold all heads. */
 int saliency_write(const struct engine *e, const struct saliency *s,
                    const struct saliency_options *opt, const struct saliency_text *text,
                    const char *path, struct kvf_diag *d);

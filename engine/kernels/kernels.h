@@ -278,7 +278,7 @@ struct kernels {
     /* sum[i] += the units of what enters - those of what leaves; units of 2^(k - 52) for
      * magic = 1.5 * 2^k. */
     slide_fn slide;
-    /* The same for the sum of weights 0 <= a < sqrt(2) and of their squares, in whole
+    /* As slide, for the sum of weights 0 <= a < sqrt(2) and of their squares, in whole
      * SPREAD_UNITs, rounded half to even. */
     slide_spread_fn slide_spread;
     /* v[i] += mean + gamma times the unbiased variance (0 for one row) of `rows` weights

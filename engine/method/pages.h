@@ -29,7 +29,8 @@ int pages_reserve(struct pages *p, int slots); /* KVF_OK, KVF_E_NOMEM */
 void pages_changed(struct pages *p, int head, int slot);
 /* Brings least and most of a head up to date. */
 void pages_update(struct pages *p, const struct cache *c, int layer, int head, int at, int n);
-/* Unrotated key of a new entry (blocks never lose entries: slot = position). */
+/* Takes the unrotated key of a new entry.  Blocks never lose entries, so its slot is its
+ * position. */
 void pages_take_key(struct pages *p, int layer, int head, int n_kv_heads, int slot,
                     const float *k_pre);
 

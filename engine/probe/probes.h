@@ -12,7 +12,8 @@
  * probes that ask (probe_survival.c). */
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);
 
-/* The same of any weights [n]: out[KVF_N_CRITERIA], scratch: row_cuts_scratch(n) bytes. */
+/* Computes the selected sets of any weights [n].  out: [KVF_N_CRITERIA]; scratch:
+ * row_cuts_scratch(n) bytes. */
 void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
                      void *scratch);
 

@@ -10,12 +10,13 @@ struct recorder;
  * probe_table.  KVF_E_ARG with a sentence. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
 
-/* The same for "entries", "model" or "entries,model" (--shadow). */
+/* Parses "entries", "model" or "entries,model" (--shadow) in the same way. */
 int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
-/* Their names, in the order of the table: "entries,model".  cap: of ret_text. */
+/* Writes the names of the shadows in a set, in the order of the table: "entries,model".  cap: size
+ * of ret_text. */
 void shadows_names(unsigned set, char *ret_text, size_t cap);
 
-/* PROBE_* of a set. */
+/* What the probes of a set want to be given: bits PROBE_*. */
 unsigned probes_want(unsigned set);
 
 /* Raw bytes that the columns of a set cost per token, before compression. */
@@ -29,24 +30,24 @@ int recorder_create(const char *path, const char *meta_json, unsigned set,
 
 unsigned recorder_wants(const struct recorder *r); /* PROBE_* of all active probes */
 
-/* A row in slot order, with the head it belongs to. */
+/* Takes an attention row in slot order, with the head that it belongs to. */
 void recorder_row(struct recorder *r, const struct attn_row *row, const struct cache_head *view,
                   float lse, float entropy, int thread);
 void recorder_evict(struct recorder *r, const struct eviction *e);
-/* The number of an entry; heads in parallel. */
+/* Takes the number that gates gave an entry.  Heads may come in parallel. */
 void recorder_gate(struct recorder *r, int layer, int head, int32_t pos, float value);
-/* The key [head_dim] of an entry as the cache holds it; heads in parallel. */
+/* Takes the key [head_dim] of an entry as the cache holds it.  Heads may come in parallel. */
 void recorder_key(struct recorder *r, int layer, int head, int32_t pos, const float *key);
-/* The same of its value. */
+/* Takes the value [head_dim] of an entry in the same way. */
 void recorder_value(struct recorder *r, int layer, int head, int32_t pos, const float *value);
-/* Queries of a layer; one thread. */
+/* Takes the queries of a layer, from one thread. */
 void recorder_queries(struct recorder *r, const struct probe_block *b);
 void recorder_nll(struct recorder *r, int32_t t, float nll);
 void recorder_missed(struct recorder *r, const struct probe_missed *m);
 void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);
 
-/* Tokens were fed: call when all rows of steps < n_steps are in.  text: the
- * token's bytes.  Writes what is complete. */
+/* Says that tokens were fed: call it when all rows of steps < n_steps are in.  text: the token's
+ * bytes.  What is complete is written. */
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text,
                    size_t len);
 int recorder_advance(struct recorder *r, int32_t n_steps);
