@@ -161,7 +161,9 @@ static int parse_cells(struct job *j, struct kvf_diag *d)
     else
         buf_str(&list, j->methods);
     if (!err)
-        err = list.err ? list.err : parse_methods(j, list.data ? list.data : "", budget, n, d);
+        err = list.err;
+    if (!err)
+        err = parse_methods(j, list.data ? list.data : "", budget, n, d);
     buf_finish(&list);
     return err;
 }

@@ -30,8 +30,10 @@ static int add_folder(struct corpus_traces *t, const char *folder, struct kvf_di
 {
     DIR *dir = opendir(folder);
     struct buf path = {0};
-    int err = dir ? KVF_OK : kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
-    for (struct dirent *f; !err && (f = readdir(dir)) != NULL;) {
+    int err = KVF_OK;
+    if (!dir)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
+    for (struct dirent *f = readdir(dir); !err && f; f = readdir(dir)) {
         size_t n = strlen(f->d_name);
         if (f->d_name[0] == '.' || n < 5 || strcmp(f->d_name + n - 4, ".kvf") != 0)
             continue;
@@ -39,8 +41,7 @@ static int add_folder(struct corpus_traces *t, const char *folder, struct kvf_di
         buf_printf(&path, "%s/%s", folder, f->d_name);
         err = path.err ? path.err : add(t, path.data);
     }
-    if (dir)
-        closedir(dir);
+    closedir(dir);
     buf_finish(&path);
     return err;
 }

@@ -104,7 +104,7 @@ int folder_gates_for(const char *method, unsigned kinds, const char *model_hash,
     struct buf best = {0}, path = {0};
     DIR *dir = opendir(folder_gates());
     int err = KVF_OK;
-    for (struct dirent *f; dir && !err && (f = readdir(dir)) != NULL;) {
+    for (struct dirent *f = dir ? readdir(dir) : NULL; f && !err; f = readdir(dir)) {
         if (!name_fits(f->d_name, method))
             continue;
         buf_clear(&path);
