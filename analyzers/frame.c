@@ -84,8 +84,8 @@ static int check_shape(const struct kvf_column *has, const struct frame_column *
                     spaces[want->space], axes[want->axis]);
 }
 
-int frame_find(const struct frame *f, const struct frame_column *c, int *ret_column,
-               struct kvf_diag *d)
+static int find_column(const struct frame *f, const struct frame_column *c, int *ret_column,
+                       struct kvf_diag *d)
 {
     int column = kvf_find(f->t, c->name);
     if (column < 0 && c->flag)
@@ -104,7 +104,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
         err = x->choose(f, d);
     for (int c = 0; !err && x->columns && x->columns[c].name; c++)
         if (x->columns[c].name[0])
-            err = frame_find(f, &x->columns[c], &f->column[c], d);
+            err = find_column(f, &x->columns[c], &f->column[c], d);
     if (!err)
         err = heads_select(f->t, f->space, f->args->heads, &f->heads, d);
     if (!err && x->prepare)

@@ -125,8 +125,4 @@ void *frame_scratch(const struct frame *f, int i);
 /* Computes all heads once more, on the same threads and scratch; for finish. */
 int frame_pass(struct frame *f, int items, frame_head_fn head, struct kvf_diag *d);
 
-/* Finds a column as the declared ones are found; for choose. */
-int frame_find(const struct frame *f, const struct frame_column *c, int *ret_column,
-               struct kvf_diag *d);
-
 #endif
