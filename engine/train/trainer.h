@@ -53,7 +53,7 @@ int trainer_resume(struct trainer *t, const char *path, const char *config, char
                    int *ret_found, struct kvf_diag *d);
 
 /* Writes the gates as a gate file (docs/reference/gates.md), bf16 or f32.  record: JSON, kept under
- * "training".  As safetensors_write. */
+ * "training".  Errors are those of safetensors_write. */
 int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
                         const char *record, struct kvf_diag *d);
 
