@@ -44,8 +44,8 @@ struct corpus_plan {
 struct corpus;
 struct corpus_document; /* the tables of one document */
 
-/* Nothing added yet.  a->pool is not NULL.  args: as the analyzer is run, borrowed for the
- * call.  KVF_OK, KVF_E_NOMEM. */
+/* Makes an empty corpus of the tables of a, whose pool is not NULL.  args: as the analyzer is run,
+ * borrowed for the call.  KVF_OK, KVF_E_NOMEM. */
 int corpus_create(const struct analyzer *a, const struct analyzer_args *args,
                   const struct corpus_settings *s, struct corpus **ret);
 void corpus_destroy(struct corpus *c); /* accepts NULL */
@@ -56,14 +56,14 @@ void corpus_destroy(struct corpus *c); /* accepts NULL */
 int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_print,
                     struct kvf_diag *d);
 
-/* One per thread. */
+/* The tables of one document as they are added up; each thread has one. */
 int corpus_document_create(const struct corpus *c, struct corpus_document **ret);
 void corpus_document_destroy(struct corpus_document *x);
 void corpus_document_begin(struct corpus_document *x, uint64_t id);
 /* Adds the table of one trace.  KVF_E_FORMAT with a sentence for tables that lack a column of
  * the pool, KVF_E_LIMIT for values of 2^41 and more: the document is then not to be added. */
 int corpus_document_take(struct corpus_document *x, const struct table *t, struct kvf_diag *d);
-/* A trace that could not be read. */
+/* Notes a trace that could not be read. */
 void corpus_document_miss(struct corpus_document *x);
 
 /* Adds a document that is not there yet.  KVF_E_FORMAT when its table disagrees with the
@@ -83,21 +83,22 @@ struct corpus_count {
 };
 struct corpus_count corpus_counted(const struct corpus *c);
 
-/* The result; rows in the order of their keys, numbers in texts as numbers. */
+/* Makes the table of the corpus, its rows in the order of their keys, where numbers within texts
+ * count as numbers. */
 int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d);
 
 /* Whether the tables' metadata say different things under this key. */
 bool corpus_differ(const struct corpus *c, const char *key);
 
-/* For people: a few rows of that table. */
+/* Appends a few rows of that table for people. */
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out);
 
 /* ---- state files (docs/reference/corpus.md) */
 
-/* Equal sums give equal bytes.  The file appears whole or not at all. */
+/* Writes a state file.  Equal sums give equal bytes.  The file appears whole or not at all. */
 int corpus_write(struct corpus *c, const char *path, struct kvf_diag *d);
-/* KVF_E_IO, KVF_E_FORMAT, KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_NOMEM with a sentence that starts
- * with the path. */
+/* Reads a state file.  KVF_E_IO, KVF_E_FORMAT, KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_NOMEM with a
+ * sentence that starts with the path. */
 int corpus_read(const char *path, struct corpus **ret, struct kvf_diag *d);
 int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_diag *d);
 /* KVF_OK, or KVF_E_ARG with a sentence saying in what the arguments of a and b differ. */

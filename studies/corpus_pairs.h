@@ -16,12 +16,12 @@ struct corpus_pairs;
 int pairs_create(const struct corpus *c, const uint64_t *id, size_t n, struct corpus_pairs **ret);
 void pairs_destroy(struct corpus_pairs *p); /* accepts NULL */
 
-/* Document i of one corpus and of the other.  Not for two threads at once; the order does not
- * matter.  KVF_E_LIMIT with a sentence when more than 2 GiB would be needed. */
+/* Adds document i of one corpus and of the other.  Two threads must not call it at once; the order
+ * of calls does not matter.  KVF_E_LIMIT with a sentence when more than 2 GiB would be needed. */
 int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
               const struct corpus_document *b, struct kvf_diag *d);
 
-/* docs/reference/corpus.md, "Two corpora".  KVF_OK, KVF_E_NOMEM. */
+/* Makes the table that docs/reference/corpus.md calls "Two corpora".  KVF_OK, KVF_E_NOMEM. */
 int pairs_table(const struct corpus_pairs *p, struct table **ret);
 void pairs_describe(const struct table *t, struct buf *out);
 

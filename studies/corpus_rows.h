@@ -34,8 +34,8 @@ struct rows {
 int rows_put(struct rows *r, const char *key, size_t len, size_t *ret_row);
 bool rows_has(const struct rows *r, size_t row); /* whether it was put in this round */
 int64_t *rows_sum(const struct rows *r, size_t row);
-/* No row is there any more, but keys are remembered: those of the next document are mostly the
- * same, in the same order. */
+/* Empties the rows, but remembers their keys: those of the next document are mostly the same, in
+ * the same order. */
 void rows_next_round(struct rows *r);
 void rows_finish(struct rows *r); /* accepts a zeroed struct with its stride */
 
@@ -97,7 +97,8 @@ int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const ch
                     uint64_t count);
 void corpus_meta_free(struct corpus_meta *list, int n);
 void corpus_sort(struct corpus *c); /* entries by id */
-/* Rows in the order of corpus_table: [rows.n], owned by the caller.  NULL: no memory. */
+/* The numbers of the rows in the order of corpus_table: [rows.n], owned by the caller.  NULL: no
+ * memory. */
 uint32_t *corpus_order(const struct corpus *c);
 /* A row's words with its sums 0, for a key from a file or a document. */
 int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, size_t *ret_row,

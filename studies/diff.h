@@ -20,7 +20,7 @@ struct diff_args {
 int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_args *args,
                  struct table **ret_table, bool *ret_equal, struct kvf_diag *d);
 
-/* For people, from the table. */
+/* Appends what the table says for people. */
 void diff_describe(const struct table *t, struct buf *out);
 
 #endif

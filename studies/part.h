@@ -27,7 +27,8 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
                  struct part **ret_part, struct kvf_diag *d);
 void part_free(struct part *p); /* accepts NULL */
 
-/* One row per head: its first step, and entries that differ by how they do. */
+/* Makes a table with one row per head: its first step, and the entries that differ, counted by how
+ * they differ. */
 int part_heads(const struct part *p, struct table **ret_table);
 
 /* One row per entry whose evict_step differs, at most `most` (0: all), by head and

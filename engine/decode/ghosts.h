@@ -35,7 +35,7 @@ int ghosts_create(struct session *s);
 struct ghosts;
 void ghosts_destroy(struct ghosts *g); /* accepts NULL */
 
-/* Keeps an entry that is about to leave.  Lack of memory is remembered. */
+/* Keeps a copy of an entry that is about to leave.  Lack of memory is remembered (ghosts_err). */
 void ghosts_add(struct session *s, const struct eviction *e);
 int ghosts_err(const struct ghosts *g); /* KVF_OK, also of NULL, or KVF_E_NOMEM */
 

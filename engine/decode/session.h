@@ -12,7 +12,7 @@
 
 struct session;
 
-/* Another row for some heads. */
+/* Another row of parts (method.h) for some heads. */
 struct session_override {
     const struct method *method;
     const struct method_params *params;
@@ -50,7 +50,7 @@ int session_cache_heads(const struct model_config *m, const struct method *row,
 
 /* Most entries of a head that one query after the prompt saw. */
 int session_peak(const struct session *s);
-/* Decisions after which something left for the budget. */
+/* How many decisions there were after which something left for the budget. */
 int64_t session_cuts(const struct session *s);
 /* Entries that the query of one query head read, mean over layers, query heads and the
  * tokens fed after the prompt; NaN when there were none. */

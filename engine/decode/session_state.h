@@ -118,7 +118,7 @@ static inline bool slot_seen(const struct cache_head *view, int page, const unsi
     return view->until[slot] > t && (page == 0 || chosen[slot / page]);
 }
 
-/* All that comes before the token of a step runs, and after (session.c). */
+/* What a session does before the token of a step runs, and after it (session.c). */
 int session_begin_step(struct session *s);
 int session_end_step(struct session *s);
 int session_decide(struct session *s, enum phase phase);
@@ -133,11 +133,12 @@ void watch_row(struct session *s, const struct attn_row *row);
 /* NLL of ids[i] from row i of the normed chunk, for n rows: reported to the
  * recorder as token t0 + i (nll.c). */
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0);
-/* The same for the token after the last query, whose logits there are. */
+/* Reports the NLL of the token after the last query in the same way, from the logits that there
+ * are. */
 void nll_next(struct session *s, int32_t id, int32_t t);
 bool wants_nll(const struct session *s);
 
-/* Its parts.  Buffers, once; KVF_OK or KVF_E_NOMEM.  Then rows x [n][d_model], and their
+/* The parts of the NLL.  Buffers, once; KVF_OK or KVF_E_NOMEM.  Then rows x [n][d_model], and their
  * logits of one of the segments [n][VOCAB_SEGMENT] in s->segment of the thread; returns
  * how many logits the segment has. */
 int alloc_segments(struct session *s);

@@ -15,9 +15,9 @@ struct shadow;
 int shadow_create(struct session *s);
 void shadow_destroy(struct shadow *w); /* accepts NULL */
 
-/* To be called for the twin, then for the session, when a layer has run over T tokens ... */
+/* To be called when a layer has run over T tokens: for the twin first, then for the session. */
 void shadow_layer(struct session *s, int layer, int T);
-/* ... and for the session when all have, the first of them being token s->n_past. */
+/* To be called for the session when all layers have run over them; the first is token s->n_past. */
 void shadow_tokens(struct session *s, int T);
 
 #endif

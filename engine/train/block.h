@@ -60,11 +60,11 @@ int block_scratch_create(const struct frozen *f, const struct net *net, const st
                          int most, struct block_scratch *ret);
 void block_scratch_finish(struct block_scratch *s);
 
-/* y [T, d] from x [T, d]; y may not be x. */
+/* Runs the layer forward: y [T, d] from x [T, d]; y may not be x. */
 void block_forward(const struct block_run *r, int layer, const float *x, float *y, struct tape *t,
                    struct block_scratch *s);
 
-/* From dy = dx [T, d] the derivative by the output, to that by the input, in place.
+/* Runs the layer backward: dx [T, d] holds the derivative by the output and gets that by the input.
  * d_value_more [T, H]: derivatives by the gates' values from losses on them, or NULL.
  * Parameters' derivatives are added to grad (NULL: they are not wanted).  d_number, when
  * not NULL, gets the derivative by what attention uses, [T, H]. */

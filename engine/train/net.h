@@ -56,7 +56,7 @@ struct net_options {
 /* KVF_OK or KVF_E_NOMEM.  The parameters are initialised and packed. */
 int net_create(const struct gates_model *m, const struct net_options *opt, struct net **ret_net);
 void net_destroy(struct net *n); /* accepts NULL */
-/* After w changed. */
+/* Packs the matrices again; to be called after w has changed. */
 void net_refresh(struct net *n, struct par *pool);
 
 /* What a layer gives its gates, T rows each.  A layout's inputs (gate_layouts[].inputs) are
@@ -77,8 +77,8 @@ size_t net_scratch(const struct net *n, int T, int n_threads);
 void net_forward(const struct net *n, const struct compute *c, int layer,
                  const struct net_input *in, float *tape, float *value, float *scratch);
 
-/* From d_value [T, H]: parameters' derivatives are added to grad [n->n]; derivatives by
- * the layout's inputs are added to dx [T, d_model], dk_pre, dk_post and dv (rows of [H, D]
+/* The backward pass, from d_value [T, H].  Derivatives by parameters are added to grad [n->n],
+ * those by the layout's inputs are added to dx [T, d_model], dk_pre, dk_post and dv (rows of [H, D]
  * at ld_pre, ld_post and ld_v floats); others may be NULL. */
 struct net_grads {
     float *grad, *dx, *dk_pre, *dk_post, *dv;

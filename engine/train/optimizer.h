@@ -28,7 +28,7 @@ double optimizer_rate(const struct optimizer *o, int64_t t);
 /* Euclidean norm of g, summed in double in order. */
 double optimizer_norm(const float *g, size_t n);
 
-/* One step on n parameters; g is scaled by min(1, clip / norm) on the way. */
+/* Makes one step on n parameters; g is scaled by min(1, clip / norm) on the way. */
 void optimizer_step(const struct optimizer *o, int64_t t, double norm, const float *g, float *w,
                     float *m, float *v, size_t n);
 

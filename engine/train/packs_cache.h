@@ -31,7 +31,7 @@ struct packs_key {
 
 /* KVF_OK, or KVF_E_NOTFOUND for anything that is no good cache of this key: *p is zeroed. */
 int packs_cache_read(const char *path, const struct packs_key *key, struct packs *p);
-/* Replaces the file; whether that went well is not worth a word. */
+/* Replaces the file.  A failure is not reported: the cache is then made again by the next run. */
 void packs_cache_write(const char *path, const struct packs_key *key, const struct packs *p);
 /* XXH3-128 of a file's payload, as bytes. */
 void packs_cache_hash(const struct packs *p, unsigned char out[16]);

@@ -17,9 +17,9 @@ struct recipe {
  * sets several and comes first.  KVF_OK, or KVF_E_ARG with a sentence. */
 int recipe_parse(const char *text, struct recipe *ret, struct kvf_diag *d);
 
-/* Keys and values of everything, as the members of a JSON object: "\"lr\": 0.001, ...".
- * `net` is among them where it is not the method's own: checkpoints of before the key existed
- * go on. */
+/* Appends the keys and values of all settings as the members of a JSON object: "\"lr\": 0.001,
+ * ...". `net` is among them only where it is not the method's own, so that checkpoints from before
+ * the key existed can go on. */
 void recipe_put(struct buf *b, const struct recipe *r);
 
 /* Walks the keys: name and one line of help; false at the end. */

@@ -25,7 +25,7 @@ struct teacher_states {
     int64_t trust;       /* bytes to write until the folder is measured again */
 };
 
-/* Whether out [pack->n, d] was filled.  s NULL: false. */
+/* Reads the states of a pack into out [pack->n, d]; whether they were there.  s NULL: false. */
 bool teacher_states_read(const struct teacher_states *s, const struct pack *pack, int d,
                          float *out);
 /* Keeps x [pack->n, d], unless s is NULL or stopped.  A failure, or a folder that has no room

@@ -34,26 +34,26 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
                    struct trainer **ret_trainer, struct kvf_diag *d);
 void trainer_destroy(struct trainer *t); /* accepts NULL */
 
-/* One step.  KVF_OK, or KVF_E_LIMIT with a sentence when a loss or a gradient is not finite:
+/* Makes one step.  KVF_OK, or KVF_E_LIMIT with a sentence when a loss or a gradient is not finite:
  * parameters and moments are then as before. */
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
 
-/* Mean losses over other packs; nothing changes. */
+/* Computes the mean losses over other packs; parameters and state do not change. */
 void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret);
 
 int64_t trainer_steps(const struct trainer *t); /* done */
 size_t trainer_parameters(const struct trainer *t);
 size_t trainer_bytes(const struct trainer *t); /* of activations */
 
-/* config: every setting, as text; log: the record so far.  As checkpoint_write and
- * checkpoint_read; *ret_log is owned by the caller. */
+/* Write and read the state as checkpoint_write and checkpoint_read do.  config: every setting, as
+ * text; log: the record so far; *ret_log is owned by the caller. */
 int trainer_save(const struct trainer *t, const char *path, const char *config, const char *log,
                  struct kvf_diag *d);
 int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
                    int *ret_found, struct kvf_diag *d);
 
-/* The gates as a gate file (docs/reference/gates.md), bf16 or f32.  record: JSON, kept under
- * "training".  As safetensors_write. */
+/* Writes the gates as a gate file (docs/reference/gates.md), bf16 or f32.  record: JSON, kept under
+ * "training".  Errors are those of safetensors_write. */
 int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
                         const char *record, struct kvf_diag *d);
 

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Every command of the guides first-figures, own-model and own-method runs, with a tiny random model in place of the default one, and
+the score that own-method writes in C compiles.
+
+usage: test_guides.py KVFATE ROOT GEN_TINY
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+
+kvfate, root, gen_tiny = map(os.path.abspath, sys.argv[1:4])
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# The heads that the pages name are there: 30 layers of 3 KV heads.
+SHAPE = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4 --dim 36 --ffn 48 --context 2048 --seed 5".split()
+COMMAND = re.compile(r"(kvfate (?!run: )|grep |printf |/usr/bin/python3 )")
+
+
+def blocks(page):
+    """The indented blocks of a page, each a list of lines, with lines that a backslash ends joined to the next."""
+    with open(os.path.join(root, "docs", "guide", page), encoding="utf-8") as f:
+        text = f.read().replace("\\\n", "")
+    return [[line[4:] for line in block.split("\n") if line.startswith("    ")]
+            for block in re.split(r"\n(?:(?! {4}).*\n)+", text)]
+
+
+def shell(line, folder):
+    env = {**os.environ, "KVFATE_CACHE": os.path.join(folder, "cache"), "PATH": os.path.dirname(kvfate) + os.pathsep + os.environ["PATH"]}
+    done = subprocess.run(["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, errors="replace")
+    check(line, done.returncode == 0, done.returncode, done.stderr[-300:])
+    for name in re.findall(r" -o ([\w.-]+\.\w+)", line):
+        check(f"{name} is there", os.path.exists(os.path.join(folder, name)), line)
+    return done.stdout
+
+
+def run_page(page, folder):
+    """Runs the commands of a page in order; lines that begin with `model` are what the command before them prints."""
+    printed, n = "", 0
+    for line in (x for block in blocks(page) for x in block):
+        if COMMAND.match(line) and "value-norm" not in line:
+            printed, n = shell(line, folder), n + 1
+        elif line.startswith("model "):
+            check(f"{page}: {line[:40]}", line in printed.split("\n"), printed[:400])
+    return n
+
+
+def check_refusal(folder):
+    """The sentence that own-model quotes is what the program says."""
+    said = [x for block in blocks("own-model.md") for x in block if x.startswith("kvfate run: ")]
+    argv = [kvfate, *"run -m tiny.gguf --raw -p a --method trimkv --budget 8 -o none.kvf".split()]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True)
+    check("own-model: gates are missing", done.returncode and said == [done.stderr.rstrip("\n")], said, done.stderr)
+
+
+def check_score():
+    """The two diffs of own-method: the file compiles without a warning, the lines around the new line are those of the list."""
+    diffs = {m[1]: b for b in blocks("own-method.md") for line in b if (m := re.match(r"\+\+\+ b/(.*)", line))}
+    check("two diffs", sorted(diffs) == ["engine/method/score_value_norm.c", "engine/method/scores.list"], sorted(diffs))
+    new = [x[1:] for x in diffs["engine/method/score_value_norm.c"] if re.match(r"\+(?!\+\+)", x)]
+    check("lines of the file", f"@@ -0,0 +1,{len(new)} @@" in diffs["engine/method/score_value_norm.c"], len(new))
+    argv = ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "-Ibase/include", "-Ilibtrace/include", "-xc", "-"]
+    done = subprocess.run(argv, cwd=root, input="\n".join(new) + "\n", capture_output=True, text=True)
+    check("the score compiles", done.returncode == 0, done.stderr)
+    context = [x[1:] for x in diffs["engine/method/scores.list"] if x.startswith(" ")]
+    with open(os.path.join(root, "engine/method/scores.list"), encoding="utf-8") as f:
+        check("lines of the list", "\n".join(context) in f.read() and len(context) == 6, context)
+
+
+with tempfile.TemporaryDirectory(prefix="kvfate-guides-") as folder:
+    os.makedirs(os.path.join(folder, "cache"))
+    subprocess.run([sys.executable, gen_tiny, *SHAPE, "-o", os.path.join(folder, "cache", MODEL)], check=True)
+    os.makedirs(os.path.join(folder, "examples/demo"))
+    with open(os.path.join(root, "examples/demo/problem.txt"), encoding="utf-8") as f:
+        start = f.read()[:600]
+    with open(os.path.join(folder, "examples/demo/problem.txt"), "w", encoding="utf-8") as f:
+        f.write(start)
+    os.makedirs(os.path.join(folder, "docs/reference"))
+    shutil.copy(os.path.join(root, "docs/reference/eval.md"), os.path.join(folder, "docs/reference"))
+    os.symlink(os.path.join(root, "tests"), os.path.join(folder, "tests"))
+    for page, least in (("first-figures.md", 10), ("own-model.md", 8), ("own-method.md", 14)):
+        n = run_page(page, folder)
+        check(f"{page}: no command is left out", n >= least, n)
+    check_refusal(folder)
+check_score()
+finish()
