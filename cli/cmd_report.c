@@ -69,28 +69,31 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
     return err;
 }
 
-/* An option of the analysis, unless it has none of that name or no value is given. */
-static int set_option(const struct analyzer *a, const char *name, const char *value,
-                      struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
+/* What an option of an analysis is in a job: the job's own value, or that of the option of the
+ * report that bears the same name; NULL: its default. */
+static const char *value_of(const struct job *j, const struct request *q, const char *name)
 {
-    size_t offset;
-    if (!value || !opt_find(a->options, name, &offset))
-        return KVF_OK;
-    buf_printf(typed, " --%s %s", name, value);
-    return opt_set(a->options, to, name, value, d);
+    if (j->option && strcmp(name, j->option) == 0)
+        return j->value;
+    if (strcmp(name, "criterion") == 0)
+        return j->criterion ? q->criterion : NULL;
+    return strcmp(name, "classes") == 0 ? q->classes : NULL;
 }
 
 /* Values of the analyzer's options, and how they are typed. */
 static int set_options(const struct job *j, const struct analyzer *a, const struct request *q,
                        struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
-    const char *const chosen[][2] = {{j->option, j->value},
-                                     {"criterion", j->criterion ? q->criterion : NULL},
-                                     {"classes", q->classes}};
+    struct opt_walk w = opt_walk(a->options);
+    const struct opt *o;
     int err = opt_defaults(a->options, to, d);
-    for (size_t i = 0; !err && i < sizeof chosen / sizeof *chosen; i++)
-        if (chosen[i][0])
-            err = set_option(a, chosen[i][0], chosen[i][1], to, typed, d);
+    for (o = opt_next(&w); !err && o; o = opt_next(&w)) {
+        const char *value = value_of(j, q, o->name);
+        if (!value)
+            continue;
+        buf_printf(typed, " --%s %s", o->name, value);
+        err = opt_set(a->options, to, o->name, value, d);
+    }
     return err;
 }
 
