@@ -123,18 +123,6 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
     return KVF_OK;
 }
 
-void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret)
-{
-    int n = packs_count(packs);
-    *ret = (struct pass_loss){0};
-    for (int i = 0; i < n; i++) {
-        struct pack pack = packs_get(packs, 0, 0, i);
-        struct pass_loss l;
-        pass_run(t->pass, &pack, 1.0, NULL, NULL, &l);
-        add_loss(ret, &l, 1.0 / n);
-    }
-}
-
 /* Parameters and both moments as three tensors: the layout is in the configuration. */
 static void describe(const struct trainer *t, struct checkpoint_tensor tensor[3])
 {

@@ -38,9 +38,6 @@ void trainer_destroy(struct trainer *t); /* accepts NULL */
  * parameters and moments are then as before. */
 int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d);
 
-/* Computes the mean losses over other packs; parameters and state do not change. */
-void trainer_validate(struct trainer *t, struct packs *packs, struct pass_loss *ret);
-
 int64_t trainer_steps(const struct trainer *t); /* done */
 size_t trainer_parameters(const struct trainer *t);
 size_t trainer_bytes(const struct trainer *t); /* of activations */

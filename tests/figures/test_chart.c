@@ -8,7 +8,9 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "base/buf.h"
 #include "base/rng.h"
+#include "render/axis.h"
 #include "render/chart.h"
 #include "render/plot.h"
 
@@ -187,6 +189,70 @@ Test(chart, zero_has_no_sign)
         snprintf(text, sizeof text, "%s", pairs[i][0]);
         minus_signs(text, sizeof text);
         cr_expect_str_eq(text, pairs[i][1]);
+    }
+}
+
+/* The x axis of a drawing of 60 mm, as SVG. */
+static struct buf x_axis(const struct axis_box *a)
+{
+    struct canvas *c = NULL;
+    struct buf out = {0};
+    struct kvf_diag d = {""};
+    cr_assert(eq(int, canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d), KVF_OK), "%s", d.text);
+    axis_ticks_x(c, a);
+    cr_assert(eq(int, canvas_finish(c, "", &out), KVF_OK));
+    canvas_destroy(c);
+    buf_add(&out, "", 1);
+    return out;
+}
+
+static int count(const char *in, const char *what)
+{
+    int n = 0;
+    for (const char *at = in; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Counts have no number between two of them: of 0.4 to 1.6 the 1 alone is left. */
+Test(chart, axes_of_counts_have_whole_numbers)
+{
+    struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x0 = .4, .x1 = 1.6, .y1 = 1};
+    struct buf any = x_axis(&a);
+    a.whole_x = 1;
+    struct buf whole = x_axis(&a);
+    cr_expect(gt(int, count(any.data, "</tspan>"), 2));
+    cr_expect(eq(int, count(whole.data, "</tspan>"), 1));
+    cr_expect(eq(int, count(whole.data, ">1</tspan>"), 1));
+    buf_finish(&any);
+    buf_finish(&whole);
+}
+
+/* Numbers that would touch the one before are left out: of labels wider than their distance
+ * every second one stays at most. */
+Test(chart, wide_numbers_do_not_touch)
+{
+    for (double w = 13; w < 50; w += .7) {
+        struct axis_box a = {.x = 8, .y = 5, .w = w, .h = 25, .x0 = 1e-5, .x1 = 1.0009e-5, .y1 = 1};
+        struct buf out = x_axis(&a);
+        double end = -INFINITY;
+        int n = 0;
+        for (const char *at = out.data; (at = strstr(at, "<tspan x=\"")) != NULL; n++) {
+            const char *text = strchr(at, '>') + 1;
+            struct canvas *c = NULL;
+            struct kvf_diag d = {""};
+            char label[64] = "";
+            at += strlen("<tspan x=\"");
+            memcpy(label, text, (size_t)(strchr(text, '<') - text));
+            cr_assert(eq(int, canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d), KVF_OK));
+            double wide = canvas_text_width(c, label, PT_TICK, 0), left = strtod(at, NULL);
+            canvas_destroy(c);
+            left *= 25.4 / 72; /* the file counts in points; a text begins at its left */
+            cr_expect(left > end, "%g mm, %s: %g after %g", w, label, left, end);
+            end = left + wide;
+        }
+        cr_expect(ge(int, n, 1));
+        buf_finish(&out);
     }
 }
 

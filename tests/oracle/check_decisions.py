@@ -136,7 +136,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")
     a = ap.parse_args()
-    a.cases = max(1, int(a.cases * {"quick": 1 / 3, "long": 6}.get(os.environ.get("KVFATE_TESTS"), 1)))
+    a.cases = max(1, int(a.cases * {"quick": 1 / 4, "long": 6}.get(os.environ.get("KVFATE_TESTS"), 1 / 2)))
     with tempfile.TemporaryDirectory() as folder:
         engine, models = Engine(os.path.abspath(a.program), folder), Models(folder)
         if a.part in ("properties", "contract", "refusals"):
