@@ -3,7 +3,7 @@
  * An analyzer is one file with one const struct.  Analyzers read traces only: they run on another
  * machine, on old traces, without the engine.
  *
- * To add an analyzer NAME:
+ * To add an analyzer NAME (tools/new.py analyzer NAME "summary" writes all of these):
  *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
  *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
  *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
@@ -13,8 +13,8 @@
  *   2. analyzers/analyzers.list: its line, where users shall see it ('-' is written '_').
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
  *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.
- *   5. tests/analyze: the table against dense attention, computed the long way; on an empty
- *      trace; and each way to fail.
+ *   5. tests/analyze/test_NAME.py: the table against dense attention, computed the long way; on
+ *      an empty trace; and each way to fail.
  * The command, its `-h` and usage, its place in `kvfate corpus` and in the overviews come from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
 #ifndef KVF_ANALYZERS_ANALYZER_H

@@ -4,7 +4,7 @@
  * NAME, SYNOPSIS, OPTIONS and EXIT STATUS, the overviews of the documentation and `kvfate describe`
  * are made from it.
  *
- * To add a command NAME:
+ * To add a command NAME (tools/new.py command NAME "summary" writes all of these):
  *   1. cli/cmd_NAME.c with a struct that holds its options' values, a static table of options
  *      (base/opt.h), a static function of the shape of `run` below, and at the end
  *      `const struct command command_NAME = {...}`.  Results go to the standard output, all else to
@@ -12,7 +12,7 @@
  *   2. cli/commands.list: its line, where the overview shall show it.
  *   3. docs/man/kvfate-NAME.1: what it does, its own options at length, examples; the rest is
  *      made (docs/man_pages.py says what).
- *   4. tests/cli: what it prints, each way to fail, the exit statuses.
+ *   4. tests/cli/test_NAME.py: what it prints, each way to fail, the exit statuses.
  * The check `tests/lint/check_docs.py` fails until the page is there, and the check
  * `tests/lint/check_man_examples.py` runs the example.
  *

@@ -4,7 +4,7 @@
  * figures.list.  It knows tables only, never traces or models.  A table without rows is drawn as
  * "no data"; NaN is drawn as a grey cell or as a gap in a line, never as a number.
  *
- * To add a figure:
+ * To add a figure (tools/new.py figure NAME "summary" writes all but table and pictures):
  *
  * 1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys of
  *    --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
@@ -23,7 +23,7 @@
  *    `test_contract.py build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME`
  *    writes the picture that later ones are compared with: look at it.  The tests `contract`,
  *    `places` and `style` then try the figure with every table, size, key and colour map.  Values
- *    counted in the pixels are a test of its own.
+ *    counted in the pixels are a test of its own, tests/figures/test_fig_NAME.py.
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table;
  * --figure NAME draws another. */

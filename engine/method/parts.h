@@ -1,6 +1,7 @@
 /* parts.h - the parts of methods, one file each, and what several files of one kind share.
  *
- * To add a part NAME, for which KIND is score, admission, allocation, trigger or read:
+ * To add a part NAME, for which KIND is score, admission, allocation, trigger or read
+ * (tools/new.py score NAME "summary" writes all but the definition in tests/oracle):
  * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; method.h says what its members mean.
  * 2. X(NAME) in the list of its kind, KINDs.list.  Rows take scores, allocations and reads now:
  *    --method knorm:score=NAME; an admission or a trigger needs a row that has it (presets.c).
@@ -8,8 +9,8 @@
  *    that uses it.
  * 4. Values by hand in tests/method/, and its definition in tests/oracle/, written from the
  *    document alone:
- *      score       test_scores.c; methods_*.py, SCORES of methods.py, ERRORS of tolerance.py (what
- *                  f32 may do to it); named in PART_SCORES of cases.py it is given to other rows
+ *      score       test_score_NAME.c; methods_*.py, SCORES of methods.py, ERRORS of tolerance.py
+ *                  (what f32 may do to it); what PART_SCORES of cases.py names other rows get too
  *      admission   test_admission.c; `until` in methods_gates.py
  *      allocation  allocation.py
  *      trigger     methods.py

@@ -4,14 +4,15 @@
  * arrays.c makes, keeps and writes into the trace.  Probes watch: with and without them the
  * decoder computes the same bits.  State is O(T).
  *
- * To add a probe NAME:
+ * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these):
  * 1. probe_NAME.c ends with `const struct probe probe_NAME`.  `array` declares what it writes,
  *    `wants` what it is told, by the hook of that kind.  Rows of different heads come at once.
  *    `lean` makes it part of --probes lean, `full_only` takes it out of paper.
  * 2. X(NAME), at the end of probes.list.
- * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h; its
- *    name under --probes in docs/man/kvfate-run.1.
- * 4. Test: its columns against dense attention; the logits are the same with and without it. */
+ * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h.
+ * 4. tests/analyze/test_probe_NAME.py, or another: its columns against dense attention; the run is
+ *    the same with and without it.
+ * Its line under --probes in docs/man/kvfate-run.1 is made from the struct. */
 #ifndef KVF_ENGINE_PROBE_H
 #define KVF_ENGINE_PROBE_H
 
