@@ -7,8 +7,8 @@
  *
  *     static const struct opt options[] = {
  *         {OPT_STR, 'o', "output", offsetof(struct request, out), "OUT", "the table"},
- *         {OPT_INT, 'n', "count", offsetof(struct request, n), "N", "rows", "10", .min = 1, .max =
- * 99}, {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
+ *         {OPT_INT, 'n', "count", offsetof(struct request, n), "N", "rows", "10", .max = 99},
+ *         {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
  *         {.type = OPT_END},
  *     };
  *
