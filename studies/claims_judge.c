@@ -170,11 +170,14 @@ static int shuffle_p(struct sample *s, struct claim_result *r)
     struct rng g;
     int64_t as_far = 0;
     int err = ranks_average(s->value, (size_t)s->n, s->a);
-    if (!err)
-        err = ranks_average(s->with, (size_t)s->n, s->b);
-    double seen = fabs(ranks_correlation(s->b, s->a, (size_t)s->n));
-    if (err || isnan(seen))
+    if (err)
         return err;
+    err = ranks_average(s->with, (size_t)s->n, s->b);
+    if (err)
+        return err;
+    double seen = fabs(ranks_correlation(s->b, s->a, (size_t)s->n));
+    if (isnan(seen))
+        return KVF_OK;
     rng_init(&g, SEED);
     for (int k = 0; k < CLAIM_SAMPLES; k++) {
         for (int64_t i = s->n - 1; i > 0; i--) {
@@ -201,15 +204,17 @@ static int permute(const struct claim *c, struct sample *s, struct claim_result 
 
 static int resample(const struct claim *c, struct sample *s, struct claim_result *r)
 {
-    int err = KVF_OK;
     r->value = statistic(c, s, NULL);
     if (c->interval == CLAIM_NONE || s->n < 2)
         return KVF_OK;
-    if (c->interval == CLAIM_WILSON)
+    if (c->interval == CLAIM_WILSON) {
         stats_wilson((int64_t)llround(r->value * (double)s->n), s->n, &r->low, &r->high);
-    else
-        err = bootstrap(c, s, r);
-    return !err && c->interval == CLAIM_PERMUTATION ? permute(c, s, r) : err;
+        return KVF_OK;
+    }
+    int err = bootstrap(c, s, r);
+    if (err)
+        return err;
+    return c->interval == CLAIM_PERMUTATION ? permute(c, s, r) : KVF_OK;
 }
 
 /* ---- intervals that the table has */
@@ -350,34 +355,58 @@ static int judge_units(const struct claim *c, const struct table *t, const struc
     size_t n = (size_t)u[0].n;
     struct sample s = {u[0].n, MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(double, n),
                        MEM_NEW(double, n)};
-    int err = s.value && s.with && s.a && s.b ? KVF_OK : KVF_E_NOMEM;
-    if (!err) {
-        memcpy(s.value, u[0].value, n * sizeof *s.value);
-        memcpy(s.with, u[0].with, n * sizeof *s.with);
-        r->left_out = u[0].left_out + u[1].left_out;
-        if (c->paired) {
-            s.n = pair(&u[0], &u[1], s.value);
-            r->left_out += u[0].n - s.n + u[1].n - s.n;
-        }
-        r->units = s.n;
-        r->documents = names_documents(c) ? s.n
-                       : u[0].first >= 0  ? documents(c, t, u[0].first)
-                                          : -1;
-        if (s.n == 0) {
-            r->verdict = CLAIM_NOT_RUN;
-            snprintf(r->why, sizeof r->why,
-                     u[0].rows && (!c->paired || u[1].rows) ? "no unit has a value"
-                                                            : "no row fits");
-        } else {
-            err = resample(c, &s, r);
-            conclude(c, r);
-        }
+    int err = KVF_E_NOMEM;
+    if (!s.value || !s.with || !s.a || !s.b)
+        goto done;
+    memcpy(s.value, u[0].value, n * sizeof *s.value);
+    memcpy(s.with, u[0].with, n * sizeof *s.with);
+    r->left_out = u[0].left_out + u[1].left_out;
+    if (c->paired) {
+        s.n = pair(&u[0], &u[1], s.value);
+        r->left_out += u[0].n - s.n + u[1].n - s.n;
     }
+    r->units = s.n;
+    r->documents = u[0].first >= 0 ? documents(c, t, u[0].first) : -1;
+    if (names_documents(c))
+        r->documents = s.n;
+    if (s.n == 0) {
+        r->verdict = CLAIM_NOT_RUN;
+        snprintf(r->why, sizeof r->why,
+                 u[0].rows && (!c->paired || u[1].rows) ? "no unit has a value" : "no row fits");
+        err = KVF_OK;
+        goto done;
+    }
+    err = resample(c, &s, r);
+    conclude(c, r);
+
+done:
     mem_free(s.value);
     mem_free(s.with);
     mem_free(s.a);
     mem_free(s.b);
     return err;
+}
+
+/* The table and the units of each side; where one is missing the verdict is CLAIM_NOT_RUN. */
+static int read_sides(const struct claim *c, struct claims_folder *f, const struct table *t[2],
+                      struct claim_units u[2], struct claim_result *r, struct kvf_diag *d)
+{
+    for (int k = 0; k < (c->paired ? 2 : 1); k++) {
+        const struct claim_side *s = k ? &c->minus : &c->of;
+        int err = claims_folder_table(f, s, &t[k], d);
+        if (err)
+            return err;
+        if (!t[k]) {
+            r->verdict = CLAIM_NOT_RUN;
+            snprintf(r->why, sizeof r->why, "there is no table %.64s%s%.64s", s->table,
+                     *s->run ? "." : "", s->run);
+            return KVF_OK;
+        }
+        err = claims_units(c, s, t[k], &u[k], r, d);
+        if (err || r->verdict == CLAIM_NOT_RUN)
+            return err;
+    }
+    return KVF_OK;
 }
 
 int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_result *ret,
@@ -386,30 +415,21 @@ int claims_judge(const struct claim *c, struct claims_folder *f, struct claim_re
     struct claim_result r = {CLAIM_UNDECIDED, NAN, NAN, NAN, NAN, 0, -1, 0, ""};
     struct claim_units u[2] = {{0}, {0}};
     const struct table *t[2] = {NULL, NULL};
-    int err = KVF_OK;
     if (c->untestable) {
         r.verdict = CLAIM_UNTESTABLE;
         snprintf(r.why, sizeof r.why, "%s", c->untestable);
         *ret = r;
         return KVF_OK;
     }
-    for (int k = 0; !err && k < (c->paired ? 2 : 1) && r.verdict != CLAIM_NOT_RUN; k++) {
-        const struct claim_side *s = k ? &c->minus : &c->of;
-        err = claims_folder_table(f, s, &t[k], d);
-        if (!err && !t[k]) {
-            r.verdict = CLAIM_NOT_RUN;
-            snprintf(r.why, sizeof r.why, "there is no table %.64s%s%.64s", s->table,
-                     *s->run ? "." : "", s->run);
-        } else if (!err) {
-            err = claims_units(c, s, t[k], &u[k], &r, d);
-        }
-    }
-    if (!err && r.verdict != CLAIM_NOT_RUN) {
-        if (c->reduce == CLAIM_ONE)
-            judge_rows(c, t, u, &r);
-        else
-            err = judge_units(c, t[0], u, &r);
-    }
+    int err = read_sides(c, f, t, u, &r, d);
+    if (err)
+        goto done;
+    if (r.verdict != CLAIM_NOT_RUN && c->reduce == CLAIM_ONE)
+        judge_rows(c, t, u, &r);
+    else if (r.verdict != CLAIM_NOT_RUN)
+        err = judge_units(c, t[0], u, &r);
+
+done:
     claims_units_free(&u[0]);
     claims_units_free(&u[1]);
     if (!err)

@@ -163,14 +163,11 @@ static void check_side(const struct claim *c, const struct claim_side *s, struct
     }
     if (a && a->pool)
         describe_pool(a->pool, &columns, &measures);
-    struct report r = {c, s->table,
-                       columns.len ? columns.data
-                       : k         ? k->columns
-                                   : "",
-                       columns.len ? (measures.len ? measures.data : "")
-                       : k         ? k->measures
-                                   : "",
-                       wrong};
+    struct report r = {c, s->table, k ? k->columns : "", k ? k->measures : "", wrong};
+    if (columns.len) {
+        r.columns = columns.data;
+        r.measures = measures.len ? measures.data : "";
+    }
     check_columns(&r, s);
     buf_finish(&columns);
     buf_finish(&measures);

@@ -143,27 +143,36 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
     int reduce, than, at_than, interval;
     const struct claim_side none = {NULL, "", NULL};
     int err = take_side(o, &none, &c->of, c, d);
+    if (err)
+        return err;
     const struct json *minus = json_get(o, "minus");
     c->paired = minus != NULL;
-    if (!err && minus)
+    if (minus) {
         err = json_is_object(minus) ? check_keys(minus, side_keys, c, d)
                                     : bad(c, d, "\"minus\" is no object");
-    if (!err && minus)
+        if (err)
+            return err;
         err = take_side(minus, &c->of, &c->minus, c, d);
+        if (err)
+            return err;
+    }
     c->value = json_str(json_get(o, "value"), NULL);
     c->less = json_str(json_get(o, "less"), NULL);
     c->with = json_str(json_get(o, "with"), NULL);
     c->at = json_num(json_get(o, "at"), NAN);
-    if (!err)
-        err = take_unit(json_get(o, "unit"), c, d);
-    if (!err)
-        err = choose(o, "reduce", reduce_names, CLAIM_ONE, c, &reduce, d);
-    if (!err)
-        err = choose(o, "than", than_names, -1, c, &than, d);
-    if (!err)
-        err = choose(o, "at_than", than_names, than, c, &at_than, d);
-    if (!err)
-        err = choose(o, "interval", interval_names, CLAIM_COLUMNS, c, &interval, d);
+    err = take_unit(json_get(o, "unit"), c, d);
+    if (err)
+        return err;
+    err = choose(o, "reduce", reduce_names, CLAIM_ONE, c, &reduce, d);
+    if (err)
+        return err;
+    err = choose(o, "than", than_names, -1, c, &than, d);
+    if (err)
+        return err;
+    err = choose(o, "at_than", than_names, than, c, &at_than, d);
+    if (err)
+        return err;
+    err = choose(o, "interval", interval_names, CLAIM_COLUMNS, c, &interval, d);
     if (err)
         return err;
     c->reduce = (enum claim_reduce)reduce;
@@ -171,9 +180,11 @@ static int take_statistic(const struct json *o, struct claim *c, struct kvf_diag
     c->at_than = (enum claim_than)at_than;
     c->interval = (enum claim_interval)interval;
     err = take_null(json_get(o, "null"), c, d);
-    if (!err && c->reduce == CLAIM_SHARE && c->at_than == CLAIM_BETWEEN)
-        err = bad(c, d, "\"at_than\" is > or <");
-    return err ? err : check_parts(c, d);
+    if (err)
+        return err;
+    if (c->reduce == CLAIM_SHARE && c->at_than == CLAIM_BETWEEN)
+        return bad(c, d, "\"at_than\" is > or <");
+    return check_parts(c, d);
 }
 
 static int take_claim(const struct json *o, struct claims *all, struct kvf_diag *d)
@@ -203,8 +214,10 @@ static int take_claim(const struct json *o, struct claims *all, struct kvf_diag 
     if (c->untestable && json_get(o, "table"))
         return bad(c, d, "it is untestable and has a table");
     err = c->untestable ? KVF_OK : take_statistic(o, c, d);
-    all->n += !err;
-    return err;
+    if (err)
+        return err;
+    all->n++;
+    return KVF_OK;
 }
 
 int claims_parse(const char *text, size_t n, struct claims *ret, struct kvf_diag *d)
@@ -214,18 +227,29 @@ int claims_parse(const char *text, size_t n, struct claims *ret, struct kvf_diag
     if (err)
         return err;
     const struct json *list = json_get(x.root, "claim");
-    if (!json_is_array(list) || json_len(list) == 0)
+    if (!json_is_array(list) || json_len(list) == 0) {
         err = kvf_fail(d, KVF_E_FORMAT, "no register of claims: {\"claim\": [...]}");
-    else if (json_len(list) > CLAIM_MOST)
+        goto fail;
+    }
+    if (json_len(list) > CLAIM_MOST) {
         err = kvf_fail(d, KVF_E_LIMIT, "more than %d claims", CLAIM_MOST);
-    else if (!(x.claim = MEM_NEW(struct claim, (size_t)json_len(list))))
+        goto fail;
+    }
+    x.claim = MEM_NEW(struct claim, (size_t)json_len(list));
+    if (!x.claim) {
         err = KVF_E_NOMEM;
-    for (const struct json *o = json_first(list); !err && o; o = json_next(o))
+        goto fail;
+    }
+    for (const struct json *o = json_first(list); o; o = json_next(o)) {
         err = take_claim(o, &x, d);
-    if (err)
-        claims_free(&x);
-    else
-        *ret = x;
+        if (err)
+            goto fail;
+    }
+    *ret = x;
+    return KVF_OK;
+
+fail:
+    claims_free(&x);
     return err;
 }
 

@@ -298,7 +298,7 @@ static int collapse(const struct claim *c, struct items *x, struct claim_units *
     if (c->n_unit)
         qsort(list, x->n, sizeof *list, by_name);
     int err = KVF_OK;
-    for (size_t i = 0, end; !err && i < x->n; i = end) {
+    for (size_t i = 0, end; i < x->n; i = end) {
         struct sum value = {0, 0}, with = {0, 0};
         int64_t n = 0;
         end = i;
@@ -316,9 +316,14 @@ static int collapse(const struct claim *c, struct items *x, struct claim_units *
         u->value[u->n] = sum_get(&value) / (double)n;
         u->with[u->n] = sum_get(&with) / (double)n;
         u->name[u->n] = c->n_unit ? mem_strdup(list[i].name) : NULL;
-        err = c->n_unit && !u->name[u->n] ? KVF_E_NOMEM : KVF_OK;
+        if (c->n_unit && !u->name[u->n]) {
+            err = KVF_E_NOMEM;
+            goto done;
+        }
         u->n++;
     }
+
+done:
     mem_free(list);
     return err;
 }
@@ -332,28 +337,37 @@ int claims_units(const struct claim *c, const struct claim_side *s, const struct
     if (!find_columns(c, t, &x, r) || !compile(s, t, &f, r))
         return KVF_OK;
     int err = KVF_OK;
-    for (int64_t row = 0; !err && row < table_rows(t); row++)
-        if (passes(&f, t, row)) {
-            u.first = u.first < 0 ? row : u.first;
-            err = add_item(c, t, row, &x);
-        }
+    for (int64_t row = 0; row < table_rows(t); row++) {
+        if (!passes(&f, t, row))
+            continue;
+        u.first = u.first < 0 ? row : u.first;
+        err = add_item(c, t, row, &x);
+        if (err)
+            goto done;
+    }
     u.rows = (int64_t)x.n;
     u.name = MEM_NEW(char *, x.n);
     u.value = MEM_NEW(double, x.n);
     u.with = MEM_NEW(double, x.n);
-    if (!err && !(u.name && u.value && u.with))
+    if (!u.name || !u.value || !u.with) {
         err = KVF_E_NOMEM;
-    if (!err)
-        err = collapse(c, &x, &u);
-    if (!err && u.n > CLAIM_MOST_UNITS)
+        goto done;
+    }
+    err = collapse(c, &x, &u);
+    if (err)
+        goto done;
+    if (u.n > CLAIM_MOST_UNITS) {
         err = kvf_fail(d, KVF_E_LIMIT, "claim \"%.64s\": %lld units of table %s are more than %d",
                        c->id, (long long)u.n, s->table, CLAIM_MOST_UNITS);
+        goto done;
+    }
+    *ret = u;
+    u = (struct claim_units){0};
+
+done:
     mem_free(x.item);
     buf_finish(&x.keys);
-    if (err)
-        claims_units_free(&u);
-    else
-        *ret = u;
+    claims_units_free(&u);
     return err;
 }
 

@@ -220,24 +220,28 @@ void corpus_meta_free(struct corpus_meta *list, int n)
 
 static int64_t least_of(int64_t a, int64_t b) /* -1: none */
 {
-    return a < 0 ? b : b < 0 ? a : a < b ? a : b;
+    if (a < 0)
+        return b;
+    return b >= 0 && b < a ? b : a;
 }
 
 static int merge_rest(struct corpus *c, const char *type, const struct corpus_meta *meta,
                       int n_meta, int64_t least_T, int64_t most_T, struct kvf_diag *d)
 {
-    int err = KVF_OK;
     for (int k = 0; type[0] && k < c->n_keys; k++) {
         if (c->type[k] && c->type[k] != type[k])
             return kvf_fail(d, KVF_E_FORMAT, "the column %s is of another type than before",
                             c->a->pool->keys[k]);
         c->type[k] = type[k];
     }
-    for (int i = 0; !err && i < n_meta; i++)
-        err = corpus_meta_put(&c->meta, &c->n_meta, meta[i].key, meta[i].value, meta[i].n);
+    for (int i = 0; i < n_meta; i++) {
+        int err = corpus_meta_put(&c->meta, &c->n_meta, meta[i].key, meta[i].value, meta[i].n);
+        if (err)
+            return err;
+    }
     c->least_T = least_of(c->least_T, least_T);
     c->most_T = most_T > c->most_T ? most_T : c->most_T;
-    return err;
+    return KVF_OK;
 }
 
 /* ---- rows */
@@ -321,23 +325,27 @@ static void add_row(struct corpus *c, size_t at, const int64_t *sum)
 int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_diag *d)
 {
     int err = add_entry(c, &x->entry, d);
-    if (!err)
-        err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
+    if (err)
+        return err;
+    err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
+    if (err)
+        return err;
     for (int k = 0; k < c->set.replicates; k++)
         c->weight[k] = rng_poisson1(rng_hash(c->set.seed, x->entry.id, (uint64_t)k, 0));
     c->rows.next = 0;
-    for (size_t i = 0; !err && i < x->rows.n; i++) {
+    for (size_t i = 0; i < x->rows.n; i++) {
         const struct row *r = &x->rows.row[i];
         size_t at;
         if (!rows_has(&x->rows, i))
             continue;
         err = corpus_row(c, x->rows.key.data + r->key_at, r->key_len, r->interval, &at, d);
-        if (!err)
-            add_row(c, at, rows_sum(&x->rows, i));
+        if (err)
+            return err;
+        add_row(c, at, rows_sum(&x->rows, i));
     }
     c->tables += x->entry.traces;
     c->undefined += x->undefined;
-    return err;
+    return KVF_OK;
 }
 
 /* ---- merging */
@@ -353,35 +361,47 @@ static int add_all(int64_t *to, const int64_t *from, size_t n, struct kvf_diag *
 static int merge_documents(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
 {
     size_t n = c->n_entries;
-    int err = KVF_OK;
     for (size_t i = 0; i < b->n_entries; i++) {
         struct corpus_entry key = b->entry[i];
         if (n && bsearch(&key, c->entry, n, sizeof key, by_id))
             return kvf_fail(d, KVF_E_ARG, "the document %016llx is in two of the files",
                             (unsigned long long)key.id);
     }
-    for (size_t i = 0; !err && i < b->n_entries; i++)
-        err = add_entry(c, &b->entry[i], d);
-    return err;
+    for (size_t i = 0; i < b->n_entries; i++) {
+        int err = add_entry(c, &b->entry[i], d);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
 {
     int err = corpus_same_arguments(b, c, d);
+    if (err)
+        return err;
     size_t n_replicates = (size_t)c->n_replicated * (size_t)c->set.replicates;
     corpus_sort(c);
-    if (!err)
-        err = merge_documents(c, b, d);
-    if (!err)
-        err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
-    for (size_t i = 0; !err && i < b->rows.n; i++) {
+    err = merge_documents(c, b, d);
+    if (err)
+        return err;
+    err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
+    if (err)
+        return err;
+    for (size_t i = 0; i < b->rows.n; i++) {
         const struct row *r = &b->rows.row[i];
         size_t at;
         err = corpus_row(c, b->rows.key.data + r->key_at, r->key_len, r->interval, &at, d);
-        if (!err)
-            err = add_all(rows_sum(&c->rows, at), rows_sum(&b->rows, i), c->rows.stride, d);
-        if (!err && r->replicate)
-            err = add_all(c->rows.row[at].replicate, r->replicate, n_replicates, d);
+        if (err)
+            return err;
+        err = add_all(rows_sum(&c->rows, at), rows_sum(&b->rows, i), c->rows.stride, d);
+        if (err)
+            return err;
+        if (!r->replicate)
+            continue;
+        err = add_all(c->rows.row[at].replicate, r->replicate, n_replicates, d);
+        if (err)
+            return err;
     }
     c->tables += b->tables;
     c->undefined += b->undefined;
@@ -389,5 +409,5 @@ int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
     c->plan.traces += b->plan.traces;
     c->plan.hash += b->plan.hash;
     c->plan.unreadable += b->plan.unreadable;
-    return err;
+    return KVF_OK;
 }

@@ -19,9 +19,9 @@ static int read_tokens(struct kvf_trace *t, int32_t **ret, struct kvf_diag *d)
     uint32_t n = kvf_n_steps(t);
     int column = kvf_find(t, "tokens.id");
     int32_t *id = MEM_NEW(int32_t, n);
-    int err = id ? KVF_OK : KVF_E_NOMEM;
-    if (!err && column >= 0 && n)
-        err = kvf_read_i32(t, column, 0, 0, 0, n, id, d);
+    if (!id)
+        return KVF_E_NOMEM;
+    int err = column >= 0 && n ? kvf_read_i32(t, column, 0, 0, 0, n, id, d) : KVF_OK;
     if (err) {
         mem_free(id);
         return err;
@@ -37,12 +37,14 @@ static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *r
     uint32_t n = kvf_n_steps(t);
     int64_t said = json_int(json_get(run, "prompt_tokens"), -1);
     int column = kvf_find(t, "tokens.role");
-    double *role = said < 0 && column >= 0 ? MEM_NEW(double, n) : NULL;
-    int err = said < 0 && column >= 0 && !role ? KVF_E_NOMEM : KVF_OK;
     *ret = said >= 0 && said < n ? (uint32_t)said : n;
-    if (role && n)
-        err = kvf_read_f64(t, column, 0, 0, 0, n, role, d);
-    for (uint32_t i = 0; role && !err && i < *ret; i++)
+    if (said >= 0 || column < 0 || n == 0)
+        return KVF_OK;
+    double *role = MEM_NEW(double, n);
+    if (!role)
+        return KVF_E_NOMEM;
+    int err = kvf_read_f64(t, column, 0, 0, 0, n, role, d);
+    for (uint32_t i = 0; !err && i < *ret; i++)
         if (role[i] != KVF_ROLE_PROMPT)
             *ret = i;
     mem_free(role);
@@ -81,21 +83,25 @@ int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_p
         root = NULL;
     const struct json *run = json_get(root, "run");
     bool known = named(run, ret_document);
-    int err = known || kvf_find(t, "tokens.id") >= 0
-                  ? KVF_OK
-                  : kvf_fail(d, KVF_E_NOTFOUND,
-                             "this trace has neither a column tokens.id nor run.document "
-                             "in its header: nothing says which document it is of");
-    if (!err)
-        err = read_tokens(t, &id, d);
-    if (!err && !known)
-        err = count_prompt(t, run, &n_prompt, d);
-    if (!err) {
-        uint64_t print = rng_hash_bytes(3, meta, strlen(meta));
-        *ret_print = hash_ids(print, id, kvf_n_steps(t));
-        if (!known)
-            *ret_document = hash_ids(4, id, n_prompt);
+    int err = KVF_OK;
+    if (!known && kvf_find(t, "tokens.id") < 0) {
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "this trace has neither a column tokens.id nor run.document "
+                       "in its header: nothing says which document it is of");
+        goto done;
     }
+    err = read_tokens(t, &id, d);
+    if (err)
+        goto done;
+    if (!known) {
+        err = count_prompt(t, run, &n_prompt, d);
+        if (err)
+            goto done;
+        *ret_document = hash_ids(4, id, n_prompt);
+    }
+    *ret_print = hash_ids(rng_hash_bytes(3, meta, strlen(meta)), id, kvf_n_steps(t));
+
+done:
     mem_free(id);
     json_free(root);
     return err;
@@ -177,30 +183,33 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
 {
     static const char letters[] = {[TABLE_INT] = 'i', [TABLE_REAL] = 'r', [TABLE_STR] = 's'};
     const struct analyzer_pool *pool = x->c->a->pool;
-    int err = KVF_OK;
     c->head = -1;
     c->has_all = false;
-    for (int k = 0; !err && k < x->c->n_keys; k++) {
-        err = find(t, pool->keys[k], false, &c->key[k], d);
+    for (int k = 0; k < x->c->n_keys; k++) {
+        int err = find(t, pool->keys[k], false, &c->key[k], d);
         if (err)
-            break;
+            return err;
         x->type[k] = letters[table_col_type(t, c->key[k])];
         if (strcmp(pool->keys[k], "head") == 0 && x->type[k] == 's')
             c->head = k;
     }
-    for (int m = 0; !err && m < x->c->n_measures; m++) {
+    for (int m = 0; m < x->c->n_measures; m++) {
         const struct analyzer_measure *p = &pool->measures[m];
-        c->value[m] = -1; /* a quotient is made of its counts: the table need not have it */
-        if (measure_kind(p) != MEASURE_QUOTIENT)
-            err = find(t, p->value, true, &c->value[m], d);
-        if (!err)
-            err = find(t, p->numerator, true, &c->numerator[m], d);
-        if (!err)
-            err = find(t, p->denominator, true, &c->denominator[m], d);
+        /* a quotient is made of its counts: the table need not have it */
+        const char *value = measure_kind(p) == MEASURE_QUOTIENT ? NULL : p->value;
+        int err = find(t, value, true, &c->value[m], d);
+        if (err)
+            return err;
+        err = find(t, p->numerator, true, &c->numerator[m], d);
+        if (err)
+            return err;
+        err = find(t, p->denominator, true, &c->denominator[m], d);
+        if (err)
+            return err;
     }
-    for (int64_t r = 0; !err && c->head >= 0 && !c->has_all && r < table_rows(t); r++)
+    for (int64_t r = 0; c->head >= 0 && !c->has_all && r < table_rows(t); r++)
         c->has_all = strcmp(table_str(t, c->key[c->head], r), "all") == 0;
-    return err;
+    return KVF_OK;
 }
 
 /* As buf_add; most are a few bytes that fit. */
@@ -219,9 +228,10 @@ static void put_int(struct buf *b, int64_t v)
     char text[24];
     size_t at = sizeof text;
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    do
+    do {
         text[--at] = (char)('0' + u % 10);
-    while (u /= 10);
+        u /= 10;
+    } while (u);
     if (v < 0)
         text[--at] = '-';
     append(b, text + at, sizeof text - at);
@@ -241,8 +251,10 @@ static void put_key(struct corpus_document *x, const struct table *t, const stru
             put_int(&x->key, (int64_t)v);
         } else if (isfinite(v)) {
             json_put_num(&x->key, v);
+        } else if (isnan(v)) {
+            buf_str(&x->key, "nan");
         } else {
-            buf_str(&x->key, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+            buf_str(&x->key, v > 0 ? "inf" : "-inf");
         }
         append(&x->key, "", 1);
     }
@@ -262,6 +274,14 @@ static int too_large(const char *name, double v, struct kvf_diag *d)
                     CORPUS_WORD_BITS);
 }
 
+/* Whether a value counts; v has its weight b already. */
+static bool is_defined(enum measure_kind kind, double v, double a, double b)
+{
+    if (kind == MEASURE_QUOTIENT)
+        return b > 0 && a >= 0;
+    return isfinite(v) && (kind != MEASURE_WEIGHTED || b > 0);
+}
+
 /* One value; with a, b of the quotient, or the weight b. */
 static int add_value(struct corpus_document *x, int64_t *sum, const struct analyzer_measure *m,
                      double v, double a, double b, struct kvf_diag *d)
@@ -270,10 +290,7 @@ static int add_value(struct corpus_document *x, int64_t *sum, const struct analy
     enum measure_kind kind = measure_kind(m);
     if (kind == MEASURE_WEIGHTED)
         v *= b;
-    bool defined = kind == MEASURE_QUOTIENT   ? b > 0 && a >= 0
-                   : kind == MEASURE_WEIGHTED ? b > 0 && isfinite(v)
-                                              : isfinite(v);
-    if (!defined) {
+    if (!is_defined(kind, v, a, b)) {
         x->undefined++;
         return KVF_OK;
     }
@@ -314,9 +331,12 @@ static int take_row(struct corpus_document *x, const struct table *t, const stru
                                     || (x->c->set.intervals == CORPUS_AUTO && all);
     }
     int64_t *sum = rows_sum(&x->rows, row);
-    for (int m = 0; !err && m < x->c->n_measures; m++, sum += N_WORDS, v += 3 * BLOCK)
+    for (int m = 0; m < x->c->n_measures; m++, sum += N_WORDS, v += 3 * BLOCK) {
         err = add_value(x, sum, &x->c->a->pool->measures[m], v[0], v[BLOCK], v[2 * BLOCK], d);
-    return err;
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 static void read_block(struct corpus_document *x, const struct table *t, const struct columns *c,
@@ -337,32 +357,39 @@ static void read_block(struct corpus_document *x, const struct table *t, const s
 static int take_meta(struct corpus_document *x, const struct table *t)
 {
     int64_t T = (int64_t)table_meta_real(t, "T", -1);
-    int err = KVF_OK;
-    for (int i = 0; !err && i < table_meta_count(t); i++) {
-        const char *key = table_meta_key(t, i);
-        if (strcmp(key, "T") != 0)
-            err = corpus_meta_put(&x->meta, &x->n_meta, key, table_meta(t, key), 1);
-    }
     if (T >= 0) {
         x->least_T = x->least_T < 0 || T < x->least_T ? T : x->least_T;
         x->most_T = T > x->most_T ? T : x->most_T;
     }
-    return err;
+    for (int i = 0; i < table_meta_count(t); i++) {
+        const char *key = table_meta_key(t, i);
+        if (strcmp(key, "T") == 0)
+            continue;
+        int err = corpus_meta_put(&x->meta, &x->n_meta, key, table_meta(t, key), 1);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 int corpus_document_take(struct corpus_document *x, const struct table *t, struct kvf_diag *d)
 {
     struct columns c;
     int err = find_columns(x, t, &c, d);
-    for (int64_t r0 = 0; !err && r0 < table_rows(t); r0 += BLOCK) {
+    if (err)
+        return err;
+    for (int64_t r0 = 0; r0 < table_rows(t); r0 += BLOCK) {
         int n = table_rows(t) - r0 < BLOCK ? (int)(table_rows(t) - r0) : BLOCK;
         read_block(x, t, &c, r0, n);
-        for (int i = 0; !err && i < n; i++)
+        for (int i = 0; i < n; i++) {
             err = take_row(x, t, &c, r0, i, d);
+            if (err)
+                return err;
+        }
     }
-    if (!err)
-        err = take_meta(x, t);
-    if (!err)
-        x->entry.traces++;
-    return err;
+    err = take_meta(x, t);
+    if (err)
+        return err;
+    x->entry.traces++;
+    return KVF_OK;
 }

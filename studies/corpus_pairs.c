@@ -91,22 +91,22 @@ int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
               const struct corpus_document *b, struct kvf_diag *d)
 {
     const struct corpus_document *const both[2] = {a, b};
-    int err = KVF_OK;
     for (int k = 0; k < 2; k++) {
         const struct corpus_document *x = both[k];
-        for (size_t r = 0; !err && r < x->rows.n; r++) {
+        for (size_t r = 0; r < x->rows.n; r++) {
             const struct row *row = &x->rows.row[r];
             size_t at;
             if (!row->interval || !rows_has(&x->rows, r))
                 continue;
-            err = row_of(p, x->rows.key.data + row->key_at, row->key_len, &at, d);
-            if (!err)
-                p->value[at][(size_t)k * p->n + i] = value_of(p->c, rows_sum(&x->rows, r));
+            int err = row_of(p, x->rows.key.data + row->key_at, row->key_len, &at, d);
+            if (err)
+                return err;
+            p->value[at][(size_t)k * p->n + i] = value_of(p->c, rows_sum(&x->rows, r));
         }
         for (int t = 0; x->entry.traces && t < CORPUS_MOST_KEYS; t++)
             p->keys.type[t] = x->type[t];
     }
-    return err;
+    return KVF_OK;
 }
 
 /* ---- the table */
@@ -190,23 +190,32 @@ static int put_q(const struct corpus_pairs *p, struct result *r)
     size_t *of = MEM_NEW(size_t, r->n);
     double *v = MEM_NEW(double, r->n);
     struct buf key = {0};
-    int err = of && v ? KVF_OK : KVF_E_NOMEM;
-    for (size_t i = 0; !err && i < r->n; i++) {
+    int err = KVF_E_NOMEM;
+    if (!of || !v)
+        goto done;
+    for (size_t i = 0; i < r->n; i++) {
         buf_clear(&key);
         put_family(p, r->order[i], &key);
         err = key.err ? key.err : rows_put(&family, key.data, key.len, &of[i]);
+        if (err)
+            goto done;
     }
-    for (size_t f = 0; !err && f < family.n; f++) {
+    for (size_t f = 0; f < family.n; f++) {
         size_t m = 0;
         for (size_t i = 0; i < r->n; i++)
             if (of[i] == f)
                 v[m++] = r->real[P][i];
         err = stats_fdr(v, m, v);
+        if (err)
+            goto done;
         m = 0;
-        for (size_t i = 0; !err && i < r->n; i++)
+        for (size_t i = 0; i < r->n; i++)
             if (of[i] == f)
                 r->real[Q][i] = v[m++];
     }
+    err = KVF_OK;
+
+done:
     rows_finish(&family);
     buf_finish(&key);
     mem_free(of);
@@ -267,30 +276,34 @@ int pairs_table(const struct corpus_pairs *p, struct table **ret)
 {
     struct result r = {0};
     struct table *t = table_create("differences", (int64_t)p->keys.rows.n);
-    int err = alloc_result(p, &r);
-    for (size_t i = 0; !err && i < r.n; i++)
-        compare(p, &r, i);
-    if (!err)
-        err = t ? put_q(p, &r) : KVF_E_NOMEM;
-    if (!err) {
-        table_meta_str(t, "analysis", p->c->a->name);
-        table_meta_str(t, "value", p->c->a->pool->measures[0].value);
-        table_meta_num(t, "documents", (double)p->n);
-        table_meta_num(t, "replicates", p->c->set.replicates);
-        table_meta_num(t, "seed", (double)p->c->set.seed);
-        table_meta_num(t, "sign_patterns",
-                       p->n > STATS_ALL_SIGNS ? PAIRS_SAMPLES : ldexp(1, (int)p->n));
-        put_keys(p, &r, t);
-        for (int k = 0; k < N_REALS; k++)
-            table_dense_real(t, names[k], "", r.real[k]);
-        table_dense_int(t, "documents", "", r.documents);
-        err = table_err(t);
-    }
-    free_result(&r);
+    int err = t ? alloc_result(p, &r) : KVF_E_NOMEM;
     if (err)
-        table_destroy(t);
-    else
-        *ret = t;
+        goto done;
+    for (size_t i = 0; i < r.n; i++)
+        compare(p, &r, i);
+    err = put_q(p, &r);
+    if (err)
+        goto done;
+    table_meta_str(t, "analysis", p->c->a->name);
+    table_meta_str(t, "value", p->c->a->pool->measures[0].value);
+    table_meta_num(t, "documents", (double)p->n);
+    table_meta_num(t, "replicates", p->c->set.replicates);
+    table_meta_num(t, "seed", (double)p->c->set.seed);
+    table_meta_num(t, "sign_patterns",
+                   p->n > STATS_ALL_SIGNS ? PAIRS_SAMPLES : ldexp(1, (int)p->n));
+    put_keys(p, &r, t);
+    for (int k = 0; k < N_REALS; k++)
+        table_dense_real(t, names[k], "", r.real[k]);
+    table_dense_int(t, "documents", "", r.documents);
+    err = table_err(t);
+    if (err)
+        goto done;
+    *ret = t;
+    t = NULL;
+
+done:
+    free_result(&r);
+    table_destroy(t);
     return err;
 }
 

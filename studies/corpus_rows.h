@@ -43,7 +43,9 @@ void rows_finish(struct rows *r); /* accepts a zeroed struct with its stride */
 enum measure_kind { MEASURE_QUOTIENT, MEASURE_MEAN, MEASURE_WEIGHTED };
 static inline enum measure_kind measure_kind(const struct analyzer_measure *m)
 {
-    return m->numerator ? MEASURE_QUOTIENT : m->denominator ? MEASURE_WEIGHTED : MEASURE_MEAN;
+    if (m->numerator)
+        return MEASURE_QUOTIENT;
+    return m->denominator ? MEASURE_WEIGHTED : MEASURE_MEAN;
 }
 /* Words that its replicates have: A and B, and C of means. */
 static inline int measure_words(const struct analyzer_measure *m)

@@ -129,18 +129,20 @@ int corpus_write(struct corpus *c, const char *path, struct kvf_diag *d)
     if (!order)
         return KVF_E_NOMEM;
     int err = replace_open(&s.file, path, d);
-    if (!err) {
-        put_body(c, order, &s);
-        flush(&s, true);
-        buf_le64(&s.block, s.hash);
-        err = s.block.err;
-        if (!err && s.block.len)
-            replace_write(&s.file, s.block.data, s.block.len);
-        if (err)
-            replace_abandon(&s.file);
-        else
-            err = replace_finish(&s.file, d);
+    if (err)
+        goto done;
+    put_body(c, order, &s);
+    flush(&s, true);
+    buf_le64(&s.block, s.hash);
+    err = s.block.err;
+    if (err) {
+        replace_abandon(&s.file);
+        goto done;
     }
+    replace_write(&s.file, s.block.data, s.block.len);
+    err = replace_finish(&s.file, d);
+
+done:
     buf_finish(&s.block);
     mem_free(order);
     return err;
@@ -223,28 +225,36 @@ static int begin(struct source *s, struct corpus **ret, struct kvf_diag *d)
     const char *arguments = take_text(s, &text);
     size_t n = arguments ? strcspn(arguments, "\n") : 0;
     int err = text.err;
-    if (!err
-        && (s->bad || replicates > CORPUS_MOST_REPLICATES || intervals > CORPUS_NONE
-            || strncmp(arguments, "analysis=\"", 10) != 0 || n < 12 || n >= sizeof name))
+    if (err)
+        goto done;
+    if (s->bad || replicates > CORPUS_MOST_REPLICATES || intervals > CORPUS_NONE
+        || strncmp(arguments, "analysis=\"", 10) != 0 || n < 12 || n >= sizeof name) {
         err = malformed("settings", d);
-    if (!err) {
-        memcpy(name, arguments + 10, n - 11);
-        const struct analyzer *a = analyzer_find(name);
-        set.replicates = (int)replicates;
-        set.intervals = (enum corpus_intervals)intervals;
-        err = a && a->pool ? corpus_create(a, &none, &set, &c)
-                           : kvf_fail(d, KVF_E_FORMAT,
-                                      "of an analysis '%s' that this program does not pool", name);
+        goto done;
     }
-    if (!err && !same_tail(c->arguments.data, arguments)) {
+    memcpy(name, arguments + 10, n - 11);
+    const struct analyzer *a = analyzer_find(name);
+    set.replicates = (int)replicates;
+    set.intervals = (enum corpus_intervals)intervals;
+    err = a && a->pool ? corpus_create(a, &none, &set, &c)
+                       : kvf_fail(d, KVF_E_FORMAT,
+                                  "of an analysis '%s' that this program does not pool", name);
+    if (err)
+        goto done;
+    if (!same_tail(c->arguments.data, arguments)) {
         err = kvf_fail(d, KVF_E_FORMAT, "of another kvfate, which pools other columns of %s", name);
-        corpus_destroy(c);
-    } else if (!err) { /* what the run was given, not what `none` is */
-        buf_clear(&c->arguments);
-        buf_str(&c->arguments, arguments);
-        err = c->arguments.err;
-        *ret = c;
+        goto done;
     }
+    buf_clear(&c->arguments); /* what the run was given, not what `none` is */
+    buf_str(&c->arguments, arguments);
+    err = c->arguments.err;
+    if (err)
+        goto done;
+    *ret = c;
+    c = NULL;
+
+done:
+    corpus_destroy(c);
     buf_finish(&text);
     return err;
 }
@@ -254,7 +264,7 @@ static int read_meta(struct source *s, struct corpus *c, struct kvf_diag *d)
     struct buf key = {0}, value = {0}, before = {0};
     size_t n = take_count(s, 17);
     int err = KVF_OK;
-    for (size_t i = 0; !err && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *k = take_text(s, &key);
         bool differ = take_int(s, 1) != 0;
         const char *v = take_text(s, &value);
@@ -265,10 +275,16 @@ static int read_meta(struct source *s, struct corpus *c, struct kvf_diag *d)
             err = malformed("metadata", d);
         else
             err = corpus_meta_put(&c->meta, &c->n_meta, k, differ ? NULL : v, tables);
+        if (err)
+            goto done;
         buf_clear(&before);
-        buf_add(&before, k ? k : "", k ? strlen(k) + 1 : 1);
-        err = err ? err : before.err;
+        buf_add(&before, k, strlen(k) + 1);
+        err = before.err;
+        if (err)
+            goto done;
     }
+
+done:
     buf_finish(&key);
     buf_finish(&value);
     buf_finish(&before);
@@ -370,6 +386,8 @@ static int read_types(struct source *s, struct corpus *c, struct kvf_diag *d)
 static int read_body(struct source *s, struct corpus *c, struct kvf_diag *d)
 {
     int err = read_types(s, c, d);
+    if (err)
+        return err;
     c->least_T = (int64_t)take_int(s, 8);
     c->most_T = (int64_t)take_int(s, 8);
     c->plan.documents = take_int(s, 8);
@@ -378,11 +396,13 @@ static int read_body(struct source *s, struct corpus *c, struct kvf_diag *d)
     c->plan.unreadable = take_int(s, 8);
     c->tables = take_int(s, 8);
     c->undefined = take_int(s, 8);
-    if (!err)
-        err = read_meta(s, c, d);
-    if (!err)
-        err = read_entries(s, c, d);
-    return err ? err : read_rows(s, c, d);
+    err = read_meta(s, c, d);
+    if (err)
+        return err;
+    err = read_entries(s, c, d);
+    if (err)
+        return err;
+    return read_rows(s, c, d);
 }
 
 int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_diag *d)
@@ -403,13 +423,15 @@ int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_di
         return kvf_fail(d, KVF_E_CORRUPT, "damaged: the checksum is another");
     s.left -= CHECKSUM;
     int err = begin(&s, &c, d);
-    if (!err)
-        err = read_body(&s, c, d);
     if (err)
+        return err;
+    err = read_body(&s, c, d);
+    if (err) {
         corpus_destroy(c);
-    else
-        *ret = c;
-    return err;
+        return err;
+    }
+    *ret = c;
+    return KVF_OK;
 }
 
 int corpus_read(const char *path, struct corpus **ret, struct kvf_diag *d)
@@ -422,19 +444,26 @@ int corpus_read(const char *path, struct corpus **ret, struct kvf_diag *d)
             close(fd);
         return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", path, strerror(code));
     }
-    size_t n = (size_t)st.st_size, done = 0;
+    size_t n = (size_t)st.st_size, at = 0;
     unsigned char *p = mem_alloc(n, 1);
     int err = p ? KVF_OK : KVF_E_NOMEM;
-    while (!err && done < n) {
-        ssize_t got = read(fd, p + done, n - done);
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0 || errno != EINTR)
+    if (err)
+        goto done;
+    while (at < n) {
+        ssize_t got = read(fd, p + at, n - at);
+        if (got > 0) {
+            at += (size_t)got;
+        } else if (got == 0 || errno != EINTR) {
             err = kvf_fail(d, KVF_E_IO, "%s: cannot read", path);
+            goto done;
+        }
     }
-    close(fd);
-    if (!err && (err = corpus_parse(p, n, ret, d)) != KVF_OK)
+    err = corpus_parse(p, n, ret, d);
+    if (err)
         kvf_diag_prefix(d, "%s", path);
+
+done:
+    close(fd);
     mem_free(p);
     return err;
 }

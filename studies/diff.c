@@ -58,18 +58,38 @@ static struct row *add(struct result *r, const char *kind, const char *name)
     return x;
 }
 
+/* The header and the result of a trace as pairs, sorted by key. */
+static int flatten(struct kvf_trace *t, struct flat *f)
+{
+    const char *result = kvf_note(t, "result");
+    int err = flat_add(f, "", kvf_meta(t));
+    if (err || !result)
+        return err;
+    return flat_add(f, "result", result);
+}
+
+/* < 0: pair i of A is before pair j of B, > 0: after it, 0: both are of one key. */
+static int compare_keys(const struct flat f[2], size_t i, size_t j)
+{
+    if (i == f[0].n)
+        return 1;
+    if (j == f[1].n)
+        return -1;
+    return strcmp(f[0].pair[i].key, f[1].pair[j].key);
+}
+
 static int compare_headers(struct kvf_trace *const t[2], struct result *r)
 {
     struct flat f[2] = {{.n = 0}, {.n = 0}};
-    int err = KVF_OK;
     size_t i = 0, j = 0;
-    for (int s = 0; !err && s < 2; s++) {
-        err = flat_add(&f[s], "", kvf_meta(t[s]));
-        if (!err && kvf_note(t[s], "result"))
-            err = flat_add(&f[s], "result", kvf_note(t[s], "result"));
-    }
-    while (!err && (i < f[0].n || j < f[1].n)) {
-        int order = i == f[0].n ? 1 : j == f[1].n ? -1 : strcmp(f[0].pair[i].key, f[1].pair[j].key);
+    int err = flatten(t[0], &f[0]);
+    if (err)
+        goto done;
+    err = flatten(t[1], &f[1]);
+    if (err)
+        goto done;
+    while (i < f[0].n || j < f[1].n) {
+        int order = compare_keys(f, i, j);
         const struct flat_pair *a = order <= 0 ? &f[0].pair[i++] : NULL;
         const struct flat_pair *b = order >= 0 ? &f[1].pair[j++] : NULL;
         if (a && b && strcmp(a->value, b->value) == 0)
@@ -77,13 +97,17 @@ static int compare_headers(struct kvf_trace *const t[2], struct result *r)
         struct row *x = add(r, "header", a ? a->key : b->key);
         if (!x) {
             err = KVF_E_NOMEM;
-            break;
+            goto done;
         }
-        x->state = !b ? "only_a" : !a ? "only_b" : "differs";
+        x->state = "differs";
+        if (!a || !b)
+            x->state = a ? "only_a" : "only_b";
         x->a = text(r, a ? a->value : "");
         x->b = text(r, b ? b->value : "");
         r->equal = false;
     }
+
+done:
     flat_free(&f[0]);
     flat_free(&f[1]);
     return err;
@@ -211,12 +235,19 @@ static int compare_values_of(struct pair *p, struct result *r, size_t row, struc
     for (int s = 0; s < 2; s++) {
         p->v[s] = MEM_NEW(double, p->T);
         p->u[s] = exact ? MEM_NEW(uint64_t, p->T) : NULL;
-        if (!p->v[s] || (exact && !p->u[s]))
+        if (!p->v[s] || (exact && !p->u[s])) {
             err = KVF_E_NOMEM;
+            goto done;
+        }
     }
-    for (int l = 0; !err && p->T && l < L; l++)
-        for (int h = 0; !err && h < kvf_n_heads(p->t[0], l, space); h++)
+    for (int l = 0; p->T && l < L; l++)
+        for (int h = 0; h < kvf_n_heads(p->t[0], l, space); h++) {
             err = compare_head(p, l, h, r, row, d);
+            if (err)
+                goto done;
+        }
+
+done:
     for (int s = 0; s < 2; s++) {
         mem_free(p->v[s]);
         mem_free(p->u[s]);
@@ -254,13 +285,19 @@ static int compare_column(struct kvf_trace *const t[2], int a, int b, struct res
 
 static int compare_columns(struct kvf_trace *const t[2], struct result *r, struct kvf_diag *d)
 {
-    int err = KVF_OK;
-    for (int i = 0; !err && i < kvf_n_columns(t[0]); i++)
-        err = compare_column(t, i, kvf_find(t[1], kvf_column(t[0], i)->name), r, d);
-    for (int i = 0; !err && i < kvf_n_columns(t[1]); i++)
-        if (kvf_find(t[0], kvf_column(t[1], i)->name) < 0)
-            err = compare_column(t, -1, i, r, d);
-    return err;
+    for (int i = 0; i < kvf_n_columns(t[0]); i++) {
+        int err = compare_column(t, i, kvf_find(t[1], kvf_column(t[0], i)->name), r, d);
+        if (err)
+            return err;
+    }
+    for (int i = 0; i < kvf_n_columns(t[1]); i++) {
+        if (kvf_find(t[0], kvf_column(t[1], i)->name) >= 0)
+            continue;
+        int err = compare_column(t, -1, i, r, d);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 static void put_bytes(struct result *r, size_t *at, const char *s, size_t n)
@@ -326,37 +363,40 @@ static int build(const struct result *r, struct table **ret_table)
     const char **s = MEM_NEW(const char *, r->n);
     int64_t *v = MEM_NEW(int64_t, r->n);
     double *x = MEM_NEW(double, r->n);
-    int err = t && s && v && x ? KVF_OK : KVF_E_NOMEM;
-    if (!err) {
-        table_meta_str(t, "equal", r->equal ? "yes" : "no");
-        for (size_t i = 0; i < r->n; i++)
-            s[i] = r->row[i].kind;
-        table_dense_str(t, "kind", "", s);
-        put_str(t, r, "name", offsetof(struct row, name), s);
-        for (size_t i = 0; i < r->n; i++)
-            s[i] = r->row[i].state;
-        table_dense_str(t, "state", "", s);
-        put_str(t, r, "type_a", offsetof(struct row, type_a), s);
-        put_str(t, r, "type_b", offsetof(struct row, type_b), s);
-        put_int(t, r, "compared", offsetof(struct row, compared), v);
-        put_int(t, r, "differ", offsetof(struct row, differ), v);
-        put_int(t, r, "undefined", offsetof(struct row, undefined), v);
-        for (size_t i = 0; i < r->n; i++)
-            x[i] = r->row[i].largest;
-        table_dense_real(t, "largest", "", x);
-        put_str(t, r, "head", offsetof(struct row, head), s);
-        put_int(t, r, "index", offsetof(struct row, index), v);
-        put_str(t, r, "a", offsetof(struct row, a), s);
-        put_str(t, r, "b", offsetof(struct row, b), s);
-        err = table_err(t);
-    }
+    int err = KVF_E_NOMEM;
+    if (!t || !s || !v || !x)
+        goto done;
+    table_meta_str(t, "equal", r->equal ? "yes" : "no");
+    for (size_t i = 0; i < r->n; i++)
+        s[i] = r->row[i].kind;
+    table_dense_str(t, "kind", "", s);
+    put_str(t, r, "name", offsetof(struct row, name), s);
+    for (size_t i = 0; i < r->n; i++)
+        s[i] = r->row[i].state;
+    table_dense_str(t, "state", "", s);
+    put_str(t, r, "type_a", offsetof(struct row, type_a), s);
+    put_str(t, r, "type_b", offsetof(struct row, type_b), s);
+    put_int(t, r, "compared", offsetof(struct row, compared), v);
+    put_int(t, r, "differ", offsetof(struct row, differ), v);
+    put_int(t, r, "undefined", offsetof(struct row, undefined), v);
+    for (size_t i = 0; i < r->n; i++)
+        x[i] = r->row[i].largest;
+    table_dense_real(t, "largest", "", x);
+    put_str(t, r, "head", offsetof(struct row, head), s);
+    put_int(t, r, "index", offsetof(struct row, index), v);
+    put_str(t, r, "a", offsetof(struct row, a), s);
+    put_str(t, r, "b", offsetof(struct row, b), s);
+    err = table_err(t);
+    if (err)
+        goto done;
+    *ret_table = t;
+    t = NULL;
+
+done:
     mem_free((void *)s);
     mem_free(v);
     mem_free(x);
-    if (err)
-        table_destroy(t);
-    else
-        *ret_table = t;
+    table_destroy(t);
     return err;
 }
 
@@ -366,16 +406,23 @@ int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_arg
     struct kvf_trace *const t[2] = {a, b};
     struct result r = {.equal = true};
     int err = args->no_header ? KVF_OK : compare_headers(t, &r);
-    if (!err)
-        err = compare_texts(t, &r);
-    if (!err)
-        err = compare_columns(t, &r, d);
-    if (!err)
-        err = r.text.err;
-    if (!err)
-        err = build(&r, ret_table);
-    if (!err)
-        *ret_equal = r.equal;
+    if (err)
+        goto done;
+    err = compare_texts(t, &r);
+    if (err)
+        goto done;
+    err = compare_columns(t, &r, d);
+    if (err)
+        goto done;
+    err = r.text.err;
+    if (err)
+        goto done;
+    err = build(&r, ret_table);
+    if (err)
+        goto done;
+    *ret_equal = r.equal;
+
+done:
     buf_finish(&r.text);
     mem_free(r.row);
     return err;

@@ -67,23 +67,26 @@ static int walk(struct flat *f, struct buf *path, const struct json *root)
 {
     struct level stack[MOST_DEPTH] = {{root, path->len, 0}};
     const struct json *node = json_first(root);
-    int depth = 0, err = KVF_OK;
-    while (!err && (node || depth > 0)) {
+    int depth = 0;
+    while (node || depth > 0) {
         if (!node) {
             node = json_next(stack[depth--].node);
             continue;
         }
         put_name(path, &stack[depth], node);
-        err = path->err;
-        if (!err && json_first(node) && depth + 1 < MOST_DEPTH) {
+        if (path->err)
+            return path->err;
+        if (json_first(node) && depth + 1 < MOST_DEPTH) {
             stack[++depth] = (struct level){node, path->len, 0};
             node = json_first(node);
-        } else if (!err) {
-            err = put_pair(f, path, node, NULL);
-            node = json_next(node);
+            continue;
         }
+        int err = put_pair(f, path, node, NULL);
+        if (err)
+            return err;
+        node = json_next(node);
     }
-    return err;
+    return KVF_OK;
 }
 
 static int by_key(const void *a, const void *b)
@@ -105,13 +108,14 @@ int flat_add(struct flat *f, const char *prefix, const char *text)
     err = err || !json_first(root) ? put_pair(f, &path, NULL, text) : walk(f, &path, root);
     json_free(root);
     buf_finish(&path);
-    for (size_t i = 0; !err && i < f->n; i++) { /* the text may have moved */
+    if (err)
+        return err;
+    for (size_t i = 0; i < f->n; i++) { /* the text may have moved */
         f->pair[i].key = f->text.data + f->pair[i].key_at;
         f->pair[i].value = f->text.data + f->pair[i].value_at;
     }
-    if (!err)
-        qsort(f->pair, f->n, sizeof *f->pair, by_key);
-    return err;
+    qsort(f->pair, f->n, sizeof *f->pair, by_key);
+    return KVF_OK;
 }
 
 void flat_free(struct flat *f)

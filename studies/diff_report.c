@@ -41,12 +41,15 @@ static void say_row(const struct table *t, int64_t row, struct buf *out)
     double largest = table_real(t, table_find(t, "largest"), row);
     buf_printf(out, "  %-22s ", str(t, "name", row));
     if (strcmp(state, "differs") != 0) {
-        buf_str(out, strcmp(state, "only_a") == 0   ? "only in A"
-                     : strcmp(state, "only_b") == 0 ? "only in B"
-                     : strcmp(state, "type") == 0   ? "other heads or axis: "
-                                                    : "another number of heads or tokens");
-        if (strcmp(state, "type") == 0)
-            buf_printf(out, "%s | %s", str(t, "type_a", row), str(t, "type_b", row));
+        if (strcmp(state, "only_a") == 0)
+            buf_str(out, "only in A");
+        else if (strcmp(state, "only_b") == 0)
+            buf_str(out, "only in B");
+        else if (strcmp(state, "type") == 0)
+            buf_printf(out, "other heads or axis: %s | %s", str(t, "type_a", row),
+                       str(t, "type_b", row));
+        else
+            buf_str(out, "another number of heads or tokens");
         buf_char(out, '\n');
         return;
     }

@@ -8,15 +8,16 @@
 int part_read(const struct part *p, int head, double *const evict[2], struct kvf_diag *d)
 {
     const struct head *h = &p->heads.head[head];
-    int err = KVF_OK;
-    for (int s = 0; !err && s < 2; s++) {
-        err = read_evict(p->t[s], p->column[s][PART_STEP], h, (uint32_t)p->T, evict[s], d);
-        for (int64_t i = 0; !err && i < p->T; i++) {
+    for (int s = 0; s < 2; s++) {
+        int err = read_evict(p->t[s], p->column[s][PART_STEP], h, (uint32_t)p->T, evict[s], d);
+        if (err)
+            return err;
+        for (int64_t i = 0; i < p->T; i++) {
             double e = evict[s][i];
             evict[s][i] = !p->end && e >= (double)p->T ? INFINITY : fmax(e, (double)i);
         }
     }
-    return err;
+    return KVF_OK;
 }
 
 int64_t part_step(const struct part *p, int64_t i, double a, double b)
@@ -56,17 +57,22 @@ static int compare_heads(struct part *p, struct kvf_diag *d)
     size_t T = (size_t)p->T;
     double *evict[2] = {MEM_NEW(double, T), MEM_NEW(double, T)};
     int64_t *covered = MEM_NEW(int64_t, T + 1);
-    int err = evict[0] && evict[1] && covered ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h < p->heads.n; h++) {
+    int err = KVF_E_NOMEM;
+    if (!evict[0] || !evict[1] || !covered)
+        goto done;
+    for (int h = 0; h < p->heads.n; h++) {
         err = part_read(p, h, evict, d);
         if (err)
-            break;
+            goto done;
         for (int64_t t = 0; t <= p->T; t++)
             covered[t] = 0;
         count_head(p, evict, covered, &p->stat[h]);
         if (p->stat[h].first >= 0 && (p->first < 0 || p->stat[h].first < p->first))
             p->first = p->stat[h].first;
     }
+    err = KVF_OK;
+
+done:
     mem_free(evict[0]);
     mem_free(evict[1]);
     mem_free(covered);
@@ -75,23 +81,24 @@ static int compare_heads(struct part *p, struct kvf_diag *d)
 
 static int compare_tokens(struct part *p, struct kvf_diag *d)
 {
-    int err = KVF_OK;
     if (p->id[0] < 0 || p->id[1] < 0)
         return KVF_OK;
-    for (int s = 0; !err && s < 2; s++) {
+    for (int s = 0; s < 2; s++) {
         p->id_value[s] = MEM_NEW(double, (size_t)p->T);
-        err = p->id_value[s]
-                  ? kvf_read_f64(p->t[s], p->id[s], 0, 0, 0, (uint32_t)p->T, p->id_value[s], d)
-                  : KVF_E_NOMEM;
+        if (!p->id_value[s])
+            return KVF_E_NOMEM;
+        int err = kvf_read_f64(p->t[s], p->id[s], 0, 0, 0, (uint32_t)p->T, p->id_value[s], d);
+        if (err)
+            return err;
     }
-    for (int64_t i = 0; !err && i < p->T; i++) {
+    for (int64_t i = 0; i < p->T; i++) {
         if (p->id_value[0][i] == p->id_value[1][i])
             continue;
         p->tokens_differ++;
         if (p->token_first < 0)
             p->token_first = i;
     }
-    return err;
+    return KVF_OK;
 }
 
 static int check_shape(struct part *p, bool common, struct kvf_diag *d)
@@ -159,20 +166,30 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
     p->t[1] = b;
     p->first = p->token_first = -1;
     int err = find_columns(p, d);
-    if (!err)
-        err = check_shape(p, args->common, d);
-    if (!err)
-        err = heads_select(a, p->space, args->heads, &p->heads, d);
-    if (!err && !(p->stat = MEM_NEW(struct part_stat, (size_t)p->heads.n)))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = compare_tokens(p, d);
-    if (!err)
-        err = compare_heads(p, d);
     if (err)
-        part_free(p);
-    else
-        *ret_part = p;
+        goto fail;
+    err = check_shape(p, args->common, d);
+    if (err)
+        goto fail;
+    err = heads_select(a, p->space, args->heads, &p->heads, d);
+    if (err)
+        goto fail;
+    p->stat = MEM_NEW(struct part_stat, (size_t)p->heads.n);
+    if (!p->stat) {
+        err = KVF_E_NOMEM;
+        goto fail;
+    }
+    err = compare_tokens(p, d);
+    if (err)
+        goto fail;
+    err = compare_heads(p, d);
+    if (err)
+        goto fail;
+    *ret_part = p;
+    return KVF_OK;
+
+fail:
+    part_free(p);
     return err;
 }
 

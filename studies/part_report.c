@@ -59,15 +59,19 @@ static int gather_head(const struct part *p, int h, int64_t only, int64_t most,
                        double *const evict[2], struct entries *e, struct kvf_diag *d)
 {
     int err = part_read(p, h, evict, d);
-    for (int64_t i = 0; !err && i < p->T; i++) {
+    if (err)
+        return err;
+    for (int64_t i = 0; i < p->T; i++) {
         int64_t step = part_step(p, i, evict[0][i], evict[1][i]);
         if (step < 0 || (only >= 0 && step != only))
             continue;
         err = push(e, most,
                    (struct entry){
                        h, i, step, {{evict[0][i], NAN, NAN, NAN}, {evict[1][i], NAN, NAN, NAN}}});
+        if (err)
+            return err;
     }
-    return err;
+    return KVF_OK;
 }
 
 static int gather(const struct part *p, bool first, int64_t most, struct entries *e,
@@ -75,15 +79,23 @@ static int gather(const struct part *p, bool first, int64_t most, struct entries
 {
     size_t T = (size_t)p->T;
     double *evict[2] = {MEM_NEW(double, T), MEM_NEW(double, T)}, *v = MEM_NEW(double, T);
-    int err = evict[0] && evict[1] && v ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h < p->heads.n; h++) {
+    int err = KVF_E_NOMEM;
+    if (!evict[0] || !evict[1] || !v)
+        goto done;
+    for (int h = 0; h < p->heads.n; h++) {
         int64_t from = e->n, s = p->stat[h].first;
         if (s < 0 || (first && s != p->first))
             continue;
         err = gather_head(p, h, first ? s : -1, most, evict, e, d);
-        if (!err)
-            err = complete(p, e, from, v, d);
+        if (err)
+            goto done;
+        err = complete(p, e, from, v, d);
+        if (err)
+            goto done;
     }
+    err = KVF_OK;
+
+done:
     mem_free(evict[0]);
     mem_free(evict[1]);
     mem_free(v);
@@ -118,26 +130,29 @@ int part_heads(const struct part *p, struct table **ret_table)
     int n = p->heads.n;
     struct table *t = table_create("part", n);
     int64_t *v = MEM_NEW(int64_t, N * (size_t)n);
-    int err = t && v ? KVF_OK : KVF_E_NOMEM;
-    for (int h = 0; !err && h < n; h++) {
+    int err = KVF_E_NOMEM;
+    if (!t || !v)
+        goto done;
+    for (int h = 0; h < n; h++) {
         const struct part_stat *s = &p->stat[h];
         const int64_t row[N] = {s->first,      s->differ,     s->only[0],    s->only[1],
                                 s->earlier[0], s->earlier[1], s->equal_steps};
         for (int k = 0; k < N; k++)
             v[k * n + h] = row[k];
     }
-    if (!err) {
-        put_summary(p, t);
-        put_heads(t, &p->heads);
-        for (int k = 0; k < N; k++)
-            table_dense_int(t, names[k], k == 0 || k == N - 1 ? "step" : "entries", v + k * n);
-        err = table_err(t);
-    }
-    mem_free(v);
+    put_summary(p, t);
+    put_heads(t, &p->heads);
+    for (int k = 0; k < N; k++)
+        table_dense_int(t, names[k], k == 0 || k == N - 1 ? "step" : "entries", v + k * n);
+    err = table_err(t);
     if (err)
-        table_destroy(t);
-    else
-        *ret_table = t;
+        goto done;
+    *ret_table = t;
+    t = NULL;
+
+done:
+    mem_free(v);
+    table_destroy(t);
     return err;
 }
 
@@ -151,7 +166,9 @@ static void put_side(struct table *t, const struct entries *e, int s, int64_t *s
     for (int64_t r = 0; r < e->n; r++) {
         double end = e->row[r].value[s][PART_STEP], why = e->row[r].value[s][PART_REASON];
         step[r] = isinf(end) ? -1 : (int64_t)end;
-        text[r] = isinf(end) ? "alive" : isnan(why) ? "" : reason_name(why);
+        text[r] = isnan(why) ? "" : reason_name(why);
+        if (isinf(end))
+            text[r] = "alive";
     }
     table_dense_int(t, name[0], "step", step);
     table_dense_str(t, name[1], "", text);
@@ -169,8 +186,10 @@ static int entry_table(const struct part *p, const struct entries *e, struct tab
     double *real = MEM_NEW(double, n);
     const char **text = MEM_NEW(const char *, n);
     struct table *t = table_create("part-entries", e->n);
-    int err = v && real && text && t ? KVF_OK : KVF_E_NOMEM;
-    for (size_t r = 0; !err && r < n; r++) {
+    int err = KVF_E_NOMEM;
+    if (!v || !real || !text || !t)
+        goto done;
+    for (size_t r = 0; r < n; r++) {
         const struct head *h = &p->heads.head[e->row[r].head];
         text[r] = h->name;
         v[r] = h->layer;
@@ -178,26 +197,27 @@ static int entry_table(const struct part *p, const struct entries *e, struct tab
         v[2 * n + r] = e->row[r].token;
         v[3 * n + r] = e->row[r].step;
     }
-    if (!err) {
-        put_summary(p, t);
-        if (e->found > e->n)
-            table_meta_num(t, "rows_left_out", (double)(e->found - e->n));
-        table_dense_str(t, "head", "", text);
-        table_dense_int(t, "layer", "", v);
-        table_dense_int(t, "index", "", v + n);
-        table_dense_int(t, "token", "", v + 2 * n);
-        table_dense_int(t, "step", "step", v + 3 * n);
-        put_side(t, e, 0, v, real, text);
-        put_side(t, e, 1, v, real, text);
-        err = table_err(t);
-    }
+    put_summary(p, t);
+    if (e->found > e->n)
+        table_meta_num(t, "rows_left_out", (double)(e->found - e->n));
+    table_dense_str(t, "head", "", text);
+    table_dense_int(t, "layer", "", v);
+    table_dense_int(t, "index", "", v + n);
+    table_dense_int(t, "token", "", v + 2 * n);
+    table_dense_int(t, "step", "step", v + 3 * n);
+    put_side(t, e, 0, v, real, text);
+    put_side(t, e, 1, v, real, text);
+    err = table_err(t);
+    if (err)
+        goto done;
+    *ret_table = t;
+    t = NULL;
+
+done:
     mem_free(v);
     mem_free(real);
     mem_free((void *)text);
-    if (err)
-        table_destroy(t);
-    else
-        *ret_table = t;
+    table_destroy(t);
     return err;
 }
 
@@ -233,13 +253,14 @@ static int say_first(const struct part *p, int64_t most, struct buf *out, struct
 {
     struct entries e = {0};
     int heads = 0, err = gather(p, true, most > 0 ? most : 1, &e, d);
+    if (err)
+        goto done;
     for (int h = 0; h < p->heads.n; h++)
         heads += p->stat[h].first == p->first;
-    if (!err)
-        buf_printf(out, "%lld entries of %d heads of %d part at step %lld%s\n", (long long)e.found,
-                   heads, p->heads.n, (long long)p->first,
-                   p->first == p->T ? ", after the last query" : "");
-    for (int64_t r = 0; !err && r < e.n && r < most; r++) {
+    buf_printf(out, "%lld entries of %d heads of %d part at step %lld%s\n", (long long)e.found,
+               heads, p->heads.n, (long long)p->first,
+               p->first == p->T ? ", after the last query" : "");
+    for (int64_t r = 0; r < e.n && r < most; r++) {
         const struct entry *x = &e.row[r];
         buf_printf(out, "  %-8s entry %-6lld A: ", p->heads.head[x->head].name,
                    (long long)x->token);
@@ -248,8 +269,10 @@ static int say_first(const struct part *p, int64_t most, struct buf *out, struct
         say_side(p, x, 1, out);
         buf_char(out, '\n');
     }
-    if (!err && e.found > most)
+    if (e.found > most)
         buf_printf(out, "  and %lld more\n", (long long)(e.found - (most > 0 ? most : 0)));
+
+done:
     mem_free(e.row);
     return err;
 }

@@ -122,25 +122,28 @@ static void gather(struct sample *s, const struct predict_values *v, const struc
 static int spearman(struct sample *s, const double *x, const double *y, int64_t n, double *ret)
 {
     int err = ranks_average(x, (size_t)n, s->rx);
-    if (!err)
-        err = ranks_average(y, (size_t)n, s->ry);
-    if (!err)
-        *ret = ranks_correlation(s->rx, s->ry, (size_t)n);
-    return err;
+    if (err)
+        return err;
+    err = ranks_average(y, (size_t)n, s->ry);
+    if (err)
+        return err;
+    *ret = ranks_correlation(s->rx, s->ry, (size_t)n);
+    return KVF_OK;
 }
 
 /* Mean over the pairs. */
 static int correlate(struct sample *s, double *ret)
 {
     struct sum sum = {0};
-    int err = KVF_OK;
-    for (int p = 0; !err && p < s->pairs; p++) {
+    for (int p = 0; p < s->pairs; p++) {
         double rho = NAN;
-        err = spearman(s, s->x[p], s->y[p], s->n[p], &rho);
+        int err = spearman(s, s->x[p], s->y[p], s->n[p], &rho);
+        if (err)
+            return err;
         sum_add(&sum, rho);
     }
     *ret = s->pairs ? sum_get(&sum) / s->pairs : NAN;
-    return err;
+    return KVF_OK;
 }
 
 static void pick(struct sample *s, int64_t n, struct rng *r)
@@ -165,44 +168,48 @@ static int redraw(struct sample *s, int pair, double *ret)
 static int bootstrap(struct sample *s, double *low, double *high)
 {
     struct rng r;
-    int n = 0, err = KVF_OK;
+    int n = 0;
     rng_init(&r, 0);
     *low = *high = NAN;
     if (!s->pairs)
         return KVF_OK;
-    for (int k = 0; !err && k < PREDICT_REPLICATES; k++) {
+    for (int k = 0; k < PREDICT_REPLICATES; k++) {
         double sum = 0;
         if (s->crossed)
             pick(s, s->n[0], &r);
-        for (int j = 0; !err && j < s->pairs; j++) {
+        for (int j = 0; j < s->pairs; j++) {
             int pair = s->pairs > 1 ? (int)rng_below(&r, (uint64_t)s->pairs) : 0;
             double rho = NAN;
             if (!s->crossed)
                 pick(s, s->n[pair], &r);
-            err = redraw(s, pair, &rho);
+            int err = redraw(s, pair, &rho);
+            if (err)
+                return err;
             sum += rho;
         }
         if (!isnan(sum))
             s->draw[n++] = sum / s->pairs;
     }
-    if (!err && n) {
+    if (n) {
         *low = stats_quantile(s->draw, (size_t)n, 0.025);
         *high = stats_quantile(s->draw, (size_t)n, 0.975);
     }
-    return err;
+    return KVF_OK;
 }
 
 static int normalise(const double *v, int64_t n, double *out)
 {
     double square = 0, mean = ((double)n + 1) / 2;
     int err = ranks_average(v, (size_t)n, out);
+    if (err)
+        return err;
     for (int64_t k = 0; k < n; k++) {
         out[k] -= mean;
         square += out[k] * out[k];
     }
     for (int64_t k = 0; k < n; k++)
         out[k] /= sqrt(square);
-    return err;
+    return KVF_OK;
 }
 
 /* Another order of the units' statistics, each as likely. */
@@ -220,16 +227,19 @@ static void shuffle(struct sample *s, int64_t n, struct rng *r)
 static int permute(struct sample *s, double rho, double *ret)
 {
     struct rng r;
-    int as_far = 1, err = KVF_OK;
+    int as_far = 1;
     rng_init(&r, 1);
     *ret = NAN;
-    for (int p = 0; !err && p < s->pairs; p++) {
-        err = normalise(s->x[p], s->n[p], s->z[0][p]);
-        if (!err)
-            err = normalise(s->y[p], s->n[p], s->z[1][p]);
+    for (int p = 0; p < s->pairs; p++) {
+        int err = normalise(s->x[p], s->n[p], s->z[0][p]);
+        if (err)
+            return err;
+        err = normalise(s->y[p], s->n[p], s->z[1][p]);
+        if (err)
+            return err;
     }
-    if (err || isnan(rho))
-        return err;
+    if (isnan(rho))
+        return KVF_OK;
     for (int k = 0; k < PREDICT_PERMUTATIONS; k++) {
         double sum = 0;
         for (int p = 0; p < s->pairs; p++) {
@@ -253,9 +263,12 @@ static int judge(struct sample *s, const struct predict_values *v, const struct 
         row->n = s->crossed ? s->n[p] : row->n + s->n[p];
     row->documents = s->pairs;
     int err = correlate(s, &row->rho);
-    if (!err)
-        err = bootstrap(s, &row->low, &row->high);
-    return err ? err : permute(s, row->rho, &row->p);
+    if (err)
+        return err;
+    err = bootstrap(s, &row->low, &row->high);
+    if (err)
+        return err;
+    return permute(s, row->rho, &row->p);
 }
 
 /* ---- the table */
@@ -299,18 +312,23 @@ static int choose(struct predict_values *v, struct kvf_diag *d)
 static int fill(const struct predict_values *v, struct row *row)
 {
     struct sample s = {0};
-    int err = sample_alloc(&s, v);
     double *p = MEM_NEW(double, (size_t)v->n);
-    if (!p)
-        err = KVF_E_NOMEM;
-    for (int k = 0; !err && k < v->n; k++) {
+    int err = p ? sample_alloc(&s, v) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    for (int k = 0; k < v->n; k++) {
         err = judge(&s, v, &v->c[k], &row[k]);
+        if (err)
+            goto done;
         p[k] = row[k].p;
     }
-    if (!err)
-        err = stats_fdr(p, (size_t)v->n, p);
-    for (int k = 0; !err && k < v->n; k++)
+    err = stats_fdr(p, (size_t)v->n, p);
+    if (err)
+        goto done;
+    for (int k = 0; k < v->n; k++)
         row[k].q = p[k];
+
+done:
     mem_free(p);
     sample_free(&s);
     return err;
@@ -413,31 +431,43 @@ static const struct record_member members[] = {
     {"q", "", TABLE_REAL, AT(q)},
 };
 
+static int rows_table(const struct predict_values *v, const struct row *row, struct table **ret)
+{
+    *ret = table_create("predict", v->n);
+    if (!*ret)
+        return KVF_E_NOMEM;
+    return records_put(*ret, row, sizeof *row, members, sizeof members / sizeof *members);
+}
+
 int predict_run(const struct predict_args *args, struct table **ret, struct kvf_diag *d)
 {
     struct predict_values v;
     struct table *out = NULL;
+    struct row *row = NULL;
     int err = predict_values_read(args, &v, d);
-    if (!err)
-        err = choose(&v, d);
-    struct row *row = err ? NULL : MEM_NEW(struct row, (size_t)v.n);
-    if (!err)
-        err = row ? fill(&v, row) : KVF_E_NOMEM;
-    if (!err && args->units)
-        err = units_table(&v, row, &out);
-    else if (!err)
-        err = (out = table_create("predict", v.n))
-                  ? records_put(out, row, sizeof *row, members, sizeof members / sizeof *members)
-                  : KVF_E_NOMEM;
-    if (!err)
-        put_meta(&v, out);
-    err = err ? err : table_err(out);
+    if (err)
+        goto done;
+    err = choose(&v, d);
+    if (err)
+        goto done;
+    row = MEM_NEW(struct row, (size_t)v.n);
+    err = row ? fill(&v, row) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    err = args->units ? units_table(&v, row, &out) : rows_table(&v, row, &out);
+    if (err)
+        goto done;
+    put_meta(&v, out);
+    err = table_err(out);
+    if (err)
+        goto done;
+    *ret = out;
+    out = NULL;
+
+done:
+    table_destroy(out);
     mem_free(row);
     predict_values_free(&v);
-    if (err)
-        table_destroy(out);
-    else
-        *ret = out;
     return err;
 }
 

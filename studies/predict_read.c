@@ -98,25 +98,48 @@ static int places(struct predict_values *x, int pair)
     return v ? KVF_OK : KVF_E_NOMEM;
 }
 
+/* The statistics of one pair, from its places, its traces and its tables. */
+static int read_pair(struct predict_values *x, int p, struct kvf_diag *d)
+{
+    const struct predict_pair *pair = &x->args->pair[p];
+    int err = places(x, p);
+    if (err)
+        return err;
+    for (int k = 0; k < pair->n_traces; k++) {
+        err = predict_trace(x, p, pair->trace[k], d);
+        if (err)
+            return err;
+    }
+    for (int k = 0; k < pair->n_tables; k++) {
+        err = predict_table(x, p, k, d);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
 int predict_values_read(const struct predict_args *args, struct predict_values *ret,
                         struct kvf_diag *d)
 {
     struct predict_values *x = ret;
     *x = (struct predict_values){.args = args, .entries = of_entries(args->pair[0].effect)};
     int err = shape(x, d);
+    if (err)
+        return err;
     x->horizon = setting(x, args->horizon, "recent", 64);
     x->sinks = setting(x, args->sinks, "sinks", 4);
-    if (!err)
-        err = allocate(x);
-    for (int p = 0; !err && p < args->n_pairs; p++)
+    err = allocate(x);
+    if (err)
+        return err;
+    for (int p = 0; p < args->n_pairs; p++) {
         err = predict_effect(x, p, d);
-    for (int p = 0; !err && p < args->n_pairs; p++) {
-        const struct predict_pair *pair = &args->pair[p];
-        err = places(x, p);
-        for (int k = 0; !err && k < pair->n_traces; k++)
-            err = predict_trace(x, p, pair->trace[k], d);
-        for (int k = 0; !err && k < pair->n_tables; k++)
-            err = predict_table(x, p, k, d);
+        if (err)
+            return err;
     }
-    return err;
+    for (int p = 0; p < args->n_pairs; p++) {
+        err = read_pair(x, p, d);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }

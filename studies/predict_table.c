@@ -42,12 +42,12 @@ static int effect_heads(struct predict_values *x, int pair, int value, struct kv
     double *to = x->effect + (size_t)pair * (size_t)x->units, sign = sign_of(t);
     int name = table_find(t, "head");
     for (int64_t r = 0; r < table_rows(t); r++) {
-        int layer, head, err = KVF_OK;
+        int layer, head;
         bool query;
         const char *text = table_str(t, name, r);
         if (strcmp(text, "all") == 0)
             continue;
-        err = predict_head_name(text, &layer, &head, &query, d);
+        int err = predict_head_name(text, &layer, &head, &query, d);
         if (!err && query)
             err = kvf_fail(d, KVF_E_FORMAT, "an effect is of KV heads, not of %.40s", text);
         if (err) {
@@ -126,12 +126,12 @@ static int take_rows(struct reading *r, struct kvf_diag *d)
         if (strcmp(text, "all") == 0)
             continue;
         int err = predict_head_name(text, &layer, &head, &query, d);
-        if (!err && query && !r->share)
-            err = kvf_fail(d, KVF_E_ARG,
-                           "how many query heads share a KV head is not known: give "
-                           "a trace too");
         if (err)
             return err;
+        if (query && !r->share)
+            return kvf_fail(d, KVF_E_ARG,
+                            "how many query heads share a KV head is not known: give "
+                            "a trace too");
         r->query = query;
         head = query ? head / r->share : head;
         if (layer >= x->layers || head >= x->heads)
@@ -150,7 +150,9 @@ static int take_rows(struct reading *r, struct kvf_diag *d)
 /* One row of each head, or all tokens of each: else rows of several kinds would be mixed. */
 static int check_rows(const struct reading *r, struct kvf_diag *d)
 {
-    int64_t most = r->x->entries ? INT64_MAX : r->token >= 0 ? INT64_MAX : r->query ? r->share : 1;
+    int64_t most = r->query ? r->share : 1;
+    if (r->x->entries || r->token >= 0)
+        return KVF_OK;
     for (int64_t u = 0; u < r->x->units; u++)
         if (r->count[u] > most)
             return kvf_fail(d, KVF_E_ARG,
@@ -228,25 +230,31 @@ static int take_columns(struct reading *r, struct kvf_diag *d)
 {
     const char *a = table_meta(r->t, "model_hash");
     const char *b = table_meta(r->x->args->pair[r->pair].effect, "model_hash");
-    int taken = 0, err = KVF_OK;
+    int taken = 0;
     if (a && b && strcmp(a, b) != 0)
         return kvf_fail(d, KVF_E_ARG, "it is of another model than the effect");
     if (r->head < 0 || table_col_type(r->t, r->head) != TABLE_STR)
         return kvf_fail(d, KVF_E_ARG, "there is no column 'head'");
     if (r->x->entries && r->token < 0)
         return kvf_fail(d, KVF_E_ARG, "effects of entries need a column 'token'");
-    err = take_rows(r, d);
-    if (!err)
-        err = check_rows(r, d);
-    for (int c = 0; !err && c < table_cols(r->t); c++)
-        if (is_statistic(r, c)) {
-            err = put_column(r, c);
-            taken++;
-        }
-    if (!err && !taken)
-        err = kvf_fail(d, KVF_E_ARG, "there is no column of numbers of heads%s",
-                       r->token >= 0 ? ", and none of saliency" : "");
-    return err;
+    int err = take_rows(r, d);
+    if (err)
+        return err;
+    err = check_rows(r, d);
+    if (err)
+        return err;
+    for (int c = 0; c < table_cols(r->t); c++) {
+        if (!is_statistic(r, c))
+            continue;
+        err = put_column(r, c);
+        if (err)
+            return err;
+        taken++;
+    }
+    if (!taken)
+        return kvf_fail(d, KVF_E_ARG, "there is no column of numbers of heads%s",
+                        r->token >= 0 ? ", and none of saliency" : "");
+    return KVF_OK;
 }
 
 int predict_table(struct predict_values *x, int pair, int which, struct kvf_diag *d)

@@ -182,11 +182,14 @@ static int read_head(const struct reading *r, int layer, int head, struct kvf_di
 {
     uint32_t T = (uint32_t)r->of.T;
     int err = kvf_read_f64(r->t, r->column, layer, head, 0, T, r->value, d);
-    if (!err && r->stat->contrib)
-        err = kvf_read_f64(r->t, r->norm, layer, head, 0, T, r->norms, d);
-    for (uint32_t i = 0; !err && r->stat->contrib && i < T; i++)
+    if (err || !r->stat->contrib)
+        return err;
+    err = kvf_read_f64(r->t, r->norm, layer, head, 0, T, r->norms, d);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < T; i++)
         r->value[i] *= r->norms[i];
-    return err;
+    return KVF_OK;
 }
 
 /* The heads of a layer's KV head, reduced. */
@@ -194,23 +197,25 @@ static int take_heads(const struct reading *r, struct kvf_diag *d)
 {
     struct predict_values *x = r->x;
     bool query = r->stat->space == KVF_SPACE_QUERY;
-    int members = query ? r->share : 1, err = KVF_OK;
+    int members = query ? r->share : 1;
     double *mean = candidate_of(x, r->pair, r->name, query ? REDUCE_MEAN : REDUCE_NONE);
     double *max = query ? candidate_of(x, r->pair, r->name, REDUCE_MAX) : mean;
     if (!mean || !max)
         return KVF_E_LIMIT;
-    for (int u = 0; !err && u < x->layers * x->heads; u++) {
+    for (int u = 0; u < x->layers * x->heads; u++) {
         double sum = 0, top = -INFINITY;
-        for (int m = 0; !err && m < members; m++) {
-            err = read_head(r, u / x->heads, u % x->heads * members + m, d);
-            double v = err ? NAN : r->stat->head(&r->of, r->value);
+        for (int m = 0; m < members; m++) {
+            int err = read_head(r, u / x->heads, u % x->heads * members + m, d);
+            if (err)
+                return err;
+            double v = r->stat->head(&r->of, r->value);
             sum += v;
             top = isnan(v) || v > top ? v : top; /* NaN stays: nothing is above it */
         }
         max[u] = top;
         mean[u] = sum / members;
     }
-    return err;
+    return KVF_OK;
 }
 
 /* Tokens over the chosen heads, reduced. */
@@ -218,19 +223,21 @@ static int take_entries(const struct reading *r, struct kvf_diag *d)
 {
     struct predict_values *x = r->x;
     bool query = r->stat->space == KVF_SPACE_QUERY;
-    int members = query ? r->share : 1, n = 0, err = KVF_OK;
+    int members = query ? r->share : 1, n = 0;
     int64_t T = r->of.T < x->units ? r->of.T : x->units;
     const unsigned char *chosen = x->chosen + (size_t)r->pair * (size_t)(x->layers * x->heads);
     double *mean = candidate_of(x, r->pair, r->name, REDUCE_MEAN);
     double *max = candidate_of(x, r->pair, r->name, REDUCE_MAX);
     if (!mean || !max)
         return KVF_E_LIMIT;
-    for (int u = 0; !err && u < x->layers * x->heads * members; u++) {
+    for (int u = 0; u < x->layers * x->heads * members; u++) {
         int kv = u / members;
         if (!chosen[kv])
             continue;
-        err = read_head(r, kv / x->heads, kv % x->heads * members + u % members, d);
-        for (int64_t i = 0; !err && i < T; i++) {
+        int err = read_head(r, kv / x->heads, kv % x->heads * members + u % members, d);
+        if (err)
+            return err;
+        for (int64_t i = 0; i < T; i++) {
             double v = r->stat->token(&r->of, r->value[i], i);
             mean[i] = n ? mean[i] + v : v;
             max[i] = !n || isnan(v) || v > max[i] ? v : max[i];
@@ -239,7 +246,7 @@ static int take_entries(const struct reading *r, struct kvf_diag *d)
     }
     for (int64_t i = 0; i < T; i++)
         mean[i] /= n;
-    return err;
+    return KVF_OK;
 }
 
 static int take(struct reading *r, const char *column, struct kvf_diag *d)
@@ -305,18 +312,29 @@ int predict_trace(struct predict_values *x, int pair, struct kvf_trace *t, struc
 {
     struct reading r = {.x = x, .t = t, .pair = pair, .of = {kvf_n_steps(t), x->horizon, x->sinks}};
     int err = check_trace(x, pair, t, &r.share, d);
+    if (err)
+        return err;
     r.value = MEM_NEW(double, (size_t)r.of.T);
     r.norms = MEM_NEW(double, (size_t)r.of.T);
     r.norm = kvf_find(t, "out_norm");
-    if (!r.value || !r.norms)
+    if (!r.value || !r.norms) {
         err = KVF_E_NOMEM;
-    if (!err && r.norm >= 0)
+        goto done;
+    }
+    if (r.norm >= 0) {
         err = column_of_heads(t, r.norm, KVF_SPACE_QUERY, d);
-    for (size_t k = 0; !err && r.of.T && k < sizeof stats / sizeof *stats; k++) {
+        if (err)
+            goto done;
+    }
+    for (size_t k = 0; r.of.T && k < sizeof stats / sizeof *stats; k++) {
         r.stat = &stats[k];
         r.name = stats[k].name;
         err = stats[k].of_criterion ? take_criteria(&r, d) : take(&r, stats[k].column, d);
+        if (err)
+            goto done;
     }
+
+done:
     mem_free(r.value);
     mem_free(r.norms);
     return err;

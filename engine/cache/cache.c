@@ -208,24 +208,30 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
 {
     struct head *h = head_at(c, layer, head);
     int err = grow_head(h, h->n + n);
-    int room = h->n_pages * PAGE_SLOTS;
-    if (!err) /* what appends go on in may be shared */
-        err = cache_own(c, layer, head, held(h), h->n + n < room ? h->n + n : room);
-    if (!err && h->gap == GAP_OPEN && h->hole < h->n)
+    if (err)
+        return err;
+    int room = h->n_pages * PAGE_SLOTS; /* what appends go on in may be shared */
+    err = cache_own(c, layer, head, held(h), h->n + n < room ? h->n + n : room);
+    if (err)
+        return err;
+    if (h->gap == GAP_OPEN && h->hole < h->n) {
         err = cache_own(c, layer, head, h->hole, h->hole + 1);
-    if (!err && h->cap > c->renamed_cap) {
+        if (err)
+            return err;
+    }
+    if (h->cap > c->renamed_cap) {
         int32_t *r = grow_ints(c->renamed, 0, h->cap);
         if (!r)
             return KVF_E_NOMEM;
         c->renamed = r;
         c->renamed_cap = h->cap;
     }
-    while (!err && h->n_pages * PAGE_SLOTS < h->n + n) {
+    while (h->n_pages * PAGE_SLOTS < h->n + n) {
         err = new_page(c, &h->page[h->n_pages]);
-        if (!err) {
-            h->n_pages++;
-            c->stats.pages++;
-        }
+        if (err)
+            break;
+        h->n_pages++;
+        c->stats.pages++;
     }
     if (c->stats.pages > c->stats.pages_peak)
         c->stats.pages_peak = c->stats.pages;
@@ -488,18 +494,25 @@ int cache_fork(struct cache *from, struct cache **ret_cache)
     c->stats = from->stats;
     c->n_pages = from->stats.pages;
     err = grow_free(c, c->n_pages);
+    if (err)
+        goto fail;
     c->renamed_cap = from->renamed_cap;
     c->renamed = MEM_NEW(int32_t, (size_t)c->renamed_cap);
-    if (!c->renamed)
+    if (!c->renamed) {
         err = KVF_E_NOMEM;
-    for (int i = 0; !err && i < c->cfg.n_layers * c->cfg.n_heads; i++)
+        goto fail;
+    }
+    for (int i = 0; i < c->cfg.n_layers * c->cfg.n_heads; i++) {
         err = fork_head(c, &from->head[i], &c->head[i]);
-    if (err) {
-        cache_destroy(c);
-        return err;
+        if (err)
+            goto fail;
     }
     *ret_cache = c;
     return KVF_OK;
+
+fail:
+    cache_destroy(c);
+    return err;
 }
 
 int64_t cache_shared(const struct cache *c)

@@ -34,14 +34,22 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     b->err = MEM_NEW(int, (size_t)rows);
     b->s = MEM_NEW(struct session *, (size_t)rows);
     b->id = MEM_NEW(int32_t, (size_t)rows);
-    int err = b->own && b->err && b->s && b->id ? session_create(e, &opt, &b->room, NULL)
-                                                : KVF_E_NOMEM;
-    if (!err && !(b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float))))
-        err = KVF_E_NOMEM;
+    int err = KVF_E_NOMEM;
+    if (!b->own || !b->err || !b->s || !b->id)
+        goto fail;
+    err = session_create(e, &opt, &b->room, NULL);
     if (err)
-        batch_destroy(b);
-    else
-        *ret_batch = b;
+        goto fail;
+    b->logits = mem_alloc((size_t)rows, b->room->ld_vocab * sizeof(float));
+    if (!b->logits) {
+        err = KVF_E_NOMEM;
+        goto fail;
+    }
+    *ret_batch = b;
+    return KVF_OK;
+
+fail:
+    batch_destroy(b);
     return err;
 }
 
@@ -130,15 +138,16 @@ static int forward(struct batch *b, int n)
     const struct model_config *m = &room->e->config;
     par_run(room->e->pool, n, begin_task, b);
     int err = first_error(b, n);
-    for (b->layer = 0; !err && b->layer < m->n_layers; b->layer++) {
+    if (err)
+        return err;
+    for (b->layer = 0; b->layer < m->n_layers; b->layer++) {
         layer_project(room, b->layer, n);
         par_run(room->e->pool, n, attend_task, b);
         err = first_error(b, n);
-        if (!err)
-            layer_finish(room, b->layer, n);
+        if (err)
+            return err;
+        layer_finish(room, b->layer, n);
     }
-    if (err)
-        return err;
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
     linear(room, b->logits, room->ld_vocab, room->normed, n, &room->e->weights->head);
@@ -159,18 +168,21 @@ static int step_rows(struct batch *b, int n)
 
 int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *ids)
 {
-    int err = KVF_OK, rows = 0;
-    for (int i = 0; !err && i < n; i++) {
+    int rows = 0;
+    for (int i = 0; i < n; i++) {
+        int err = KVF_OK;
         if (s[i]->twin) { /* two sessions in one */
             err = session_step(s[i], ids[i]);
-            continue;
+        } else {
+            b->s[rows] = s[i];
+            b->id[rows++] = ids[i];
         }
-        b->s[rows] = s[i];
-        b->id[rows++] = ids[i];
         if (rows == b->most) {
             err = step_rows(b, rows);
             rows = 0;
         }
+        if (err)
+            return err;
     }
-    return err ? err : step_rows(b, rows);
+    return step_rows(b, rows);
 }

@@ -12,20 +12,28 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
     e->exact = opt->exact;
     kernels_init(&e->kernels, opt->cpu_flags);
     int err = gguf_open(path, &e->gguf, d);
-    if (!err)
-        err = model_config_read(e->gguf, &e->config, d);
-    if (!err)
-        err = tokenizer_create(e->gguf, &e->tokenizer, d);
-    if (!err && (err = par_create(opt->n_threads, &e->pool)) != KVF_OK)
-        kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
-    if (!err)
-        err = weights_load(e->gguf, &e->config, opt->exact, e->pool, &e->weights, d);
+    if (err)
+        goto fail;
+    err = model_config_read(e->gguf, &e->config, d);
+    if (err)
+        goto fail;
+    err = tokenizer_create(e->gguf, &e->tokenizer, d);
+    if (err)
+        goto fail;
+    err = par_create(opt->n_threads, &e->pool);
     if (err) {
-        engine_close(e);
-        return err;
+        kvf_fail(d, err, "cannot start %d threads", opt->n_threads);
+        goto fail;
     }
+    err = weights_load(e->gguf, &e->config, opt->exact, e->pool, &e->weights, d);
+    if (err)
+        goto fail;
     *ret_engine = e;
     return KVF_OK;
+
+fail:
+    engine_close(e);
+    return err;
 }
 
 void engine_close(struct engine *e)

@@ -9,8 +9,11 @@ static int renew_parts(struct session *s, bool gate)
 {
     size_t C = (size_t)s->chunk, H = (size_t)s->e->config.n_kv_heads;
     free_part_buffers(s);
-    if (gate && !(s->gate = mem_alloc(C, H * sizeof *s->gate)))
-        return KVF_E_NOMEM;
+    if (gate) {
+        s->gate = mem_alloc(C, H * sizeof *s->gate);
+        if (!s->gate)
+            return KVF_E_NOMEM;
+    }
     return alloc_part_buffers(s);
 }
 
@@ -20,8 +23,9 @@ static int take_parts(struct session *s, const struct session *from)
     struct method_state *method = NULL;
     struct cache *cache = NULL;
     int err = method_state_fork(from->method, &method);
-    if (!err)
-        err = cache_fork(from->cache, &cache);
+    if (err)
+        return err;
+    err = cache_fork(from->cache, &cache);
     if (err) {
         method_state_destroy(method);
         return err;
@@ -77,14 +81,16 @@ int session_fork(const struct session *from, const struct session_options *opt,
         return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,
                         from->n_past);
     int err = fork_one(from, &own, &s, d);
-    if (!err && from->twin)
-        err = fork_one(from->twin, &own, &s->twin, d);
-    if (err) {
-        session_destroy(s);
+    if (err)
         return err;
-    }
-    if (s->twin)
+    if (from->twin) {
+        err = fork_one(from->twin, &own, &s->twin, d);
+        if (err) {
+            session_destroy(s);
+            return err;
+        }
         s->twin->twin_of = s->method;
+    }
     *ret_session = s;
     return KVF_OK;
 }
@@ -98,9 +104,12 @@ int session_adopt(struct session *s, const struct method_state *state)
     method_state_destroy(s->method);
     s->method = method;
     err = renew_parts(s, false);
-    if (!err)
-        err = watch_prepare(s, s->cap, s->n_past);
-    return err ? err : session_decide(s, PHASE_PROMPT);
+    if (err)
+        return err;
+    err = watch_prepare(s, s->cap, s->n_past);
+    if (err)
+        return err;
+    return session_decide(s, PHASE_PROMPT);
 }
 
 int session_remove(struct session *s, const unsigned char *heads, const unsigned char *gone)

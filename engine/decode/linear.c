@@ -46,7 +46,9 @@ static void matmul_task(void *ctx, int task, int thread)
 static int panels_per_task(int n_panels, int threads)
 {
     int per = (n_panels + 4 * threads - 1) / (4 * threads);
-    return per < 1 ? 1 : per > 64 ? 64 : per;
+    if (per < 1)
+        return 1;
+    return per > 64 ? 64 : per;
 }
 
 void linear(struct session *s, float *out, size_t ld, const float *x, int T, const struct packed *w)

@@ -13,14 +13,21 @@ struct job {
     int n;
 };
 
+/* Bytes of the numbers of one panel. */
+static size_t panel_bytes(const struct packed *w)
+{
+    if (w->kind == PACK_Q4)
+        return (size_t)w->n_blocks * 256;
+    if (w->kind == PACK_Q8)
+        return (size_t)w->n_blocks * 512;
+    return (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
+}
+
 /* The panels [p0, p0 + n) as a matrix of their own (borrowed). */
 static struct packed panels_of(const struct packed *w, int p0, int n)
 {
     struct packed v = *w;
-    size_t per_panel = w->kind == PACK_Q4   ? (size_t)w->n_blocks * 256
-                       : w->kind == PACK_Q8 ? (size_t)w->n_blocks * 512
-                                            : (size_t)w->K * PANEL * (w->kind == PACK_F32 ? 4 : 2);
-    v.data += (size_t)p0 * per_panel;
+    v.data += (size_t)p0 * panel_bytes(w);
     if (v.scale)
         v.scale += (size_t)p0 * (size_t)w->n_blocks * 2 * PANEL;
     v.N = w->N - p0 * PANEL < n * PANEL ? w->N - p0 * PANEL : n * PANEL;

@@ -77,16 +77,21 @@ static int create_methods(struct session *s, const struct session_options *opt)
     in.rope_dim = m->rope_dim;
     int err = method_state_create(opt->method ? opt->method : &method_presets[0],
                                   opt->method ? opt->params : &no_params, &shape, &in, &s->method);
-    for (int i = 0; !err && i < opt->n_overrides; i++) {
+    if (err)
+        return err;
+    for (int i = 0; i < opt->n_overrides; i++) {
         const struct session_override *o = &opt->overrides[i];
-        struct method_state *other = NULL;
+        struct method_state *other;
         err = method_state_create(o->method, o->params, &shape, &in, &other);
-        if (!err)
-            err = method_override(s->method, other, o->take);
         if (err)
+            return err;
+        err = method_override(s->method, other, o->take);
+        if (err) {
             method_state_destroy(other);
+            return err;
+        }
     }
-    return err;
+    return KVF_OK;
 }
 
 /* A full cache that is fed the same tokens, part by part just before the session: for
@@ -97,8 +102,10 @@ static int create_twin(struct session *s)
     struct kvf_diag unused;
     bool oracle = method_evidence(s->method) & EVIDENCE_TWIN;
     bool compared = recorder_wants(s->recorder) & PROBE_SHADOW_MODEL;
-    int err = oracle || compared ? session_create(s->e, &opt, &s->twin, &unused) : KVF_OK;
-    if (!s->twin)
+    if (!oracle && !compared)
+        return KVF_OK;
+    int err = session_create(s->e, &opt, &s->twin, &unused);
+    if (err)
         return err;
     s->twin->no_logits = true;
     s->twin->twin_of = oracle ? s->method : NULL;
@@ -113,16 +120,25 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     s->gates = opt->gates;
     struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, opt->kv_type};
     int err = cache_create(&cfg, &s->cache);
-    if (!err)
-        err = create_methods(s, opt);
-    if (!err && s->gates && method_uses_gates(s->method)
-        && !(s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads)))
-        err = KVF_E_NOMEM;
-    if (!err)
-        err = alloc_part_buffers(s);
-    if (!err && recorder_wants(s->recorder) & PROBE_SHADOW_ENTRIES)
+    if (err)
+        return err;
+    err = create_methods(s, opt);
+    if (err)
+        return err;
+    if (s->gates && method_uses_gates(s->method)) {
+        s->gate = floats((size_t)s->chunk, (size_t)m->n_kv_heads);
+        if (!s->gate)
+            return KVF_E_NOMEM;
+    }
+    err = alloc_part_buffers(s);
+    if (err)
+        return err;
+    if (recorder_wants(s->recorder) & PROBE_SHADOW_ENTRIES) {
         err = ghosts_create(s);
-    return err ? err : create_twin(s);
+        if (err)
+            return err;
+    }
+    return create_twin(s);
 }
 
 int session_create(struct engine *e, const struct session_options *opt,
@@ -147,16 +163,20 @@ int session_create(struct engine *e, const struct session_options *opt,
         s->chunk = s->cap;
     s->recorder = opt->recorder;
     int err = alloc_rows(s);
-    if (!err)
-        err = alloc_threads(s);
-    if (!err)
-        err = alloc_parts(s, opt);
-    if (err) {
-        session_destroy(s);
-        return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);
-    }
+    if (err)
+        goto fail;
+    err = alloc_threads(s);
+    if (err)
+        goto fail;
+    err = alloc_parts(s, opt);
+    if (err)
+        goto fail;
     *ret_session = s;
     return KVF_OK;
+
+fail:
+    session_destroy(s);
+    return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);
 }
 
 void session_destroy(struct session *s)
@@ -261,30 +281,46 @@ static int next_part(const struct session *s, int done, int n)
     return T;
 }
 
+/* Runs T tokens of a prompt, whose method cuts next at position next_cut; the successors
+ * of the first n_next of them are known. */
+static int run_part(struct session *s, const int32_t *ids, int T, int n_next, int32_t next_cut)
+{
+    int err = watch_prepare(s, s->cap, next_cut);
+    if (err)
+        return err;
+    if (s->n_past % EXPIRE_EVERY == 0) {
+        err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
+        if (err)
+            return err;
+    }
+    err = ghosts_err(s->ghosts);
+    if (err)
+        return err;
+    if (s->twin) {
+        err = forward(s->twin, ids, T, ids + 1, n_next);
+        if (err)
+            return err;
+    }
+    return forward(s, ids, T, ids + 1, n_next);
+}
+
 static int run_prompt(struct session *s, const int32_t *ids, int n,
                       int (*progress)(void *ctx, int done), void *ctx)
 {
-    int err = KVF_OK, done = 0, every = method_params_of(s->method)->chunk, start = s->n_past;
-    while (!err && done < n) {
+    int every = method_params_of(s->method)->chunk, start = s->n_past;
+    for (int done = 0; done < n;) {
         int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
         int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
-        int n_next = done + T < n ? T : T - 1;
-        err = watch_prepare(s, s->cap, next_cut);
-        if (!err && s->n_past % EXPIRE_EVERY == 0)
-            err = method_expire(s->method, s->cache, s->n_past, on_evict, s);
-        if (!err)
-            err = ghosts_err(s->ghosts);
-        if (!err && s->twin)
-            err = forward(s->twin, ids + done, T, ids + done + 1, n_next);
-        if (!err)
-            err = forward(s, ids + done, T, ids + done + 1, n_next);
+        int err = run_part(s, ids + done, T, done + T < n ? T : T - 1, next_cut);
         done += T;
         if (!err && done < n && s->n_past == next_cut)
             err = session_decide(s, PHASE_PROMPT);
         if (progress && progress(ctx, done) != 0 && !err)
             err = KVF_E_CANCEL;
+        if (err)
+            return err;
     }
-    return err;
+    return KVF_OK;
 }
 
 int session_prompt(struct session *s, const int32_t *ids, int n,
@@ -292,10 +328,11 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
-    int err = watch_prepare(s, s->cap, s->n_past + n);
     s->stepping = false;
-    if (!err)
-        err = run_prompt(s, ids, n, progress, ctx);
+    int err = watch_prepare(s, s->cap, s->n_past + n);
+    if (err)
+        return err;
+    err = run_prompt(s, ids, n, progress, ctx);
     if (err)
         return err;
     last_logits(s);
@@ -306,23 +343,31 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
  * and may be tried again. */
 static int reserve_step(struct session *s)
 {
-    int L = s->e->config.n_layers, err = KVF_OK;
-    for (int i = 0; !err && i < L * s->cache_heads; i++)
-        err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
-    return err;
+    for (int i = 0; i < s->e->config.n_layers * s->cache_heads; i++) {
+        int err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 int session_begin_step(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
-    int err = watch_prepare(s, s->cap, s->n_past + after);
-    if (!err)
-        err = session_decide(s, PHASE_BEFORE);
     s->stepping = true;
-    if (!err)
-        err = reserve_step(s);
+    int err = watch_prepare(s, s->cap, s->n_past + after);
     if (err)
-        method_settle(s->method, s->cache); /* no newcomer takes the open slots */
+        goto fail;
+    err = session_decide(s, PHASE_BEFORE);
+    if (err)
+        goto fail;
+    err = reserve_step(s);
+    if (err)
+        goto fail;
+    return KVF_OK;
+
+fail:
+    method_settle(s->method, s->cache); /* no newcomer takes the open slots */
     return err;
 }
 
@@ -335,13 +380,17 @@ int session_end_step(struct session *s)
 
 int session_step(struct session *s, int32_t id)
 {
-    int err = s->n_past < s->cap ? KVF_OK : KVF_E_LIMIT;
-    if (!err && s->twin && s->twin->n_past == s->n_past)
-        err = session_step(s->twin, id);
-    if (!err)
-        err = session_begin_step(s);
-    if (!err)
-        err = forward(s, &id, 1, NULL, 0);
+    if (s->n_past >= s->cap)
+        return KVF_E_LIMIT;
+    if (s->twin && s->twin->n_past == s->n_past) {
+        int err = session_step(s->twin, id);
+        if (err)
+            return err;
+    }
+    int err = session_begin_step(s);
+    if (err)
+        return err;
+    err = forward(s, &id, 1, NULL, 0);
     if (err)
         return err;
     last_logits(s);

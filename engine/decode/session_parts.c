@@ -34,8 +34,11 @@ int alloc_part_buffers(struct session *s)
         return KVF_E_NOMEM;
     s->keep_pre = s->by_rank || s->gate || reads > 0
                   || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
-    if (s->keep_pre && !(s->qk_pre = mem_alloc(C, s->ld_pre * sizeof(float))))
-        return KVF_E_NOMEM;
+    if (s->keep_pre) {
+        s->qk_pre = mem_alloc(C, s->ld_pre * sizeof(float));
+        if (!s->qk_pre)
+            return KVF_E_NOMEM;
+    }
     if (reads > 0) {
         s->ld_chosen = (size_t)s->cap;
         s->chosen = mem_alloc((size_t)m->n_heads, s->ld_chosen);

@@ -32,10 +32,10 @@ int shadow_create(struct session *s)
     s->twin->twin_for = s;
     w->x = mem_alloc((size_t)m->n_layers * C, (size_t)m->d_model * sizeof *w->x);
     w->part = MEM_NEW(struct part, (size_t)n_segments(s) * C);
+    if (!w->x || !w->part)
+        return KVF_E_NOMEM;
     int err = alloc_segments(s);
-    if (!err)
-        err = alloc_segments(s->twin);
-    return err || (w->x && w->part) ? err : KVF_E_NOMEM;
+    return err ? err : alloc_segments(s->twin);
 }
 
 void shadow_destroy(struct shadow *w)

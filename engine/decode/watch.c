@@ -11,9 +11,14 @@ void session_watch(struct session *s, struct method_state *const *state, int n)
 int watch_prepare(struct session *s, int slots, int32_t next_decision)
 {
     int err = method_prepare(s->method, slots, next_decision);
-    for (int i = 0; !err && i < s->n_watchers; i++)
+    if (err)
+        return err;
+    for (int i = 0; i < s->n_watchers; i++) {
         err = method_prepare(s->watcher[i], slots, next_decision);
-    return err;
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 void watch_appended(struct session *s, int layer, int head, int slot, float gate,

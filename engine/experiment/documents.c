@@ -47,22 +47,25 @@ static int cut_one(const struct tokenizer *tok, const struct text *t, int *first
     for (int last = *first; last < t->n; last++) {
         int32_t *ids = NULL;
         int n = 0, err = encode(tok, t, last, last, &ids, &n, d);
-        about += n + JOINT;
-        if (!err && about >= docs->length && last > *first) {
-            mem_free(ids);
-            ids = NULL;
-            err = encode(tok, t, *first, last, &ids, &n, d);
-        }
-        if (!err && about >= docs->length && n >= docs->length) {
-            int64_t line = t->unit[*first].line;
-            *first = last + 1;
-            err = add_document(docs, ids, t, line);
-            if (!err)
-                return KVF_OK;
-        }
-        mem_free(ids);
         if (err)
             return err;
+        about += n + JOINT;
+        if (about >= docs->length && last > *first) {
+            mem_free(ids);
+            err = encode(tok, t, *first, last, &ids, &n, d);
+            if (err)
+                return err;
+        }
+        if (about < docs->length || n < docs->length) {
+            mem_free(ids);
+            continue;
+        }
+        int64_t line = t->unit[*first].line;
+        *first = last + 1;
+        err = add_document(docs, ids, t, line);
+        if (err)
+            mem_free(ids);
+        return err;
     }
     *first = t->n;
     return KVF_OK;
@@ -108,11 +111,11 @@ void documents_finish(struct documents *docs)
 int documents_choose(const struct tokenizer *t, const struct documents_source *from,
                      struct documents *ret, struct kvf_diag *d)
 {
-    int err = KVF_OK;
-    for (int i = 0; !err && i < from->n; i++)
-        err = documents_read(t, from->path[i], ret, d);
-    if (err)
-        return err;
+    for (int i = 0; i < from->n; i++) {
+        int err = documents_read(t, from->path[i], ret, d);
+        if (err)
+            return err;
+    }
     if (ret->n < from->docs)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the data hold %d documents of %d tokens, not %d; lower "

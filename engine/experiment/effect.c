@@ -50,16 +50,21 @@ static int hold(const struct effect_run *r, const struct effect_cell *c, struct 
     char text[64];
     snprintf(text, sizeof text, "window:sinks=%d,recent=%d", c->sinks, c->recent);
     int err = method_parse(text, c->sinks + c->recent, &row, &p, d);
-    if (!err)
-        err = state_of(r, &method_presets[0], &nothing, &all);
-    if (!err)
-        err = state_of(r, &row, &p, &held);
-    if (!err)
-        err = method_override(all, held, c->heads);
-    if (!err)
-        held = NULL; /* all has it */
-    if (!err)
-        err = session_adopt(s, all);
+    if (err)
+        return err;
+    err = state_of(r, &method_presets[0], &nothing, &all);
+    if (err)
+        goto done;
+    err = state_of(r, &row, &p, &held);
+    if (err)
+        goto done;
+    err = method_override(all, held, c->heads);
+    if (err)
+        goto done;
+    held = NULL; /* all has it */
+    err = session_adopt(s, all);
+
+done:
     method_state_destroy(held);
     method_state_destroy(all);
     return err;
@@ -87,11 +92,14 @@ static int start(struct group *g, int i, struct kvf_diag *d)
 {
     const struct effect_cell *c = &g->cell[i];
     int err = fork_full(g->r, &g->s[i + 1], d);
-    if (!err && c->recent > 0)
+    if (err)
+        return err;
+    if (c->recent > 0) {
         err = hold(g->r, c, g->s[i + 1], d);
-    if (!err && c->n_gone > 0)
-        err = take_away(g->r, c, g->s[i + 1]);
-    return err;
+        if (err)
+            return err;
+    }
+    return c->n_gone > 0 ? take_away(g->r, c, g->s[i + 1]) : KVF_OK;
 }
 
 static void score_task(void *ctx, int i, int thread)
@@ -142,15 +150,23 @@ static int run_group(struct group *g, struct effect_memory *memory, struct kvf_d
 {
     const struct effect *e = g->r->e;
     int err = fork_full(g->r, &g->s[0], d);
-    for (int i = 0; !err && i < g->n; i++)
+    if (err)
+        return err;
+    for (int i = 0; i < g->n; i++) {
         err = start(g, i, d);
-    for (g->at = 0; !err && g->at < g->steps; g->at++) {
+        if (err)
+            goto done;
+    }
+    for (g->at = 0; g->at < g->steps; g->at++) {
         err = advance(g);
         if (e->progress)
             e->progress(e->ctx, g->n);
+        if (err)
+            goto done;
     }
-    if (!err)
-        weigh(g, memory);
+    weigh(g, memory);
+
+done:
     for (int i = 0; i <= g->n; i++)
         session_destroy(g->s[i]);
     return err;
@@ -211,16 +227,20 @@ int effect_open(const struct effect *e, const int32_t *ids, struct effect_run **
     r->p.n = e->engine->config.vocab;
     r->p.p = MEM_NEW(double, (size_t)r->p.n);
     int err = r->p.p ? batch_create(e->engine, TOGETHER + 1, &r->batch) : KVF_E_NOMEM;
-    if (!err)
-        err = session_create(e->engine, &opt, &r->full, d);
-    if (!err)
-        err = session_prompt(r->full, ids, e->prompt, NULL, NULL);
-    if (err) {
-        effect_close(r);
-        return err;
-    }
+    if (err)
+        goto fail;
+    err = session_create(e->engine, &opt, &r->full, d);
+    if (err)
+        goto fail;
+    err = session_prompt(r->full, ids, e->prompt, NULL, NULL);
+    if (err)
+        goto fail;
     *ret_run = r;
     return KVF_OK;
+
+fail:
+    effect_close(r);
+    return err;
 }
 
 void effect_close(struct effect_run *r)

@@ -55,14 +55,15 @@ static int fill_row(const struct effect_result *r, int row, double *v, double *o
     size_t n = (size_t)r->n;
     double *at = out + row, unused[2], most = -INFINITY;
     int err = summarise(r, row, KL, v, &at[KL * n], &at[KL_LOW * n], &at[KL_HIGH * n]);
+    if (err)
+        return err;
     for (size_t i = 0; i < (size_t)r->docs * (size_t)r->steps; i++)
         most = v[i] > most ? v[i] : most;
     at[KL_MAX * n] = most;
-    if (!err)
-        err = summarise(r, row, DNLL, v, &at[DNLL * n], &at[DNLL_LOW * n], &at[DNLL_HIGH * n]);
-    if (!err)
-        err = summarise(r, row, AGREE, v, &at[AGREE * n], &unused[0], &unused[1]);
-    return err;
+    err = summarise(r, row, DNLL, v, &at[DNLL * n], &at[DNLL_LOW * n], &at[DNLL_HIGH * n]);
+    if (err)
+        return err;
+    return summarise(r, row, AGREE, v, &at[AGREE * n], &unused[0], &unused[1]);
 }
 
 static void add_meta(struct table *t, const struct effect_result *r)
@@ -97,18 +98,21 @@ static int add_names(struct table *t, const struct effect_result *r)
     size_t n = (size_t)r->n;
     const char **name = MEM_NEW(const char *, n);
     int64_t *a = MEM_NEW(int64_t, n), *b = MEM_NEW(int64_t, n);
-    int err = name && a && b ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < r->n; i++) {
+    int err = KVF_E_NOMEM;
+    if (!name || !a || !b)
+        goto done;
+    for (int i = 0; i < r->n; i++) {
         const struct effect_row *row = &r->row[i];
         name[i] = row->name;
         a[i] = r->entries ? row->token : row->layer;
         b[i] = r->entries ? row->count : row->head;
     }
-    if (!err) {
-        table_block_str(t, r->entries ? "entries" : "head", "", name, r->n);
-        table_block_int(t, r->entries ? "token" : "layer", "", a, r->n);
-        table_block_int(t, r->entries ? "count" : "index", "", b, r->n);
-    }
+    table_block_str(t, r->entries ? "entries" : "head", "", name, r->n);
+    table_block_int(t, r->entries ? "token" : "layer", "", a, r->n);
+    table_block_int(t, r->entries ? "count" : "index", "", b, r->n);
+    err = KVF_OK;
+
+done:
     mem_free(name);
     mem_free(a);
     mem_free(b);
@@ -153,22 +157,31 @@ struct table *effect_table(const struct effect_result *r)
     struct table *t = table_create(r->entries ? "effect-entries" : "effect", r->n);
     double *v = mem_alloc((size_t)r->docs, per * sizeof *v);
     double *out = MEM_NEW(double, (N_COLUMNS * n));
-    int err = t && v && out ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < r->n; i++)
+    int err = KVF_E_NOMEM;
+    if (!t || !v || !out)
+        goto done;
+    for (int i = 0; i < r->n; i++) {
         err = fill_row(r, i, v, out);
-    if (!err)
-        err = add_names(t, r);
-    if (!err && r->entries)
-        err = add_entry_text(t, r);
-    if (!err) {
-        add_meta(t, r);
-        table_meta_str(t, "interval",
-                       r->docs > 1 ? "95 %, bootstrap over documents, 2000 replicates"
-                                   : "95 %, bootstrap over steps, 2000 replicates");
-        for (int c = 0; c < N_COLUMNS; c++)
-            table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * n);
-        table_affine(t, "tokens", "", (int64_t)r->docs * r->steps, 0, 0);
+        if (err)
+            goto done;
     }
+    err = add_names(t, r);
+    if (err)
+        goto done;
+    if (r->entries) {
+        err = add_entry_text(t, r);
+        if (err)
+            goto done;
+    }
+    add_meta(t, r);
+    table_meta_str(t, "interval",
+                   r->docs > 1 ? "95 %, bootstrap over documents, 2000 replicates"
+                               : "95 %, bootstrap over steps, 2000 replicates");
+    for (int c = 0; c < N_COLUMNS; c++)
+        table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * n);
+    table_affine(t, "tokens", "", (int64_t)r->docs * r->steps, 0, 0);
+
+done:
     mem_free(v);
     mem_free(out);
     return finish(t, err);
@@ -227,15 +240,18 @@ struct table *effect_table_steps(const struct effect_result *r)
     int64_t *whole = mem_alloc(n, 5 * sizeof *whole);
     const char **word = MEM_NEW(const char *, all);
     struct buf text = {0};
-    int err = t && real && whole && word ? KVF_OK : KVF_E_NOMEM;
-    if (!err) {
-        struct steps s = {real,          real + n,      whole,         whole + n,
-                          whole + 2 * n, whole + 3 * n, whole + 4 * n, word};
-        fill_steps(r, &s, &text);
-        err = text.err ? text.err : add_names(t, r);
-        if (!err)
-            add_steps(t, r, &s);
-    }
+    int err = KVF_E_NOMEM;
+    if (!t || !real || !whole || !word)
+        goto done;
+    struct steps s = {real,          real + n,      whole,         whole + n,
+                      whole + 2 * n, whole + 3 * n, whole + 4 * n, word};
+    fill_steps(r, &s, &text);
+    err = text.err ? text.err : add_names(t, r);
+    if (err)
+        goto done;
+    add_steps(t, r, &s);
+
+done:
     mem_free(real);
     mem_free(whole);
     mem_free(word);

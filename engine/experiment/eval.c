@@ -37,16 +37,17 @@ static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     struct session_options opt = {
         .kv_type = e->kv_type, .cap = e->prompt + e->score, .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
-    for (int i = 0; !err && i < t->n; i++) {
+    if (err)
+        return err;
+    for (int i = 0; i < t->n; i++) {
         const struct eval_cell *c = &t->cell[i];
         if (!method_shares_prompt(&c->row, &c->params))
             continue;
         err = method_state_create(&c->row, &c->params, &shape, &in, &t->lane[i].watching);
-        if (!err)
-            t->watcher[n++] = t->lane[i].watching;
+        if (err)
+            return err;
+        t->watcher[n++] = t->lane[i].watching;
     }
-    if (err)
-        return err;
     session_watch(t->full, t->watcher, n);
     err = session_prompt(t->full, ids, e->prompt, NULL, NULL);
     session_watch(t->full, NULL, 0);
@@ -114,9 +115,11 @@ static int advance(struct trial *t, int32_t id)
         ids[i + 1] = id;
     }
     int err = batch_step(t->batch, s, t->n + 1, ids);
-    for (int i = 0; !err && i < t->n; i++)
+    if (err)
+        return err;
+    for (int i = 0; i < t->n; i++)
         count_entries(t, i);
-    return err;
+    return KVF_OK;
 }
 
 static void finish(struct trial *t)
@@ -135,16 +138,24 @@ static int run(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     t->p.n = t->e->engine->config.vocab;
     t->p.p = MEM_NEW(double, (size_t)t->p.n);
     int err = t->p.p ? batch_create(t->e->engine, t->n + 1, &t->batch) : KVF_E_NOMEM;
-    if (!err)
-        err = prefill(t, ids, d);
-    for (int i = 0; !err && i < t->n; i++)
+    if (err)
+        return err;
+    err = prefill(t, ids, d);
+    if (err)
+        return err;
+    for (int i = 0; i < t->n; i++) {
         err = start(t, i, ids, d);
-    for (int i = 0; !err && i < t->e->score; i++) {
+        if (err)
+            return err;
+    }
+    for (int i = 0; i < t->e->score; i++) {
         err = advance(t, ids[t->e->prompt + i]);
         if (t->e->progress)
             t->e->progress(t->e->ctx, t->n);
+        if (err)
+            return err;
     }
-    return err;
+    return KVF_OK;
 }
 
 static struct eval_result mean_of(const struct eval_result *sum, int n)

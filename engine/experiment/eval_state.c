@@ -116,9 +116,9 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
                         s->path, width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
     }
     int err = drop_tail(s, header->len, d);
-    if (!err && s->text.len == 0)
-        err = write_all(s, header, d);
-    return err;
+    if (err)
+        return err;
+    return s->text.len == 0 ? write_all(s, header, d) : KVF_OK;
 }
 
 /* Cuts the next field off a line; NULL when there is none. */
@@ -182,30 +182,38 @@ static int open_file(struct eval_state *s, struct kvf_diag *d)
     return read_all(s, d);
 }
 
+static int load(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
+{
+    int err = open_file(s, d);
+    if (err)
+        return err;
+    err = check_header(s, header, d);
+    if (err)
+        return err;
+    return parse_rows(s, header, d);
+}
+
 int eval_state_open(const char *path, const struct eval *e, uint64_t seed, const char *version,
                     struct eval_state **ret_state, struct kvf_diag *d)
 {
     struct eval_state *s = MEM_NEW(struct eval_state, 1);
     struct buf header = {0};
+    int err = KVF_OK;
     if (!s)
         return KVF_E_NOMEM;
     s->path = path;
     s->fd = -1;
-    int err = KVF_OK;
     if (path) {
         build_header(e, seed, version, &header);
-        err = header.err ? header.err : open_file(s, d);
-        if (!err)
-            err = check_header(s, &header, d);
-        if (!err)
-            err = parse_rows(s, &header, d);
+        err = header.err ? header.err : load(s, &header, d);
     }
     buf_finish(&header);
-    if (err)
+    if (err) {
         eval_state_close(s);
-    else
-        *ret_state = s;
-    return err;
+        return err;
+    }
+    *ret_state = s;
+    return KVF_OK;
 }
 
 void eval_state_close(struct eval_state *s)

@@ -101,28 +101,33 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
     double *v = MEM_NEW(double, (size_t)docs), *out = MEM_NEW(double, N_COLUMNS *(size_t)n);
     const char **label = MEM_NEW(const char *, (size_t)n);
     int64_t *number = MEM_NEW(int64_t, (size_t)n);
-    int err = t && v && out && label && number ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++)
-        for (int c = 0; !err && c < N_COLUMNS; c++) {
-            bool interval = c == NLL_LOW || c == NLL_HIGH || c == KL_LOW || c == KL_HIGH;
-            if (!interval)
-                err = summarise(result + i, n, docs, (enum column)c, v,
-                                out + (size_t)c * (size_t)n + i, (size_t)n);
+    int err = KVF_E_NOMEM;
+    if (!t || !v || !out || !label || !number)
+        goto done;
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < N_COLUMNS; c++) {
+            if (c == NLL_LOW || c == NLL_HIGH || c == KL_LOW || c == KL_HIGH)
+                continue;
+            err = summarise(result + i, n, docs, (enum column)c, v, out + (size_t)c * (size_t)n + i,
+                            (size_t)n);
+            if (err)
+                goto done;
         }
-    if (!err) {
-        add_meta(t, e);
-        add_names(t, e, cell, n, docs, label, number);
-        for (int c = 0; c < N_COLUMNS; c++)
-            table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
-        for (int i = 0; i < n; i++)
-            label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";
-        table_dense_str(t, "gates", "", label);
-    }
+    add_meta(t, e);
+    add_names(t, e, cell, n, docs, label, number);
+    for (int c = 0; c < N_COLUMNS; c++)
+        table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
+    for (int i = 0; i < n; i++)
+        label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";
+    table_dense_str(t, "gates", "", label);
+    err = table_err(t);
+
+done:
     mem_free(v);
     mem_free(out);
     mem_free(label);
     mem_free(number);
-    if (!err && table_err(t) == KVF_OK)
+    if (!err)
         return t;
     table_destroy(t);
     return NULL;

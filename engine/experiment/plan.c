@@ -121,18 +121,20 @@ static int read_column(const struct input *in, const char *name, enum kvf_dtype 
     if (c->dtype != dtype || c->space != space || c->axis != KVF_AXIS_TOKEN)
         return kvf_fail(d, KVF_E_FORMAT, "%s: the column %s is not of the type that plans have",
                         in->path, name);
-    int layers = space == KVF_SPACE_RUN ? 1 : in->p->n_layers, err = KVF_OK;
+    int layers = space == KVF_SPACE_RUN ? 1 : in->p->n_layers;
     unsigned char *v = mem_alloc((size_t)layers * (size_t)heads * T, size);
     if (!v)
         return KVF_E_NOMEM;
-    for (int i = 0; !err && i < layers * heads; i++)
-        err = kvf_read(in->t, column, i / heads, i % heads, 0, (uint32_t)T,
-                       v + (size_t)i * T * size, d);
-    if (err)
-        mem_free(v);
-    else
-        *ret = v;
-    return err;
+    for (int i = 0; i < layers * heads; i++) {
+        int err = kvf_read(in->t, column, i / heads, i % heads, 0, (uint32_t)T,
+                           v + (size_t)i * T * size, d);
+        if (err) {
+            mem_free(v);
+            return err;
+        }
+    }
+    *ret = v;
+    return KVF_OK;
 }
 
 static int read_tokens(const struct input *in, struct kvf_diag *d)
@@ -140,22 +142,25 @@ static int read_tokens(const struct input *in, struct kvf_diag *d)
     struct plan *p = in->p;
     void *v = NULL;
     int err = read_column(in, "tokens.id", KVF_I32, KVF_SPACE_RUN, 1, &v, d);
+    if (err || !v)
+        return err;
     p->ids = v;
-    for (int32_t i = 0; !err && p->ids && i < p->n_tokens; i++)
+    for (int32_t i = 0; i < p->n_tokens; i++)
         if (p->ids[i] < 0 || p->ids[i] >= in->model->vocab)
-            err = kvf_fail(d, KVF_E_FORMAT,
-                           "%s: token %d has the id %d, not one below the "
-                           "vocabulary's size of %d",
-                           in->path, i, p->ids[i], in->model->vocab);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: token %d has the id %d, not one below the "
+                            "vocabulary's size of %d",
+                            in->path, i, p->ids[i], in->model->vocab);
     v = NULL;
-    if (!err && p->ids)
-        err = read_column(in, "tokens.role", KVF_U8, KVF_SPACE_RUN, 1, &v, d);
+    err = read_column(in, "tokens.role", KVF_U8, KVF_SPACE_RUN, 1, &v, d);
+    if (err || !v)
+        return err;
     p->roles = v;
-    for (int32_t i = 0; !err && p->roles && i < p->n_tokens; i++)
+    for (int32_t i = 0; i < p->n_tokens; i++)
         if (p->roles[i] > KVF_ROLE_THINK)
-            err = kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the role %d, which there is not",
-                           in->path, i, p->roles[i]);
-    return err;
+            return kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the role %d, which there is not",
+                            in->path, i, p->roles[i]);
+    return KVF_OK;
 }
 
 static int read_evictions(const struct input *in, struct kvf_diag *d)
@@ -163,18 +168,20 @@ static int read_evictions(const struct input *in, struct kvf_diag *d)
     struct plan *p = in->p;
     void *v = NULL;
     int err = read_column(in, "evict_step", KVF_U32, KVF_SPACE_KV, p->n_kv_heads, &v, d);
+    if (err || !v)
+        return err;
     size_t T = (size_t)p->n_tokens, n = (size_t)p->n_layers * (size_t)p->n_kv_heads * T;
     p->evict_step = v;
-    for (size_t k = 0; !err && v && k < n; k++) {
+    for (size_t k = 0; k < n; k++) {
         uint32_t e = p->evict_step[k], i = (uint32_t)(k % T);
         if (e != KVF_ALIVE && (e <= i || e > T))
-            err = kvf_fail(d, KVF_E_FORMAT,
-                           "%s: layer %zu, head %zu: entry %u cannot go at step "
-                           "%u of %zu",
-                           in->path, k / T / (size_t)p->n_kv_heads, k / T % (size_t)p->n_kv_heads,
-                           i, e, T);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: layer %zu, head %zu: entry %u cannot go at step "
+                            "%u of %zu",
+                            in->path, k / T / (size_t)p->n_kv_heads, k / T % (size_t)p->n_kv_heads,
+                            i, e, T);
     }
-    return err;
+    return KVF_OK;
 }
 
 static int read_mass(const struct input *in, struct kvf_diag *d)
@@ -182,16 +189,18 @@ static int read_mass(const struct input *in, struct kvf_diag *d)
     struct plan *p = in->p;
     void *v = NULL;
     int err = read_column(in, "plan.mass", KVF_F64, KVF_SPACE_QUERY, p->n_heads, &v, d);
+    if (err || !v)
+        return err;
     size_t T = (size_t)p->n_tokens, n = (size_t)p->n_layers * (size_t)p->n_heads * T;
     p->mass = v;
-    for (size_t k = 0; !err && v && k < n; k++)
+    for (size_t k = 0; k < n; k++)
         if (!(p->mass[k] >= 0) || isinf(p->mass[k]))
-            err = kvf_fail(d, KVF_E_FORMAT,
-                           "%s: layer %zu, query head %zu, entry %zu: %g is no "
-                           "mass",
-                           in->path, k / T / (size_t)p->n_heads, k / T % (size_t)p->n_heads, k % T,
-                           p->mass[k]);
-    return err;
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: layer %zu, query head %zu, entry %zu: %g is no "
+                            "mass",
+                            in->path, k / T / (size_t)p->n_heads, k / T % (size_t)p->n_heads, k % T,
+                            p->mass[k]);
+    return KVF_OK;
 }
 
 static int close_input(struct input *in, int err, struct plan **ret_plan)
@@ -205,41 +214,64 @@ static int close_input(struct input *in, int err, struct plan **ret_plan)
     return err;
 }
 
+static int read_plan(struct input *in, struct kvf_diag *d)
+{
+    int err = open_input(in, d);
+    if (err)
+        return err;
+    err = check_plan(in, d);
+    if (err)
+        return err;
+    err = same_hash(in, "model", in->model->hash, true, d);
+    if (err)
+        return err;
+    err = check_length(in, d);
+    if (err)
+        return err;
+    err = check_shape(in, d);
+    if (err)
+        return err;
+    err = read_tokens(in, d);
+    if (err)
+        return err;
+    err = read_evictions(in, d);
+    if (err)
+        return err;
+    return read_mass(in, d);
+}
+
 int plan_open(const char *path, const struct plan_model *model, struct plan **ret_plan,
               struct kvf_diag *d)
 {
     struct input in = {path, model, NULL, NULL, MEM_NEW(struct plan, 1)};
-    int err = in.p ? open_input(&in, d) : KVF_E_NOMEM;
-    if (!err)
-        err = check_plan(&in, d);
-    if (!err)
-        err = same_hash(&in, "model", model->hash, true, d);
-    if (!err)
-        err = check_length(&in, d);
-    if (!err)
-        err = check_shape(&in, d);
-    if (!err)
-        err = read_tokens(&in, d);
-    if (!err)
-        err = read_evictions(&in, d);
-    if (!err)
-        err = read_mass(&in, d);
+    int err = in.p ? read_plan(&in, d) : KVF_E_NOMEM;
     return close_input(&in, err, ret_plan);
+}
+
+static int read_trace(struct input *in, struct kvf_diag *d)
+{
+    int err = open_input(in, d);
+    if (err)
+        return err;
+    err = same_hash(in, "tokenizer", in->model->tokenizer_hash, false, d);
+    if (err)
+        return err;
+    err = check_length(in, d);
+    if (err)
+        return err;
+    err = read_tokens(in, d);
+    if (err)
+        return err;
+    if (!in->p->ids)
+        return kvf_fail(d, KVF_E_NOTFOUND, "%s holds no token ids", in->path);
+    return KVF_OK;
 }
 
 int plan_open_tokens(const char *path, const struct plan_model *model, struct plan **ret_plan,
                      struct kvf_diag *d)
 {
     struct input in = {path, model, NULL, NULL, MEM_NEW(struct plan, 1)};
-    int err = in.p ? open_input(&in, d) : KVF_E_NOMEM;
-    if (!err)
-        err = same_hash(&in, "tokenizer", model->tokenizer_hash, false, d);
-    if (!err)
-        err = check_length(&in, d);
-    if (!err)
-        err = read_tokens(&in, d);
-    if (!err && !in.p->ids)
-        err = kvf_fail(d, KVF_E_NOTFOUND, "%s holds no token ids", path);
+    int err = in.p ? read_trace(&in, d) : KVF_E_NOMEM;
     return close_input(&in, err, ret_plan);
 }
 

@@ -115,9 +115,11 @@ static int convert(const struct job *j, const struct source *s, int layer, int h
                    double *scratch, void *out, struct kvf_diag *d)
 {
     int err = kvf_read_f64(j->t, s->from, layer, head, 0, j->T, scratch, d);
+    if (err)
+        return err;
     bool out_of_plan = s->column.dtype == KVF_U32 && j->opt->heads
                        && !j->opt->heads[layer * kvf_n_heads(j->t, 0, KVF_SPACE_KV) + head];
-    for (uint32_t i = 0; !err && i < j->T; i++) {
+    for (uint32_t i = 0; i < j->T; i++) {
         double v = scratch[i];
         bool whole = v >= 0 && v <= (double)UINT32_MAX;
         switch (s->column.dtype) {
@@ -135,28 +137,34 @@ static int convert(const struct job *j, const struct source *s, int layer, int h
         }
         if (s->column.dtype == KVF_U32 && !out_of_plan
             && !(v == (double)KVF_ALIVE || (v > i && v <= j->T)))
-            err = kvf_fail(d, KVF_E_FORMAT,
-                           "layer %d, head %d, entry %u: no run evicts at step "
-                           "%.0f",
-                           layer, head, i, v);
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "layer %d, head %d, entry %u: no run evicts at step "
+                            "%.0f",
+                            layer, head, i, v);
     }
-    return err;
+    return KVF_OK;
 }
 
 static int write_column(const struct job *j, int c, struct kvf_writer *w, struct kvf_diag *d)
 {
     const struct source *s = &j->source[c];
     enum kvf_space space = (enum kvf_space)s->column.space;
-    int layers = space == KVF_SPACE_RUN ? 1 : kvf_n_layers(j->t), err = KVF_OK;
+    int layers = space == KVF_SPACE_RUN ? 1 : kvf_n_layers(j->t), err = KVF_E_NOMEM;
     double *scratch = MEM_NEW(double, j->T), *out = MEM_NEW(double, j->T);
     if (!scratch || !out)
-        err = KVF_E_NOMEM;
-    for (int l = 0; !err && l < layers; l++)
-        for (int h = 0; !err && h < kvf_n_heads(j->t, l, space); h++) {
+        goto done;
+    for (int l = 0; l < layers; l++)
+        for (int h = 0; h < kvf_n_heads(j->t, l, space); h++) {
             err = convert(j, s, l, h, scratch, out, d);
-            if (!err)
-                err = kvf_write_chunk(w, c, l, h, 1, 0, j->T, 0, out);
+            if (err)
+                goto done;
+            err = kvf_write_chunk(w, c, l, h, 1, 0, j->T, 0, out);
+            if (err)
+                goto done;
         }
+    err = KVF_OK;
+
+done:
     mem_free(scratch);
     mem_free(out);
     return err;
@@ -166,16 +174,17 @@ static int write_texts(const struct job *j, struct kvf_writer *w)
 {
     struct buf text = {0};
     uint32_t *end = MEM_NEW(uint32_t, j->T), n = 0;
-    int err = end ? KVF_OK : KVF_E_NOMEM;
-    for (; !err && n < j->T; n++) {
+    if (!end)
+        return KVF_E_NOMEM;
+    for (; n < j->T; n++) {
         size_t len;
         const char *s = kvf_token(j->t, n, &len);
         if (!s) /* from here on they are not stored */
             break;
         buf_add(&text, s, len);
-        err = text.err;
         end[n] = (uint32_t)text.len;
     }
+    int err = text.err;
     if (!err && n)
         err = kvf_write_token_bytes(w, 0, n, end, text.data);
     mem_free(end);
@@ -191,15 +200,18 @@ static int open_writer(const struct job *j, const char *path, struct kvf_writer 
     struct kvf_column column[MOST_COLUMNS];
     struct buf meta = {0};
     int err = heads ? header(j, &meta, d) : KVF_E_NOMEM;
-    for (int l = 0; !err && l < L; l++) {
+    if (err)
+        goto done;
+    for (int l = 0; l < L; l++) {
         heads[l] = (uint16_t)kvf_n_heads(j->t, l, KVF_SPACE_KV);
         heads[L + l] = (uint16_t)kvf_n_heads(j->t, l, KVF_SPACE_QUERY);
     }
     for (int c = 0; c < j->n; c++)
         column[c] = j->source[c].column;
     struct kvf_shape shape = {L, heads, heads + L};
-    if (!err)
-        err = kvf_writer_open(path, meta.data, &shape, column, j->n, ret, d);
+    err = kvf_writer_open(path, meta.data, &shape, column, j->n, ret, d);
+
+done:
     buf_finish(&meta);
     mem_free(heads);
     return err;
@@ -211,16 +223,23 @@ static int write_all(const struct job *j, const char *path, struct kvf_diag *d)
     int err = open_writer(j, path, &w, d);
     if (err)
         return err;
-    if (j->tokens)
+    if (j->tokens) {
         err = write_texts(j, w);
-    for (int c = 0; !err && c < j->n; c++)
+        if (err)
+            goto fail;
+    }
+    for (int c = 0; c < j->n; c++) {
         err = write_column(j, c, w, d);
-    if (!err)
-        err = kvf_writer_commit(w, 1, j->T);
+        if (err)
+            goto fail;
+    }
+    err = kvf_writer_commit(w, 1, j->T);
     if (err)
-        kvf_writer_abandon(w);
-    else
-        err = kvf_writer_close(w, d);
+        goto fail;
+    return kvf_writer_close(w, d);
+
+fail:
+    kvf_writer_abandon(w);
     return err;
 }
 

@@ -196,12 +196,15 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
     struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
     if (!j.room)
         return KVF_E_NOMEM;
-    for (int i = 0; !err && i < threads; i++)
+    for (int i = 0; i < threads; i++) {
         err = room_create(&j.room[i], (size_t)s->T);
-    if (!err) {
-        par_run(pool, heads, head_task, &j);
-        err = pool_heads(ret, heads, ret_all);
+        if (err)
+            goto done;
     }
+    par_run(pool, heads, head_task, &j);
+    err = pool_heads(ret, heads, ret_all);
+
+done:
     for (int i = 0; i < threads; i++)
         room_finish(&j.room[i]);
     mem_free(j.room);
@@ -213,15 +216,20 @@ int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const
 {
     size_t n = 0, most = (size_t)s->n * (size_t)s->T;
     double *x = MEM_NEW(double, most), *y = MEM_NEW(double, most);
-    int err = x && y ? KVF_OK : KVF_E_NOMEM;
-    for (int k = 0; !err && k < s->n; k++)
+    int err = KVF_E_NOMEM;
+    if (!x || !y)
+        goto done;
+    for (int k = 0; k < s->n; k++)
         n += (size_t)pairs_of(s, side, of, k, x + n, y + n);
-    if (!err)
-        err = ranks_average(x, n, x);
-    if (!err)
-        err = ranks_average(y, n, y);
-    if (!err)
-        *ret_rho = ranks_correlation(x, y, n);
+    err = ranks_average(x, n, x);
+    if (err)
+        goto done;
+    err = ranks_average(y, n, y);
+    if (err)
+        goto done;
+    *ret_rho = ranks_correlation(x, y, n);
+
+done:
     mem_free(x);
     mem_free(y);
     return err;

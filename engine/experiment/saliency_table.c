@@ -36,18 +36,21 @@ static int add_heads(struct table *t, const struct saliency *s)
     char(*text)[32] = mem_alloc((size_t)n, sizeof *text);
     const char **name = MEM_NEW(const char *, (size_t)n);
     int64_t *layer = MEM_NEW(int64_t, (size_t)n), *index = MEM_NEW(int64_t, (size_t)n);
-    int err = text && name && layer && index ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++) {
+    int err = KVF_E_NOMEM;
+    if (!text || !name || !layer || !index)
+        goto done;
+    for (int i = 0; i < n; i++) {
         layer[i] = s->head[i] / s->H;
         index[i] = s->head[i] % s->H;
         snprintf(text[i], sizeof text[i], "L%dK%d", (int)layer[i], (int)index[i]);
         name[i] = text[i];
     }
-    if (!err) {
-        table_block_str(t, "head", "", name, n);
-        table_block_int(t, "layer", "", layer, n);
-        table_block_int(t, "index", "", index, n);
-    }
+    table_block_str(t, "head", "", name, n);
+    table_block_int(t, "layer", "", layer, n);
+    table_block_int(t, "index", "", index, n);
+    err = KVF_OK;
+
+done:
     mem_free(text);
     mem_free(name);
     mem_free(layer);
@@ -126,20 +129,23 @@ struct table *saliency_table(const struct saliency *s, const struct saliency_run
     double *real = mem_alloc(n, 2 * sizeof *real);
     int64_t *whole = MEM_NEW(int64_t, n);
     int err = t && real && whole ? rank_all(s, whole) : KVF_E_NOMEM;
-    if (!err)
-        err = add_heads(t, s);
-    if (!err) {
-        fill_values(s, real, real + n);
-        table_affine(t, "token", "", 0, 1, s->T);
-        table_affine(t, "birth", "step", 0, 1, s->T);
-        table_dense_real(t, "saliency", "nat", real);
-        table_dense_int(t, "abs_rank", "", whole);
-        table_dense_real(t, "per_query", "nat", real + n);
-        if (run->log_beta)
-            table_dense_real(t, "log_beta", "", run->log_beta);
-        if (run->evict_step)
-            add_evictions(t, run->evict_step, n, whole);
-    }
+    if (err)
+        goto done;
+    err = add_heads(t, s);
+    if (err)
+        goto done;
+    fill_values(s, real, real + n);
+    table_affine(t, "token", "", 0, 1, s->T);
+    table_affine(t, "birth", "step", 0, 1, s->T);
+    table_dense_real(t, "saliency", "nat", real);
+    table_dense_int(t, "abs_rank", "", whole);
+    table_dense_real(t, "per_query", "nat", real + n);
+    if (run->log_beta)
+        table_dense_real(t, "log_beta", "", run->log_beta);
+    if (run->evict_step)
+        add_evictions(t, run->evict_step, n, whole);
+
+done:
     mem_free(real);
     mem_free(whole);
     return finish(t, err);
@@ -188,24 +194,26 @@ struct table *saliency_table_heads(const struct saliency *s, const struct salien
     double *v = mem_alloc((size_t)n, 3 * sizeof *v);
     int64_t *top = MEM_NEW(int64_t, (size_t)n);
     int err = t && v && top ? add_heads(t, s) : KVF_E_NOMEM;
-    for (int i = 0; !err && i < n; i++) {
+    if (err)
+        goto done;
+    for (int i = 0; i < n; i++) {
         struct head h = head_of(s, i);
         v[i] = h.sum;
         v[n + i] = h.size;
         v[2 * n + i] = h.positive;
         top[i] = h.top;
     }
-    if (!err) {
-        table_dense_real(t, "sum", "nat", v);
-        table_dense_real(t, "abs_sum", "nat", v + n);
-        table_dense_real(t, "positive", "", v + 2 * (size_t)n);
-        table_dense_int(t, "top_token", "", top);
-        for (int side = 0; side < SALIENCY_SIDES; side++) {
-            const char *pre = side == SALIENCY_SIZE ? "abs_rho" : "rho";
-            add_rhos(t, pre, "log_beta", beta ? beta + side * n : NULL, n, v);
-            add_rhos(t, pre, "evict_step", evict ? evict + side * n : NULL, n, v);
-        }
+    table_dense_real(t, "sum", "nat", v);
+    table_dense_real(t, "abs_sum", "nat", v + n);
+    table_dense_real(t, "positive", "", v + 2 * (size_t)n);
+    table_dense_int(t, "top_token", "", top);
+    for (int side = 0; side < SALIENCY_SIDES; side++) {
+        const char *pre = side == SALIENCY_SIZE ? "abs_rho" : "rho";
+        add_rhos(t, pre, "log_beta", beta ? beta + side * n : NULL, n, v);
+        add_rhos(t, pre, "evict_step", evict ? evict + side * n : NULL, n, v);
     }
+
+done:
     mem_free(v);
     mem_free(top);
     return finish(t, err);

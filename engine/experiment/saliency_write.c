@@ -51,14 +51,15 @@ static int write_texts(const struct engine *e, const struct saliency_text *text,
 {
     struct buf all = {0};
     uint32_t *end = MEM_NEW(uint32_t, (size_t)T);
-    int err = end ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < T; i++) {
+    if (!end)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < T; i++) {
         size_t len;
         const char *s = tokenizer_bytes(e->tokenizer, text->ids[i], &len);
         buf_add(&all, s, len);
         end[i] = (uint32_t)all.len;
-        err = all.err;
     }
+    int err = all.err;
     if (!err)
         err = kvf_write_token_bytes(w, 0, (uint32_t)T, end, all.data ? all.data : "");
     mem_free(end);
@@ -71,14 +72,22 @@ static int write_columns(const struct saliency *s, const struct saliency_text *t
 {
     uint32_t T = (uint32_t)s->T;
     uint8_t *prompt = MEM_NEW(uint8_t, T); /* KVF_ROLE_PROMPT is 0 */
-    int err = prompt ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        err = kvf_write_chunk(w, COL_ID, 0, 0, 1, 0, T, 0, text->ids);
-    if (!err)
-        err = kvf_write_chunk(w, COL_ROLE, 0, 0, 1, 0, T, 0, text->roles ? text->roles : prompt);
-    for (int l = 0; !err && l < s->L; l++)
+    if (!prompt)
+        return KVF_E_NOMEM;
+    int err = kvf_write_chunk(w, COL_ID, 0, 0, 1, 0, T, 0, text->ids);
+    if (err)
+        goto done;
+    err = kvf_write_chunk(w, COL_ROLE, 0, 0, 1, 0, T, 0, text->roles ? text->roles : prompt);
+    if (err)
+        goto done;
+    for (int l = 0; l < s->L; l++) {
         err = kvf_write_chunk(w, COL_SALIENCY, l, 0, s->H, 0, T, 0,
                               s->value + (size_t)l * (size_t)s->H * T);
+        if (err)
+            goto done;
+    }
+
+done:
     mem_free(prompt);
     return err;
 }
@@ -108,12 +117,17 @@ static int write_all(const struct engine *e, const struct saliency *s, const cha
     if (err)
         return err;
     err = write_texts(e, text, s->T, w);
-    if (!err)
-        err = write_columns(s, text, w);
-    if (!err)
-        err = kvf_writer_commit(w, 1, (uint32_t)s->T);
-    if (!err)
-        return kvf_writer_close(w, d);
+    if (err)
+        goto fail;
+    err = write_columns(s, text, w);
+    if (err)
+        goto fail;
+    err = kvf_writer_commit(w, 1, (uint32_t)s->T);
+    if (err)
+        goto fail;
+    return kvf_writer_close(w, d);
+
+fail:
     kvf_writer_abandon(w);
     return err;
 }
@@ -125,15 +139,17 @@ int saliency_write(const struct engine *e, const struct saliency *s,
     struct buf part = {0}, meta = {0};
     buf_printf(&part, "%s.part", path);
     int err = part.err ? part.err : put_header(&meta, e, s, opt, text);
-    if (!err) {
-        err = write_all(e, s, meta.data, text, part.data, d);
-        if (!err && rename(part.data, path) != 0)
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot write the trace: %s", path, strerror(errno));
-        if (err)
-            unlink(part.data);
-        if (err == KVF_E_IO && !d->text[0])
-            kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
-    }
+    if (err)
+        goto done;
+    err = write_all(e, s, meta.data, text, part.data, d);
+    if (!err && rename(part.data, path) != 0)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot write the trace: %s", path, strerror(errno));
+    if (err)
+        unlink(part.data);
+    if (err == KVF_E_IO && !d->text[0])
+        kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
+
+done:
     buf_finish(&part);
     buf_finish(&meta);
     return err;

@@ -57,8 +57,7 @@ static int split_text(struct text *t, int64_t line)
     const char *data = t->bytes.data ? t->bytes.data : "";
     size_t len = t->bytes.len, start = 0;
     int64_t first = line + 1;
-    int err = KVF_OK;
-    for (size_t at = 0, next; !err && at < len; at = next) {
+    for (size_t at = 0, next; at < len; at = next) {
         const char *end = memchr(data + at, '\n', len - at);
         next = end ? (size_t)(end - data) + 1 : len;
         line++;
@@ -67,9 +66,11 @@ static int split_text(struct text *t, int64_t line)
         if (t->n)
             t->unit[t->n - 1].len = at - start;
         start = at;
-        err = add_unit(t, at, len - at, line);
+        int err = add_unit(t, at, len - at, line);
+        if (err)
+            return err;
     }
-    return !err && t->n == 0 && len ? add_unit(t, 0, len, first) : err;
+    return t->n == 0 && len ? add_unit(t, 0, len, first) : KVF_OK;
 }
 
 /* The text of one JSONL object to `out`. */
@@ -99,7 +100,7 @@ static int split_jsonl(struct text *t, int64_t line, struct kvf_diag *d)
 {
     struct buf out = {0};
     int err = KVF_OK;
-    for (size_t at = 0, next; !err && at < t->bytes.len; at = next) {
+    for (size_t at = 0, next; at < t->bytes.len; at = next) {
         const char *s = t->bytes.data + at, *end = memchr(s, '\n', t->bytes.len - at);
         size_t n = end ? (size_t)(end - s) : t->bytes.len - at, begin = out.len;
         struct json *o = NULL;
@@ -108,17 +109,22 @@ static int split_jsonl(struct text *t, int64_t line, struct kvf_diag *d)
         if (strspn(s, " \t\r") >= n)
             continue;
         err = json_parse(s, n, &o, d);
-        if (err)
+        if (err) {
             kvf_diag_prefix(d, "%s, line %lld", t->path, (long long)line);
-        else
-            err = append_object(t, o, line, &out, d);
+            goto done;
+        }
+        err = append_object(t, o, line, &out, d);
         json_free(o);
-        if (!err)
-            err = add_unit(t, begin, out.len - begin, line);
+        if (err)
+            goto done;
+        err = add_unit(t, begin, out.len - begin, line);
+        if (err)
+            goto done;
         buf_str(&out, "\n\n"); /* a blank line before what may follow */
     }
-    if (!err)
-        err = out.err;
+    err = out.err;
+
+done:
     buf_finish(&t->bytes);
     t->bytes = out;
     return err;
@@ -182,10 +188,11 @@ int text_read(const char *path, const struct text_share *share, struct text *ret
     int64_t line = 0;
     *ret = (struct text){.path = path};
     int err = read_whole(path, &ret->bytes, d);
+    if (err)
+        return err;
     const char *data = ret->bytes.data ? ret->bytes.data : "";
     bool jsonl = data[strspn(data, " \t\r\n")] == '{';
-    if (!err)
-        err = take_share(ret, share, &line);
+    err = take_share(ret, share, &line);
     if (err)
         return err;
     if (jsonl)

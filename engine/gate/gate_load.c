@@ -102,23 +102,25 @@ static int turn_part(const struct gates *g, const struct part *p, float *v, uint
     for (size_t r = 0; turned && r < n / cols; r++)
         for (size_t c = 0; c < turned; c += step)
             turn(v + r * cols + c, (int)D, 1, tmp);
-    size_t per = rows ? (p->rows_turn ? (size_t)g->hidden : D) * cols : 0;
-    for (size_t at = 0; per && at < n; at += per)
-        turn(v + at, (int)(per / cols), cols, tmp);
+    size_t height = p->rows_turn ? (size_t)g->hidden : D, per = height * cols;
+    for (size_t at = 0; rows && per && at < n; at += per)
+        turn(v + at, (int)height, cols, tmp);
     mem_free(tmp);
     return KVF_OK;
 }
 
 static int put_weight(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
 {
-    int cols = size_of(g, p->cols), rows = (int)(n / (size_t)cols) / g->n_units, err = KVF_OK;
-    for (int u = 0; !err && u < g->n_units; u++) {
+    int cols = size_of(g, p->cols), rows = (int)(n / (size_t)cols) / g->n_units;
+    for (int u = 0; u < g->n_units; u++) {
         struct packed *w = &g->unit[layer * g->n_units + u].stage[p->stage].w;
         struct pack_source src = {v + (size_t)u * (size_t)rows * (size_t)cols, WEIGHT_F32, rows};
-        err = packed_build(&src, 1, cols, 1, w);
+        int err = packed_build(&src, 1, cols, 1, w);
+        if (err)
+            return err;
         g->bytes += w->bytes;
     }
-    return err;
+    return KVF_OK;
 }
 
 static int put_bias(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
@@ -147,6 +149,15 @@ static int put_norm(struct gates *g, int layer, const struct part *p, const floa
     return KVF_OK;
 }
 
+static int put_part(struct gates *g, int layer, const struct part *p, const float *v, size_t n)
+{
+    if (p->role == R_WEIGHT)
+        return put_weight(g, layer, p, v, n);
+    if (p->role == R_BIAS)
+        return put_bias(g, layer, p, v, n);
+    return put_norm(g, layer, p, v, n);
+}
+
 static int load_part(const struct load *l, int layer, const struct part *p)
 {
     char name[128];
@@ -157,14 +168,15 @@ static int load_part(const struct load *l, int layer, const struct part *p)
         dim[n] = (uint64_t)size_of(g, p->shape[n]);
     gates_tensor_name(g, name, layer, p);
     const struct tensor *t = need(l, name, dim, n);
-    float *v = NULL;
-    int err = t ? take_floats(l, t, &v) : KVF_E_FORMAT;
+    if (!t)
+        return KVF_E_FORMAT;
+    float *v;
+    int err = take_floats(l, t, &v);
+    if (err)
+        return err;
+    err = turn_part(g, p, v, t->n);
     if (!err)
-        err = turn_part(g, p, v, t->n);
-    if (!err)
-        err = p->role == R_WEIGHT ? put_weight(g, layer, p, v, t->n)
-              : p->role == R_BIAS ? put_bias(g, layer, p, v, t->n)
-                                  : put_norm(g, layer, p, v, t->n);
+        err = put_part(g, layer, p, v, t->n);
     mem_free(v);
     return err;
 }
@@ -234,16 +246,21 @@ static int load_network(const struct load *l)
     if (!g->unit)
         return KVF_E_NOMEM;
     for (int p = 0; p < PARTS; p++)
-        for (int i = 0; wanted(l, &y->part[p]) && i < g->model.n_layers && !err; i++)
+        for (int i = 0; wanted(l, &y->part[p]) && i < g->model.n_layers; i++) {
             err = load_part(l, i, &y->part[p]);
-    if (!err && g->kind == GATE_RETENTION)
+            if (err)
+                return err;
+        }
+    if (g->kind == GATE_RETENTION)
         g->tied = same_readout(g);
-    if (err || g->kind != GATE_BLOCKS)
-        return err;
+    if (g->kind != GATE_BLOCKS)
+        return KVF_OK;
     g->theta = MEM_NEW(double, (size_t)g->hidden / 2);
-    for (int j = 0; g->theta && j < g->hidden / 2; j++)
+    if (!g->theta)
+        return KVF_E_NOMEM;
+    for (int j = 0; j < g->hidden / 2; j++)
         g->theta[j] = pow(g->model.rope_base, -2.0 * j / g->hidden);
-    return g->theta ? KVF_OK : KVF_E_NOMEM;
+    return KVF_OK;
 }
 
 /* alpha [L, H] or values [L, H, T]. */
@@ -263,7 +280,11 @@ static int load_given(const struct load *l)
     if (err)
         return err;
     float least = g->kind == GATE_RETENTION || g->kind == GATE_IMPORTANCE ? -INFINITY : 0.0f;
-    float most = g->kind == GATE_RETENTION ? 0.0f : g->kind == GATE_IMPORTANCE ? INFINITY : 1.0f;
+    float most = 1.0f;
+    if (g->kind == GATE_RETENTION)
+        most = 0.0f;
+    else if (g->kind == GATE_IMPORTANCE)
+        most = INFINITY;
     for (uint64_t i = 0; i < t->n; i++)
         if (!(g->given[i] >= least && g->given[i] <= most))
             return kvf_fail(

@@ -137,13 +137,15 @@ static int read_meta(struct gates *g, const struct tensor_file *f, const char *m
                      struct kvf_diag *d)
 {
     int err = check_keys(g, f, d);
+    if (err)
+        return err;
     const char *hash = tensor_file_meta(f, "kvfate.model_hash");
-    if (!err && hash && model_hash && strcmp(hash, model_hash) != 0)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "%s: these gates were made for the model with hash %.40s, "
-                       "this one has %.40s; give the gates of this model",
-                       g->path, hash, model_hash);
-    return err ? err : read_options(g, f, d);
+    if (hash && model_hash && strcmp(hash, model_hash) != 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s: these gates were made for the model with hash %.40s, "
+                        "this one has %.40s; give the gates of this model",
+                        g->path, hash, model_hash);
+    return read_options(g, f, d);
 }
 
 /* What gates_meta gives. */
@@ -160,45 +162,57 @@ static int keep_meta(struct gates *g, const struct tensor_file *f)
 }
 
 /* model NULL: what the file itself tells. */
-static int open_into(struct gates *g, const char *path, const struct gates_model *model,
+static int read_file(struct gates *g, const struct tensor_file *f, const struct gates_model *model,
                      struct kvf_diag *d)
 {
-    struct tensor_file *f = NULL;
-    g->model = model ? *model : (struct gates_model){.rope_base = 1};
-    g->model.hash = NULL;
-    g->path = mem_strdup(path);
-    int err = g->path ? tensor_file_open(path, &f, d) : KVF_E_NOMEM;
-    if (!err) {
-        g->container = f->container;
-        g->prefix = gates_prefix(f);
-        tensor_file_hash(f, g->hash);
-        err = read_kind(g, f, d);
-    }
-    if (!err && !model)
+    g->container = f->container;
+    g->prefix = gates_prefix(f);
+    tensor_file_hash(f, g->hash);
+    int err = read_kind(g, f, d);
+    if (err)
+        return err;
+    if (!model) {
         err = gates_learn_sizes(g, f, d);
-    if (!err)
-        err = read_meta(g, f, model ? model->hash : NULL, d);
-    if (!err)
-        err = gates_load(g, f, d);
-    if (!err)
-        err = keep_meta(g, f);
-    tensor_file_close(f);
-    return err;
+        if (err)
+            return err;
+    }
+    err = read_meta(g, f, model ? model->hash : NULL, d);
+    if (err)
+        return err;
+    err = gates_load(g, f, d);
+    if (err)
+        return err;
+    return keep_meta(g, f);
 }
 
+/* gates_open, for which model may be NULL. */
 static int open_new(const char *path, const struct gates_model *model, struct gates **ret_gates,
                     struct kvf_diag *d)
 {
     struct gates *g = MEM_NEW(struct gates, 1);
+    struct tensor_file *f = NULL;
+    int err = KVF_E_NOMEM;
     if (!g)
-        return KVF_E_NOMEM;
-    int err = open_into(g, path, model, d);
-    if (err) {
-        gates_close(g);
         return err;
-    }
+    g->model = model ? *model : (struct gates_model){.rope_base = 1};
+    g->model.hash = NULL;
+    g->path = mem_strdup(path);
+    if (!g->path)
+        goto fail;
+    err = tensor_file_open(path, &f, d);
+    if (err)
+        goto fail;
+    err = read_file(g, f, model, d);
+    if (err)
+        goto fail;
+    tensor_file_close(f);
     *ret_gates = g;
     return KVF_OK;
+
+fail:
+    tensor_file_close(f);
+    gates_close(g);
+    return err;
 }
 
 int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
@@ -209,10 +223,14 @@ int gates_open(const char *path, const struct gates_model *model, struct gates *
 
 int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d)
 {
-    int err = open_new(path, NULL, ret_gates, d);
-    if (!err && (*ret_gates)->layout == LAYOUT_LOCRET) /* only their product is told */
-        (*ret_gates)->model.n_heads = (*ret_gates)->model.head_dim = 0;
-    if (!err && (*ret_gates)->unsure)
-        (*ret_gates)->model.d_model = 0;
-    return err;
+    struct gates *g;
+    int err = open_new(path, NULL, &g, d);
+    if (err)
+        return err;
+    if (g->layout == LAYOUT_LOCRET) /* only the product of the two is told */
+        g->model.n_heads = g->model.head_dim = 0;
+    if (g->unsure)
+        g->model.d_model = 0;
+    *ret_gates = g;
+    return KVF_OK;
 }

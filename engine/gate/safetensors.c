@@ -150,23 +150,22 @@ static int check_meta(const struct reader *r, struct kvf_diag *d)
 
 static int read_entries(struct reader *r, struct kvf_diag *d)
 {
-    int n = json_len(r->f->root), err = KVF_OK;
+    int n = json_len(r->f->root);
     if (n > TENSORS_MOST)
         return kvf_fail(d, KVF_E_LIMIT, "%s: %d tensors are over the limit", r->f->path, n);
     r->entry = MEM_NEW(struct entry, (size_t)n);
     if (!r->entry)
         return KVF_E_NOMEM;
-    const struct json *x = json_first(r->f->root);
-    for (; x && !err; x = json_next(x)) {
-        if (strcmp(json_key(x), "__metadata__") == 0) {
+    for (const struct json *x = json_first(r->f->root); x; x = json_next(x)) {
+        bool meta = strcmp(json_key(x), "__metadata__") == 0;
+        if (meta)
             r->f->meta = x;
-            err = check_meta(r, d);
-        } else {
-            err = read_entry(r, x, &r->entry[r->n], d);
-            r->n += !err;
-        }
+        int err = meta ? check_meta(r, d) : read_entry(r, x, &r->entry[r->n], d);
+        if (err)
+            return err;
+        r->n += !meta;
     }
-    return err ? err : check_places(r, d);
+    return check_places(r, d);
 }
 
 static int parse(struct reader *r, struct kvf_diag *d)
@@ -184,9 +183,11 @@ static int parse(struct reader *r, struct kvf_diag *d)
     r->data = 8 + (size_t)len;
     /* json_parse has the limit of 16 MiB */
     int err = json_parse((const char *)r->f->map + 8, (size_t)len, &r->f->root, d);
-    if (err)
+    if (err) {
         kvf_diag_prefix(d, "%s: the header", r->f->path);
-    return err ? err : read_entries(r, d);
+        return err;
+    }
+    return read_entries(r, d);
 }
 
 static int give(const struct reader *r)

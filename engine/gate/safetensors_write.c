@@ -110,16 +110,19 @@ int safetensors_write(const char *path, const struct safetensors_item *item, int
     struct buf header = {0};
     struct replace r;
     int err = make_header(item, n, note, n_notes, &header, d);
-    if (err)
+    if (err) {
         kvf_diag_prefix(d, "%s", path);
-    else
-        err = replace_open(&r, path, d);
-    if (!err) {
-        replace_write(&r, header.data, header.len);
-        for (int i = 0; i < n; i++)
-            write_item(&r, &item[i]);
-        err = replace_finish(&r, d);
+        goto done;
     }
+    err = replace_open(&r, path, d);
+    if (err)
+        goto done;
+    replace_write(&r, header.data, header.len);
+    for (int i = 0; i < n; i++)
+        write_item(&r, &item[i]);
+    err = replace_finish(&r, d);
+
+done:
     buf_finish(&header);
     return err;
 }

@@ -21,26 +21,32 @@ static int map_file(struct tensor_file *f, struct kvf_diag *d)
     if (fd < 0)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", f->path, strerror(errno));
     int err = KVF_OK;
-    if (fstat(fd, &s) != 0)
+    if (fstat(fd, &s) != 0) {
         err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
-    else if (!S_ISREG(s.st_mode))
+        goto done;
+    }
+    if (!S_ISREG(s.st_mode)) {
         err = kvf_fail(d, KVF_E_IO,
                        "%s: not a regular file; give a .safetensors, .pth or .pt "
                        "file",
                        f->path);
-    else if (s.st_size < 10)
+        goto done;
+    }
+    if (s.st_size < 10) {
         err = kvf_fail(d, KVF_E_FORMAT,
                        "%s: not a safetensors or torch file: it has only %lld "
                        "bytes",
                        f->path, (long long)s.st_size);
-    if (!err) {
-        f->size = (size_t)s.st_size;
-        void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", f->path, strerror(errno));
-        else
-            f->map = p;
+        goto done;
     }
+    f->size = (size_t)s.st_size;
+    void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", f->path, strerror(errno));
+    else
+        f->map = p;
+
+done:
     close(fd);
     return err;
 }
@@ -68,14 +74,17 @@ int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_di
         return KVF_E_NOMEM;
     f->path = mem_strdup(path);
     int err = f->path ? map_file(f, d) : KVF_E_NOMEM;
-    if (!err)
-        err = read_tensors(f, d);
-    if (err) {
-        tensor_file_close(f);
-        return err;
-    }
+    if (err)
+        goto fail;
+    err = read_tensors(f, d);
+    if (err)
+        goto fail;
     *ret_f = f;
     return KVF_OK;
+
+fail:
+    tensor_file_close(f);
+    return err;
 }
 
 void tensor_file_close(struct tensor_file *f)

@@ -239,8 +239,9 @@ static int make_tensor(struct reader *r, const struct pickled_tensor *t, struct 
 {
     const struct storage *s = NULL;
     int err = check_shape(r, t, out);
-    if (!err)
-        err = load_storage(r, t, out->name, &s);
+    if (err)
+        return err;
+    err = load_storage(r, t, out->name, &s);
     if (err)
         return err;
     const unsigned char *from = s->data + (size_t)t->offset * weight_bytes(t->type, 1);
@@ -303,10 +304,15 @@ static int make_tensors(struct reader *r, const struct pickled_tensor *t, size_t
     if (!own->storage || !own->gathered || !r->f->tensor)
         return KVF_E_NOMEM;
     int err = make_names(r, t, n);
-    for (size_t i = 0; !err && i < n; i++)
+    if (err)
+        return err;
+    for (size_t i = 0; i < n; i++) {
         err = make_tensor(r, &t[i], &r->f->tensor[i]);
-    r->f->n = err ? 0 : n;
-    return err ? err : sort_tensors(r);
+        if (err)
+            return err;
+    }
+    r->f->n = n;
+    return sort_tensors(r);
 }
 
 static int read_archive(struct reader *r)
@@ -316,14 +322,20 @@ static int read_archive(struct reader *r)
     size_t bytes = 0, n = 0;
     const struct zip_entry *at = NULL;
     int err = find_prefix(r, &at);
-    if (!err)
-        err = check_byteorder(r);
-    if (!err)
-        err = read_entry(r, at, &pickle, &bytes);
-    if (!err)
-        err = unpickle(r->f->path, pickle, bytes, &t, &n, r->d);
-    if (!err)
-        err = make_tensors(r, t, n);
+    if (err)
+        return err;
+    err = check_byteorder(r);
+    if (err)
+        return err;
+    err = read_entry(r, at, &pickle, &bytes);
+    if (err)
+        goto done;
+    err = unpickle(r->f->path, pickle, bytes, &t, &n, r->d);
+    if (err)
+        goto done;
+    err = make_tensors(r, t, n);
+
+done:
     mem_free(t);
     mem_free(pickle);
     return err;

@@ -205,11 +205,11 @@ static int by_name(const void *a, const void *b)
 static int read_directory(struct directory *d, struct zip_entry *e)
 {
     size_t at = d->at, n = (size_t)d->n;
-    int err = KVF_OK;
-    for (size_t i = 0; !err && i < n; i++)
-        err = read_record(d, &at, &e[i]);
-    if (err)
-        return err;
+    for (size_t i = 0; i < n; i++) {
+        int err = read_record(d, &at, &e[i]);
+        if (err)
+            return err;
+    }
     if (at != d->end)
         return damaged(d, "its directory is longer than its entries");
     qsort(e, n, sizeof *e, by_name);
@@ -225,18 +225,20 @@ int zip_entries_read(const unsigned char *map, size_t size, struct zip_entry **r
     struct directory d = {.map = map};
     struct zip_entry *e = NULL;
     int err = read_end(&d, size);
-    if (!err) {
-        e = MEM_NEW(struct zip_entry, (size_t)d.n);
-        err = e ? read_directory(&d, e) : KVF_E_NOMEM;
-    }
-    if (err) {
-        mem_free(e);
-        *ret_why = d.why;
-        return err;
-    }
+    if (err)
+        goto fail;
+    e = MEM_NEW(struct zip_entry, (size_t)d.n);
+    err = e ? read_directory(&d, e) : KVF_E_NOMEM;
+    if (err)
+        goto fail;
     *ret = e;
     *ret_n = (size_t)d.n;
     return KVF_OK;
+
+fail:
+    mem_free(e);
+    *ret_why = d.why;
+    return err;
 }
 
 const struct zip_entry *zip_entries_find(const struct zip_entry *e, size_t n, const char *name)

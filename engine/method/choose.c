@@ -34,11 +34,6 @@ static void pool_heads(const struct method_state *s, int pool, int *first, int *
     *end = *first + heads_of_pool(s);
 }
 
-static int pool_of(const struct method_state *s, int at)
-{
-    return at / heads_of_pool(s);
-}
-
 int choose_pools(const struct method_state *s)
 {
     return s->shape.n_layers * s->shape.n_kv_heads / heads_of_pool(s);
@@ -137,7 +132,7 @@ void choose_score(void *round, int at, int thread)
     struct score_input in = {
         s,    r->cache,   layer, head, cache_view(r->cache, layer, head), recent_from(r),
         r->t, r->incoming};
-    int pool = pool_of(s, at);
+    int pool = at / heads_of_pool(s);
     pool_heads(s, pool, &first, &end);
     int k = shortlist_length(r, pool, end - first);
     if (k == 0 || !s->method->score->rising)

@@ -67,20 +67,22 @@ void method_settle(struct method_state *s, struct cache *c)
 /* Before a newcomer: what was cut since the one before it leaves its slot to it. */
 static int reopen_all(struct method_state *s, struct cache *c)
 {
-    int H = s->shape.n_kv_heads, err = KVF_OK, hole;
+    int H = s->shape.n_kv_heads, hole;
     for (; s; s = s->next)
-        for (int at = 0; !err && at < s->shape.n_layers * H; at++) {
+        for (int at = 0; at < s->shape.n_layers * H; at++) {
             int l = at / H, h = at % H;
             if (!method_owns(s, l, h) || cache_gap(c, l, h, &hole) != GAP_FILLED)
                 continue;
             int n = cache_view(c, l, h).n;
-            err = cache_reserve(c, l, h, 1);
+            int err = cache_reserve(c, l, h, 1);
             if (!err && hole < n)
                 err = cache_own(c, l, h, hole, hole + 1);
-            if (!err && cache_reopen(c, l, h))
+            if (err)
+                return err;
+            if (cache_reopen(c, l, h))
                 evidence_move(&s->evidence, l, h, hole, n);
         }
-    return err;
+    return KVF_OK;
 }
 
 /* Removes slots of a settled head.  One hole stays open for the newcomer.  Pages that are
@@ -132,14 +134,17 @@ static int own_slots(const struct method_state *s, struct cache *c, int layer, i
 static int own_all(struct round *r)
 {
     struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads, err = KVF_OK;
-    for (int i = 0; !err && i < s->shape.n_layers * H; i++) {
+    int H = s->shape.n_kv_heads;
+    for (int i = 0; i < s->shape.n_layers * H; i++) {
         int at = s->method->scope == SCOPE_LAYER ? i / H * H : i;
-        if (s->n_cut[at] && method_owns(s, i / H, i % H))
-            err = own_slots(s, r->cache, i / H, i % H, s->victim + (size_t)at * (size_t)s->cap,
+        if (!s->n_cut[at] || !method_owns(s, i / H, i % H))
+            continue;
+        int err = own_slots(s, r->cache, i / H, i % H, s->victim + (size_t)at * (size_t)s->cap,
                             s->n_cut[at]);
+        if (err)
+            return err;
     }
-    return err;
+    return KVF_OK;
 }
 
 static void apply(struct round *r, int layer, int head, eviction_fn fn, void *ctx)
@@ -237,12 +242,14 @@ int method_remove(struct method_state *s, struct cache *c, int layer, int head,
     for (int i = 0; i < view.n; i++)
         if (gone[view.pos[view.order[i]]])
             victim[n++] = view.order[i];
-    int err = n > 0 ? own_slots(s, c, layer, head, victim, n) : KVF_OK;
-    if (!err && n > 0) {
-        cut(s, c, layer, head, victim, n);
-        settle(s, c, layer, head);
-    }
-    return err;
+    if (n == 0)
+        return KVF_OK;
+    int err = own_slots(s, c, layer, head, victim, n);
+    if (err)
+        return err;
+    cut(s, c, layer, head, victim, n);
+    settle(s, c, layer, head);
+    return KVF_OK;
 }
 
 bool method_expires(const struct method_state *s)
@@ -255,11 +262,16 @@ bool method_expires(const struct method_state *s)
 
 static int expire_row(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
 {
-    int H = s->shape.n_kv_heads, err = KVF_OK;
-    for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++)
-        if (!err && method_owns(s, at / H, at % H) && cache_view(c, at / H, at % H).soonest <= t)
-            err = expire_head(s, c, at / H, at % H, t, fn, ctx);
-    return err;
+    int H = s->shape.n_kv_heads;
+    for (int at = 0; s->method->admission->until && at < s->shape.n_layers * H; at++) {
+        int l = at / H, h = at % H;
+        if (!method_owns(s, l, h) || cache_view(c, l, h).soonest > t)
+            continue;
+        int err = expire_head(s, c, l, h, t, fn, ctx);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }
 
 int method_expire(struct method_state *s, struct cache *c, int32_t t, eviction_fn fn, void *ctx)
@@ -279,24 +291,36 @@ static bool acts(const struct method_state *s, enum phase phase)
     return phase == PHASE_PROMPT || (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
 }
 
-int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
-                  struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut)
+/* Expiry and cuts of all rows; before a step also the open slots. */
+static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                       struct par *pool, eviction_fn fn, void *ctx, int64_t *cuts)
 {
-    int err = KVF_OK;
-    int64_t cuts = 0;
-    method_settle(s, c); /* of a step that came to nothing */
-    for (struct method_state *row = s; !err && row; row = row->next)
-        if (phase != PHASE_AFTER || row->method->admission->reason == KVF_REASON_PLAN)
-            err = expire_row(row, c, t, fn, ctx); /* a plan's run may cut after its last query */
-    for (struct method_state *row = s; !err && row; row = row->next) {
+    for (struct method_state *row = s; row; row = row->next) {
+        /* a plan's run may cut after its last query */
+        if (phase == PHASE_AFTER && row->method->admission->reason != KVF_REASON_PLAN)
+            continue;
+        int err = expire_row(row, c, t, fn, ctx);
+        if (err)
+            return err;
+    }
+    for (struct method_state *row = s; row; row = row->next) {
         struct round r = {row, c, t, phase == PHASE_BEFORE};
         if (!acts(row, phase))
             continue;
         method_settle(s, c);
-        err = decide_row(&r, pool, fn, ctx, &cuts);
+        int err = decide_row(&r, pool, fn, ctx, cuts);
+        if (err)
+            return err;
     }
-    if (!err && phase == PHASE_BEFORE)
-        err = reopen_all(s, c);
+    return phase == PHASE_BEFORE ? reopen_all(s, c) : KVF_OK;
+}
+
+int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
+                  struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut)
+{
+    int64_t cuts = 0;
+    method_settle(s, c); /* of a step that came to nothing */
+    int err = decide_rows(s, c, t, phase, pool, fn, ctx, &cuts);
     if (err || phase != PHASE_BEFORE)
         method_settle(s, c);
     cache_account(c);

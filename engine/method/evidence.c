@@ -108,47 +108,21 @@ void evidence_finish(struct evidence *e)
 }
 
 /* Widens rows of old_w elements to new_w; `size` bytes each. */
-static int widen(void **p, size_t n_rows, size_t old_w, size_t new_w, size_t size)
+static int widen(void *p, size_t n_rows, size_t old_w, size_t new_w, size_t size)
 {
     size_t row;
+    unsigned char *old, *q;
+    memcpy(&old, p, sizeof old);
     if (!mem_mul(new_w, size, &row))
         return KVF_E_NOMEM;
-    unsigned char *q = mem_alloc(n_rows, row);
+    q = mem_alloc(n_rows, row);
     if (!q)
         return KVF_E_NOMEM;
-    for (size_t r = 0; *p && r < n_rows; r++)
-        memcpy(q + r * row, (unsigned char *)*p + r * old_w * size, old_w * size);
-    mem_free(*p);
-    *p = q;
+    for (size_t r = 0; old && r < n_rows; r++)
+        memcpy(q + r * row, old + r * old_w * size, old_w * size);
+    mem_free(old);
+    memcpy(p, &q, sizeof q);
     return KVF_OK;
-}
-
-/* Widens *p, rows of floats, when the kind is kept. */
-static int widen_floats(const struct evidence *e, unsigned kind, float **p, size_t n_rows,
-                        size_t old_w, size_t new_w)
-{
-    void *q = *p;
-    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
-    *p = q;
-    return err;
-}
-
-static int widen_ints(const struct evidence *e, unsigned kind, int32_t **p, size_t n_rows,
-                      size_t old_w, size_t new_w)
-{
-    void *q = *p;
-    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
-    *p = q;
-    return err;
-}
-
-static int widen_doubles(const struct evidence *e, unsigned kind, double **p, size_t n_rows,
-                         size_t old_w, size_t new_w)
-{
-    void *q = *p;
-    int err = e->kinds & kind ? widen(&q, n_rows, old_w, new_w, sizeof **p) : KVF_OK;
-    *p = q;
-    return err;
 }
 
 int evidence_reserve(struct evidence *e, int slots)
@@ -156,42 +130,40 @@ int evidence_reserve(struct evidence *e, int slots)
     if (!e->kinds || slots <= e->cap)
         return KVF_OK;
     size_t old = (size_t)e->cap, cap = ((size_t)slots + 63) / 64 * 64;
-    size_t D = (size_t)e->shape.head_dim, rows = n_query(e) * (size_t)e->ring;
-    int err = widen_doubles(e, EVIDENCE_SUM, &e->sum, n_query(e), old, cap);
-    if (!err)
-        err = widen_doubles(e, EVIDENCE_WINDOW, &e->recent, n_kv(e), old, cap);
-    if (!err)
-        err = widen_ints(e, EVIDENCE_WINDOW, &e->born, n_kv(e), old, cap);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_WINDOW, &e->rows, rows, old, cap);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_KEYS, &e->keys, n_kv(e), old * D, cap * D);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_NORMS, &e->norms, n_kv(e), old, cap);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_HISTORY, &e->history, n_kv(e), old, cap);
-    void *spread = e->spread, *counted = e->counted;
-    if (!err && e->kinds & EVIDENCE_SPREAD)
-        err = widen(&spread, 2 * n_query(e), old, cap, sizeof *e->spread);
-    e->spread = spread;
-    if (!err && e->kinds & EVIDENCE_ANCHOR)
-        err = widen(&counted, n_kv(e), old, cap, 1);
-    e->counted = counted;
-    if (!err)
-        err = widen_floats(e, EVIDENCE_GATE, &e->gate, n_kv(e), old, cap);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_VALUES, &e->values, n_kv(e), old, cap);
-    if (!err)
-        err = widen_floats(e, EVIDENCE_TWIN, &e->twin_row, n_query(e), old, cap);
-    if (!err)
-        err = widen_doubles(e, EVIDENCE_NOTE, &e->note, n_kv(e), old, cap);
-    if (!err)
-        err = widen_doubles(e, EVIDENCE_TWIN, &e->twin_sum, n_query(e), old, cap);
-    if (!err)
-        err = pages_reserve(&e->pages, (int)cap);
-    if (!err)
-        e->cap = (int)cap;
-    return err;
+    size_t D = (size_t)e->shape.head_dim, Q = n_query(e), H = n_kv(e);
+    const struct {
+        unsigned kind;
+        void *at; /* the pointer */
+        size_t n_rows, width, size;
+    } array[] = {
+        {EVIDENCE_SUM, &e->sum, Q, 1, sizeof *e->sum},
+        {EVIDENCE_WINDOW, &e->recent, H, 1, sizeof *e->recent},
+        {EVIDENCE_WINDOW, &e->born, H, 1, sizeof *e->born},
+        {EVIDENCE_WINDOW, &e->rows, Q * (size_t)e->ring, 1, sizeof *e->rows},
+        {EVIDENCE_KEYS, &e->keys, H, D, sizeof *e->keys},
+        {EVIDENCE_NORMS, &e->norms, H, 1, sizeof *e->norms},
+        {EVIDENCE_HISTORY, &e->history, H, 1, sizeof *e->history},
+        {EVIDENCE_SPREAD, &e->spread, 2 * Q, 1, sizeof *e->spread},
+        {EVIDENCE_ANCHOR, &e->counted, H, 1, sizeof *e->counted},
+        {EVIDENCE_GATE, &e->gate, H, 1, sizeof *e->gate},
+        {EVIDENCE_VALUES, &e->values, H, 1, sizeof *e->values},
+        {EVIDENCE_TWIN, &e->twin_row, Q, 1, sizeof *e->twin_row},
+        {EVIDENCE_NOTE, &e->note, H, 1, sizeof *e->note},
+        {EVIDENCE_TWIN, &e->twin_sum, Q, 1, sizeof *e->twin_sum},
+    };
+    for (size_t i = 0; i < sizeof array / sizeof *array; i++) {
+        size_t width = array[i].width;
+        if (!(e->kinds & array[i].kind))
+            continue;
+        int err = widen(array[i].at, array[i].n_rows, old * width, cap * width, array[i].size);
+        if (err)
+            return err;
+    }
+    int err = pages_reserve(&e->pages, (int)cap);
+    if (err)
+        return err;
+    e->cap = (int)cap;
+    return KVF_OK;
 }
 
 static size_t query_index(const struct evidence *e, int layer, int g)

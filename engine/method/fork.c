@@ -103,16 +103,16 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
 int method_state_fork(const struct method_state *from, struct method_state **ret_state)
 {
     struct method_state *first = NULL, **next = &first;
-    int err = KVF_OK;
-    for (; !err && from; from = from->next) {
-        err = fork_one(from, next);
-        next = *next ? &(*next)->next : next;
+    for (; from; from = from->next) {
+        int err = fork_one(from, next);
+        if (err) {
+            method_state_destroy(first);
+            return err;
+        }
+        next = &(*next)->next;
     }
-    if (err)
-        method_state_destroy(first);
-    else
-        *ret_state = first;
-    return err;
+    *ret_state = first;
+    return KVF_OK;
 }
 
 bool method_shares_prompt(const struct method *m, const struct method_params *p)

@@ -46,9 +46,10 @@ int method_parse(const char *text, int budget, struct method *ret_method,
         return unknown_preset(name, d);
     struct method row = *m;
     int err = method_options_parse(&row, text[n] ? text + n + 1 : text + n, budget, ret_params, d);
-    if (!err)
-        *ret_method = row;
-    return err;
+    if (err)
+        return err;
+    *ret_method = row;
+    return KVF_OK;
 }
 
 unsigned method_gates(const struct method *m)
@@ -148,16 +149,22 @@ int method_state_create(const struct method *m, const struct method_params *p,
     if (s->inputs.kernels)
         s->kernels = *s->inputs.kernels;
     int err = create_arrays(s);
-    if (!err)
-        err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
-    if (!err && m->admission->prepare)
+    if (err)
+        goto fail;
+    err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
+    if (err)
+        goto fail;
+    if (m->admission->prepare) {
         err = m->admission->prepare(s);
-    if (err) {
-        method_state_destroy(s);
-        return err;
+        if (err)
+            goto fail;
     }
     *ret_state = s;
     return KVF_OK;
+
+fail:
+    method_state_destroy(s);
+    return err;
 }
 
 static void destroy_one(struct method_state *s)
@@ -241,16 +248,18 @@ static int grow_arrays(struct method_state *s, int slots)
 
 int method_prepare(struct method_state *s, int slots, int32_t next_decision)
 {
-    int err = KVF_OK;
-    for (; !err && s; s = s->next) {
+    for (; s; s = s->next) {
         s->next_decision = next_decision;
         if (slots <= s->cap)
             continue;
-        err = evidence_reserve(&s->evidence, slots);
-        if (!err)
-            err = grow_arrays(s, slots);
+        int err = evidence_reserve(&s->evidence, slots);
+        if (err)
+            return err;
+        err = grow_arrays(s, slots);
+        if (err)
+            return err;
     }
-    return err;
+    return KVF_OK;
 }
 
 bool method_owns(const struct method_state *s, int layer, int head)

@@ -328,12 +328,15 @@ int method_options_parse(struct method *m, const char *text, int budget,
     struct method_params p = e.m.params;
     p.budget = e.budget;
     p.sinks = p.recent = p.window = p.every = p.local = METHOD_DERIVED;
-    if (e.code)
+    if (e.code) {
         err = take_pairs(&e, &p, e.code, d);
-    if (!err)
-        err = take_pairs(&e, &p, text, d);
-    if (!err)
-        err = method_resolve(&e.m, &p, d);
+        if (err)
+            return err;
+    }
+    err = take_pairs(&e, &p, text, d);
+    if (err)
+        return err;
+    err = method_resolve(&e.m, &p, d);
     if (err)
         return err;
     *m = e.m;

@@ -47,7 +47,6 @@ int pages_reserve(struct pages *p, int slots)
 {
     size_t n = (size_t)p->n_heads, D = (size_t)p->dim, old = (size_t)p->cap;
     size_t cap = ((size_t)slots + (size_t)p->size - 1) / (size_t)p->size;
-    int err = KVF_OK;
     if ((!p->bounds && !p->gates) || cap <= old)
         return KVF_OK;
     if (p->bounds && !p->valid)
@@ -58,15 +57,12 @@ int pages_reserve(struct pages *p, int slots)
         p->scratch = mem_alloc(n, p->scratch_len * sizeof(float));
     if ((p->bounds && !p->valid) || (p->gates && (!p->run || !p->scratch)))
         return KVF_E_NOMEM;
-    if (p->bounds)
-        err = widen(&p->least, n, old, cap, D);
-    if (!err && p->bounds)
-        err = widen(&p->most, n, old, cap, D);
-    if (!err && p->gates)
-        err = widen(&p->key, n, old, cap, (size_t)p->gate_dim);
-    if (!err)
-        p->cap = (int)cap;
-    return err;
+    if (p->bounds && (widen(&p->least, n, old, cap, D) || widen(&p->most, n, old, cap, D)))
+        return KVF_E_NOMEM;
+    if (p->gates && widen(&p->key, n, old, cap, (size_t)p->gate_dim))
+        return KVF_E_NOMEM;
+    p->cap = (int)cap;
+    return KVF_OK;
 }
 
 void pages_changed(struct pages *p, int head, int slot)

@@ -189,22 +189,26 @@ int bpe_load(struct bpe *b, const struct gguf *g, char hash[33], struct kvf_diag
     struct loader l = {.b = b, .index = {.g = g}, .bad_merge = -1};
     byte_alphabet(l.map);
     int err = alloc_tables(&l, n_tokens, n_merges);
-    if (!err) {
-        gguf_each_str(g, "tokenizer.ggml.tokens", on_token, &l);
-        gguf_each_str(g, "tokenizer.ggml.merges", on_merge, &l);
-        find_bytes(&l);
-        err = b->text.err;
-    }
-    if (!err && l.bad_merge >= 0)
+    if (err)
+        goto done;
+    gguf_each_str(g, "tokenizer.ggml.tokens", on_token, &l);
+    gguf_each_str(g, "tokenizer.ggml.merges", on_merge, &l);
+    find_bytes(&l);
+    err = b->text.err;
+    if (err)
+        goto done;
+    if (l.bad_merge >= 0) {
         err = kvf_fail(d, KVF_E_FORMAT, "%s: merge %lld names no tokens", gguf_path(g),
                        (long long)l.bad_merge);
-    if (!err)
-        err = compile_numeral(b);
-    if (!err) {
-        XXH128_hash_t h = XXH3_128bits_digest(l.hash);
-        snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64,
-                 (unsigned long long)h.low64);
+        goto done;
     }
+    err = compile_numeral(b);
+    if (err)
+        goto done;
+    XXH128_hash_t h = XXH3_128bits_digest(l.hash);
+    snprintf(hash, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+
+done:
     XXH3_freeState(l.hash);
     mem_free(l.index.slot);
     mem_free(l.index.name);

@@ -44,8 +44,8 @@ static bool is_plain(const struct literal *l)
 static bool default_system(const char *t, size_t n, struct literal *ret)
 {
     static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
-    const char *end = t + n, *a = t;
-    while ((a = find(a, (size_t)(end - a), open)) != NULL) {
+    const char *end = t + n;
+    for (const char *a = find(t, n, open); a; a = find(a, (size_t)(end - a), open)) {
         struct literal l = {.quote = a > t && (a[-1] == '\'' || a[-1] == '"') ? a[-1] : 0};
         a += strlen(open);
         size_t feed = line_feed(a, end, l.quote);

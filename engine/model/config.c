@@ -97,10 +97,12 @@ static int read_sizes(const struct gguf *g, struct model_config *m, int64_t voca
         return err;
     const struct field third[] = {{"rope.dimension_count", &m->rope_dim, m->head_dim, 1024}};
     err = read_fields(g, m, third, 1, d);
-    if (!err && (m->n_heads % m->n_kv_heads || m->head_dim % 2))
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: %d query heads of %d do not divide among %d KV heads",
-                       gguf_path(g), m->n_heads, m->head_dim, m->n_kv_heads);
-    return err;
+    if (err)
+        return err;
+    if (m->n_heads % m->n_kv_heads || m->head_dim % 2)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %d query heads of %d do not divide among %d KV heads",
+                        gguf_path(g), m->n_heads, m->head_dim, m->n_kv_heads);
+    return KVF_OK;
 }
 
 static const struct arch {
@@ -138,8 +140,9 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     const char *name = gguf_str(g, "general.name", &len);
     copy(m.name, sizeof m.name, name, name ? len : 0);
     int err = read_arch(g, &m, d);
-    if (!err)
-        err = read_sizes(g, &m, vocab, d);
+    if (err)
+        return err;
+    err = read_sizes(g, &m, vocab, d);
     if (err)
         return err;
     m.rope_base = gguf_real(g, key_of(&m, "rope.freq_base").text, 10000.0);
@@ -148,9 +151,11 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
         return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base %g or norm epsilon %g is out of range",
                         gguf_path(g), m.rope_base, (double)m.norm_eps);
     err = check_widths(g, &m, vocab, d);
-    if (!err)
-        err = check_rope(g, &m, d);
-    if (!err)
-        *ret = m;
-    return err;
+    if (err)
+        return err;
+    err = check_rope(g, &m, d);
+    if (err)
+        return err;
+    *ret = m;
+    return KVF_OK;
 }

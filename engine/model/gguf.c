@@ -174,6 +174,51 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct gguf_tensor *)a)->name, ((const struct gguf_tensor *)b)->name);
 }
 
+/* The n entries of the list of tensors; offset: [n], where the data of each begin. */
+static int read_entries(struct gguf *g, struct cursor *c, uint64_t n, uint64_t *offset,
+                        struct kvf_diag *d)
+{
+    for (; g->n_tensors < n; g->n_tensors++) {
+        int err = read_tensor(c, &g->tensor[g->n_tensors], &offset[g->n_tensors]);
+        if (err)
+            return kvf_fail(
+                d, err, "%s: the entry of tensor %zu is damaged or cut off; fetch the file again",
+                g->path, g->n_tensors);
+    }
+    return KVF_OK;
+}
+
+/* Offsets count from the first aligned byte after the list, where the cursor is. */
+static int place_tensors(struct gguf *g, const struct cursor *c, const uint64_t *offset,
+                         struct kvf_diag *d)
+{
+    int64_t align = gguf_int(g, "general.alignment", 32);
+    if (align < 1 || align > MAX_ALIGN || (align & (align - 1)))
+        return kvf_fail(d, KVF_E_FORMAT, "%s: alignment %lld is not a power of two up to %d",
+                        g->path, (long long)align, MAX_ALIGN);
+    uint64_t base = ((uint64_t)(c->p - g->map) + (uint64_t)align - 1) & ~((uint64_t)align - 1);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        struct gguf_tensor *t = &g->tensor[i];
+        if (offset[i] % (uint64_t)align || base > g->size || offset[i] > g->size - base
+            || t->bytes > g->size - base - offset[i])
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: tensor %s lies outside the file; it is cut off: fetch it again",
+                            g->path, t->name);
+        t->data = g->map + base + offset[i];
+    }
+    return KVF_OK;
+}
+
+static int sort_tensors(struct gguf *g, struct kvf_diag *d)
+{
+    qsort(g->tensor, g->n_tensors, sizeof *g->tensor, by_name);
+    for (size_t i = 1; i < g->n_tensors; i++)
+        if (strcmp(g->tensor[i - 1].name, g->tensor[i].name) == 0)
+            return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s occurs twice", g->path,
+                            g->tensor[i].name);
+    return KVF_OK;
+}
+
 static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct kvf_diag *d)
 {
     if (n > MAX_TENSORS)
@@ -181,38 +226,15 @@ static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct kvf
                         (unsigned long long)n);
     g->tensor = MEM_NEW(struct gguf_tensor, n);
     uint64_t *offset = MEM_NEW(uint64_t, n);
-    int err = g->tensor && offset ? KVF_OK : KVF_E_NOMEM;
-    for (; !err && g->n_tensors < n; g->n_tensors++) {
-        err = read_tensor(c, &g->tensor[g->n_tensors], &offset[g->n_tensors]);
-        if (err) {
-            kvf_fail(d, err,
-                     "%s: the entry of tensor %zu is damaged or cut off; fetch the file again",
-                     g->path, g->n_tensors);
-            mem_free((char *)(uintptr_t)g->tensor[g->n_tensors].name);
-        }
-    }
-    int64_t align = gguf_int(g, "general.alignment", 32);
-    if (!err && (align < 1 || align > MAX_ALIGN || (align & (align - 1))))
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: alignment %lld is not a power of two up to %d",
-                       g->path, (long long)align, MAX_ALIGN);
-    if (!err) {
-        uint64_t base = ((uint64_t)(c->p - g->map) + (uint64_t)align - 1) & ~((uint64_t)align - 1);
-        for (size_t i = 0; !err && i < n; i++) {
-            struct gguf_tensor *t = &g->tensor[i];
-            if (offset[i] % (uint64_t)align || base > g->size || offset[i] > g->size - base
-                || t->bytes > g->size - base - offset[i])
-                err = kvf_fail(d, KVF_E_FORMAT,
-                               "%s: tensor %s lies outside the file; it is cut off: fetch it again",
-                               g->path, t->name);
-            else
-                t->data = g->map + base + offset[i];
-        }
-        qsort(g->tensor, n, sizeof *g->tensor, by_name);
-        for (size_t i = 1; !err && i < n; i++)
-            if (strcmp(g->tensor[i - 1].name, g->tensor[i].name) == 0)
-                err = kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s occurs twice", g->path,
-                               g->tensor[i].name);
-    }
+    int err = g->tensor && offset ? read_entries(g, c, n, offset, d) : KVF_E_NOMEM;
+    if (err)
+        goto done;
+    err = place_tensors(g, c, offset, d);
+    if (err)
+        goto done;
+    err = sort_tensors(g, d);
+
+done:
     mem_free(offset);
     return err;
 }
@@ -243,21 +265,27 @@ static int map_file(struct gguf *g, struct kvf_diag *d)
     if (fd < 0)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the model: %s", g->path, strerror(errno));
     int err = KVF_OK;
-    if (fstat(fd, &st) != 0)
+    if (fstat(fd, &st) != 0) {
         err = kvf_fail(d, KVF_E_IO, "%s: cannot read the model: %s", g->path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
+        goto done;
+    }
+    if (!S_ISREG(st.st_mode)) {
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .gguf file", g->path);
-    else if (st.st_size < 24)
+        goto done;
+    }
+    if (st.st_size < 24) {
         err = kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file: it has only %lld bytes", g->path,
                        (long long)st.st_size);
-    if (!err) {
-        g->size = (size_t)st.st_size;
-        void *p = mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            err = kvf_fail(d, KVF_E_IO, "%s: cannot map the model: %s", g->path, strerror(errno));
-        else
-            g->map = p;
+        goto done;
     }
+    g->size = (size_t)st.st_size;
+    void *p = mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot map the model: %s", g->path, strerror(errno));
+    else
+        g->map = p;
+
+done:
     close(fd);
     return err;
 }
@@ -269,14 +297,17 @@ int gguf_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d)
         return KVF_E_NOMEM;
     g->path = mem_strdup(path);
     int err = g->path ? map_file(g, d) : KVF_E_NOMEM;
-    if (!err)
-        err = parse(g, d);
-    if (err) {
-        gguf_close(g);
-        return err;
-    }
+    if (err)
+        goto fail;
+    err = parse(g, d);
+    if (err)
+        goto fail;
     *ret_gguf = g;
     return KVF_OK;
+
+fail:
+    gguf_close(g);
+    return err;
 }
 
 void gguf_close(struct gguf *g)

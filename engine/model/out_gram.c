@@ -69,13 +69,15 @@ int out_gram(const struct gguf *g, const struct model_config *m, struct par *poo
         .row = mem_alloc((size_t)par_threads(pool), K * sizeof(float)),
         .gram = mem_alloc((size_t)m->n_layers * K, (size_t)m->head_dim * sizeof(double))};
     int err = j.tensor && j.row && j.gram ? find_tensors(g, &j, d) : KVF_E_NOMEM;
-    if (!err)
-        par_run(pool, m->n_layers, layer_task, &j);
+    if (err)
+        goto done;
+    par_run(pool, m->n_layers, layer_task, &j);
+    *ret = j.gram;
+    j.gram = NULL;
+
+done:
     mem_free((void *)j.tensor);
     mem_free(j.row);
-    if (err)
-        mem_free(j.gram);
-    else
-        *ret = j.gram;
+    mem_free(j.gram);
     return err;
 }

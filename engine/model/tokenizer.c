@@ -107,16 +107,20 @@ int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, str
     if (!t)
         return KVF_E_NOMEM;
     int err = bpe_load(&t->bpe, g, t->hash, d);
-    if (!err)
-        err = compile_words(t, g, d);
-    if (!err)
-        err = read_special(t, g);
-    if (err) {
-        tokenizer_destroy(t);
-        return err;
-    }
+    if (err)
+        goto fail;
+    err = compile_words(t, g, d);
+    if (err)
+        goto fail;
+    err = read_special(t, g);
+    if (err)
+        goto fail;
     *ret_tokenizer = t;
     return KVF_OK;
+
+fail:
+    tokenizer_destroy(t);
+    return err;
 }
 
 void tokenizer_destroy(struct tokenizer *t)
@@ -136,11 +140,6 @@ struct out {
     pcre2_match_data *match;
     int err;
 };
-
-static void add_id(struct out *o, int32_t id)
-{
-    buf_add(&o->ids, &id, sizeof id);
-}
 
 static void add_word(struct out *o, const char *s, size_t n)
 {
@@ -219,7 +218,7 @@ static void add_all(struct out *o, const char *s, size_t n, bool special)
             continue;
         }
         add_text(o, s + start, at - start);
-        add_id(o, id);
+        buf_add(&o->ids, &id, sizeof id);
         start = at += bpe_token(&o->t->bpe, id).len;
     }
     add_text(o, s + start, n - start);

@@ -81,20 +81,24 @@ static int matrix(const struct job *j, int layer, const struct part *part, int n
     struct pack_source src[3];
     void *own[3] = {NULL, NULL, NULL};
     int err = KVF_OK;
-    for (int i = 0; !err && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const struct gguf_tensor *t = need(j, layer, part[i].what, part[i].n_rows, K, d);
         if (!t) {
             err = KVF_E_FORMAT;
-            break;
+            goto done;
         }
         src[i] = (struct pack_source){t->data, (enum weight_type)t->type, part[i].n_rows};
         if (part[i].heads && j->m->halves) {
             src[i].data = own[i] = reordered(j->m, t, part[i].n_rows);
-            err = own[i] ? KVF_OK : KVF_E_NOMEM;
+            if (!own[i]) {
+                err = KVF_E_NOMEM;
+                goto done;
+            }
         }
     }
-    if (!err)
-        err = packed_build(src, n, K, j->exact, out);
+    err = packed_build(src, n, K, j->exact, out);
+
+done:
     for (int i = 0; i < 3; i++)
         mem_free(own[i]);
     return err;

@@ -172,8 +172,11 @@ static int put_layers(const struct probe_state *s, struct probe_sink *sink, bool
 int probe_write(const struct probe_state *s, struct probe_sink *sink, bool snapshots, int32_t t0,
                 int32_t t1)
 {
-    int err = KVF_OK, n = s->n_arrays, step = s->probe->by_column ? 1 : n;
-    for (int i = 0; !err && i < n; i += step)
-        err = put_layers(s, sink, snapshots, i, i + step, t0, t1);
-    return err;
+    int n = s->n_arrays, step = s->probe->by_column ? 1 : n;
+    for (int i = 0; i < n; i += step) {
+        int err = put_layers(s, sink, snapshots, i, i + step, t0, t1);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
 }

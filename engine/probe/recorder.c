@@ -195,18 +195,20 @@ static int make_scratch(struct recorder *r, int n_threads)
 /* Opens the probes of a set; *ret_columns: how many the trace has with theirs. */
 static int open_probes(struct recorder *r, unsigned set, int *ret_columns)
 {
-    int err = KVF_OK, n = N_FIXED;
-    for (int i = 0; !err && probe_table[i]; i++) {
+    int n = N_FIXED;
+    for (int i = 0; probe_table[i]; i++) {
         if (!(set >> i & 1))
             continue;
         struct probe_state *s = &r->active[r->n_active++];
-        err = probe_state_open(s, probe_table[i], &r->cfg);
+        int err = probe_state_open(s, probe_table[i], &r->cfg);
+        if (err)
+            return err;
         s->column0 = n;
         n += s->n_arrays;
         r->wants |= probe_table[i]->wants;
     }
     *ret_columns = n;
-    return err;
+    return KVF_OK;
 }
 
 int recorder_create(const char *path, const char *meta_json, unsigned set,
@@ -219,17 +221,19 @@ int recorder_create(const char *path, const char *meta_json, unsigned set,
         return KVF_E_NOMEM;
     r->cfg = *cfg;
     int err = make_scratch(r, n_threads);
-    if (!err)
-        err = open_probes(r, set, &n_columns);
-    if (err) {
-        kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
-        goto fail;
-    }
+    if (err)
+        goto no_memory;
+    err = open_probes(r, set, &n_columns);
+    if (err)
+        goto no_memory;
     err = open_writer(r, path, meta_json, n_columns, d);
     if (err)
         goto fail;
     *ret_rec = r;
     return KVF_OK;
+
+no_memory:
+    kvf_fail(d, err, "not enough memory to record %d tokens; use fewer --probes", cfg->cap);
 fail:
     recorder_abandon(r);
     return err;
@@ -367,6 +371,16 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
     return r->text.err;
 }
 
+static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t t1)
+{
+    for (int i = 0; i < r->n_active; i++) {
+        int err = probe_write(&r->active[i], &r->sink, snapshots, t0, t1);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
 /* Token columns and stream columns of steps [streamed, t1). */
 static int stream(struct recorder *r, int32_t t1)
 {
@@ -382,24 +396,24 @@ static int stream(struct recorder *r, int32_t t1)
     int err = kvf_write_token_bytes(r->sink.writer, (uint32_t)t0, (uint32_t)n, end,
                                     r->text.data ? r->text.data + first : "");
     mem_free(end);
-    if (!err)
-        err = kvf_write_chunk(r->sink.writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
-                              r->id + t0);
-    if (!err)
-        err = kvf_write_chunk(r->sink.writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
-                              r->role + t0);
-    for (int i = 0; !err && i < r->n_active; i++)
-        err = probe_write(&r->active[i], &r->sink, false, t0, t1);
     r->streamed = t1;
-    return err;
+    if (err)
+        return err;
+    err = kvf_write_chunk(r->sink.writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
+                          r->id + t0);
+    if (err)
+        return err;
+    err = kvf_write_chunk(r->sink.writer, COL_ROLE, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
+                          r->role + t0);
+    if (err)
+        return err;
+    return write_probes(r, false, t0, t1);
 }
 
 static int snapshot(struct recorder *r, int32_t n_steps)
 {
-    int err = KVF_OK;
     r->sink.epoch++;
-    for (int i = 0; !err && i < r->n_active && n_steps > 0; i++)
-        err = probe_write(&r->active[i], &r->sink, true, 0, n_steps);
+    int err = n_steps > 0 ? write_probes(r, true, 0, n_steps) : KVF_OK;
     return err ? err : kvf_writer_commit(r->sink.writer, r->sink.epoch, (uint32_t)n_steps);
 }
 
@@ -432,15 +446,23 @@ void recorder_cut(struct recorder *r, int32_t n_tokens)
         r->n_tokens = n_tokens;
 }
 
+/* What is not yet in the file; the error of the run where there was one. */
+static int write_rest(struct recorder *r, const char *result_json)
+{
+    if (r->err)
+        return r->err;
+    int err = stream(r, r->n_tokens);
+    if (err)
+        return err;
+    err = snapshot(r, r->n_tokens);
+    if (err || !result_json)
+        return err;
+    return kvf_writer_note(r->sink.writer, "result", result_json);
+}
+
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
 {
-    int err = r->err;
-    if (!err)
-        err = stream(r, r->n_tokens);
-    if (!err)
-        err = snapshot(r, r->n_tokens);
-    if (!err && result_json)
-        err = kvf_writer_note(r->sink.writer, "result", result_json);
+    int err = write_rest(r, result_json);
     int closed = kvf_writer_close(r->sink.writer, d);
     r->sink.writer = NULL;
     free_recorder(r);

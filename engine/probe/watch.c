@@ -67,6 +67,21 @@ static int mark(const char *option, const char *text, const char *set,
                     option, text);
 }
 
+/* The pairs of token t with the heads of take. */
+static int add_token(struct watch *w, const unsigned char *take, int32_t t,
+                     const struct probe_config *cfg, struct kvf_diag *d)
+{
+    int n_heads = cfg->shape.n_heads;
+    for (int i = 0; i < cfg->shape.n_layers * n_heads; i++) {
+        if (!take[i])
+            continue;
+        int err = add_pair(w, &(struct watch_pair){{i / n_heads, i % n_heads}, t}, d);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
 int watch_add_tokens(struct watch *w, const char *text, const struct probe_config *cfg,
                      struct kvf_diag *d)
 {
@@ -82,22 +97,30 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
         w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS);
     if (!w->pair)
         return out_of_memory(d);
-    int n_heads = cfg->shape.n_heads, err = mark("--watch", text, heads + 1, cfg, &take, d);
-    while (!err && s < heads) {
-        if (!take_tokens(&s, &lo, &hi))
+    int err = mark("--watch", text, heads + 1, cfg, &take, d);
+    if (err)
+        goto done;
+    while (s < heads) {
+        if (!take_tokens(&s, &lo, &hi)) {
             err = kvf_fail(d, KVF_E_ARG,
                            "--watch: '%s' does not start with tokens such as "
                            "383,400-410",
                            text);
-        else if (hi >= cfg->cap)
+            goto done;
+        }
+        if (hi >= cfg->cap) {
             err = kvf_fail(d, KVF_E_ARG, "--watch: this run has at most %d tokens, no token %ld",
                            cfg->cap, hi);
-        for (long t = lo; !err && t <= hi; t++)
-            for (int i = 0; !err && i < cfg->shape.n_layers * n_heads; i++)
-                if (take[i])
-                    err = add_pair(w, &(struct watch_pair){{i / n_heads, i % n_heads}, (int32_t)t},
-                                   d);
+            goto done;
+        }
+        for (long t = lo; t <= hi; t++) {
+            err = add_token(w, take, (int32_t)t, cfg, d);
+            if (err)
+                goto done;
+        }
     }
+
+done:
     qsort(w->pair, (size_t)w->n_pairs, sizeof *w->pair, compare_pairs);
     mem_free(take);
     return err;
@@ -117,7 +140,7 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
     char set[1024];
     size_t n = strcspn(text, "@");
     const char *when = text[n] ? text + n + 1 : "pre";
-    int n_heads = cfg->shape.n_heads, all = cfg->shape.n_layers * n_heads, err;
+    int n_heads = cfg->shape.n_heads, all = cfg->shape.n_layers * n_heads;
     unsigned char *take = NULL;
     if (strcmp(when, "pre") != 0 && strcmp(when, "post") != 0)
         return kvf_fail(d, KVF_E_ARG,
@@ -128,18 +151,25 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
         return kvf_fail(d, KVF_E_ARG, "--watch-queries needs query heads such as L10H3,L20H*");
     memcpy(set, text, n);
     set[n] = 0;
-    err = mark("--watch-queries", text, set, cfg, &take, d);
+    int err = mark("--watch-queries", text, set, cfg, &take, d);
+    if (err)
+        goto done;
     mem_free(w->query);
     w->query = MEM_NEW(struct watch_head, (size_t)all);
     w->n_queries = 0;
     w->turned = strcmp(when, "post") == 0;
-    if (!err && !w->query)
+    if (!w->query) {
         err = out_of_memory(d);
-    for (int i = 0; !err && i < all; i++)
+        goto done;
+    }
+    for (int i = 0; i < all; i++)
         if (take[i])
             w->query[w->n_queries++] = (struct watch_head){i / n_heads, i % n_heads};
+    err = too_many_queries(w->n_queries, cfg, d);
+
+done:
     mem_free(take);
-    return err ? err : too_many_queries(w->n_queries, cfg, d);
+    return err;
 }
 
 /* Head 0 of the first, the middle and the last layer. */

@@ -62,11 +62,13 @@ static int hash_all(const char *config, const char *step, const char *log,
     if (!x)
         return KVF_E_NOMEM;
     XXH3_128bits_reset(x);
-    int err = hash_text(x, config);
-    if (!err)
-        err = hash_text(x, step);
-    if (!err)
-        err = hash_text(x, log);
+    const char *const text[] = {config, step, log};
+    int err = KVF_OK;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        err = hash_text(x, text[i]);
+        if (err)
+            goto done;
+    }
     for (int i = 0; i < n; i++) {
         size_t size = sizeof(float);
         for (int k = 0; k < item[i].n_dims; k++)
@@ -77,6 +79,8 @@ static int hash_all(const char *config, const char *step, const char *log,
     }
     XXH128_hash_t h = XXH3_128bits_digest(x);
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+
+done:
     XXH3_freeState(x);
     return err;
 }
@@ -86,14 +90,15 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
     char step[24], hash[33] = "";
     const char *log = c->log ? c->log : "";
     struct safetensors_item *item = MEM_NEW(struct safetensors_item, (size_t)c->n);
+    int err = KVF_OK;
     if (!item)
         return KVF_E_NOMEM;
     for (int i = 0; i < c->n; i++) {
         const struct checkpoint_tensor *t = &c->tensor[i];
         if (t->n_dims < 0 || t->n_dims > 3) {
-            mem_free(item);
-            return kvf_fail(d, KVF_E_ARG, "%s: tensor %s has %d dimensions", path, t->name,
-                            t->n_dims);
+            err = kvf_fail(d, KVF_E_ARG, "%s: tensor %s has %d dimensions", path, t->name,
+                           t->n_dims);
+            goto done;
         }
         item[i] = (struct safetensors_item){t->name, t->n_dims, {1, 1, 1, 1}, t->data, WEIGHT_F32};
         for (int k = 0; k < t->n_dims; k++)
@@ -101,11 +106,14 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
     }
     qsort(item, (size_t)c->n, sizeof *item, by_name);
     snprintf(step, sizeof step, "%lld", (long long)c->step);
-    int err = hash_all(c->config, step, log, item, c->n, hash);
+    err = hash_all(c->config, step, log, item, c->n, hash);
+    if (err)
+        goto done;
     const struct safetensors_note note[] = {
         {"format", FORMAT}, {"step", step}, {"hash", hash}, {"config", c->config}, {"log", log}};
-    if (!err)
-        err = safetensors_write(path, item, c->n, note, sizeof note / sizeof *note, d);
+    err = safetensors_write(path, item, c->n, note, sizeof note / sizeof *note, d);
+
+done:
     mem_free(item);
     return err;
 }
@@ -124,25 +132,25 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
                         "remove it",
                         path);
     struct safetensors_item *item = MEM_NEW(struct safetensors_item, n);
-    int err = item ? KVF_OK : KVF_E_NOMEM;
-    for (size_t i = 0; i < n && !err; i++) {
+    if (!item)
+        return KVF_E_NOMEM;
+    bool all_f32 = true;
+    for (size_t i = 0; i < n; i++) {
         const struct tensor *t = &f->tensor[i];
         item[i] = (struct safetensors_item){t->name, t->n_dims, {1, 1, 1, 1}, t->data, t->type};
         memcpy(item[i].dim, t->dim, sizeof t->dim);
-        if (t->type != WEIGHT_F32)
-            err = KVF_E_FORMAT;
+        all_f32 = all_f32 && t->type == WEIGHT_F32;
     }
-    if (!err)
-        err = hash_all(config, step, log, item, (int)n, found);
-    if (!err && strcmp(found, hash) != 0)
-        err = KVF_E_FORMAT;
-    if (err == KVF_E_FORMAT)
-        kvf_fail(d, err,
-                 "%s: the checkpoint is damaged (its bytes are not those of its hash); "
-                 "remove it and train again",
-                 path);
+    int err = all_f32 ? hash_all(config, step, log, item, (int)n, found) : KVF_OK;
     mem_free(item);
-    return err;
+    if (err)
+        return err;
+    if (!all_f32 || strcmp(found, hash) != 0)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: the checkpoint is damaged (its bytes are not those of its hash); "
+                        "remove it and train again",
+                        path);
+    return KVF_OK;
 }
 
 /* Bytes of the setting that s starts with: up to the end of the line or the next member of
@@ -223,15 +231,20 @@ static int take(const struct tensor_file *f, struct checkpoint *c, struct kvf_di
 {
     int64_t step = 0;
     int err = check_hash(f, d);
-    if (!err)
-        err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
-    if (!err)
-        err = check_tensors(f, c, d);
-    if (!err)
-        err = read_step(f, &step, d);
-    char *log = err ? NULL : mem_strdup(tensor_file_meta(f, "log"));
-    if (err || !log)
-        return err ? err : KVF_E_NOMEM;
+    if (err)
+        return err;
+    err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
+    if (err)
+        return err;
+    err = check_tensors(f, c, d);
+    if (err)
+        return err;
+    err = read_step(f, &step, d);
+    if (err)
+        return err;
+    char *log = mem_strdup(tensor_file_meta(f, "log"));
+    if (!log)
+        return KVF_E_NOMEM;
     for (int i = 0; i < c->n; i++) { /* nothing can fail from here on */
         const struct tensor *t = tensor_file_find(f, c->tensor[i].name, NULL);
         memcpy(c->tensor[i].data, t->data, (size_t)t->n * sizeof(float));
@@ -249,8 +262,9 @@ int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, stru
     if (!*ret_found)
         return kvf_fail(d, KVF_E_IO, "%s: there is no checkpoint", path);
     int err = tensor_file_open(path, &f, d);
-    if (!err)
-        err = take(f, c, d);
+    if (err)
+        return err;
+    err = take(f, c, d);
     tensor_file_close(f);
     return err;
 }

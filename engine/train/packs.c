@@ -70,15 +70,22 @@ static int read_documents(const struct tokenizer *tok, const char *path,
 {
     struct text t;
     int err = text_read(path, share, &t, d);
-    for (int i = 0; !err && i < t.n; i++) {
+    if (err)
+        goto done;
+    for (int i = 0; i < t.n; i++) {
         int32_t *ids = NULL;
         int n = 0;
         err = tokenizer_encode(tok, t.bytes.data + t.unit[i].at, t.unit[i].len, false, &ids, &n, d);
-        if (!err)
-            err = add_document(x, ids, n, length);
-        else
+        if (err) {
             kvf_diag_prefix(d, "%s, line %lld", path, (long long)t.unit[i].line);
+            goto done;
+        }
+        err = add_document(x, ids, n, length);
+        if (err)
+            goto done;
     }
+
+done:
     text_finish(&t);
     return err;
 }
@@ -91,8 +98,9 @@ static int read_runs(const struct tokenizer *tok, const char *path, const struct
     int err = text_read(path, share, &check, d);
     struct documents docs = {.length = length};
     text_finish(&check);
-    if (!err)
-        err = documents_read_share(tok, path, share, &docs, d);
+    if (err)
+        return err;
+    err = documents_read_share(tok, path, share, &docs, d);
     for (int i = 0; !err && i < docs.n; i++) {
         err = add_document(x, docs.doc[i].ids, length, length);
         docs.doc[i].ids = NULL;
@@ -156,22 +164,23 @@ static int make_packs(struct pieces *x, int length, enum packing packing, struct
     size_t n = (size_t)x->n;
     int32_t *head = MEM_NEW(int32_t, n), *last = MEM_NEW(int32_t, n);
     int32_t *before = MEM_NEW(int32_t, n), *room = MEM_NEW(int32_t, (size_t)length + 1);
-    int err = head && last && before && room ? KVF_OK : KVF_E_NOMEM;
-    if (!err) {
-        if (packing == PACK_DOCUMENTS)
-            qsort(x->piece, n, sizeof *x->piece, longer_first);
-        p->count = fit(x->piece, x->n, length, head, last, room, before);
-        for (int i = 0; i < x->n; i++)
-            p->tokens += x->piece[i].n;
-        p->n = MEM_NEW(int32_t, (size_t)p->count);
-        p->ids = MEM_NEW(int32_t, (size_t)p->tokens);
-        p->first = MEM_NEW(int32_t, (size_t)p->tokens);
-        err = p->n && p->ids && p->first ? KVF_OK : KVF_E_NOMEM;
-    }
-    if (!err) {
-        lay_out(x->piece, head, p);
-        err = packs_index(p);
-    }
+    int err = KVF_E_NOMEM;
+    if (!head || !last || !before || !room)
+        goto done;
+    if (packing == PACK_DOCUMENTS)
+        qsort(x->piece, n, sizeof *x->piece, longer_first);
+    p->count = fit(x->piece, x->n, length, head, last, room, before);
+    for (int i = 0; i < x->n; i++)
+        p->tokens += x->piece[i].n;
+    p->n = MEM_NEW(int32_t, (size_t)p->count);
+    p->ids = MEM_NEW(int32_t, (size_t)p->tokens);
+    p->first = MEM_NEW(int32_t, (size_t)p->tokens);
+    if (!p->n || !p->ids || !p->first)
+        goto done;
+    lay_out(x->piece, head, p);
+    err = packs_index(p);
+
+done:
     mem_free(head);
     mem_free(last);
     mem_free(before);
@@ -185,18 +194,24 @@ static int build(const struct tokenizer *t, const struct packs_source *from, str
     struct text_share share = {from->from, from->to, true};
     struct pieces x = {0};
     int err = KVF_OK;
-    for (int i = 0; !err && i < from->n_paths; i++)
+    for (int i = 0; i < from->n_paths; i++) {
         err = (from->packing == PACK_RUN ? read_runs : read_documents)(t, from->path[i], &share,
                                                                        from->length, &x, d);
-    if (!err && x.n == 0)
+        if (err)
+            goto done;
+    }
+    if (x.n == 0) {
         err = kvf_fail(d, KVF_E_LIMIT,
                        "%s: the data give no %s; give more text, or shorter "
                        "packs",
                        from->n_paths ? from->path[0] : "no file",
                        from->packing == PACK_RUN ? "run of the length of a pack"
                                                  : "document of 2 tokens or more");
-    if (!err)
-        err = make_packs(&x, from->length, from->packing, p);
+        goto done;
+    }
+    err = make_packs(&x, from->length, from->packing, p);
+
+done:
     for (int i = 0; i < x.n_owned; i++)
         mem_free(x.owned[i]);
     mem_free(x.owned);
@@ -269,11 +284,14 @@ static int through_cache(const struct tokenizer *t, const struct packs_source *f
         buf_printf(&path, "%02x", key.hash[i]);
     buf_str(&path, ".ids");
     err = path.err;
-    if (!err && packs_cache_read(path.data, &key, p) != KVF_OK) {
-        err = build(t, from, p, d);
-        if (!err)
-            packs_cache_write(path.data, &key, p);
-    }
+    if (err || packs_cache_read(path.data, &key, p) == KVF_OK)
+        goto done;
+    err = build(t, from, p, d);
+    if (err)
+        goto done;
+    packs_cache_write(path.data, &key, p);
+
+done:
     buf_finish(&path);
     return err;
 }

@@ -87,17 +87,23 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
     p->H = f->config->n_kv_heads;
     p->n_tapes = opt->recompute ? 1 : p->L;
     int err = allocate(p);
-    for (int i = 0; !err && i < p->n_tapes; i++)
+    if (err)
+        goto fail;
+    for (int i = 0; i < p->n_tapes; i++) {
         err = tape_create(f, net, most, &p->tape[i]);
-    if (!err)
-        err = block_scratch_create(f, net, c, most, &p->scratch);
-    if (err) {
-        pass_destroy(p);
-        return err;
+        if (err)
+            goto fail;
     }
+    err = block_scratch_create(f, net, c, most, &p->scratch);
+    if (err)
+        goto fail;
     fill_turns(p);
     *ret_pass = p;
     return KVF_OK;
+
+fail:
+    pass_destroy(p);
+    return err;
 }
 
 void pass_destroy(struct pass *p)

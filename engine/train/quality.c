@@ -32,12 +32,23 @@ int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *
     float *turned = mem_mul(SLICE, (size_t)d, &cells) ? MEM_NEW(float, cells) : NULL;
     ret->back = MEM_NEW(struct packed, (size_t)ret->n_back);
     struct pack_source src = {w, WEIGHT_F32, vocab};
-    int err = turned && ret->back ? packed_build(&src, 1, d, 1, &ret->logits) : KVF_E_NOMEM;
-    for (int b = 0; b < ret->n_back && !err; b++)
-        err = build_slice(w, ret, b, turned);
-    mem_free(turned);
+    int err = KVF_E_NOMEM;
+    if (!turned || !ret->back)
+        goto fail;
+    err = packed_build(&src, 1, d, 1, &ret->logits);
     if (err)
-        output_matrix_finish(ret);
+        goto fail;
+    for (int b = 0; b < ret->n_back; b++) {
+        err = build_slice(w, ret, b, turned);
+        if (err)
+            goto fail;
+    }
+    mem_free(turned);
+    return KVF_OK;
+
+fail:
+    mem_free(turned);
+    output_matrix_finish(ret);
     return err;
 }
 

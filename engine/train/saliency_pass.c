@@ -28,12 +28,12 @@ static int open_job(struct job *j, struct kvf_diag *d)
     j->first = MEM_NEW(int32_t, (size_t)j->T);
     j->held = MEM_NEW(float, n);
     j->d = MEM_NEW(float, n);
-    int err = j->first && j->held && j->d ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        err = frozen_build(m, j->e->weights, j->e->pool, &j->frozen, d);
-    if (!err)
-        err = pass_create(&j->c, &j->frozen, NULL, &opt, j->T, &j->pass);
-    return err;
+    if (!j->first || !j->held || !j->d)
+        return KVF_E_NOMEM;
+    int err = frozen_build(m, j->e->weights, j->e->pool, &j->frozen, d);
+    if (err)
+        return err;
+    return pass_create(&j->c, &j->frozen, NULL, &opt, j->T, &j->pass);
 }
 
 static void close_job(struct job *j)
@@ -82,32 +82,35 @@ int saliency_measure(struct engine *e, const int32_t *ids, int n,
     float *value = MEM_NEW(float, (size_t)heads *(size_t)n);
     struct pass_loss loss = {0};
     int err = value && head ? open_job(&j, d) : KVF_E_NOMEM;
-    if (err)
+    if (err) {
         kvf_fail(d, err, "not enough memory for the derivatives of %d tokens; try fewer", n);
-    if (!err) {
-        struct pack pack = {ids, j.first, n};
-        hold(&j);
-        /* the pass averages over the n - 1 predictions; here they are added */
-        pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
-        err = collect(&j, value, d);
+        goto fail;
     }
-    for (int i = 0; !err && i < heads; i++)
+    struct pack pack = {ids, j.first, n};
+    hold(&j);
+    /* the pass averages over the n - 1 predictions; here they are added */
+    pass_run(j.pass, &pack, n - 1, NULL, j.d, &loss);
+    err = collect(&j, value, d);
+    if (err)
+        goto fail;
+    for (int i = 0; i < heads; i++)
         head[i] = i;
-    if (!err) {
-        *ret = (struct saliency){j.L,
-                                 j.H,
-                                 n,
-                                 opt->window,
-                                 value,
-                                 loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
-                                 loss.positions,
-                                 pass_bytes(j.pass),
-                                 heads,
-                                 head};
-    } else {
-        mem_free(value);
-        mem_free(head);
-    }
+    *ret = (struct saliency){j.L,
+                             j.H,
+                             n,
+                             opt->window,
+                             value,
+                             loss.term[opt->kl ? QUALITY_FWKL : QUALITY_NTP] * (n - 1),
+                             loss.positions,
+                             pass_bytes(j.pass),
+                             heads,
+                             head};
+    close_job(&j);
+    return KVF_OK;
+
+fail:
+    mem_free(value);
+    mem_free(head);
     close_job(&j);
     return err;
 }

@@ -24,10 +24,12 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     struct gates_model gm = {m->n_layers, m->d_model,   m->n_heads, m->n_kv_heads, m->head_dim,
                              m->norm_eps, m->rope_base, NULL,       &t->c.k};
     int err = net_create(&gm, &t->opt.net, &t->net);
-    if (!err)
-        err = frozen_build(m, t->e->weights, t->c.pool, &t->frozen, d);
-    if (!err)
-        err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);
+    if (err)
+        return err;
+    err = frozen_build(m, t->e->weights, t->c.pool, &t->frozen, d);
+    if (err)
+        return err;
+    err = pass_create(&t->c, &t->frozen, t->net, &t->opt.pass, t->opt.length, &t->pass);
     if (err)
         return err;
     t->grad = MEM_NEW(float, t->net->n);
