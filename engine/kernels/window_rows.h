@@ -59,15 +59,15 @@ void WINDOW(slide)(double *restrict sum, const struct window_pair *restrict p,
     }
 }
 
-/* sum += the units of a - those of b: 2 + x has x in units of 2^-51 in its last bits. */
-static inline void window_count(int64_t *sum, window_d8 a, window_d8 b)
+/* sum += the units of a - those of b: 2 + x has x in units of 2^-51 in its last bits.  Vectors are
+ * passed by pointer, since how they are passed by value depends on the instruction set. */
+static inline void window_count(int64_t *sum, const window_d8 *a, const window_d8 *b)
 {
     window_l8 s, x, y;
+    window_d8 more = *a + 2.0, less = *b + 2.0;
     memcpy(&s, sum, sizeof s);
-    a += 2.0;
-    b += 2.0;
-    memcpy(&x, &a, sizeof x);
-    memcpy(&y, &b, sizeof y);
+    memcpy(&x, &more, sizeof x);
+    memcpy(&y, &less, sizeof y);
     s += x - y;
     memcpy(sum, &s, sizeof s);
 }
@@ -80,8 +80,10 @@ void WINDOW(slide_spread)(int64_t *restrict sum, int64_t *restrict square,
         window_d8 a, b;
         window_seen(&a, p->in + i, pos + i, p->t_in);
         window_seen(&b, p->out + i, pos + i, p->t_out);
-        window_count(sum + i, a, b);
-        window_count(square + i, a * a, b * b);
+        window_count(sum + i, &a, &b);
+        a *= a;
+        b *= b;
+        window_count(square + i, &a, &b);
     }
     for (; i < n; i++) {
         double a = window_seen_one(p->in[i], pos[i], p->t_in);

@@ -255,8 +255,7 @@ Test(classes, files_that_are_none)
                                         "{\"all\": \"x\"}",
                                         "{\"a\\nb\": \"x\"}",
                                         "{\"a\": \"\\\\C\"}",
-                                        "{\"a\": \"x\", \"a\": "
-                                        "\"y\"}",
+                                        "{\"a\": \"x\", \"a\": \"y\"}",
                                         "{\"a23456789012345678901234567890123\": \"x\"}",
                                         "{\"a\": \"[[:nonsense:]]\"}"};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
