@@ -128,7 +128,7 @@ static void power_text(int exponent, int factor, char out[24])
         "\xe2\x81\xb0", "\xc2\xb9",     "\xc2\xb2",     "\xc2\xb3",     "\xe2\x81\xb4",
         "\xe2\x81\xb5", "\xe2\x81\xb6", "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9"};
     int n = exponent < 0 ? -exponent : exponent;
-    char times[8] = "";
+    char times[16] = "";
     if (factor > 1)
         snprintf(times, sizeof times, "%d\xc2\xb7", factor);
     snprintf(out, 24, "%s10%s%s%s%s", times, exponent < 0 ? "\xe2\x81\xbb" : "",
