@@ -59,7 +59,7 @@ struct frame {
     enum kvf_space space;
     int column[FRAME_COLUMNS]; /* of those declared, or as choose set them */
     struct head_list heads;
-    int items;      /* how often each head is computed: once for each column, say.  0: not at
+    int items;      /* how often each head is computed, 1 unless prepare says: 0: not at
                      * all, for those whose sums depend on an order: finish reads the heads */
     int64_t n_rows; /* of the table */
     void *row;      /* [n_rows] */

@@ -67,7 +67,8 @@ void plot_mark(struct plot *p, const char *panel, const char *line, double x, do
 /* The line of that name, to set its look; NULL: no point was added to it. */
 struct plot_line *plot_line(struct plot *p, const char *name);
 
-/* Makes the line thin, grey, behind the others and absent from the key. */
+/* Makes the line thin, grey, behind the others and absent from the key.  Looks are given in the
+ * order in which lines are first added: add the lines of the key before those behind them. */
 void plot_behind(struct plot *p, const char *name);
 
 /* Takes lines without a point that has a place out of the key. */
