@@ -58,13 +58,13 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
                            hi * share + share - 1);
         }
     }
-    *ret = ok && !b.err && b.len ? mem_strdup(b.data) : NULL;
-    int err = !ok || !b.len ? kvf_fail(d, KVF_E_ARG,
-                                       "--head needs KV heads such as L0-5K*, "
-                                       "that the trace has, not '%s'",
-                                       set)
-              : *ret        ? KVF_OK
-                            : KVF_E_NOMEM;
+    int err = KVF_OK;
+    if (!ok || !b.len)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--head needs KV heads such as L0-5K*, that the trace has, not '%s'", set);
+    *ret = err || b.err ? NULL : mem_strdup(b.data);
+    if (!err && !*ret)
+        err = KVF_E_NOMEM;
     buf_finish(&b);
     return err;
 }

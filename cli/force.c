@@ -165,7 +165,9 @@ int force_inputs(struct force *f, const struct model_config *m, struct methods *
 /* The trace or plan whose tokens count. */
 static const struct plan *source(const struct force *f)
 {
-    return f->tokens ? f->tokens : f->plan && f->plan->ids ? f->plan : NULL;
+    if (f->tokens)
+        return f->tokens;
+    return f->plan && f->plan->ids ? f->plan : NULL;
 }
 
 int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, struct kvf_diag *d)

@@ -52,12 +52,6 @@ def banned(path, name, called):
     return 'goes through base/mem.h'
 
 
-# Files that still hold such expressions.  The list only becomes shorter: a file that is clean
-# leaves it, none is added, and when it is empty it goes.
-UNTIDY = set('''
-cli/cmd_report.c cli/force.c
-'''.split())
-
 CONDITION = re.compile(r'\b(if|while|switch|for)\s*\(')
 RETURN = re.compile(r'\breturn\b([^;]*);')
 ASSIGNMENT = re.compile(r'(?<![=!<>])=(?!=)|<<=|>>=')
@@ -122,11 +116,7 @@ def check(root, only=None):
             why = banned(path, m.group(1), m.group(2) is not None)
             if why:
                 reports.append(f'{path}:{lint.line_of(text, m.start())}: {m.group(1)} {why}')
-        found = [f'{path}:{lint.line_of(text, at)}: {what}' for at, what in untidy(text)]
-        if path not in UNTIDY:
-            reports += found
-        elif not found:
-            reports.append(f'{path}:1: is clean now: take it from the list in check_c.py')
+        reports += [f'{path}:{lint.line_of(text, at)}: {what}' for at, what in untidy(text)]
     return reports
 
 
