@@ -12,9 +12,14 @@
  *      (docs/reference/corpus.md).
  *   2. analyzers/analyzers.list: its line, where users shall see it ('-' is written '_').
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
- *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.
+ *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.  Lines of at most
+ *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one.
  *   5. tests/analyze/test_NAME.py: the table against dense attention, computed the long way; on
- *      an empty trace; and each way to fail.
+ *      an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.  The
+ *      test `pools` tries every pool on recorded runs; made-up traces lack what `corpus` asks for.
+ *   6. `docs/derive.py build/cli/kvfate` again, whenever a summary, an option or a pool changed:
+ *      it writes the overviews.  Then `meson test -C build --suite analyze --suite lint`.
+ * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.
  * The command, its `-h` and usage, its place in `kvfate corpus` and in the overviews come from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
 #ifndef KVF_ANALYZERS_ANALYZER_H

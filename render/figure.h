@@ -17,13 +17,19 @@
  * 2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row.  NAME is the file's: '_' where
  *    the figure's name has '-'.
  * 3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its picture
- *    in docs/img/, which examples/gallery.sh makes.  The test `gallery` runs every command of the
- *    page with a tiny model.
- * 4. tests/figures: a small table of the analysis in tables/ unless it is there already; then
- *    `test_contract.py build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME`
- *    writes the picture that later ones are compared with: look at it.  The tests `contract`,
- *    `places` and `style` then try the figure with every table, size, key and colour map.  Values
- *    counted in the pixels are a test of its own, tests/figures/test_fig_NAME.py.
+ *    docs/img/NAME.png.  One picture is made from a page of its own, lines.md, with the commands
+ *    of the gallery that lead to it, each indented by four blanks:
+ *    `KVFATE=$PWD/build/cli/kvfate PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy
+ *    OUT/NAME.png.  The test `gallery` runs every command of the page with a tiny model.
+ * 4. tests/figures/tables/TABLE.tsv.gz, unless it is there: `kvfate TABLE some.kvf -o TABLE.tsv &&
+ *    gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
+ * 5. The picture that later ones are compared with:
+ *    `/usr/bin/python3 tests/figures/test_contract.py
+ *    build/cli/kvfate build/tests/figures/draw_table OUT --update --only NAME` writes
+ *    tests/figures/golden/NAME.png: look at it.  The tests `contract`, `places` and `style` then
+ *    try the figure with every table, size, key and colour map.
+ * 6. tests/figures/test_fig_NAME.py: values found again in the coordinates of the SVG.
+ * 7. `meson test -C build --suite figures --suite lint`.
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table;
  * --figure NAME draws another. */

@@ -41,7 +41,7 @@ KINDS = {
                      'a figure, unless one draws its table: tools/new.py figure NAME "summary"'),
     'figure': Kind('render/fig_%s.c', 'render/figures.list', 'tests/figures/test_fig_%s.py',
                    'docs/reference/gallery.md', '## report\n', ('render',),
-                   'a table in tests/figures/tables and the two pictures: render/figure.h, steps 3 and 4'),
+                   'a table in tests/figures/tables and the two pictures: render/figure.h, steps 3 to 5'),
     'probe': Kind('engine/probe/probe_%s.c', 'engine/probe/probes.list', 'tests/analyze/test_probe_%s.py',
                   'docs/reference/probes.md', '## received\n', ('engine/probe',),
                   'the set of --probes that it is part of: .lean, .full_only'),
