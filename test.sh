@@ -9,7 +9,7 @@ setup=normal
 case ${1:-} in quick | long) setup=$1 && shift ;; esac
 ./setup.sh tests
 build=${KVFATE_TEST_BUILD:-build-test}
-[ -f "$build/build.ninja" ] || meson setup "$build" -Dtests=enabled --werror >"$build.log" 2>&1 || {
+[ -f "$build/build.ninja" ] || meson setup "$build" -Dtests=enabled -Ddebug=false --werror >"$build.log" 2>&1 || {
     cat "$build.log" >&2
     exit 1
 }

@@ -5,9 +5,10 @@ usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again]
 
 tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
 fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
-Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the suites
-that should see it run, those of tests of less than some seconds first, until one test fails.  DIR/results.jsonl keeps what came
-out; a run that was stopped goes on, and --again forgets the results of the faults chosen.  --sample N takes every N-th fault.
+Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the tests
+that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first, until one fails; for lines
+that are data, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
+the results of the faults chosen.  --sample N takes every N-th fault.
 Ends with 1 when a fault survived, is stale or does not build.
 """
 import argparse
@@ -20,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
+
+from reach import Reach
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -95,15 +98,16 @@ class Tree:
         with open(os.path.join(self.root, name), "wb") as f:
             f.write(data)
 
-    def test(self, setup, suites, jobs):
-        """(what happened, name of the first test that failed); the test runner builds what these tests need."""
+    def test(self, setup, which, jobs):
+        """(what happened, name of the first test that failed); the test runner builds what these tests need.
+        which: words of its command line, names of tests or --suite S"""
         log = os.path.join(self.build, "meson-logs", f"testlog-{setup}.json")
         if os.path.exists(log):
             os.unlink(log)
         argv = ["meson", "test", "-C", self.build, "--setup", setup, "--maxfail", "1", "--num-processes", str(jobs)]
         try:
-            done = subprocess.run(argv + [x for s in suites for x in ("--suite", s)], capture_output=True, text=True, timeout=SECONDS,
-                                  errors="replace", env={**os.environ, "KVFATE_SLOW": "60"})
+            done = subprocess.run(argv + which, capture_output=True, text=True, timeout=SECONDS, errors="replace",
+                                  env={**os.environ, "KVFATE_SLOW": "60"})
         except subprocess.TimeoutExpired:
             return "found", f"no end within {SECONDS} s"
         if not os.path.exists(log):
@@ -113,21 +117,27 @@ class Tree:
         return ("found", bad[0]["name"].split(" / ")[-1]) if bad else ("survived", "")
 
 
-def stages(room):
-    """The quick tests of each suite, the nearest first, then with the slow ones: only what they need is built."""
-    suites = SUITES[room].split()
-    yield from (("quick", [s]) for s in suites)
-    yield from (("normal", [s]) for s in suites)
+def stages(fault, text, reach):
+    """What runs, one after the other: only what it needs is built."""
+    first = text[:text.index(fault.old)].count("\n") + 1
+    names = reach.of(fault.path, first - 1, first + fault.old.count("\n"))
+    if names:
+        yield from (("normal", names[a:b]) for a, b in ((0, 6), (6, 20), (20, 60), (60, None)) if names[a:b])
+        return
+    suites = SUITES[fault.room].split()
+    yield from (("quick", ["--suite", s]) for s in suites)
+    yield from (("normal", ["--suite", s]) for s in suites)
 
 
-def judge(tree, fault, jobs):
+def judge(tree, fault, reach, jobs):
     data = tree.get(fault.path)
     if data is None or data.decode().count(fault.old) != 1:
         return "stale", "the file is gone" if data is None else f"its text is there {data.decode().count(fault.old)} times"
+    todo = list(stages(fault, data.decode(), reach))
     tree.put(fault.path, data.decode().replace(fault.old, fault.new).encode())
     try:
-        for setup, suites in stages(fault.room):
-            what, where = tree.test(setup, suites, jobs)
+        for setup, which in todo:
+            what, where = tree.test(setup, which, jobs)
             if what != "survived":
                 return what, where
         return "survived", ""
@@ -138,7 +148,7 @@ def judge(tree, fault, jobs):
 def baseline(tree, rooms, jobs):
     """Nothing may fail without a fault, or everything would be found."""
     for suite in sorted({s for room in rooms for s in SUITES[room].split()}):
-        what, where = tree.test("normal", [suite], jobs)
+        what, where = tree.test("normal", ["--suite", suite], jobs)
         if what != "survived":
             sys.exit(f"without a fault: suite {suite}: {what}: {where}")
 
@@ -165,9 +175,12 @@ def main():
     todo = [f for f in faults if args.again or f.key not in known]
     if todo and not args.trust:
         baseline(tree, {f.room for f in todo}, args.jobs)
+    reach = Reach(os.path.abspath(args.build), tree.root)
+    if todo and not reach.tests:
+        reach.measure({f.path for f in all_faults(argparse.Namespace(room="", only="", sample=1, limit=None))})
     for n, fault in enumerate(todo, 1):
         begun = time.monotonic()
-        what, where = judge(tree, fault, args.jobs)
+        what, where = judge(tree, fault, reach, args.jobs)
         known[fault.key] = {"key": fault.key, "room": fault.room, "fault": str(fault), "what": what, "where": where}
         with open(path, "a", encoding="utf-8") as f:
             f.write(json.dumps(known[fault.key]) + "\n")

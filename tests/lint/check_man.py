@@ -3,6 +3,7 @@
 without mandoc."""
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,17 +31,36 @@ def make_pages(root, program, folder):
     shutil.copy(os.path.join(root, 'docs/man/kvf.5'), folder)
 
 
+def said(folder, pages, *options):
+    """What mandoc says of the pages, a line each."""
+    done = subprocess.run(['mandoc', '-T', 'lint', *options, *pages], cwd=folder, capture_output=True, text=True)
+    # what mandoc says of the machine's own pages is not about ours
+    return [line.replace('mandoc: ', 'docs/man/', 1) for line in done.stdout.splitlines()] \
+        + [line for line in done.stderr.splitlines() if 'outdated mandoc.db' not in line]
+
+
+def without_references(folder, pages):
+    """Takes the references out of the pages; those to pages that are not there.  mandoc would look through all
+    manual pages of the machine for each of ours."""
+    for page in pages:
+        text = man_pages.read(os.path.join(folder, page))
+        for found in re.finditer(r'^\.Xr (\S+) (\d)', text, re.M):
+            if f'{found[1]}.{found[2]}' not in pages:
+                line = text[:found.start()].count('\n') + 1
+                yield f'docs/man/{page}:{line}: referenced manual not found: {found[0][1:]}'
+        with open(os.path.join(folder, page), 'w', encoding='utf-8') as f:
+            f.write(re.sub(r'^\.Xr ', '.Va ', text, flags=re.M))
+
+
 def check(root, args):
     program = describe.of(root, args)
     with tempfile.TemporaryDirectory() as folder:
-        wrong = list(make_pages(root, program, folder))
+        reports = list(make_pages(root, program, folder))
         pages = sorted(os.listdir(folder))
-        done = subprocess.run(['mandoc', '-T', 'lint'] + pages, cwd=folder, capture_output=True,
-                              text=True)
-    reports = [line.replace('mandoc: ', 'docs/man/', 1) for line in done.stdout.splitlines()]
-    # what mandoc says of the machine's own pages is not about ours
-    noise = [line for line in done.stderr.splitlines() if 'outdated mandoc.db' not in line]
-    return wrong + reports + noise + ([] if len(pages) > 1 else ['docs/man: no pages'])
+        reports += said(folder, pages, '-W', 'warning')
+        reports += without_references(folder, pages)
+        reports += said(folder, pages)
+    return list(dict.fromkeys(reports)) + ([] if len(pages) > 1 else ['docs/man: no pages'])
 
 
 PLANTS = [

@@ -1,0 +1,104 @@
+"""Which tests reach which lines of C: the order in which tests/mutate.py tries them.
+
+Reach.measure builds the tree once more, with counters of lines (gcov), runs every test with counters of its own and
+keeps {test: seconds, {file: lines}} in DIR/reach.json.  A file is known by its digest: what was measured for
+another text of it is not used.
+"""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+
+WRAPPED = "build-reach.sh"  # the wrapper's name, which meson gives to its log
+WRAPPER = """#!/bin/sh
+# One test with counters of its own.
+mkdir -p "$KVF_COUNTS"
+GCOV_PREFIX=$(mktemp -d "$KVF_COUNTS/XXXXXXXX")
+export GCOV_PREFIX
+printf '%s\\n' "$@" > "$GCOV_PREFIX/argv"
+exec "$@"
+"""
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()[:16]
+
+
+def tests_of(build):
+    """{lines of the command: (name, seconds)} of the tests of a build folder, with the times of its last run."""
+    shown = subprocess.run(["meson", "introspect", build, "--tests"], capture_output=True, text=True, check=True).stdout
+    seconds = {}
+    with open(os.path.join(build, "meson-logs", f"testlog-{WRAPPED}.json"), encoding="utf-8") as f:
+        for test in map(json.loads, f):
+            name = test["name"].split(" / ")[-1]
+            seconds[name] = max(test["duration"], seconds.get(name, 0))
+    return {"".join(w + "\n" for w in t["cmd"]): (t["name"], seconds.get(t["name"], 60.)) for t in json.loads(shown)}
+
+
+def lines_of(folder, build, root, files):
+    """{file: [lines]} that the counters below folder saw, of the sources in files."""
+    counts, stems = [], {os.path.basename(f).rsplit(".", 1)[0] for f in files}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".gcda") and any(stem in name for stem in stems):
+                notes = os.path.join(at, name)[len(folder):-5] + ".gcno"
+                if os.path.exists(notes):
+                    os.symlink(notes, os.path.join(at, name)[:-5] + ".gcno")
+                    counts.append(os.path.join(at, name))
+    found = {}
+    for first in range(0, len(counts), 40):
+        out = subprocess.run(["gcov", "--json-format", "--stdout", *counts[first:first + 40]], capture_output=True, text=True, cwd=build).stdout
+        for text in out.splitlines():
+            for entry in json.loads(text)["files"]:
+                name = os.path.relpath(os.path.join(build, entry["file"]), root)
+                if name in files:
+                    found.setdefault(name, set()).update(x["line_number"] for x in entry["lines"] if x["count"])
+    return {name: sorted(lines) for name, lines in found.items()}
+
+
+class Reach:
+    def __init__(self, folder, root):
+        self.path, self.root, self.tests, self.digests = os.path.join(folder, "reach.json"), root, {}, {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as f:
+                known = json.load(f)
+            self.tests, self.digests = known["tests"], known["digests"]
+
+    def measure(self, files):
+        build, counts = os.path.join(self.root, "build-reach"), os.path.join(self.root, "build-reach", "counts")
+        wrapper = os.path.join(self.root, WRAPPED)
+        with open(wrapper, "w", encoding="ascii") as f:
+            f.write(WRAPPER)
+        os.chmod(wrapper, 0o755)
+        if not os.path.exists(os.path.join(build, "build.ninja")):
+            subprocess.run(["meson", "setup", build, "-Dtests=enabled", "-Ddebug=false", "-Db_coverage=true"], cwd=self.root, check=True,
+                           stdout=subprocess.DEVNULL)
+        subprocess.run(["ninja", "-C", build], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(counts, ignore_errors=True)
+        subprocess.run(["meson", "test", "-C", build, "--no-rebuild", "--setup", "normal", "--wrap", wrapper, "--timeout-multiplier", "5"],
+                       env={**os.environ, "KVF_COUNTS": counts, "KVFATE_SLOW": "200"}, stdout=subprocess.DEVNULL)
+        self.read(build, counts, {f for f in files if f.endswith((".c", ".h"))})
+        shutil.rmtree(counts)
+
+    def read(self, build, counts, files):
+        """Takes what each test counted."""
+        known = tests_of(build)
+        for name in os.listdir(counts):
+            folder = os.path.join(counts, name)
+            with open(os.path.join(folder, "argv"), encoding="utf-8") as f:
+                test, seconds = known[f.read()]
+            mine = self.tests.setdefault(test, {"seconds": seconds, "lines": {}})
+            for path, lines in lines_of(folder, build, self.root, files).items():
+                mine["lines"][path] = sorted({*mine["lines"].get(path, []), *lines})
+        self.digests = {f: digest(os.path.join(self.root, f)) for f in files}
+        with open(self.path, "w", encoding="utf-8") as f:
+            json.dump({"tests": self.tests, "digests": self.digests}, f)
+
+    def of(self, path, first, last):
+        """The tests that reach lines first to last of path, the shortest first; None where that is not known."""
+        if self.digests.get(path) != digest(os.path.join(self.root, path)):
+            return None
+        near = [(t["seconds"], name) for name, t in self.tests.items() if any(first <= x <= last for x in t["lines"].get(path, []))]
+        return [name for _, name in sorted(near)] or None
