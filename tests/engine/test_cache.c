@@ -1,10 +1,52 @@
 /* The order of slots after evictions, on entries whose key and value tell who they are. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "engine/cache/cache.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* The linker's --wrap puts guards behind every block of the cache: what is written there is seen
+ * when the block is freed. */
+enum { GUARD = 64, GUARD_BYTE = 0xa5, MOST_BLOCKS = 256 };
+static struct {
+    unsigned char *start; /* NULL: free */
+    size_t n;
+} blocks[MOST_BLOCKS];
+
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+void __real_free(void *p);
+void __wrap_free(void *p);
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    unsigned char *p = __real_aligned_alloc(align, n + GUARD);
+    int i = 0;
+    cr_assert(p != NULL);
+    while (i < MOST_BLOCKS && blocks[i].start)
+        i++;
+    cr_assert(lt(int, i, MOST_BLOCKS));
+    memset(p + n, GUARD_BYTE, GUARD);
+    blocks[i].start = p;
+    blocks[i].n = n;
+    return p;
+}
+
+void __wrap_free(void *p)
+{
+    for (int i = 0; p && i < MOST_BLOCKS; i++) {
+        if (blocks[i].start != p)
+            continue;
+        for (size_t k = 0; k < GUARD; k++)
+            cr_assert(eq(int, blocks[i].start[blocks[i].n + k], GUARD_BYTE),
+                      "byte %zu behind a block of %zu was written", k, blocks[i].n);
+        blocks[i].start = NULL;
+    }
+    __real_free(p);
+}
 
 enum { N = 2 * PAGE_SLOTS + 6, D = 8 };
 

@@ -299,6 +299,17 @@ Test(fork, of_any_method_goes_on_as_if_alone, .timeout = 120)
     engine_close(world.e);
 }
 
+/* The prompt loses one entry of the first page and the last takes its slot; then caches fork, and
+ * the first step cuts in the second page: what fills the slot moves back, in its own copy. */
+Test(fork, a_filled_slot_is_of_each_its_own, .timeout = 60)
+{
+    static const char *const rows[] = {"h2o", "tova", "keydiff", "random"};
+    open_world(0, true);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        any_order(rows[i], PROMPT - 1);
+    engine_close(world.e);
+}
+
 static void same_entries(const struct session *a, const struct session *b, const char *what)
 {
     const struct model_config *m = &world.e->config;

@@ -54,6 +54,37 @@ Test(known, log_beta_is_exact_at_both_ends)
     end(&m);
 }
 
+/* Two layers whose readouts are these: each a weight and a bias. */
+static bool tied(const float first[2], const float second[2])
+{
+    const struct gates_model model = {2, 1, 1, 1, 2, 1e-5f, 1e4, NULL, reference()};
+    const float zero = 0, *own[2] = {first, second};
+    struct maker m = {0};
+    start(&m, META("retention", "rg"));
+    for (int i = 0; i < 2; i++) {
+        static const char *const part[] = {"linear1.weight", "linear1.bias", "linear2.weight",
+                                           "bias"};
+        for (int k = 0; k < 4; k++) {
+            const float *v = k < 2 ? &zero : &own[i][k - 2];
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.%d.self_attn.retention_gate.%s", i, part[k]);
+            tensor(&m, name, k % 2 ? "[1]" : "[1, 1]", v, 1);
+        }
+    }
+    struct gates *g = open_made(&m, &model);
+    bool found = gates_tied(g);
+    gates_close(g);
+    end(&m);
+    return found;
+}
+
+Test(known, tied_readouts_have_equal_weights_and_biases)
+{
+    cr_expect(tied((float[]){2, 5}, (float[]){2, 5}));
+    cr_expect(not(tied((float[]){2, 5}, (float[]){2, 6})), "another bias");
+    cr_expect(not(tied((float[]){2, 5}, (float[]){3, 5})), "another weight");
+}
+
 /* Around 18 the grid of bf16 has steps of 1/8: systems differ in ties without it. */
 Test(known, bf16_rounds_the_product_and_then_the_sum)
 {
