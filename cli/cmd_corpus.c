@@ -25,7 +25,8 @@ struct job {
     struct analyzer_args args;
     struct analyzer_options own; /* of the analysis */
     struct corpus_target to;
-    const char *tokens, *shard, *state, *intervals, *against;
+    const char *tokens, *shard, *state, *against;
+    int intervals; /* of corpus_interval_words */
     int64_t replicates, seed, threads;
     double save_every;
     bool skip_bad;
@@ -67,8 +68,8 @@ static const struct opt options[] = {
     {OPT_INT, 0, "replicates", offsetof(struct job, replicates), "N", "bootstrap replicates", "200",
      .max = CORPUS_MOST_REPLICATES},
     {OPT_INT, 0, "seed", offsetof(struct job, seed), "N", "of the bootstrap", "0", .max = 1e15},
-    {OPT_STR, 0, "intervals", offsetof(struct job, intervals), "WHICH",
-     "rows that get intervals; auto: those of all heads", .absent = "auto"},
+    {OPT_WORD, 0, "intervals", offsetof(struct job, intervals), "WHICH",
+     "rows that get intervals; auto: those of all heads", "auto", .words = corpus_interval_words},
     {OPT_STR, 0, "against", offsetof(struct job, against), "X",
      "compare with another trace, folder or @LIST"},
     {OPT_FLAG, 0, "skip-bad", offsetof(struct job, skip_bad), NULL,
@@ -113,16 +114,10 @@ static int parse_shard(struct job *j, struct kvf_diag *d)
 
 static int parse(struct job *j, struct kvf_diag *d)
 {
-    static const char *const names[] = {"auto", "all", "none"};
-    int which = 0;
     j->args.options = &j->own;
     j->args.threads = 1; /* documents are in parallel */
-    while (which < 3 && j->intervals && strcmp(j->intervals, names[which]) != 0)
-        which++;
-    if (which == 3)
-        return kvf_fail(d, KVF_E_ARG, "--intervals is auto, all or none, not '%s'", j->intervals);
     j->set = (struct corpus_settings){(int)j->replicates, (uint64_t)j->seed,
-                                      (enum corpus_intervals)which};
+                                      (enum corpus_intervals)j->intervals};
     if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
         return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
     int err = parse_shard(j, d);

@@ -97,12 +97,9 @@ static int check_together(const struct job *j, struct kvf_diag *d)
 
 static int check_options(struct job *j, struct kvf_diag *d)
 {
-    const char *kv = j->r.kv_type;
     int err = figure_options_check(&j->look, d);
     if (!err)
         err = check_together(j, d);
-    if (!err && kv && strcmp(kv, "f16") != 0 && strcmp(kv, "f32") != 0)
-        err = kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", kv);
     if (!err)
         err = check_output_name(j, d);
     if (err)
@@ -112,9 +109,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     j->sinks = j->sinks >= 0 ? j->sinks : SINKS;
     j->recent = j->recent >= 0 ? j->recent : RECENT;
     j->r.n_predict = 0;
-    bool wide = kv ? strcmp(kv, "f32") == 0 : j->r.exact;
-    j->effect = (struct effect){
-        .kv_type = wide ? KV_F32 : KV_F16, .steps = (int)j->score, .chunk = (int)j->r.chunk};
+    j->effect = (struct effect){.kv_type = kv_type_of(j->r.kv_type, j->r.exact),
+                                .steps = (int)j->score,
+                                .chunk = (int)j->r.chunk};
     return KVF_OK;
 }
 
@@ -475,8 +472,8 @@ static const struct opt options[] = {
      .absent = "256", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_STR, 0, "kv-type", offsetof(struct job, r.kv_type), "T", "cache elements: f16 or f32",
-     .absent = "f16"},
+    {OPT_WORD, 0, "kv-type", offsetof(struct job, r.kv_type), "T",
+     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
     {OPT_FLAG, 0, "exact", offsetof(struct job, r.exact), NULL,
      "f32 weights, activations and cache"},
     {OPT_GROUP, 0, "prompt", offsetof(struct job, r), .group = runner_prompt_options},

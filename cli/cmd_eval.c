@@ -12,14 +12,16 @@
 #include "cli/files.h"
 #include "cli/models.h"
 #include "cli/output.h"
+#include "cli/runner.h"
 #include "engine/experiment/eval_state.h"
 
 enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
 
 struct job {
     /* options */
-    const char *model, *methods, *budgets, *kv_type, *out, *state_path;
+    const char *model, *methods, *budgets, *out, *state_path;
     struct opt_list data, gates_file;
+    int kv_type; /* of kv_type_words */
     int64_t docs, prompt, score, seed, threads, chunk;
     bool json, exact;
     struct figure_options look;
@@ -172,15 +174,12 @@ static int check_options(struct job *j, struct kvf_diag *d)
 {
     if (j->data.n == 0)
         return kvf_fail(d, KVF_E_ARG, "no --data FILE: text with headings, or JSONL");
-    if (j->kv_type && strcmp(j->kv_type, "f16") != 0 && strcmp(j->kv_type, "f32") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", j->kv_type);
     int err = figure_options_check(&j->look, d);
     if (!err)
         err = output_check(j->out, "eval", d);
     if (err)
         return err;
-    bool wide = j->kv_type ? strcmp(j->kv_type, "f32") == 0 : j->exact;
-    j->eval = (struct eval){.kv_type = wide ? KV_F32 : KV_F16,
+    j->eval = (struct eval){.kv_type = kv_type_of(j->kv_type, j->exact),
                             .prompt = (int)j->prompt,
                             .score = (int)j->score,
                             .chunk = (int)j->chunk};
@@ -468,8 +467,8 @@ static const struct opt options[] = {
      .absent = "256", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_STR, 0, "kv-type", offsetof(struct job, kv_type), "T", "cache elements: f16 or f32",
-     .absent = "f16"},
+    {OPT_WORD, 0, "kv-type", offsetof(struct job, kv_type), "T",
+     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
     {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL, "f32 weights, activations and cache"},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},

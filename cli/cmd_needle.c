@@ -15,9 +15,13 @@
 
 enum { MOST_LENGTH = 1 << 20 };
 
+/* In the order of enum haystack. */
+static const char *const haystack_words[] = {"prose", "noise", "needles", NULL};
+
 struct request {
     struct needle_task task;
-    const char *model, *out, *haystack;
+    const char *model, *out;
+    int haystack; /* of haystack_words */
     int64_t tokens, words, count, seed;
     struct gguf *gguf;
     struct tokenizer *tokenizer; /* NULL: lengths are in words */
@@ -143,14 +147,7 @@ static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
 
 static int check(struct request *q, struct kvf_diag *d)
 {
-    static const char *const names[] = {"prose", "noise", "needles"};
-    int i = 0;
-    while (i < 3 && strcmp(q->haystack, names[i]) != 0)
-        i++;
-    if (i == 3)
-        return kvf_fail(d, KVF_E_ARG, "--haystack is prose, noise or needles, not '%s'",
-                        q->haystack);
-    q->task.haystack = (enum haystack)i;
+    q->task.haystack = (enum haystack)q->haystack;
     if (!q->out)
         return kvf_fail(d, KVF_E_ARG, "no -o NAME: NAME.txt and NAME.json are written");
     if (!!q->tokens + !!q->words != 1)
@@ -179,8 +176,8 @@ static const struct opt options[] = {
      .min = 1, .max = 12},
     {OPT_REAL, 0, "depth", offsetof(struct request, task.depth), "X",
      "place of what is asked for, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
-    {OPT_STR, 0, "haystack", offsetof(struct request, haystack), "KIND", "prose, noise or needles",
-     "prose"},
+    {OPT_WORD, 0, "haystack", offsetof(struct request, haystack), "KIND",
+     "what surrounds the needles", "prose", .words = haystack_words},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N",
      "prompts, NAME-0 and on, each of its own seed", "1", .min = 1, .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "seed of the first", "0",

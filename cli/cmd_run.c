@@ -127,8 +127,8 @@ static void build_header(struct run *u, struct buf *b)
     put_watch(u, b);
     json_put_member_str(b, "precision",
                         r->exact ? "f32" : "weights as stored, 16-bit activations where quantised");
-    const char *usual = r->exact ? "f32" : "f16";
-    json_put_member_str(b, "kv_type", r->kv_type ? r->kv_type : usual);
+    bool half = kv_type_of(r->kv_type, r->exact) == KV_F16;
+    json_put_member_str(b, "kv_type", half ? "f16" : "f32");
     buf_char(b, '}');
     spans_put(&u->spans, b);
     methods_put(b, &r->methods, &r->engine->config);

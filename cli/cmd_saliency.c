@@ -24,6 +24,9 @@
 
 enum { TOP = 10 };
 
+enum { LOSS_NLL, LOSS_KL };
+static const char *const loss_words[] = {"nll", "kl", NULL}; /* in that order */
+
 /* Rank correlations with something else that is known of the entries. */
 struct compared {
     struct saliency_rho *head; /* [SALIENCY_SIDES][heads]; NULL: it is not known */
@@ -34,7 +37,8 @@ struct compared {
 struct job {
     /* options */
     struct runner r; /* model, prompt, threads */
-    const char *of_path, *gates_file, *method, *heads, *loss, *weight, *out;
+    const char *of_path, *gates_file, *method, *heads, *weight, *out;
+    int loss; /* of loss_words */
     int64_t window;
     bool by_head, json;
     struct figure_options look;
@@ -102,8 +106,6 @@ static int parse_weight(struct job *j, struct kvf_diag *d)
 static int check_options(struct job *j, struct kvf_diag *d)
 {
     const struct runner *r = &j->r;
-    if (strcmp(j->loss, "nll") != 0 && strcmp(j->loss, "kl") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--loss is nll or kl, not '%s'", j->loss);
     if (j->of_path && (prompt_named(&r->prompt) || r->prompt.raw))
         return kvf_fail(d, KVF_E_ARG,
                         "--of gives the tokens; leave -p, -f, --chat, --ids and "
@@ -112,7 +114,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "-o %s holds every head; leave --head out", j->out);
     if (j->by_head && writes_trace(j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s holds every entry; leave --by-head out", j->out);
-    j->opt.kl = strcmp(j->loss, "kl") == 0;
+    j->opt.kl = j->loss == LOSS_KL;
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
     j->r.exact = true;
@@ -261,7 +263,7 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_str(t, "model_hash", hash);
     table_meta_num(t, "T", j->n);
     table_meta_num(t, "prompt_tokens", j->text.n_prompt);
-    table_meta_str(t, "loss", j->loss);
+    table_meta_str(t, "loss", loss_words[j->loss]);
     table_meta_num(t, "loss_nats", j->s.loss);
     table_meta_num(t, "predictions", (double)j->s.positions);
     table_meta_num(t, "window", j->s.window);
@@ -379,7 +381,7 @@ static int summary(const struct job *j, const struct table *entries, const struc
 {
     printf("%d tokens, %lld predictions, %s %.6f nats in all; saliency: nats per unit of ln "
            "weight, positive = helps\n",
-           j->n, (long long)j->s.positions, j->loss, j->s.loss);
+           j->n, (long long)j->s.positions, loss_words[j->loss], j->s.loss);
     printf("queries see their newest %d entr%s at full weight, older ones at weight %s\n",
            j->s.window, j->s.window > 1 ? "ies" : "y", j->weight ? j->weight : "1");
     print_rho("log_beta", &j->beta);
@@ -432,7 +434,8 @@ static const struct opt options[] = {
      "compare with the gates shipped for trimkv or dbtrimkv"},
     {OPT_STR, 0, "head", offsetof(struct job, heads), "SET", "KV heads: L0-5K*, L3K1, 3.1",
      .absent = "all"},
-    {OPT_STR, 0, "loss", offsetof(struct job, loss), "LOSS", "nll, or kl to the full cache", "nll"},
+    {OPT_WORD, 0, "loss", offsetof(struct job, loss), "LOSS",
+     "whose derivatives; kl: to the full cache", "nll", .words = loss_words},
     {OPT_STR, 0, "weight", offsetof(struct job, weight), "G",
      "weight of entries at which to look, or 'recorded' write gates", .absent = "1"},
     {OPT_INT, 'w', "window", offsetof(struct job, window), "W",

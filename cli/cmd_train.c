@@ -20,10 +20,14 @@
 #include "cli/train_check.h"
 #include "engine/train/recipe.h"
 
+/* In the order of enum packing. */
+static const char *const packing_words[] = {"run", "documents", NULL};
+
 struct job {
     /* options */
-    const char *model, *method, *out, *state_path, *packing, *budgets;
+    const char *model, *method, *out, *state_path, *budgets;
     struct opt_list data;
+    int packing; /* of packing_words */
     int64_t steps, warmup, length, seed, threads, save_every, check_every, check_docs, patience;
     int64_t teacher_limit;
     double share;
@@ -94,8 +98,6 @@ static int check_options(struct job *j, struct kvf_diag *d)
                         "\"question\" and \"answer\"");
     if (!j->out)
         return kvf_fail(d, KVF_E_ARG, "no -o GATES.safetensors");
-    if (strcmp(j->packing, "run") != 0 && strcmp(j->packing, "documents") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--packing is run or documents, not '%s'", j->packing);
     int err = recipe_parse(j->method, &j->recipe, d);
     if (err)
         return err;
@@ -119,13 +121,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 static int open_data(struct job *j, double from, double to, struct packs **ret, struct kvf_diag *d)
 {
-    struct packs_source source = {j->data.item,
-                                  j->data.n,
-                                  j->recipe.opt.length,
-                                  strcmp(j->packing, "run") == 0 ? PACK_RUN : PACK_DOCUMENTS,
-                                  from,
-                                  to,
-                                  j->tokens_name.data};
+    struct packs_source source = {
+        j->data.item, j->data.n, j->recipe.opt.length, (enum packing)j->packing,
+        from,         to,        j->tokens_name.data};
     return packs_open(j->engine->tokenizer, &source, ret, d);
 }
 
@@ -141,7 +139,8 @@ static int put_config(struct job *j)
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %" PRId64
                ", \"seed\": %" PRId64 ", \"packing\": \"%s\", \"share\": ",
-               j->steps, j->recipe.opt.optimizer.warmup, j->length, j->seed, j->packing);
+               j->steps, j->recipe.opt.optimizer.warmup, j->length, j->seed,
+               packing_words[j->packing]);
     json_put_num(b, j->share);
     buf_printf(
         b, ", \"data_packs\": %d, \"data_tokens\": %" PRId64 ", \"data_hash\": \"%016" PRIx64 "\"}",
@@ -460,8 +459,9 @@ static const struct opt options[] = {
      .absent = "a 20th", .max = 1 << 30},
     {OPT_INT, 0, "length", offsetof(struct job, length), "T", "tokens of a pack", "512", .min = 2,
      .max = 1 << 20},
-    {OPT_STR, 0, "packing", offsetof(struct job, packing), "P",
-     "run: documents follow each other; documents: they do not see each other", "run"},
+    {OPT_WORD, 0, "packing", offsetof(struct job, packing), "P",
+     "run: documents follow each other; documents: they do not see each other", "run",
+     .words = packing_words},
     {OPT_REAL, 0, "share", offsetof(struct job, share), "S",
      "train on this share of each file, check on the rest", "0.9", .min = 0.01, .max = 1},
     {OPT_INT, 0, "check-every", offsetof(struct job, check_every), "N",

@@ -9,6 +9,8 @@
 
 enum { N_PREDICT = 128 };
 
+const char *const kv_type_words[] = {"auto", "f16", "f32", NULL};
+
 const struct opt runner_prompt_options[] = {
     {OPT_STR, 'm', "model", offsetof(struct runner, model), "FILE", "GGUF model",
      .absent = "SmolLM2 in the cache folder"},
@@ -51,12 +53,19 @@ const struct opt runner_options[] = {
      .absent = "256", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct runner, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
-    {OPT_STR, 0, "kv-type", offsetof(struct runner, kv_type), "T", "cache elements: f16 or f32",
-     .absent = "f16"},
+    {OPT_WORD, 0, "kv-type", offsetof(struct runner, kv_type), "T",
+     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
     {OPT_FLAG, 0, "exact", offsetof(struct runner, exact), NULL,
      "f32 weights, activations and cache"},
     {.type = OPT_END},
 };
+
+enum kv_type kv_type_of(int word, bool exact)
+{
+    if (word == 0)
+        return exact ? KV_F32 : KV_F16;
+    return word == 1 ? KV_F16 : KV_F32;
+}
 
 /* Whether the prompt is that of a file whose tokens are forced. */
 static bool held_prompt(const struct runner *r)
@@ -69,8 +78,6 @@ static int check_options(struct runner *r, struct kvf_diag *d)
     int err = prompt_check(&r->prompt, !held_prompt(r), d);
     if (err)
         return err;
-    if (r->kv_type && strcmp(r->kv_type, "f16") != 0 && strcmp(r->kv_type, "f32") != 0)
-        return kvf_fail(d, KVF_E_ARG, "--kv-type is f16 or f32, not '%s'", r->kv_type);
     if (!r->methods.method)
         r->methods.method = r->force && r->force->plan_file ? "plan" : "full";
     return methods_parse(&r->methods, d);
@@ -176,8 +183,6 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
                    struct kvf_diag *d)
 {
     const struct methods *w = &r->methods;
-    bool wide = r->exact ? !r->kv_type || strcmp(r->kv_type, "f16") != 0
-                         : r->kv_type && strcmp(r->kv_type, "f32") == 0;
     struct session_override *list = MEM_NEW(struct session_override,
                                             (size_t)w->override_text.n + 1);
     if (!list)
@@ -191,7 +196,7 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
                                   .n_overrides = w->override_text.n,
                                   .gates = w->gates,
                                   .inputs = &w->inputs,
-                                  .kv_type = wide ? KV_F32 : KV_F16,
+                                  .kv_type = kv_type_of(r->kv_type, r->exact),
                                   .cap = runner_cap(r),
                                   .chunk = (int)r->chunk,
                                   .recorder = rec};

@@ -10,7 +10,8 @@ struct force;
 
 struct runner {
     /* options */
-    const char *model, *kv_type;
+    const char *model;
+    int kv_type; /* of kv_type_words */
     struct prompt prompt;
     struct methods methods;
     bool exact, ignore_eos;
@@ -24,6 +25,11 @@ struct runner {
 /* Tables of a struct runner: what names the model and the prompt, -m to --raw; and those with all
  * options of a run. */
 extern const struct opt runner_prompt_options[], runner_options[];
+
+/* The words of --kv-type, and the elements of a cache that one of them means with or without
+ * --exact. */
+extern const char *const kv_type_words[];
+enum kv_type kv_type_of(int word, bool exact);
 
 /* Checks options, opens the model, what is forced, the rows and the prompt.  KVF_OK; KVF_E_ARG
  * for usage errors; others for failures.  d always says why. */

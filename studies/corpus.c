@@ -39,10 +39,11 @@ static void put_option(struct buf *b, const struct opt *o, const void *at)
     buf_finish(&text);
 }
 
+const char *const corpus_interval_words[] = {"auto", "all", "none", NULL};
+
 /* Everything that the sums depend on but the traces: what state files are compared by. */
 static void put_arguments(struct corpus *c, const struct analyzer_args *args)
 {
-    static const char *const intervals[] = {"auto", "all", "none"};
     const struct analyzer_pool *pool = c->a->pool;
     struct buf *b = &c->arguments;
     put_line(b, "analysis", c->a->name);
@@ -60,7 +61,7 @@ static void put_arguments(struct corpus *c, const struct analyzer_args *args)
     for (const struct analyzer_measure *m = pool->measures; m->value; m++)
         buf_printf(b, "measure=%s:%s/%s\n", m->value, m->numerator ? m->numerator : "",
                    m->denominator ? m->denominator : "");
-    put_line(b, "intervals", intervals[c->set.intervals]);
+    put_line(b, "intervals", corpus_interval_words[c->set.intervals]);
     buf_printf(b, "replicates=%d\nseed=%llu\n", c->set.replicates, (unsigned long long)c->set.seed);
 }
 

@@ -21,6 +21,7 @@ enum corpus_intervals {
     CORPUS_EVERY,
     CORPUS_NONE
 };
+extern const char *const corpus_interval_words[]; /* in the order of the enum; ends with NULL */
 enum {
     CORPUS_MOST_DOCUMENTS = 1 << 20,
     CORPUS_MOST_REPLICATES = 10000,

@@ -34,6 +34,10 @@ for option, value, word in (("-n", "-1", "0"), ("-n", "many", "whole number"), (
                             ("--temp", "-1", "0"), ("--temp", "nan", "number"), ("--temp", "inf", "number"), ("--top-p", "0", "top-p"),
                             ("--top-p", "1.1", "1"), ("-c", "0", "1"), ("--kv-type", "q4", "f16"), ("-s", "-1", "0"), ("-s", "1e99", "whole")):
     s.refused(f"{option} {value}", run(option, value), 2, option, word)
+for command, option, typed, meant in (("run", "--kv-type", "f33", "f32"), ("eval", "--kv-type", "fl16", "f16"), ("effect", "--kv-type", "auot", "auto"),
+                                      ("saliency", "--loss", "nl", "nll"), ("train", "--packing", "runs", "run"), ("needle", "--haystack", "nose", "noise"),
+                                      ("corpus", "--intervals", "non", "none")):
+    s.refused(f"{command} {option} {typed}", [command, *(["survival"] if command == "corpus" else []), option, typed], 2, option, f"did you mean '{meant}'?")
 for method, word in (("h3o", "h2o"), ("", "no method"), (":", "no method"), ("h2o:", None), ("h2o:x=1", "'x'"), ("h2o:sinks", "sinks"), ("h2o:sinks=", "sinks"),
                      ("h2o:sinks=-1", "sinks"), ("h2o:sinks=1e9", "sinks"), ("h2o:sinks=1,", "key=value"), ("h2o:,", "key=value"), ("h2o:=1", "key=value"),
                      ("h2o:sinks=4,recent=30", "do not fit"), ("window:recent=40", "do not fit"), ("window:sinks=33", "do not fit"),
