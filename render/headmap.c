@@ -272,8 +272,6 @@ static void subtract(struct plan *p)
         p->cell[k] -= p->cell[k % each];
         if (p->count[k] < 0 || p->count[k % each] < 0)
             p->count[k] = -1;
-        else if (!p->count[k % each])
-            p->count[k] = 0;
     }
     p->first = 1;
 }

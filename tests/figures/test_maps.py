@@ -90,10 +90,10 @@ def write_table(path, name, columns, meta=()):
     return path
 
 
-def kv_size(path, size, ats, letter="K", more=None):
+def kv_size(path, size, ats, letter="K", more=None, without=()):
     """size [layers][heads][ats]"""
     L, H, A = size.shape
-    rows = [(l, h, a) for l in range(L) for h in range(H) for a in range(A)]
+    rows = [(l, h, a) for l in range(L) for h in range(H) for a in range(A) if (l, h, a) not in without]
     c = {"head": [f"L{l}{letter}{h}" for l, h, _ in rows], "layer": [r[0] for r in rows], "index": [r[1] for r in rows],
          "at": [ats[r[2]] for r in rows], "size": [size[r] for r in rows]}
     c.update(more or {})
@@ -138,6 +138,10 @@ def head_maps(folder):
     grey = np.array([g[2] for g in got])[nan]
     expect(nan.sum() == 1 and np.allclose(grey, 217, atol=1), f"NaN in the map that is subtracted is drawn as {grey}")
     expect(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
+    for panel in (0, 1):
+        kv_size(t, size, ["end", "mean"], without=[(4, 0, panel)])
+        run(DRAW, t, "kv-size", out, "minus=yes")
+        expect(len(cells(svg(out))) == 14, f"minus=yes draws {len(cells(svg(out)))} cells where panel {panel} lacks a head")
 
 
 def rows_of_a_head(folder):

@@ -147,7 +147,7 @@ FIXED = [
     ("seer-oracle", {"prompt": 150, "n": 12, "budget": 30, "given": {"page": 3}, "model": 1, "seed": 3, "force": True}),
     ("pyramidkv", {"prompt": 40, "n": 20, "budget": 13, "given": {"beta": 2, "window": 4}, "model": 1, "seed": 4}),
     ("pyramidkv", {"prompt": 40, "n": 20, "budget": 14, "given": {"beta": 2, "window": 4}, "model": 3, "seed": 5}),
-    ("wgkv-snapkv", {"prompt": 62, "n": 10, "budget": 55, "given": {"fraction": 0.58, "local": 4, "window": 4, "tau": 0}, "model": 1, "seed": 6,
+    ("wgkv-snapkv", {"prompt": 54, "n": 10, "budget": 45, "given": {"fraction": 0.58, "local": 4, "window": 4, "tau": 0}, "model": 1, "seed": 6,
                      "gates": "write"}),
     ("h2o", {"prompt": 130, "n": 20, "budget": 70, "given": {"every": 7}, "model": 1, "seed": 7}),
     ("window", {"prompt": 129, "n": 20, "budget": 65, "given": {"sinks": 3, "slack": 2}, "model": 2, "seed": 8}),
