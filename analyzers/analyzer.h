@@ -10,13 +10,15 @@
  *      token ranges and provenance, selected.h what analyses of selected sets share, classes.h the
  *      classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
  *      (docs/reference/corpus.md).
- *   2. analyzers/analyzers.list: its line, where users shall see it ('-' is written '_').
+ *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last: move it to
+ *      where users shall see it, and the paragraph of step 3 likewise.
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
  *   4. docs/man/kvfate-NAME.1: what it does, its options at length, examples.  Lines of at most
- *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one.
+ *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one;
+ *      the texts of --head, --tokens and others that all have are made (docs/man/common.mdoc).
  *   5. tests/analyze/test_NAME.py: the table against dense attention, computed the long way; on
  *      an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.  The
- *      test `pools` tries every pool on recorded runs; made-up traces lack what `corpus` asks for.
+ *      test `pools` adds up every pool on recorded runs; made-up traces lack what `corpus` needs.
  *   6. `docs/derive.py build/cli/kvfate` again, whenever a summary, an option or a pool changed:
  *      it writes the overviews.  Then `meson test -C build --suite analyze --suite lint`.
  * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.
@@ -53,8 +55,9 @@ struct analyzer_options {
  * sums do not depend on order and shards merge to the same bits. */
 struct analyzer_measure {
     const char *value; /* the column of the result */
-    /* Integer columns of the same table: the value is their quotient of sums.  NULL: the
-     * value is the mean over the documents in which it is defined, each counting once. */
+    /* Integer columns of the same table: the value is their quotient of sums.  A denominator
+     * alone: the mean of the values, weighted by it.  NULL: the value is the mean over the
+     * documents in which it is defined, each counting once. */
     const char *numerator, *denominator;
 };
 struct analyzer_pool {

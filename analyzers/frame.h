@@ -68,7 +68,7 @@ struct frame {
 };
 
 /* Whose row it is, as the first members of a struct of rows; h = f->heads.n stands for all heads
- * together: "all", -1, -1. */
+ * together: "all", -1, -1.  For such a row `prepare` asks for one row more. */
 struct row_head {
     const char *head;
     int64_t layer, index;

@@ -96,6 +96,23 @@ static void put_commands(struct buf *b)
     buf_char(b, ']');
 }
 
+/* How the values of a table add up over documents. */
+static void put_measures(struct buf *b, const struct analyzer_measure *m)
+{
+    json_put_key(b, "measures");
+    buf_char(b, '[');
+    for (int i = 0; m && m[i].value; i++) {
+        begin(b, i);
+        json_put_member_str(b, "value", m[i].value);
+        if (m[i].numerator)
+            json_put_member_str(b, "numerator", m[i].numerator);
+        if (m[i].denominator)
+            json_put_member_str(b, "denominator", m[i].denominator);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
 static void put_analyzer(struct buf *b, const struct analyzer *a)
 {
     static const struct opt none[] = {{.type = OPT_END}};
@@ -110,6 +127,7 @@ static void put_analyzer(struct buf *b, const struct analyzer *a)
     json_put_member_num(b, "max_traces", a->max_traces);
     put_flag(b, "pools", a->pool != NULL);
     put_texts(b, "pool_keys", a->pool ? a->pool->keys : NULL);
+    put_measures(b, a->pool ? a->pool->measures : NULL);
     put_texts(b, "figures", figures);
     json_put_key(b, "options");
     opt_json(a->options ? a->options : none, b);

@@ -60,8 +60,13 @@ def analyzers(program):
 
 def pools(program):
     """The analyses that `kvfate corpus` takes."""
-    return table(('analysis', 'a row of the sum has'),
-                 [(f'`{a["name"]}`', quoted(a['pool_keys'])) for a in program['analyzers'] if a['pools']])
+    def value(m):
+        if 'numerator' in m:
+            return f'`{m["value"]}` = `{m["numerator"]}` / `{m["denominator"]}`'
+        return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'
+    return table(('analysis', 'a row of the sum has', 'and the values'),
+                 [(f'`{a["name"]}`', quoted(a['pool_keys']), '; '.join(map(value, a['measures'])))
+                  for a in program['analyzers'] if a['pools']])
 
 
 def figures(program):

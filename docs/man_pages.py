@@ -13,6 +13,7 @@ In a template
     @commands GROUP   becomes the list of the commands of a group
     @analyses         becomes the names of the analyses that `kvfate corpus` takes
     @figures          becomes the list of all figures
+    @pages            becomes references to the pages of all commands and of the format
     @probes           becomes the list of all probes that --probes takes, with the sets they are part of
 Texts of options that several commands share are in common.mdoc, under a line `@group NAME` for the group
 that `describe` gives them; those of an analysis alone have the group `analysis`, and `any` has the rest.
@@ -269,6 +270,8 @@ def expand(program, text):
     rows = ''.join(f'.It Cm {f["name"]}\nof\n.Cm {f["table"]} :\n{escape(f["summary"])}\n'
                    for f in program['figures'])
     text = re.sub(r'^@figures\n', lambda m: f'.Bl -tag -width Ds -compact\n{rows}.El\n', text, flags=re.M)
+    pages = ''.join(f'.Xr kvfate-{name} 1 ,\n' for name in sorted(c['name'] for c in program['commands']))
+    text = re.sub(r'^@pages\n', lambda m: f'{pages}.Xr kvf 5\n', text, flags=re.M)
     probes = ''.join(f'.It Cm {p["name"]}\n{escape(p["summary"])}\n({", ".join(p["sets"]) or "by name"})\n'
                      for p in program['probes'] if 'shadow' not in p)
     return re.sub(r'^@probes\n', lambda m: f'.Bl -tag -width Ds -compact\n{probes}.El\n', text, flags=re.M)

@@ -4,7 +4,8 @@
  * figures.list.  It knows tables only, never traces or models.  A table without rows is drawn as
  * "no data"; NaN is drawn as a grey cell or as a gap in a line, never as a number.
  *
- * To add a figure (tools/new.py figure NAME "summary" writes all but table and pictures):
+ * To add a figure of a table that an analyzer makes (tools/new.py figure NAME "summary" begins it:
+ * a plot of one column, without keys; the table and the pictures are made as said below):
  *
  * 1. render/fig_NAME.c: functions `size` and `draw`, the columns that the figure needs, the keys of
  *    --style (style.h), and at the end `const struct figure fig_NAME = {.name = "NAME", ...}`.
@@ -20,7 +21,8 @@
  *    docs/img/NAME.png.  One picture is made from a page of its own, lines.md, with the commands
  *    of the gallery that lead to it, each indented by four blanks:
  *    `KVFATE=$PWD/build/cli/kvfate PAGE=$PWD/lines.md examples/gallery.sh OUT`, then copy
- *    OUT/NAME.png.  The test `gallery` runs every command of the page with a tiny model.
+ *    OUT/NAME.png and remove lines.md.  The test `gallery` runs every command of the page with a
+ *    tiny model.
  * 4. tests/figures/tables/TABLE.tsv.gz, unless it is there: `kvfate TABLE some.kvf -o TABLE.tsv &&
  *    gzip -9n TABLE.tsv`, of a short run, at most a few hundred rows.
  * 5. The picture that later ones are compared with:

@@ -6,8 +6,8 @@ usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again]
 tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
 fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
 Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the tests
-that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first, until one fails; for lines
-that are data, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
+that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first, until one fails; in a
+file that has changed since, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
 the results of the faults chosen.  --sample N takes every N-th fault.
 Ends with 1 when a fault survived, is stale or does not build.
 """
@@ -27,6 +27,7 @@ from reach import Reach
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SECONDS = 900  # of one call of the tests
+MOST = 50  # tests for one fault: what the shortest of those that reach it do not see counts as unseen
 # Which suites see a room, the nearest first.
 SUITES = {
     "base": "unit analyze figures cli", "libtrace": "format fuzz analyze cli", "kernels": "kernels engine train oracle",
@@ -121,8 +122,8 @@ def stages(fault, text, reach):
     """What runs, one after the other: only what it needs is built."""
     first = text[:text.index(fault.old)].count("\n") + 1
     names = reach.of(fault.path, first - 1, first + fault.old.count("\n"))
-    if names:
-        yield from (("normal", names[a:b]) for a, b in ((0, 6), (6, 20), (20, 60), (60, None)) if names[a:b])
+    if names is not None:
+        yield from (("normal", names[a:b]) for a, b in ((0, 6), (6, 20), (20, MOST)) if names[a:b])
         return
     suites = SUITES[fault.room].split()
     yield from (("quick", ["--suite", s]) for s in suites)
@@ -140,7 +141,7 @@ def judge(tree, fault, reach, jobs):
             what, where = tree.test(setup, which, jobs)
             if what != "survived":
                 return what, where
-        return "survived", ""
+        return "survived", "" if todo else "no test reaches it"
     finally:
         tree.put(fault.path, data)
 

@@ -97,8 +97,8 @@ class Reach:
             json.dump({"tests": self.tests, "digests": self.digests}, f)
 
     def of(self, path, first, last):
-        """The tests that reach lines first to last of path, the shortest first; None where that is not known."""
+        """The tests that reach lines first to last of path, the shortest first; None: it is not known."""
         if self.digests.get(path) != digest(os.path.join(self.root, path)):
             return None
         near = [(t["seconds"], name) for name, t in self.tests.items() if any(first <= x <= last for x in t["lines"].get(path, []))]
-        return [name for _, name in sorted(near)] or None
+        return [name for _, name in sorted(near)]

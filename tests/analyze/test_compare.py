@@ -93,6 +93,7 @@ def match(path_a, path_b, a, b):
     p = (1 + (np.array(others)[None, :] <= d[:, None] + 1e-12).sum(1)) / (1 + len(others))
     check("p of other heads", np.allclose(got["p_other"], p), got["p_other"], p)
     check("q of other heads", np.allclose(got["q_other"], fdr(p)) and got["own"] == list((fdr(p) < .05).astype(int)))
+    check("how many halves are nearer", np.isclose(float(meta["further"]), np.nanmean(1 - real(got["p"]))), meta)
     check("q of halves", np.allclose(got["q"], fdr(real(got["p"]))) and got["stands"] == list((real(got["q"]) >= .05).astype(int)))
     for r in range(len(d)):
         gap = np.abs(a[1][i[r]] - b[1][j[r]])
@@ -178,6 +179,8 @@ def tokens(folder):
     said("compare", *paths, "--by", "tokens")
     other = make(write_kvf, f"{folder}/other.kvf", [Column("mass.sum", "f32", "query", np.zeros((1, 1, 3)))], (1, 1, 1, 3), texts=["Q", "q", "q"])
     refused("other texts", 1, ["compare", paths[0], other, "--by", "tokens"], "in common")
+    parts = make(write_kvf, f"{folder}/parts.kvf", [Column("mass.sum", "f32", "query", np.zeros((1, 1, 3)))], (1, 1, 1, 3), texts=["P", "q", "q"])
+    refused("texts that part at their first byte", 1, ["compare", other, parts, "--by", "tokens"], "in common")
     bare = make(write_kvf, f"{folder}/bare.kvf", [Column("mass.sum", "f32", "query", np.zeros((1, 1, 3)))], (1, 1, 1, 3))
     refused("no texts", 1, ["compare", paths[0], bare, "--by", "tokens"], "lacks the text")
 

@@ -223,6 +223,14 @@ def by_hand(path):
     data, meta = table(kvfate, "attention-sparsity", x, "--form", "step")
     check("hand: steps", data["sparsity"] == [.375] * 12 and data["share"] == [2 / 6] * 12 and data["n"] == [2] * 12
           and int(meta["left_out"]) == 2, data, meta)
+    x = make(write_kvf, path("hand4.kvf"), [*columns({}, evict[:, :, :4], under)[1:]], (1, 1, 1, 4))
+    again, _ = table(kvfate, "attention-sparsity", x, "--form", "step")
+    check("hand: the first column of a trace is as good as any", again == data, again)
+
+    # of heads that are equal the summary names the first
+    x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
+    text = said("sparsity", x)
+    check("hand: least and most", "mean 0.0000 over 4 heads" in text and "least L0K0 0.0000, most L0K0 0.0000" in text, text)
 
 
 def all_sets(path):
