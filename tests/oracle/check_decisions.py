@@ -109,7 +109,7 @@ def draw_case(rng, part, long, shared=True):
 def check_method(engine, models, part, a):
     tally, rng, passed, failed = Tally(), random.Random(f"{part} {a.seed}"), 0, 0
     for i in range(len(cases.FIXED) if part == "fixed" else a.cases):
-        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, i % 20 == 19)
+        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, i % 10 == 9)
         try:
             faults = compare_case(engine, models, tally, name, c)
         except EngineError as e:
