@@ -60,7 +60,7 @@ void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
     void *q = mem_alloc(new_n, size);
     if (!q)
         return NULL;
-    if (p && old_n)
+    if (old_n)
         memcpy(q, p, (old_n < new_n ? old_n : new_n) * size);
     mem_free(p);
     return q;

@@ -17,8 +17,8 @@ void *mem_alloc(size_t n, size_t size);
  * before they read it. */
 void *mem_alloc_raw(size_t n, size_t size);
 
-/* As realloc for a pointer from mem_alloc: keeps old_n elements, zeroes the
- * rest.  On failure p is untouched and NULL is returned. */
+/* As realloc for a pointer from mem_alloc, or NULL for no elements: keeps old_n elements, zeroes
+ * the rest.  On failure p is untouched and NULL is returned. */
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);
 
 /* Accepts NULL. */

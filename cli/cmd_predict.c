@@ -89,11 +89,12 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
     const struct output o = {j->out, j->json, &j->look, NULL};
     struct buf b = {0};
     int err = output_table(&o, t, d);
-    if (!err && output_summary(&o))
-        err = predict_describe(t, &b);
-    if (!err && b.len)
-        fwrite(b.data, 1, b.len, stdout);
+    if (err || !output_summary(&o))
+        return err;
+    err = predict_describe(t, &b);
     err = err ? err : b.err;
+    if (!err)
+        fwrite(b.data, 1, b.len, stdout);
     buf_finish(&b);
     return err;
 }

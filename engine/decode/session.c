@@ -313,7 +313,7 @@ static int run_prompt(struct session *s, const int32_t *ids, int n,
         int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
         int err = run_part(s, ids + done, T, done + T < n ? T : T - 1, next_cut);
         done += T;
-        if (!err && done < n && s->n_past == next_cut)
+        if (!err && s->n_past == next_cut)
             err = session_decide(s, PHASE_PROMPT);
         if (progress && progress(ctx, done) != 0 && !err)
             err = KVF_E_CANCEL;
@@ -333,10 +333,9 @@ int session_prompt(struct session *s, const int32_t *ids, int n,
     if (err)
         return err;
     err = run_prompt(s, ids, n, progress, ctx);
-    if (err)
-        return err;
-    last_logits(s);
-    return session_decide(s, PHASE_PROMPT);
+    if (!err)
+        last_logits(s);
+    return err;
 }
 
 /* Room for one token in every head, so that a step that lacks memory changed nothing

@@ -133,11 +133,9 @@ done:
 /* Where the line starts that begins at or after this share of the bytes. */
 static size_t place(const struct buf *b, double share)
 {
-    if (share <= 0 || !b->len)
-        return 0;
     size_t at = share < 1 ? (size_t)(share * (double)b->len) : b->len;
-    if (at == 0 || at >= b->len)
-        return at < b->len ? at : b->len;
+    if (at == 0)
+        return 0;
     const char *end = memchr(b->data + at - 1, '\n', b->len - at + 1);
     return end ? (size_t)(end - b->data) + 1 : b->len;
 }

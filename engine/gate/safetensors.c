@@ -173,7 +173,7 @@ static int parse(struct reader *r, struct kvf_diag *d)
     uint64_t len = 0;
     for (int i = 0; i < 8; i++)
         len |= (uint64_t)r->f->map[i] << (8 * i);
-    if (len < 2 || r->f->map[8] != '{')
+    if (r->f->map[8] != '{')
         return kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file", r->f->path);
     if (len > r->f->size - 8)
         return kvf_fail(d, KVF_E_FORMAT,

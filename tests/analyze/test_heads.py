@@ -134,6 +134,22 @@ def by_hand(folder):
     check("a-shape of width one", got["kind"] == ["a-shape"], got["kind"])
 
 
+def summary(folder):
+    """A line for each kind that occurs: how many heads, and the means of their rows."""
+    rng = np.random.default_rng(8)
+    specs = [planted.spec(rng, k, .92) for k in planted.KINDS for _ in range(2)]
+    path, *_ = planted.trace(write_kvf, f"{folder}/summary.kvf", rng, specs, 5, 2, 4, 320)
+    got, _ = table(kvfate, "heads", path)
+    kind, window, sink = np.array(got["kind"]), real(got["window"]), real(got["sink_mass"])
+    lines = said("heads", path).splitlines()[1:]
+    told = {line.split()[0]: line.split() for line in lines}
+    check("a line of each kind that occurs", len(lines) == len(told) and set(told) == set(kind), lines)
+    for name, words in told.items():
+        of = kind == name
+        check(f"heads of {name}", int(words[1]) == of.sum() and words[2:4] == ["mean", "window"], words)
+        check(f"means of {name}", abs(float(words[4]) - window[of].mean()) <= .0501 and abs(float(words[-1]) - sink[of].mean()) <= .000501, words)
+
+
 def edges(folder):
     rng = np.random.default_rng(5)
     for T in (0, 1, 35):
@@ -179,6 +195,7 @@ with tempfile.TemporaryDirectory() as folder:
     by_hand(folder)
     definitions(folder)
     kinds(folder)
+    summary(folder)
     edges(folder)
     refusals(folder)
 finish()

@@ -377,6 +377,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     table(kvfate, "intermittency", holes.path)
     refused("masks of no bits", 1, ["persistence", holes.path], "selected_at.top64")
 
+    # a layer without query heads
+    none = make(write_kvf, os.path.join(folder, "none.kvf"), [Column("last_selected.top64", "u16", "query", np.zeros((1, 0, 9)), flags=1)], (1, 2, 0, 9))
+    for space in ("kv-union", "kv-mean"):
+        refused(f"{space} of no query heads", 1, ["survival", none, "--space", space, "--criterion", "top64"], "layer 0 has 0 query heads for 2 KV heads")
+
     # refusals
     for argv, word in ((["survival", "--space", "kv"], "--space"), (["survival", "--criterion", "top64,x"], "--criterion"), (["survival", "--criterion", ""], "--criterion"),
                        (["survival", "--follow-up", "x"], "--follow-up"), (["survival", "--follow-up", "-1"], "--follow-up"), (["survival", "--gap", "top64"], "--gap"),

@@ -275,6 +275,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     data, _ = table(kvfate, "variance", damaged)
     for factor in ("token", "role"):
         check("no number: " + factor, row(data, "all", factor)[:2] == (4, 18) and row(data, "L0K0", factor)[:2] == (4, 9), row(data, "all", factor))
+    known = ~np.isnan(nan)
+    want = additive(scaled(lb.astype(np.float32)[0][:, known], "rate").ravel(), np.repeat([0, 1], known.sum()), np.tile(nan[known], 2))
+    check("no number: sum", np.allclose(row(data, "all", "head+token"), want, rtol=0, atol=1e-10), row(data, "all", "head+token"), want)
     check("no number: pairs", row(data, "all", "head*token")[:2] == (8, 18), row(data, "all", "head*token"))
 
     # refusals

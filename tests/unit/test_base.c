@@ -1,12 +1,17 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/par.h"
+#include "base/progress.h"
 #include "base/rng.h"
 #include "base/stats.h"
 #include "base/utf8.h"
@@ -25,6 +30,90 @@ Test(mem, memory_is_zeroed_and_aligned)
     for (int i = 0; i < 100; i++)
         cr_expect(zero(int, p[i]));
     mem_free(p);
+}
+
+/* Nothing is lost where there is no memory for more. */
+Test(mem, growing_keeps_what_there_was)
+{
+    int32_t *p = mem_grow(NULL, 0, 3, sizeof *p);
+    cr_assert(ne(ptr, p, NULL));
+    for (int i = 0; i < 3; i++)
+        p[i] = i + 1;
+    cr_expect(eq(ptr, mem_grow(p, 3, SIZE_MAX / 2, sizeof *p), NULL));
+    p = mem_grow(p, 3, 50, sizeof *p);
+    cr_assert(ne(ptr, p, NULL));
+    for (int i = 0; i < 50; i++)
+        cr_expect(eq(i32, p[i], i < 3 ? i + 1 : 0));
+    p = mem_grow(p, 50, 2, sizeof *p);
+    cr_assert(ne(ptr, p, NULL));
+    cr_expect(p[0] == 1 && p[1] == 2);
+    mem_free(p);
+}
+
+/* What a progress line says of `done` after 10 seconds, less the codes of the terminal. */
+static const char *progress_line(int64_t done, int64_t total, char text[200])
+{
+    int keep = dup(STDERR_FILENO);
+    FILE *f = tmpfile();
+    cr_assert(f != NULL && dup2(fileno(f), STDERR_FILENO) >= 0);
+    struct progress p = {"eval", "tok", total, clock_seconds() - 10, 0, true};
+    progress_update(&p, done);
+    dup2(keep, STDERR_FILENO);
+    close(keep);
+    rewind(f);
+    text[fread(text, 1, 199, f)] = 0;
+    fclose(f);
+    size_t n = strlen(text);
+    cr_assert(n > 4 && text[0] == '\r' && strcmp(text + n - 3, "\x1b[K") == 0, "%s", text);
+    text[n - 3] = 0;
+    return text + 1;
+}
+
+/* 50 of 100 in 10 s are 5 a second, so that the other 50 take 10 s. */
+Test(progress, says_the_time_left_where_it_is_known)
+{
+    char s[200];
+    cr_expect(eq(str, (char *)progress_line(0, 100, s),
+                 "eval       [........................] 0/100  0 tok/s"));
+    cr_expect(eq(str, (char *)progress_line(50, 100, s),
+                 "eval       [############............] 50/100  5 tok/s  ETA 0:10"));
+    cr_expect(eq(str, (char *)progress_line(100, 100, s),
+                 "eval       [########################] 100/100  10 tok/s"));
+    cr_expect(eq(str, (char *)progress_line(50, 0, s), "eval       50  5 tok/s"));
+    cr_expect(strstr(progress_line(30, 6030, s), "ETA 33:20") != NULL, "6000 at 3 a second: %s", s);
+}
+
+Test(progress, is_silent_unless_a_terminal_is_there)
+{
+    struct progress p;
+    int keep = dup(STDERR_FILENO), terminal = posix_openpt(O_RDWR | O_NOCTTY), screen = -1;
+    FILE *f = tmpfile();
+    cr_assert(f != NULL && dup2(fileno(f), STDERR_FILENO) >= 0);
+    progress_start(&p, "eval", "tok", 9);
+    progress_update(&p, 5);
+    progress_clear(&p);
+    progress_end(&p, 9);
+    cr_expect(not(p.on));
+    cr_expect(zero(long, (long)lseek(fileno(f), 0, SEEK_END)));
+    if (terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0)
+        screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    if (screen >= 0) {
+        dup2(screen, STDERR_FILENO);
+        progress_start(&p, "eval", "tok", 9);
+    }
+    dup2(keep, STDERR_FILENO);
+    if (screen >= 0) {
+        char text[200] = "";
+        cr_expect(p.on);
+        cr_expect(read(terminal, text, sizeof text - 1) > 0 && strstr(text, "0/9"), "%s", text);
+        close(screen);
+    } else {
+        puts("skipped: no terminal device; progress on a terminal is not tried");
+    }
+    if (terminal >= 0)
+        close(terminal);
+    close(keep);
+    fclose(f);
 }
 
 Test(buf, limit_is_sticky)

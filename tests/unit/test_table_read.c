@@ -154,6 +154,28 @@ Test(table_read, tsv_with_odd_backslashes)
     }
 }
 
+/* The space of "# key: value" is a part of it: without it a key would lose its first letter. */
+Test(table_read, tsv_with_odd_metadata)
+{
+    static const struct {
+        const char *text;
+        int err;
+    } cases[] = {{"# key: value\na\n1\n", KVF_OK},
+                 {"#key: value\na\n1\n", KVF_E_FORMAT},
+                 {"#\tkey: value\na\n1\n", KVF_E_FORMAT},
+                 {"# key:value\na\n1\n", KVF_E_FORMAT},
+                 {"#: value\na\n1\n", KVF_E_FORMAT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct table *t = NULL;
+        struct kvf_diag d = {""};
+        int err = table_parse_tsv(cases[i].text, strlen(cases[i].text), NULL, &t, &d);
+        cr_expect(eq(int, err, cases[i].err), "%s", cases[i].text);
+        if (cases[i].err == KVF_OK)
+            cr_expect(eq(str, (char *)table_meta(t, "key"), "value"));
+        table_destroy(t);
+    }
+}
+
 /* A reader of tables need not know types: cells of the other kind are nothing. */
 Test(table_read, cells_of_another_type_are_nothing)
 {
