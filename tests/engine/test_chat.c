@@ -97,6 +97,20 @@ Test(chat, template_is_that_of_the_default_model)
     json_free(root);
 }
 
+/* Outside of a string of Jinja a backslash is a letter like others. */
+Test(chat, a_backslash_of_plain_text_stays)
+{
+    struct gguf *g = with_template("<|im_start|>system\nIn C:\\new\\Q<|im_end|>\n{{ messages }}");
+    struct chat_message msg[] = {{"user", "x"}};
+    struct kvf_diag d = {""};
+    struct buf out = {0};
+    cr_expect(chat_render(g, msg, 1, true, &out, &d) == KVF_OK, "%s", d.text);
+    cr_expect(out.data && strstr(out.data, "<|im_start|>system\nIn C:\\new\\Q<|im_end|>\n"), "%s",
+              out.data);
+    buf_finish(&out);
+    gguf_close(g);
+}
+
 /* An escape whose meaning is not known is refused, not left out. */
 Test(chat, unknown_escape_is_an_error)
 {

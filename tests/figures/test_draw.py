@@ -103,6 +103,9 @@ def difference(at):
     check("chosen rows", r.returncode == 0 and len(d) > 1 and set(d) <= {"0", "nan"}, r.stderr, r.stdout)
     refused("a horizon that the table lacks", "draw", at("s.tsv"), "--minus", at("s.tsv"), "--style", "criterion=top64,horizon=4.4", "-o", at("d.svg"),
             words=["horizon=4.4", "nearest is 4"])
+    undefined = re.sub(r"\n(L\S+)\t(\d+)\t(\d+)\t\S+", r"\n\1\t\2\t\3\tnan", open(at("a.tsv")).read())
+    refused("a column without numbers has no nearest", "draw", write(at("u.tsv"), undefined), "--minus", at("b.tsv"), "--style", "kl=1", "-o", at("d.svg"),
+            words=["no row", "as chosen"])
     refused("no rows of classes", "draw", at("s.tsv"), "--style", "by=class", "-o", at("d.svg"), words=["by=class", "--by class"])
     refused("tokens have no difference", "draw", at("tokens.tsv"), "--minus", at("tokens.tsv"), "-o", at("d.svg"), words=["tokens"])
 
@@ -180,6 +183,9 @@ def previews(at):
     check("three widths", wide[0] <= 40 < wide[1] <= 80 < wide[2] <= 200, wide)
     r = run("eviction", at("x.kvf"), "--preview", "-o", at("p.svg"), "--title", "evil \x1b[31m title")
     check("a file beside it", r.returncode == 0 and "\u2580" in r.stdout and "\x1b[31m" not in r.stdout and Svg(at("p.svg")).texts())
+    for argv in (["sparsity", at("x.kvf")], ["draw", at("ev.tsv")]):
+        r = run(*argv, "--preview", "-o", "-")
+        check(f"a picture takes the place of the table: {argv[0]}", r.returncode == 0 and "\u2580" in r.stdout and "# table" not in r.stdout, r.stdout[:200])
     check("piped, - is TSV", run("eviction", at("x.kvf"), "-o", "-").stdout.startswith("# table: eviction"))
     for figure, trace in (("survival", "s.kvf"), ("tokens", "x.kvf"), ("occupancy", "x.kvf"), ("retention", "s.kvf")):
         r = run(figure, at(trace), "--preview")
@@ -209,6 +215,7 @@ def terminal(at):
     lines = screen(got.decode().replace("\r\n", "\n"))
     check("a picture fits the terminal", p.returncode == 0 and 10 < len(lines) < 20 and 40 < max(map(len, lines)) <= 64,
           len(lines), max(map(len, lines), default=0))
+    check("it stands alone", b"# table" not in got, got[:200])
     check("it has colours", b"\x1b[38;2;" in got and "\u2580" in got.decode())
 
 

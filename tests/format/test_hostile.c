@@ -491,14 +491,15 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
         }
 }
 
-Test(hostile, falling_record_numbers_are_damage)
+/* A record whose number is not above that of the one before it. */
+static void number_again(uint64_t seq)
 {
     struct maker *m = start();
     struct kvf_trace *t;
     struct kvf_check c;
     m->seq = 9;
     put(m, column(4, 16, 16, CODEC_RAW), four, 16);
-    m->seq = 5;
+    m->seq = seq;
     put(m, column(4, 16, 16, CODEC_RAW), (const uint32_t[4]){1, 2, 3, 4}, 16);
     m->seq = 10;
     commit(m, 1, 4);
@@ -507,4 +508,10 @@ Test(hostile, falling_record_numbers_are_damage)
     expect_four(t);
     kvf_close(t);
     free(m);
+}
+
+Test(hostile, record_numbers_that_do_not_rise_are_damage)
+{
+    number_again(5);
+    number_again(9);
 }

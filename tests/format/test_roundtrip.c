@@ -381,6 +381,32 @@ Test(roundtrip, wrong_arguments_are_refused_with_a_sentence)
     unlink(scratch_path("args.kvf"));
 }
 
+/* The limit of 16 MiB is that of what is written, not the first that is refused. */
+Test(roundtrip, a_run_header_as_long_as_the_limit)
+{
+    const size_t limit = (size_t)16 << 20;
+    const char *path = scratch_path("header.kvf");
+    const uint16_t heads = 1;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_diag d = {""};
+    struct kvf_writer *w = NULL;
+    char *meta = malloc(limit + 2);
+    memset(meta, ' ', limit);
+    meta[0] = '{';
+    meta[limit - 1] = '}';
+    meta[limit] = 0;
+    cr_assert(zero(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &w, &d)), "%s", d.text);
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    cr_expect(eq(str, (char *)kvf_meta(t), meta));
+    kvf_close(t);
+    unlink(path);
+    meta[limit] = ' ';
+    meta[limit + 1] = 0;
+    cr_expect(eq(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &w, &d), KVF_E_LIMIT));
+    free(meta);
+}
+
 /* Texts of more tokens than one record holds, in one call. */
 Test(roundtrip, texts_of_many_tokens)
 {

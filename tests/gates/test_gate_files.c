@@ -354,6 +354,7 @@ Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
         {"{" HEADS_META "}", "belong to none", 16},
         {"{" HEADS_META "}", "missing", 0},
         {"{}", "metadata", 0},
+        {"[4, \"duo.alpha\"]", "not a safetensors file", 16},
         {"{" HEADS_META
          ", \"h\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}" T4("duo.alpha",
                                                                                       2, 18) "}",

@@ -414,6 +414,11 @@ def main():
     facts = json.loads(run(os.path.join(sys.argv[2], "rg10_tied.pth"))[1])
     assert (facts["kind"], facts["layout"], facts["container"], facts["tied"]) == ("retention", "rg10", "torch", True), facts
     assert (facts["layers"], facts["kv_heads"], facts["d_model"], facts["hidden"], facts["head_dim"], facts["metadata"]) == (2, 2, 6, 4, None, {}), facts
+    for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # of retention gates alone
+        text = subprocess.run([sys.argv[1], "info", os.path.join(sys.argv[2], name)], capture_output=True, text=True, timeout=60).stdout
+        tied = json.loads(run(os.path.join(sys.argv[2], name))[1])["tied"]
+        assert "weights" in text and (readout or "weights") in text and tied == (name == "rg10_tied.pth"), (name, text)
+        assert readout or "readout" not in text, (name, text)
     print(f"{counts[False]} files refused, {counts[True]} read")
 
 

@@ -238,5 +238,8 @@ Test(beta, quantiles_of_powers)
         cr_expect(fabs(stats_beta_quantile(p, n, 1) - pow(p, 1 / n)) < 1e-13);
         cr_expect(fabs(stats_beta_quantile(p, 1, n) + expm1(log1p(-p) / n)) < 1e-13);
         cr_expect(fabs(stats_beta_cdf(p, n, 1) - pow(p, n)) < 1e-13);
+        cr_expect(stats_beta_cdf(-p, n, 1) == 0 && stats_beta_cdf(1 + p, n, 1) == 1);
     }
+    cr_expect(stats_beta_cdf(0, 2, 3) == 0 && stats_beta_cdf(1, 2, 3) == 1);
+    cr_expect(isnan(stats_beta_cdf(NAN, 2, 3)));
 }
