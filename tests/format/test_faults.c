@@ -20,7 +20,7 @@ static struct {
     size_t piece;   /* most bytes that one write takes; 0: all */
     int interrupts; /* every other call is interrupted */
     int error;      /* of the failing write; 0: it takes nothing and says so */
-    bool die; /* instead of failing */
+    bool die;       /* instead of failing */
 } fault = {-1, -1, -1, false, 0, 0, 0, false};
 
 void *__real_aligned_alloc(size_t align, size_t n);

@@ -398,10 +398,11 @@ Test(hostile, commits_and_notes_that_cannot_be)
         "\4\0\0\0\4\0\0", 8);
     put(m, (struct record){.type = REC_NOTE, .raw_len = 3, .stored_len = 3}, "key", 3); /* no NUL */
     put(m, (struct record){.type = REC_NOTE, .raw_len = 4, .stored_len = 4}, "a\0{}", 4);
+    put(m, (struct record){.type = REC_NOTE, .raw_len = 4, .stored_len = 4}, "b\0{}", 4);
     struct kvf_check c;
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 0, &c, NULL), KVF_E_CORRUPT));
     cr_expect(eq(u64, c.bad, 4));
-    cr_expect(eq(u64, c.records, 4)); /* run header, schema, one commit, one note */
+    cr_expect(eq(u64, c.records, 5)); /* run header, schema, one commit, two notes */
     cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
     cr_expect(eq(u32, kvf_epoch(t), 1));
     cr_expect(eq(u32, kvf_n_steps(t), 4));
