@@ -17,7 +17,7 @@ static int prepare(struct method_state *s)
     const struct method_shape *m = method_shape_of(s);
     int n = m->n_layers * m->n_kv_heads;
     double at = method_params_of(s)->sparsity * (n - 1);
-    if (!s->inputs.gates || gates_kind(s->inputs.gates) != GATE_HEADS)
+    if (gates_kind(s->inputs.gates) != GATE_HEADS)
         return KVF_OK;
     double *alpha = MEM_NEW(double, (size_t)n);
     if (!alpha)

@@ -12,7 +12,7 @@ void pages_init(struct pages *p, unsigned kinds, int size, int n_heads, int dim,
                         .n_heads = n_heads,
                         .dim = dim,
                         .bounds = kinds & EVIDENCE_PAGES};
-    if (kinds & EVIDENCE_BLOCKS && gates) {
+    if (kinds & EVIDENCE_BLOCKS) {
         p->gates = gates;
         p->gate_dim = gates_gate_dim(gates);
         p->scratch_len = (gates_scratch(gates) + (size_t)dim + 15) / 16 * 16;
