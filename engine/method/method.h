@@ -343,6 +343,7 @@ struct method_inputs {
     const struct kernels *kernels; /* of the scores; NULL: the C reference */
 };
 
+/* in: NULL for none; the gates of a row that needs some must be there (method_check_inputs). */
 int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, const struct method_inputs *in,
                         struct method_state **ret_state);

@@ -140,3 +140,29 @@ Test(scores, layers_share_only_among_the_heads_of_their_row)
     bed_close(&b);
     bed_close(&o);
 }
+
+/* Keys 1, -3 and 2, 4 in two pages: the largest product of a query with any key of a page. */
+Test(reads, quest_bounds_the_products_of_a_page)
+{
+    const float keys[] = {1, -3, 2, 4}, q[] = {1, 7, -1, 7};
+    static const float want[3][2] = {{1, 4}, {3, -2}, {3, 4}}; /* 1, then -1, then both */
+    struct bed b;
+    bed_open(&b, "quest:page=2", 2, 1, 1, NULL);
+    for (int i = 0; i < 4; i++)
+        bed_append(&b, 0, 0, i, NAN, keys[i]);
+    for (int k = 0; k < 3; k++) {
+        float out[2], scratch[1024];
+        const struct read_input in = {.m = b.m,
+                                      .cache = b.cache,
+                                      .kernels = reference(),
+                                      .view = cache_view(b.cache, 0, 0),
+                                      .t = 4,
+                                      .q = q + (k == 1 ? 2 : 0),
+                                      .n_q = k == 2 ? 2 : 1,
+                                      .n_pages = 2};
+        b.row.read->eval(&in, out, scratch);
+        for (int page = 0; page < 2; page++)
+            cr_expect(eq(flt, out[page], want[k][page]), "query %d, page %d", k, page);
+    }
+    bed_close(&b);
+}
