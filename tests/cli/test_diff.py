@@ -79,6 +79,7 @@ column("other heads", plain("kv"), plain("query"), 1, state="type", type_a="u32 
 column("other axis", plain(), plain(axis="step"), 1, state="type", type_b="u32 kv step")
 column("missing in both", plain(n=3), plain(n=3), 0, state="equal", compared=0)
 column("missing in one", plain(), plain(n=3), 1, state="differs", differ=L * H * T, undefined=L * H * T, b="nan")
+column("missing in the other", plain(n=3), plain(), 1, state="differs", differ=L * H * T, undefined=L * H * T, a="nan")
 
 # ---- columns
 found, status = rows(trace(plain(), Column("y", "u8", "kv", values("kv"))), trace(plain(), Column("z", "u8", "kv", values("kv"))))
