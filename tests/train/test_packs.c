@@ -245,6 +245,76 @@ Test(packs, shares_part_the_file)
     buf_finish(&part[1]);
 }
 
+/* The first line starts at byte 0: not before a cut that lies within this byte. */
+Test(packs, a_share_of_less_than_a_byte_has_nothing)
+{
+    struct buf b = {0};
+    struct packs *p, *rest;
+    struct kvf_diag d;
+    make_lines(&b, 20, 60);
+    const char *path = put("a.jsonl", b.data, b.len);
+    cr_expect(eq(int, open_part(path, 80, PACK_DOCUMENTS, 0, 1e-9, NULL, &p, &d), KVF_E_LIMIT));
+    cr_assert(zero(int, open_part(path, 80, PACK_DOCUMENTS, 1e-9, 1, NULL, &rest, &d)));
+    p = opened(path, 80, PACK_DOCUMENTS);
+    cr_expect(eq(i64, packs_tokens(rest), packs_tokens(p)));
+    packs_close(p);
+    packs_close(rest);
+    buf_finish(&b);
+}
+
+/* The tokens of lines first to last of make_lines, joined as a document has them. */
+static int encode_lines(char *const *line, int first, int last, int32_t **ret_ids)
+{
+    struct buf text = {0};
+    struct kvf_diag d;
+    int n;
+    for (int i = first; i <= last; i++) {
+        buf_str(&text, i > first ? "\n\n" : "");
+        buf_add(&text, line[i] + 10, strlen(line[i]) - 12);
+    }
+    cr_assert(zero(int, tokenizer_encode(tok, text.data, text.len, false, ret_ids, &n, &d)));
+    buf_finish(&text);
+    return n;
+}
+
+static bool has_run(const struct packs *p, const int32_t *ids, int n)
+{
+    for (int i = 0; i < packs_count(p); i++) {
+        struct pack k = packs_get(p, 1, 0, i);
+        if (k.n == n && memcmp(k.ids, ids, (size_t)n * sizeof *ids) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each length of some lines is that of a pack once: there the text is just long enough. */
+Test(packs, runs_end_with_the_first_line_that_suffices)
+{
+    enum { LINES = 30 };
+    struct buf b = {0};
+    char *line[LINES];
+    make_lines(&b, LINES, 30);
+    const char *path = put("a.jsonl", b.data, b.len);
+    for (int i = 0; i < LINES; i++)
+        line[i] = strtok(i ? NULL : b.data, "\n");
+    for (int length = 2; length < 50; length++) {
+        struct packs *p = opened(path, length, PACK_RUN);
+        int runs = 0;
+        for (int first = 0, last = 0; last < LINES; last++) {
+            int32_t *ids;
+            if (encode_lines(line, first, last, &ids) >= length) {
+                cr_expect(has_run(p, ids, length), "%d tokens from line %d", length, first);
+                runs++;
+                first = last + 1;
+            }
+            mem_free(ids);
+        }
+        cr_expect(eq(int, packs_count(p), runs));
+        packs_close(p);
+    }
+    buf_finish(&b);
+}
+
 Test(packs, orders_are_permutations_of_seed_and_epoch)
 {
     struct buf b = {0};
