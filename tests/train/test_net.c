@@ -351,6 +351,33 @@ Test(net, values_and_derivatives_are_those_of_the_equations)
         }
 }
 
+/* What layers share is drawn too: no weight is left at 0, and those of retention gates have the
+ * deviation that was asked for. */
+Test(net, all_weights_are_drawn)
+{
+    struct kernels k;
+    kernels_init(&k, 0);
+    for (int i = 0; i < N_SHAPES; i++) {
+        const struct shape *s = &shapes[i];
+        struct gates_model m = {s->L, s->d, 2 * s->H, s->H, s->D, 1e-5f, 1e4, NULL, &k};
+        struct net_options o = {s->layout, s->hidden, s->tied, 1, 0.4, 5};
+        struct net *n;
+        cr_assert(eq(int, net_create(&m, &o, &n), KVF_OK));
+        for (int j = 0; j < n->n_tensors; j++) {
+            const struct net_tensor *t = &n->tensor[j];
+            double square = 0;
+            for (size_t at = t->at; t->part->role == R_WEIGHT && at < t->at + t->n; at++) {
+                cr_assert(n->w[at] != 0, "%s, shape %d", t->name, i);
+                square += (double)n->w[at] * (double)n->w[at];
+            }
+            if (t->part->role == R_WEIGHT && s->layout != LAYOUT_WGKV && t->n >= 50)
+                cr_expect(fabs(sqrt(square / (double)t->n) - 0.4) < 0.12, "%s, shape %d", t->name,
+                          i);
+        }
+        net_destroy(n);
+    }
+}
+
 /* ---- the same from a file ---- */
 
 static void write_file(const struct net *n, const char *path)

@@ -277,7 +277,7 @@ static int encode_lines(char *const *line, int first, int last, int32_t **ret_id
     return n;
 }
 
-static bool has_run(const struct packs *p, const int32_t *ids, int n)
+static bool has_run(struct packs *p, const int32_t *ids, int n)
 {
     for (int i = 0; i < packs_count(p); i++) {
         struct pack k = packs_get(p, 1, 0, i);
