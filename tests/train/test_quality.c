@@ -22,6 +22,7 @@ static const struct shape shapes[] = {
     {150, 24, 131, {70, 1, 40}, 3, 3},
     {5, 8, 1024, {5}, 1, 2},
     {20, 24, 2100, {13, 7}, 2, 2}, /* three slices of the vocabulary */
+    {65, 2, 2100, {65}, 1, 2},     /* all rows of a tile, next tokens in every slice */
     {20, 24, 2100, {20}, 1, 40},   /* nearly certain of other tokens */
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_WEIGHTS = 7 };
@@ -104,7 +105,8 @@ static struct quality set_up(const struct shape *s, const struct kernels *k, int
     for (int i = 0; i < s->T * s->d; i++)
         wide[i] = (double)(hs[i] = ht[i] + (float)(.3 * rng_normal(&r)));
     for (int i = 0; i < s->T; i++)
-        ids[i] = i == 1 ? s->vocab - 1 : (int32_t)rng_below(&r, (uint64_t)s->vocab);
+        ids[i] = i == 1 || i == s->T - 1 ? s->vocab - 1
+                                         : (int32_t)rng_below(&r, (uint64_t)s->vocab);
     make_documents(first, s->T, s->length, s->n_lengths);
     cr_assert(eq(int, output_matrix_build(W, s->vocab, s->d, m), KVF_OK));
     struct quality q = {.kernels = k,
