@@ -117,9 +117,8 @@ static void describe_pool(const struct analyzer_pool *p, struct buf *columns, st
     for (int k = 0; p->measures[k].value; k++) {
         const struct analyzer_measure *m = &p->measures[k];
         buf_printf(measures, "%s%s", k ? " " : "", m->value);
-        if (m->numerator || m->denominator)
-            buf_printf(measures, "=%s/%s", m->numerator ? m->numerator : "",
-                       m->denominator ? m->denominator : "");
+        if (m->denominator)
+            buf_printf(measures, "=%s/%s", m->numerator ? m->numerator : "", m->denominator);
     }
 }
 

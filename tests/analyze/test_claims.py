@@ -273,6 +273,11 @@ for key, value, words in (("value", "colour", "no column colour"), ("table", "pi
     put("wrong.json", json.dumps({"claim": broken[:i] + [{**broken[i], key: value}] + broken[i + 1:]}), work.name)
     r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "wrong.json")], capture_output=True, text=True)
     check("--check finds " + words, r.returncode == 1 and words in r.stderr, r.stderr)
+for value in ("alive", "at_risk"):  # what the fraction is a quotient of
+    i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")
+    put("counts.json", json.dumps({"claim": broken[:i] + [{**broken[i], "value": value}] + broken[i + 1:]}), work.name)
+    r = subprocess.run([kvfate, "claims", "--check", "--register", os.path.join(work.name, "counts.json")], capture_output=True, text=True)
+    check("--check knows " + value, r.returncode == 0, r.stderr)
 # ---- every numbered figure and table of the papers is in docs/guide/paper-figures.md
 
 with open(os.path.join(ROOT, "docs", "guide", "paper-figures.md"), encoding="utf-8") as f:

@@ -485,8 +485,13 @@ def recipe():
 
 
 def accumulated():
-    """A step of two packs has the tokens of both."""
+    """A step of two packs has the tokens of both and the mean of their losses."""
     train("two.st", method=METHOD + ",accumulate=2", steps=3, length=64)
+    train("still.st", method=METHOD + ",lr=1e-9,min-lr=0", steps=2, length=64)
+    first, one = record("two.st")[0], record("still.st")
+    for key in ("loss", "fwkl", "ntp", "limit", "value"):
+        mean = (one[0][key] + one[1][key]) / 2
+        s.check(f"{key} of two packs a step", abs(first[key] - mean) <= 1e-5 * abs(mean), first[key], mean)
     table = json.loads(s.accepted("curves of two packs a step", ["curves", s.path("two.st.log.jsonl"), "--json"]).stdout)
     s.check("tokens of two packs a step", table["data"]["tokens"] == [128, 256, 384], table["data"]["tokens"])
 
