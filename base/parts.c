@@ -4,7 +4,7 @@
 
 #include "base/parts.h"
 
-enum { PARTS = 32, NAME = 4096 };
+enum { PARTS = 64, NAME = 4096 };
 enum { FREE, TAKEN, NOTED };
 
 /* Names are copied, for memory may be given back while a handler reads. */

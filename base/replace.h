@@ -1,20 +1,37 @@
-/* replace.h - a file written beside its place, synced and renamed into it.
+/* replace.h - the one way to write a file: beside its place, synced, and renamed into it.
  *
- * Readers, and whoever comes after a kill or a power cut, see the old file or the whole new
- * one.  What is written lies in "PATH.part" until then; a part that a killed process left is
- * taken over, one that a living process writes is refused. */
+ * Readers, and whoever comes after a kill or a power cut, see the older file or the whole new one.
+ * Until it is whole, what is written lies in the same folder as ".NAME.<16 random digits>.part",
+ * a name that nobody can know or share and that is never reached through a link.
+ *
+ * Of several writers of one name exactly one goes on: it holds the lock of ".NAME.lock", and the
+ * others are refused at once.  The lock is gone with its process; a lock file that a killed process
+ * left is taken over, and what that process had begun is removed.  (A file system without locks
+ * refuses nobody; the names stay apart there, so that the last to finish wins with a whole file.)
+ *
+ * A link leads to the file that is replaced and stays a link.  The older file's permissions are
+ * kept, and one that may not be written is not replaced.  A device, a pipe or an open descriptor
+ * (/dev/stdout, /dev/fd/N, "-" for standard output) is written as it is and never replaced. */
 #ifndef KVF_BASE_REPLACE_H
 #define KVF_BASE_REPLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <kvf/err.h>
 
+#define REPLACE_UNFINISHED ".unfinished" /* added to the name of a file by replace_show */
+
 struct replace {
-    const char *path; /* borrowed */
-    char *part;       /* owned */
-    int fd, number;   /* number: of parts.h */
-    int error;        /* errno of the first failure; EBUSY: another process writes the file */
+    const char *path; /* as the caller named it; borrowed */
+    char *place;      /* where the file goes, links followed; NULL: written as it is */
+    char *part;       /* what is written; NULL before there is one */
+    char *lock;
+    int fd, lock_fd;
+    int part_number, lock_number; /* of parts.h */
+    bool existed;                 /* an older file is at the place */
+    bool shown;                   /* see replace_show */
+    int error;                    /* errno of the first failure; EBUSY: another process writes it */
 };
 
 /* KVF_OK, KVF_E_IO (with a sentence) or KVF_E_NOMEM; after a failure nothing is left but
@@ -22,9 +39,20 @@ struct replace {
 int replace_open(struct replace *r, const char *path, struct kvf_diag *d);
 /* Never fails visibly: replace_finish reports the first failure. */
 void replace_write(struct replace *r, const void *p, size_t n);
-/* Syncs, renames and syncs the folder.  KVF_E_IO: a sentence, the part is removed and what
- * was at `path` is still there. */
+/* The next write goes to this offset; for files that are no devices. */
+void replace_seek(struct replace *r, size_t at);
+/* Syncs, renames, syncs the folder.  KVF_E_IO: a sentence, the part is removed (unless it is
+ * shown) and what was at the place is still there. */
 int replace_finish(struct replace *r, struct kvf_diag *d);
-void replace_abandon(struct replace *r); /* instead of replace_finish */
+/* Instead of replace_finish; removes the part, unless it is shown. */
+void replace_abandon(struct replace *r);
+
+/* ---- files that are worth keeping before they are whole */
+
+/* From here on what is written lies at the place's name with REPLACE_UNFINISHED and stays there
+ * whatever happens, until replace_finish.  An older one of this name is replaced. */
+int replace_show(struct replace *r, struct kvf_diag *d);
+/* As replace_open, for a file that replace_show left: r->fd is open for reading and writing. */
+int replace_resume(struct replace *r, const char *path, struct kvf_diag *d);
 
 #endif

@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/parts.h"
+#include "base/replace.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
 
@@ -25,15 +24,16 @@ enum table_format table_format_of(const char *path)
 }
 
 struct sink {
-    FILE *f;
+    struct replace *file; /* keeps the first failure to write */
     struct buf b;
-    bool bad;
+    bool bad; /* memory was out */
 };
 
 static void flush(struct sink *s, size_t above)
 {
     if (s->b.len > above) {
-        s->bad |= s->b.err || fwrite(s->b.data, 1, s->b.len, s->f) != s->b.len;
+        s->bad |= s->b.err != KVF_OK;
+        replace_write(s->file, s->b.data, s->b.len);
         buf_clear(&s->b);
     }
 }
@@ -263,47 +263,37 @@ static void write_json(const struct table *t, struct sink *s)
     buf_str(b, "}}\n");
 }
 
-static int write_text(const struct table *t, enum table_format f, FILE *out)
+static int write_text(const struct table *t, enum table_format f, struct replace *out)
 {
-    struct sink s = {.f = out};
+    struct sink s = {.file = out};
     if (f == TABLE_JSON)
         write_json(t, &s);
     else
         write_lines(t, f, &s);
     flush(&s, 0);
+    s.bad |= s.b.err != KVF_OK;
     buf_finish(&s.b);
-    return s.bad || fflush(out) != 0 ? KVF_E_IO : KVF_OK;
+    return s.bad ? KVF_E_NOMEM : KVF_OK;
 }
 
 int table_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
+    bool out = strcmp(path, "-") == 0 && f != TABLE_NPZ;
+    struct replace r;
     if (table_err(t))
         return kvf_fail(d, table_err(t), "%s: the table %s is not complete: %s", path,
                         table_name(t), kvf_strerror(table_err(t)));
-    if (strcmp(path, "-") == 0 && f != TABLE_NPZ)
-        return write_text(t, f, stdout)
-                   ? kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno))
-                   : KVF_OK;
-    struct buf part = {0};
-    buf_printf(&part, "%s.part", path);
-    if (part.err)
-        return part.err;
-    int err, number = parts_note(part.data);
-    if (f == TABLE_NPZ) {
-        err = table_npz_write(t, part.data, d);
-    } else {
-        FILE *out = fopen(part.data, "wb");
-        err = out ? write_text(t, f, out) : KVF_E_IO;
-        if (out && fclose(out) != 0)
-            err = KVF_E_IO;
-        if (err)
-            kvf_fail(d, err, "%s: cannot write: %s", path, strerror(errno));
-    }
-    if (!err && rename(part.data, path) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (out && fflush(stdout) != 0)
+        return kvf_fail(d, KVF_E_IO, "standard output: %s", strerror(errno));
+    int err = replace_open(&r, path, d);
     if (err)
-        unlink(part.data);
-    parts_done(number);
-    buf_finish(&part);
-    return err;
+        return err;
+    if (out)
+        r.path = "standard output";
+    err = f == TABLE_NPZ ? table_npz_write(t, &r, d) : write_text(t, f, &r);
+    if (err && !r.error) {
+        replace_abandon(&r);
+        return err;
+    }
+    return replace_finish(&r, d);
 }

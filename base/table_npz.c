@@ -9,20 +9,28 @@
 #include "base/utf8.h"
 
 /* LEVEL: of deflate; docs/studies/performance-notes.md compares them.  PLACES: texts kept coded. */
-enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534 };
+enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534, FLUSH_BYTES = 1 << 18 };
 
 /* From here on a size is written as Zip64. */
 static const uint64_t ZIP64 = UINT32_MAX;
 
 /* --- the file ----------------------------------------------------------------- */
 
-/* Where minizip writes.  It is never told of a failure, as it then loses memory: `error` keeps the
- * errno of the first one. */
+/* Where minizip writes.  It is never told of a failure, as it then loses memory: the first one is
+ * kept in what is written to. */
 struct file {
-    FILE *f;
+    struct replace *to;
+    struct buf ready; /* bytes that are not yet given to `to` */
     uint64_t at;
-    int error;
 };
+
+static void file_flush(struct file *x)
+{
+    if (x->ready.err && !x->to->error)
+        x->to->error = ENOMEM;
+    replace_write(x->to, x->ready.data, x->ready.len);
+    buf_clear(&x->ready);
+}
 
 static voidpf file_open(voidpf opaque, const void *name, int mode)
 {
@@ -44,8 +52,9 @@ static uLong file_write(voidpf opaque, voidpf stream, const void *buf, uLong n)
 {
     struct file *x = stream;
     (void)opaque;
-    if (!x->error && fwrite(buf, 1, n, x->f) != n)
-        x->error = errno ? errno : EIO;
+    buf_add(&x->ready, buf, n);
+    if (x->ready.len >= FLUSH_BYTES)
+        file_flush(x);
     x->at += n;
     return n;
 }
@@ -62,8 +71,8 @@ static long file_seek(voidpf opaque, voidpf stream, ZPOS64_T place, int origin)
     struct file *x = stream;
     (void)opaque;
     (void)origin; /* from the beginning: no other is asked for */
-    if (!x->error && fseeko(x->f, (off_t)place, SEEK_SET) != 0)
-        x->error = errno;
+    file_flush(x);
+    replace_seek(x->to, place);
     x->at = place;
     return 0;
 }
@@ -250,7 +259,7 @@ static int put(zipFile z, const struct buf *b)
 static int put_rows(zipFile z, struct npy *x, const struct file *out)
 {
     int err = put(z, &x->head);
-    while (!err && !out->error) {
+    while (!err && !out->to->error) {
         int64_t n = rows_from(x, x->row);
         if (n <= 0)
             break;
@@ -301,23 +310,20 @@ static int write_archive(const struct table *t, struct file *out)
                                  .opaque = out};
     zipFile z = zipOpen2_64(NULL, APPEND_STATUS_CREATE, NULL, &calls);
     int err = z ? KVF_OK : KVF_E_NOMEM;
-    for (int c = 0; !err && !out->error && c < table_cols(t); c++)
+    for (int c = 0; !err && !out->to->error && c < table_cols(t); c++)
         err = add_column(z, t, c, out);
     if (z && zipClose(z, NULL) != ZIP_OK && !err)
         err = KVF_E_NOMEM;
     return err;
 }
 
-int table_npz_write(const struct table *t, const char *path, struct kvf_diag *d)
+int table_npz_write(const struct table *t, struct replace *to, struct kvf_diag *d)
 {
     if (table_cols(t) > MOST_COLS)
-        return kvf_fail(d, KVF_E_LIMIT, "%s: more than %d columns", path, MOST_COLS);
-    struct file out = {.f = fopen(path, "wb")};
-    if (!out.f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot create: %s", path, strerror(errno));
+        return kvf_fail(d, KVF_E_LIMIT, "%s: more than %d columns", to->path, MOST_COLS);
+    struct file out = {.to = to};
     int err = write_archive(t, &out);
-    if (fclose(out.f) != 0 && !out.error)
-        out.error = errno;
-    return out.error ? kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, strerror(out.error))
-                     : err;
+    file_flush(&out);
+    buf_finish(&out.ready);
+    return err;
 }

@@ -2,10 +2,11 @@
 #ifndef KVF_BASE_TABLE_NPZ_H
 #define KVF_BASE_TABLE_NPZ_H
 
+#include "base/replace.h"
 #include "base/table.h"
 
-/* Writes to path, which need not be whole when this fails.  Arrays are made while they are packed,
- * some rows at a time. */
-int table_npz_write(const struct table *t, const char *path, struct kvf_diag *d);
+/* Writes to an opened file, which keeps a failure to write for replace_finish.  KVF_OK, KVF_E_NOMEM
+ * or, with a sentence, KVF_E_LIMIT.  Arrays are made while they are packed, some rows at a time. */
+int table_npz_write(const struct table *t, struct replace *to, struct kvf_diag *d);
 
 #endif

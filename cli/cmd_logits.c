@@ -1,8 +1,8 @@
 /* cmd_logits.c - next-token logits as .npy (NumPy format 1.0), for parity checks. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/replace.h"
 #include "cli/commands.h"
 #include "cli/runner.h"
 
@@ -16,14 +16,13 @@ static int write_npy(const char *path, const float *v, int n, struct kvf_diag *d
     head[8] = sizeof head - 10;
     head[9] = 0;
     head[sizeof head - 1] = '\n';
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot create: %s", path, strerror(errno));
-    bool bad = fwrite(head, 1, sizeof head, f) != sizeof head
-               || fwrite(v, sizeof *v, (size_t)n, f) != (size_t)n;
-    if (fclose(f) != 0 || bad)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot write: %s", path, strerror(errno));
-    return KVF_OK;
+    struct replace r;
+    int err = replace_open(&r, path, d);
+    if (err)
+        return err;
+    replace_write(&r, head, sizeof head);
+    replace_write(&r, v, sizeof *v * (size_t)n);
+    return replace_finish(&r, d);
 }
 
 struct request {

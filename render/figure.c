@@ -1,13 +1,11 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/parts.h"
+#include "base/replace.h"
 #include "render/ansi.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -118,25 +116,12 @@ static void describe(struct canvas *c, const struct figure *f, const struct tabl
 
 static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
 {
-    struct buf part = {0};
-    buf_printf(&part, "%s.part", path);
-    int number = part.err ? -1 : parts_note(part.data);
-    FILE *f = part.err ? NULL : fopen(part.data, "wb");
-    int err = f ? KVF_OK : KVF_E_IO;
-    if (f && fwrite(data->data, 1, data->len, f) != data->len)
-        err = KVF_E_IO;
-    if (f && fclose(f) != 0)
-        err = KVF_E_IO;
-    if (!err && rename(part.data, path) != 0)
-        err = KVF_E_IO;
-    if (err) {
-        kvf_fail(d, err, "%s: cannot write the figure: %s", path, strerror(errno));
-        if (f)
-            unlink(part.data);
-    }
-    parts_done(number);
-    buf_finish(&part);
-    return err;
+    struct replace r;
+    int err = replace_open(&r, path, d);
+    if (err)
+        return err;
+    replace_write(&r, data->data, data->len);
+    return replace_finish(&r, d);
 }
 
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d)

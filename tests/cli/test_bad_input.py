@@ -181,5 +181,5 @@ for ext in ("tsv", "csv", "json", "npz", "png", "svg", "pdf"):
     s.refused(f"{ext} onto a folder", ["eviction", GOOD, "-o", s.path("taken." + ext)], 1, "taken." + ext)
     r = s.run(["eviction", GOOD, "-o", s.path("big." + ext)], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)))
     s.check(f"{ext} on a full disk", r.returncode == 1 and r.stderr.count(b"\n") == 1 and not os.path.exists(s.path("big." + ext)), r.returncode, r.stderr)
-s.check("no partial files are left", not [f for f in os.listdir(s.work.name) if f.endswith(".part")], os.listdir(s.work.name))
+s.check("no partial files are left", not [f for f in os.listdir(s.work.name) if f.endswith((".part", ".lock"))], os.listdir(s.work.name))
 s.finish()

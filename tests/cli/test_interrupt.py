@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A run that is stopped: by SIGINT or SIGTERM it closes its trace, by SIGKILL the trace stays readable.
 A table that is being written then leaves nothing behind."""
+import contextlib
+import glob
 import itertools
 import json
 import os
@@ -97,20 +99,29 @@ def during_the_prompt():
     s.check("SIGINT in the prompt: steps", f"after {info(out)['steps']} tokens".encode() in err, err)
 
 
+def parts(out):
+    """The sizes of what is being written for out."""
+    sizes = []
+    for path in glob.glob(os.path.join(os.path.dirname(out), f".{os.path.basename(out)}.*.part")):
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(os.path.getsize(path))
+    return sizes
+
+
 def table_stopped_by(trace, number, name, was):
-    """While X.part grows; was: what stood at X before, or None.  False: it was written first, try again."""
+    """While its part grows; was: what stood at X before, or None.  False: it was written first, try again."""
     out = s.path(name)
     if was is not None:
         s.file(name, was)
     p = subprocess.Popen([s.exe, "eviction", trace, "-o", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while p.poll() is None and not (os.path.exists(out + ".part") and os.path.getsize(out + ".part")):
+    while p.poll() is None and not any(parts(out)):
         time.sleep(0.0005)
     p.send_signal(number)
     _, err = p.communicate(timeout=60)
     if p.returncode == 0:
         return False
     s.check(f"{name}, {number.name}", p.returncode == -number and not err, p.returncode, err)
-    left = [x for x in os.listdir(os.path.dirname(out)) if x.startswith(name)]
+    left = [x for x in os.listdir(os.path.dirname(out)) if x.lstrip(".").startswith(name)]
     s.check(f"{name}, {number.name}: leaves no part", left == ([name] if was is not None else []), left)
     if was is not None:
         with open(out, "rb") as f:
@@ -128,7 +139,7 @@ def tables():
             s.check(f"{name}: stopped while it was written", any(table_stopped_by(trace, number, name, was) for _ in range(10)))
     out = s.path("d.tsv")
     p = subprocess.Popen([s.exe, "eviction", trace, "-o", out], stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    while p.poll() is None and not os.path.exists(out + ".part"):
+    while p.poll() is None and not parts(out):
         time.sleep(0.0005)
     p.send_signal(signal.SIGINT)
     s.check("an ignored signal stays so", p.wait(timeout=60) == 0 and os.path.exists(out), p.returncode)

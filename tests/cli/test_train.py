@@ -192,10 +192,10 @@ def teacher_limit():
     s.check("6 packs of 64 rows of 64 numbers, and a hash", sizes == [64 * 64 * 4 + 16] * 6, sizes)
     one = os.path.join(folder, sorted(os.listdir(folder))[0])
     os.remove(one)
-    with open(one + ".part", "w") as part:  # as another training does that has come to the same pack
-        fcntl.flock(part, fcntl.LOCK_EX)
+    with open(os.path.join(folder, "." + os.path.basename(one) + ".lock"), "w") as lock:  # as another training does that has come to the same pack
+        fcntl.flock(lock, fcntl.LOCK_EX)
         equal("another writes it", teacher_train("another writes it", "bound.st"), first)
-        s.check("another writes it: it is left to it", not os.path.exists(one) and os.path.exists(one + ".part"), os.listdir(folder))
+        s.check("another writes it: it is left to it", not os.path.exists(one) and os.path.exists(lock.name), os.listdir(folder))
     for what, limit, n in (("no room", 0, 0), ("a byte too few", sizes[0] - 1, 0), ("room for one", sizes[0], 1), ("for three", 3 * sizes[0] + 1, 3), ("a byte too few for all", whole - 1, 5)):
         shutil.rmtree(folder)
         equal(what, teacher_train(what, "bound.st", "--teacher-limit", str(limit), warns=(folder, "--teacher-limit", f"of at most {limit};")), first)
@@ -392,7 +392,7 @@ def no_numbers():
 def full_disk():
     for what, check, limit in (("the checkpoint", 0, len(read("good.st.state")) - 100), ("the gates", 1, len(read("good.st")) - 10)):
         r = s.refused(f"no room for {what}", argv("full.st", "--fresh", "--check-docs", "1", check=check), 1, "full.st", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-        left = [f for f in os.listdir(s.work.name) if f.startswith("full.st") and f.endswith((".part", ".try"))]
+        left = [f for f in os.listdir(s.work.name) if f.startswith(".full.st") or f.endswith(".try")]
         kept = [x is not None for x in result("full.st")]
         s.check(f"no room for {what}: nothing half written is left", not left and kept == ([False] * 3 if check else [True, False, True]), left, kept, r.stderr)
         for name in (f for f in os.listdir(s.work.name) if f.startswith("full.st")):

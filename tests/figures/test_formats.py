@@ -162,7 +162,8 @@ def twice(what, args, path):
     first = read(path)
     run(*args, "-o", path)
     expect(read(path) == first, f"{what}: a second run differs")
-    expect(not os.path.exists(path + ".part"), f"{what}: leaves {path}.part")
+    left = [x for x in os.listdir(os.path.dirname(path)) if x.startswith("." + os.path.basename(path))]
+    expect(not left, f"{what}: leaves {left}")
     return first
 
 

@@ -81,7 +81,7 @@ FENCES = [
     (r'zlib', ['engine/gate/torch_file.c', 'render/png_rows.c', 'render/report/pack.c']),
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
     (r'linux/|sys/syscall', ['base/par.c']),
-    (r'sys/file', ['base/replace.c']),
+    (r'sys/file|sys/random', ['base/replace.c']),
     (r'sys/ioctl', ['cli/preview.c']),
 ]
 # What else <...> may name: ISO C and POSIX, in any room.
