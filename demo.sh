@@ -27,7 +27,7 @@ run() {
     shift
     printf '\n== %s %s\n' "$method" "$*" >&2
     set -- kvfate run -f problem.txt -n 256 --temp 0.6 --top-p 0.9 --seed 1 --method "$method" "$@" \
-        -o "$name.kvf"
+        --overwrite -o "$name.kvf"
     printf 'run\t%s\t%s\t\n' "$method" "$*" >>figures.tsv
     "$@" --json >"$name.json"
 }

@@ -19,8 +19,7 @@
 /* BASE: bytes of a long name that the names beside it keep, so that these fit into 255. */
 enum { LINKS = 40, TRIES = 100, DIGITS = 16, BASE = 200, HEAD = BASE + 3 };
 
-static const struct replace closed = {
-    .fd = -1, .lock_fd = -1, .part_number = -1, .lock_number = -1};
+static const struct replace closed = REPLACE_CLOSED;
 
 /* ---- names */
 

@@ -34,6 +34,12 @@ struct replace {
     int error;                    /* errno of the first failure; EBUSY: another process writes it */
 };
 
+/* One that is not open: replace_abandon does nothing. */
+#define REPLACE_CLOSED                                                                             \
+    {                                                                                              \
+        .fd = -1, .lock_fd = -1, .part_number = -1, .lock_number = -1                              \
+    }
+
 /* KVF_OK, KVF_E_IO (with a sentence) or KVF_E_NOMEM; after a failure nothing is left but
  * r->error. */
 int replace_open(struct replace *r, const char *path, struct kvf_diag *d);

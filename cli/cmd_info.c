@@ -94,11 +94,11 @@ static void print_columns(const struct kvf_trace *t)
     }
 }
 
-static void info_text(struct kvf_trace *t, const char *path)
+static void info_text(struct kvf_trace *t)
 {
     struct json *header = NULL;
     const char *meta = kvf_meta(t);
-    printf("%s: %u tokens, %s\n", path, kvf_n_steps(t),
+    printf("%s: %u tokens, %s\n", kvf_path(t), kvf_n_steps(t),
            kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
     if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {
         for (const struct json *m = json_first(header); m; m = json_next(m))
@@ -135,7 +135,7 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
     if (q->json)
         status = info_json(t);
     else
-        info_text(t, operand[0]);
+        info_text(t);
     kvf_close(t);
     return status;
 }

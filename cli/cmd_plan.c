@@ -43,6 +43,8 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, out), "P.kvf", "the plan"},
+    {OPT_FLAG, 0, "overwrite", offsetof(struct request, plan.overwrite), NULL,
+     "replace the plan that is there"},
     {OPT_STR, 0, "head", offsetof(struct request, plan.head_text), "SET",
      "evictions of these KV heads; the others keep all", .absent = "all"},
     {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL,

@@ -15,6 +15,7 @@
 #include "cli/files.h"
 #include "cli/force.h"
 #include "cli/methods.h"
+#include "cli/resume.h"
 #include "cli/runner.h"
 #include "cli/signals.h"
 #include "cli/spans.h"
@@ -32,7 +33,7 @@ struct run {
     struct watch watch;
     struct spans spans;
     unsigned shadows; /* bits of probe_table */
-    bool json, quiet;
+    bool json, quiet, overwrite, resume;
     struct recorder *rec;
     struct session *session;
     struct buf answer;
@@ -180,10 +181,14 @@ static int open_recording(struct run *u, struct kvf_diag *d)
                 u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
                 probes_bytes_per_token(set, &cfg));
     build_header(u, &header);
+    struct recorder_run run = {header.data, u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
+    if (u->resume)
+        run.existing = KVF_RESUME;
     err = header.err;
+    if (!err && u->resume)
+        err = resume_check(u->out, header.data, &u->r.prompt, d);
     if (!err)
-        err = recorder_create(u->out, header.data, set, &cfg, par_threads(u->r.engine->pool),
-                              &u->rec, d);
+        err = recorder_create(u->out, &run, set, &cfg, par_threads(u->r.engine->pool), &u->rec, d);
     buf_finish(&header);
     return err;
 }
@@ -344,6 +349,15 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
     return err;
 }
 
+static const char *why_failed(const struct run *u, int err)
+{
+    if (err == KVF_E_IO)
+        return "no space or no permission";
+    return u->resume && err == KVF_E_FORMAT
+               ? "what is recorded now is not what the unfinished trace holds; it is kept as it is"
+               : kvf_strerror(err);
+}
+
 static int execute(struct run *u, struct kvf_diag *d)
 {
     int err = runner_open(&u->r, d);
@@ -369,8 +383,7 @@ static int execute(struct run *u, struct kvf_diag *d)
         kvf_fail(d, err,
                  err == KVF_E_IO ? "%s: writing failed: %s; what was written stays readable"
                                  : "%s: %s",
-                 u->out ? u->out : "run",
-                 err == KVF_E_IO ? "no space or no permission" : kvf_strerror(err));
+                 u->out ? u->out : "run", why_failed(u, err));
     if (!err && u->rec)
         err = finish_recording(u, d);
     return err;
@@ -422,6 +435,10 @@ static const struct opt run_options[] = {
     {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
      "named stretches of the prompt (docs/reference/probes.md)"},
     {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf", "the trace"},
+    {OPT_FLAG, 0, "overwrite", offsetof(struct run, overwrite), NULL,
+     "replace the trace that is there, once the new one is closed"},
+    {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
+     "finish the trace of a run that was killed"},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
@@ -441,6 +458,8 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     }
     unsigned set;
     int err = probes_parse(u->probes, &set, &d); /* before the model is opened */
+    if (!err && u->overwrite && u->resume)
+        err = kvf_fail(&d, KVF_E_ARG, "--overwrite begins anew, --resume goes on: not both");
     if (!err && u->shadow)
         err = shadows_parse(u->shadow, &u->shadows, &d);
     return finish(self, u, err ? err : execute(u, &d), &d);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <strings.h>
 #include <time.h>
 
@@ -161,7 +162,10 @@ static int open_all(struct job *j, struct kvf_diag *d)
                         "2");
     if (j->out && j->of_path && file_same(j->of_path, j->out))
         return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite the input %s", j->out, j->of_path);
-    return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
+    err = j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
+    if (!err && writes_trace(j->out) && !j->opt.overwrite && access(j->out, F_OK) == 0)
+        err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", j->out);
+    return err;
 }
 
 /* ---- measuring */
@@ -443,6 +447,8 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "by-head", offsetof(struct job, by_head), NULL, "a row for every head"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
      "kvf, tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "overwrite", offsetof(struct job, opt.overwrite), NULL,
+     "replace the trace that is there"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
     {OPT_INT, 't', "threads", offsetof(struct job, r.threads), "N", "threads",

@@ -8,7 +8,7 @@ int open_trace(const struct command *self, const char *path, const char *doing,
     int err = kvf_open(path, KVF_OPEN_TAIL, ret, d);
     if (!err && !kvf_is_clean(*ret))
         fprintf(stderr, "kvfate %s: %s was not closed: %s its last snapshot (%u steps)\n",
-                self->name, path, doing, kvf_n_steps(*ret));
+                self->name, kvf_path(*ret), doing, kvf_n_steps(*ret));
     return err;
 }
 

@@ -66,7 +66,7 @@ int main(int argc, char **argv)
         return 2;
     }
     int err = kvf_writer_open(argv[1], "{\"method\":{\"name\":\"window\"}}", &shape, columns,
-                              (int)(sizeof columns / sizeof *columns), &w, &d);
+                              (int)(sizeof columns / sizeof *columns), NULL, &w, &d);
     if (!err) {
         err = write_tokens(w);
         if (!err)

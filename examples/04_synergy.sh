@@ -18,7 +18,7 @@ mkdir -p "$out"
 run() {
     name=$1
     shift
-    "$kvfate" run "$@" --probes evict --json -q -o "$out/$name.kvf" > "$out/$name.json"
+    "$kvfate" run "$@" --probes evict --json -q --overwrite -o "$out/$name.kvf" > "$out/$name.json"
     "$kvfate" eviction "$out/$name.kvf" -o "$out/$name.tsv" > "$out/$name.txt"
 }
 

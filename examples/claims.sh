@@ -47,7 +47,7 @@ markup() { # N FILE: a page of a table, every third of the methods with what it 
 
 # tokens FILE: how many its prompt has, as a run that may hold one token complains
 tokens() {
-    { "$kvfate" run ${MODEL:+-m "$MODEL"} -f "$1" -n 0 -c 1 -q -o "$out/none.kvf" 2>&1 || :; } |
+    { "$kvfate" run ${MODEL:+-m "$MODEL"} -f "$1" -n 0 -c 1 -q --overwrite -o "$out/none.kvf" 2>&1 || :; } |
         sed -n 's/.*the prompt has \([0-9]*\) tokens.*/\1/p'
 }
 
@@ -101,7 +101,7 @@ done
 run() { # NAME OPTION...
     name=$1
     shift
-    once "$traces/$name.kvf" kv run "$@" -q -o > "$out/log.txt" # the text
+    once "$traces/$name.kvf" kv run "$@" --overwrite -q -o > "$out/log.txt" # the text
 }
 
 # Names of gates hold no blanks; without them the shipped ones are taken.

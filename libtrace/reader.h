@@ -59,7 +59,9 @@ struct kvf_trace {
 void trace_no_buffers(struct kvf_trace *t);
 void trace_free_buffers(struct kvf_trace *t);
 
-/* Opens the file; nothing of it is read yet. */
+/* The name of the unfinished trace beside path: mem_free; NULL when memory is out. */
+char *trace_unfinished(const char *path);
+/* Opens the file, or the unfinished one beside it where there is none; nothing is read yet. */
 int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d);
 /* Finds the records: by the index if trust_index, else by their headers; t->rec
  * is in the order of the file or of record_compare. */

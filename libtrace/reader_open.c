@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "libtrace/reader.h"
 
@@ -178,6 +179,36 @@ static int load_rest(struct kvf_trace *t)
     return KVF_OK;
 }
 
+char *trace_unfinished(const char *path)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s.unfinished", path);
+    if (b.err)
+        buf_finish(&b);
+    return b.data;
+}
+
+/* The file at the name, or the unfinished one beside it, whose name t->path is then. */
+static int open_either(struct kvf_trace *t, const char *path, struct kvf_diag *d)
+{
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    t->path = mem_strdup(path);
+    if (!t->path)
+        return KVF_E_NOMEM;
+    t->fd = open(path, flags);
+    int error = t->fd < 0 ? errno : 0;
+    if (error == ENOENT) {
+        char *unfinished = trace_unfinished(path);
+        if (!unfinished)
+            return KVF_E_NOMEM;
+        t->fd = open(unfinished, flags);
+        mem_free(t->fd < 0 ? unfinished : t->path);
+        t->path = t->fd < 0 ? t->path : unfinished;
+    }
+    return t->fd < 0 ? kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(error))
+                     : KVF_OK;
+}
+
 int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d)
 {
     struct stat st;
@@ -186,15 +217,9 @@ int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_d
         return KVF_E_NOMEM;
     t->fd = -1;
     trace_no_buffers(t);
-    int err = KVF_E_NOMEM;
-    t->path = mem_strdup(path);
-    if (!t->path)
+    int err = open_either(t, path, d);
+    if (err)
         goto fail;
-    t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (t->fd < 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(errno));
-        goto fail;
-    }
     if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file", path);
         goto fail;
@@ -253,6 +278,11 @@ int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_t
 fail:
     kvf_close(t);
     return err;
+}
+
+const char *kvf_path(const struct kvf_trace *t)
+{
+    return t->path;
 }
 
 void kvf_close(struct kvf_trace *t)

@@ -1,9 +1,7 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -11,9 +9,11 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "libtrace/layout.h"
+#include "libtrace/writer_file.h"
 
 struct kvf_writer {
-    int fd;
+    struct writer_file file;
+    int fd; /* of the file */
     char *path;
     uint64_t end, seq; /* bytes written; next record number */
     uint32_t salt, epoch;
@@ -47,6 +47,17 @@ size_t kvf_dtype_size(enum kvf_dtype dtype)
     return 0;
 }
 
+/* What an unfinished trace holds already must come again as it is. */
+static int compare(struct kvf_writer *w, const struct iovec v[3])
+{
+    uint64_t at = w->end;
+    for (int i = 0; i < 3; at += v[i++].iov_len)
+        if (!writer_file_same(&w->file, at, v[i].iov_base, v[i].iov_len))
+            return w->err = KVF_E_FORMAT;
+    w->end = at;
+    return KVF_OK;
+}
+
 /* All of it at the end of the file, or nothing: a torn record is cut off again. */
 static int write_all(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb)
 {
@@ -55,6 +66,13 @@ static int write_all(struct kvf_writer *w, const void *a, size_t na, const void 
     struct iovec v[3] = {
         {(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb}, {(void *)(uintptr_t)zero, pad}};
     int i = 0;
+    if (w->end < w->file.kept)
+        return compare(w, v);
+    if (!w->file.past) {
+        w->saved_errno = writer_file_cut(&w->file);
+        if (w->saved_errno)
+            return w->err = KVF_E_IO;
+    }
     while (done < total) {
         while (v[i].iov_len == 0)
             i++;
@@ -200,8 +218,7 @@ static int write_start(struct kvf_writer *w, const char *meta, size_t n)
 
 static void free_writer(struct kvf_writer *w)
 {
-    if (w->fd >= 0)
-        close(w->fd);
+    writer_file_abandon(&w->file);
     mem_free(w->path);
     mem_free(w->column);
     mem_free(w->n_kv);
@@ -232,10 +249,31 @@ static int prepare(struct kvf_writer *w, const char *path, const struct kvf_shap
     return err;
 }
 
+/* The file with its header and schema. */
+static int begin(struct kvf_writer *w, const char *meta, size_t n,
+                 const struct kvf_writer_options *options, struct kvf_diag *d)
+{
+    int err = writer_file_open(&w->file, w->path, options, d);
+    if (err)
+        return err;
+    w->fd = w->file.r.fd;
+    w->salt = (uint32_t)XXH3_64bits(meta, n);
+    err = write_start(w, meta, n);
+    if (err == KVF_E_FORMAT)
+        return kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run, as its header says",
+                        w->path);
+    if (err)
+        return kvf_fail(d, err, "%s: cannot write the trace: %s", w->path,
+                        err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
+    return writer_file_begun(&w->file, d);
+}
+
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
-                    const struct kvf_column *columns, int n_columns, struct kvf_writer **ret_writer,
+                    const struct kvf_column *columns, int n_columns,
+                    const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                     struct kvf_diag *d)
 {
+    static const struct kvf_writer_options none = {0};
     size_t n = strlen(meta_json);
     int err = check_columns(columns, n_columns, d);
     if (err)
@@ -245,32 +283,16 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
     struct kvf_writer *w = MEM_NEW(struct kvf_writer, 1);
     if (!w)
         return KVF_E_NOMEM;
-    w->fd = -1;
+    writer_file_none(&w->file);
     err = prepare(w, path, shape, columns, n_columns);
     if (err) {
         kvf_fail(d, err, "%s: cannot create the trace: %s", path,
                  err == KVF_E_LIMIT ? "too many layers or heads" : kvf_strerror(err));
         goto fail;
     }
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK; /* FIFO: no waiting */
-    w->fd = open(path, flags, 0666);
-    if (w->fd < 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot create the trace: %s", path, strerror(errno));
+    err = begin(w, meta_json, n, options ? options : &none, d);
+    if (err)
         goto fail;
-    }
-    struct stat st;
-    if (fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
-        goto fail;
-    }
-    w->salt = (uint32_t)XXH3_64bits(meta_json, n);
-    err = write_start(w, meta_json, n);
-    if (err) {
-        kvf_fail(d, err, "%s: cannot write the trace: %s", path,
-                 err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
-        unlink(path);
-        goto fail;
-    }
     *ret_writer = w;
     return KVF_OK;
 fail:
@@ -419,12 +441,20 @@ int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d)
 {
     if (!w)
         return KVF_OK;
+    bool shown = w->file.r.shown;
     int err = w->err ? w->err : write_index(w);
     if (!err)
         err = sync_file(w);
-    if (err)
-        kvf_fail(d, err, "%s: writing failed: %s; what was written before stays readable", w->path,
-                 err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
+    if (err == KVF_E_FORMAT)
+        kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run; it is kept as it is",
+                 w->path);
+    else if (err)
+        kvf_fail(d, err, "%s: writing failed: %s%s%s%s", w->path,
+                 err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err),
+                 shown ? "; what was written before stays readable in " : "", shown ? w->path : "",
+                 shown ? REPLACE_UNFINISHED : "");
+    else
+        err = writer_file_close(&w->file, d);
     free_writer(w);
     return err;
 }

@@ -50,6 +50,7 @@ void plan_close(struct plan *p); /* accepts NULL */
 
 struct plan_options {
     bool no_tokens, no_evictions, no_mass; /* leave these out */
+    bool overwrite;                        /* replace what is at the name */
     const unsigned char *heads; /* [L * H] evictions of these heads, the others keep all; NULL:
                                    all heads */
     const char *head_text;      /* the choice as typed, for the header; NULL: all */

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -209,7 +208,9 @@ static int open_writer(const struct job *j, const char *path, struct kvf_writer 
     for (int c = 0; c < j->n; c++)
         column[c] = j->source[c].column;
     struct kvf_shape shape = {L, heads, heads + L};
-    err = kvf_writer_open(path, meta.data, &shape, column, j->n, ret, d);
+    const struct kvf_writer_options opt = {
+        .existing = j->opt->overwrite ? KVF_OVERWRITE : KVF_REFUSE, .only_whole = true};
+    err = kvf_writer_open(path, meta.data, &shape, column, j->n, &opt, ret, d);
 
 done:
     buf_finish(&meta);
@@ -247,23 +248,13 @@ int plan_write(struct kvf_trace *trace, const struct plan_options *opt, const ch
                struct kvf_diag *d)
 {
     struct job j = {.t = trace, .opt = opt, .T = kvf_n_steps(trace)};
-    struct buf part = {0};
     if (!j.T)
         return kvf_fail(d, KVF_E_FORMAT, "the trace holds no step");
     int err = choose(&j, d);
     if (err)
         return err;
-    buf_printf(&part, "%s.part", path);
-    if (part.err)
-        return part.err;
-    err = write_all(&j, part.data, d);
-    if (!err && rename(part.data, path) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot write the plan: %s", path, strerror(errno));
-    if (err) {
-        unlink(part.data);
-        if (err == KVF_E_IO && !d->text[0])
-            kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
-    }
-    buf_finish(&part);
+    err = write_all(&j, path, d);
+    if (err == KVF_E_IO && !d->text[0])
+        kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
     return err;
 }

@@ -22,6 +22,7 @@ struct saliency_options {
     bool kl;              /* its derivative is 0 where all weights are 1 */
     double weight;        /* of every entry, 0.001 to 1 */
     const float *weights; /* [L, H, T] instead, borrowed; NULL: none */
+    bool overwrite;       /* a trace that is written replaces what is at its name */
 };
 
 /* Measured by engine/train/saliency_pass.h. */

@@ -1,6 +1,4 @@
 /* saliency_write.c - saliency as a trace: tokens and one column. */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -92,7 +90,7 @@ done:
     return err;
 }
 
-static int open_writer(const struct engine *e, const char *meta, const char *path,
+static int open_writer(const struct engine *e, const char *meta, bool overwrite, const char *path,
                        struct kvf_writer **ret, struct kvf_diag *d)
 {
     int L = e->config.n_layers;
@@ -104,16 +102,19 @@ static int open_writer(const struct engine *e, const char *meta, const char *pat
         heads[L + l] = (uint16_t)e->config.n_heads;
     }
     struct kvf_shape shape = {L, heads, heads + L};
-    int err = kvf_writer_open(path, meta, &shape, columns, N_COLUMNS, ret, d);
+    const struct kvf_writer_options opt = {.existing = overwrite ? KVF_OVERWRITE : KVF_REFUSE,
+                                           .only_whole = true};
+    int err = kvf_writer_open(path, meta, &shape, columns, N_COLUMNS, &opt, ret, d);
     mem_free(heads);
     return err;
 }
 
 static int write_all(const struct engine *e, const struct saliency *s, const char *meta,
-                     const struct saliency_text *text, const char *path, struct kvf_diag *d)
+                     const struct saliency_text *text, bool overwrite, const char *path,
+                     struct kvf_diag *d)
 {
     struct kvf_writer *w = NULL;
-    int err = open_writer(e, meta, path, &w, d);
+    int err = open_writer(e, meta, overwrite, path, &w, d);
     if (err)
         return err;
     err = write_texts(e, text, s->T, w);
@@ -136,21 +137,12 @@ int saliency_write(const struct engine *e, const struct saliency *s,
                    const struct saliency_options *opt, const struct saliency_text *text,
                    const char *path, struct kvf_diag *d)
 {
-    struct buf part = {0}, meta = {0};
-    buf_printf(&part, "%s.part", path);
-    int err = part.err ? part.err : put_header(&meta, e, s, opt, text);
-    if (err)
-        goto done;
-    err = write_all(e, s, meta.data, text, part.data, d);
-    if (!err && rename(part.data, path) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot write the trace: %s", path, strerror(errno));
-    if (err)
-        unlink(part.data);
+    struct buf meta = {0};
+    int err = put_header(&meta, e, s, opt, text);
+    if (!err)
+        err = write_all(e, s, meta.data, text, opt->overwrite, path, d);
     if (err == KVF_E_IO && !d->text[0])
         kvf_fail(d, err, "%s: writing failed: no space or no permission", path);
-
-done:
-    buf_finish(&part);
     buf_finish(&meta);
     return err;
 }

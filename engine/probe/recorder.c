@@ -148,7 +148,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
 }
 
 /* Opens the trace with the columns of the active probes, n of them. */
-static int open_writer(struct recorder *r, const char *path, const char *meta, int n,
+static int open_writer(struct recorder *r, const char *path, const struct recorder_run *run, int n,
                        struct kvf_diag *d)
 {
     int L = r->cfg.shape.n_layers, err = KVF_E_NOMEM;
@@ -165,7 +165,8 @@ static int open_writer(struct recorder *r, const char *path, const char *meta, i
         heads[L + l] = (uint16_t)r->cfg.shape.n_heads;
     }
     struct kvf_shape shape = {L, heads, heads + L};
-    err = kvf_writer_open(path, meta, &shape, col, n, &r->sink.writer, d);
+    const struct kvf_writer_options opt = {.existing = run->existing};
+    err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->sink.writer, d);
 done:
     mem_free(heads);
     mem_free(col);
@@ -211,7 +212,7 @@ static int open_probes(struct recorder *r, unsigned set, int *ret_columns)
     return KVF_OK;
 }
 
-int recorder_create(const char *path, const char *meta_json, unsigned set,
+int recorder_create(const char *path, const struct recorder_run *run, unsigned set,
                     const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
                     struct kvf_diag *d)
 {
@@ -226,7 +227,7 @@ int recorder_create(const char *path, const char *meta_json, unsigned set,
     err = open_probes(r, set, &n_columns);
     if (err)
         goto no_memory;
-    err = open_writer(r, path, meta_json, n_columns, d);
+    err = open_writer(r, path, run, n_columns, d);
     if (err)
         goto fail;
     *ret_rec = r;

@@ -22,9 +22,15 @@ unsigned probes_want(unsigned set);
 /* Raw bytes that the columns of a set cost per token, before compression. */
 double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
 
-/* Opens the trace at path.  meta_json: the run header.  n_threads: rows may
+/* What makes a run the one that it is. */
+struct recorder_run {
+    const char *header; /* JSON: model, method and all that decisions depend on */
+    enum kvf_existing existing;
+};
+
+/* Opens the trace at path; run is borrowed for the call.  n_threads: rows may
  * come from that many threads. */
-int recorder_create(const char *path, const char *meta_json, unsigned set,
+int recorder_create(const char *path, const struct recorder_run *run, unsigned set,
                     const struct probe_config *cfg, int n_threads, struct recorder **ret_rec,
                     struct kvf_diag *d);
 

@@ -154,7 +154,8 @@ int main(int argc, char **argv)
         query[l] = (uint16_t)G;
     }
     struct kvf_shape shape = {L, kv, query};
-    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns, &w, &d);
+    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns,
+                              &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);
     if (!err && n_texts)
         err = kvf_write_token_bytes(w, 0, n_texts, text_end, texts);
     for (int c = 0; !err && c < n_columns; c++)

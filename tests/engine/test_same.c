@@ -51,7 +51,9 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     cr_assert(probes_parse(probes, &set, &d) == KVF_OK);
     cr_assert(out_gram(e->gguf, m, e->pool, gram, &d) == KVF_OK, "%s", d.text);
     cfg.out_gram = *gram;
-    cr_assert(recorder_create(path, "{}", set, &cfg, par_threads(e->pool), &rec, &d) == KVF_OK,
+    cr_assert(recorder_create(path, &(struct recorder_run){"{}", KVF_OVERWRITE}, set, &cfg,
+                              par_threads(e->pool), &rec, &d)
+                  == KVF_OK,
               "%s", d.text);
     for (int i = 0; i < PROMPT; i++)
         cr_assert(recorder_token(rec, ids[i], KVF_ROLE_PROMPT, "ab", 2) == KVF_OK);

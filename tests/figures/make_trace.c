@@ -181,7 +181,8 @@ int main(int argc, char **argv)
     bool bare = strcmp(argv[1], "bare") == 0;
     uint32_t n = strcmp(argv[1], "one") == 0 ? 1 : strcmp(argv[1], "zero") == 0 ? 0 : MOST;
     int n_columns = columns(col, bare);
-    int err = kvf_writer_open(argv[2], meta, &shape, col, n_columns, &w, &d);
+    int err = kvf_writer_open(argv[2], meta, &shape, col, n_columns,
+                              &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);
     if (!err)
         err = write_trace(w, n, bare);
     int closed = kvf_writer_close(w, &d);

@@ -225,7 +225,9 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
         for (uint32_t i = 0; i < first + 4; i++)
             data[i] ^= data[i] >> 13 ^ data[i] << 7;
         struct kvf_writer *w;
-        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1,
+                                            &(struct kvf_writer_options){.existing = KVF_OVERWRITE},
+                                            &w, NULL)));
         cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, first, 0, data)));
         cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, first, 4, 0, data + first)));
         cr_assert(zero(int, kvf_writer_commit(w, 1, first + 4)));

@@ -4,6 +4,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -95,6 +96,10 @@ static int session(const char *path, uint32_t *ret_epoch, struct kvf_diag *d)
 {
     struct kvf_writer *w = NULL;
     *ret_epoch = 0;
+    char unfinished[200];
+    snprintf(unfinished, sizeof unfinished, "%s.unfinished", path);
+    unlink(path);
+    unlink(unfinished);
     int err = tiny_open(path, &w, d);
     if (err)
         return err;

@@ -71,7 +71,9 @@ static void lengths_of(enum kvf_dtype dtype)
         const char *path = scratch_path("length.kvf");
         struct kvf_writer *w;
         uint32_t n = (uint32_t)lengths[k];
-        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+        cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1,
+                                            &(struct kvf_writer_options){.existing = KVF_OVERWRITE},
+                                            &w, NULL)));
         cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
         cr_assert(zero(int, kvf_writer_commit(w, 1, n)));
         cr_assert(zero(int, kvf_writer_close(w, NULL)));
@@ -105,7 +107,9 @@ static struct kvf_trace *one_column(struct kvf_column col, const void *data, uin
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_writer *w;
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
     struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
@@ -184,7 +188,9 @@ Test(roundtrip, heads_may_be_grouped_differently_over_time)
     uint8_t data[4 * 10], got[20];
     for (int i = 0; i < 40; i++)
         data[i] = (uint8_t)i;
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     for (int h = 0; h < 4; h++) /* steps 0-9 head by head, 10-19 in pairs */
         cr_assert(zero(int, kvf_write_chunk(w, 0, 0, h, 1, 0, 10, 0, data + 10 * h)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 2, 10, 10, 0, data)));
@@ -211,7 +217,9 @@ static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
     struct kvf_writer *w;
     for (uint32_t i = 0; i < 3 * LONG; i++)
         data[i] = i * 2654435761u >> 7;
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &column, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &column, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 3, 0, LONG, 0, data)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, LONG)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
@@ -296,7 +304,9 @@ Test(roundtrip, missing_is_an_error_never_zero)
     uint8_t data[10] = {0}, got[30];
     const uint16_t heads = 2;
     const struct kvf_shape shape = {1, &heads, &heads};
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &kv_u8, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 10, 0, data)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 20, 10, 0, data)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, 30)));
@@ -327,7 +337,9 @@ Test(roundtrip, an_uncommitted_snapshot_does_not_count)
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     col.flags = KVF_COL_SNAPSHOT;
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &col, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 1, one)));
     cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 0, one), KVF_E_ARG));
     cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 2, one), KVF_E_ARG));
@@ -350,7 +362,8 @@ static int open_with(struct kvf_shape shape, struct kvf_column col, int n, struc
     struct kvf_writer *w = NULL;
     struct kvf_column list[2] = {col, col};
     *d = (struct kvf_diag){""};
-    int err = kvf_writer_open(scratch_path("args.kvf"), "{}", &shape, list, n, &w, d);
+    int err = kvf_writer_open(scratch_path("args.kvf"), "{}", &shape, list, n,
+                              &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, d);
     kvf_writer_abandon(w);
     return err;
 }
@@ -421,7 +434,9 @@ Test(roundtrip, texts_of_many_tokens)
         n += (uint32_t)tiny_token(i, text + n);
         end[i] = n;
     }
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, tiny_column, 1, &w, NULL)));
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, tiny_column, 1,
+                                        &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w,
+                                        NULL)));
     cr_assert(zero(int, kvf_write_token_bytes(w, 0, N, end, text)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, N)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));

@@ -75,7 +75,8 @@ static int write_column(struct kvf_writer *w, int c, uint32_t epoch, uint32_t t0
 
 int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d)
 {
-    return kvf_writer_open(path, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS, ret_writer, d);
+    return kvf_writer_open(path, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS,
+                           &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, ret_writer, d);
 }
 
 int tiny_write(struct kvf_writer *w, uint32_t epoch)

@@ -14,7 +14,9 @@ int main(int argc, char **argv)
     static const uint32_t end[3] = {2, 2, 3};
     static const uint16_t age[2][3] = {{2, 0xffff, 0}, {1, 1, 0}};
     struct kvf_writer *w = 0;
-    if (argc != 2 || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 2, &w, 0))
+    if (argc != 2
+        || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 2,
+                           &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, 0))
         return 1;
     kvf_write_token_bytes(w, 0, 3, end, "Hi!");
     kvf_write_chunk(w, 0, 0, 0, 1, 0, 3, 0, id);

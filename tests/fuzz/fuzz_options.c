@@ -75,7 +75,9 @@ static struct kvf_trace *small_trace(void)
     struct kvf_diag d = {""};
     char path[64];
     int fd = memory_file("", 0, path);
-    MUST(kvf_writer_open(path, "{}", &shape, &column, 1, &w, &d) == KVF_OK);
+    MUST(kvf_writer_open(path, "{}", &shape, &column, 1,
+                         &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d)
+         == KVF_OK);
     MUST(kvf_writer_commit(w, 1, 0) == KVF_OK && kvf_writer_close(w, &d) == KVF_OK);
     MUST(kvf_open(path, KVF_OPEN_STRICT, &t, &d) == KVF_OK);
     close(fd);

@@ -171,7 +171,8 @@ int main(int argc, char **argv)
              "{\"name\":\"made-up\",\"budget\":64}}",
              G, H, T - T / 4);
     struct kvf_shape shape = {L, kv, query};
-    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns, &w, &d);
+    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns,
+                              &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);
     if (!err)
         err = write_texts(w, argc > 8 ? argv[8] : NULL);
     if (!err)

@@ -21,6 +21,7 @@
 #define KVF_TRACE_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <kvf/err.h>
@@ -68,14 +69,33 @@ struct kvf_shape {
 
 struct kvf_writer;
 
-/* Creates (or truncates) path and writes the file header, the run header and
- * the schema.  meta_json: the canonical run header, a JSON object, at most
- * 16 MiB; its hash salts every record.  columns: borrowed for the call; the
- * index in this array is the column number in later calls.
- * KVF_OK, KVF_E_IO (errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM.
- * On failure *ret_writer is untouched; a file that was created is removed. */
+/* What becomes of a trace that is there when another is written to its name.  Until the new one is
+ * closed it lies at "PATH.unfinished", and the older one stays as it is. */
+enum kvf_existing {
+    KVF_REFUSE = 0,    /* the new one is refused; so it is where an unfinished one lies */
+    KVF_OVERWRITE = 1, /* closing the new one replaces it */
+    KVF_RESUME = 2     /* the unfinished one is gone on with: the same calls come again from the
+                          first on, what they make is compared with the file up to its last commit,
+                          and written from there */
+};
+
+/* What a writer is told beside the columns.  Zeroed: nothing. */
+struct kvf_writer_options {
+    enum kvf_existing existing;
+    bool only_whole; /* nothing is to be seen of it before it is closed, and nothing is left of it
+                        when it is abandoned */
+};
+
+/* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
+ * canonical run header, a JSON object, at most 16 MiB; its hash salts every record.  columns:
+ * borrowed for the call; the index in this array is the column number in later calls.  options:
+ * NULL for none.  path is borrowed until the writer is closed or abandoned.
+ * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
+ * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
+ * On failure *ret_writer is untouched, and what was there before is there still. */
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
-                    const struct kvf_column *columns, int n_columns, struct kvf_writer **ret_writer,
+                    const struct kvf_column *columns, int n_columns,
+                    const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                     struct kvf_diag *d);
 
 /* Values [n_heads][n] (head-major) of heads head0 .. head0+n_heads-1 of a layer
@@ -102,12 +122,12 @@ int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w); /* written so far */
 
-/* Writes index and footer with the CLEAN flag, syncs, closes and frees w.
- * Accepts NULL.  Returns the first error of the whole session. */
+/* Writes index and footer with the CLEAN flag, syncs, brings the file to its name and frees w.
+ * Accepts NULL.  Returns the first error of the whole session; then the trace stays unfinished. */
 int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d);
 
-/* Closes and frees without a footer, as a crash would; the file stays readable
- * up to its last record.  Accepts NULL. */
+/* Closes and frees without a footer, as a crash would; the file stays at "PATH.unfinished",
+ * readable up to its last commit.  Accepts NULL. */
 void kvf_writer_abandon(struct kvf_writer *w);
 
 /* ---- reading ---------------------------------------------------------- */
@@ -134,6 +154,8 @@ void kvf_close(struct kvf_trace *t); /* accepts NULL */
  * t may be read but not closed.  KVF_OK or KVF_E_NOMEM. */
 int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace);
 
+/* The name of the file: as it was given, or with ".unfinished" where that was opened. */
+const char *kvf_path(const struct kvf_trace *t);
 const char *kvf_meta(const struct kvf_trace *t);                  /* the run header */
 const char *kvf_note(const struct kvf_trace *t, const char *key); /* NULL: none; last wins */
 int kvf_n_layers(const struct kvf_trace *t);

@@ -1,0 +1,75 @@
+#include "cli/resume.h"
+
+#include <string.h>
+
+#include <kvf/trace.h>
+
+#include "base/mem.h"
+#include "studies/diff_header.h"
+
+/* Both lists are sorted by key. */
+static int compare_pairs(const struct flat *old, const struct flat *now, const char *path,
+                         struct kvf_diag *d)
+{
+    size_t i = 0, k = 0;
+    while (i < old->n || k < now->n) {
+        int order = i == old->n ? 1 : -1;
+        if (i < old->n && k < now->n)
+            order = strcmp(old->pair[i].key, now->pair[k].key);
+        const char *key = order > 0 ? now->pair[k].key : old->pair[i].key;
+        const char *was = order > 0 ? "nothing" : old->pair[i++].value;
+        const char *is = order < 0 ? "nothing" : now->pair[k++].value;
+        if (order || strcmp(was, is) != 0)
+            return kvf_fail(d, KVF_E_ARG, "%s is of another run: %s is %.80s there and %.80s here",
+                            path, key, was, is);
+    }
+    return KVF_OK;
+}
+
+static int compare_headers(const char *was, const char *is, const char *path, struct kvf_diag *d)
+{
+    struct flat old = {0}, now = {0};
+    int err = flat_add(&old, "", was);
+    if (!err)
+        err = flat_add(&now, "", is);
+    if (!err)
+        err = compare_pairs(&old, &now, path, d);
+    flat_free(&old);
+    flat_free(&now);
+    return err;
+}
+
+/* As far as the trace goes. */
+static int compare_prompts(struct kvf_trace *t, const struct prompt *p, const char *path,
+                           struct kvf_diag *d)
+{
+    int column = kvf_find(t, "tokens.id");
+    uint32_t n = kvf_n_steps(t) < (uint32_t)p->n_ids ? kvf_n_steps(t) : (uint32_t)p->n_ids;
+    if (n == 0 || column < 0)
+        return KVF_OK;
+    int32_t *id = MEM_NEW(int32_t, n);
+    int err = id ? kvf_read_i32(t, column, 0, 0, 0, n, id, d) : KVF_E_NOMEM;
+    for (uint32_t i = 0; !err && i < n; i++)
+        if (id[i] != p->ids[i])
+            err = kvf_fail(d, KVF_E_ARG,
+                           "%s is of another run: token %u of the prompt is %d there and %d here",
+                           path, (unsigned)i, (int)id[i], (int)p->ids[i]);
+    mem_free(id);
+    return err;
+}
+
+int resume_check(const char *out, const char *header, const struct prompt *prompt,
+                 struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct buf path = {0};
+    buf_printf(&path, "%s.unfinished", out);
+    int err = path.err ? path.err : kvf_open(path.data, KVF_OPEN_TAIL, &t, d);
+    if (!err)
+        err = compare_headers(kvf_meta(t), header, path.data, d);
+    if (!err)
+        err = compare_prompts(t, prompt, path.data, d);
+    kvf_close(t);
+    buf_finish(&path);
+    return err;
+}

@@ -1,0 +1,13 @@
+/* resume.h - whether a run may go on with an unfinished trace. */
+#ifndef KVF_CLI_RESUME_H
+#define KVF_CLI_RESUME_H
+
+#include "cli/prompt.h"
+
+/* The unfinished trace of `out` must be of the same run: KVF_OK; KVF_E_ARG with a sentence that
+ * names the first key of the run header, or the first token of the prompt, that differs; other
+ * errors where it cannot be read. */
+int resume_check(const char *out, const char *header, const struct prompt *prompt,
+                 struct kvf_diag *d);
+
+#endif

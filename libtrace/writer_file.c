@@ -1,0 +1,109 @@
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "libtrace/reader.h"
+#include "libtrace/writer_file.h"
+
+/* Under the lock, so that nobody makes what is not there. */
+static int check_existing(const struct writer_file *f, enum kvf_existing existing,
+                          struct kvf_diag *d)
+{
+    struct stat s;
+    char *unfinished = trace_unfinished(f->r.place);
+    int err = unfinished ? KVF_OK : KVF_E_NOMEM;
+    if (!err && existing == KVF_REFUSE && f->r.existed)
+        err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", f->path);
+    else if (!err && existing == KVF_REFUSE && !f->only_whole && lstat(unfinished, &s) == 0)
+        err = kvf_fail(d, KVF_E_IO,
+                       "%s" REPLACE_UNFINISHED " is there: what a run wrote that was not finished; "
+                       "--resume goes on with it, --overwrite begins anew",
+                       f->path);
+    mem_free(unfinished);
+    return err;
+}
+
+/* How much of the unfinished trace stays. */
+static int measure(struct writer_file *f, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    int err = kvf_open(f->r.part, KVF_OPEN_TAIL, &t, d);
+    if (err)
+        return err;
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (t->rec[i].type == REC_COMMIT && t->rec[i].offset == t->commit_at)
+            f->kept = t->commit_at + padded(RECORD_HEADER + t->rec[i].stored_len);
+    kvf_close(t);
+    return KVF_OK;
+}
+
+void writer_file_none(struct writer_file *f)
+{
+    static const struct replace closed = REPLACE_CLOSED;
+    *f = (struct writer_file){.r = closed};
+}
+
+int writer_file_open(struct writer_file *f, const char *path, const struct kvf_writer_options *o,
+                     struct kvf_diag *d)
+{
+    struct stat s;
+    writer_file_none(f);
+    f->path = path;
+    f->only_whole = o->only_whole;
+    if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
+        return kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
+    bool resume = o->existing == KVF_RESUME;
+    int err = resume ? replace_resume(&f->r, path, d) : replace_open(&f->r, path, d);
+    if (err && resume && f->r.error == ENOENT)
+        kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is not there: nothing to go on with", path);
+    if (err)
+        return err;
+    if (!f->r.place)
+        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
+    else if (resume)
+        err = measure(f, d);
+    else
+        err = check_existing(f, o->existing, d);
+    if (err)
+        replace_abandon(&f->r);
+    return err;
+}
+
+int writer_file_begun(struct writer_file *f, struct kvf_diag *d)
+{
+    return f->only_whole || f->r.shown ? KVF_OK : replace_show(&f->r, d);
+}
+
+bool writer_file_same(struct writer_file *f, uint64_t at, const void *p, size_t n)
+{
+    unsigned char there[4096];
+    const unsigned char *want = p;
+    for (size_t done = 0; done < n;) {
+        size_t k = n - done < sizeof there ? n - done : sizeof there;
+        ssize_t got = pread(f->r.fd, there, k, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || memcmp(there, want + done, (size_t)got) != 0)
+            return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+int writer_file_cut(struct writer_file *f)
+{
+    f->past = true;
+    return f->r.shown && ftruncate(f->r.fd, (off_t)f->kept) != 0 ? errno : 0;
+}
+
+int writer_file_close(struct writer_file *f, struct kvf_diag *d)
+{
+    return replace_finish(&f->r, d);
+}
+
+void writer_file_abandon(struct writer_file *f)
+{
+    replace_abandon(&f->r);
+}

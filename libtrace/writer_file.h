@@ -1,0 +1,39 @@
+/* writer_file.h - the file of a trace that is being written; private to libtrace.
+ *
+ * It lies beside its place, at the name with ".unfinished" once its header and schema are down, and
+ * comes to its place when it is closed. */
+#ifndef KVF_LIBTRACE_WRITER_FILE_H
+#define KVF_LIBTRACE_WRITER_FILE_H
+
+#include <kvf/trace.h>
+
+#include "base/replace.h"
+
+struct writer_file {
+    struct replace r;
+    const char *path; /* borrowed */
+    bool only_whole;  /* see struct kvf_writer_options */
+    /* Of a trace that is gone on with: its bytes up to the end of its last commit, which must come
+     * again as they are, and whether they have come. */
+    uint64_t kept;
+    bool past;
+};
+
+/* No file: for writer_file_abandon. */
+void writer_file_none(struct writer_file *f);
+/* Begins a file or takes an unfinished one.  KVF_OK, KVF_E_IO, KVF_E_NOMEM, or, of an unfinished
+ * one, what kvf_open says.  After a failure nothing is left to be done. */
+int writer_file_open(struct writer_file *f, const char *path, const struct kvf_writer_options *o,
+                     struct kvf_diag *d);
+/* Header and schema are down: the file is worth keeping. */
+int writer_file_begun(struct writer_file *f, struct kvf_diag *d);
+/* Whether the n bytes at offset `at` of a file that is gone on with are those of p. */
+bool writer_file_same(struct writer_file *f, uint64_t at, const void *p, size_t n);
+/* Cuts off what follows the last commit.  Errno; call it before the first write. */
+int writer_file_cut(struct writer_file *f);
+/* Brings the file to its place. */
+int writer_file_close(struct writer_file *f, struct kvf_diag *d);
+/* Leaves an unfinished file where it is, and removes one that was not begun. */
+void writer_file_abandon(struct writer_file *f);
+
+#endif
