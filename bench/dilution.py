@@ -69,7 +69,7 @@ def measure(a, length, method, budget, seed):
     path, trace = f"{name}-{a.useful.replace(':', '_')}.json", name + ".kvf"
     if not os.path.exists(path):
         more = ["--method", method] + (["-B", budget] if budget else [])
-        said = json.loads(call(a.kvfate, "run", "-f", text + ".txt", "--spans", text + ".json", *more, "-n", str(a.answer), *a.options,
+        said = json.loads(call(a.kvfate, "run", "--overwrite", "-f", text + ".txt", "--spans", text + ".json", *more, "-n", str(a.answer), *a.options,
                                "--probes", "evict,gate,dilution", "--shadow", "entries", "--json", "-q", "-o", trace))
         meta = json.loads(call(a.kvfate, "dilution", trace, "--useful", a.useful, "--mean", "--json"))["meta"]
         with open(text + ".json", encoding="ascii") as f:

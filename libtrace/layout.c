@@ -177,3 +177,21 @@ bool record_same(const struct record *a, const struct record *b)
     return record_compare(a, b) == 0 && a->stored_len == b->stored_len && a->raw_len == b->raw_len
            && a->n == b->n && a->n_heads == b->n_heads && a->codec == b->codec;
 }
+
+size_t kvf_dtype_size(enum kvf_dtype dtype)
+{
+    switch (dtype) {
+    case KVF_U8:
+        return 1;
+    case KVF_U16:
+        return 2;
+    case KVF_U32:
+    case KVF_I32:
+    case KVF_F32:
+        return 4;
+    case KVF_F64:
+    case KVF_U64:
+        return 8;
+    }
+    return 0;
+}

@@ -29,24 +29,6 @@ struct kvf_writer {
     void *codec;
 };
 
-size_t kvf_dtype_size(enum kvf_dtype dtype)
-{
-    switch (dtype) {
-    case KVF_U8:
-        return 1;
-    case KVF_U16:
-        return 2;
-    case KVF_U32:
-    case KVF_I32:
-    case KVF_F32:
-        return 4;
-    case KVF_F64:
-    case KVF_U64:
-        return 8;
-    }
-    return 0;
-}
-
 /* What an unfinished trace holds already must come again as it is. */
 static int compare(struct kvf_writer *w, const struct iovec v[3])
 {

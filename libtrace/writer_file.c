@@ -53,7 +53,8 @@ int writer_file_open(struct writer_file *f, const char *path, const struct kvf_w
     f->path = path;
     f->only_whole = o->only_whole;
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
-        return kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
+        return kvf_fail(d, KVF_E_IO, "%s: %s, not a regular file; a trace needs one", path,
+                        S_ISDIR(s.st_mode) ? "a directory" : "a device or a pipe");
     bool resume = o->existing == KVF_RESUME;
     int err = resume ? replace_resume(&f->r, path, d) : replace_open(&f->r, path, d);
     if (err && resume && f->r.error == ENOENT)

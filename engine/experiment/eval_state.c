@@ -265,6 +265,8 @@ int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct ev
     buf_printf(&line, "\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%" PRId64 "\n", r->nll, r->kl,
                r->agree, r->kv_end, r->kv_mean, r->kv_peak, r->triggers);
     int err = write_all(s, &line, d);
+    if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL: a device */
+        err = io_error(s, "write the results", d);
     buf_finish(&line);
     return err;
 }

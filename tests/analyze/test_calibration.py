@@ -259,7 +259,7 @@ def real_run(path):
              [sys.executable, make_gates, "--layout", "rg", *size, "--d-model", "64", "--head-dim", "16", "--seed", "3", "-o", gates]]
     with open(path("ids"), "w") as f:
         f.write("7")
-    calls.append([kvfate, "run", "-m", gguf, "--ids", path("ids"), "-n", "90", "--ignore-eos", "--method", "trimkv", "-B", "12",
+    calls.append([kvfate, "run", "--overwrite", "-m", gguf, "--ids", path("ids"), "-n", "90", "--ignore-eos", "--method", "trimkv", "-B", "12",
                   "--gates", gates, "--probes", "full", "-t", "2", "-q", "-o", x])
     calls.append([dump, x, path("")])
     for c in calls:

@@ -50,7 +50,7 @@ class Run:
         ids = np.random.RandomState(len(self.name)).randint(3, 259, prompt)
         with open(self.path("ids"), "w") as f:
             f.write(" ".join(map(str, ids)))
-        self.call(self.kvfate, "run", "-m", self.gguf, "--ids", self.path("ids"), "-n", str(n), "--exact",
+        self.call(self.kvfate, "run", "--overwrite", "-m", self.gguf, "--ids", self.path("ids"), "-n", str(n), "--exact",
                   "--ignore-eos", *method.split(), "--probes", "full", "-t", "2", "-q", "-o", self.kvf)
         self.read_columns()
 
@@ -339,7 +339,7 @@ def sets_of_probes(run):
     """The lengths of keys are in full and under their own name, not in lean and paper."""
     failed = 0
     for probes, want in (("lean", False), ("paper", False), ("keys", True), ("lean,keys", True), ("full", True)):
-        run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
+        run.call(run.kvfate, "run", "--overwrite", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
         if (b"key_norm" in run.call(run.kvfate, "info", run.path("p.kvf"))) != want:
             print(f"  --probes {probes}: key_norm should {'' if want else 'not '}be there")
             failed += 1
@@ -348,7 +348,7 @@ def sets_of_probes(run):
 
 def own_heads(run):
     """Lengths of values are the same when every query head has a cache of its own."""
-    run.call(run.kvfate, "run", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--exact", "--method", "tova:group=none", "--budget", "512",
+    run.call(run.kvfate, "run", "--overwrite", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--exact", "--method", "tova:group=none", "--budget", "512",
              "--probes", "contrib", "-t", "1", "-q", "-o", run.path("own.kvf"))
     os.mkdir(run.path("own"))
     run.call(run.dump, run.path("own.kvf"), run.path("own"))

@@ -99,10 +99,10 @@ class Run:
             write(self.path("s.json"), {"spans": [dict(zip(("name", "start", "end", "useful"), s)) for s in spans]})
             options += f" --spans {self.path('s.json')}"
         if plan:  # of another run: what that one kept
-            self.call(kvfate, "plan", plan.kvf, "-o", self.path("p.kvf"))
+            self.call(kvfate, "plan", "--overwrite", plan.kvf, "-o", self.path("p.kvf"))
             options += f" --plan {self.path('p.kvf')}"
         env = dict(os.environ, KVFATE_CPU_MASK=mask) if mask else None
-        self.call(kvfate, "run", "-m", gguf, "--ids", ids, "-n", n, "--exact", "--ignore-eos", *options.split(),
+        self.call(kvfate, "run", "--overwrite", "-m", gguf, "--ids", ids, "-n", n, "--exact", "--ignore-eos", *options.split(),
                   "--probes", "evict,gate,dilution", "-t", "2", "-q", "-o", self.kvf, env=env)
         self.column = {}
         for line in self.call(dump, self.kvf, self.folder).splitlines():
@@ -394,7 +394,7 @@ def refusals(folder, run, one):
                               ("name", [dict(span, name="a b")], "name"), ("long name", [dict(span, name="a" * 17)], "name"),
                               ("both", [span, dict(span, useful=False)], "alike"), ("no list", 3, "spans"), ("no JSON", "{", "")):
         path = write(os.path.join(folder, "s.json"), spans if isinstance(spans, str) else {"spans": spans})
-        refused("spans: " + name, 1, ["run", "-m", run.path("m.gguf"), "--ids", run.path("ids"), "-n", "0", "-q", "--spans", path,
+        refused("spans: " + name, 1, ["run", "--overwrite", "-m", run.path("m.gguf"), "--ids", run.path("ids"), "-n", "0", "-q", "--spans", path,
                                       "-o", os.path.join(folder, "s.kvf")], word, "s.json")
         check(f"spans: {name}: nothing is written", not os.path.exists(os.path.join(folder, "s.kvf")))
 
@@ -443,7 +443,7 @@ def needles(folder, run):
     subprocess.run([kvfate, "needle", "--words", "70", "--seed", "2", "-o", out], check=True)
     for template in ([], ["--raw"]):
         kvf = os.path.join(folder, "n.kvf")
-        r = subprocess.run([kvfate, "run", "-m", gguf, "-f", out + ".txt", "--spans", out + ".json", *template, "-n", "0", "-q", "--probes", "evict", "-o", kvf],
+        r = subprocess.run([kvfate, "run", "--overwrite", "-m", gguf, "-f", out + ".txt", "--spans", out + ".json", *template, "-n", "0", "-q", "--probes", "evict", "-o", kvf],
                            capture_output=True, text=True)
         check("run --spans", r.returncode == 0, r.stderr)
         if r.returncode == 0:

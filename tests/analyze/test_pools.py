@@ -40,7 +40,7 @@ def traces(folder):
         with open(f"{folder}/ids", "w", encoding="ascii") as f:
             f.write(" ".join(str(3 + (7 * i * i + 11 * k + i) % 250) for i in range(n)))
         files.append(f"{folder}/{k}.kvf")
-        call(kvfate, "run", "-m", model, "--ids", folder + "/ids", "-n", "0", "--method", "trimkv", "-B", budget,
+        call(kvfate, "run", "--overwrite", "-m", model, "--ids", folder + "/ids", "-n", "0", "--method", "trimkv", "-B", budget,
              "--gates", gates, "--probes", "full", "--shadow", "entries", "-t", "1", "-q", "-o", files[-1])
     return files
 

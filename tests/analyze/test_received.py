@@ -52,7 +52,7 @@ def run(folder, name, model, prompt, n, options, out="x.kvf", threads=2, more=()
         with open(ids, "w") as f:
             f.write(" ".join(map(str, np.random.RandomState(prompt).randint(3, 259, prompt))))
     kvf = os.path.join(folder, out)
-    subprocess.run([kvfate, "run", "-m", gguf, "--ids", ids, "-n", str(n), "--exact", "--ignore-eos", *options.split(), "--probes",
+    subprocess.run([kvfate, "run", "--overwrite", "-m", gguf, "--ids", ids, "-n", str(n), "--exact", "--ignore-eos", *options.split(), "--probes",
                     "evict,read,mass", "-t", str(threads), "-q", "-o", kvf, *more], check=True, stdout=subprocess.DEVNULL)
     return gguf, kvf
 
@@ -138,7 +138,7 @@ def other_columns(folder):
 
 def refusals_of_run(folder):
     gguf, _ = run(folder, *RUNS[5])
-    base = ["run", "-m", gguf, "--ids", os.path.join(folder, "one.ids"), "-n", "4", "-q", "-o", os.path.join(folder, "no.kvf")]
+    base = ["run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "one.ids"), "-n", "4", "-q", "-o", os.path.join(folder, "no.kvf")]
     for words, *argv in [
             ("TOKENS@HEADS", "--watch", "3"), ("TOKENS@HEADS", "--watch", "3@"), ("TOKENS@HEADS", "--watch", "@L0H0"),
             ("query heads", "--watch", "3@L0K0"), ("query heads", "--watch", "3@x"), ("no query head", "--watch", "3@L7H0"),
@@ -153,7 +153,7 @@ def refusals_of_run(folder):
 
 def too_many(folder):
     gguf, _ = run(folder, "big", "--heads 8 --kv-heads 2 --dim 512 --head-dim 64", 2, 140, "--method full")
-    base = ["run", "-m", gguf, "--ids", os.path.join(folder, "big.ids"), "-n", "140", "-q", "-o", os.path.join(folder, "big.kvf")]
+    base = ["run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "big.ids"), "-n", "140", "-q", "-o", os.path.join(folder, "big.kvf")]
     L = dense.Llama(gguf).L
     most = 1024 // (8 * L)
     refused("1025 pairs", 2, base + ["--watch", f"0-{most - 1}@L*H*", "--watch", f"{most}@L0H0"], "over 1024 pairs")

@@ -55,7 +55,7 @@ def run(gguf, folder, prompt, T, options, threads):
     with open(os.path.join(folder, "ids"), "w") as f:
         f.write(" ".join(map(str, np.random.RandomState(T).randint(3, 259, prompt))))
     out = os.path.join(folder, "x.kvf")
-    call(kvfate, "run", "-m", gguf, "--ids", os.path.join(folder, "ids"), "-n", T - prompt + 1 if T > prompt else 0,
+    call(kvfate, "run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "ids"), "-n", T - prompt + 1 if T > prompt else 0,
          "--exact", "--ignore-eos", *options.split(), "--probes", "evict,window,under", "-t", threads, "-q", "-o", out)
     return out
 
@@ -124,7 +124,7 @@ def same_bytes(folder):
     plain = []
     for probes in ("nll,survival,evict", "nll,survival,evict,window"):
         out = os.path.join(folder, "p.kvf")
-        call(kvfate, "run", "-m", gguf, "--ids", os.path.join(folder, "ids"), "-n", 30, "--exact", "--ignore-eos", "--method", "h2o",
+        call(kvfate, "run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "ids"), "-n", 30, "--exact", "--ignore-eos", "--method", "h2o",
              "--budget", 40, "--probes", probes, "-t", 2, "-q", "-o", out)
         plain.append(columns(out, folder))
     check("it only watches", all(np.array_equal(v, plain[1][k], equal_nan=True) for k, v in plain[0].items()))

@@ -162,10 +162,14 @@ int main(int argc, char **argv)
         err = write_column(w, c);
     if (!err)
         err = kvf_writer_commit(w, 1, T);
-    if (leave_open)
+    if (leave_open) {
         kvf_writer_abandon(w);
-    else if (w && !err)
+        char unfinished[4096];
+        snprintf(unfinished, sizeof unfinished, "%s.unfinished", argv[1]);
+        rename(unfinished, argv[1]); /* as a program of an earlier version left it */
+    } else if (w && !err) {
         err = kvf_writer_close(w, &d);
+    }
     if (err)
         fprintf(stderr, "write_kvf: %s %s\n", kvf_strerror(err), d.text);
     return err ? 1 : 0;

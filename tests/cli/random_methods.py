@@ -143,7 +143,7 @@ class Case:
             f.write(" ".join(map(str, self.ids)))
         if os.path.exists(out):
             os.unlink(out)
-        self.command = [self.campaign.exe, "run", "-m", self.model["path"], "--ids", ids, "-n", str(self.n), "--ignore-eos", "-q",
+        self.command = [self.campaign.exe, "run", "--overwrite", "-m", self.model["path"], "--ids", ids, "-n", str(self.n), "--ignore-eos", "-q",
                         "-t", str(threads), "--chunk", str(chunk), *self.argv, "-o", out]
         return out, self.campaign.call(self.command)
 

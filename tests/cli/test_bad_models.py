@@ -167,7 +167,7 @@ for name, value in (("NaN", 0x7fc00000), ("infinity", 0x7f800000), ("huge", 0x7f
         s.survives(f"{name} in {tensor}", generate(model))
         for method in ("full", "h2o", "snapkv"):
             out = s.path("odd.kvf")
-            s.survives(f"{name} in {tensor}, recorded, {method}", ["run", "-m", model, "--raw", "-p", "hello " * 20, "-n", "3", "-q", "-o", out,
+            s.survives(f"{name} in {tensor}, recorded, {method}", ["run", "--overwrite", "-m", model, "--raw", "-p", "hello " * 20, "-n", "3", "-q", "-o", out,
                                                                    "-t", "1", "--method", method, "-B", "12"])
 
 for i in range(60):  # single wrong bytes in the part before the tensors

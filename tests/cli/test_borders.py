@@ -32,7 +32,7 @@ def commits():
     traces = []
     for chunk in (1, 7, 256, 2048):
         out = s.path(f"long{chunk}.kvf")
-        s.accepted(f"chunk {chunk}", ["run", "-m", model, "--ids", ids, "-n", "2", "--ignore-eos", "--method", "snapkv:chunk=300", "-B", "100",
+        s.accepted(f"chunk {chunk}", ["run", "--overwrite", "-m", model, "--ids", ids, "-n", "2", "--ignore-eos", "--method", "snapkv:chunk=300", "-B", "100",
                                       "--chunk", str(chunk), "-q", "-o", out])
         traces.append(content(out))
     s.check("chunks change no byte of a long recording", len(set(traces)) == 1, [len(x) for x in traces])
@@ -43,7 +43,7 @@ def spans():
     places = {"a": [(5, 20), (8, 12), (18, 30), (40, 45)], "b": [(0, 50), (10, 20), (20, 30)], "c": [(3, 4), (4, 5), (6, 7)]}
     file = s.file("spans.json", json.dumps({"spans": [{"name": n, "start": a, "end": b, "useful": n != "b"} for n in places for a, b in places[n]]}).encode())
     out = s.path("spans.kvf")
-    s.accepted("spans", ["run", "-m", s.model(), "--ids", ids, "-n", "1", "-q", "--probes", "evict", "--spans", file, "-o", out])
+    s.accepted("spans", ["run", "--overwrite", "-m", s.model(), "--ids", ids, "-n", "1", "-q", "--probes", "evict", "--spans", file, "-o", out])
 
     def union(name):
         inside = [any(a <= t < b for a, b in places[name]) for t in range(61)]
@@ -63,7 +63,7 @@ def find(tree, key):
 def gates_by_name():
     """Shipped gates are found by the method at the end of their name, not by a part of it."""
     trace, folder = s.path("model.kvf"), s.path("gates")
-    run = ["run", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict", "-B", "8"]
+    run = ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict", "-B", "8"]
     s.accepted("model", [*run, "-o", trace])
     model_hash = re.search(r"# model_hash: (\w+)", s.accepted("table", ["sparsity", trace, "-o", "-"]).stdout.decode())[1]
     made = s.path("made")

@@ -138,7 +138,7 @@ with open("/dev/full", "wb") as full:
     s.check("full stdout", r.returncode == 2 and b"standard output" in r.stderr, r)
 
 # ---- real runs: equal ones, and a damaged copy
-run = ["run", "-m", s.model(0), "-t", "1", "-q", "--raw", "-p", "the thing in there", "-n", "30", "--ignore-eos", "-B", "12"]
+run = ["run", "--overwrite", "-m", s.model(0), "-t", "1", "-q", "--raw", "-p", "the thing in there", "-n", "30", "--ignore-eos", "-B", "12"]
 for name, method in (("h2o", "h2o"), ("again", "h2o"), ("tova", "tova")):
     s.accepted(name, [*run, "--method", method, "-o", s.path(name + ".kvf")])
 found, status = rows(s.path("h2o.kvf"), s.path("again.kvf"))

@@ -54,7 +54,7 @@ def prompts_of(model):
     ids = []
     for article in open(TEXT).read().split(" = Title ")[1:]:
         path = s.file("one.txt", (" = Title " + article).encode())
-        s.run(["run", "-m", s.model(model), "--raw", "-f", path, "-n", "1", "-q", "--probes", "lean", "-o", trace])
+        s.run(["run", "--overwrite", "-m", s.model(model), "--raw", "-f", path, "-n", "1", "-q", "--probes", "lean", "-o", trace])
         rows = s.run(["tokens", trace, "-o", "-"]).stdout.decode("utf-8", "replace").splitlines()
         rows = [r.split("\t") for r in rows if not r.startswith("#")]
         at, role = rows[0].index("id"), rows[0].index("role")

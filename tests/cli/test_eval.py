@@ -32,7 +32,7 @@ TEXT = s.file("text.txt", ("lost before the first heading\n" + "".join(ARTICLES)
 
 def token_ids(text, model):
     path, trace = s.file("one.txt", text.encode()), s.path("one.kvf")
-    s.run(["run", "-m", s.model(model), "--raw", "-f", path, "-n", "1", "-q", "--probes", "lean", "-o", trace])
+    s.run(["run", "--overwrite", "-m", s.model(model), "--raw", "-f", path, "-n", "1", "-q", "--probes", "lean", "-o", trace])
     rows = s.run(["tokens", trace, "-o", "-"]).stdout.decode("utf-8", "replace").splitlines()
     rows = [r.split("\t") for r in rows if not r.startswith("#")]
     at, role = rows[0].index("id"), rows[0].index("role")

@@ -21,14 +21,15 @@ MODEL = Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 8192).wr
 
 
 def start(out, n, *more):
-    argv = [s.exe, "run", "-m", MODEL, "-t", "2", "--ignore-eos", "-n", str(n), "-o", out, "--probes", "full", "-q", *more]
+    argv = [s.exe, "run", "--overwrite", "-m", MODEL, "-t", "2", "--ignore-eos", "-n", str(n), "-o", out, "--probes", "full", "-q", *more]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def wait_for(out, size, process):
-    """Until the trace has so many bytes."""
+    """Until the unfinished trace has so many bytes."""
+    part = out + ".unfinished"
     for _ in range(3000):
-        if process.poll() is not None or (os.path.exists(out) and os.path.getsize(out) >= size):
+        if process.poll() is not None or (os.path.exists(part) and os.path.getsize(part) >= size):
             return
         time.sleep(0.01)
 
@@ -64,11 +65,15 @@ def killed(after):
     wait_for(out, after, p)
     p.kill()
     p.communicate()
-    size = os.path.getsize(out)
+    if p.returncode == 0:
+        print("skipped: the run ended before the kill")
+        return
+    size = os.path.getsize(out + ".unfinished")
+    s.check("an unfinished trace does not stand at its name", not os.path.exists(out))
     r = s.run(["verify", "--full", out])
     s.check(f"killed at {size}: every whole record is good", r.returncode in (0, 3) and not (b"damaged" in r.stderr or b"checksum" in r.stderr), r.stdout, r.stderr)
-    if p.returncode == 0 or size < after:
-        print("skipped: the run ended before the kill")
+    if size < after:
+        print("skipped: the machine was too slow")
         return
     found = info(out)
     print(f"killed at {size} bytes: {found['steps']} steps of epoch {found['epoch']}")
@@ -133,7 +138,7 @@ def table_stopped_by(trace, number, name, was):
 def tables():
     model = Gguf(layers=24, heads=8, kv_heads=8).write(s.path("wide.gguf"))
     trace = s.path("wide.kvf")
-    s.run(["run", "-m", model, "-t", "2", "--ignore-eos", "-n", "1500", "--raw", "-p", "the thing", "-o", trace, "-q"])
+    s.run(["run", "--overwrite", "-m", model, "-t", "2", "--ignore-eos", "-n", "1500", "--raw", "-p", "the thing", "-o", trace, "-q"])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for name, was in itertools.product(("a.tsv", "b.json", "c.npz"), (None, b"old")) if LONG else (("a.tsv", b"old"), ("b.json", None), ("c.npz", b"old")):
             s.check(f"{name}: stopped while it was written", any(table_stopped_by(trace, number, name, was) for _ in range(10)))

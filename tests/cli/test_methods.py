@@ -21,7 +21,7 @@ def effective(method, budget):
     """the numbers in the header of a trace"""
     out = s.path("x.kvf")
     limit = ["--budget", str(budget)] if budget else []
-    s.accepted(method + ": run", ["run", "-m", s.model(), "--raw", "-p", "abc", "-n", "2", "--method", method, *limit, "--probes", "evict",
+    s.accepted(method + ": run", ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "2", "--method", method, *limit, "--probes", "evict",
                                   "-q", "-o", out])
     return json.loads(s.accepted(method + ": info", ["info", out, "--json"]).stdout)["header"]["method"]
 

@@ -171,7 +171,7 @@ for i in range(40):
 
 # ---- runs: two methods, against their eviction tables
 for method in ("h2o", "window"):
-    s.accepted(method, ["run", "-m", s.model(0), "-t", "1", "-q", "--raw", "-p", "the thing in there and there again", "-n", "40", "--ignore-eos",
+    s.accepted(method, ["run", "--overwrite", "-m", s.model(0), "-t", "1", "-q", "--raw", "-p", "the thing in there and there again", "-n", "40", "--ignore-eos",
                         "--method", method, "-B", "16", "-o", s.path(method + ".kvf")])
 pair = [s.path("h2o.kvf"), s.path("window.kvf")]
 evict, ids = [], []

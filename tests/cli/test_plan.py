@@ -25,7 +25,7 @@ def kvf(name):
 
 
 def run(name, *more, prompt=P, n=N):
-    argv = ["run", *MODEL, *prompt, *(["-n", str(n), "--ignore-eos"] if n is not None else []), *more, "-o", kvf(name)]
+    argv = ["run", "--overwrite", *MODEL, *prompt, *(["-n", str(n), "--ignore-eos"] if n is not None else []), *more, "-o", kvf(name)]
     return s.accepted(name + ": " + " ".join(map(str, more)), argv)
 
 
@@ -57,7 +57,7 @@ def ids_of(name):
 
 # ---- what a plan holds
 run("h2o", "--method", "h2o", "-B", str(B))
-s.accepted("plan", ["plan", kvf("h2o"), "-o", kvf("plan")])
+s.accepted("plan", ["plan", "--overwrite", kvf("h2o"), "-o", kvf("plan")])
 whole, plan = info("h2o"), info("plan")
 s.check("columns", [c["name"] for c in plan["columns"]] == ["tokens.id", "tokens.role", "evict_step", "plan.mass"]
         and [c["dtype"] for c in plan["columns"]] == ["i32", "u8", "u32", "f64"], plan["columns"])
@@ -68,9 +68,9 @@ states = diff("h2o", "plan")
 s.check("values are the trace's", all(states[k] == "equal" for k in ("tokens", "tokens.id", "tokens.role", "evict_step")), states)
 r = s.run(["part", kvf("h2o"), kvf("plan")])
 s.check("part reads it", r.returncode == 0 and b"equal" in r.stdout, r)
-s.accepted("plan of a plan", ["plan", kvf("plan"), "-o", kvf("twice")])
+s.accepted("plan of a plan", ["plan", "--overwrite", kvf("plan"), "-o", kvf("twice")])
 s.check("plan of a plan: the same bytes", open(kvf("plan"), "rb").read() == open(kvf("twice"), "rb").read())
-s.accepted("--head", ["plan", kvf("h2o"), "--head", "L1K0", "-o", kvf("one")])
+s.accepted("--head", ["plan", "--overwrite", kvf("h2o"), "--head", "L1K0", "-o", kvf("one")])
 e = np.array(steps("h2o")).reshape(2, 2, -1)
 e[0], e[1, 1] = -1, -1
 data, _ = table(s.exe, "part", kvf("h2o"), kvf("one"))
@@ -78,31 +78,31 @@ s.check("--head: the others keep all", [int(x) for x in data["differ"]] == [int(
         and info("one")["header"]["plan"]["heads"] == "L1K0", data)
 for options, holds in (([], "tokens evictions mass"), (["--no-tokens"], "evictions mass"), (["--no-evictions"], "tokens mass"), (["--no-mass"], "tokens evictions"),
                        (["--no-tokens", "--no-mass"], "evictions"), (["--no-tokens", "--no-evictions"], "mass"), (["--no-evictions", "--no-mass"], "tokens")):
-    s.accepted(f"plan {options}", ["plan", kvf("h2o"), *options, "-o", kvf("part")])
+    s.accepted(f"plan {options}", ["plan", "--overwrite", kvf("h2o"), *options, "-o", kvf("part")])
     found = info("part")
     s.check(f"plan {options}: holds", found["header"]["plan"]["holds"] == holds, found["header"]["plan"])
     names = {c["name"] for c in found["columns"]}
     s.check(f"plan {options}: columns", (("tokens.id" in names), ("evict_step" in names), ("plan.mass" in names)) == tuple(w in holds for w in ("tokens", "evictions", "mass")), names)
 run("lean", "--method", "h2o", "-B", str(B), "--probes", "lean")
-s.accepted("plan of a lean trace", ["plan", kvf("lean"), "-o", kvf("part")])
+s.accepted("plan of a lean trace", ["plan", "--overwrite", kvf("lean"), "-o", kvf("part")])
 s.check("plan of a lean trace: no mass", info("part")["header"]["plan"]["holds"] == "tokens evictions")
 mass = [Column("mass.sum", "f32", "query", np.arange(2 * 4 * 5).reshape(2, 4, 5) / 8, flags=SNAPSHOT)]
 make(s.write_kvf, kvf("mass"), mass, (2, 2, 4, 5))
-s.accepted("plan of masses", ["plan", kvf("mass"), "-o", kvf("part")])
+s.accepted("plan of masses", ["plan", "--overwrite", kvf("mass"), "-o", kvf("part")])
 make(s.write_kvf, kvf("wide"), [Column("plan.mass", "f64", "query", mass[0].values)], (2, 2, 4, 5))
 s.check("masses are widened", diff("part", "wide")["plan.mass"] == "equal")
 
 # ---- refusals of `plan`
-s.refused("nothing is left", ["plan", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
-s.refused("--head without evictions", ["plan", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
-s.refused("query heads", ["plan", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
-s.refused("no output", ["plan", kvf("h2o")], 2, "-o")
-s.refused("output over the input", ["plan", kvf("h2o"), "-o", kvf("h2o")], 2, "overwrite")
-s.refused("folder missing", ["plan", kvf("h2o"), "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
-s.refused("no trace", ["plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
-s.refused("a trace without steps", ["plan", make(s.write_kvf, kvf("none"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0)), "-o", kvf("x")], 1, "no step")
+s.refused("nothing is left", ["plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
+s.refused("--head without evictions", ["plan", "--overwrite", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
+s.refused("query heads", ["plan", "--overwrite", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
+s.refused("no output", ["plan", "--overwrite", kvf("h2o")], 2, "-o")
+s.refused("output over the input", ["plan", "--overwrite", kvf("h2o"), "-o", kvf("h2o")], 2, "overwrite")
+s.refused("folder missing", ["plan", "--overwrite", kvf("h2o"), "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
+s.refused("no trace", ["plan", "--overwrite", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("a trace without steps", ["plan", "--overwrite", make(s.write_kvf, kvf("none"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0)), "-o", kvf("x")], 1, "no step")
 early = [Column("evict_step", "u32", "kv", np.zeros((2, 2, 5)))]
-s.refused("impossible steps", ["plan", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
+s.refused("impossible steps", ["plan", "--overwrite", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
 s.check("no refused plan is left", not os.path.exists(kvf("x")) and not os.path.exists(kvf("x") + ".part"))
 
 # ---- forced tokens: the same method on the same tokens is the same run
@@ -142,7 +142,7 @@ run("none", "--force", s.file("none.ids", b" \n"), n=None)
 s.check("no forced tokens", len(ids_of("none")) == n_prompt)
 
 # ---- refusals of --force
-FORCE = ["run", *MODEL, "-o", kvf("x")]
+FORCE = ["run", "--overwrite", *MODEL, "-o", kvf("x")]
 s.refused("ids as text, no prompt", [*FORCE, "--force", answer], 2, "no prompt", "answer.ids")
 s.refused("another prompt", [*FORCE, "--raw", "-p", "the other", "--force", kvf("h2o")], 2, "does not begin with this prompt")
 s.refused("a longer prompt", [*FORCE, "--ids", s.file("long.ids", " ".join(map(str, [*all_ids, 5])).encode()), "--force", kvf("h2o")], 2, "does not begin")
@@ -151,7 +151,7 @@ s.refused("no ids", [*FORCE, *P, "--force", s.file("words.ids", b"1 2 three")], 
 s.refused("ids beyond the vocabulary", [*FORCE, *P, "--force", s.file("big.ids", b"1 2 300")], 1, "big.ids", "id 2")
 s.refused("over the context", [*FORCE, *P, "--force", s.file("many.ids", b"5 " * 600)], 1, "600", "context", "-n")
 s.accepted("within the context by -n", [*FORCE, *P, "--force", s.path("many.ids"), "-n", "20"])
-s.refused("output over the forced file", ["run", *MODEL, *P, "--force", answer, "-o", answer], 2, "overwrite")
+s.refused("output over the forced file", ["run", "--overwrite", *MODEL, *P, "--force", answer, "-o", answer], 2, "overwrite")
 bare = make(s.write_kvf, kvf("bare"), [Column("evict_step", "u32", "kv", np.full((2, 2, 5), ALIVE))], (2, 2, 4, 5))
 s.refused("a trace without tokens", [*FORCE, *P, "--force", bare], 1, "no token ids")
 s.refused("generate has no --force", ["generate", *MODEL, *P, "--force", answer], 2, "--force")
@@ -161,7 +161,7 @@ T, header = 20, plan["header"]
 good = {"tokens.id": np.arange(T), "tokens.role": np.arange(T) >= 12, "evict_step": np.full((2, 2, T), ALIVE), "plan.mass": np.ones((2, 4, T))}
 TYPES = {"tokens.id": ("i32", "run"), "tokens.role": ("u8", "run"), "evict_step": ("u32", "kv"), "plan.mass": ("f64", "query")}
 header["run"]["prompt_tokens"] = 12
-REPLAY = ["run", *MODEL, "-o", kvf("x"), "--plan", kvf("bad")]
+REPLAY = ["run", "--overwrite", *MODEL, "-o", kvf("x"), "--plan", kvf("bad")]
 
 
 def bad_plan(head=header, shape=(2, 2, 4, T), types=TYPES, n=None, unclosed=False, **change):
@@ -218,10 +218,10 @@ make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4,
 s.refused("plan: empty", REPLAY, 1, "no token")
 make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", np.arange(600) % 300)], (2, 2, 4, 600), header)
 s.refused("plan: over the context", REPLAY, 1, "600", "512")
-s.refused("plan: another model's", ["run", "-m", s.model(2), "-q", "--plan", kvf("plan"), "-o", kvf("x")], 1, "another model")
-s.refused("plan: none", ["run", *MODEL, "--plan", kvf("nowhere"), "-o", kvf("x")], 1, "nowhere.kvf")
-s.refused("plan: a model", ["run", *MODEL, "--plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
-s.refused("plan: output over it", ["run", *MODEL, "--plan", kvf("plan"), "-o", kvf("plan")], 2, "overwrite")
+s.refused("plan: another model's", ["run", "--overwrite", "-m", s.model(2), "-q", "--plan", kvf("plan"), "-o", kvf("x")], 1, "another model")
+s.refused("plan: none", ["run", "--overwrite", *MODEL, "--plan", kvf("nowhere"), "-o", kvf("x")], 1, "nowhere.kvf")
+s.refused("plan: a model", ["run", "--overwrite", *MODEL, "--plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("plan: output over it", ["run", "--overwrite", *MODEL, "--plan", kvf("plan"), "-o", kvf("plan")], 2, "overwrite")
 whole = open(kvf("plan"), "rb").read()
 for i in range(60):
     data = bytearray(whole)
@@ -229,7 +229,7 @@ for i in range(60):
         data[rng.randrange(len(data))] = rng.randrange(256)
     s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 3 == 0 else data))
     s.survives(f"damaged plan {i}", REPLAY, (0, 1, 2))
-    s.survives(f"damaged plan {i}, its tokens", ["run", *MODEL, "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
+    s.survives(f"damaged plan {i}, its tokens", ["run", "--overwrite", *MODEL, "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
 
 # ---- repeated runs: the same evictions, tokens and NLL, byte for byte, for every method
 MAKE_GATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
@@ -254,9 +254,9 @@ def gates(method, seed=3):
 def repeat(name, *options, replays=((),), by_choice=False):
     """records a run, repeats its plan in several ways, compares; returns how many entries left"""
     run("first", *options, prompt=LONG)
-    s.accepted(name + ": plan", ["plan", kvf("first"), "-o", kvf("its")])
+    s.accepted(name + ": plan", ["plan", "--overwrite", kvf("first"), "-o", kvf("its")])
     for more in replays:
-        s.accepted(f"{name}: again {more}", ["run", *MODEL, "--plan", kvf("its"), *more, "-o", kvf("again")])
+        s.accepted(f"{name}: again {more}", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), *more, "-o", kvf("again")])
         states = diff("first", "again")
         must = ["tokens", "tokens.id", "tokens.role", "evict_step"] + ([] if by_choice else ["nll"])
         s.check(f"{name} {more}: evictions, tokens, NLL", all(states[k] == "equal" for k in must), {k: states[k] for k in must})
@@ -277,7 +277,7 @@ def usual(row):
 
 
 run("whole", prompt=LONG, n=N)
-s.accepted("plan of a full run", ["plan", kvf("whole"), "-o", kvf("masses")])
+s.accepted("plan of a full run", ["plan", "--overwrite", kvf("whole"), "-o", kvf("masses")])
 left = {}
 for row in rows:
     if row["name"] == "plan":
@@ -304,20 +304,20 @@ run("after", "--method", "h2o:order=after", "-B", "14", prompt=LONG)
 T = len(ids_of("after"))
 s.check("a cut after the last query", T in steps("after"))
 run("ends", "--method", "h2o", "-B", "14", prompt=LONG, n=1)
-s.accepted("plan of a prompt alone", ["plan", kvf("ends"), "-o", kvf("its")])
-s.accepted("again", ["run", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
+s.accepted("plan of a prompt alone", ["plan", "--overwrite", kvf("ends"), "-o", kvf("its")])
+s.accepted("again", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
 same("a prompt alone", "ends", "again", but=WHY)
 
 # parts of plans
-s.accepted("evictions of one head", ["plan", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
+s.accepted("evictions of one head", ["plan", "--overwrite", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
 run("onehead", "--plan", kvf("one"), prompt=(), n=None)
 e, want = np.array(steps("onehead")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
 s.check("evictions of one head: there, and nowhere else", (e[1] == want[1]).all() and (e[[0, 2, 3]] == -1).all(), e)
-s.accepted("no tokens", ["plan", kvf("h2o"), "--no-tokens", "-o", kvf("tokenless")])
+s.accepted("no tokens", ["plan", "--overwrite", kvf("h2o"), "--no-tokens", "-o", kvf("tokenless")])
 run("untold", "--plan", kvf("tokenless"))
 same("sampled tokens under a plan", "h2o", "untold", but=WHY)
 s.refused("no tokens, no prompt", [*FORCE, "--plan", kvf("tokenless")], 2, "no prompt", "tokenless.kvf")
-s.accepted("no evictions", ["plan", kvf("h2o"), "--no-evictions", "-o", kvf("lost")])
+s.accepted("no evictions", ["plan", "--overwrite", kvf("h2o"), "--no-evictions", "-o", kvf("lost")])
 s.refused("no evictions, no method", [*FORCE, "--plan", kvf("lost")], 2, "no evictions", "--method")
 run("tova", "--plan", kvf("lost"), "--method", "tova", "-B", str(B), prompt=(), n=None)
 s.check("another method on the plan's tokens", ids_of("tova") == all_ids and max(steps("tova")) > 0)
@@ -327,7 +327,7 @@ s.refused("the method plan without a plan", [*FORCE, *P, "--method", "plan"], 2,
 s.refused("masses of a run that evicts", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
 s.refused("masses of other tokens", [*FORCE, "--plan", kvf("masses"), "--force", kvf("h2o"), "--method", "mass-greedy", "-B", "12"], 2, "same tokens")
 run("chunked", "--method", "h2o:chunk=16", "-B", "14", prompt=LONG)
-s.accepted("plan of a chunked run", ["plan", kvf("chunked"), "-o", kvf("its")])
+s.accepted("plan of a chunked run", ["plan", "--overwrite", kvf("chunked"), "-o", kvf("its")])
 s.refused("an override without the plan's chunk", [*FORCE, "--plan", kvf("its"), "--override", "L0K0=full"], 2, "--override", "chunk")
 run("over", "--plan", kvf("its"), "--override", "L0K0=window:chunk=16,budget=9", prompt=(), n=None)
 e, want = np.array(steps("over")).reshape(4, -1), np.array(steps("chunked")).reshape(4, -1)
@@ -336,7 +336,7 @@ run("half", "--plan", kvf("plan"), "--method", "full", "--override", "L1K0=plan"
 e, want = np.array(steps("half")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
 s.check("a plan as an override", (e[2] == want[2]).all() and (e[[0, 1, 3]] == -1).all(), e)
 run("queries", "--method", "snapkv:group=none", "-B", "14", prompt=LONG)
-s.accepted("plan of query heads", ["plan", kvf("queries"), "-o", kvf("its")])
+s.accepted("plan of query heads", ["plan", "--overwrite", kvf("queries"), "-o", kvf("its")])
 s.refused("evictions of query heads beside others", [*FORCE, "--plan", kvf("its"), "--method", "full", "--override", "L1K0=plan"], 2, "plan")
 for length in (9, 40):  # another end of the prompt: the same entries are seen
     few = s.file("few.ids", " ".join(map(str, all_ids[:length])).encode())

@@ -77,7 +77,7 @@ def read(path):
 
 
 def saliency(*argv, model=0, name="out.tsv"):
-    r = s.accepted("saliency " + " ".join(argv), ["saliency", "-m", s.model(model), *argv, "-o", s.path(name)])
+    r = s.accepted("saliency " + " ".join(argv), ["saliency", "--overwrite", "-m", s.model(model), *argv, "-o", s.path(name)])
     return (*read(s.path(name)), r.stdout.decode())
 
 
@@ -139,7 +139,7 @@ def recorded_gates():
     path = s.path("gates.safetensors")
     s.file("gates.safetensors", make_gates.build(make_gates.options(["--layout", "wgkv", *TINY, "-o", path])))
     trace = s.path("wgkv.kvf")
-    s.accepted("a run with write gates", ["run", "-m", s.model(0), "--raw", "-p", "he ran in and out", "-n", "6", "-q",
+    s.accepted("a run with write gates", ["run", "--overwrite", "-m", s.model(0), "--raw", "-p", "he ran in and out", "-n", "6", "-q",
                                           "--method", "wgkv", "--budget", "8", "--gates", path, "-o", trace])
     t = read_kvf.Trace(trace)
     g = np.array([t.column("write_gate", l) for l in range(len(t.heads))]).astype(float)
@@ -187,7 +187,7 @@ def spearman(x, y):
 def beside_a_run():
     path, trace = s.path("rg.safetensors"), s.path("trim.kvf")
     s.file("rg.safetensors", make_gates.build(make_gates.options(["--layout", "rg", *TINY, "-o", path])))
-    s.accepted("a run with retention gates", ["run", "-m", s.model(0), "--raw", "-p", "the thing in there and other ones",
+    s.accepted("a run with retention gates", ["run", "--overwrite", "-m", s.model(0), "--raw", "-p", "the thing in there and other ones",
                                               "-n", "20", "--ignore-eos", "-q", "--method", "trimkv", "--budget", "8", "--gates", path,
                                               "-o", trace])
     t = read_kvf.Trace(trace)
@@ -230,7 +230,7 @@ def beside_gates():
     """log beta of gates, without a run: that of the hidden states of a float64 model's f32 twin, which a run records."""
     path = gates_file("other.safetensors", 9)
     other = s.path("full.kvf")
-    s.accepted("a run that evicts nothing", ["run", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
+    s.accepted("a run that evicts nothing", ["run", "--overwrite", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
                                              "--budget", "64", "--gates", path, "-o", other])
     t = read_kvf.Trace(other)
     beta = np.array([t.column("log_beta", l) for l in range(len(t.heads))]).astype(float)[:, :, :T]

@@ -85,7 +85,7 @@ for method, tau, admitted, triggers, cut, held_end, held_peak, read in rows[1:]:
     again = s.path("again.kvf")
     more = ["--method", f"{method}:tau={tau}", "--gates", gates] if tau != "-" else ["--method", method]
     more += ["--budget", str(BUDGET)] if method != "full" else []
-    s.accepted(name, ["run", "-m", s.model(), "-f", prompt, "-n", str(N), "--ignore-eos", "-q", "--force", os.path.join(out, "full.kvf"),
+    s.accepted(name, ["run", "--overwrite", "-m", s.model(), "-f", prompt, "-n", str(N), "--ignore-eos", "-q", "--force", os.path.join(out, "full.kvf"),
                       *more, "--probes", "evict,gate,read", "-o", again])
     there, run = Run(os.path.join(out, name + ".kvf")), Run(again)
     s.check(name + ": the same decisions", (there.evict == run.evict).all() and there.T == run.T == there.P + N - 1)

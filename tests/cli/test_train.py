@@ -259,7 +259,7 @@ def every_method():
             kept = json.loads(meta["training"])
             s.check(f"{out}: the record", kept["method"] == name and kept["steps_done"] == 2 and kept["hidden"] == 8, kept)
             method = [name, *(["-B", "16"] if name != "wgkv" else [])]
-            s.accepted(f"{out} runs", ["run", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"),
+            s.accepted(f"{out} runs", ["run", "--overwrite", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"),
                                        "--gates", s.path(out), "--method", *method])
             s.accepted(f"{out} in eval", ["eval", "-m", MODEL, "-t", "1", "--data", TEXT, "--methods", name, "--budgets", "16", "--docs", "2",
                                           "--prompt-tokens", "40", "--score-tokens", "8", "--gates", s.path(out)])
@@ -284,7 +284,7 @@ def every_net():
         text = s.accepted("info", ["info", s.path(out)]).stdout
         s.check(f"{out}: info", f"layout {net},".encode() in text and (b"readout equal in all layers" if tied else b"readout of each layer its own") in text
                 and (b"hidden 8" in text) == bool(shapes[net]), text)
-        r = s.accepted(f"{out} runs", ["run", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"), "--json",
+        r = s.accepted(f"{out} runs", ["run", "--overwrite", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"), "--json",
                                        "--gates", s.path(out), "--method", "trimkv", "-B", "16"])
         s.check(f"{out}: evicts", json.loads(r.stdout)["triggers"] > 0, r.stdout)
     equal("net=rg is trimkv's own", train("same.st", method="trimkv:net=rg,hidden=8,bias=3", steps=2), train("same2.st", method="trimkv:hidden=8,bias=3", steps=2))

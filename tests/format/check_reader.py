@@ -146,7 +146,7 @@ def check_run(kvfate, root, folder):
     model, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "run.kvf")
     subprocess.run([sys.executable, os.path.join(root, "tests/data/golden/tools/gen_tiny.py"), "--kv-heads", "2",
                     "-o", model], check=True)
-    subprocess.run([kvfate, "run", "-m", model, "--raw", "-p", PROMPT, "-n", "40", "--ignore-eos", "--method", "h2o",
+    subprocess.run([kvfate, "run", "--overwrite", "-m", model, "--raw", "-p", PROMPT, "-n", "40", "--ignore-eos", "--method", "h2o",
                     "--budget", "24", "-t", "1", "-q", "-o", path], check=True, stdout=subprocess.DEVNULL)
     t = Trace(path)
     info = json.loads(subprocess.run([kvfate, "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)

@@ -148,7 +148,7 @@ Test(unfinished, only_whole_ones_leave_nothing)
     whole(KVF_REFUSE);
 }
 
-/* A run that dies after `epochs` commits and the header of one more chunk. */
+/* A run that dies after `epochs` commits and a note, which is cut off then. */
 static void die_after(uint32_t epochs)
 {
     int status;
@@ -161,7 +161,9 @@ static void die_after(uint32_t epochs)
         for (uint32_t e = 1; e <= epochs; e++)
             if (tiny_write(w, e))
                 _exit(2);
-        kvf_writer_note(w, "stray", "{}"); /* after the commit: cut off */
+        char stray[1 << 16] = ""; /* longer than what comes in its place */
+        memset(stray, '1', sizeof stray - 1);
+        kvf_writer_note(w, "stray", stray);
         kill(getpid(), SIGKILL);
     }
     waitpid(child, &status, 0);

@@ -63,7 +63,7 @@ def compare(folder, layout, method, column, *options):
     ids = np.random.RandomState(2).randint(3, 290, T)
     with open(os.path.join(folder, "ids"), "w") as f:
         f.write(" ".join(map(str, ids)))
-    call(kvfate, "run", "-m", os.path.join(folder, "m.gguf"), "--ids", os.path.join(folder, "ids"), "-n", 1, "--exact", "--method", method,
+    call(kvfate, "run", "--overwrite", "-m", os.path.join(folder, "m.gguf"), "--ids", os.path.join(folder, "ids"), "-n", 1, "--exact", "--method", method,
          "--gates", gates, "-q", "-o", os.path.join(folder, "x.kvf"))
     call(dump, os.path.join(folder, "x.kvf"), folder)
     got = np.fromfile(os.path.join(folder, column + ".f64")).reshape(2, H, -1)[0].T[:T]

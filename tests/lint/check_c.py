@@ -52,6 +52,30 @@ def banned(path, name, called):
     return 'goes through base/mem.h'
 
 
+# Where files are opened for writing: base/replace.c is the one way.
+OPENS = re.compile(r'(?<![\w.>])(open|openat|creat|fopen|freopen|fopen64|open64|mkstemp|mkostemp|tmpfile)\s*\(')
+WRITES = re.compile(r'\bO_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND)\b')
+WRITERS = {
+    'base/replace.c': 'the one way',
+    'engine/experiment/eval_state.c': 'a list that grows by whole lines, under a lock',
+    'cli/main.c': '/dev/null in place of a closed standard stream',
+}
+
+
+def opened(path, text, raw):
+    """(offset, what) of each place that opens a file for writing, or may."""
+    if path in WRITERS:
+        return
+    for m in OPENS.finditer(text):
+        call = raw[m.end():closing(text, m.end())]
+        mode = re.search(r',\s*"([^"]*)"\s*$', call)
+        reads = m.group(1).startswith('fopen') and mode and set(mode.group(1)) <= set('rbe')
+        if m.group(1) not in ('open', 'openat', 'open64') and not reads:
+            yield m.start(), f'{m.group(1)} for writing is for base/replace.c'
+    for m in WRITES.finditer(text):
+        yield m.start(), f'{m.group(0)} is for base/replace.c'
+
+
 CONDITION = re.compile(r'\b(if|while|switch|for)\s*\(')
 RETURN = re.compile(r'\breturn\b([^;]*);')
 ASSIGNMENT = re.compile(r'(?<![=!<>])=(?!=)|<<=|>>=')
@@ -117,6 +141,8 @@ def check(root, only=None):
             if why:
                 reports.append(f'{path}:{lint.line_of(text, m.start())}: {m.group(1)} {why}')
         reports += [f'{path}:{lint.line_of(text, at)}: {what}' for at, what in untidy(text)]
+        reports += [f'{path}:{lint.line_of(text, at)}: {what}'
+                    for at, what in opened(path, text, lint.read(root, path))]
     return reports
 
 
@@ -128,6 +154,17 @@ PLANTS = [lint.Plant('cli/new.c', f'{name} is not used', text=call(name)) for na
 PLANTS += [lint.Plant('engine/new.c', f'{name} is for cli', text=call(name)) for name in LOUD]
 PLANTS += [lint.Plant('cli/new.c', f'{name} makes equal', text=call(name)) for name in AMBIENT]
 PLANTS += [lint.Plant('render/new.c', f'{name} goes through', text=call(name)) for name in MEMORY]
+PLANTS += [lint.Plant('render/new.c', what, text='void g(void)\n{\n    ' + code + '\n}\n')
+           for what, code in [
+               ('O_WRONLY is for base', 'int fd = open(path, O_WRONLY);'),
+               ('O_RDWR is for base', 'const int flags = O_RDWR;\n    int fd = open(path, flags);'),
+               ('O_CREAT is for base', 'int fd = openat(at, path, O_CREAT, 0666);'),
+               ('creat for writing', 'int fd = creat(path, 0666);'),
+               ('mkstemp for writing', 'int fd = mkstemp(name);'),
+               ('fopen for writing', 'FILE *f = fopen(path, "wb");'),
+               ('fopen for writing', 'FILE *f = fopen(path, "r+");'),
+               ('fopen for writing', 'FILE *f = fopen(f(x, 1), "a");'),
+               ('fopen for writing', 'FILE *f = fopen(path, mode);')]]
 PLANTS += [
     lint.Plant('base/table.c', 'stderr is for cli', append='FILE *f(void) { return stderr; }\n'),
     lint.Plant('base/opt.c', 'printf is for cli', append='int f(void) { return printf ("x"); }\n'),

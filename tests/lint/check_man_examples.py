@@ -14,6 +14,7 @@ import program as describe
 
 MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'  # the name by which the default model is found
 SHAPE = '--layers 30 --heads 9 --kv-heads 3 --head-dim 4'.split()
+TRACE = re.compile(r'\b(kvfate (?:run|plan))\b(?=[^|;&]* -o \S+\.kvf)')
 ASK = "kvfate run -q -p 'Why is the sky blue?'"
 # What the examples of -h read, made in their folder before the first of them.
 FILES = [
@@ -53,6 +54,7 @@ def run(line, folder, environment):
     if line.startswith('python3') and subprocess.run(['python3', '-c', 'import numpy'],
                                                      capture_output=True).returncode:
         return None
+    line = TRACE.sub(r'\1 --overwrite', line)  # pages that name equal files share a folder here
     done = subprocess.run(['sh', '-f', '-c', line], cwd=folder, env=environment,
                           capture_output=True, text=True, errors='replace')
     return f'{line}: {done.returncode} {done.stderr[-300:]}' if done.returncode else None

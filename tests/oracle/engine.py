@@ -72,8 +72,8 @@ class Engine:
     def planned(self, model, ids, after):
         """the same tokens, and what attention the full cache gives them"""
         full, out = self.path("planned.kvf"), self.path("plan.kvf")
-        self.call("run", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
-        self.call("plan", full, "-o", out)
+        self.call("run", "--overwrite", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
+        self.call("plan", "--overwrite", full, "-o", out)
         return ["--plan", out]
 
     def tokens_of_run(self, name, model, ids, after):
@@ -84,7 +84,7 @@ class Engine:
         """records a run of n greedy tokens; the path of its trace"""
         out = self.path(name)
         limit = ["--budget", budget] if method.partition(":")[0] != "full" and budget is not None else []
-        said = self.call("run", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
+        said = self.call("run", "--overwrite", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
                          "-q", "--json", *more, "-o", out)
         if json.loads(said)["trace_bytes"] != os.path.getsize(out):
             raise EngineError(f"{method}: trace_bytes is not the size of the trace")

@@ -22,7 +22,7 @@ class Attempt:
         if os.path.exists(out):
             os.remove(out)
         limit = [] if budget is None else ["--budget", budget]
-        args = ["run", "-m", self.path, *self.engine.prompt(self.ids), "-n", MORE, "--ignore-eos", "--method", method,
+        args = ["run", "--overwrite", "-m", self.path, *self.engine.prompt(self.ids), "-n", MORE, "--ignore-eos", "--method", method,
                 *limit, "-q", *more, "-o", out]
         p = subprocess.run([self.engine.program, *map(str, args)], capture_output=True)
         return p.returncode, p.stderr.decode().strip(), os.path.exists(out)

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -247,6 +248,86 @@ Test(replace, failures_keep_the_older_file_and_leave_nothing)
     cr_expect(eq(int, write_text(at("none/x"), "x"), KVF_E_IO));
     cr_expect(eq(int, write_text("", "x"), KVF_E_IO));
     cr_expect(eq(int, names(), 2));
+}
+
+/* ---- faults that the linker puts before the system's calls */
+
+static int fail_sync, fail_rename, fail_lock; /* errno; 0: none */
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    if (!fail_sync)
+        return __real_fsync(fd);
+    errno = fail_sync;
+    return -1;
+}
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to)
+{
+    if (!fail_rename)
+        return __real_rename(from, to);
+    errno = fail_rename;
+    return -1;
+}
+
+int __real_flock(int fd, int how);
+int __wrap_flock(int fd, int how);
+int __wrap_flock(int fd, int how)
+{
+    if (!fail_lock)
+        return __real_flock(fd, how);
+    errno = fail_lock;
+    return -1;
+}
+
+Test(replace, a_failed_sync_or_rename_is_told_and_loses_nothing)
+{
+    struct kvf_diag d = {""};
+    struct replace r;
+    put("x", "old");
+    fail_sync = EIO;
+    cr_expect(eq(int, write_text(at("x"), "new"), KVF_E_IO));
+    fail_sync = 0;
+    fail_rename = ENOSPC;
+    cr_expect(eq(int, write_text(at("x"), "new"), KVF_E_IO));
+    holds("x", "old");
+    cr_expect(eq(int, names(), 1));
+    fail_rename = 0;
+    cr_assert(zero(int, replace_open(&r, at("x"), &d)));
+    fail_rename = EIO;
+    cr_expect(eq(int, replace_show(&r, &d), KVF_E_IO));
+    fail_rename = 0;
+    cr_assert(zero(int, replace_show(&r, &d)));
+    replace_write(&r, "shown", 5);
+    fail_sync = EIO;
+    cr_expect(eq(int, replace_finish(&r, &d), KVF_E_IO));
+    fail_sync = 0;
+    holds("x", "old");
+    holds("x" REPLACE_UNFINISHED, "shown");
+    cr_expect(eq(int, names(), 2));
+}
+
+Test(replace, a_file_system_without_locks_refuses_nobody)
+{
+    struct replace a, b;
+    struct kvf_diag d = {""};
+    fail_lock = ENOSYS;
+    cr_assert(zero(int, replace_open(&a, at("x"), &d)));
+    cr_assert(zero(int, replace_open(&b, at("x"), &d)));
+    replace_write(&a, "first", 5);
+    replace_write(&b, "second", 6);
+    cr_expect(zero(int, replace_finish(&a, &d)));
+    holds("x", "first");
+    cr_expect(zero(int, replace_finish(&b, &d)));
+    holds("x", "second");
+    cr_expect(eq(int, names(), 1));
+    fail_lock = EIO;
+    cr_expect(eq(int, write_text(at("x"), "third"), KVF_E_IO));
+    holds("x", "second");
 }
 
 Test(replace, long_names_fit)
