@@ -89,7 +89,7 @@ struct kvf_writer_options {
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
  * canonical run header, a JSON object, at most 16 MiB; its hash salts every record.  columns:
  * borrowed for the call; the index in this array is the column number in later calls.  options:
- * NULL for none.  path is borrowed until the writer is closed or abandoned.
+ * NULL for none.
  * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
  * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
  * On failure *ret_writer is untouched, and what was there before is there still. */
@@ -143,7 +143,8 @@ enum kvf_open_mode {
     KVF_OPEN_SALVAGE = 2 /* skip damaged records, keep the rest; needs run header and schema */
 };
 
-/* Opens a trace; never modifies the file.  KVF_OK, KVF_E_IO, KVF_E_FORMAT (not
+/* Opens a trace, or the unfinished one beside it where there is none of this name; never modifies
+ * the file.  KVF_OK, KVF_E_IO, KVF_E_FORMAT (not
  * a trace), KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_LIMIT, KVF_E_NOMEM. */
 int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
              struct kvf_diag *d);
