@@ -387,10 +387,10 @@ static int execute(struct run *u, struct kvf_diag *d)
     if (!err && u->rec)
         err = finish_recording(u, d);
     if (u->resume && err == KVF_E_FORMAT && signals_caught())
-        kvf_fail(d, err,
-                 "%s.unfinished is kept as it is: the run was interrupted before it came to what is "
-                 "not yet in it",
-                 u->out);
+        kvf_fail(
+            d, err,
+            "%s.unfinished is kept as it is: the run was interrupted before it came to its end",
+            u->out);
     return err;
 }
 
