@@ -19,7 +19,7 @@ ALIVE, NEVER = 0xffffffff, 65535
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
 INDEX = np.dtype([("column", "<u4"), ("layer", "<u2"), ("head0", "<u2"), ("t0", "<u4"), ("epoch", "<u4"), ("n", "<u4"), ("n_heads", "<u2"),
-                  ("type", "u1"), ("codec", "u1"), ("offset", "<u8"), ("stored_len", "<u8"), ("raw_len", "<u8")])  # docs/reference/format.md, section 8
+                  ("type", "u1"), ("codec", "u1"), ("offset", "<u8"), ("stored_len", "<u8"), ("raw_len", "<u8"), ("hash", "<u8")])  # docs/reference/format.md, section 8
 SCHEMA, COLUMN, COMMIT = 2, 4, 6
 
 
@@ -30,10 +30,10 @@ class Trace:
         with open(path, "rb") as f:
             self.bytes = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         index, n = struct.unpack_from("<QQ", self.bytes, len(self.bytes) - 64 + 8)
-        self.index = np.frombuffer(self.bytes, INDEX, n, index + 80)
+        self.index = np.frombuffer(self.bytes, INDEX, n, index + 88)
         commits = self.index[self.index["type"] == COMMIT]
-        self.epoch, self.T = max(struct.unpack_from("<II", self.bytes, at + 80) for at in commits["offset"].tolist())
-        at = int(self.index[self.index["type"] == SCHEMA]["offset"][0]) + 80
+        self.epoch, self.T = max(struct.unpack_from("<II", self.bytes, at + 88) for at in commits["offset"].tolist())
+        at = int(self.index[self.index["type"] == SCHEMA]["offset"][0]) + 88
         at += 4 + 4 * struct.unpack_from("<I", self.bytes, at)[0]
         self.columns = {}
         for k in range(struct.unpack_from("<I", self.bytes, at)[0]):
@@ -47,9 +47,9 @@ class Trace:
         out = np.empty((layers * heads, self.T), dtype)
         x = self.index
         mine = x[(x["type"] == COLUMN) & (x["column"] == number) & (x["epoch"] == (self.epoch if snapshot else 0))]
-        for column, layer, head0, t0, _, n, n_heads, _, codec, offset, stored, raw in mine.tolist():
+        for column, layer, head0, t0, _, n, n_heads, _, codec, offset, stored, raw, _ in mine.tolist():
             to = out[layer * heads + head0:layer * heads + head0 + n_heads, t0:t0 + n]
-            data = self.bytes[offset + 80:offset + 80 + stored]
+            data = self.bytes[offset + 88:offset + 88 + stored]
             if codec == 2:
                 planes = np.frombuffer(self.decompress(data, max_output_size=raw), np.uint8).reshape(w, n_heads, n)
                 if to.flags.c_contiguous:

@@ -181,7 +181,10 @@ static int open_recording(struct run *u, struct kvf_diag *d)
                 u->probes, u->shadow ? " --shadow " : "", u->shadow ? u->shadow : "",
                 probes_bytes_per_token(set, &cfg));
     build_header(u, &header);
-    struct recorder_run run = {header.data, u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
+    struct recorder_run run = {.header = header.data,
+                               .prompt = u->r.prompt.ids,
+                               .n_prompt = (size_t)u->r.prompt.n_ids,
+                               .existing = u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
     if (u->resume)
         run.existing = KVF_RESUME;
     err = header.err;

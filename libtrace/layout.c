@@ -21,30 +21,41 @@ uint64_t get_le(const unsigned char *p, int n)
     return v;
 }
 
-void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt)
+void file_header_write(unsigned char out[FILE_HEADER], const struct hash128 *id)
 {
     memset(out, 0, FILE_HEADER);
     memcpy(out, magic, 8);
     put_le(out + 8, KVF_MAJOR, 2);
     put_le(out + 10, KVF_MINOR, 2);
     put_le(out + 12, FILE_HEADER, 4);
-    put_le(out + 28, salt, 4); /* 16, 20, 24: incompat, ro_compat, compat features */
+    put_le(out + 16, FEATURE_CHAINED, 4); /* 16, 20, 24: incompat, ro_compat, compat features */
+    put_le(out + 28, id->low, 4);
+    put_le(out + 32, id->low, 8);
+    put_le(out + 40, id->high, 8);
     put_le(out + 60, crc32c(0, out, 60), 4);
 }
 
-int file_header_read(const unsigned char in[FILE_HEADER], uint32_t *salt)
+int file_header_read(const unsigned char in[FILE_HEADER], struct file_header *ret)
 {
     if (memcmp(in, magic, 8) != 0)
         return KVF_E_FORMAT;
     if (get_le(in + 60, 4) != crc32c(0, in, 60))
         return KVF_E_CORRUPT;
-    if (get_le(in + 8, 2) != KVF_MAJOR || get_le(in + 16, 4) != 0)
+    uint64_t features = get_le(in + 16, 4);
+    if (get_le(in + 8, 2) != KVF_MAJOR || features & ~(uint64_t)FEATURE_CHAINED)
         return KVF_E_VERSION;
-    *salt = (uint32_t)get_le(in + 28, 4);
+    struct file_header h = {.chained = features != 0, .salt = (uint32_t)get_le(in + 28, 4)};
+    h.hash = hash64(in, FILE_HEADER);
+    if (h.chained) {
+        h.id = (struct hash128){get_le(in + 32, 8), get_le(in + 40, 8)};
+        if (h.salt != (uint32_t)h.id.low)
+            return KVF_E_CORRUPT;
+    }
+    *ret = h;
     return KVF_OK;
 }
 
-void record_header_write(unsigned char out[RECORD_HEADER], const struct record *r)
+uint64_t record_header_write(unsigned char out[RECORD_HEADER], const struct record *r)
 {
     put_le(out, SYNC, 4);
     put_le(out + 4, RECORD_HEADER, 2);
@@ -65,15 +76,28 @@ void record_header_write(unsigned char out[RECORD_HEADER], const struct record *
     put_le(out + 64, r->n_heads, 2);
     put_le(out + 66, 0, 2);
     put_le(out + 68, r->offset, 8);
-    put_le(out + 76, crc32c(0, out, 76), 4);
+    put_le(out + 76, r->link, 8);
+    put_le(out + 84, crc32c(0, out, 84), 4);
+    return hash64(out, RECORD_HEADER);
 }
 
-bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, uint32_t salt,
+bool record_header_guess(const unsigned char *in, uint32_t *ret_salt, bool *ret_chained)
+{
+    uint64_t size = get_le(in + 4, 2);
+    if (get_le(in, 4) != SYNC || (size != RECORD_HEADER && size != RECORD_HEADER_0))
+        return false;
+    *ret_chained = size == RECORD_HEADER;
+    *ret_salt = (uint32_t)get_le(in + 56, 4);
+    return true;
+}
+
+bool record_header_read(const unsigned char *in, uint64_t offset, uint32_t salt, bool chained,
                         struct record *ret)
 {
-    if (get_le(in, 4) != SYNC || get_le(in + 76, 4) != crc32c(0, in, 76)
-        || get_le(in + 56, 4) != salt || get_le(in + 68, 8) != offset
-        || get_le(in + 4, 2) != RECORD_HEADER)
+    size_t size = header_size(chained), summed = size - 4;
+    if (get_le(in, 4) != SYNC || get_le(in + 4, 2) != size
+        || get_le(in + summed, 4) != crc32c(0, in, summed) || get_le(in + 56, 4) != salt
+        || get_le(in + 68, 8) != offset)
         return false;
     *ret = (struct record){
         .type = in[6],
@@ -92,6 +116,8 @@ bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, 
         .epoch = (uint32_t)get_le(in + 60, 4),
         .n_heads = (uint16_t)get_le(in + 64, 2),
         .offset = offset,
+        .link = chained ? get_le(in + 76, 8) : 0,
+        .hash = chained ? hash64(in, size) : 0,
     };
     return true;
 }
@@ -111,9 +137,11 @@ void footer_write(unsigned char out[FOOTER], const struct footer *f)
     memcpy(out, end_magic, 8);
     put_le(out + 8, f->index_offset, 8);
     put_le(out + 16, f->n_records, 8);
-    put_le(out + 24, f->last_seq, 8);
+    put_le(out + 24, f->last, 8);
     put_le(out + 32, f->clean, 4);
     put_le(out + 36, f->salt, 4);
+    put_le(out + 40, f->digest.low, 8);
+    put_le(out + 48, f->digest.high, 8);
     put_le(out + 60, crc32c(0, out, 60), 4);
 }
 
@@ -122,8 +150,9 @@ bool footer_read(const unsigned char in[FOOTER], uint32_t salt, struct footer *r
     if (memcmp(in, end_magic, 8) != 0 || get_le(in + 60, 4) != crc32c(0, in, 60)
         || get_le(in + 36, 4) != salt)
         return false;
-    *ret = (struct footer){get_le(in + 8, 8), get_le(in + 16, 8), get_le(in + 24, 8), salt,
-                           get_le(in + 32, 4) == 1};
+    *ret = (struct footer){get_le(in + 8, 8),       get_le(in + 16, 8),
+                           get_le(in + 24, 8),      salt,
+                           get_le(in + 32, 4) == 1, {get_le(in + 40, 8), get_le(in + 48, 8)}};
     return true;
 }
 
@@ -141,9 +170,10 @@ void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r)
     put_le(out + 24, r->offset, 8);
     put_le(out + 32, r->stored_len, 8);
     put_le(out + 40, r->raw_len, 8);
+    put_le(out + 48, r->hash, 8);
 }
 
-void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret)
+void index_entry_read(const unsigned char *in, bool chained, struct record *ret)
 {
     *ret = (struct record){
         .column = (uint32_t)get_le(in, 4),
@@ -158,6 +188,7 @@ void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret)
         .offset = get_le(in + 24, 8),
         .stored_len = get_le(in + 32, 8),
         .raw_len = get_le(in + 40, 8),
+        .hash = chained ? get_le(in + 48, 8) : 0,
     };
 }
 
@@ -175,7 +206,8 @@ int record_compare(const void *a, const void *b)
 bool record_same(const struct record *a, const struct record *b)
 {
     return record_compare(a, b) == 0 && a->stored_len == b->stored_len && a->raw_len == b->raw_len
-           && a->n == b->n && a->n_heads == b->n_heads && a->codec == b->codec;
+           && a->n == b->n && a->n_heads == b->n_heads && a->codec == b->codec
+           && a->hash == b->hash;
 }
 
 size_t kvf_dtype_size(enum kvf_dtype dtype)

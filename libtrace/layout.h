@@ -8,13 +8,18 @@
 
 #include <kvf/trace.h>
 
+#include "libtrace/hash.h"
+
 enum {
     KVF_MAJOR = 1,
     KVF_MINOR = 0,
+    FEATURE_CHAINED = 1, /* bit 0 of the incompatible features: set in format 1.0 */
     FILE_HEADER = 64,
-    RECORD_HEADER = 80,
+    RECORD_HEADER = 88,
+    RECORD_HEADER_0 = 80, /* in files of format 0.1 */
     FOOTER = 64,
-    INDEX_ENTRY = 48,
+    INDEX_ENTRY = 56,
+    INDEX_ENTRY_0 = 48, /* in files of format 0.1 */
     COLUMN_ENTRY = 68,
     CHUNK_RAW = 512 << 10,      /* most raw bytes that the writer puts in a chunk */
     CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
@@ -23,6 +28,7 @@ enum {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "column values are copied as they lie in the file: little-endian machines only"
 #endif
+#define TAIL_SUFFIX ".tail"
 #define META_LIMIT (16u << 20)
 
 enum record_type {
@@ -39,30 +45,55 @@ enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must r
 
 enum codec { CODEC_RAW = 0, CODEC_CONSTANT = 1, CODEC_SHUFFLE_ZSTD = 2 };
 
+struct file_header {
+    bool chained; /* format 1.0; else 0.1, which has no run id, no links and no digest */
+    uint32_t salt;
+    struct hash128 id; /* of the run */
+    uint64_t hash;     /* of the bytes of the header: the link of the first record */
+};
+
 struct record {
     uint8_t type, flags;
     uint64_t seq, stored_len, raw_len, offset; /* offset: of the header in the file */
+    uint64_t link, hash; /* of the header before this one, and of this one; 0 in format 0.1 */
     uint32_t column, t0, n, codec, payload_crc, salt, epoch;
     uint16_t layer, head0, n_heads;
 };
 
 struct footer {
-    uint64_t index_offset, n_records, last_seq;
+    uint64_t index_offset, n_records;
+    uint64_t last; /* hash of the header of the INDEX record; its seq in format 0.1 */
     uint32_t salt;
     bool clean;
+    struct hash128 digest; /* digest.h; zero in format 0.1 */
 };
 
 void put_le(unsigned char *p, uint64_t v, int n);
 uint64_t get_le(const unsigned char *p, int n);
 
-void file_header_write(unsigned char out[FILE_HEADER], uint32_t salt);
-/* KVF_OK, KVF_E_FORMAT (not a trace), KVF_E_CORRUPT (damaged), KVF_E_VERSION. */
-int file_header_read(const unsigned char in[FILE_HEADER], uint32_t *salt);
+static inline size_t header_size(bool chained)
+{
+    return chained ? RECORD_HEADER : RECORD_HEADER_0;
+}
 
-void record_header_write(unsigned char out[RECORD_HEADER], const struct record *r);
-/* False when it is no record of this file at this offset. */
-bool record_header_read(const unsigned char in[RECORD_HEADER], uint64_t offset, uint32_t salt,
+static inline size_t entry_size(bool chained)
+{
+    return chained ? INDEX_ENTRY : INDEX_ENTRY_0;
+}
+
+/* Writes are of format 1.0 alone; what reads takes 0.1 too.  The salt is the low half of a half:
+ * the lowest 32 bits of the run id. */
+void file_header_write(unsigned char out[FILE_HEADER], const struct hash128 *id);
+/* KVF_OK, KVF_E_FORMAT (not a trace), KVF_E_CORRUPT (damaged), KVF_E_VERSION. */
+int file_header_read(const unsigned char in[FILE_HEADER], struct file_header *ret);
+
+/* Returns the hash of the header. */
+uint64_t record_header_write(unsigned char out[RECORD_HEADER], const struct record *r);
+/* False when it is no record of this file at this offset.  in: header_size(chained) bytes. */
+bool record_header_read(const unsigned char *in, uint64_t offset, uint32_t salt, bool chained,
                         struct record *ret);
+/* Whether a record of whatever run may begin here, and the format and salt that it says. */
+bool record_header_guess(const unsigned char *in, uint32_t *ret_salt, bool *ret_chained);
 /* Checksum of a payload, bound to its place. */
 uint32_t payload_crc(const struct record *r, const void *payload, size_t n);
 
@@ -70,7 +101,8 @@ void footer_write(unsigned char out[FOOTER], const struct footer *f);
 bool footer_read(const unsigned char in[FOOTER], uint32_t salt, struct footer *ret);
 
 void index_entry_write(unsigned char out[INDEX_ENTRY], const struct record *r);
-void index_entry_read(const unsigned char in[INDEX_ENTRY], struct record *ret);
+/* in: entry_size(chained) bytes */
+void index_entry_read(const unsigned char *in, bool chained, struct record *ret);
 /* Order of the index: type, column, layer, epoch, head0, t0, offset. */
 int record_compare(const void *a, const void *b);
 /* All that an index entry tells of a record. */

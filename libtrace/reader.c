@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -27,6 +28,15 @@ int kvf_is_clean(const struct kvf_trace *t)
 int kvf_n_columns(const struct kvf_trace *t)
 {
     return t->n_columns;
+}
+
+int kvf_run_id(const struct kvf_trace *t, char ret[33])
+{
+    const struct hash128 *id = &t->header.id;
+    if (!t->header.chained || (!id->low && !id->high))
+        return KVF_E_NOTFOUND;
+    snprintf(ret, 33, "%016llx%016llx", (unsigned long long)id->high, (unsigned long long)id->low);
+    return KVF_OK;
 }
 
 const char *kvf_note(const struct kvf_trace *t, const char *key)
@@ -97,6 +107,10 @@ int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)
     *s = *t;
     trace_no_buffers(s);
     s->shared = true;
+    if (t->tail && kvf_share(t->tail, &s->tail) != KVF_OK) {
+        mem_free(s);
+        return KVF_E_NOMEM;
+    }
     *ret_trace = s;
     return KVF_OK;
 }
@@ -150,7 +164,7 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     err = scratch_room(r->raw_len, &t->shuffled);
     if (err)
         return err;
-    err = scratch_room(RECORD_HEADER + r->stored_len, &t->stored);
+    err = scratch_room(trace_header_size(t) + r->stored_len, &t->stored);
     if (err)
         return err;
     if (!t->decoder)
@@ -160,8 +174,9 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     err = trace_record(t, r, t->stored.data, d);
     if (err)
         return err;
-    err = codec_decode(t->decoder, t->stored.data + RECORD_HEADER, r->stored_len, r->codec, width,
-                       slot->data, r->raw_len, t->shuffled.data);
+    const unsigned char *payload = t->stored.data + trace_header_size(t);
+    err = codec_decode(t->decoder, payload, r->stored_len, r->codec, width, slot->data, r->raw_len,
+                       t->shuffled.data);
     return err ? kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
                           (unsigned long long)r->offset)
                : KVF_OK;
@@ -248,6 +263,8 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
     do { /* a second pass only where the heads were grouped differently over time */
         before = have;
         int err = read_pass(t, key, head, t0, t0 + n, &have, out, d);
+        if (!err && t->tail)
+            err = read_pass(t->tail, key, head, t0, t0 + n, &have, out, d);
         if (err)
             return err;
     } while (have < t0 + n && have > before);
@@ -259,11 +276,19 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
     return KVF_OK;
 }
 
+/* Snapshots are all in the tail where there is one. */
+static bool in_tail(const struct kvf_trace *t, int column)
+{
+    return t->tail && t->column[column].flags & KVF_COL_SNAPSHOT;
+}
+
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
              void *out, struct kvf_diag *d)
 {
     struct record key;
     int err = make_key(t, column, layer, head, t0, n, &key, d);
+    if (!err && in_tail(t, column))
+        return kvf_read(t->tail, column, layer, head, t0, n, out, d);
     return err ? err : read_values(t, &key, head, t0, n, out, d);
 }
 
@@ -289,6 +314,8 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     int err = make_key(t, column, layer, head, t0, n, &key, d);
     if (err)
         return err;
+    if (in_tail(t, column))
+        return kvf_view(t->tail, column, layer, head, t0, n, ret, d);
     size_t width = kvf_dtype_size(t->column[column].dtype), at = whole_chunk(t, &key, head, t0, n);
     if (n && at != SIZE_MAX) {
         const struct record *r = &t->rec[at];
@@ -383,6 +410,17 @@ static bool ends_rise(const unsigned char *p, uint32_t n, uint64_t limit)
     return true;
 }
 
+static bool token_record(const struct record *r)
+{
+    return r->type == REC_TOKENS && r->t0 <= KVF_MAX_STEPS && r->n <= KVF_MAX_STEPS - r->t0
+           && r->n <= r->stored_len / 4;
+}
+
+bool trace_texts_fit(const struct record *r, const unsigned char *payload)
+{
+    return token_record(r) && ends_rise(payload, r->n, r->stored_len - 4 * (uint64_t)r->n);
+}
+
 /* The texts of one record.  Its tokens stay "not stored" when it is damaged. */
 static int load_tokens_of(struct kvf_trace *t, const struct record *r)
 {
@@ -403,12 +441,6 @@ static int load_tokens_of(struct kvf_trace *t, const struct record *r)
     }
     mem_free(p);
     return KVF_OK;
-}
-
-static bool token_record(const struct record *r)
-{
-    return r->type == REC_TOKENS && r->t0 <= KVF_MAX_STEPS && r->n <= KVF_MAX_STEPS - r->t0
-           && r->n <= r->stored_len / 4;
 }
 
 static int load_tokens(struct kvf_trace *t)
@@ -451,7 +483,7 @@ const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
             hi = mid;
     }
     if (lo == t->n_tokens || t->token[lo].index != i)
-        return NULL;
+        return t->tail ? kvf_token(t->tail, i, ret_len) : NULL;
     *ret_len = t->token[lo].len;
     return t->text + t->token[lo].at;
 }

@@ -24,7 +24,10 @@ struct kvf_trace {
     bool shared; /* all but buffers and texts is of another reader */
     char *path;
     uint64_t size;
-    uint32_t salt;
+    struct file_header header;
+    struct kvf_trace *tail; /* owned: the newest state of one that was not closed; NULL: none */
+    bool header_lost;
+    struct hash128 digest; /* that the footer tells */
     int clean;
     char *meta;
     struct kvf_column *column;
@@ -50,15 +53,24 @@ struct kvf_trace {
     struct token *token; /* [n_tokens] rising index */
     uint32_t n_tokens;
     uint64_t bad_records, lost_bytes, first_bad;
-    uint64_t commit_at;  /* offset of the newest commit */
-    uint64_t torn_bytes; /* after the last record of a trace that was not closed */
-    bool bad_index;      /* there is one, but the records say something else */
+    uint64_t breaks, first_break; /* places where a record does not follow the one before it */
+    uint64_t commit_at;           /* offset of the newest commit */
+    uint64_t torn_bytes;          /* after the last record of a trace that was not closed */
+    bool bad_index;               /* there is one, but the records say something else */
 };
+
+static inline size_t trace_header_size(const struct kvf_trace *t)
+{
+    return header_size(t->header.chained);
+}
 
 /* What every reader has for itself: nothing yet; and frees it. */
 void trace_no_buffers(struct kvf_trace *t);
 void trace_free_buffers(struct kvf_trace *t);
 
+/* Opens a trace as kvf_open does, without its tail. */
+int trace_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+               struct kvf_diag *d);
 /* The name of the unfinished trace beside path: mem_free; NULL when memory is out. */
 char *trace_unfinished(const char *path);
 /* Opens the file, or the unfinished one beside it where there is none; nothing is read yet. */
@@ -73,7 +85,7 @@ bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
 void trace_sort(struct kvf_trace *t); /* t->rec by record_compare */
 void trace_note_damage(struct kvf_trace *t, uint64_t at);
 
-/* Reads and checks a record, header and payload, into p[RECORD_HEADER + stored_len]. */
+/* Reads and checks a record, header and payload, into p[trace_header_size(t) + stored_len]. */
 int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
                  struct kvf_diag *d);
 /* The stored payload of a record, read and checked; the caller frees it. */
@@ -82,6 +94,16 @@ int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned ch
 /* Decoded values of the chunk t->rec[entry], from the cache or from the file;
  * borrowed until the next call. */
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d);
+/* Whether the payload of a TOKENS record tells as many texts as the record says. */
+bool trace_texts_fit(const struct record *r, const unsigned char *payload);
+
+/* The digest (digest.h): the newest epoch that t->rec[] commits; what the record t->rec[i] gives;
+ * notes and the number of steps, once the trace is loaded. */
+uint32_t trace_newest_epoch(const struct kvf_trace *t);
+int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
+                        struct kvf_diag *d);
+void trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum);
+
 int trace_pread(int fd, void *buf, size_t n, uint64_t offset); /* KVF_OK or KVF_E_IO */
 
 #endif

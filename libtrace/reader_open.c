@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/replace.h"
 #include "libtrace/reader.h"
 
 static const struct record *first_of(const struct kvf_trace *t, enum record_type type)
@@ -182,7 +183,7 @@ static int load_rest(struct kvf_trace *t)
 char *trace_unfinished(const char *path)
 {
     struct buf b = {0};
-    buf_printf(&b, "%s.unfinished", path);
+    buf_printf(&b, "%s" REPLACE_UNFINISHED, path);
     if (b.err)
         buf_finish(&b);
     return b.data;
@@ -257,14 +258,14 @@ static int judge(const struct kvf_trace *t, enum kvf_open_mode mode, struct kvf_
     return KVF_OK;
 }
 
-int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
-             struct kvf_diag *d)
+int trace_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+               struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     int err = trace_open_file(path, &t, d);
     if (err)
         return err;
-    err = trace_scan(t, mode, mode != KVF_OPEN_STRICT, d);
+    err = trace_scan(t, mode, mode == KVF_OPEN_TAIL, d);
     if (err)
         goto fail;
     err = trace_load(t, d);
@@ -290,6 +291,7 @@ void kvf_close(struct kvf_trace *t)
     if (!t)
         return;
     trace_free_buffers(t);
+    kvf_close(t->tail);
     if (t->shared) {
         mem_free(t);
         return;

@@ -24,13 +24,13 @@ int trace_record(const struct kvf_trace *t, const struct record *r, unsigned cha
                  struct kvf_diag *d)
 {
     struct record full;
-    size_t n = r->stored_len; /* the reader has bounded it */
-    int err = trace_pread(t->fd, p, RECORD_HEADER + n, r->offset);
+    size_t n = r->stored_len, head = trace_header_size(t); /* the reader has bounded n */
+    int err = trace_pread(t->fd, p, head + n, r->offset);
     if (err)
         kvf_fail(d, err, "%s: cannot read at byte %llu", t->path, (unsigned long long)r->offset);
     /* the index is a hint: the record itself decides */
-    else if (!record_header_read(p, r->offset, t->salt, &full) || !record_same(&full, r)
-             || payload_crc(&full, p + RECORD_HEADER, n) != full.payload_crc)
+    else if (!record_header_read(p, r->offset, t->header.salt, t->header.chained, &full)
+             || !record_same(&full, r) || payload_crc(&full, p + head, n) != full.payload_crc)
         err = kvf_fail(d, KVF_E_CORRUPT, "%s: the record at byte %llu is damaged", t->path,
                        (unsigned long long)r->offset);
     return err;
@@ -39,14 +39,14 @@ int trace_record(const struct kvf_trace *t, const struct record *r, unsigned cha
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d)
 {
-    size_t n = r->stored_len;
-    unsigned char *p = mem_alloc(RECORD_HEADER + n, 1);
+    size_t n = r->stored_len, head = trace_header_size(t);
+    unsigned char *p = mem_alloc(head + n, 1);
     int err = p ? trace_record(t, r, p, d) : KVF_E_NOMEM;
     if (err) {
         mem_free(p);
         return err;
     }
-    memmove(p, p + RECORD_HEADER, n);
+    memmove(p, p + head, n);
     *ret = p;
     return KVF_OK;
 }

@@ -21,7 +21,7 @@ static int add_record(struct kvf_trace *t, const struct record *r)
 }
 
 /* Lengths that the type of the record allows. */
-static bool plausible(const struct record *r, uint64_t end)
+static bool plausible(const struct kvf_trace *t, const struct record *r, uint64_t end)
 {
     uint64_t limit = META_LIMIT + 1024;
     if (r->type == REC_COLUMN || r->type == REC_TOKENS)
@@ -30,16 +30,26 @@ static bool plausible(const struct record *r, uint64_t end)
         limit = (uint64_t)1 << 32;
     return r->raw_len <= limit && r->stored_len <= limit && r->offset <= end && r->offset % 8 == 0
            && r->stored_len <= end - r->offset
-           && RECORD_HEADER + padded(r->stored_len) <= end - r->offset;
+           && trace_header_size(t) + padded(r->stored_len) <= end - r->offset;
 }
 
 static bool read_footer(const struct kvf_trace *t, struct footer *f)
 {
     unsigned char end[FOOTER];
-    return t->size >= FILE_HEADER + RECORD_HEADER + FOOTER
+    return t->size >= FILE_HEADER + trace_header_size(t) + FOOTER
            && trace_pread(t->fd, end, sizeof end, t->size - FOOTER) == KVF_OK
-           && footer_read(end, t->salt, f) && f->clean && f->index_offset >= FILE_HEADER
-           && f->index_offset <= t->size - FOOTER - RECORD_HEADER;
+           && footer_read(end, t->header.salt, f) && f->clean && f->index_offset >= FILE_HEADER
+           && f->index_offset <= t->size - FOOTER - trace_header_size(t);
+}
+
+/* The record at this place.  KVF_OK, KVF_E_IO or KVF_E_CORRUPT: there is none. */
+static int read_header(const struct kvf_trace *t, uint64_t at, unsigned char head[RECORD_HEADER],
+                       struct record *ret)
+{
+    bool chained = t->header.chained;
+    if (trace_pread(t->fd, head, header_size(chained), at) != KVF_OK)
+        return KVF_E_IO;
+    return record_header_read(head, at, t->header.salt, chained, ret) ? KVF_OK : KVF_E_CORRUPT;
 }
 
 /* A type that this reader does not know may be skipped unless it says otherwise. */
@@ -47,32 +57,34 @@ static bool must_refuse(const struct kvf_trace *t, const struct record *r)
 {
     unsigned char head[RECORD_HEADER];
     struct record full;
-    return r->type > REC_INDEX && trace_pread(t->fd, head, sizeof head, r->offset) == KVF_OK
-           && record_header_read(head, r->offset, t->salt, &full) && full.flags & REC_CRITICAL;
+    return r->type > REC_INDEX && read_header(t, r->offset, head, &full) == KVF_OK
+           && full.flags & REC_CRITICAL;
 }
 
 /* The records that the index lists into t->rec.  KVF_OK, KVF_E_NOMEM, KVF_E_VERSION,
  * or KVF_E_CORRUPT: the caller then walks the file. */
-static int load_index(struct kvf_trace *t, const struct footer *f)
+static int load_index(struct kvf_trace *t, const struct footer *f, uint64_t *ret_link)
 {
     struct record r;
+    bool chained = t->header.chained;
+    size_t header = header_size(chained), entry = entry_size(chained);
     unsigned char head[RECORD_HEADER], *p = NULL;
-    if (trace_pread(t->fd, head, sizeof head, f->index_offset) != KVF_OK
-        || !record_header_read(head, f->index_offset, t->salt, &r) || r.type != REC_INDEX
-        || !plausible(&r, t->size - FOOTER) || r.stored_len % INDEX_ENTRY
-        || r.offset + RECORD_HEADER + padded(r.stored_len) != t->size - FOOTER
-        || r.stored_len / INDEX_ENTRY != f->n_records || r.seq != f->last_seq)
+    if (read_header(t, f->index_offset, head, &r) != KVF_OK || r.type != REC_INDEX
+        || !plausible(t, &r, t->size - FOOTER) || r.stored_len % entry
+        || r.offset + header + padded(r.stored_len) != t->size - FOOTER
+        || r.stored_len / entry != f->n_records || (chained ? r.hash : r.seq) != f->last)
         return KVF_E_CORRUPT;
+    *ret_link = r.link;
     int err = trace_payload(t, &r, &p, NULL);
     uint64_t covered = FILE_HEADER; /* the records tile the file: none is listed twice */
     for (uint64_t i = 0; !err && i < f->n_records; i++) {
         struct record e;
-        index_entry_read(p + i * INDEX_ENTRY, &e);
-        if (!plausible(&e, f->index_offset) || covered > f->index_offset)
+        index_entry_read(p + i * entry, chained, &e);
+        if (!plausible(t, &e, f->index_offset) || covered > f->index_offset)
             err = KVF_E_CORRUPT;
         else
             err = must_refuse(t, &e) ? KVF_E_VERSION : add_record(t, &e);
-        covered += RECORD_HEADER + padded(e.stored_len);
+        covered += header + padded(e.stored_len);
     }
     if (!err && covered != f->index_offset)
         err = KVF_E_CORRUPT;
@@ -82,27 +94,31 @@ static int load_index(struct kvf_trace *t, const struct footer *f)
     return err == KVF_E_IO ? KVF_E_CORRUPT : err;
 }
 
-/* The first record header at or after `from` that ends before `end` into *ret_found;
- * 0: none.  any_salt: of whatever run, with its salt in *salt. */
-static int resync(const struct kvf_trace *t, uint64_t from, uint64_t end, bool any_salt,
-                  uint32_t *salt, uint64_t *ret_found)
+/* The first record header at or after `from` that ends before `end` into *ret_found; 0: none.
+ * guess: of whatever run and format, which come back in it; NULL: of this trace. */
+static int resync(const struct kvf_trace *t, uint64_t from, uint64_t end, struct file_header *guess,
+                  uint64_t *ret_found)
 {
     enum { STEP = 1 << 16 };
     unsigned char *buf = mem_alloc(STEP + RECORD_HEADER, 1);
-    uint64_t found = 0;
+    uint64_t found = 0, size = guess ? RECORD_HEADER_0 : trace_header_size(t);
     struct record r;
     if (!buf)
         return KVF_E_NOMEM;
-    for (uint64_t at = padded(from); !found && at + RECORD_HEADER <= end; at += STEP) {
+    for (uint64_t at = padded(from); !found && at + size <= end; at += STEP) {
         size_t n = end - at < STEP + RECORD_HEADER ? (size_t)(end - at) : STEP + RECORD_HEADER;
         if (trace_pread(t->fd, buf, n, at) != KVF_OK)
             break;
-        for (size_t i = 0; i + RECORD_HEADER <= n && i < STEP && !found; i += 8) {
-            uint32_t s = any_salt ? (uint32_t)get_le(buf + i + 56, 4) : t->salt;
-            if (record_header_read(buf + i, at + i, s, &r)) {
-                found = at + i;
-                *salt = s;
-            }
+        for (size_t i = 0; i + size <= n && i < STEP && !found; i += 8) {
+            struct file_header h = t->header;
+            if (guess && !record_header_guess(buf + i, &h.salt, &h.chained))
+                continue;
+            if (i + header_size(h.chained) > n
+                || !record_header_read(buf + i, at + i, h.salt, h.chained, &r))
+                continue;
+            found = at + i;
+            if (guess)
+                *guess = h;
         }
     }
     mem_free(buf);
@@ -122,39 +138,73 @@ void trace_note_damage(struct kvf_trace *t, uint64_t at)
         t->first_bad = at;
 }
 
-/* Record after record up to `end`.  Bytes that are no record and have none
- * after them are a torn tail, unless the trace was closed. */
-static int walk(struct kvf_trace *t, uint64_t end)
+static void note_break(struct kvf_trace *t, uint64_t at)
+{
+    if (!t->breaks++)
+        t->first_break = at;
+}
+
+/* Where a walk over the records stands. */
+struct walk {
+    uint64_t at, next_seq;
+    uint64_t link; /* of the record that follows */
+    bool linked;   /* link is known: no damage lies between */
+};
+
+/* Takes the record: it is kept even where the chain is broken. */
+static int step(struct kvf_trace *t, struct walk *w, const struct record *r)
+{
+    if (r->type > REC_INDEX && r->flags & REC_CRITICAL)
+        return KVF_E_VERSION;
+    if (t->header.chained && w->linked && r->link != w->link) {
+        trace_note_damage(t, r->offset);
+        note_break(t, r->offset);
+    }
+    w->next_seq = r->seq + 1;
+    w->at = r->offset + trace_header_size(t) + padded(r->stored_len);
+    w->link = r->hash;
+    w->linked = true;
+    return r->type == REC_INDEX ? KVF_OK : add_record(t, r);
+}
+
+/* Goes on after bytes that are no record.  Those that have none after them are a torn tail,
+ * unless the trace was closed. */
+static int step_over(struct kvf_trace *t, struct walk *w, uint64_t end)
+{
+    uint64_t again;
+    int err = resync(t, w->at + 8, end, NULL, &again);
+    if (err)
+        return err;
+    if (!again && !t->clean) {
+        t->torn_bytes = end - w->at;
+        w->at = end;
+        return KVF_OK;
+    }
+    trace_note_damage(t, w->at);
+    if (t->header.chained)
+        note_break(t, w->at);
+    t->lost_bytes += (again ? again : end) - w->at;
+    w->at = again ? again : end;
+    w->linked = false;
+    return KVF_OK;
+}
+
+/* Record after record up to `end`. */
+static int walk(struct kvf_trace *t, uint64_t end, struct walk *w)
 {
     unsigned char head[RECORD_HEADER];
-    uint64_t at = FILE_HEADER, next_seq = 0, again;
-    uint32_t salt;
-    while (at < end) {
+    *w = (struct walk){.at = FILE_HEADER, .link = t->header.hash, .linked = !t->header_lost};
+    while (w->at < end) {
         struct record r;
-        bool whole = end - at >= RECORD_HEADER;
-        if (whole && trace_pread(t->fd, head, sizeof head, at) != KVF_OK)
-            return KVF_E_IO;
-        if (whole && record_header_read(head, at, t->salt, &r) && plausible(&r, end)
-            && r.seq >= next_seq) {
-            next_seq = r.seq + 1;
-            if (r.type > REC_INDEX && r.flags & REC_CRITICAL)
-                return KVF_E_VERSION;
-            int err = r.type == REC_INDEX ? KVF_OK : add_record(t, &r);
-            if (err)
-                return err;
-            at += RECORD_HEADER + padded(r.stored_len);
-            continue;
-        }
-        int err = resync(t, at + 8, end, false, &salt, &again);
+        int err = KVF_E_CORRUPT;
+        if (end - w->at >= trace_header_size(t))
+            err = read_header(t, w->at, head, &r);
+        if (err == KVF_E_IO)
+            return err;
+        bool good = !err && plausible(t, &r, end) && r.seq >= w->next_seq;
+        err = good ? step(t, w, &r) : step_over(t, w, end);
         if (err)
             return err;
-        if (!again && !t->clean) {
-            t->torn_bytes = end - at;
-            return KVF_OK;
-        }
-        trace_note_damage(t, at);
-        t->lost_bytes += (again ? again : end) - at;
-        at = again ? again : end;
     }
     return KVF_OK;
 }
@@ -164,20 +214,24 @@ static int check_header_copy(struct kvf_trace *t)
 {
     for (size_t i = 0; i < t->n_rec; i++) {
         unsigned char *p = NULL;
-        uint32_t salt;
+        struct file_header h;
         if (t->rec[i].type != REC_CHECKPOINT || t->rec[i].stored_len != FILE_HEADER
             || trace_payload(t, &t->rec[i], &p, NULL) != KVF_OK)
             continue;
-        int err = file_header_read(p, &salt);
+        int err = file_header_read(p, &h);
         mem_free(p);
+        if (!err && h.chained == t->header.chained && h.salt == t->header.salt)
+            t->header = h;
         return err == KVF_E_VERSION ? err : KVF_OK;
     }
     return KVF_OK;
 }
 
-static int walk_and_compare(struct kvf_trace *t, const struct footer *f, bool lost_header)
+static int walk_and_compare(struct kvf_trace *t, const struct footer *f)
 {
-    int err = t->clean ? load_index(t, f) : KVF_OK;
+    uint64_t index_link = 0;
+    struct walk w;
+    int err = t->clean ? load_index(t, f, &index_link) : KVF_OK;
     if (err == KVF_E_NOMEM || err == KVF_E_VERSION)
         return err;
     t->bad_index = err != KVF_OK;
@@ -185,9 +239,14 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f, bool lo
     size_t n = t->n_rec;
     t->rec = NULL;
     t->n_rec = t->cap_rec = 0;
-    err = walk(t, t->clean ? f->index_offset : t->size);
-    if (!err && lost_header)
+    err = walk(t, t->clean ? f->index_offset : t->size, &w);
+    if (!err && t->header_lost)
         err = check_header_copy(t);
+    if (!err && t->clean && !t->bad_index && t->header.chained && w.linked
+        && w.link != index_link) {
+        trace_note_damage(t, f->index_offset);
+        note_break(t, f->index_offset);
+    }
     if (!err && t->clean && !t->bad_index) {
         trace_sort(t);
         t->bad_index = n != t->n_rec;
@@ -198,16 +257,16 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f, bool lo
     return err;
 }
 
-/* Damage to the file header: the records carry the salt too. */
-static int salvage_salt(struct kvf_trace *t, bool *ret_found)
+/* Damage to the file header: the records tell salt and format too. */
+static int salvage_header(struct kvf_trace *t)
 {
     uint64_t found;
-    int err = resync(t, 0, t->size, true, &t->salt, &found);
+    int err = resync(t, 0, t->size, &t->header, &found);
     if (err || !found)
         return err;
     trace_note_damage(t, 0);
     t->lost_bytes += FILE_HEADER;
-    *ret_found = true;
+    t->header_lost = true;
     return KVF_OK;
 }
 
@@ -229,18 +288,19 @@ int trace_scan(struct kvf_trace *t, enum kvf_open_mode mode, bool trust_index, s
     struct footer f = {0};
     int err = t->size < FILE_HEADER ? KVF_E_FORMAT : trace_pread(t->fd, head, sizeof head, 0);
     if (!err)
-        err = file_header_read(head, &t->salt);
-    bool lost_header = false;
+        err = file_header_read(head, &t->header);
     if ((err == KVF_E_FORMAT || err == KVF_E_CORRUPT) && mode == KVF_OPEN_SALVAGE
-        && salvage_salt(t, &lost_header) == KVF_E_NOMEM)
+        && salvage_header(t) == KVF_E_NOMEM)
         err = KVF_E_NOMEM;
-    if (err && !lost_header)
+    if (err && !t->header_lost)
         return header_error(t, err, d);
     t->clean = read_footer(t, &f);
+    t->digest = f.digest;
     err = KVF_E_CORRUPT;
-    if (t->clean && trust_index && !lost_header)
-        err = load_index(t, &f);
+    uint64_t link;
+    if (t->clean && trust_index && !t->header_lost)
+        err = load_index(t, &f, &link);
     if (err == KVF_E_CORRUPT)
-        err = walk_and_compare(t, &f, lost_header);
+        err = walk_and_compare(t, &f);
     return err ? header_error(t, err, d) : KVF_OK;
 }

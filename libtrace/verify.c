@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "libtrace/digest.h"
 #include "libtrace/reader.h"
 
 /* Column payloads are looked at only if full: they are nearly all of the file. */
@@ -23,15 +24,25 @@ static int check_record(struct kvf_trace *t, size_t i, int full, struct kvf_chec
             return trace_chunk(t, i, &data, d);
     }
     int err = trace_payload(t, r, &p, d);
+    /* the copy ends with its own checksum, so that that of the record says nothing about it */
+    if (!err && r->type == REC_CHECKPOINT && !t->header_lost
+        && hash64(p, r->stored_len) != t->header.hash)
+        err = kvf_fail(d, KVF_E_CORRUPT,
+                       "%s: the checkpoint at byte %llu is no copy of the file header", t->path,
+                       (unsigned long long)r->offset);
     mem_free(p);
     return err;
 }
 
-static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, struct kvf_diag *first)
+static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, struct hash128 *digest,
+                         struct kvf_diag *first)
 {
+    uint32_t epoch = trace_newest_epoch(t);
     for (size_t i = 0; i < t->n_rec; i++) {
         struct kvf_diag why = {""};
         int err = check_record(t, i, full, c, &why);
+        if (!err && full && t->column)
+            err = trace_digest_record(t, i, epoch, digest, &why);
         if (err == KVF_E_NOMEM)
             return err;
         c->records += !err;
@@ -49,9 +60,16 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
     unsigned long long n = c->records, torn = c->torn, size = c->bytes;
     if (c->bad && first->text[0])
         return kvf_fail(d, KVF_E_CORRUPT, "%s", first->text);
+    if (t->bad_records && t->breaks && !c->lost)
+        return kvf_fail(d, KVF_E_CORRUPT,
+                        "%s: the chain of checksums is broken at byte %llu: this record does not "
+                        "follow the one before it; one was exchanged, moved or left out",
+                        t->path, (unsigned long long)t->first_break);
     if (t->bad_records)
-        return kvf_fail(d, KVF_E_CORRUPT, "%s: damage at byte %llu: %llu bytes belong to no record",
-                        t->path, (unsigned long long)t->first_bad, (unsigned long long)c->lost);
+        return kvf_fail(d, KVF_E_CORRUPT,
+                        "%s: damage at byte %llu: %llu bytes belong to no record%s", t->path,
+                        (unsigned long long)t->first_bad, (unsigned long long)c->lost,
+                        t->breaks ? "; the chain of checksums is broken there" : "");
     if (t->bad_index)
         return kvf_fail(d, KVF_E_CORRUPT,
                         "%s: the index does not match the records; all %llu "
@@ -82,10 +100,23 @@ static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag 
                     t->path, (unsigned long long)t->first_bad);
 }
 
+/* Everything is whole: is it what the writer wrote? */
+static int compare_digest(const struct kvf_trace *t, struct hash128 sum, struct kvf_check *c,
+                          struct kvf_diag *d)
+{
+    trace_digest_rest(t, &sum);
+    if (!t->clean || !t->header.chained || (sum.low == t->digest.low && sum.high == t->digest.high))
+        return KVF_OK;
+    c->bad++;
+    return kvf_fail(d, KVF_E_CORRUPT,
+                    "%s: the digest of the content is not the one that the writer told", t->path);
+}
+
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     struct kvf_diag first = {""};
+    struct hash128 digest = {0, 0};
     memset(ret, 0, sizeof *ret);
     int err = trace_open_file(path, &t, d);
     if (err)
@@ -95,16 +126,19 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
     if (!err && trace_load_schema(t, NULL) == KVF_E_NOMEM)
         err = KVF_E_NOMEM;
     if (!err)
-        err = check_records(t, full, ret, &first);
+        err = check_records(t, full, ret, &digest, &first);
     if (!err) {
         ret->clean = t->clean;
         ret->bad += t->bad_records + t->bad_index;
         ret->lost = t->lost_bytes;
+        ret->breaks = t->breaks;
         ret->torn = t->torn_bytes;
         err = report(t, ret, &first, d);
     }
     if (!err)
         err = tell_story(t, ret, d);
+    if (!err && full)
+        err = compare_digest(t, digest, ret, d);
     kvf_close(t);
     return err;
 }

@@ -4,40 +4,28 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "libtrace/layout.h"
-#include "libtrace/writer_file.h"
+#include "libtrace/writer.h"
 
-struct kvf_writer {
-    struct writer_file file;
-    int fd; /* of the file */
-    char *path;
-    uint64_t end, seq; /* bytes written; next record number */
-    uint32_t salt, epoch;
-    int err; /* first error, kept */
-    int saved_errno;
-    struct kvf_column *column;
-    int n_columns;
-    int n_layers;
-    uint16_t *n_kv, *n_query; /* [n_layers] */
-    struct record *index;
-    size_t n_index, cap_index;
-    unsigned char *raw, *packed, *scratch; /* of one chunk */
-    void *codec;
-};
-
-/* What an unfinished trace holds already must come again as it is. */
-static int compare(struct kvf_writer *w, const struct iovec v[3])
+/* Compares what comes next with the unfinished trace that is gone on with.  It is passed over where
+ * it is the same; where it is not, what lies there is of no use and cut off, unless it was
+ * committed. */
+static int go_over(struct kvf_writer *w, const struct iovec v[3])
 {
     uint64_t at = w->end;
-    for (int i = 0; i < 3; at += v[i++].iov_len)
-        if (!writer_file_same(&w->file, at, v[i].iov_base, v[i].iov_len))
-            return w->err = KVF_E_FORMAT;
-    w->end = at;
-    return KVF_OK;
+    bool same = true;
+    for (int i = 0; same && i < 3; at += v[i++].iov_len)
+        same = writer_file_same(&w->file, at, v[i].iov_base, v[i].iov_len);
+    if (same) {
+        w->end = at;
+        return KVF_OK;
+    }
+    if (w->end < w->file.committed)
+        return w->err = KVF_E_FORMAT;
+    w->saved_errno = writer_file_cut(&w->file, w->end);
+    return w->saved_errno ? (w->err = KVF_E_IO) : KVF_OK;
 }
 
 /* All of it at the end of the file, or nothing: a torn record is cut off again. */
@@ -48,12 +36,10 @@ static int write_all(struct kvf_writer *w, const void *a, size_t na, const void 
     struct iovec v[3] = {
         {(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb}, {(void *)(uintptr_t)zero, pad}};
     int i = 0;
-    if (w->end < w->file.kept)
-        return compare(w, v);
-    if (!w->file.past) {
-        w->saved_errno = writer_file_cut(&w->file);
-        if (w->saved_errno)
-            return w->err = KVF_E_IO;
+    if (w->file.replays) {
+        int err = go_over(w, v);
+        if (err || w->file.replays)
+            return err;
     }
     while (done < total) {
         while (v[i].iov_len == 0)
@@ -100,15 +86,17 @@ static int append(struct kvf_writer *w, struct record *r, const void *payload, s
     if (w->err)
         return w->err;
     r->seq = w->seq;
-    r->salt = w->salt;
+    r->salt = (uint32_t)w->id.low;
+    r->link = w->link;
     r->offset = w->end;
     r->stored_len = n;
     r->payload_crc = payload_crc(r, payload, n);
-    record_header_write(header, r);
+    r->hash = record_header_write(header, r);
     int err = write_all(w, header, sizeof header, payload, n);
     if (err)
         return err;
     w->seq++;
+    w->link = r->hash;
     return remember(w, r);
 }
 
@@ -145,6 +133,8 @@ static int write_schema(struct kvf_writer *w)
         buf_add(&b, unit, sizeof unit);
     }
     struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL};
+    if (!b.err)
+        digest_schema(&w->content.kept, (const unsigned char *)b.data, b.len);
     return append_buf(w, &r, &b);
 }
 
@@ -191,21 +181,42 @@ static int write_start(struct kvf_writer *w, const char *meta, size_t n)
 {
     unsigned char header[FILE_HEADER];
     struct record r = {.type = REC_META, .flags = REC_CRITICAL, .raw_len = n};
-    file_header_write(header, w->salt);
+    file_header_write(header, &w->id);
+    w->link = hash64(header, sizeof header);
     int err = write_all(w, header, sizeof header, NULL, 0);
+    digest_meta(&w->content.kept, meta, n);
     if (!err)
         err = append(w, &r, meta, n);
     return err ? err : write_schema(w);
+}
+
+/* docs/reference/format.md, section 2. */
+static int run_id(const char *meta, size_t n, const struct kvf_writer_options *o,
+                  struct hash128 *ret)
+{
+    struct buf b = {0};
+    buf_le64(&b, n);
+    buf_add(&b, meta, n);
+    for (size_t i = 0; i < o->n_prompt; i++)
+        buf_le32(&b, (uint32_t)o->prompt[i]);
+    int err = b.err;
+    if (!err)
+        *ret = hash128_seeded(b.data, b.len, 0);
+    buf_finish(&b);
+    return err;
 }
 
 static void free_writer(struct kvf_writer *w)
 {
     writer_file_abandon(&w->file);
     mem_free(w->path);
+    mem_free(w->meta);
+    mem_free(w->prompt);
     mem_free(w->column);
     mem_free(w->n_kv);
     mem_free(w->n_query);
     mem_free(w->index);
+    mem_free(w->content.note);
     mem_free(w->raw);
     mem_free(w->packed);
     mem_free(w->scratch);
@@ -213,20 +224,28 @@ static void free_writer(struct kvf_writer *w)
     mem_free(w);
 }
 
-static int prepare(struct kvf_writer *w, const char *path, const struct kvf_shape *shape,
-                   const struct kvf_column *columns, int n_columns)
+static int prepare(struct kvf_writer *w, const char *path, const char *meta,
+                   const struct kvf_shape *shape, const struct kvf_column *columns, int n_columns,
+                   const struct kvf_writer_options *o)
 {
     int err = copy_shape(w, shape);
     w->path = mem_strdup(path);
+    w->meta = mem_strdup(meta);
+    w->prompt = MEM_NEW(int32_t, o->n_prompt);
+    w->n_prompt = o->n_prompt;
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
     w->packed = mem_alloc(codec_bound(CHUNK_RAW), 1);
     w->scratch = mem_alloc(CHUNK_RAW, 1);
     w->raw = mem_alloc(CHUNK_RAW, 1);
     w->codec = codec_create();
-    if (!err && (!w->path || !w->column || !w->packed || !w->scratch || !w->raw || !w->codec))
+    if (!err
+        && (!w->path || !w->meta || !w->prompt || !w->column || !w->packed || !w->scratch || !w->raw
+            || !w->codec))
         err = KVF_E_NOMEM;
     if (!err && n_columns)
         memcpy(w->column, columns, (size_t)n_columns * sizeof *columns);
+    if (!err && w->n_prompt)
+        memcpy(w->prompt, o->prompt, w->n_prompt * sizeof *w->prompt);
     w->n_columns = n_columns;
     return err;
 }
@@ -239,15 +258,19 @@ static int begin(struct kvf_writer *w, const char *meta, size_t n,
     if (err)
         return err;
     w->fd = w->file.r.fd;
-    w->salt = (uint32_t)XXH3_64bits(meta, n);
-    err = write_start(w, meta, n);
+    err = run_id(meta, n, options, &w->id);
+    if (!err)
+        err = write_start(w, meta, n);
     if (err == KVF_E_FORMAT)
         return kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run, as its header says",
                         w->path);
     if (err)
         return kvf_fail(d, err, "%s: cannot write the trace: %s", w->path,
                         err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
-    return writer_file_begun(&w->file, d);
+    err = writer_file_begun(&w->file, d);
+    if (!err)
+        writer_tail_begin(w, options->existing == KVF_RESUME);
+    return err;
 }
 
 int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
@@ -257,6 +280,7 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
 {
     static const struct kvf_writer_options none = {0};
     size_t n = strlen(meta_json);
+    options = options ? options : &none;
     int err = check_columns(columns, n_columns, d);
     if (err)
         return err;
@@ -266,19 +290,41 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
     if (!w)
         return KVF_E_NOMEM;
     writer_file_none(&w->file);
-    err = prepare(w, path, shape, columns, n_columns);
+    err = prepare(w, path, meta_json, shape, columns, n_columns, options);
     if (err) {
         kvf_fail(d, err, "%s: cannot create the trace: %s", path,
                  err == KVF_E_LIMIT ? "too many layers or heads" : kvf_strerror(err));
         goto fail;
     }
-    err = begin(w, meta_json, n, options ? options : &none, d);
+    err = begin(w, meta_json, n, options, d);
     if (err)
         goto fail;
     *ret_writer = w;
     return KVF_OK;
 fail:
     free_writer(w);
+    return err;
+}
+
+int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tail,
+                         struct kvf_diag *d)
+{
+    const struct kvf_shape shape = {w->n_layers, w->n_kv, w->n_query};
+    const struct kvf_writer_options o = {.existing = KVF_OVERWRITE,
+                                         .only_whole = true,
+                                         .prompt = w->prompt,
+                                         .n_prompt = w->n_prompt};
+    struct buf name = {0};
+    if (w->file.only_whole)
+        return KVF_E_ARG;
+    if (w->file.replays) {
+        *ret_tail = NULL;
+        return KVF_OK;
+    }
+    int err = writer_tail_name(w, &name);
+    if (!err)
+        err = kvf_writer_open(name.data, w->meta, &shape, w->column, w->n_columns, &o, ret_tail, d);
+    buf_finish(&name);
     return err;
 }
 
@@ -298,6 +344,12 @@ static int write_part(struct kvf_writer *w, struct record *r, const char *data, 
     size_t part = (size_t)r->n * (size_t)width;
     for (size_t h = 0; h < r->n_heads; h++)
         memcpy(w->raw + h * part, data + h * row + first * (size_t)width, part);
+    const struct kvf_column *c = &w->column[r->column];
+    bool snapshot = c->flags & KVF_COL_SNAPSHOT;
+    uint64_t name = hash64(c->name, strlen(c->name));
+    for (int h = 0; h < r->n_heads; h++)
+        digest_values(snapshot ? &w->content.pending : &w->content.kept, name, r->layer,
+                      r->head0 + h, r->t0, r->n, width, w->raw + (size_t)h * part);
     r->raw_len = r->n_heads * part;
     size_t n = codec_encode(w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
     return append(w, r, w->packed, n);
@@ -353,6 +405,8 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
         buf_add(&b, bytes + first, end[at + k - 1] - first);
         first = end[at + k - 1];
         struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k};
+        if (!b.err)
+            digest_tokens(&w->content.kept, (const unsigned char *)b.data, r.t0, k);
         int err = append_buf(w, &r, &b);
         if (err)
             return err;
@@ -360,7 +414,7 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
     return w->err;
 }
 
-static int sync_file(struct kvf_writer *w)
+int kvf_writer_sync(struct kvf_writer *w)
 {
     if (!w->err && fdatasync(w->fd) != 0) { /* after a failed sync nothing is sure */
         w->saved_errno = errno;
@@ -381,10 +435,32 @@ int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
     if (err)
         return err;
     w->epoch = epoch;
+    w->content.snapshot = w->content.pending;
+    w->content.pending = (struct hash128){0, 0};
+    w->content.n_steps = n_steps;
     struct record copy = {.type = REC_CHECKPOINT, .raw_len = FILE_HEADER};
-    file_header_write(payload, w->salt);
+    file_header_write(payload, &w->id);
     err = append(w, &copy, payload, FILE_HEADER);
-    return err ? err : sync_file(w);
+    return err ? err : kvf_writer_sync(w);
+}
+
+/* Of the notes of one key the last counts. */
+static int remember_note(struct kvf_writer *w, const char *key, const struct buf *b)
+{
+    struct content *c = &w->content;
+    const struct noted now = {hash64(key, strlen(key)), digest_note(b->data, b->len)};
+    size_t i = 0;
+    while (i < c->n_notes && c->note[i].key != now.key)
+        i++;
+    if (i == c->n_notes) {
+        struct noted *more = mem_grow(c->note, i, i + 1, sizeof *more);
+        if (!more)
+            return KVF_E_NOMEM;
+        c->note = more;
+        c->n_notes++;
+    }
+    c->note[i] = now;
+    return KVF_OK;
 }
 
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
@@ -393,12 +469,24 @@ int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
     struct record r = {.type = REC_NOTE};
     buf_add(&b, key, strlen(key) + 1);
     buf_str(&b, json);
+    if (!b.err)
+        b.err = remember_note(w, key, &b);
     return append_buf(w, &r, &b);
 }
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w)
 {
     return w->end;
+}
+
+static struct hash128 content_digest(const struct content *c)
+{
+    struct hash128 sum = c->kept;
+    digest_add(&sum, c->snapshot);
+    digest_add(&sum, digest_steps(c->n_steps));
+    for (size_t i = 0; i < c->n_notes; i++)
+        digest_add(&sum, c->note[i].part);
+    return sum;
 }
 
 static int write_index(struct kvf_writer *w)
@@ -411,12 +499,29 @@ static int write_index(struct kvf_writer *w)
     for (size_t i = 0; i < n; i++)
         index_entry_write(out + i * INDEX_ENTRY, &w->index[i]);
     struct record r = {.type = REC_INDEX, .raw_len = n * INDEX_ENTRY};
-    struct footer f = {w->end, n, w->seq, w->salt, true};
+    struct footer f = {.index_offset = w->end, .n_records = n, .clean = true};
     int err = append(w, &r, out, n * INDEX_ENTRY);
+    f.last = r.hash;
+    f.salt = r.salt;
+    f.digest = content_digest(&w->content);
     mem_free(out);
     unsigned char end[FOOTER];
     footer_write(end, &f);
     return err ? err : write_all(w, end, sizeof end, NULL, 0);
+}
+
+/* All is on the disk, and nothing behind it; the tail counts no more. */
+static int finish_file(struct kvf_writer *w)
+{
+    if (w->file.replays) {
+        w->saved_errno = writer_file_cut(&w->file, w->end);
+        if (w->saved_errno)
+            return KVF_E_IO;
+    }
+    int err = kvf_writer_sync(w);
+    if (!err)
+        writer_tail_remove(w);
+    return err;
 }
 
 int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d)
@@ -426,7 +531,7 @@ int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d)
     bool shown = w->file.r.shown;
     int err = w->err ? w->err : write_index(w);
     if (!err)
-        err = sync_file(w);
+        err = finish_file(w);
     if (err == KVF_E_FORMAT)
         kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run; it is kept as it is",
                  w->path);

@@ -25,16 +25,20 @@ static int check_existing(const struct writer_file *f, enum kvf_existing existin
     return err;
 }
 
-/* How much of the unfinished trace stays. */
+/* How much of the unfinished trace must come again: header, schema and all that was committed. */
 static int measure(struct writer_file *f, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
-    int err = kvf_open(f->r.part, KVF_OPEN_TAIL, &t, d);
+    int err = trace_open(f->r.part, KVF_OPEN_TAIL, &t, d);
     if (err)
         return err;
-    for (size_t i = 0; i < t->n_rec; i++)
-        if (t->rec[i].type == REC_COMMIT && t->rec[i].offset == t->commit_at)
-            f->kept = t->commit_at + padded(RECORD_HEADER + t->rec[i].stored_len);
+    for (size_t i = 0; i < t->n_rec; i++) {
+        const struct record *r = &t->rec[i];
+        uint64_t end = r->offset + padded(trace_header_size(t) + r->stored_len);
+        if (r->type == REC_SCHEMA || (r->type == REC_COMMIT && r->offset == t->commit_at))
+            f->committed = end > f->committed ? end : f->committed;
+    }
+    f->replays = true;
     kvf_close(t);
     return KVF_OK;
 }
@@ -93,10 +97,10 @@ bool writer_file_same(struct writer_file *f, uint64_t at, const void *p, size_t 
     return true;
 }
 
-int writer_file_cut(struct writer_file *f)
+int writer_file_cut(struct writer_file *f, uint64_t at)
 {
-    f->past = true;
-    return f->r.shown && ftruncate(f->r.fd, (off_t)f->kept) != 0 ? errno : 0;
+    f->replays = false;
+    return ftruncate(f->r.fd, (off_t)at) != 0 ? errno : 0;
 }
 
 int writer_file_close(struct writer_file *f, struct kvf_diag *d)

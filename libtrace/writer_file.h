@@ -13,10 +13,9 @@ struct writer_file {
     struct replace r;
     const char *path; /* borrowed */
     bool only_whole;  /* see struct kvf_writer_options */
-    /* Of a trace that is gone on with: its bytes up to the end of its last commit, which must come
-     * again as they are, and whether they have come. */
-    uint64_t kept;
-    bool past;
+    /* Of a trace that is gone on with: */
+    bool replays;       /* what is written is compared with the file, and was the same so far */
+    uint64_t committed; /* bytes that must come again as they are: up to its last commit */
 };
 
 /* No file: for writer_file_abandon. */
@@ -29,8 +28,8 @@ int writer_file_open(struct writer_file *f, const char *path, const struct kvf_w
 int writer_file_begun(struct writer_file *f, struct kvf_diag *d);
 /* Whether the n bytes at offset `at` of a file that is gone on with are those of p. */
 bool writer_file_same(struct writer_file *f, uint64_t at, const void *p, size_t n);
-/* Cuts off what follows the last commit.  Errno; call it before the first write. */
-int writer_file_cut(struct writer_file *f);
+/* Cuts off what lies at offset `at` and behind it; from there on it is written.  Errno. */
+int writer_file_cut(struct writer_file *f, uint64_t at);
 /* Brings the file to its place. */
 int writer_file_close(struct writer_file *f, struct kvf_diag *d);
 /* Leaves an unfinished file where it is, and removes one that was not begun. */

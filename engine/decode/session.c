@@ -254,9 +254,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     memmove(s->normed, s->normed + (size_t)(T - 1) * d, d * sizeof *s->normed);
     s->has_logits = n_next < T; /* rows whose successor was known need no second look */
     s->n_past += T;
-    return s->recorder && s->n_past % recorder_boundary(0) == 0
-               ? recorder_advance(s->recorder, s->n_past)
-               : KVF_OK;
+    return s->recorder ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
 }
 
 static void last_logits(struct session *s)

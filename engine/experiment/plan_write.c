@@ -197,10 +197,17 @@ static int open_writer(const struct job *j, const char *path, struct kvf_writer 
     int L = kvf_n_layers(j->t);
     uint16_t *heads = MEM_NEW(uint16_t, 2 * (size_t)L);
     struct kvf_column column[MOST_COLUMNS];
+    struct kvf_writer_options opt = {.existing = j->opt->overwrite ? KVF_OVERWRITE : KVF_REFUSE,
+                                     .only_whole = true,
+                                     .n_prompt = j->tokens ? j->T : 0};
+    int32_t *ids = MEM_NEW(int32_t, opt.n_prompt);
     struct buf meta = {0};
-    int err = heads ? header(j, &meta, d) : KVF_E_NOMEM;
+    int err = heads && ids ? header(j, &meta, d) : KVF_E_NOMEM;
+    if (!err && j->tokens)
+        err = kvf_read_i32(j->t, kvf_find(j->t, "tokens.id"), 0, 0, 0, j->T, ids, d);
     if (err)
         goto done;
+    opt.prompt = ids;
     for (int l = 0; l < L; l++) {
         heads[l] = (uint16_t)kvf_n_heads(j->t, l, KVF_SPACE_KV);
         heads[L + l] = (uint16_t)kvf_n_heads(j->t, l, KVF_SPACE_QUERY);
@@ -208,12 +215,11 @@ static int open_writer(const struct job *j, const char *path, struct kvf_writer 
     for (int c = 0; c < j->n; c++)
         column[c] = j->source[c].column;
     struct kvf_shape shape = {L, heads, heads + L};
-    const struct kvf_writer_options opt = {
-        .existing = j->opt->overwrite ? KVF_OVERWRITE : KVF_REFUSE, .only_whole = true};
     err = kvf_writer_open(path, meta.data, &shape, column, j->n, &opt, ret, d);
 
 done:
     buf_finish(&meta);
+    mem_free(ids);
     mem_free(heads);
     return err;
 }

@@ -90,8 +90,9 @@ done:
     return err;
 }
 
-static int open_writer(const struct engine *e, const char *meta, bool overwrite, const char *path,
-                       struct kvf_writer **ret, struct kvf_diag *d)
+static int open_writer(const struct engine *e, const char *meta, const struct saliency_text *text,
+                       bool overwrite, const char *path, struct kvf_writer **ret,
+                       struct kvf_diag *d)
 {
     int L = e->config.n_layers;
     uint16_t *heads = MEM_NEW(uint16_t, 2 * (size_t)L);
@@ -103,7 +104,9 @@ static int open_writer(const struct engine *e, const char *meta, bool overwrite,
     }
     struct kvf_shape shape = {L, heads, heads + L};
     const struct kvf_writer_options opt = {.existing = overwrite ? KVF_OVERWRITE : KVF_REFUSE,
-                                           .only_whole = true};
+                                           .only_whole = true,
+                                           .prompt = text->ids,
+                                           .n_prompt = (size_t)text->n_prompt};
     int err = kvf_writer_open(path, meta, &shape, columns, N_COLUMNS, &opt, ret, d);
     mem_free(heads);
     return err;
@@ -114,7 +117,7 @@ static int write_all(const struct engine *e, const struct saliency *s, const cha
                      struct kvf_diag *d)
 {
     struct kvf_writer *w = NULL;
-    int err = open_writer(e, meta, overwrite, path, &w, d);
+    int err = open_writer(e, meta, text, overwrite, path, &w, d);
     if (err)
         return err;
     err = write_texts(e, text, s->T, w);

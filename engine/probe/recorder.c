@@ -4,10 +4,11 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/progress.h"
 #include "engine/probe/arrays.h"
 #include "engine/probe/recorder.h"
 
-enum { MAX_PROBES = 32, BLOCK = 1024 };
+enum { MAX_PROBES = 32, BLOCK = 1024, TAIL_SECONDS = 60, TAIL_BYTES = 64 << 20 };
 
 /* Columns that every trace has, before those of the probes. */
 enum { COL_ID, COL_ROLE, N_FIXED };
@@ -33,6 +34,11 @@ struct recorder {
     struct thread_scratch *scratch;
     int n_threads;
     int32_t streamed; /* steps whose stream columns are written */
+    struct {
+        double at, wait; /* seconds of the clock: when the last one was written, until the next */
+        double rest;     /* and the least of them, however much is written */
+        uint64_t bytes;  /* of the trace then */
+    } tail;
     int32_t n_tokens;
     int32_t *id;        /* [cap] */
     uint8_t *role;      /* [cap] */
@@ -165,7 +171,8 @@ static int open_writer(struct recorder *r, const char *path, const struct record
         heads[L + l] = (uint16_t)r->cfg.shape.n_heads;
     }
     struct kvf_shape shape = {L, heads, heads + L};
-    const struct kvf_writer_options opt = {.existing = run->existing};
+    const struct kvf_writer_options opt = {
+        .existing = run->existing, .prompt = run->prompt, .n_prompt = run->n_prompt};
     err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->sink.writer, d);
 done:
     mem_free(heads);
@@ -230,6 +237,8 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
     err = open_writer(r, path, run, n_columns, d);
     if (err)
         goto fail;
+    r->tail.at = clock_seconds();
+    r->tail.wait = 1;
     *ret_rec = r;
     return KVF_OK;
 
@@ -382,10 +391,10 @@ static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t 
     return KVF_OK;
 }
 
-/* Token columns and stream columns of steps [streamed, t1). */
-static int stream(struct recorder *r, int32_t t1)
+/* Token columns and stream columns of steps [t0, t1). */
+static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
 {
-    int32_t t0 = r->streamed, n = t1 - t0;
+    int32_t n = t1 - t0;
     if (n <= 0)
         return KVF_OK;
     uint32_t first = t0 ? r->text_end[t0 - 1] : 0;
@@ -397,7 +406,6 @@ static int stream(struct recorder *r, int32_t t1)
     int err = kvf_write_token_bytes(r->sink.writer, (uint32_t)t0, (uint32_t)n, end,
                                     r->text.data ? r->text.data + first : "");
     mem_free(end);
-    r->streamed = t1;
     if (err)
         return err;
     err = kvf_write_chunk(r->sink.writer, COL_ID, 0, 0, 1, (uint32_t)t0, (uint32_t)n, 0,
@@ -409,6 +417,14 @@ static int stream(struct recorder *r, int32_t t1)
     if (err)
         return err;
     return write_probes(r, false, t0, t1);
+}
+
+/* The same of what is not written yet. */
+static int stream(struct recorder *r, int32_t t1)
+{
+    int err = write_streams(r, r->streamed, t1);
+    r->streamed = t1 > r->streamed ? t1 : r->streamed;
+    return err;
 }
 
 static int snapshot(struct recorder *r, int32_t n_steps)
@@ -431,13 +447,60 @@ static bool epoch_due(int32_t n_steps)
     return n_steps % BLOCK == 0 && blocks > 0 && (blocks & (blocks - 1)) == 0;
 }
 
+/* The newest state, beside the trace, whose own bytes do not depend on the clock. */
+static int write_tail(struct recorder *r, int32_t n_steps)
+{
+    const struct probe_sink own = r->sink;
+    struct kvf_writer *tail = NULL;
+    int err = kvf_writer_open_tail(own.writer, &tail, NULL);
+    if (err || !tail)
+        return err;
+    r->sink.writer = tail;
+    r->sink.epoch = 0;
+    err = write_streams(r, r->streamed, n_steps);
+    if (!err)
+        err = snapshot(r, n_steps);
+    r->sink.writer = own.writer;
+    r->sink.epoch = own.epoch;
+    if (!err)
+        err = kvf_writer_sync(own.writer);
+    if (!err)
+        return kvf_writer_close(tail, NULL);
+    kvf_writer_abandon(tail);
+    return err;
+}
+
+/* After 1, 2, 4, ... and then every 60 seconds, or TAIL_BYTES; never for more than a tenth of the
+ * time. */
+static bool tail_due(const struct recorder *r)
+{
+    double since = clock_seconds() - r->tail.at;
+    bool much = kvf_writer_bytes(r->sink.writer) - r->tail.bytes >= TAIL_BYTES;
+    return since >= r->tail.wait || (much && since >= r->tail.rest);
+}
+
+/* A tail that cannot be written is none, and the run goes on; an error of the trace itself comes
+ * again when it is written next. */
+static void keep_tail(struct recorder *r, int32_t n_steps)
+{
+    double begin = clock_seconds();
+    (void)write_tail(r, n_steps);
+    double end = clock_seconds(), wait = 2 * r->tail.wait;
+    wait = wait < TAIL_SECONDS ? wait : TAIL_SECONDS;
+    r->tail.at = end;
+    r->tail.rest = 10 * (end - begin);
+    r->tail.wait = wait > r->tail.rest ? wait : r->tail.rest;
+    r->tail.bytes = kvf_writer_bytes(r->sink.writer);
+}
+
 int recorder_advance(struct recorder *r, int32_t n_steps)
 {
-    if (r->err || n_steps % BLOCK != 0)
-        return r->err;
-    r->err = stream(r, n_steps);
+    if (!r->err && n_steps % BLOCK == 0)
+        r->err = stream(r, n_steps);
     if (!r->err && epoch_due(n_steps))
         r->err = snapshot(r, n_steps);
+    if (!r->err && n_steps > 0 && tail_due(r))
+        keep_tail(r, n_steps);
     return r->err;
 }
 

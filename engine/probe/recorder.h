@@ -24,8 +24,10 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg);
 
 /* What makes a run the one that it is. */
 struct recorder_run {
-    const char *header; /* JSON: model, method and all that decisions depend on */
-    enum kvf_existing existing;
+    const char *header;    /* JSON: model, method and all that decisions depend on */
+    const int32_t *prompt; /* [n_prompt] its tokens */
+    size_t n_prompt;
+    enum kvf_existing existing; /* what becomes of a trace that is there */
 };
 
 /* Opens the trace at path; run is borrowed for the call.  n_threads: rows may
@@ -53,7 +55,8 @@ void recorder_missed(struct recorder *r, const struct probe_missed *m);
 void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);
 
 /* Says that tokens were fed: call it when all rows of steps < n_steps are in.  text: the token's
- * bytes.  What is complete is written. */
+ * bytes.  What is complete is written; and from time to time the newest state, beside the trace
+ * (kvf_writer_open_tail), so that a run that is killed has lost a minute at most. */
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text,
                    size_t len);
 int recorder_advance(struct recorder *r, int32_t n_steps);

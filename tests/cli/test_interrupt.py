@@ -25,9 +25,9 @@ def start(out, n, *more):
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for(out, size, process):
-    """Until the unfinished trace has so many bytes."""
-    part = out + ".unfinished"
+def wait_for(out, size, process, suffix=".unfinished"):
+    """Until the file beside the trace has so many bytes."""
+    part = out + suffix
     for _ in range(3000):
         if process.poll() is not None or (os.path.exists(part) and os.path.getsize(part) >= size):
             return
@@ -83,9 +83,32 @@ def killed(after):
     rows = [line for line in r.stdout.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     if found["epoch"] >= 1:
         s.check(f"killed at {size}: {found['steps']} steps are readable", r.returncode == 0 and told and len(rows) == found["steps"] + 1, r.stderr, len(rows))
-        s.check("steps of a whole epoch", found["steps"] % BLOCK == 0 and found["steps"] > 0, found["steps"])
+        tail = os.path.exists(out + ".tail")
+        s.check("steps of a whole epoch, or of a tail", found["steps"] > 0 and (tail or found["steps"] % BLOCK == 0), found["steps"])
     else:
         s.check("nothing committed yet: refused in one line", r.returncode in (0, 1) and r.stderr.count(b"\n") >= 1, r.stderr)
+
+
+def killed_early():
+    """The first tail comes after a second, whatever was fed: it is readable, and gone when a run is done."""
+    out = s.path("early.kvf")
+    p = start(out, N, "--raw", "-p", "the thing", "--temp", "1", "--probes", "full")
+    wait_for(out, 1, p, ".tail")
+    p.kill()
+    p.communicate()
+    if not os.path.exists(out + ".tail"):
+        print("skipped: the run ended before the kill")
+        return
+    found = info(out)
+    print(f"killed after its first tail: {found['steps']} steps")
+    s.check("tail: steps, not closed", found["steps"] > 0 and found["clean"] is False, found)
+    r = s.run(["eviction", out, "-o", "-"])
+    s.check("tail: analysis", r.returncode == 0, r.stderr)
+    r = s.run(["tokens", out, "-o", "-"])
+    rows = [line for line in r.stdout.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
+    s.check("tail: tokens", r.returncode == 0 and len(rows) == found["steps"] + 1, r.stderr, len(rows))
+    s.accepted("the same place again", ["run", "--overwrite", "-m", MODEL, "-n", "4", "-q", "--raw", "-p", "the thing", "-o", out])
+    s.check("tail: removed", not os.path.exists(out + ".tail"))
 
 
 def during_the_prompt():
@@ -153,6 +176,7 @@ def tables():
 stopped_by(signal.SIGINT)
 stopped_by(signal.SIGTERM)
 tables()
+killed_early()
 during_the_prompt()
 for after in (1, 25000, 50000, 100000, 150000, 200000, 250000, 300000, 350000) if LONG else (1, 50000, 300000):
     killed(after)

@@ -101,8 +101,9 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
                                .kernels = &e->kernels};
     close(mkstemp(path));
     cr_assert(probes_parse("nll", &set, &d) == KVF_OK);
-    cr_assert(recorder_create(path, &(struct recorder_run){"{}", KVF_OVERWRITE}, set, &cfg,
-                              par_threads(e->pool), &rec, &d)
+    cr_assert(recorder_create(path,
+                              &(struct recorder_run){.header = "{}", .existing = KVF_OVERWRITE},
+                              set, &cfg, par_threads(e->pool), &rec, &d)
               == KVF_OK);
     for (int k = 0; k < n; k++)
         recorder_token(rec, ids[k], KVF_ROLE_PROMPT, "x", 1);

@@ -51,8 +51,9 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     cr_assert(probes_parse(probes, &set, &d) == KVF_OK);
     cr_assert(out_gram(e->gguf, m, e->pool, gram, &d) == KVF_OK, "%s", d.text);
     cfg.out_gram = *gram;
-    cr_assert(recorder_create(path, &(struct recorder_run){"{}", KVF_OVERWRITE}, set, &cfg,
-                              par_threads(e->pool), &rec, &d)
+    cr_assert(recorder_create(path,
+                              &(struct recorder_run){.header = "{}", .existing = KVF_OVERWRITE},
+                              set, &cfg, par_threads(e->pool), &rec, &d)
                   == KVF_OK,
               "%s", d.text);
     for (int i = 0; i < PROMPT; i++)

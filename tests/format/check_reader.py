@@ -2,7 +2,9 @@
 """docs/reference/format.md against the library: the independent reader, the listing, and what kvfate says.
 
 usage: check_reader.py KVFATE WRITE_DUMP SOURCE_ROOT
+       check_reader.py --list WRITE_DUMP SOURCE_ROOT      puts the listing of section 15 anew
 """
+import hashlib
 import json
 import os
 import re
@@ -15,7 +17,8 @@ import zipfile
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from read_kvf import Damaged, Trace  # noqa: E402
+from listing import listing  # noqa: E402
+from read_kvf import Damaged, Trace, run_id  # noqa: E402
 
 PROMPT = "A trace is a record: who was kept, who was evicted, when, and why. It is made of columns, and of nothing else."
 
@@ -44,14 +47,30 @@ def refused(what, data, path):
     raise SystemExit("%s: not noticed" % what)
 
 
-def check_listing(kvfate, write_dump, root, path):
-    """Section 13: its bytes are a trace, with these values, and the library writes the same."""
-    listed = {}
+def page_of(root):
+    """The page, and where its listing begins."""
     with open(os.path.join(root, "docs/reference/format.md")) as f:
-        for line in f:
-            m = re.match(r"    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+?)(?:  |$)", line.rstrip("\n"))
-            if m:
-                listed[int(m.group(1), 16)] = bytes.fromhex(m.group(2))
+        page = f.read()
+    return page, page.index("    # file header\n")
+
+
+def list_anew(write_dump, root):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "listing.kvf")
+        subprocess.run([write_dump, path], check=True)
+        page, at = page_of(root)
+        with open(os.path.join(root, "docs/reference/format.md"), "w") as f:
+            f.write(page[:at] + listing(path))
+
+
+def check_listing(kvfate, write_dump, root, path):
+    """Section 15: its bytes are a trace, with these values, and the library writes the same."""
+    listed = {}
+    page, begins = page_of(root)
+    for line in page[begins:].split("\n"):
+        m = re.match(r"    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+?)(?:  |$)", line)
+        if m:
+            listed[int(m.group(1), 16)] = bytes.fromhex(m.group(2))
     data = b"".join(listed[k] for k in sorted(listed))
     at = 0
     for k in sorted(listed):
@@ -65,10 +84,14 @@ def check_listing(kvfate, write_dump, root, path):
     equal("note", t.notes, {"result": {}})
     same("tokens.id", t.column("tokens.id"), [[17, 17, 17]])
     same("last_selected.top64", t.column("last_selected.top64"), [[2, 0xFFFF, 0], [1, 1, 0]])
+    equal("run id", t.id, run_id(b'{"run":{}}', [17, 17]))
+    if page[begins:] != listing(path):
+        raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")
     subprocess.run([kvfate, "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([write_dump, path], check=True)
     with open(path, "rb") as f:
         equal("bytes of the library and of docs/reference/format.md", f.read() == data, True)
+    equal("digest", t.stored_digest, t.digest())
     for i in range(len(data)):  # the reader of the document notices every byte but padding
         if listed_padding(data, i):
             continue
@@ -90,10 +113,10 @@ def check_listing(kvfate, write_dump, root, path):
 
 def listed_padding(data, i):
     at = 64
-    while at + 80 <= len(data) and struct.unpack_from("<I", data, at)[0] == 0x52465AC5:
+    while at + 88 <= len(data) and struct.unpack_from("<I", data, at)[0] == 0x52465AC5:
         stored = struct.unpack_from("<Q", data, at + 16)[0]
-        end = at + 80 + (stored + 7) // 8 * 8
-        if at + 80 + stored <= i < end:
+        end = at + 88 + (stored + 7) // 8 * 8
+        if at + 88 + stored <= i < end:
             return True
         at = end
     return False
@@ -107,6 +130,36 @@ def mix(x):
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & m
     x = (x ^ x >> 27) * 0x94D049BB133111EB & m
     return x ^ x >> 31
+
+
+def check_frozen(kvfate, root, version):
+    """Files of every kind that a version wrote, whose hashes are stored too: both readers read them for ever."""
+    golden = os.path.join(root, "tests/format/golden")
+    with open(os.path.join(golden, "SHA256")) as f:
+        hashes = dict(reversed(line.split()) for line in f)
+    with zipfile.ZipFile(os.path.join(golden, "format-%s.zip" % version)) as z, tempfile.TemporaryDirectory() as folder:
+        z.extractall(folder)
+        equal("files of " + version, sorted(z.namelist()), sorted(n.split("/")[1] for n in hashes if n.startswith("format-%s/" % version)))
+        kinds = set()
+        for name in sorted(z.namelist()):
+            path = os.path.join(folder, name)
+            equal(name + ": hash", hashlib.sha256(z.read(name)).hexdigest(), hashes["format-%s/%s" % (version, name)])
+            t = Trace(path)
+            kinds |= {r["type"] for r in t.records}
+            equal(name + ": format", t.chained, version != "0.1")
+            last = Trace(path + ".tail") if os.path.exists(path + ".tail") else t
+            shown = json.loads(subprocess.run([kvfate, "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)
+            equal(name, (last.steps, t.closed, t.meta), (shown["steps"], shown["clean"], shown["header"]))
+            equal(name + ": columns", list(t.columns), [c["name"] for c in shown["columns"]])
+            for c in t.columns if t.closed and not name.endswith(".tail") else []:
+                for layer in range(len(t.heads)):
+                    t.column(c, layer)
+            code = subprocess.run([kvfate, "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+            equal(name + ": exit of verify", code, 0 if t.closed else 3)
+            if t.closed:
+                told = subprocess.run([kvfate, "checksum", path], check=True, stdout=subprocess.PIPE).stdout.split()[0].decode()
+                equal(name + ": digest", told, t.digest())
+        equal("types of records", kinds, set(range(1, 8)))
 
 
 def check_corpus(root):
@@ -151,10 +204,14 @@ def check_run(kvfate, root, folder):
     t = Trace(path)
     info = json.loads(subprocess.run([kvfate, "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)
     equal("steps", (t.steps, t.epoch, t.closed), (info["steps"], info["epoch"], True))
+    equal("digest", t.stored_digest, t.digest())
     equal("columns", list(t.columns), [c["name"] for c in info["columns"]])
     equal("header", t.meta, info["header"])
     prompt = b"".join(t.texts[i] for i in range(t.meta["run"]["prompt_tokens"]))
     equal("text of the prompt", prompt.decode(), PROMPT)
+    with open(path, "rb") as f:
+        header = f.read()[64 + 88:][:t.records[0]["stored_len"]]
+    equal("run id", t.id, run_id(header, t.column("tokens.id")[0, :t.meta["run"]["prompt_tokens"]]))
 
     e = table(kvfate, path, "eviction")
     step = by_head(t, "evict_step").astype(np.int64)
@@ -210,9 +267,13 @@ def check_cuts(kvfate, path):
 
 def main():
     kvfate, write_dump, root = sys.argv[1:4]
+    if kvfate == "--list":
+        return list_anew(write_dump, root)
     with tempfile.TemporaryDirectory() as folder:
         check_listing(kvfate, write_dump, root, os.path.join(folder, "listing.kvf"))
         check_corpus(root)
+        check_frozen(kvfate, root, "0.1")
+        check_frozen(kvfate, root, "1.0")
         n = check_run(kvfate, root, folder)
     print("listing, corpus and a run of %d records agree" % n)
 

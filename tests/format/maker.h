@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ enum { SALT = 0x1234, ROOM = 1 << 20, KV = 2, QUERY = 3 };
 struct maker {
     unsigned char p[ROOM];
     size_t n;
-    uint64_t seq;
+    uint64_t seq, link;
     struct record rec[4096];
     size_t n_rec;
 };
@@ -27,8 +28,10 @@ static inline struct record *put(struct maker *m, struct record r, const void *p
     r.seq = m->seq++;
     r.salt = SALT;
     r.offset = m->n;
+    r.link = m->link;
     r.payload_crc = payload_crc(&r, payload, n);
-    record_header_write(m->p + m->n, &r);
+    r.hash = record_header_write(m->p + m->n, &r);
+    m->link = r.hash;
     memcpy(m->p + m->n + RECORD_HEADER, payload, n);
     m->n += RECORD_HEADER + padded(n);
     m->rec[m->n_rec] = r;
@@ -46,16 +49,24 @@ static inline struct record column(uint32_t n, uint64_t raw, uint64_t stored, ui
                            .codec = codec};
 }
 
-static inline void start_with(struct maker *m, const void *schema, size_t n)
+/* The first records, after the file header as it stands. */
+static inline void start_records(struct maker *m, const void *schema, size_t n)
 {
-    memset(m, 0, sizeof *m);
-    file_header_write(m->p, SALT);
     m->n = FILE_HEADER;
+    m->n_rec = m->seq = 0;
+    m->link = hash64(m->p, FILE_HEADER);
     put(m, (struct record){.type = REC_META, .flags = REC_CRITICAL, .raw_len = 2, .stored_len = 2},
         "{}", 2);
     put(m,
         (struct record){.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = n, .stored_len = n},
         schema, n);
+}
+
+static inline void start_with(struct maker *m, const void *schema, size_t n)
+{
+    memset(m, 0, sizeof *m);
+    file_header_write(m->p, &(struct hash128){.low = SALT});
+    start_records(m, schema, n);
 }
 
 /* One layer with 2 KV and 3 query heads, one u32 column of all KV heads. */
@@ -94,20 +105,36 @@ static inline void commit(struct maker *m, uint32_t epoch, uint32_t steps)
         p, 8);
 }
 
+/* Puts the digest of what the trace holds, where that can be read, into the footer. */
+static inline void tell_digest(struct maker *m, struct footer *f)
+{
+    struct kvf_trace *t = NULL;
+    char text[33];
+    unsigned long long high, low;
+    if (kvf_open(as_file(m->p, m->n), KVF_OPEN_TAIL, &t, NULL) == KVF_OK
+        && kvf_digest(t, text, NULL) == KVF_OK && sscanf(text, "%16llx%16llx", &high, &low) == 2) {
+        f->digest = (struct hash128){low, high};
+        footer_write(m->p + m->n - FOOTER, f);
+    }
+    kvf_close(t);
+}
+
 /* The index of these records, in this order, and a footer that fits. */
 static inline void finish(struct maker *m, const struct record *list, size_t n)
 {
     unsigned char *p = malloc(n * INDEX_ENTRY + 1), end[FOOTER];
-    struct footer f = {m->n, n, m->seq, SALT, true};
+    struct footer f = {.index_offset = m->n, .n_records = n, .salt = SALT, .clean = true};
     for (size_t i = 0; i < n; i++)
         index_entry_write(p + i * INDEX_ENTRY, &list[i]);
     put(m,
         (struct record){
             .type = REC_INDEX, .raw_len = n * INDEX_ENTRY, .stored_len = n * INDEX_ENTRY},
         p, n * INDEX_ENTRY);
+    f.last = m->link;
     footer_write(end, &f);
     memcpy(m->p + m->n, end, FOOTER);
     m->n += FOOTER;
+    tell_digest(m, &f);
     free(p);
 }
 

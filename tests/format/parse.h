@@ -8,9 +8,9 @@
 #include <string.h>
 
 struct place {
-    size_t at, end; /* header's offset; just after payload and padding */
-    size_t payload; /* bytes of it */
-    int type;       /* 1 meta 2 schema 3 tokens 4 column 5 note 6 commit 7 checkpoint 8 index */
+    size_t at, body, end; /* offset of the header, of the payload; just after the padding */
+    size_t payload;       /* bytes of it */
+    int type; /* 1 meta 2 schema 3 tokens 4 column 5 note 6 commit 7 checkpoint 8 index */
     uint32_t epoch;
 };
 
@@ -29,9 +29,9 @@ static inline int parse(const unsigned char *p, size_t n, struct place out[MAX_P
     size_t at = 64;
     int k = 0;
     while (at + 80 <= n && le(p + at, 4) == 0x52465ac5u && k < MAX_PLACES) {
-        uint64_t stored = le(p + at + 16, 8);
-        out[k++] = (struct place){at, at + 80 + (stored + 7) / 8 * 8, stored, p[at + 6],
-                                  (uint32_t)le(p + at + 60, 4)};
+        uint64_t stored = le(p + at + 16, 8), header = le(p + at + 4, 2);
+        out[k++] = (struct place){at,     at + header, at + header + (stored + 7) / 8 * 8,
+                                  stored, p[at + 6],   (uint32_t)le(p + at + 60, 4)};
         at = out[k - 1].end;
     }
     return k;

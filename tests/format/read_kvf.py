@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """An independent reader of kvfate traces, written from docs/reference/format.md alone.
 
-Standard library and NumPy.  zstd frames go through the module of Debian's package
+Standard library and NumPy, and libxxhash for the hashes.  zstd frames go through the module of Debian's package
 python3-zstandard if it is there, else through the program zstd (package zstd).
 
     read_kvf.py X.kvf            what it holds
 """
+import ctypes
 import json
 import shutil
 import struct
@@ -18,12 +19,15 @@ MAGIC = b"\x89KVF\r\n\x1a\n"
 META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX = range(1, 9)
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
 SPACES = ("run", "kv", "query")
-HEADER = struct.Struct("<IHBBQQQIHHIIIIIIHHQI")  # section 3
-ENTRY = struct.Struct("<IHHIIIHBBQQQ")           # section 8
-FOOTER = struct.Struct("<8sQQQII20xI")
+HEADER = struct.Struct("<IHBBQQQIHHIIIIIIHHQQI")  # section 3
+HEADER_0 = struct.Struct("<IHBBQQQIHHIIIIIIHHQI")  # of format 0.1: no link
+ENTRY = struct.Struct("<IHHIIIHBBQQQQ")            # section 8
+ENTRY_0 = struct.Struct("<IHHIIIHBBQQQ")
+FOOTER = struct.Struct("<8sQQQIIQQ4xI")
 FIELDS = ("sync", "header_len", "type", "flags", "seq", "stored_len", "raw_len", "column", "layer", "head0", "t0", "n",
-          "codec", "payload_crc", "salt", "epoch", "n_heads", "zero", "offset", "header_crc")
-INDEXED = ("column", "layer", "head0", "t0", "epoch", "n", "n_heads", "type", "codec", "offset", "stored_len", "raw_len")
+          "codec", "payload_crc", "salt", "epoch", "n_heads", "zero", "offset", "link", "header_crc")
+INDEXED = ("column", "layer", "head0", "t0", "epoch", "n", "n_heads", "type", "codec", "offset", "stored_len", "raw_len", "hash")
+FIELDS_0 = tuple(f for f in FIELDS if f != "link")
 ORDER = ("type", "column", "layer", "epoch", "head0", "t0", "offset")
 
 
@@ -53,6 +57,31 @@ def crc32c(data):
 assert crc32c(b"123456789") == 0xE3069283  # RFC 3720
 
 
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+XXH = ctypes.CDLL("libxxhash.so.0")
+XXH.XXH3_64bits.restype, XXH.XXH3_64bits.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
+XXH.XXH3_128bits_withSeed.restype = Hash128
+XXH.XXH3_128bits_withSeed.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+
+
+def hash64(data):
+    return XXH.XXH3_64bits(data, len(data))
+
+
+def hash128(data, seed=0):
+    """The low and the high half."""
+    h = XXH.XXH3_128bits_withSeed(data, len(data), seed)
+    return h.low, h.high
+
+
+def run_id(meta, prompt):
+    """The identity of a run: section 2."""
+    return hash128(struct.pack("<Q", len(meta)) + meta + b"".join(struct.pack("<i", i) for i in prompt))
+
+
 def unzstd(frame, size):
     try:
         import zstandard
@@ -61,6 +90,36 @@ def unzstd(frame, size):
         if not shutil.which("zstd"):
             raise SystemExit("read_kvf.py: needs Debian's python3-zstandard or zstd")
         return subprocess.run(["zstd", "-dcq"], input=frame, stdout=subprocess.PIPE, check=True).stdout
+
+
+# ---- the digest of section 9
+
+ONES = (1 << 64) - 1
+
+
+def mix(x):
+    x = (x + 0x9E3779B97F4A7C15) & ONES
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & ONES
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & ONES
+    return x ^ x >> 31
+
+
+KEYS = [np.array([mix(2 * j + k) for j in range(1024)], np.uint64) for k in range(2)]
+
+
+def digest_of_values(name, layer, head, t0, values):
+    """What a head's values at t0, t0 + 1, ... give: two numbers."""
+    place = mix(hash64(name.encode()) + (layer << 32) + head & ONES)
+    end = t0 + len(values)
+    total = [mix(place + 4 * end + 2 + k & ONES) - mix(place + 4 * t0 + 2 + k & ONES) for k in range(2)]
+    at = t0 * values.itemsize
+    data = bytes(at % 4096) + values.tobytes()  # from the beginning of a block on
+    words = np.frombuffer(data + bytes(-len(data) % 4096), "<u4").astype(np.uint64).reshape(-1, 1024)
+    for b, row in enumerate(words):
+        for k in range(2):
+            sum_of_block = int((row * KEYS[k]).sum(dtype=np.uint64))
+            total[k] += sum_of_block * (mix(place + 4 * (at // 4096 + b) + k & ONES) | 1)
+    return total
 
 
 class Trace:
@@ -85,36 +144,47 @@ class Trace:
         if struct.unpack_from("<I", h, 60)[0] != crc32c(h[:60]):
             raise Damaged("file header")
         major, _, length, incompatible = struct.unpack_from("<HHII", h, 8)
-        if major != 1 or length != 64 or incompatible:
+        if major != 1 or length != 64 or incompatible & ~1:
             raise Damaged("version")
-        self.salt = struct.unpack_from("<I", h, 28)[0]
+        self.chained = bool(incompatible & 1)
+        self.header, self.entry = (HEADER, ENTRY) if self.chained else (HEADER_0, ENTRY_0)
+        self.salt, self.id = struct.unpack_from("<I", h, 28)[0], struct.unpack_from("<QQ", h, 32)
+        if self.chained and self.salt != self.id[0] & 0xFFFFFFFF:
+            raise Damaged("salt")
 
     def read_footer(self):
         self.end, self.closed = len(self.bytes), False
         f = self.bytes[-64:]
         if len(self.bytes) < 128 or f[:8] != b"KVFEND\r\n" or struct.unpack_from("<I", f, 60)[0] != crc32c(f[:60]):
             return
-        _, index, self.n_index, self.index_seq, clean, salt, _ = FOOTER.unpack(f)
+        _, index, self.n_index, self.index_last, clean, salt, low, high, _ = FOOTER.unpack(f)
         if salt == self.salt and clean == 1:
-            self.closed, self.end = True, index
+            self.closed, self.end, self.stored_digest = True, index, "%016x%016x" % (high, low)
 
     def record_at(self, at, end):
-        if end - at < 80:
+        size = self.header.size
+        if end - at < size:
             return None
-        h = self.bytes[at:at + 80]
-        r = dict(zip(FIELDS, HEADER.unpack(h)))
-        good = (r["sync"] == 0x52465AC5 and r["header_len"] == 80 and r["salt"] == self.salt and r["offset"] == at
-                and r["header_crc"] == crc32c(h[:76]) and at + 80 + (r["stored_len"] + 7) // 8 * 8 <= end)
+        h = self.bytes[at:at + size]
+        r = dict(zip(FIELDS if self.chained else FIELDS_0, self.header.unpack(h)), hash=hash64(h) if self.chained else 0)
+        good = (r["sync"] == 0x52465AC5 and r["header_len"] == size and r["salt"] == self.salt and r["offset"] == at
+                and r["header_crc"] == crc32c(h[:-4]) and self.after(r) <= end)
         return r if good else None
 
+    def after(self, r):
+        """Where the record after this one begins."""
+        return r["offset"] + self.header.size + (r["stored_len"] + 7) // 8 * 8
+
     def payload(self, r):
-        p = self.bytes[r["offset"] + 80:r["offset"] + 80 + r["stored_len"]]
+        at = r["offset"] + self.header.size
+        p = self.bytes[at:at + r["stored_len"]]
         if crc32c(struct.pack("<IQQ", r["salt"], r["seq"], r["offset"]) + p) != r["payload_crc"]:
             raise Damaged("record at %d" % r["offset"])
         return p
 
     def walk(self):
         self.records, self.torn, at, seq = [], 0, 64, -1
+        self.link = hash64(self.bytes[:64])
         while at < self.end:
             r = self.record_at(at, self.end)
             if r is None or r["seq"] <= seq:
@@ -123,21 +193,26 @@ class Trace:
                     if self.closed or self.record_at(k, self.end):
                         raise Damaged("bytes from %d on are no record" % at)
                 return
+            if self.chained and r["link"] != self.link:
+                raise Damaged("the record at %d does not follow the one before" % at)
+            self.link = r["hash"]
             if r["type"] > INDEX and r["flags"] & 1:
                 raise Damaged("unknown critical record")
             if r["type"] != INDEX:
                 self.records.append(r)
-            at += 80 + (r["stored_len"] + 7) // 8 * 8
-            seq = r["seq"]
+            at, seq = self.after(r), r["seq"]
 
     def check_index(self):
         r = self.record_at(self.end, len(self.bytes) - 64)
-        if r is None or r["type"] != INDEX or r["seq"] != self.index_seq:
+        if r is None or r["type"] != INDEX or r["hash" if self.chained else "seq"] != self.index_last:
             raise Damaged("index")
+        if self.chained and r["link"] != self.link:
+            raise Damaged("the index does not follow the last record")
         p = self.payload(r)
-        got = [dict(zip(INDEXED, ENTRY.unpack_from(p, k))) for k in range(0, len(p), 48)]
+        got = [self.entry.unpack_from(p, k) for k in range(0, len(p), self.entry.size)]
+        fields = INDEXED if self.chained else INDEXED[:-1]
         want = sorted(self.records, key=lambda x: [x[k] for k in ORDER])
-        if len(got) != self.n_index or [[e[k] for k in INDEXED] for e in got] != [[e[k] for k in INDEXED] for e in want]:
+        if len(got) != self.n_index or got != [tuple(x[k] for k in fields) for x in want]:
             raise Damaged("index and records differ")
 
     # ---- contents
@@ -203,6 +278,24 @@ class Trace:
         if len(p) != size:
             raise Damaged("length of values")
         return np.frombuffer(p, dtype).reshape(r["n_heads"], r["n"])
+
+    def digest(self):
+        """The digest of the content, 32 digits; closed traces have one."""
+        if not self.closed:
+            raise Damaged("not closed")
+        schema, meta = (self.payload(self.of_type(k)[0]) for k in (SCHEMA, META))
+        table = 4 + 4 * len(self.heads)
+        parts = [hash128(meta, ord("M")), hash128(schema[:table], ord("S")), hash128(b"", self.steps << 8 | ord("P"))]
+        parts += [hash128(schema[k:k + 68], ord("C")) for k in range(table + 4, len(schema), 68)]
+        parts += [hash128(text, i << 8 | ord("T")) for i, text in self.texts.items()]
+        parts += [hash128(note, ord("N")) for note in {p.partition(b"\0")[0]: p for p in map(self.payload, self.of_type(NOTE))}.values()]
+        names = {c["number"]: n for n, c in self.columns.items()}
+        for r in self.of_type(COLUMN):
+            c = self.columns[names[r["column"]]]
+            if r["epoch"] == (self.epoch if c["snapshot"] else 0):
+                parts += [digest_of_values(names[r["column"]], r["layer"], r["head0"] + h, r["t0"], v)
+                          for h, v in enumerate(self.decode(r, c["dtype"]))]
+        return "%016x%016x" % tuple(sum(p[k] for p in parts) & ONES for k in (1, 0))
 
     def n_heads(self, layer, space):
         return (1 if layer == 0 else 0) if space == "run" else self.heads[layer][0 if space == "kv" else 1]

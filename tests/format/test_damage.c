@@ -129,7 +129,7 @@ static int type_at(const struct file *f, size_t at, bool *padding)
     *padding = false;
     for (int i = 0; i < f->n_places; i++)
         if (at >= f->place[i].at && at < f->place[i].end) {
-            *padding = at >= f->place[i].at + 80 + f->place[i].payload;
+            *padding = at >= f->place[i].body + f->place[i].payload;
             return f->place[i].type;
         }
     return at < 64 ? -1 : -2; /* file header, footer */
@@ -212,11 +212,11 @@ Test(damage, every_byte_inverted_of_an_unfinished_trace)
 /* The search for the next record goes in steps of 64 KiB: a header may lie astride of one. */
 Test(damage, a_header_astride_a_step_of_the_search_is_found)
 {
-    enum { STEP = 1 << 16, HEADER = 80 };
+    enum { STEP = 1 << 16, HEADER = 88 };
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     const struct kvf_column col = {"x", KVF_U32, 0, 0, 0, ""};
-    for (int before = 16; before < HEADER; before += 16) { /* bytes of it in the first step */
+    for (int before = 8; before < HEADER; before += 16) { /* bytes of it in the first step */
         const char *path = scratch_path("astride.kvf");
         uint32_t first = (uint32_t)(STEP - before - HEADER) / 4, got[4], seed = 1;
         uint32_t *data = malloc((first + 4) * sizeof *data);
@@ -257,7 +257,7 @@ Test(damage, a_damaged_index_is_counted_once)
 {
     struct file f = make();
     const struct place *index = &f.place[f.n_places - 1];
-    for (size_t at = index->at; at < index->at + 80 + index->payload; at += 7) {
+    for (size_t at = index->at; at < index->body + index->payload; at += 7) {
         struct kvf_check c;
         f.q[at] ^= 0x10;
         cr_expect(ne(int, kvf_verify(as_file(f.q, f.n), 1, &c, NULL), KVF_OK));

@@ -438,10 +438,12 @@ static int with_header(size_t at, uint64_t v, int n)
 {
     struct maker *m = start();
     struct kvf_trace *t = NULL;
-    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
-    commit(m, 1, 4);
+    unsigned char s[128];
     put_le(m->p + at, v, n);
     put_le(m->p + 60, crc32c(0, m->p, 60), 4);
+    start_records(m, s, plain_schema(s));
+    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    commit(m, 1, 4);
     int err = open_it(m, KVF_OPEN_TAIL, &t);
     if (!err)
         expect_four(t);
@@ -457,9 +459,10 @@ Test(hostile, versions_and_features)
     cr_expect(eq(int, with_header(8, 2, 2), KVF_E_VERSION)); /* major */
     cr_expect(eq(int, with_header(8, 0, 2), KVF_E_VERSION));
     cr_expect(zero(int, with_header(10, 9, 2)));              /* minor: additions only */
-    cr_expect(eq(int, with_header(16, 1, 4), KVF_E_VERSION)); /* incompatible feature */
-    cr_expect(zero(int, with_header(20, 1, 4)));              /* of writers */
-    cr_expect(zero(int, with_header(24, 1, 4)));              /* compatible */
+    cr_expect(eq(int, with_header(16, 3, 4), KVF_E_VERSION)); /* incompatible feature */
+    cr_expect(eq(int, with_header(16, 1u << 31 | 1, 4), KVF_E_VERSION));
+    cr_expect(zero(int, with_header(20, 1, 4))); /* of writers */
+    cr_expect(zero(int, with_header(24, 1, 4))); /* compatible */
 }
 
 Test(hostile, unknown_records_are_skipped_unless_critical)

@@ -408,7 +408,9 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     meta[0] = '{';
     meta[limit - 1] = '}';
     meta[limit] = 0;
-    cr_assert(zero(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &w, &d)), "%s", d.text);
+    const struct kvf_writer_options options = {.existing = KVF_OVERWRITE};
+    cr_assert(zero(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &options, &w, &d)),
+              "%s", d.text);
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
     struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
     cr_expect(eq(str, (char *)kvf_meta(t), meta));
@@ -416,7 +418,8 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     unlink(path);
     meta[limit] = ' ';
     meta[limit + 1] = 0;
-    cr_expect(eq(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &w, &d), KVF_E_LIMIT));
+    cr_expect(eq(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &options, &w, &d),
+                 KVF_E_LIMIT));
     free(meta);
 }
 

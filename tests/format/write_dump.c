@@ -11,12 +11,13 @@ int main(int argc, char **argv)
          KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
     };
     static const int32_t id[3] = {17, 17, 17};
+    static const int32_t prompt[2] = {17, 17}; /* the third token is generated */
+    static const struct kvf_writer_options options = {
+        .existing = KVF_OVERWRITE, .prompt = prompt, .n_prompt = 2};
     static const uint32_t end[3] = {2, 2, 3};
     static const uint16_t age[2][3] = {{2, 0xffff, 0}, {1, 1, 0}};
     struct kvf_writer *w = 0;
-    if (argc != 2
-        || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 2,
-                           &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, 0))
+    if (argc != 2 || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 2, &options, &w, 0))
         return 1;
     kvf_write_token_bytes(w, 0, 3, end, "Hi!");
     kvf_write_chunk(w, 0, 0, 0, 1, 0, 3, 0, id);

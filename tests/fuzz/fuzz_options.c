@@ -73,14 +73,16 @@ static struct kvf_trace *small_trace(void)
     struct kvf_writer *w = NULL;
     struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};
-    char path[64];
-    int fd = memory_file("", 0, path);
+    char path[] = "/tmp/kvf-fuzz-XXXXXX"; /* a trace is written beside its place: no memory file */
+    int fd = mkstemp(path);
+    MUST(fd >= 0);
     MUST(kvf_writer_open(path, "{}", &shape, &column, 1,
                          &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d)
          == KVF_OK);
     MUST(kvf_writer_commit(w, 1, 0) == KVF_OK && kvf_writer_close(w, &d) == KVF_OK);
     MUST(kvf_open(path, KVF_OPEN_STRICT, &t, &d) == KVF_OK);
     close(fd);
+    unlink(path);
     return t;
 }
 

@@ -86,27 +86,41 @@ static void try_bytes(const unsigned char *p, size_t n)
 /* Makes the checksums of every record right that can be reached. */
 static void mend(unsigned char *p, size_t n)
 {
+    static const unsigned char plain[RECORD_HEADER];
     if (n < FILE_HEADER)
         return;
-    file_header_write(p, 7);
-    for (size_t at = FILE_HEADER; n - at >= RECORD_HEADER;) {
+    bool chained = p[16] & FEATURE_CHAINED; /* else a file of format 0.1 stays one */
+    size_t size = header_size(chained);
+    file_header_write(p, &(struct hash128){.low = 7});
+    if (!chained) {
+        memcpy(p + 32, plain, 16);
+        put_le(p + 16, 0, 4);
+        put_le(p + 60, crc32c(0, p, 60), 4);
+    }
+    uint64_t link = hash64(p, FILE_HEADER);
+    for (size_t at = FILE_HEADER; n - at >= size;) {
         struct record r = {.salt = 7, .seq = get_le(p + at + 8, 8), .offset = at};
         uint64_t stored = get_le(p + at + 16, 8);
-        if (stored > n - at - RECORD_HEADER)
+        if (stored > n - at - size)
             break;
         unsigned char *h = p + at;
         put_le(h, 0x52465ac5u, 4);
-        put_le(h + 4, RECORD_HEADER, 2);
+        put_le(h + 4, size, 2);
         put_le(h + 56, 7, 4);
         put_le(h + 68, at, 8);
-        put_le(h + 52, payload_crc(&r, h + RECORD_HEADER, (size_t)stored), 4);
-        put_le(h + 76, crc32c(0, h, 76), 4);
-        at += RECORD_HEADER + (size_t)padded(stored);
+        put_le(h + 52, payload_crc(&r, h + size, (size_t)stored), 4);
+        if (chained)
+            put_le(h + 76, link, 8);
+        put_le(h + size - 4, crc32c(0, h, size - 4), 4);
+        link = hash64(h, size);
+        at += size + (size_t)padded(stored);
         if (at > n)
             return;
     }
     if (n >= FILE_HEADER + FOOTER) {
         unsigned char *f = p + n - FOOTER;
+        if (chained)
+            put_le(f + 24, link, 8);
         put_le(f + 36, 7, 4);
         put_le(f + 60, crc32c(0, f, 60), 4);
     }

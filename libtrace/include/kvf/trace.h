@@ -75,21 +75,24 @@ enum kvf_existing {
     KVF_REFUSE = 0,    /* the new one is refused; so it is where an unfinished one lies */
     KVF_OVERWRITE = 1, /* closing the new one replaces it */
     KVF_RESUME = 2     /* the unfinished one is gone on with: the same calls come again from the
-                          first on, what they make is compared with the file up to its last commit,
-                          and written from there */
+                          first on; what they make is compared with the file, in which all must be
+                          the same up to its last commit, and written from the first difference or
+                          from its end on */
 };
 
 /* What a writer is told beside the columns.  Zeroed: nothing. */
 struct kvf_writer_options {
     enum kvf_existing existing;
     bool only_whole; /* nothing is to be seen of it before it is closed, and nothing is left of it
-                        when it is abandoned */
+                        when it is abandoned; it has no tail */
+    const int32_t *prompt; /* [n_prompt] token ids of the prompt; borrowed for the call */
+    size_t n_prompt;
 };
 
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
- * canonical run header, a JSON object, at most 16 MiB; its hash salts every record.  columns:
- * borrowed for the call; the index in this array is the column number in later calls.  options:
- * NULL for none.
+ * canonical run header, a JSON object, at most 16 MiB; with the ids of the prompt it makes the
+ * identity of the run, which is part of every record.  columns: borrowed for the call; the index
+ * in this array is the column number in later calls.  options: NULL for none.
  * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
  * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
  * On failure *ret_writer is untouched, and what was there before is there still. */
@@ -119,6 +122,21 @@ int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps);
 /* Extra JSON metadata, known only late (text generated, timings are not
  * allowed).  key: a name such as "result". */
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
+
+/* Waits until all that was written is on the disk. */
+int kvf_writer_sync(struct kvf_writer *w);
+
+/* Begins a tail: a trace of the same run and columns in a file beside (PATH.tail), for the newest
+ * state of a run that goes on.  It takes what the trace itself does not hold yet: later values of
+ * streams, and every snapshot column whole, with the epoch 1 and a commit.  kvf_writer_close puts
+ * it in the place of the tail before, in one step; closing w removes it.  kvf_open of the trace,
+ * while it is unfinished, shows both as one.  So a state can be kept at any time, and the bytes of
+ * the closed trace do not tell when.  Call kvf_writer_sync(w) before the tail is closed.
+ * *ret_tail is NULL, and the result KVF_OK, while w goes on with an unfinished trace (KVF_RESUME)
+ * and has written nothing new: that trace and its tail then hold a newer state.
+ * Results as kvf_writer_open; KVF_E_ARG: w is written with only_whole. */
+int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tail,
+                         struct kvf_diag *d);
 
 uint64_t kvf_writer_bytes(const struct kvf_writer *w); /* written so far */
 
@@ -157,7 +175,18 @@ int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace);
 
 /* The name of the file: as it was given, or with ".unfinished" where that was opened. */
 const char *kvf_path(const struct kvf_trace *t);
-const char *kvf_meta(const struct kvf_trace *t);                  /* the run header */
+const char *kvf_meta(const struct kvf_trace *t); /* the run header */
+/* The identity of the run: 32 hexadecimal digits and a zero byte.  KVF_E_NOTFOUND in a trace of
+ * format 0.1, which has none. */
+int kvf_run_id(const struct kvf_trace *t, char ret[33]);
+/* The digest of all that the trace holds: 32 hexadecimal digits and a zero byte.  Equal contents
+ * have equal digests, however they are cut into chunks and encoded.  kvf_digest computes it from
+ * every value, which reads them all; kvf_stored_digest tells what the writer has put into the
+ * file.  KVF_E_NOTFOUND: the trace was not closed or, for the stored one, is of format 0.1; others
+ * as kvf_read. */
+int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d);
+int kvf_stored_digest(const struct kvf_trace *t, char ret[33]);
+
 const char *kvf_note(const struct kvf_trace *t, const char *key); /* NULL: none; last wins */
 int kvf_n_layers(const struct kvf_trace *t);
 int kvf_n_heads(const struct kvf_trace *t, int layer, enum kvf_space space); /* RUN: 1 */
@@ -191,13 +220,15 @@ int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t 
  * or damaged. */
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
 
-struct kvf_check {                     /* what a check found */
-    uint64_t records;                  /* good records */
-    uint64_t bad;                      /* places with a wrong checksum or impossible content */
-    uint64_t bytes;                    /* size of the file */
-    uint64_t lost;                     /* bytes at the bad places that form no record */
-    uint64_t torn;                     /* bytes of an incomplete tail: a trace that was not closed
-                                          may end in half a record, which is no damage */
+struct kvf_check {    /* what a check found */
+    uint64_t records; /* good records */
+    uint64_t bad;     /* places with a wrong checksum or impossible content */
+    uint64_t bytes;   /* size of the file */
+    uint64_t lost;    /* bytes at the bad places that form no record */
+    uint64_t torn;    /* bytes of an incomplete tail: a trace that was not closed
+                         may end in half a record, which is no damage */
+    uint64_t breaks;  /* places where a record does not follow the one before it: after damage, and
+                         where records were exchanged, moved, repeated or left out */
     uint64_t payload_bytes, raw_bytes; /* stored and decoded size of the columns */
     int clean;
 };

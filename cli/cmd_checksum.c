@@ -1,0 +1,81 @@
+/* cmd_checksum.c - digests of what traces hold: computed from every value, and compared with what
+ * the writer has put into the file. */
+#include <stdio.h>
+#include <string.h>
+
+#include <kvf/trace.h>
+
+#include "cli/commands.h"
+
+struct request {
+    bool stored;
+};
+
+static const struct opt options[] = {
+    {OPT_FLAG, 0, "stored", offsetof(struct request, stored), NULL,
+     "what the file says of itself, at once; no value is read"},
+    {.type = OPT_END},
+};
+
+/* As kvf_digest, which is compared with the stored one where there is one. */
+static int compute(struct kvf_trace *t, const char *path, char ret[33], struct kvf_diag *d)
+{
+    char told[33];
+    int err = kvf_digest(t, ret, d);
+    if (err || kvf_stored_digest(t, told) != KVF_OK || strcmp(ret, told) == 0)
+        return err;
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s", path,
+                    ret, told);
+}
+
+static int one(const struct request *q, const char *path, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    char digest[33] = "";
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (err)
+        return err;
+    if (!q->stored)
+        err = compute(t, path, digest, d);
+    else if (kvf_stored_digest(t, digest) != KVF_OK)
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "%s: no digest is stored in it: it was not closed, or is of format 0.1",
+                       path);
+    if (!err)
+        printf("%s  %s\n", digest, path);
+    kvf_close(t);
+    return err;
+}
+
+static int cmd_checksum(const struct command *self, void *request, int n, char **operand)
+{
+    int status = EXIT_OK;
+    for (int i = 0; i < n; i++) {
+        struct kvf_diag d = {""};
+        int err = one(request, operand[i], &d);
+        if (!err)
+            continue;
+        command_say(self, err, &d);
+        status = EXIT_FAILED;
+    }
+    return status;
+}
+
+static const struct exit_status exits[] = {
+    {"0", "The digests were printed."},
+    {"1", "A trace is damaged, was not closed, or is not what its writer wrote; the others were "
+          "printed."},
+    {NULL, NULL},
+};
+
+const struct command command_checksum = {
+    .name = "checksum",
+    .group = "traces",
+    .summary = "a digest of what each trace holds, however it is stored",
+    .example = "kvfate checksum run.kvf",
+    .operands = {"X.kvf...", "trace", 1, -1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .exits = exits,
+    .run = cmd_checksum,
+};

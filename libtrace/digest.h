@@ -1,0 +1,36 @@
+/* digest.h - the digest of what a trace holds, whatever its chunks and codecs are; private to
+ * libtrace.  docs/reference/format.md, section 9, says what is summed up.
+ *
+ * A digest is a sum of two numbers modulo 2^64 over all parts of the content, so that parts may
+ * come in any order and be taken away again. */
+#ifndef KVF_LIBTRACE_DIGEST_H
+#define KVF_LIBTRACE_DIGEST_H
+
+#include "libtrace/layout.h"
+
+/* Values of one head at indices t0 .. t0 + n - 1; width: bytes of each.  column: hash64 of the
+ * column's name. */
+void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t t0,
+                   uint32_t n, int width, const void *data);
+/* Payloads of META, SCHEMA, TOKENS and NOTE records; they must be well formed. */
+void digest_meta(struct hash128 *sum, const void *p, size_t n);
+void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n);
+void digest_tokens(struct hash128 *sum, const unsigned char *p, uint32_t t0, uint32_t n);
+struct hash128 digest_note(const void *p, size_t n);
+struct hash128 digest_steps(uint32_t n_steps);
+
+static inline void digest_add(struct hash128 *sum, struct hash128 part)
+{
+    sum->low += part.low;
+    sum->high += part.high;
+}
+
+static inline void digest_take(struct hash128 *sum, struct hash128 part)
+{
+    sum->low -= part.low;
+    sum->high -= part.high;
+}
+
+void digest_text(struct hash128 sum, char ret[33]); /* the high number first */
+
+#endif

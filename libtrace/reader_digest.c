@@ -1,0 +1,90 @@
+/* reader_digest.c - the digest of an open trace, from what its records hold. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "libtrace/digest.h"
+#include "libtrace/reader.h"
+
+uint32_t trace_newest_epoch(const struct kvf_trace *t)
+{
+    uint32_t newest = 0;
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (t->rec[i].type == REC_COMMIT && t->rec[i].epoch > newest)
+            newest = t->rec[i].epoch;
+    return newest;
+}
+
+static int add_column(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
+                      struct kvf_diag *d)
+{
+    const struct record *r = &t->rec[i];
+    const struct kvf_column *c = &t->column[r->column];
+    const unsigned char *data;
+    size_t width = kvf_dtype_size((enum kvf_dtype)c->dtype);
+    if (r->epoch != (c->flags & KVF_COL_SNAPSHOT ? epoch : 0))
+        return KVF_OK;
+    int err = trace_chunk(t, i, &data, d);
+    if (err)
+        return err;
+    uint64_t name = hash64(c->name, strlen(c->name));
+    for (int h = 0; h < r->n_heads; h++)
+        digest_values(sum, name, r->layer, r->head0 + h, r->t0, r->n, (int)width,
+                      data + (size_t)h * r->n * width);
+    return KVF_OK;
+}
+
+int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
+                        struct kvf_diag *d)
+{
+    const struct record *r = &t->rec[i];
+    unsigned char *p = NULL;
+    if (r->type == REC_COLUMN)
+        return add_column(t, i, epoch, sum, d);
+    if (r->type != REC_META && r->type != REC_SCHEMA && r->type != REC_TOKENS)
+        return KVF_OK;
+    int err = trace_payload(t, r, &p, d);
+    if (err)
+        return err;
+    if (r->type == REC_META)
+        digest_meta(sum, p, r->stored_len);
+    else if (r->type == REC_SCHEMA && t->column)
+        digest_schema(sum, p, r->stored_len);
+    else if (r->type == REC_TOKENS && trace_texts_fit(r, p))
+        digest_tokens(sum, p, r->t0, r->n);
+    mem_free(p);
+    return KVF_OK;
+}
+
+void trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum)
+{
+    for (int i = 0; i < t->n_notes; i++) {
+        const char *text = t->note[i], *json = text + strlen(text) + 1;
+        if (kvf_note(t, text) == json) /* the last of its key */
+            digest_add(sum, digest_note(text, (size_t)(json - text) + strlen(json)));
+    }
+    digest_add(sum, digest_steps(t->n_steps));
+}
+
+int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d)
+{
+    struct hash128 sum = {0, 0};
+    if (!t->clean)
+        return kvf_fail(d, KVF_E_NOTFOUND, "%s: the trace was not closed: it has no digest yet",
+                        t->path);
+    for (size_t i = 0; i < t->n_rec; i++) {
+        int err = trace_digest_record(t, i, t->epoch, &sum, d);
+        if (err)
+            return err;
+    }
+    trace_digest_rest(t, &sum);
+    digest_text(sum, ret);
+    return KVF_OK;
+}
+
+int kvf_stored_digest(const struct kvf_trace *t, char ret[33])
+{
+    if (!t->clean || !t->header.chained)
+        return KVF_E_NOTFOUND;
+    digest_text(t->digest, ret);
+    return KVF_OK;
+}

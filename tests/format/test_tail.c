@@ -1,0 +1,341 @@
+/* A trace that was not closed and the tail beside it are read as one; a tail leaves nothing in the
+ * closed trace, and one that does not fit is none. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tiny.h"
+
+enum { FIRST = 40, ALL = 70, STREAM = 0, SNAPSHOT = 1, HEADS = 2 };
+
+static const struct kvf_column columns[] = {
+    {"stream", KVF_U32, KVF_SPACE_KV, KVF_AXIS_STEP, 0, ""},
+    {"snapshot", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
+};
+static const uint16_t heads = HEADS;
+static const struct kvf_shape shape = {1, &heads, &heads};
+static const int32_t one[2] = {1, 2}, other[2] = {1, 3};
+
+static uint32_t value(int column, int head, uint32_t i, uint32_t steps)
+{
+    return (uint32_t)(column * 1000 + head * 100) + i * 7919u + (column ? steps << 20 : 0);
+}
+
+static void put(struct kvf_writer *w, int column, uint32_t t0, uint32_t n, uint32_t steps)
+{
+    uint32_t v[HEADS * ALL];
+    for (int h = 0; h < HEADS; h++)
+        for (uint32_t i = 0; i < n; i++)
+            v[(uint32_t)h * n + i] = value(column, h, t0 + i, steps);
+    uint32_t epoch = column == SNAPSHOT;
+    cr_assert(zero(int, kvf_write_chunk(w, column, 0, 0, HEADS, t0, n, epoch, v)));
+}
+
+static void put_texts(struct kvf_writer *w, uint32_t t0, uint32_t n)
+{
+    uint32_t end[ALL];
+    char text[ALL];
+    for (uint32_t i = 0; i < n; i++) {
+        end[i] = i + 1;
+        text[i] = (char)('A' + (t0 + i) % 26);
+    }
+    cr_assert(zero(int, kvf_write_token_bytes(w, t0, n, end, text)));
+}
+
+/* The state after `steps` steps beside w, whose own streams end at FIRST. */
+static void put_tail(struct kvf_writer *w, uint32_t steps)
+{
+    struct kvf_writer *tail;
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, kvf_writer_open_tail(w, &tail, &d)), "%s", d.text);
+    put_texts(tail, FIRST, steps - FIRST);
+    put(tail, STREAM, FIRST, steps - FIRST, steps);
+    put(tail, SNAPSHOT, 0, steps, steps);
+    cr_assert(zero(int, kvf_writer_commit(tail, 1, steps)));
+    cr_assert(zero(int, kvf_writer_sync(w)));
+    cr_assert(zero(int, kvf_writer_close(tail, NULL)));
+}
+
+static struct kvf_writer *begin_as(enum kvf_existing existing, const char *path,
+                                   const int32_t *prompt)
+{
+    const struct kvf_writer_options o = {.existing = existing, .prompt = prompt, .n_prompt = 2};
+    struct kvf_writer *w;
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, columns, 2, &o, &w, &d)), "%s", d.text);
+    return w;
+}
+
+static struct kvf_writer *begin(const char *path, const int32_t *prompt)
+{
+    struct kvf_writer *w = begin_as(KVF_OVERWRITE, path, prompt);
+    put_texts(w, 0, FIRST);
+    put(w, STREAM, 0, FIRST, 0);
+    return w;
+}
+
+/* What follows what begin() wrote, to the end. */
+static void finish(struct kvf_writer *w)
+{
+    put(w, STREAM, FIRST, ALL - FIRST, 0);
+    put(w, SNAPSHOT, 0, ALL, ALL);
+    cr_assert(zero(int, kvf_writer_commit(w, 1, ALL)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+}
+
+static void expect_all(struct kvf_trace *t, uint32_t steps)
+{
+    uint32_t got[ALL];
+    const void *seen;
+    cr_assert(eq(u32, kvf_n_steps(t), steps));
+    cr_expect(eq(u32, kvf_epoch(t), 1));
+    cr_expect(zero(int, kvf_is_clean(t)));
+    for (int c = 0; c < 2; c++)
+        for (int h = 0; h < HEADS; h++) {
+            uint32_t want[ALL];
+            for (uint32_t i = 0; i < steps; i++)
+                want[i] = value(c, h, i, steps);
+            cr_assert(zero(int, kvf_read(t, c, 0, h, 0, steps, got, NULL)), "column %d", c);
+            cr_expect(zero(int, memcmp(got, want, 4 * steps)), "column %d", c);
+            cr_assert(zero(int, kvf_view(t, c, 0, h, FIRST - 3, 6, &seen, NULL)));
+            cr_expect(zero(int, memcmp(seen, want + FIRST - 3, 24)), "column %d", c);
+        }
+    for (uint32_t i = 0; i < steps; i++) {
+        size_t len = 0;
+        const char *text = kvf_token(t, i, &len);
+        cr_assert(text && len == 1 && *text == (char)('A' + i % 26), "token %u", i);
+    }
+}
+
+static char *beside(const char *path)
+{
+    static char name[300];
+    snprintf(name, sizeof name, "%s.tail", path);
+    return name;
+}
+
+static char *unfinished(const char *path)
+{
+    static char name[300];
+    snprintf(name, sizeof name, "%s.unfinished", path);
+    return name;
+}
+
+static void expect_all_by_either(const char *path, uint32_t steps)
+{
+    for (int either = 0; either < 2; either++) {
+        struct kvf_trace *t;
+        cr_assert(zero(int, kvf_open(either ? unfinished(path) : path, KVF_OPEN_TAIL, &t, NULL)));
+        expect_all(t, steps);
+        kvf_close(t);
+    }
+}
+
+Test(tail, an_unfinished_trace_and_its_tail_are_one)
+{
+    const char *path = scratch_path("tail.kvf");
+    struct kvf_writer *w = begin(path, one);
+    struct kvf_trace *t, *share;
+    put_tail(w, FIRST + 10);
+    put_tail(w, ALL); /* in the place of the first */
+    kvf_writer_abandon(w);
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    expect_all(t, ALL);
+    cr_assert(zero(int, kvf_share(t, &share)));
+    expect_all(share, ALL);
+    kvf_close(share);
+    kvf_close(t);
+    expect_all_by_either(path, ALL);
+    unlink(unfinished(path));
+    unlink(beside(path));
+}
+
+Test(tail, the_closed_trace_does_not_tell_of_tails)
+{
+    size_t n[2];
+    unsigned char *p[2];
+    for (int tails = 0; tails < 2; tails++) {
+        const char *path = scratch_path("tails.kvf");
+        struct kvf_writer *w = begin(path, one);
+        for (int i = 0; i < 3 * tails; i++)
+            put_tail(w, FIRST + 10 + (uint32_t)i);
+        finish(w);
+        cr_expect(ne(int, access(beside(path), F_OK), 0));
+        p[tails] = slurp(path, &n[tails]);
+        unlink(path);
+    }
+    cr_assert(eq(sz, n[0], n[1]));
+    cr_expect(zero(int, memcmp(p[0], p[1], n[0])));
+    free(p[0]);
+    free(p[1]);
+}
+
+static void expect_none(const char *path, const char *what)
+{
+    struct kvf_trace *t;
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)), "%s", what);
+    cr_expect(zero(u32, kvf_n_steps(t)), "%s", what);
+    kvf_close(t);
+}
+
+static void write_bytes(const char *path, const unsigned char *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(p, 1, n, f) == n && fclose(f) == 0);
+}
+
+Test(tail, one_that_does_not_fit_is_none)
+{
+    char path[256], tail[300];
+    size_t n;
+    snprintf(path, sizeof path, "%s", scratch_path("fit.kvf"));
+    snprintf(tail, sizeof tail, "%s", beside(path));
+    struct kvf_writer *w = begin(path, other);
+    put_tail(w, ALL);
+    kvf_writer_abandon(w);
+    unsigned char *of_other = slurp(tail, &n);
+    w = begin(path, one); /* a run that begins has no tail */
+    cr_expect(ne(int, access(tail, F_OK), 0));
+    kvf_writer_abandon(w);
+    expect_none(path, "no tail");
+    write_bytes(tail, of_other, n);
+    expect_none(path, "of another run");
+    w = begin(path, other);
+    kvf_writer_abandon(w);
+    write_bytes(tail, of_other, n - 8);
+    expect_none(path, "cut");
+    of_other[100] ^= 1;
+    write_bytes(tail, of_other, n);
+    expect_none(path, "damaged");
+    of_other[100] ^= 1;
+    write_bytes(tail, of_other, n);
+    struct kvf_trace *t;
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    expect_all(t, ALL);
+    kvf_close(t);
+    free(of_other);
+    unlink(unfinished(path));
+    unlink(tail);
+}
+
+Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
+{
+    char path[256], tail[300];
+    size_t n, now;
+    snprintf(path, sizeof path, "%s", scratch_path("on.kvf"));
+    snprintf(tail, sizeof tail, "%s", beside(path));
+    struct kvf_writer *none, *w = begin(path, one);
+    finish(w);
+    unsigned char *want = slurp(path, &n);
+    unlink(path);
+    w = begin(path, one);
+    put_tail(w, FIRST + 10);
+    kvf_writer_abandon(w);
+    for (int times = 0; times < 2; times++) { /* killed once more while it goes over the old */
+        w = begin_as(KVF_RESUME, path, one);
+        expect_all_by_either(path, FIRST + 10);
+        put_texts(w, 0, FIRST);
+        expect_all_by_either(path, FIRST + 10);
+        none = w;
+        cr_expect(zero(int, kvf_writer_open_tail(w, &none, NULL)));
+        cr_expect(zero(ptr, none), "an older state in the place of a newer one");
+        put(w, STREAM, 0, FIRST, 0);
+        if (!times)
+            kvf_writer_abandon(w);
+        expect_all_by_either(path, FIRST + 10);
+    }
+    put_texts(w, FIRST, ALL - FIRST);
+    expect_all_by_either(path, FIRST + 10);
+    kvf_writer_abandon(w);
+    w = begin_as(KVF_RESUME, path, one);
+    put_texts(w, 0, FIRST);
+    put(w, STREAM, 0, FIRST, 0);
+    finish(w); /* what was not committed and does not come again is cut off */
+    unsigned char *p = slurp(path, &now);
+    cr_expect(now == n && memcmp(p, want, n) == 0);
+    cr_expect(ne(int, access(tail, F_OK), 0));
+    free(want);
+    free(p);
+    unlink(path);
+}
+
+Test(tail, a_link_in_its_place_leads_nowhere)
+{
+    char path[256], tail[300], victim[256];
+    size_t n;
+    snprintf(path, sizeof path, "%s", scratch_path("link.kvf"));
+    snprintf(victim, sizeof victim, "%s", scratch_path("victim"));
+    snprintf(tail, sizeof tail, "%s", beside(path));
+    write_bytes(victim, (const unsigned char *)"victim", 6);
+    struct kvf_writer *w = begin(path, one);
+    cr_assert(zero(int, symlink(victim, tail)));
+    put_tail(w, ALL);
+    kvf_writer_abandon(w);
+    expect_all_by_either(path, ALL);
+    unsigned char *p = slurp(victim, &n);
+    cr_expect(n == 6 && memcmp(p, "victim", 6) == 0);
+    free(p);
+    unlink(victim);
+    unlink(tail);
+    unlink(unfinished(path));
+}
+
+Test(tail, traces_that_come_only_whole_have_none)
+{
+    const struct kvf_writer_options o = {.existing = KVF_OVERWRITE, .only_whole = true};
+    const char *path = scratch_path("whole.kvf");
+    struct kvf_writer *w, *tail;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, columns, 2, &o, &w, NULL)));
+    cr_expect(eq(int, kvf_writer_open_tail(w, &tail, NULL), KVF_E_ARG));
+    kvf_writer_abandon(w);
+}
+
+/* Files whose names hold that of the trace, hidden ones too. */
+static int beside_it(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[256];
+    int n = 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    DIR *dir = opendir(folder);
+    cr_assert(dir != NULL);
+    const struct dirent *e = readdir(dir);
+    for (; e; e = readdir(dir))
+        n += strstr(e->d_name, slash + 1) != NULL;
+    closedir(dir);
+    return n;
+}
+
+Test(tail, what_a_kill_left_of_one_is_swept)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s", scratch_path("swept.kvf"));
+    for (int resume = 0; resume < 2; resume++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            struct kvf_writer *tail, *w = begin(path, one);
+            put_tail(w, FIRST + 10);
+            if (!kvf_writer_open_tail(w, &tail, NULL))
+                kill(getpid(), SIGKILL);
+            _exit(1);
+        }
+        waitpid(child, &status, 0);
+        bool killed = WIFSIGNALED(status);
+        cr_assert(killed);
+        expect_all_by_either(path, FIRST + 10);
+        cr_expect(gt(int, beside_it(path), 2)); /* the trace and its tail, locks and a part */
+        struct kvf_writer *w = begin_as(resume ? KVF_RESUME : KVF_OVERWRITE, path, one);
+        put_texts(w, 0, FIRST);
+        put(w, STREAM, 0, FIRST, 0);
+        finish(w);
+        cr_expect(eq(int, beside_it(path), 1));
+        unlink(path);
+    }
+}
