@@ -50,14 +50,19 @@ Test(mem, growing_keeps_what_there_was)
     mem_free(p);
 }
 
-/* What a progress line says of `done` after 10 seconds, less the codes of the terminal. */
+/* What a progress line says of `done` after 10 seconds, less the codes of the terminal.  It is
+ * drawn again where the machine was busy, so that it was a millisecond more at most. */
 static const char *progress_line(int64_t done, int64_t total, char text[200])
 {
-    int keep = dup(STDERR_FILENO);
+    int keep = dup(STDERR_FILENO), tries = 1000;
     FILE *f = tmpfile();
     cr_assert(f != NULL && dup2(fileno(f), STDERR_FILENO) >= 0);
-    struct progress p = {"eval", "tok", total, clock_seconds() - 10, 0, true};
-    progress_update(&p, done);
+    struct progress p;
+    do {
+        cr_assert(ftruncate(fileno(f), 0) == 0 && lseek(fileno(f), 0, SEEK_SET) == 0);
+        p = (struct progress){"eval", "tok", total, clock_seconds() - 10, 0, true};
+        progress_update(&p, done);
+    } while (clock_seconds() - p.start > 10.001 && --tries > 0);
     dup2(keep, STDERR_FILENO);
     close(keep);
     rewind(f);
