@@ -1,6 +1,6 @@
 /* progress.h - a progress line on a terminal: "prefill  512/1043  412 tok/s  ETA 0:01".
  *
- * Silent unless stderr is a terminal (or `force`).  Redraws at most 10 times a
+ * Silent unless stderr is a terminal.  Redraws at most 10 times a
  * second.  Never writes to stdout. */
 #ifndef KVF_BASE_PROGRESS_H
 #define KVF_BASE_PROGRESS_H

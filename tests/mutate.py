@@ -176,7 +176,7 @@ def main():
     todo = [f for f in faults if args.again or f.key not in known]
     if todo and not args.trust:
         baseline(tree, {f.room for f in todo}, args.jobs)
-    reach = Reach(os.path.abspath(args.build), tree.root)
+    reach = Reach(os.path.abspath(args.build), tree.root, tree.build)
     if todo and not reach.tests:
         reach.measure({f.path for f in all_faults(argparse.Namespace(room="", only="", sample=1, limit=None))})
     for n, fault in enumerate(todo, 1):

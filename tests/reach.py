@@ -26,15 +26,19 @@ def digest(path):
         return hashlib.sha256(f.read()).hexdigest()[:16]
 
 
+def listed(build):
+    shown = subprocess.run(["meson", "introspect", build, "--tests"], capture_output=True, text=True, check=True).stdout
+    return json.loads(shown)
+
+
 def tests_of(build):
     """{lines of the command: (name, seconds)} of the tests of a build folder, with the times of its last run."""
-    shown = subprocess.run(["meson", "introspect", build, "--tests"], capture_output=True, text=True, check=True).stdout
     seconds = {}
     with open(os.path.join(build, "meson-logs", f"testlog-{WRAPPED}.json"), encoding="utf-8") as f:
         for test in map(json.loads, f):
             name = test["name"].split(" / ")[-1]
             seconds[name] = max(test["duration"], seconds.get(name, 0))
-    return {"".join(w + "\n" for w in t["cmd"]): (t["name"], seconds.get(t["name"], 60.)) for t in json.loads(shown)}
+    return {"".join(w + "\n" for w in t["cmd"]): (t["name"], seconds.get(t["name"], 60.)) for t in listed(build)}
 
 
 def lines_of(folder, build, root, files):
@@ -59,12 +63,15 @@ def lines_of(folder, build, root, files):
 
 
 class Reach:
-    def __init__(self, folder, root):
+    """What was measured, in folder, of the tree at root; build: the folder whose tests will run."""
+
+    def __init__(self, folder, root, build):
         self.path, self.root, self.tests, self.digests = os.path.join(folder, "reach.json"), root, {}, {}
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:
                 known = json.load(f)
             self.tests, self.digests = known["tests"], known["digests"]
+        self.new = sorted({t["name"] for t in listed(build) if "kvfate:long" not in t["suite"]} - set(self.tests))  # came later: each may reach any line
 
     def measure(self, files):
         build, counts = os.path.join(self.root, "build-reach"), os.path.join(self.root, "build-reach", "counts")
@@ -92,6 +99,7 @@ class Reach:
             mine = self.tests.setdefault(test, {"seconds": seconds, "lines": {}})
             for path, lines in lines_of(folder, build, self.root, files).items():
                 mine["lines"][path] = sorted({*mine["lines"].get(path, []), *lines})
+        self.new = []
         self.digests = {f: digest(os.path.join(self.root, f)) for f in files}
         with open(self.path, "w", encoding="utf-8") as f:
             json.dump({"tests": self.tests, "digests": self.digests}, f)
@@ -100,5 +108,6 @@ class Reach:
         """The tests that reach lines first to last of path, the shortest first; None: it is not known."""
         if self.digests.get(path) != digest(os.path.join(self.root, path)):
             return None
-        near = [(t["seconds"], name) for name, t in self.tests.items() if any(first <= x <= last for x in t["lines"].get(path, []))]
+        near = [(0, name) for name in self.new]
+        near += [(t["seconds"], name) for name, t in self.tests.items() if any(first <= x <= last for x in t["lines"].get(path, []))]
         return [name for _, name in sorted(near)]

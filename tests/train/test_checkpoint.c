@@ -1,5 +1,4 @@
 /* Checkpoints: what is written is read; damage is seen; no kill and no fault loses the last. */
-#include <dirent.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -19,6 +18,7 @@
 #include "base/rng.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/train/checkpoint.h"
+#include "beside.h"
 
 enum { N = 3, MOST = 6000 };
 
@@ -252,19 +252,6 @@ Test(checkpoint, other_tensors_are_named)
     refused(at("x"), KVF_E_ARG, "2 tensors");
 }
 
-/* Whether no part and no lock lies beside the file. */
-static bool alone(const char *name)
-{
-    char start[64];
-    DIR *dir = opendir(folder);
-    bool none = dir != NULL;
-    snprintf(start, sizeof start, ".%s.", name);
-    for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
-        none &= strncmp(e->d_name, start, strlen(start)) != 0;
-    closedir(dir);
-    return none;
-}
-
 /* A child saves 1, 2, 3, ... and is killed somewhere: what is there is whole, and at least
  * as new as the last save that had returned. */
 static void kill_once(const char *path, volatile int64_t *done, struct rng *r)
@@ -305,7 +292,7 @@ Test(checkpoint, no_kill_loses_the_last_one, .timeout = 3600)
     cr_assert(zero(int, save(path, 0, &d)));
     for (int i = 0; i < n; i++) {
         kill_once(path, done, &r);
-        torn += !alone("x");
+        torn += !alone_in(folder, "x");
     }
     fprintf(stderr, "%d kills, %lld saves, %d left a part\n", n, (long long)*done, torn);
     cr_expect(torn > 0 || n < 200); /* some came during saves; how many is up to the machine */
@@ -329,7 +316,7 @@ Test(checkpoint, a_full_disk_leaves_the_old_one)
         cr_assert(eq(int, err, KVF_E_IO));
         one_sentence(&d, at("x"));
         cr_assert(eq(i64, whole(at("x")), 1));
-        cr_assert(alone("x"));
+        cr_assert(alone_in(folder, "x"));
     }
 }
 

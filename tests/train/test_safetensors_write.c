@@ -3,7 +3,6 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <signal.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "base/mem.h"
 #include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
+#include "beside.h"
 
 static char folder[64];
 
@@ -48,19 +48,6 @@ static const char *at(const char *name)
 static bool gone(const char *name)
 {
     return access(at(name), F_OK) != 0;
-}
-
-/* Whether no part and no lock lies beside the file. */
-static bool alone(const char *name)
-{
-    char start[64];
-    DIR *dir = opendir(folder);
-    bool none = dir != NULL;
-    snprintf(start, sizeof start, ".%s.", name);
-    for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
-        none &= strncmp(e->d_name, start, strlen(start)) != 0;
-    closedir(dir);
-    return none;
 }
 
 static void slurp(const char *path, struct buf *out)
@@ -110,7 +97,7 @@ Test(safetensors_write, strict_reader_gives_it_back)
         cr_expect(zero(int, strcmp(tensor_file_meta(f, notes[i].key), notes[i].value)));
     cr_expect(tensor_file_meta_key(f, 3) == NULL);
     tensor_file_close(f);
-    cr_expect(alone("x"));
+    cr_expect(alone_in(folder, "x"));
 }
 
 /* Its own words for the same file: bits by hand, bf16 of 0.1 is 3dcd and of FLT_MAX inf. */
@@ -205,7 +192,7 @@ static void unchanged(const struct buf *old)
     struct buf now = {0};
     slurp(at("x"), &now);
     cr_expect(now.len == old->len && memcmp(now.data, old->data, now.len) == 0);
-    cr_expect(alone("x"));
+    cr_expect(alone_in(folder, "x"));
     buf_finish(&now);
 }
 
@@ -246,7 +233,7 @@ Test(safetensors_write, places_that_cannot_be_written)
     cr_expect(eq(int, write_all(at("folder"), &d), KVF_E_IO)); /* the rename fails */
     one_sentence(&d);
     cr_expect(stat(at("folder"), &st) == 0 && S_ISDIR(st.st_mode));
-    cr_expect(alone("folder"));
+    cr_expect(alone_in(folder, "folder"));
     cr_assert(zero(int, mkdir(at(".y.lock"), 0777)));
     cr_expect(eq(int, write_all(at("y"), &d), KVF_E_IO));
     one_sentence(&d);
@@ -289,5 +276,5 @@ Test(safetensors_write, what_the_reader_would_refuse_is_not_written)
     cr_expect(eq(int, safetensors_write(at("x"), items, 1, &note, 1, &d), KVF_E_LIMIT));
     one_sentence(&d);
     mem_free(huge);
-    cr_expect(gone("x") && alone("x"));
+    cr_expect(gone("x") && alone_in(folder, "x"));
 }
