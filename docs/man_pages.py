@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the manual pages from their templates and from what the program says of itself.
 
-    man_pages.py DESCRIPTION.json TEMPLATE COMMON.mdoc PAGE
+    man_pages.py DESCRIPTION.json COMMON.mdoc TEMPLATE... FOLDER
 
 A template of docs/man holds the prose of a page in mdoc, what only people know: DESCRIPTION, the long
 text of options, EXAMPLES, SEE ALSO.  Made from `kvfate describe --json` are NAME, SYNOPSIS, the head of
@@ -307,11 +307,12 @@ def make_page(program, name, template, common):
 
 
 def main():
-    description, template, common, out = sys.argv[1:]
-    page = make_page(json.loads(read(description)), re.sub('.*/', '', template), read(template),
-                     common_texts(read(common)))
-    with open(out, 'w', encoding='utf-8') as f:
-        f.write(page)
+    description, common, *templates, folder = sys.argv[1:]
+    program, texts = json.loads(read(description)), common_texts(read(common))
+    for template in templates:
+        name = re.sub('.*/', '', template)
+        with open(f'{folder}/{name}', 'w', encoding='utf-8') as f:
+            f.write(make_page(program, name, read(template), texts))
 
 
 if __name__ == '__main__':
