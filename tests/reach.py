@@ -105,9 +105,12 @@ class Reach:
             json.dump({"tests": self.tests, "digests": self.digests}, f)
 
     def of(self, path, first, last):
-        """The tests that reach lines first to last of path, the shortest first; None: it is not known."""
+        """The tests that reach lines first to last of path, the shortest first; of lines that no test is seen to reach, such as
+        declarations, the tests that reach the file.  None: it is not known."""
         if self.digests.get(path) != digest(os.path.join(self.root, path)):
             return None
-        near = [(0, name) for name in self.new]
-        near += [(t["seconds"], name) for name, t in self.tests.items() if any(first <= x <= last for x in t["lines"].get(path, []))]
-        return [name for _, name in sorted(near)]
+        near = self.near(path, lambda x: first <= x <= last) or self.near(path, lambda x: True)
+        return [name for _, name in sorted([(0, name) for name in self.new] + near)] if near else None
+
+    def near(self, path, wanted):
+        return [(t["seconds"], name) for name, t in self.tests.items() if any(map(wanted, t["lines"].get(path, [])))]

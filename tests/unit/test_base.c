@@ -51,6 +51,17 @@ Test(mem, growing_keeps_what_there_was)
     mem_free(p);
 }
 
+Test(mem, growing_that_fails_leaves_what_there_was)
+{
+    const size_t n = 1 << 20; /* so large that the system takes it back at once when it is freed */
+    int32_t *p = mem_alloc(n, sizeof *p);
+    cr_assert(ne(ptr, p, NULL));
+    p[n - 1] = 7;
+    cr_expect(eq(ptr, mem_grow(p, n, SIZE_MAX / 2, sizeof *p), NULL));
+    cr_expect(eq(i32, p[n - 1], 7));
+    mem_free(p);
+}
+
 /* What a progress line says of `done` after 10 seconds, less the codes of the terminal.  It is
  * drawn again where the machine was busy, so that it was a millisecond more at most. */
 static const char *progress_line(int64_t done, int64_t total, char text[200])

@@ -51,6 +51,20 @@ Test(ranks, correlation)
     cr_expect(isnan(ranks_correlation(x, y, 0)));
 }
 
+Test(ranks, what_is_constant_has_no_correlation_though_its_mean_is_rounded)
+{
+    double x[49], y[49];
+    for (int n = 2; n <= 49; n++)
+        for (int k = 1; k < 20; k++) {
+            for (int i = 0; i < n; i++) {
+                x[i] = i;
+                y[i] = k * .1;
+            }
+            cr_expect(isnan(ranks_correlation(x, y, (size_t)n)), "%d of %g", n, k * .1);
+            cr_expect(isnan(ranks_correlation(y, x, (size_t)n)), "%d of %g", n, k * .1);
+        }
+}
+
 Test(ranks, chance_overlap)
 {
     /* n = 4, k = 2: of 6 sets B, 1 shares both (1), 4 share one (1/3), 1 none */
