@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 
+OWN = 8  # tests that reach most of a file: they were made for it, short or not
 WRAPPED = "build-reach.sh"  # the wrapper's name, which meson gives to its log
 WRAPPER = """#!/bin/sh
 # One test with counters of its own.
@@ -105,12 +106,17 @@ class Reach:
             json.dump({"tests": self.tests, "digests": self.digests}, f)
 
     def of(self, path, first, last):
-        """The tests that reach lines first to last of path, the shortest first; of lines that no test is seen to reach, such as
+        """The tests that reach lines first to last of path, the shortest first, soon after these those that
+        reach most of the file; of lines that no test is seen to reach, such as
         declarations, the tests that reach the file.  None: it is not known."""
         if self.digests.get(path) != digest(os.path.join(self.root, path)):
             return None
         near = self.near(path, lambda x: first <= x <= last) or self.near(path, lambda x: True)
-        return [name for _, name in sorted([(0, name) for name in self.new] + near)] if near else None
+        if not near:
+            return None
+        short = [name for _, name in sorted([(0, name) for name in self.new] + near)]
+        own = sorted(short, key=lambda name: -len(self.tests[name]["lines"].get(path, [])) if name in self.tests else 0)[:OWN]
+        return list(dict.fromkeys(short[:2 * OWN] + own + short))
 
     def near(self, path, wanted):
         return [(t["seconds"], name) for name, t in self.tests.items() if any(map(wanted, t["lines"].get(path, [])))]

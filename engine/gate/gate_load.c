@@ -209,7 +209,7 @@ static int read_hidden(const struct load *l)
     if (p->shape[y->hidden_dim] == S_HI)
         by = (uint64_t)g->model.n_kv_heads;
     bool odd = g->kind == GATE_BLOCKS && n % 2;
-    if (n % by || n / by < 1 || n / by > MAX_HIDDEN || odd)
+    if (n % by || n / by > MAX_HIDDEN || odd)
         return kvf_fail(l->d, KVF_E_FORMAT,
                         "%s: dimension %d of tensor %s is %llu; expected "
                         "%s from %llu to %llu",

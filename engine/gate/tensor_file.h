@@ -24,7 +24,7 @@ enum tensor_container { CONTAINER_SAFETENSORS, CONTAINER_TORCH };
 struct tensor {
     const char *name;
     int n_dims;                /* 0 .. TENSOR_DIMS */
-    uint64_t dim[TENSOR_DIMS]; /* dim[0] is the slowest; unused ones are 1 */
+    uint64_t dim[TENSOR_DIMS]; /* dim[0] is the slowest; each >= 1, unused ones are 1 */
     uint64_t n;                /* elements, at least 1 */
     enum weight_type type;     /* WEIGHT_F32, WEIGHT_F16 or WEIGHT_BF16 */
     const void *data;          /* row-major, little-endian, aligned to the element */

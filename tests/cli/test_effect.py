@@ -134,6 +134,9 @@ def judge(what, rows, steps, forks, documents):
 def measured(what, forks_of, documents, *argv, model=0):
     oracle = tiny_llama.Llama(s.model(model))
     rows, _ = precise(*argv, model=model)
+    kinds = ("entries", "token", "count") if "entries" in rows[0] else ("head", "layer", "index")
+    text = ["text"] if "entries" in rows[0] else []
+    s.check(what + ": columns", list(rows[0]) == [*kinds, *text, "kl", "kl_low", "kl_high", "kl_max", "dnll", "dnll_low", "dnll_high", "top1_agree", "tokens"], list(rows[0]))
     steps, _ = precise(*argv, "--per-token", model=model, name="steps.tsv")
     judge(what, rows, steps, [(n, oracle, f) for n, f in forks_of], documents)
 

@@ -467,6 +467,9 @@ Test(roundtrip, wrong_calls_leave_the_writer_usable)
     cr_expect(eq(int, kvf_write_chunk(w, TINY_COLUMNS, 0, 0, 1, 0, 1, 0, &x), KVF_E_ARG));
     cr_expect(eq(int, kvf_write_chunk(w, 0, 1, 0, 1, 0, 1, 0, &x), KVF_E_ARG)); /* RUN: layer 0 */
     cr_expect(eq(int, kvf_write_chunk(w, 4, 0, 1, 2, 0, 1, 0, &x), KVF_E_ARG));
+    for (int layer = TINY_LAYERS; layer < TINY_LAYERS + 4096; layer++)
+        cr_assert(eq(int, kvf_write_chunk(w, 4, layer, 0, 1, 0, 1, 0, &x), KVF_E_ARG));
+    cr_expect(eq(int, kvf_write_chunk(w, 4, -1, 0, 1, 0, 1, 0, &x), KVF_E_ARG));
     cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, KVF_MAX_STEPS, 1, 0, &x), KVF_E_ARG));
     cr_expect(eq(int, kvf_write_token_bytes(w, 0, 2, falling, "abc"), KVF_E_ARG));
     for (uint32_t e = 1; e <= TINY_EPOCHS; e++)
