@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Pickles and archives that torch would not write: each is refused with a sentence that says what is wrong, and nothing runs.
 
-usage: test_torch_hostile.py KVFATE DATA     (DATA: tests/data/torch)
+usage: test_torch_hostile.py KVFATE DATA GATES_DUMP     (DATA: tests/data/torch)
 """
 import io
 import json
+import math
 import os
 import pickle
 import struct
@@ -386,6 +387,33 @@ def zip_twice(body, data):
         return archive(body, {"0": data}, more=[("a/data/0", data)])
 
 
+def values(path):
+    """What the gates of gate() give for three tokens."""
+    d, G, H, D = 2, 2, 2, 2
+    rows = [struct.pack(f"<i{d + (G + 3 * H) * D}f", t, *(math.sin(k + 5 * t) for k in range(d + (G + 3 * H) * D))) for t in range(3)]
+    r = subprocess.run([sys.argv[3], path, "0", *map(str, (1, d, G, H, D)), "1e-5", "1e4", "-"], input=b"".join(rows), capture_output=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    return r.stdout.split(b"\n", 1)[1]
+
+
+def views(work):
+    """Tensors that are views of a larger storage have the numbers of a tensor that is not one."""
+    path, seen = os.path.join(work, "view.pth"), set()
+    for stride in ((2, 1), (1, 2), (3, 1), (4, 1), (4, 2), (1, 3), (2, 3), (6, 1)):
+        for offset in (0, 8 - 1 - sum(stride)):
+            data = [offset + i * stride[0] + k * stride[1] for i in (0, 1) for k in (0, 1)]
+            part = {"linear1_weight": tensor([2, 2], [2, 1], of=storage("1", 4)), "linear1_bias": tensor([2], [1]),
+                    "linear2_weight": tensor([2, 2], [2, 1]), "bias": tensor([2], [1], 6)}
+            found = []
+            for body in (gate(linear1_weight=tensor([2, 2], stride, offset)), archive(top(**part), {"0": struct.pack("<8f", *range(8)), "1": struct.pack("<4f", *data)})):
+                with open(path, "wb") as f:
+                    f.write(body)
+                found.append(values(path))
+            assert found[0] == found[1], (stride, offset)
+            seen.add(found[0])
+    assert len(seen) > 8, len(seen)
+
+
 def run(path):
     r = subprocess.run([sys.argv[1], "info", path, "--json"], capture_output=True, timeout=60)
     err = r.stderr.decode("utf-8", "replace")
@@ -409,6 +437,7 @@ def main():
             assert word is False or refused == (code == 1), (name, code, err, word)
             assert not refused or word in err, (name, word, err)
             counts[code == 0] += 1
+        views(work)
         assert not os.path.exists(canary)
         # the same opcodes do run where Python's own pickle reads them: the canary can fail
         evil = next(p for n, p, _ in calls() if n == "system")
