@@ -433,7 +433,7 @@ static void describe_pair(const struct table *t, int64_t p, int64_t pairs, doubl
 
 static void describe(const struct table *t, struct buf *out)
 {
-    int64_t undefined = (int64_t)table_meta_real(t, "undefined", 0);
+    int64_t undefined = table_meta_int(t, "undefined", 0);
     int64_t rows = table_rows(t), pairs = 0;
     double *v = MEM_NEW(double, (size_t)rows);
     for (int k = 1; k <= MOST_TRACES; k++) {

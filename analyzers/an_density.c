@@ -152,7 +152,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
 static void describe(const struct table *t, struct buf *out)
 {
     int share = table_find(t, "share"), mean = table_find(t, "mean");
-    int64_t bins = (int64_t)table_meta_real(t, "bins", 1), heads = table_rows(t) / bins - 1;
+    int64_t bins = table_meta_int(t, "bins", 1), heads = table_rows(t) / bins - 1;
     int64_t all = heads * bins, low = -1, high = -1;
     for (int64_t h = 0; h < heads; h++) {
         double v = table_real(t, mean, h * bins);

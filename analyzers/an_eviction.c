@@ -6,8 +6,9 @@
 
 #include <kvf/schema.h>
 
-#include "base/mem.h"
 #include "analyzers/frame.h"
+#include "base/mem.h"
+#include "base/whole.h"
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, N_COLUMNS, N_REASONS = KVF_REASON_PLAN + 1 };
 
@@ -194,7 +195,7 @@ static int count_ties(struct kvf_trace *t, const struct source *s, const struct 
     for (int64_t i = 0; !err && tie && i < s->n; i++)
         sum += tie[i] & -(uint32_t)(step[i] != KVF_ALIVE);
     for (int64_t i = 0; !err && !tie && i < s->n; i++)
-        c->ties += step[i] != KVF_ALIVE ? (int64_t)c->value[i] : 0;
+        c->ties += step[i] != KVF_ALIVE ? whole_within(c->value[i], 0, UINT8_MAX, 0) : 0;
     c->ties += sum;
     return err;
 }
@@ -272,7 +273,7 @@ static void put_churn(struct table *out, const struct churn *c, int64_t n, int64
         double q;
     } ages[] = {
         {"age_least", 0}, {"age_p25", .25}, {"age_median", .5}, {"age_p75", .75}, {"age_most", 1}};
-    int64_t most = 0, busy = 0, later = 0, P = (int64_t)table_meta_real(out, "prompt_tokens", -1);
+    int64_t most = 0, busy = 0, later = 0, P = table_meta_int(out, "prompt_tokens", -1);
     for (int64_t t = 0; t <= T; t++) {
         most = c->at_step[t] > c->at_step[most] ? t : most;
         busy += c->at_step[t] > 0;

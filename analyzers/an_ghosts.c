@@ -8,7 +8,9 @@
 #include <kvf/schema.h>
 
 #include "analyzers/frame.h"
+#include "analyzers/selected.h"
 #include "base/stats.h"
+#include "base/whole.h"
 
 enum { HITS, FIRST, MASS, STEP, KEPT }; /* columns */
 struct options {
@@ -33,9 +35,32 @@ struct data {
     struct sum mass;     /* of tokens [a, b), from all queries */
 };
 
-static int64_t step_or_none(double v)
+/* A step of the trace, or T, into *ret; -1 where there is none. */
+static int take_step(const struct frame *f, double v, const char *name, const struct head *q,
+                     int64_t token, int64_t *ret, struct kvf_diag *d)
 {
-    return v == (double)KVF_NEVER ? -1 : (int64_t)v;
+    int64_t step = v == (double)KVF_NEVER ? -1 : whole_within(v, 0, f->T, -2);
+    if (step == -2)
+        return kvf_fail(d, KVF_E_FORMAT, "%s of token %lld of %s is %.15g, no step of this trace",
+                        name, (long long)token, q->name, v);
+    *ret = step;
+    return KVF_OK;
+}
+
+static int take_row(struct frame *f, int h, int64_t i, struct kvf_diag *d)
+{
+    const struct data *x = f->state;
+    const struct head *q = &f->heads.head[h];
+    int64_t step = -1, first = -1;
+    int err = take_step(f, x->value[STEP][i], "evict_step", q, f->a + i, &step, d);
+    if (!err)
+        err = take_step(f, x->value[FIRST][i], "shadow.first_hit", q, f->a + i, &first, d);
+    struct row *r = err ? NULL : frame_add_row(f);
+    if (!r)
+        return err ? err : KVF_E_NOMEM;
+    *r = (struct row){frame_row_head(f, h),           f->a + i,         step, first,
+                      whole_of(x->value[HITS][i], 0), x->value[MASS][i]};
+    return KVF_OK;
 }
 
 /* An entry was missed when it left, or when pages with it were not read. */
@@ -44,26 +69,19 @@ static int take_head(struct frame *f, int h, struct kvf_diag *d)
     struct data *x = f->state;
     const struct options *o = f->options;
     const struct head *q = &f->heads.head[h];
-    int G = kvf_n_heads(f->t, q->layer, KVF_SPACE_QUERY);
-    int H = kvf_n_heads(f->t, q->layer, KVF_SPACE_KV);
-    int kv = q->index / (G / H > 0 ? G / H : 1), err = KVF_OK;
+    struct unit u;
+    int err = unit_of(f->t, SPACE_QUERY, q, &u, d);
     for (int c = 0; !err && c < KEPT; c++)
-        err = kvf_read_f64(f->t, f->column[c], q->layer, c == STEP ? kv : q->index, (uint32_t)f->a,
-                           (uint32_t)(f->b - f->a), x->value[c], d);
+        err = kvf_read_f64(f->t, f->column[c], q->layer, c == STEP ? u.kv : q->index,
+                           (uint32_t)f->a, (uint32_t)(f->b - f->a), x->value[c], d);
     for (int64_t i = 0; !err && i < f->b - f->a; i++) {
         double step = x->value[STEP][i], mass = x->value[MASS][i], hits = x->value[HITS][i];
         bool missed = step != (double)KVF_ALIVE || mass > 0;
         sum_add(&x->mass, mass);
         x->missed += missed;
         x->hit += hits > 0;
-        if (!missed || hits < (double)o->hits)
-            continue;
-        struct row *r = frame_add_row(f);
-        if (!r)
-            return KVF_E_NOMEM;
-        *r = (struct row){frame_row_head(f, h), f->a + i,
-                          step_or_none(step),   step_or_none(x->value[FIRST][i]),
-                          (int64_t)hits,        mass};
+        if (missed && hits >= (double)o->hits)
+            err = take_row(f, h, i, d);
     }
     return err;
 }

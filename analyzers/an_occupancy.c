@@ -226,8 +226,7 @@ static void describe(const struct table *t, struct buf *out)
 {
     int cls = table_find(t, "class"), col = table_find(t, "entries");
     double peak = 0, last = 0;
-    int64_t every = (int64_t)table_meta_real(t, "every", 1),
-            T = (int64_t)table_meta_real(t, "T", 0);
+    int64_t every = table_meta_int(t, "every", 1), T = table_meta_int(t, "T", 0);
     int64_t n = (T + every - 1) / every, heads = 0;
     for (int64_t r = 0; r < table_rows(t); r++) {
         if (strcmp(table_str(t, cls, r), "all") != 0)

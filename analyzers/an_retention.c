@@ -180,7 +180,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     const struct source *s = x->s;
     int layer = y->head->layer, err = KVF_OK;
     int G = kvf_n_heads(y->t, layer, KVF_SPACE_QUERY), H = kvf_n_heads(y->t, layer, KVF_SPACE_KV);
-    int share = x->gate ? G / H : 1;
+    int share = x->gate && H ? G / H : 1;
     if (x->gate)
         err = read_gates(s, f->column[LOG_BETA], y, s->lb + y->h * s->n, d);
     if (!err && s->last)

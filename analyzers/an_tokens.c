@@ -17,6 +17,7 @@
 #include "analyzers/token_text.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/whole.h"
 
 enum { MOST_TRACES = 16 };
 
@@ -240,7 +241,7 @@ static int read_shared(struct rows *x, const struct source *s, int number, const
     int nll = kvf_find(s->t, "nll");
     int err = read(x, s, kvf_find(s->t, "tokens.id"), 0, 0, d);
     for (int64_t k = 0; !err && k < s->n; k++)
-        x->row[at + k].id = (int64_t)x->value[s->a + k];
+        x->row[at + k].id = whole_of(x->value[s->a + k], -1);
     if (!err)
         err = read(x, s, kvf_find(s->t, "tokens.role"), 0, 0, d);
     for (int64_t k = 0; !err && k < s->n; k++)

@@ -424,9 +424,9 @@ static const struct frame_column columns[] = {
 
 static void describe_notes(const struct table *t, struct buf *out)
 {
-    long long clamped = (long long)table_meta_real(t, "clamped", 0);
-    long long left_out = (long long)table_meta_real(t, "left_out", 0);
-    long long undefined = (long long)table_meta_real(t, "undefined", 0);
+    long long clamped = table_meta_int(t, "clamped", 0);
+    long long left_out = table_meta_int(t, "left_out", 0);
+    long long undefined = table_meta_int(t, "undefined", 0);
     buf_str(out, "factors overlap: their shares do not add up\n");
     if (clamped)
         buf_printf(out,

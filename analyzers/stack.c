@@ -4,6 +4,7 @@
 #include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_stack.h"
+#include "base/whole.h"
 
 struct parts {
     struct table *t[STACK_MOST];
@@ -78,7 +79,7 @@ static void put_column(struct table *out, const struct parts *p, const char *nam
     }
     for (int i = 0; i < p->n; i++)
         for (int64_t r = 0; r < table_rows(p->t[i]); r++)
-            v[at++] = (int64_t)table_meta_real(p->t[i], name, otherwise);
+            v[at++] = whole_of(table_meta_real(p->t[i], name, otherwise), -1);
     table_dense_int(out, name, unit, v);
     mem_free(v);
 }

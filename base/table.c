@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/table.h"
+#include "base/whole.h"
 
 enum kind { DENSE, BLOCK, CYCLE, AFFINE, LAZY, CODED };
 
@@ -343,6 +344,11 @@ double table_meta_real(const struct table *t, const char *key, double otherwise)
     return v && end != v && !*end ? x : otherwise;
 }
 
+int64_t table_meta_int(const struct table *t, const char *key, int64_t otherwise)
+{
+    return whole_of(table_meta_real(t, key, NAN), otherwise);
+}
+
 void table_keep(struct table *t, const char *key, double value)
 {
     struct kept *list = mem_grow(t->kept, (size_t)t->n_kept, (size_t)t->n_kept + 1, sizeof *list);
@@ -510,8 +516,7 @@ double table_real(const struct table *t, int col, int64_t row)
 
 int64_t table_int(const struct table *t, int col, int64_t row)
 {
-    double v = table_real(t, col, row);
-    return fabs(v) < 9e18 ? (int64_t)v : -1;
+    return whole_of(table_real(t, col, row), -1);
 }
 
 const char *table_str(const struct table *t, int col, int64_t row)

@@ -73,6 +73,8 @@ void table_meta_str(struct table *t, const char *key, const char *value);
 void table_meta_num(struct table *t, const char *key, double value);
 const char *table_meta(const struct table *t, const char *key); /* as text; NULL: none */
 double table_meta_real(const struct table *t, const char *key, double otherwise);
+/* The same as a whole number; `otherwise` also for what no int64_t holds. */
+int64_t table_meta_int(const struct table *t, const char *key, int64_t otherwise);
 int table_meta_count(const struct table *t);
 const char *table_meta_key(const struct table *t, int i);
 

@@ -52,8 +52,9 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
         ok = headset_next(&s, &item) && item.kind != 'H';
         for (int l = item.layer.lo; ok && l <= item.layer.hi && l < kvf_n_layers(t); l++) {
             int H = kvf_n_heads(t, l, KVF_SPACE_KV), G = kvf_n_heads(t, l, KVF_SPACE_QUERY);
-            int lo = item.head.lo, hi = item.head.hi < H ? item.head.hi : H - 1, share = G / H;
-            if (lo <= hi)
+            int lo = item.head.lo, hi = item.head.hi < H ? item.head.hi : H - 1,
+                share = H ? G / H : 0;
+            if (lo <= hi && share)
                 buf_printf(&b, "%sL%dH%d-%d", b.len ? "," : "", l, lo * share,
                            hi * share + share - 1);
         }

@@ -8,6 +8,8 @@
 #include "render/figures.h"
 #include "render/plot.h"
 
+enum { MOST_STEPS = 1 << 24 }; /* of a trace */
+
 struct ghosts_style {
     int by; /* enum plot_by */
     int x;  /* 0: steps away, 1: age */
@@ -109,7 +111,6 @@ static void add_runs(struct plot *p, struct view *v, const char *map)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    (void)d;
     const struct ghosts_style *o = s->own;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
@@ -120,6 +121,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .evict = table_find(t, "evict_step"),
                      .hit = table_find(t, "first_hit")};
     survey(&v);
+    if (v.longest > MOST_STEPS)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "an entry was missed %lld steps after it left, and no run has more than %d",
+                        (long long)v.longest, (int)MOST_STEPS);
     v.count = MEM_NEW(int64_t, (size_t)v.longest + 2);
     if (!v.count)
         return KVF_E_NOMEM;

@@ -145,7 +145,7 @@ static int window_of(const struct grid *g, const struct figure_style *s, struct 
     const struct grid_style *o = s->own;
     int64_t n = rows_per_head(g->t);
     int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
-    int64_t last = (int64_t)table_meta_real(g->t, "T", (double)to);
+    int64_t last = table_meta_int(g->t, "T", to);
     int err = style_steps(o->steps, &from, &to, d);
     if (err)
         return err;

@@ -356,7 +356,7 @@ static void read_block(struct corpus_document *x, const struct table *t, const s
 
 static int take_meta(struct corpus_document *x, const struct table *t)
 {
-    int64_t T = (int64_t)table_meta_real(t, "T", -1);
+    int64_t T = table_meta_int(t, "T", -1);
     if (T >= 0) {
         x->least_T = x->least_T < 0 || T < x->least_T ? T : x->least_T;
         x->most_T = T > x->most_T ? T : x->most_T;

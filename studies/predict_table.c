@@ -6,6 +6,7 @@
 #include "analyzers/common.h"
 #include "base/headset.h"
 #include "base/mem.h"
+#include "base/whole.h"
 #include "studies/predict_values.h"
 
 int predict_head_name(const char *text, int *layer, int *head, bool *query, struct kvf_diag *d)
@@ -218,7 +219,8 @@ static bool is_statistic(const struct reading *r, int column)
 /* Query heads of a KV head, from a trace or the table's provenance; 0: not known. */
 static int share_of(const struct predict_pair *p, const struct table *t)
 {
-    int G = (int)table_meta_real(t, "query_heads", 0), H = (int)table_meta_real(t, "kv_heads", 0);
+    int G = (int)whole_within(table_meta_real(t, "query_heads", 0), 0, INT32_MAX, 0);
+    int H = (int)whole_within(table_meta_real(t, "kv_heads", 0), 0, INT32_MAX, 0);
     if (p->n_traces && kvf_n_layers(p->trace[0])) {
         G = kvf_n_heads(p->trace[0], 0, KVF_SPACE_QUERY);
         H = kvf_n_heads(p->trace[0], 0, KVF_SPACE_KV);

@@ -147,9 +147,9 @@ static bool stated(const unsigned char *p, uint64_t v)
  * not known yet and follow the data. */
 static int read_local(struct directory *d, uint64_t at, struct zip_entry *e)
 {
-    const unsigned char *p = d->map + at;
-    if (at > d->at || d->at - at < LOCAL || !is(p, "PK\3\4"))
+    if (at > d->at || d->at - at < LOCAL || !is(d->map + at, "PK\3\4"))
         return damaged(d, "an entry is not where the directory says");
+    const unsigned char *p = d->map + at;
     size_t room = d->at - (size_t)at - LOCAL;
     size_t name_n = (size_t)get(p + 26, 2), extra_n = (size_t)get(p + 28, 2);
     if (name_n + extra_n > room || e->n > room - name_n - extra_n)
