@@ -32,6 +32,8 @@ int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int 
         err = opt_defaults(a->options, &standard, d);
     if (!mine.options)
         mine.options = &standard;
+    for (int i = 0; !err && i < n_traces; i++)
+        err = kvf_check_size(traces[i], d);
     if (err)
         return err;
     return a->heads ? frame_run(a, traces[0], &mine, ret_table, d)

@@ -13,6 +13,34 @@
 #include "base/opt.h"
 #include "base/stats.h"
 
+/* How many values of a column a file of some bytes may declare: of a run, only values that are all
+ * equal take less than a thousandth of a byte. */
+enum { VALUES_OF_ANY = 1 << 24, VALUES_OF_A_BYTE = 1024 };
+
+int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_diag *d)
+{
+    uint64_t held = kvf_held(t, column);
+    if (held >= n)
+        return KVF_OK;
+    return kvf_fail(
+        d, KVF_E_NOTFOUND,
+        "%s holds %llu values of the column %s, fewer than the %llu that are asked for; "
+        "'kvfate verify' tells which are not there",
+        kvf_path(t), (unsigned long long)held, kvf_column(t, column)->name, (unsigned long long)n);
+}
+
+/* n heads with all their steps against the bytes of the file. */
+static int budget_heads(const struct kvf_trace *t, uint64_t n, struct kvf_diag *d)
+{
+    uint64_t values = n * kvf_n_steps(t), bytes = kvf_bytes(t);
+    if (values <= VALUES_OF_ANY || values / VALUES_OF_A_BYTE <= bytes)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_LIMIT,
+                    "%s declares %llu heads and %u steps in a file of %llu bytes, which is too "
+                    "little to hold their values",
+                    kvf_path(t), (unsigned long long)n, kvf_n_steps(t), (unsigned long long)bytes);
+}
+
 static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
                       unsigned char *wanted, int stride, struct kvf_diag *d)
 {
@@ -34,11 +62,14 @@ static int mark_heads(const char *set, enum kvf_space space, const struct kvf_tr
 }
 
 static int fill_list(const struct kvf_trace *t, enum kvf_space space, const unsigned char *wanted,
-                     int stride, struct head_list *l)
+                     int stride, struct head_list *l, struct kvf_diag *d)
 {
     size_t n = 0;
     for (int i = 0; i < kvf_n_layers(t) * stride; i++)
         n += wanted[i];
+    int err = budget_heads(t, n, d);
+    if (err)
+        return err;
     l->head = MEM_NEW(struct head, n);
     l->name = MEM_NEW(const char *, n);
     l->layer = MEM_NEW(int64_t, n);
@@ -72,7 +103,7 @@ int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *se
         return KVF_E_NOMEM;
     int err = mark_heads(set ? set : "*.*", space, t, wanted, stride, d);
     if (!err)
-        err = fill_list(t, space, wanted, stride, ret);
+        err = fill_list(t, space, wanted, stride, ret, d);
     if (!err && ret->n == 0)
         err = kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this trace", set ? set : "*");
     mem_free(wanted);

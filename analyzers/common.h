@@ -16,9 +16,13 @@ struct head_list {
     int64_t *layer, *index;
 };
 
+/* KVF_E_NOTFOUND with a sentence where a column holds fewer values than n. */
+int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_diag *d);
+
 /* Heads of the space that the set names (NULL: all), layers and heads rising.
  * Grammar: comma list of LxKy, LxHy or x.y; x and y are a number, a range a-b or
- * *.  A set of the other space, or one that names no head, is KVF_E_ARG. */
+ * *.  A set of the other space, or one that names no head, is KVF_E_ARG;
+ * heads that the file cannot hold values of are KVF_E_LIMIT. */
 int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
                  struct head_list *ret, struct kvf_diag *d);
 void heads_free(struct head_list *l);

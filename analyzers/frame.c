@@ -96,6 +96,22 @@ static int find_column(const struct frame *f, const struct frame_column *c, int 
     return column < 0 ? KVF_OK : check_shape(kvf_column(f->t, column), c, d);
 }
 
+/* The columns that were found must hold what is asked for before memory is taken for it. */
+static int check_columns(const struct frame *f, struct kvf_diag *d)
+{
+    const struct frame_column *c = f->analyzer->heads->columns;
+    int err = KVF_OK;
+    for (int k = 0; !err && c && c[k].name; k++) {
+        const struct kvf_column *has = c[k].name[0] ? kvf_column(f->t, f->column[k]) : NULL;
+        uint64_t tokens = has && has->axis == KVF_AXIS_TOKEN ? (uint64_t)(f->b - f->a) : 0;
+        if (has && has->space == f->space)
+            err = budget_column(f->t, f->column[k], (uint64_t)f->heads.n * tokens, d);
+        else if (has && has->space == KVF_SPACE_RUN)
+            err = budget_column(f->t, f->column[k], tokens, d);
+    }
+    return err;
+}
+
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     const struct head_analysis *x = f->analyzer->heads;
@@ -107,6 +123,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
             err = find_column(f, &x->columns[c], &f->column[c], d);
     if (!err)
         err = heads_select(f->t, f->space, f->args->heads, &f->heads, d);
+    if (!err)
+        err = check_columns(f, d);
     if (!err && x->prepare)
         err = x->prepare(f, d);
     return memory_of(f, err);

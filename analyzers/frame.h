@@ -7,7 +7,7 @@
  *
  *   [f->t, f->options, f->T and the tokens [f->a, f->b); f->state: state_size zeroed bytes]
  *   choose   what the options mean: may set f->space and f->column[]
- *   [the columns that are declared -> f->column[]; f->heads]
+ *   [the columns that are declared -> f->column[]; f->heads; whether they hold enough values]
  *   prepare  how large the work is: f->items, f->n_rows, and memory from frame_alloc
  *   [f->n_rows zeroed rows of row_size bytes -> f->row; threads]
  *   thread   once for each thread, one after the other: what its scratch points to

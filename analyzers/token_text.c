@@ -4,9 +4,15 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+static const char none[] = ""; /* of all tokens without a text: they take no memory of their own */
+
 static int show(const char *s, size_t n, const char **ret)
 {
     struct buf b = {0};
+    if (n == 0) {
+        *ret = none;
+        return KVF_OK;
+    }
     utf8_show(&b, s, n);
     *ret = mem_strdup(b.data ? b.data : "");
     int err = *ret ? b.err : KVF_E_NOMEM;
@@ -34,10 +40,8 @@ static int join(struct kvf_trace *t, int64_t a, struct token_text *x)
         err = b.err;
         if (!err)
             err = show(text, whole ? b.len : first, &x->joined[i]);
-        for (int64_t k = i + 1; !err && k < next; k++) {
-            x->joined[k] = mem_strdup("");
-            err = x->joined[k] ? KVF_OK : KVF_E_NOMEM;
-        }
+        for (int64_t k = i + 1; !err && k < next; k++)
+            x->joined[k] = none;
         buf_finish(&b);
     }
     return err;
@@ -60,9 +64,9 @@ int token_text_read(struct kvf_trace *t, int64_t a, int64_t n, struct token_text
 void token_text_finish(struct token_text *x)
 {
     for (int64_t i = 0; i < x->n; i++) {
-        if (x->text)
+        if (x->text && x->text[i] != none)
             mem_free((char *)(uintptr_t)x->text[i]);
-        if (x->joined)
+        if (x->joined && x->joined[i] != none)
             mem_free((char *)(uintptr_t)x->joined[i]);
     }
     mem_free((void *)x->text);

@@ -4,6 +4,8 @@
 
 #include <kvf/err.h>
 
+#include "base/utf8.h"
+
 const char *kvf_strerror(int err)
 {
     switch (err) {
@@ -19,23 +21,31 @@ const char *kvf_strerror(int err)
     }
 }
 
-/* Names from files end up in the sentence: it stays one line. */
-static void one_line(struct kvf_diag *d)
+/* Names from files end up in the sentence: it stays one line, and harmless to a terminal. */
+static void put_shown(struct kvf_diag *d, const char *text)
 {
-    for (char *p = d->text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    char shown[UTF8_SHOWN];
+    size_t at = 0, n = strlen(text);
+    for (size_t len, put; n; text += len, n -= len) {
+        put = utf8_shown(text, n, shown, &len);
+        if (put >= sizeof d->text - at)
+            break;
+        memcpy(d->text + at, shown, put);
+        at += put;
+    }
+    d->text[at] = 0;
 }
 
 int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...)
 {
+    char text[sizeof d->text];
     if (!d)
         return err;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(d->text, sizeof d->text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    one_line(d);
+    put_shown(d, text);
     return err;
 }
 
@@ -43,12 +53,13 @@ void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...)
 {
     if (!d)
         return;
-    struct kvf_diag old = *d;
+    char text[sizeof d->text];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(d->text, sizeof d->text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    size_t n = strlen(d->text);
-    snprintf(d->text + n, sizeof d->text - n, ": %s", old.text);
-    one_line(d);
+    const size_t n = strlen(text), room = sizeof text - n;
+    if (snprintf(text + n, room, ": %s", d->text) >= (int)room)
+        text[sizeof text - 1] = 0; /* what does not fit is cut off */
+    put_shown(d, text);
 }

@@ -198,6 +198,11 @@ bool json_is_array(const struct json *n)
     return cJSON_IsArray(raw(n));
 }
 
+static bool is_control(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0);
+}
+
 void json_put_str(struct buf *b, const char *s, size_t n)
 {
     buf_char(b, '"');
@@ -210,7 +215,7 @@ void json_put_str(struct buf *b, const char *s, size_t n)
         } else if (cp == '"' || cp == '\\') {
             buf_char(b, '\\');
             buf_char(b, (char)cp);
-        } else if (cp < 0x20 || cp == 0x7f) {
+        } else if (is_control(cp)) {
             buf_printf(b, "\\u%04x", cp);
         } else {
             buf_add(b, s, len);
@@ -219,6 +224,20 @@ void json_put_str(struct buf *b, const char *s, size_t n)
         n -= len;
     }
     buf_char(b, '"');
+}
+
+void json_put_text(struct buf *b, const char *json)
+{
+    for (size_t n = strlen(json), len; n; json += len, n -= len) {
+        uint32_t cp;
+        len = utf8_decode(json, n, &cp);
+        bool blank = *json == '\n' || *json == '\t' || *json == '\r';
+        if (len && !blank && is_control(cp)) /* it stands in a string, or the JSON is none */
+            buf_printf(b, "\\u%04x", cp);
+        else
+            buf_add(b, json, len);
+        len += !len;
+    }
 }
 
 void json_put_num(struct buf *b, double v)

@@ -33,6 +33,8 @@ bool json_is_array(const struct json *node);
 
 /* "text" with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
 void json_put_str(struct buf *b, const char *s, size_t n);
+/* JSON that was read, as it was written, but with control characters in texts as \u00NN. */
+void json_put_text(struct buf *b, const char *json);
 /* Shortest form that reads back equal; NaN and infinities become null. */
 void json_put_num(struct buf *b, double v);
 /* A node that was read, with all below it. */

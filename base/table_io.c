@@ -38,17 +38,23 @@ static void flush(struct sink *s, size_t above)
     }
 }
 
+/* Control characters never reach a terminal as they are. */
 static void put_tsv_text(struct buf *b, const char *s)
 {
     static const char names[] = "\tt\nn\rr\\\\"; /* each with the letter that stands for it */
+    static const char marked[] = "\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11"
+                                 "\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\\\x7f";
     for (;;) {
-        size_t n = strcspn(s, "\t\n\r\\");
+        size_t n = strcspn(s, marked);
         buf_add(b, s, n);
         s += n;
         if (!*s)
             return;
-        buf_char(b, '\\');
-        buf_char(b, strchr(names, *s)[1]);
+        const char *letter = strchr(names, *s);
+        if (letter)
+            buf_printf(b, "\\%c", letter[1]);
+        else
+            buf_printf(b, "\\x%02X", (unsigned char)*s);
         s++;
     }
 }

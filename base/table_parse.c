@@ -89,13 +89,25 @@ static char *next_line(struct tsv *x)
     return line;
 }
 
-/* Undoes \t \n \r \\ in place. */
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Undoes \t \n \r \\ and \xNN in place. */
 static bool unescape(char *s)
 {
     char *to = s;
     for (; *s; s++) {
         if (*s != '\\') {
             *to++ = *s;
+            continue;
+        }
+        if (s[1] == 'x' && hex_digit(s[2]) >= 0 && hex_digit(s[3]) >= 0
+            && (s[2] != '0' || s[3] != '0')) {
+            *to++ = (char)(16 * hex_digit(s[2]) + hex_digit(s[3]));
+            s += 3;
             continue;
         }
         const char *from = "tnr\\", *which = s[1] ? strchr(from, s[1]) : NULL;

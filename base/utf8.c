@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <stdbool.h>
+
 /* Bytes of a character that begins with this one; 0: none does. */
 static size_t length_of(unsigned char first)
 {
@@ -61,23 +63,34 @@ int utf8_valid(const char *s, size_t n)
     return 1;
 }
 
+size_t utf8_shown(const char *s, size_t n, char out[UTF8_SHOWN], size_t *ret_len)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    uint32_t cp;
+    size_t len = utf8_decode(s, n, &cp), put = 0;
+    bool control = len && (cp < 0x20 || (cp >= 0x7f && cp < 0xa0));
+    *ret_len = len ? len : 1;
+    if (len && cp == '\n')
+        return utf8_encode(0x21b5, out);
+    if (len && cp == '\t')
+        return utf8_encode(0x2192, out);
+    for (size_t i = 0; i < *ret_len; i++) {
+        unsigned char byte = (unsigned char)s[i];
+        if (len && !control) {
+            out[put++] = s[i];
+            continue;
+        }
+        out[put++] = '\\';
+        out[put++] = 'x';
+        out[put++] = digits[byte >> 4];
+        out[put++] = digits[byte & 15];
+    }
+    return put;
+}
+
 void utf8_show(struct buf *b, const char *s, size_t n)
 {
-    while (n) {
-        uint32_t cp;
-        size_t len = utf8_decode(s, n, &cp);
-        if (len == 0 || cp < 0x20 || cp == 0x7f) {
-            if (len && cp == '\n')
-                buf_str(b, "\xe2\x86\xb5");
-            else if (len && cp == '\t')
-                buf_str(b, "\xe2\x86\x92");
-            else
-                buf_printf(b, "\\x%02X", (unsigned char)*s);
-            len = 1;
-        } else {
-            buf_add(b, s, len);
-        }
-        s += len;
-        n -= len;
-    }
+    char shown[UTF8_SHOWN];
+    for (size_t len; n; s += len, n -= len)
+        buf_add(b, shown, utf8_shown(s, n, shown, &len));
 }

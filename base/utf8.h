@@ -17,8 +17,16 @@ size_t utf8_encode(uint32_t cp, char out[4]);
 /* 1 when all n bytes are well-formed UTF-8. */
 int utf8_valid(const char *s, size_t n);
 
-/* Appends a readable form: newline as U+21B5, tab as U+2192, other control
- * characters and ill-formed bytes as \xNN. */
+/* Room for a character in its readable form. */
+enum { UTF8_SHOWN = 16 };
+
+/* Puts the first character of s[0..n) into out in a form that is safe on any terminal, and returns
+ * its bytes, without a terminator; *ret_len: how many of s it stands for.  Newline is U+21B5, tab
+ * U+2192; other control characters, U+0080 to U+009F among them, and ill-formed bytes are \xNN.
+ * n > 0. */
+size_t utf8_shown(const char *s, size_t n, char out[UTF8_SHOWN], size_t *ret_len);
+
+/* Appends text in that form. */
 void utf8_show(struct buf *b, const char *s, size_t n);
 
 #endif

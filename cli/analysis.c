@@ -10,6 +10,7 @@
 #include "cli/files.h"
 #include "cli/open_traces.h"
 #include "cli/preview.h"
+#include "cli/shown.h"
 #include "render/figure.h"
 
 enum { MAX_TRACES = 256 };
@@ -102,7 +103,7 @@ static int describe(const struct request *q, const struct table *t)
     else
         q->a->describe(t, &b);
     if (!b.err && b.len)
-        fwrite(b.data, 1, b.len, stdout);
+        shown_print(b.data, b.len);
     int err = b.err;
     buf_finish(&b);
     return err;

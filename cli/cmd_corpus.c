@@ -12,6 +12,8 @@
 #include "cli/analysis.h"
 #include "cli/corpus_out.h"
 #include "cli/corpus_traces.h"
+#include "cli/open_traces.h"
+#include "cli/shown.h"
 #include "cli/signals.h"
 #include "render/figure.h"
 #include "studies/corpus_pairs.h"
@@ -140,6 +142,9 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     traces_shard(t, j->part, j->parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
         fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
+    for (size_t i = 0; i < t->n_readable; i++)
+        if (t->trace[i].partial)
+            trace_say_partial(j->name, t->trace[i].path);
     return err;
 }
 
@@ -404,7 +409,7 @@ static int finish_pairs(struct job *j, struct kvf_diag *d)
         pairs_describe(t, &b);
         err = b.err;
         if (!err)
-            fwrite(b.data, 1, b.len, stdout);
+            shown_print(b.data, b.len);
     }
     buf_finish(&b);
     table_destroy(t);

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/output.h"
+#include "cli/shown.h"
 #include "cli/training_table.h"
 #include "render/figure.h"
 
@@ -48,8 +49,8 @@ static void summary(const struct table *t)
         if (r + 1 < n && strcmp(table_str(t, run, r), table_str(t, run, r + 1)) == 0
             && table_int(t, step, r) < table_int(t, step, r + 1))
             continue;
-        printf("%s: step %" PRId64 ", loss %.4f", table_str(t, run, r), table_int(t, step, r),
-               last);
+        shown_print(table_str(t, run, r), strlen(table_str(t, run, r)));
+        printf(": step %" PRId64 ", loss %.4f", table_int(t, step, r), last);
         if (best >= 0)
             printf("; least KL of the checks %.4f at step %" PRId64, table_real(t, kl, best),
                    table_int(t, step, best));

@@ -7,6 +7,7 @@
 #include "base/table_io.h"
 #include "cli/open_traces.h"
 #include "cli/output.h"
+#include "cli/shown.h"
 #include "studies/diff.h"
 
 enum { DIFF_EQUAL = 0, DIFF_DIFFERENT = 1, DIFF_TROUBLE = 2 };
@@ -21,7 +22,7 @@ static int deliver(const struct table *t, const char *out, bool json, struct kvf
     diff_describe(t, &b);
     err = b.err;
     if (!err)
-        fwrite(b.data, 1, b.len, stdout);
+        shown_print(b.data, b.len);
     buf_finish(&b);
     return err;
 }

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/info_gates.h"
+#include "cli/open_traces.h"
+#include "cli/shown.h"
 
 static const char *const space_names[] = {"run", "kv", "query"};
 static const char *const axis_names[] = {"token", "step"};
@@ -38,9 +40,11 @@ static int info_json(struct kvf_trace *t)
                    space_names[c->space], axis_names[c->axis]);
     }
     buf_str(&b, "],\"header\":");
-    buf_str(&b, kvf_meta(t));
-    if (kvf_note(t, "result"))
-        buf_printf(&b, ",\"result\":%s", kvf_note(t, "result"));
+    json_put_text(&b, kvf_meta(t));
+    if (kvf_note(t, "result")) {
+        buf_str(&b, ",\"result\":");
+        json_put_text(&b, kvf_note(t, "result"));
+    }
     buf_str(&b, "}\n");
     int err = b.err;
     if (!err)
@@ -50,21 +54,21 @@ static int info_json(struct kvf_trace *t)
 }
 
 /* One line for each object of the run header: "method    name h2o, budget 256, ..." */
-static void print_object(const struct json *object)
+static void put_object(struct buf *b, const struct json *object)
 {
     const char *sep = "";
-    printf("%-10s", json_key(object));
+    buf_printf(b, "%-10s", json_key(object));
     for (const struct json *m = json_first(object); m; m = json_next(m), sep = ", ") {
         const char *text = json_str(m, NULL);
         if (text)
-            printf("%s%s %s", sep, json_key(m), text);
+            buf_printf(b, "%s%s %s", sep, json_key(m), text);
         else
-            printf("%s%s %g", sep, json_key(m), json_num(m, 0));
+            buf_printf(b, "%s%s %g", sep, json_key(m), json_num(m, 0));
     }
-    printf("\n");
+    buf_char(b, '\n');
 }
 
-static void print_answer(struct kvf_trace *t)
+static void put_answer(struct buf *b, struct kvf_trace *t)
 {
     enum { SHOWN = 300 };
     const char *note = kvf_note(t, "result");
@@ -75,39 +79,45 @@ static void print_answer(struct kvf_trace *t)
     size_t n = strlen(text), shown = n < SHOWN ? n : SHOWN;
     while (shown < n && ((unsigned char)text[shown] & 0xc0) == 0x80)
         shown--; /* not within a character */
-    printf("%-10s%lld tokens: ", "answer",
-           (long long)json_int(json_get(result, "generated_tokens"), 0));
+    buf_printf(b, "%-10s%lld tokens: ", "answer",
+               (long long)json_int(json_get(result, "generated_tokens"), 0));
     for (size_t i = 0; i < shown; i++)
-        putchar(text[i] == '\n' ? ' ' : text[i]);
-    printf("%s\n", shown < n ? " ..." : "");
+        buf_char(b, text[i] == '\n' ? ' ' : text[i]);
+    buf_printf(b, "%s\n", shown < n ? " ..." : "");
     json_free(result);
 }
 
-static void print_columns(const struct kvf_trace *t)
+static void put_columns(struct buf *b, const struct kvf_trace *t)
 {
     static const char *const heads[] = {"", "KV head x ", "query head x "};
-    printf("columns\n");
+    buf_str(b, "columns\n");
     for (int i = 0; i < kvf_n_columns(t); i++) {
         const struct kvf_column *c = kvf_column(t, i);
-        printf("  %-22s %-4s %s%s%s%s\n", c->name, dtype_names[c->dtype], heads[c->space],
-               axis_names[c->axis], c->unit[0] ? ", in " : "", c->unit);
+        buf_printf(b, "  %-22s %-4s %s%s%s%s\n", c->name, dtype_names[c->dtype], heads[c->space],
+                   axis_names[c->axis], c->unit[0] ? ", in " : "", c->unit);
     }
 }
 
-static void info_text(struct kvf_trace *t)
+static int info_text(struct kvf_trace *t)
 {
+    struct buf b = {0};
     struct json *header = NULL;
     const char *meta = kvf_meta(t);
-    printf("%s: %u tokens, %s\n", kvf_path(t), kvf_n_steps(t),
-           kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
+    buf_printf(&b, "%s: %u tokens, %s\n", kvf_path(t), kvf_n_steps(t),
+               kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
     if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {
         for (const struct json *m = json_first(header); m; m = json_next(m))
             if (json_is_object(m))
-                print_object(m);
+                put_object(&b, m);
     }
     json_free(header);
-    print_answer(t);
-    print_columns(t);
+    put_answer(&b, t);
+    put_columns(&b, t);
+    int err = b.err;
+    if (!err)
+        shown_print(b.data, b.len);
+    buf_finish(&b);
+    return err ? EXIT_FAILED : EXIT_OK;
 }
 
 struct request {
@@ -132,10 +142,11 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
         command_say(self, err, &d);
         return EXIT_FAILED;
     }
+    trace_judge(self, t, "showing");
     if (q->json)
         status = info_json(t);
     else
-        info_text(t);
+        status = info_text(t);
     kvf_close(t);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/table_io.h"
 #include "cli/open_traces.h"
 #include "cli/output.h"
+#include "cli/shown.h"
 #include "studies/part.h"
 
 struct request {
@@ -29,7 +30,7 @@ static int describe(const struct part *p, const struct request *q, char **operan
     struct buf b = {0};
     int err = part_describe(p, name, q->most < 0 ? 10 : q->most, &b, d);
     if (!err && b.len)
-        fwrite(b.data, 1, b.len, stdout);
+        shown_print(b.data, b.len);
     buf_finish(&b);
     return err;
 }

@@ -25,12 +25,16 @@ static int write_plan(const struct command *self, const char *in, const char *ou
 {
     struct kvf_trace *t = NULL;
     unsigned char *mask = NULL;
-    int err = open_trace(self, in, "planning", &t, d);
+    int err = kvf_open(in, KVF_OPEN_TAIL, &t, d);
+    if (!err)
+        err = kvf_check_size(t, d);
     if (!err && opt->head_text)
         err = heads_mask(t, KVF_SPACE_KV, opt->head_text, &mask, d);
     opt->heads = mask;
     if (!err)
-        err = plan_write(t, opt, out, d);
+        err = plan_write(t, opt, out, d); /* refuses a trace without steps */
+    if (!err)
+        trace_judge(self, t, "planning");
     mem_free(mask);
     kvf_close(t);
     return err;

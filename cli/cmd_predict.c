@@ -7,7 +7,9 @@
 #include "base/table_read.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
+#include "cli/open_traces.h"
 #include "cli/output.h"
+#include "cli/shown.h"
 #include "studies/predict.h"
 
 enum { MOST_FILES = 256 };
@@ -60,9 +62,10 @@ static int add_trace(struct job *j, const char *path, struct kvf_diag *d)
     if (p->n_traces == PREDICT_MOST)
         return kvf_fail(d, KVF_E_ARG, "%s: more than %d traces", path, PREDICT_MOST);
     int err = kvf_open(path, KVF_OPEN_TAIL, &j->trace[j->n_traces], d);
-    if (!err)
-        p->trace[p->n_traces++] = j->trace[j->n_traces++];
-    return err;
+    if (err)
+        return err;
+    p->trace[p->n_traces++] = j->trace[j->n_traces++];
+    return kvf_check_size(j->trace[j->n_traces - 1], d);
 }
 
 static int open_files(struct job *j, char **path, int n, struct kvf_diag *d)
@@ -94,7 +97,7 @@ static int deliver(const struct job *j, const struct table *t, struct kvf_diag *
     err = predict_describe(t, &b);
     err = err ? err : b.err;
     if (!err)
-        fwrite(b.data, 1, b.len, stdout);
+        shown_print(b.data, b.len);
     buf_finish(&b);
     return err;
 }
@@ -148,6 +151,8 @@ static int cmd_predict(const struct command *self, void *request, int n, char **
     struct job *j = request;
     struct kvf_diag d = {""};
     int err = run(j, operand, n, &d);
+    for (int i = 0; i < j->n_traces; i++)
+        trace_judge(self, j->trace[i], "using");
     finish(j);
     return command_end(self, err, &d);
 }
@@ -156,6 +161,7 @@ static const struct exit_status exits[] = {
     {"0", "The table was made."},
     {"1", "A file could not be read, or is damaged."},
     {"2", "The command line was wrong, or the files do not go together."},
+    EXIT_PARTIAL,
     {NULL, NULL},
 };
 

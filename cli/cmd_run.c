@@ -17,6 +17,7 @@
 #include "cli/methods.h"
 #include "cli/resume.h"
 #include "cli/runner.h"
+#include "cli/shown.h"
 #include "cli/signals.h"
 #include "cli/spans.h"
 #include "engine/decode/sampler.h"
@@ -229,6 +230,26 @@ static int prefill(struct run *u)
     return err;
 }
 
+/* A piece of the answer, which may begin and end within a character.  What would steer a terminal
+ * is shown there instead; others get the bytes. */
+static void print_piece(const char *text, size_t n)
+{
+    bool screen = isatty(STDOUT_FILENO);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (screen && (c < 0x20 || c == 0x7f) && c != '\n' && c != '\t')
+            shown_print(text + i, 1);
+        else
+            putchar(c);
+    }
+}
+
+static void print_answer(const struct run *u)
+{
+    print_piece(u->answer.data ? u->answer.data : "", u->answer.data ? strlen(u->answer.data) : 0);
+    putchar('\n');
+}
+
 /* Text of a token to the answer, and at once to stdout when nothing records;
  * false when nobody takes it any more. */
 static bool emit(struct run *u, int32_t id)
@@ -238,7 +259,7 @@ static bool emit(struct run *u, int32_t id)
     buf_add(&u->answer, text, len);
     if (u->out || u->json)
         return true;
-    fwrite(text, 1, len, stdout);
+    print_piece(text, len);
     return fflush(stdout) == 0 && !ferror(stdout);
 }
 
@@ -403,7 +424,7 @@ static int finish(const struct command *self, struct run *u, int err, const stru
         if (u->json)
             print_json(u);
         else if (u->out)
-            printf("%s\n", u->answer.data ? u->answer.data : "");
+            print_answer(u);
         else
             printf("\n");
         if (!u->quiet)

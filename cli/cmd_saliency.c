@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "cli/runner.h"
 #include "cli/saliency_beta.h"
+#include "cli/open_traces.h"
 #include "cli/saliency_of.h"
 #include "engine/model/gguf.h"
 #include "engine/train/saliency_pass.h"
@@ -127,7 +128,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
 
 /* ---- what is looked at */
 
-static int open_trace(struct job *j, struct kvf_diag *d)
+static int open_recorded(struct job *j, struct kvf_diag *d)
 {
     int err = model_open(j->r.model, true, (int)j->r.threads, &j->r.engine, d);
     if (!err)
@@ -149,7 +150,7 @@ static int open_trace(struct job *j, struct kvf_diag *d)
 
 static int open_all(struct job *j, struct kvf_diag *d)
 {
-    int err = j->of_path ? open_trace(j, d) : runner_open(&j->r, d);
+    int err = j->of_path ? open_recorded(j, d) : runner_open(&j->r, d);
     if (err)
         return err;
     if (!j->of_path) {
@@ -471,6 +472,8 @@ static int cmd_saliency(const struct command *self, void *request, int n, char *
         err = measure(j, &d);
     if (!err)
         err = deliver(j, &d);
+    if (!err && j->of.partial)
+        trace_say_partial(self->name, j->of_path);
     finish(j);
     return command_end(self, err, &d);
 }
@@ -478,6 +481,7 @@ static int cmd_saliency(const struct command *self, void *request, int n, char *
 static const struct exit_status exits[] = {
     {"1", "It failed: a file could not be read or written, the trace is of another model or lacks "
           "what was asked for, or the text is too long for the model or the memory."},
+    EXIT_PARTIAL,
     {NULL, NULL},
 };
 

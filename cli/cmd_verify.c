@@ -11,9 +11,39 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_FLAG, 0, "full", offsetof(struct request, full), NULL,
-     "check and decode every payload too"},
+     "check and decode every payload, and judge every value, too"},
     {.type = OPT_END},
 };
+
+struct judged {
+    const struct command *self;
+    const char *path;
+};
+
+static void say(void *ctx, const char *line)
+{
+    const struct judged *j = ctx;
+    fprintf(stderr, "kvfate %s: %s: %s\n", j->self->name, j->path, line);
+}
+
+/* Whether what the trace says can be: KVF_OK, or KVF_E_CORRUPT after it said why not. */
+static int judge(const struct command *self, const char *path, bool values, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct judged j = {self, path};
+    int n = 0, err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err)
+        err = kvf_judge(t, values, say, &j, &n);
+    if (!err && n)
+        err = kvf_fail(d, KVF_E_CORRUPT,
+                       n < KVF_MAX_FINDINGS ? "%s: every record is whole, but what they say cannot "
+                                              "be: %d finding%s"
+                                            : "%s: every record is whole, but what they say cannot "
+                                              "be: the first %d finding%s are named",
+                       path, n, n == 1 ? "" : "s");
+    kvf_close(t);
+    return err;
+}
 
 static int cmd_verify(const struct command *self, void *request, int n, char **operand)
 {
@@ -36,12 +66,17 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
         printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
                (unsigned long long)c.raw_bytes);
     printf("\n");
+    err = judge(self, operand[0], q->full, &d);
+    command_say(self, err, &d);
+    if (err)
+        return EXIT_FAILED;
     return c.clean ? EXIT_OK : EXIT_LOST;
 }
 
 static const struct exit_status exits[] = {
     {"0", "The trace is whole and was closed."},
-    {"1", "It is damaged, or cannot be read."},
+    {"1", "It is damaged, cannot be read, or says what cannot be: values are missing, are there "
+          "twice or are out of their range."},
     {"3", "All complete records are good, but the trace was not closed: what its writer had not "
           "written yet is lost."},
     {NULL, NULL},

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/analysis.h"
 #include "cli/commands.h"
+#include "cli/open_traces.h"
 
 #define X(name) extern const struct command command_##name;
 #include "cli/commands.list"
@@ -58,8 +59,10 @@ struct exit_status command_exit(const struct command *c, int i)
         {"1", "It failed: a file could not be read or written, is damaged, or lacks what was asked "
               "for."},
         {"2", "The command line was wrong; nothing was done."},
+        EXIT_PARTIAL,
     };
-    enum { USUAL = sizeof usual / sizeof *usual };
+    bool traces = c->operands.kind && strcmp(c->operands.kind, "trace") == 0;
+    const int USUAL = sizeof usual / sizeof *usual - !traces;
     int beside = USUAL;
     for (int k = 0; c->exits && c->exits[k].status; k++) {
         bool another = true;
@@ -221,5 +224,5 @@ int commands_main(int argc, char **argv)
         fprintf(stderr, "kvfate: standard output: %s\n", strerror(errno));
         status = EXIT_FAILED;
     }
-    return status;
+    return status == EXIT_OK && traces_partial() ? EXIT_LOST : status;
 }

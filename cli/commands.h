@@ -35,6 +35,14 @@ struct exit_status {
     const char *when;
 };
 
+/* Of every command whose operands are traces; other commands that read some list it. */
+#define EXIT_PARTIAL                                                                               \
+    {                                                                                              \
+        "3",                                                                                       \
+            "It succeeded, but a trace that it read was not closed or holds no steps: the result " \
+            "is of less than a whole run, and a line on the standard error names the trace."       \
+    }
+
 /* What a command takes beside options. */
 struct operands {
     const char *shown; /* as usage shows them: "A.kvf B.kvf"; NULL: none */
@@ -58,7 +66,8 @@ struct command {
     bool first_is_analysis;
     size_t own_at;
 
-    /* Statuses with another meaning than usual (0, 1, 2), or beside them; ends with .status NULL.
+    /* Statuses with another meaning than usual (0, 1, 2; of traces 3), or beside them; ends with
+     * .status NULL.
      */
     const struct exit_status *exits;
 

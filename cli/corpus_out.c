@@ -4,6 +4,7 @@
 #include "base/table_io.h"
 #include "cli/corpus_out.h"
 #include "cli/preview.h"
+#include "cli/shown.h"
 #include "render/figure.h"
 
 static bool to_stdout(const char *out)
@@ -80,7 +81,7 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
         corpus_describe(c, t, &b);
         err = b.err;
         if (!err)
-            fwrite(b.data, 1, b.len, stdout);
+            shown_print(b.data, b.len);
     }
     buf_finish(&b);
     table_destroy(t);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/corpus_traces.h"
+#include "cli/open_traces.h"
 #include "studies/corpus.h"
 
 static int add(struct corpus_traces *t, const char *path)
@@ -87,7 +88,10 @@ static void identify(void *ctx, int task, int thread)
     (void)thread;
     int err = kvf_open(x->path, KVF_OPEN_TAIL, &t, &d);
     if (!err) {
-        err = corpus_identify(t, &x->document, &x->print, &d);
+        x->partial = trace_is_partial(t);
+        err = kvf_check_size(t, &d);
+        if (!err)
+            err = corpus_identify(t, &x->document, &x->print, &d);
         if (err && strncmp(d.text, x->path, strlen(x->path)) != 0)
             kvf_diag_prefix(&d, "%s", x->path);
     }

@@ -2,6 +2,7 @@
 #ifndef KVF_CLI_CORPUS_TRACES_H
 #define KVF_CLI_CORPUS_TRACES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@ struct corpus_trace {
     char *path;               /* owned */
     uint64_t document, print; /* studies/corpus.h, corpus_identify */
     char *why;                /* owned: it cannot be read; else NULL */
+    bool partial;             /* it was not closed, or holds no steps */
 };
 
 struct corpus_traces {

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/info_gates.h"
+#include "cli/shown.h"
 #include "engine/gate/gate.h"
 
 bool looks_like_gates(const char *path)
@@ -57,7 +58,7 @@ static int print_json(const struct gates *g)
     buf_str(&b, gates_tied(g) ? "true" : "false");
     put_size(&b, "bytes", (double)gates_bytes(g));
     json_put_key(&b, "metadata");
-    buf_str(&b, gates_meta(g));
+    json_put_text(&b, gates_meta(g));
     buf_str(&b, "}\n");
     int err = b.err;
     if (!err)
@@ -78,10 +79,14 @@ static void print_meta(const struct gates *g)
     const char *meta = gates_meta(g), *sep = "";
     if (json_parse(meta, strlen(meta), &root, NULL) != KVF_OK)
         return;
-    printf("%-10s", "metadata");
+    struct buf b = {0};
+    buf_printf(&b, "%-10s", "metadata");
     for (const struct json *m = json_first(root); m; m = json_next(m), sep = ", ")
-        printf("%s%s %s", sep, json_key(m), json_str(m, ""));
-    printf("%s\n", *sep ? "" : "none");
+        buf_printf(&b, "%s%s %s", sep, json_key(m), json_str(m, ""));
+    buf_printf(&b, "%s\n", *sep ? "" : "none");
+    if (!b.err)
+        shown_print(b.data, b.len);
+    buf_finish(&b);
     json_free(root);
 }
 

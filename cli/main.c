@@ -18,7 +18,6 @@ static void hold_streams(void)
 int main(int argc, char **argv)
 {
     hold_streams();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, reported at exit */
     signal(SIGXFSZ, SIG_IGN);
     signals_tidy();
     return commands_main(argc, argv);

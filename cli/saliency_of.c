@@ -1,3 +1,4 @@
+#include "cli/open_traces.h"
 #include "cli/saliency_of.h"
 
 #include <math.h>
@@ -94,6 +95,9 @@ int saliency_of_open(struct saliency_of *of, const char *path, const struct engi
     gguf_hash(e->gguf, m.hash);
     tokenizer_hash(e->tokenizer, m.tokenizer_hash);
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    of->partial = !err && trace_is_partial(t);
+    if (!err)
+        err = kvf_check_size(t, d);
     if (!err)
         err = check_model(t, path, m.hash, d);
     if (!err)

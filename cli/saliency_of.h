@@ -10,6 +10,7 @@ struct saliency_of {
     double *log_beta;    /* [L * H][T]; NULL: not recorded */
     double *evict_step;  /* the same; INFINITY: alive */
     float *write_gate;   /* the same */
+    bool partial;        /* the trace was not closed */
 };
 
 /* Reads a trace made with the model.  KVF_OK or an error with a sentence. */

@@ -1,6 +1,8 @@
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/parts.h"
+#include "cli/commands.h"
 #include "cli/signals.h"
 
 static volatile sig_atomic_t caught;
@@ -11,6 +13,18 @@ static void tidy(int number)
     parts_remove();
     signal(number, SIG_DFL);
     raise(number);
+}
+
+/* A file that was mapped, as models are, became shorter: what was to be read is not there. */
+static void on_lost_page(int number)
+{
+    static const char text[] = "kvfate: a model became shorter while it was read; copy it to its "
+                               "place under another name first\n";
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        (void)text; /* nobody reads it */
+    parts_remove();
+    _exit(EXIT_FAILED);
 }
 
 static void on_signal(int number)
@@ -29,11 +43,12 @@ static void handle(int number, void (*handler)(int), int flags)
 
 void signals_tidy(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     struct sigaction old;
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             handle(numbers[i], tidy, SA_RESTART);
+    handle(SIGBUS, on_lost_page, 0);
 }
 
 void signals_catch(void)

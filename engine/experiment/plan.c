@@ -27,6 +27,8 @@ static const char *header_str(const struct input *in, const char *object, const 
 static int open_input(struct input *in, struct kvf_diag *d)
 {
     int err = kvf_open(in->path, KVF_OPEN_TAIL, &in->t, d);
+    if (!err)
+        err = kvf_check_size(in->t, d);
     if (err)
         return err;
     const char *meta = kvf_meta(in->t);

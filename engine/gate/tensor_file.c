@@ -3,21 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/gate/safetensors.h"
 #include "engine/gate/tensor_file.h"
 #include "engine/gate/torch_file.h"
 
-static int map_file(struct tensor_file *f, struct kvf_diag *d)
+static int read_file(struct tensor_file *f, struct kvf_diag *d)
 {
     struct stat s;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", f->path, strerror(errno));
     int err = KVF_OK;
@@ -40,11 +40,9 @@ static int map_file(struct tensor_file *f, struct kvf_diag *d)
         goto done;
     }
     f->size = (size_t)s.st_size;
-    void *p = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot map: %s", f->path, strerror(errno));
-    else
-        f->map = p;
+    err = file_bytes(fd, f->size, &f->map);
+    if (err == KVF_E_IO)
+        kvf_fail(d, err, "%s: cannot read all of its %zu bytes", f->path, f->size);
 
 done:
     close(fd);
@@ -73,7 +71,7 @@ int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_di
     if (!f)
         return KVF_E_NOMEM;
     f->path = mem_strdup(path);
-    int err = f->path ? map_file(f, d) : KVF_E_NOMEM;
+    int err = f->path ? read_file(f, d) : KVF_E_NOMEM;
     if (err)
         goto fail;
     err = read_tensors(f, d);
@@ -94,8 +92,7 @@ void tensor_file_close(struct tensor_file *f)
     mem_free(f->tensor);
     json_free(f->root);
     torch_data_free(f->torch);
-    if (f->map)
-        munmap(f->map, f->size);
+    mem_free(f->map);
     mem_free(f->path);
     mem_free(f);
 }

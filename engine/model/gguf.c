@@ -261,7 +261,7 @@ static int parse(struct gguf *g, struct kvf_diag *d)
 static int map_file(struct gguf *g, struct kvf_diag *d)
 {
     struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the model: %s", g->path, strerror(errno));
     int err = KVF_OK;

@@ -1,12 +1,12 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "base/file_bytes.h"
 #include "base/mem.h"
 #include "base/replace.h"
 #include "engine/train/packs_cache.h"
@@ -158,11 +158,10 @@ int packs_cache_read(const char *path, const struct packs_key *key, struct packs
     int err = KVF_E_NOTFOUND, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *p = (struct packs){.epoch = -1};
     if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size >= PACKS_HEADER) {
-        void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map != MAP_FAILED) {
-            err = parse(map, (size_t)s.st_size, key, p);
-            munmap(map, (size_t)s.st_size);
-        }
+        unsigned char *bytes = NULL;
+        if (file_bytes(fd, (size_t)s.st_size, &bytes) == KVF_OK)
+            err = parse(bytes, (size_t)s.st_size, key, p);
+        mem_free(bytes);
     }
     if (fd >= 0)
         close(fd);

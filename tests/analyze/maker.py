@@ -17,7 +17,7 @@ class Column:
         self.values = np.asarray(values, float)
 
 
-def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
+def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False, again=False):
     L, H, G, T = shape
     lines = [f"meta {json.dumps(meta or {})}" if not isinstance(meta, str) else f"meta {meta}", f"shape {L} {H} {G} {T}"]
     for i, c in enumerate(columns):
@@ -25,7 +25,7 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
         c.values.tofile(raw)
         n = T if c.n is None else c.n
         lines.append(f"column {c.name} {c.dtype} {c.space} {c.axis} {c.flags} {n} {raw}")
-    lines += [f"hex {t.hex()}" if isinstance(t, bytes) else f"text {t}" for t in texts] + ["open"] * unclosed
+    lines += [f"hex {t.hex()}" if isinstance(t, bytes) else f"text {t}" for t in texts] + ["again"] * again + ["open"] * unclosed
     done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, errors="surrogateescape",
                           capture_output=True)  # so that texts may have any bytes
     assert done.returncode == 0, done.stderr
@@ -35,8 +35,11 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False):
 
 
 def table(kvfate, *argv, code=0):
-    """The JSON table of a command: (columns as lists, metadata)."""
+    """The JSON table of a command: (columns as lists, metadata).  Of a trace that was not closed or holds no steps the command ends
+    with 3, and says so."""
     done = subprocess.run([kvfate, *map(str, argv), "--json"], capture_output=True, text=True)
+    partial = any(words in done.stderr for words in (" holds no steps", " was not closed"))
+    code = 3 if partial and not code else code
     assert done.returncode == code, (argv, done.returncode, done.stderr)
     t = json.loads(done.stdout)
     return t["data"], t["meta"]

@@ -10,7 +10,7 @@ import tempfile
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, refused  # noqa: E402
+from check import check, ended_well, finish, refused  # noqa: E402
 from maker import Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -295,7 +295,7 @@ def edges(folder):
         have = t.one("components")
         check(f"{n} steps", have == {0: 0, 1: 0, 2: 0, 5: 2}[n] and (n < 5 or math.isnan(t.one("r2.test"))) and (int(t.meta["undefined"]) > 0) == (n == 5), have, t.meta)
         said = subprocess.run([kvfate, "dynamics", p], capture_output=True, text=True)
-        check(f"{n} steps said", said.returncode == 0 and not said.stderr and (n < 5) == ("undefined" not in said.stdout), said)
+        check(f"{n} steps said", ended_well(said) and (n < 5) == ("undefined" not in said.stdout), said)
     rng = np.random.default_rng(1)
     flat = rng.normal(size=(60, 1)) * np.array([[1., 2, 3]]) + 5  # on a line
     trace(p, {"L0H0": flat}, [1] * 60, 0)

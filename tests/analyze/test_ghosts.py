@@ -97,7 +97,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
         word = columns()[missing].name
         refused(f"no {word}", 1, ["ghosts", y], word, "--shadow entries" if missing else "--probes evict")
     short = make(write_kvf, path("short.kvf"), columns(n=20), (L, H, G, T))
-    refused("values are missing", 1, ["ghosts", short], "not in the trace")
+    refused("values are missing", 1, ["ghosts", short], "fewer than the")
     for more, word in ((["--hits", "-1"], "--hits"), (["--hits", "x"], "--hits"), (["--hits", ""], "--hits"), (["--head", "L0K0"], "query"),
                        (["-o", path("x.jpg")], ".tsv")):
         refused(" ".join(more), 2, ["ghosts", x, *more], word)

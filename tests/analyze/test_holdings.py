@@ -4,24 +4,17 @@ T x T masks of made-up runs say."""
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real, refused  # noqa: E402
+from check import check, finish, real, refused, said  # noqa: E402
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
 REASONS = ["alive", "budget", "window", "refused", "architecture", "plan"]
-
-
-def said(*argv):
-    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
-    check("describes " + " ".join(map(str, argv)), r.returncode == 0 and not r.stderr and r.stdout, r)
-    return r.stdout
 
 
 def same(a, b):

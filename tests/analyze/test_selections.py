@@ -4,7 +4,6 @@ selections.py over random traces, at the edges, and what they refuse.
 usage: test_selections.py KVFATE WRITE_KVF"""
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -14,7 +13,7 @@ import dense
 import selections as brute
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real  # noqa: E402
+from check import check, finish, real, refused, said  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -29,18 +28,6 @@ def same(name, got, want, tolerance=1e-12):
     ok = got.shape == want.shape and np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
     bad = np.flatnonzero(~np.isclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True))[:5] if got.shape == want.shape else []
     check(name, ok, [(int(k), got[k], want[k]) for k in bad] if len(bad) else (got.shape, want.shape))
-
-
-def refused(name, code, argv, *words):
-    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
-    ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
-    check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
-
-
-def said(*argv):
-    r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
-    check("describes " + " ".join(map(str, argv)), r.returncode == 0 and not r.stderr and r.stdout, r)
-    return r.stdout
 
 
 class Made:

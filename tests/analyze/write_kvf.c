@@ -7,6 +7,7 @@
  *   text BYTES                  text of the next token, to the end of the line
  *   hex DIGITS                  the same as hexadecimal digits, for any bytes
  *   layers                      all heads of a layer in one chunk, as the engine writes them
+ *   again                       the first record of every column once more
  *   open                        leave it unclosed
  * NaN in a column of integers is the largest number of its type. */
 #include <math.h>
@@ -25,7 +26,7 @@ static int n_columns, L, H, G;
 static uint32_t T;
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
 static uint32_t text_end[MOST_TOKENS], n_texts, n_bytes;
-static int leave_open, whole_layers;
+static int leave_open, whole_layers, again;
 
 static int find(const char *const *names, const char *name)
 {
@@ -89,6 +90,8 @@ static void read_line(const char *s)
         read_column(s);
     } else if (strcmp(s, "layers") == 0) {
         whole_layers = 1;
+    } else if (strcmp(s, "again") == 0) {
+        again = 1;
     } else if (strcmp(s, "open") == 0) {
         leave_open = 1;
     } else {
@@ -128,7 +131,8 @@ static int write_column(struct kvf_writer *w, int c)
             if (fread(v, sizeof *v, T, f) != T)
                 exit(2);
             convert(&columns[c], v, lengths[c], out + (size_t)at * head);
-            if (lengths[c] && at == together - 1)
+            for (int k = 0; !err && k <= (again && l + h == 0) && lengths[c] && at == together - 1;
+                 k++)
                 err = kvf_write_chunk(w, c, l, h - at, together, 0, lengths[c],
                                       columns[c].flags & KVF_COL_SNAPSHOT ? 1 : 0, out);
         }

@@ -18,7 +18,7 @@ import zlib
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import expect, finish  # noqa: E402
+from check import ended_well, expect, finish  # noqa: E402
 
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
@@ -157,7 +157,7 @@ def same(a, b, is_text):
 def twice(what, args, path):
     """The file's bytes, after checking that a second run gives the same."""
     r = run(*args, "-o", path)
-    expect(r.returncode == 0, f"{what}: exit {r.returncode}: {r.stderr.decode()}")
+    expect(ended_well(r), f"{what}: exit {r.returncode}: {r.stderr.decode()}")
     expect(r.stdout and b"\t" not in r.stdout, f"{what}: prints no summary, but {r.stdout[:60]}")
     first = read(path)
     run(*args, "-o", path)

@@ -313,7 +313,7 @@ def headers():
     yield "long names", with_0(more=[Entry("n" * 60000 + c, eight) for c in "ab"]), None
     yield from ((f"{n[:9]} twice", with_0(more=[Entry(n, eight)] * 2), "one name") for n in ("A", "z", "n" * 60000))  # first, last, long
     yield "empty name", with_0(more=[Entry("", eight)]), None
-    yield "escape code in a name", zip_by_hand([Entry("\x1b[2J/data.pkl", body), Entry("\x1b[2J/byteorder", b"little", method=8)]), "?[2J/byteorder is compressed"
+    yield "escape code in a name", zip_by_hand([Entry("\x1b[2J/data.pkl", body), Entry("\x1b[2J/byteorder", b"little", method=8)]), "\\x1B[2J/byteorder is compressed"
     for at in (0, at_0 - 1, at_0 + 1, at_0 + 30, MAX32 - 1, MAX32):
         yield f"place {at}", with_0(at=at), "entry"
     for kind in (1, 9):

@@ -176,6 +176,26 @@ Test(table_read, tsv_with_odd_metadata)
     }
 }
 
+/* \xNN is a control character; a NUL would end the text. */
+Test(table_read, tsv_with_control_characters)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"a\nx\\x1By\\x7F\n", "x\x1by\x7f"},
+                 {"a\nx\\x00\n", NULL},
+                 {"a\nx\\x1\n", NULL},
+                 {"a\nx\\x1b\n", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct table *t = NULL;
+        struct kvf_diag d = {""};
+        int err = table_parse_tsv(cases[i].text, strlen(cases[i].text), NULL, &t, &d);
+        cr_expect(eq(int, err, cases[i].want ? KVF_OK : KVF_E_FORMAT), "%s", cases[i].text);
+        if (t)
+            cr_expect(eq(str, (char *)table_str(t, 0, 0), (char *)cases[i].want));
+        table_destroy(t);
+    }
+}
+
 /* A reader of tables need not know types: cells of the other kind are nothing. */
 Test(table_read, cells_of_another_type_are_nothing)
 {

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "base/whole.h"
 
 /* Table 3-7 of the Unicode Standard: well-formed sequences, byte ranges. */
 static const unsigned char well_formed[][9] = {
@@ -74,6 +75,48 @@ Test(utf8, shown_text_is_readable)
     utf8_show(&b, "a\n\t\x01\x7f\xff\xc3\xa9", 8);
     cr_expect(eq(str, b.data, "a\xe2\x86\xb5\xe2\x86\x92\\x01\\x7F\\xFF\xc3\xa9"));
     buf_finish(&b);
+}
+
+/* U+0080 to U+009F are controls too: 9B alone begins a sequence on some terminals. */
+Test(utf8, nothing_shown_steers_a_terminal)
+{
+    for (uint32_t cp = 0; cp < 0x110000; cp++) {
+        char in[4], out[UTF8_SHOWN];
+        size_t n = utf8_encode(cp, in), used = 0, put = utf8_shown(in, n, out, &used);
+        bool control = cp < 0x20 || (cp >= 0x7f && cp < 0xa0);
+        bool surrogate = cp >= 0xd800 && cp < 0xe000;
+        cr_assert(put <= UTF8_SHOWN && utf8_valid(out, put));
+        cr_assert(control || surrogate ? *out == '\\' || *out == '\xe2'
+                                       : put == n && used == n && memcmp(in, out, n) == 0,
+                  "U+%04X", cp);
+    }
+    struct kvf_diag d = {""};
+    cr_expect(kvf_fail(&d, KVF_E_FORMAT, "a\x1b[2J\n%s", "\xc2\x9b") == KVF_E_FORMAT);
+    cr_expect(eq(str, d.text, "a\\x1B[2J\xe2\x86\xb5\\xC2\\x9B"));
+    kvf_diag_prefix(&d, "\x07");
+    cr_expect(eq(str, d.text, "\\x07: a\\x1B[2J\xe2\x86\xb5\\xC2\\x9B"));
+}
+
+/* No more than fits, and no half of a mark. */
+Test(utf8, messages_of_control_characters_are_cut)
+{
+    struct kvf_diag d = {""};
+    char text[400];
+    memset(text, 27, sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    kvf_fail(&d, KVF_E_FORMAT, "%s", text);
+    cr_expect(strlen(d.text) == 508 && strcmp(d.text + 504, "\\x1B") == 0);
+}
+
+/* What no int64_t holds is not converted. */
+Test(whole, any_real)
+{
+    cr_expect(whole_of(-3.9, 7) == -3 && whole_of(0x1p62, 7) == (int64_t)1 << 62);
+    cr_expect(whole_of(NAN, 7) == 7 && whole_of(INFINITY, 7) == 7 && whole_of(-INFINITY, 7) == 7);
+    cr_expect(whole_of(0x1p63, 7) == 7 && whole_of(-0x1p63, 7) == INT64_MIN);
+    cr_expect(whole_of(1e300, 7) == 7 && whole_of(-1e300, 7) == 7);
+    cr_expect(whole_within(5, 0, 5, -1) == 5 && whole_within(6, 0, 5, -1) == -1);
+    cr_expect(whole_within(-1, 0, 5, -2) == -2 && whole_within(NAN, INT64_MIN, 5, -2) == -2);
 }
 
 Test(buf, grows_and_stays_terminated)

@@ -198,6 +198,16 @@ const struct kvf_column *kvf_column(const struct kvf_trace *t, int column);
 int kvf_find(const struct kvf_trace *t, const char *name); /* -1: none */
 size_t kvf_dtype_size(enum kvf_dtype dtype);
 
+/* The size of the file when it was opened.  A trace declares its steps and heads in a few bytes;
+ * who allocates by them compares them with this first, or calls kvf_check_size. */
+uint64_t kvf_bytes(const struct kvf_trace *t);
+/* KVF_E_LIMIT with a sentence where a trace declares more steps, or more heads, than its file has
+ * bytes, beyond 131072: of a run it holds an identifier and a text for each token. */
+int kvf_check_size(const struct kvf_trace *t, struct kvf_diag *d);
+/* How many values of a column the records say they hold within the steps of the trace, of the
+ * newest committed epoch; those that several records hold are counted by each.  Nothing is read. */
+uint64_t kvf_held(const struct kvf_trace *t, int column);
+
 /* Reads values [t0, t0+n) of one head into out (n elements of the column's own
  * dtype).  KVF_E_NOTFOUND when part of the range was never written or is lost
  * (missing is never zero-filled), KVF_E_CORRUPT on a bad checksum. */
@@ -239,6 +249,16 @@ struct kvf_check {    /* what a check found */
  * how much is torn.  KVF_E_CORRUPT with d naming the first damage; *ret is filled
  * in both cases.  Other errors as kvf_open. */
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
+
+enum { KVF_MAX_FINDINGS = 20 };
+typedef void (*kvf_finding_fn)(void *ctx, const char *line);
+
+/* Judges what an open trace says: whether every column has each of its values once, within the
+ * steps; whether columns of <kvf/schema.h> are of its shapes; and with values, whether all their
+ * values can be.  say: called with a sentence for each finding, of a column for the first of its
+ * kind, at most KVF_MAX_FINDINGS times.  KVF_OK whatever is found, and *ret_n says how often say
+ * was called; KVF_E_NOMEM.  Values that are damaged are kvf_verify's to tell. */
+int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, int *ret_n);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,40 @@
+#include "base/file_bytes.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <kvf/err.h>
+
+#include "base/mem.h"
+
+/* Room grows with what is read: a file may only say that it is large. */
+int file_bytes(int fd, size_t n, unsigned char **ret)
+{
+    enum { STEP = 64 << 20 };
+    unsigned char *p = mem_alloc_raw(n < STEP ? n : STEP, 1);
+    size_t at = 0, room = n < STEP ? n : STEP;
+    while (p && at < n) {
+        if (at == room) {
+            size_t more = n - room < room ? n : 2 * room;
+            unsigned char *q = mem_grow(p, room, more, 1);
+            if (!q)
+                break;
+            p = q;
+            room = more;
+        }
+        ssize_t got = pread(fd, p + at, room - at, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            mem_free(p);
+            return KVF_E_IO;
+        }
+        at += (size_t)got;
+    }
+    if (at < n || !p) {
+        mem_free(p);
+        return KVF_E_NOMEM;
+    }
+    *ret = p;
+    return KVF_OK;
+}

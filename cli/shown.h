@@ -1,0 +1,11 @@
+/* shown.h - texts of files on the standard output. */
+#ifndef KVF_CLI_SHOWN_H
+#define KVF_CLI_SHOWN_H
+
+#include <stddef.h>
+
+/* Writes lines of text for people, with names and texts of files in them, to the standard output:
+ * as utf8_show makes them harmless to a terminal, but for the ends of the lines. */
+void shown_print(const char *s, size_t n);
+
+#endif

@@ -1,0 +1,289 @@
+/* judge.c - whether what a trace says can be: every value there and written once, columns of the
+ * shape and range that <kvf/schema.h> gives them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "libtrace/reader.h"
+#include "libtrace/schema_rules.h"
+
+enum { BLOCK = 1 << 16, VALUES_OF_ANY = 1 << 26, VALUES_OF_A_BYTE = 1024, WORK_OF_ANY = 1 << 26 };
+
+struct judge {
+    struct kvf_trace *t;
+    kvf_finding_fn say;
+    void *ctx;
+    int n;        /* findings said */
+    int64_t work; /* comparisons of records that are left */
+    double *value;
+};
+
+static bool full(const struct judge *j)
+{
+    return j->n >= KVF_MAX_FINDINGS;
+}
+
+KVF_PRINTF(2, 3) static void found(struct judge *j, const char *fmt, ...)
+{
+    struct kvf_diag d = {""};
+    char text[sizeof d.text];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (full(j))
+        return;
+    kvf_fail(&d, KVF_OK, "%s", text); /* names as they may be shown */
+    j->say(j->ctx, d.text);
+    j->n++;
+}
+
+static const struct rule *rule_of(const char *name)
+{
+#define X(...) {__VA_ARGS__},
+    static const struct rule rules[] = {SCHEMA_RULES(X)};
+#undef X
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        size_t n = strlen(rules[i].name);
+        if (rules[i].name[n - 1] == '*' ? strncmp(name, rules[i].name, n - 1) == 0
+                                        : strcmp(name, rules[i].name) == 0)
+            return &rules[i];
+    }
+    return NULL;
+}
+
+/* ---- whether all is there, once */
+
+/* Records first .. end - 1 of one column and layer, of the epoch that counts. */
+struct group {
+    int column, layer, heads;
+    size_t first, end;
+};
+
+static uint32_t epoch_of(const struct kvf_trace *t, int column)
+{
+    return t->column[column].flags & KVF_COL_SNAPSHOT ? t->epoch : 0;
+}
+
+static uint32_t end_of(const struct record *r)
+{
+    return r->t0 + r->n;
+}
+
+static bool overlap(const struct record *a, const struct record *b)
+{
+    return a->head0 < b->head0 + b->n_heads && b->head0 < a->head0 + a->n_heads && a->t0 < end_of(b)
+           && b->t0 < end_of(a);
+}
+
+/* Whether records may still be compared with each other: those of a run hardly need it. */
+static bool work(struct judge *j, uint64_t n)
+{
+    bool before = j->work > 0;
+    j->work -= n < (uint64_t)INT64_MAX ? (int64_t)n : INT64_MAX;
+    if (before && j->work <= 0)
+        found(j, "its records are too entangled to be judged");
+    return j->work > 0;
+}
+
+/* The record after a that holds a value of it too; 0: none.  They are in the order of head0, then
+ * of t0. */
+static size_t partner_of(struct judge *j, const struct group *g, size_t a)
+{
+    const struct record *r = j->t->rec;
+    bool alike = r[g->end - 1].head0 == r[g->first].head0 || r[a].n_heads == 1;
+    for (size_t b = a + 1; b < g->end && r[b].head0 < r[a].head0 + r[a].n_heads && work(j, 1);
+         b++) {
+        if (overlap(&r[a], &r[b]))
+            return b;
+        if (alike && r[b].t0 >= end_of(&r[a]))
+            return 0;
+    }
+    return 0;
+}
+
+/* The first pair of records that hold one value. */
+static void find_overlap(struct judge *j, const struct group *g)
+{
+    const struct record *r = j->t->rec;
+    size_t b = 0;
+    for (size_t a = g->first; a < g->end && !b && j->work > 0; a++) {
+        b = partner_of(j, g, a);
+        if (b)
+            found(j, "the records at byte %llu and %llu both hold %s of layer %d at %u",
+                  (unsigned long long)r[a].offset, (unsigned long long)r[b].offset,
+                  j->t->column[g->column].name, g->layer, r[a].t0 > r[b].t0 ? r[a].t0 : r[b].t0);
+    }
+}
+
+/* How many values of a head are there from 0 on, without a gap. */
+static uint32_t reach(struct judge *j, const struct group *g, int head)
+{
+    const struct record *r = j->t->rec;
+    uint32_t have = 0, before = UINT32_MAX;
+    while (have != before && work(j, g->end - g->first)) {
+        before = have;
+        for (size_t i = g->first; i < g->end; i++)
+            if (head >= r[i].head0 && head < r[i].head0 + r[i].n_heads && r[i].t0 <= have
+                && end_of(&r[i]) > have)
+                have = end_of(&r[i]);
+    }
+    return have;
+}
+
+static void find_gap(struct judge *j, const struct group *g)
+{
+    uint64_t T = j->t->n_steps, there = 0;
+    for (size_t i = g->first; i < g->end; i++) {
+        const struct record *r = &j->t->rec[i];
+        uint64_t end = end_of(r) < T ? end_of(r) : T;
+        there += r->t0 < end ? (end - r->t0) * r->n_heads : 0;
+    }
+    if (there >= T * (uint64_t)g->heads)
+        return;
+    int head = 0;
+    while (head + 1 < g->heads && j->work > 0 && reach(j, g, head) >= T)
+        head++;
+    found(j, "%s lacks %llu of the %llu values of layer %d, the first of head %d at %u",
+          j->t->column[g->column].name, (unsigned long long)(T * (uint64_t)g->heads - there),
+          (unsigned long long)(T * (uint64_t)g->heads), g->layer, head, reach(j, g, head));
+}
+
+/* Records are in the order of column, layer, epoch and beginning; *at is moved behind the group. */
+static struct group next_group(const struct judge *j, int column, int layer, size_t *at)
+{
+    const struct kvf_trace *t = j->t;
+    enum kvf_space space = (enum kvf_space)t->column[column].space;
+    struct record key = {.type = REC_COLUMN,
+                         .column = (uint32_t)column,
+                         .layer = (uint16_t)layer,
+                         .epoch = epoch_of(t, column)};
+    while (*at < t->n_rec && record_compare(&t->rec[*at], &key) < 0)
+        ++*at;
+    struct group g = {column, layer, kvf_n_heads(t, layer, space), *at, *at};
+    while (g.end < t->n_rec && t->rec[g.end].type == REC_COLUMN
+           && t->rec[g.end].column == key.column && t->rec[g.end].layer == key.layer
+           && t->rec[g.end].epoch == key.epoch)
+        g.end++;
+    *at = g.end;
+    return g;
+}
+
+static void find_beyond(struct judge *j, const struct group *g)
+{
+    for (size_t i = g->first; j->t->clean && i < g->end; i++)
+        if (end_of(&j->t->rec[i]) > j->t->n_steps) {
+            found(j, "%s of layer %d holds values up to %u, and the trace has %u steps",
+                  j->t->column[g->column].name, g->layer, end_of(&j->t->rec[i]), j->t->n_steps);
+            return;
+        }
+}
+
+/* ---- values */
+
+static double bound_at(const struct rule_bound *b, double i, double T)
+{
+    return b->c + b->of_i * i + b->of_T * T;
+}
+
+static bool allowed(const struct rule *rule, const struct kvf_column *c, double v, double i,
+                    double T)
+{
+    static const double ones[] = {0, UINT8_MAX, UINT16_MAX, UINT32_MAX, -1, -1, -1, 0x1p64};
+    if (isnan(v))
+        return rule->nan;
+    if (rule->never && v == (c->flags & KVF_COL_AGE ? -1 : ones[c->dtype]))
+        return true;
+    return v >= bound_at(&rule->least, i, T) && v <= bound_at(&rule->most, i, T);
+}
+
+static int judge_head(struct judge *j, const struct rule *rule, const struct group *g, int head)
+{
+    const struct kvf_column *c = &j->t->column[g->column];
+    uint32_t T = j->t->n_steps;
+    for (uint32_t at = 0, n; at < T; at += n) {
+        struct kvf_diag d = {""};
+        n = T - at < BLOCK ? T - at : BLOCK;
+        int err = kvf_read_f64(j->t, g->column, g->layer, head, at, n, j->value, &d);
+        if (err)
+            return err == KVF_E_NOMEM ? err : KVF_OK; /* damage, which kvf_verify tells */
+        for (uint32_t i = 0; i < n; i++)
+            if (!allowed(rule, c, j->value[i], at + i, T)) {
+                found(j, "%s of layer %d, head %d is %.9g at %u, which cannot be", c->name,
+                      g->layer, head, j->value[i], at + i);
+                return KVF_OK;
+            }
+    }
+    return KVF_OK;
+}
+
+/* One column: its shape, then its records layer by layer, and if asked its values, of which the
+ * first wrong one of each column is said. */
+static int judge_column(struct judge *j, int column, bool values, size_t *at)
+{
+    const struct kvf_column *c = &j->t->column[column];
+    const struct rule *rule = rule_of(c->name);
+    static const char *const spaces[] = {"", "KV head and ", "query head and "};
+    static const char *const axes[] = {"token", "step"};
+    int layers = c->space == KVF_SPACE_RUN ? 1 : j->t->n_layers, before = j->n, err = KVF_OK;
+    bool shape = !rule || ((rule->spaces >> c->space & 1) && rule->axis == c->axis);
+    if (!shape)
+        found(j, "%s must not hold a value for each %s%s", c->name, spaces[c->space],
+              axes[c->axis]);
+    for (int layer = 0; !err && layer < layers && j->n == before; layer++) {
+        struct group g = next_group(j, column, layer, at);
+        find_overlap(j, &g);
+        find_gap(j, &g);
+        find_beyond(j, &g);
+        for (int h = 0; !err && rule && values && j->n == before && h < g.heads; h++)
+            err = judge_head(j, rule, &g, h);
+    }
+    return err;
+}
+
+/* ---- the trace */
+
+static void judge_shape(struct judge *j)
+{
+    const struct kvf_trace *t = j->t;
+    for (int l = 0; l < t->n_layers; l++)
+        if (t->n_kv[l] == 0 || t->n_query[l] % t->n_kv[l]) {
+            found(j, "layer %d has %d query heads for %d KV heads", l, t->n_query[l], t->n_kv[l]);
+            break;
+        }
+    for (int i = 0; i < t->n_columns; i++)
+        if (kvf_find(t, t->column[i].name) != i)
+            found(j, "two columns have the name %s", t->column[i].name);
+}
+
+/* Whether the values may be looked at: a file of a few bytes can declare more than anybody reads.
+ */
+static bool within_work(struct judge *j)
+{
+    uint64_t values = 0;
+    for (int i = 0; i < j->t->n_columns; i++)
+        values += kvf_held(j->t, i);
+    if (values <= VALUES_OF_ANY || values / VALUES_OF_A_BYTE <= j->t->size)
+        return true;
+    found(j, "%llu values in a file of %llu bytes are no record of a run, and were not looked at",
+          (unsigned long long)values, (unsigned long long)j->t->size);
+    return false;
+}
+
+int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, int *ret_n)
+{
+    struct judge j = {.t = t, .say = say, .ctx = ctx, .value = MEM_NEW(double, BLOCK)};
+    j.work = 64 * (int64_t)t->n_rec + WORK_OF_ANY;
+    size_t at = 0;
+    int err = j.value ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        judge_shape(&j);
+    values = !err && values && within_work(&j);
+    for (int i = 0; !err && i < t->n_columns && !full(&j); i++)
+        err = judge_column(&j, i, values, &at);
+    mem_free(j.value);
+    if (!err)
+        *ret_n = j.n;
+    return err;
+}
