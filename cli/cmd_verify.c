@@ -45,6 +45,40 @@ static int judge(const struct command *self, const char *path, bool values, stru
     return err;
 }
 
+static void print_check(const char *what, const struct kvf_check *c, bool full)
+{
+    printf("%s: %llu records, %llu bytes, %s", what, (unsigned long long)c->records,
+           (unsigned long long)c->bytes, c->clean ? "closed" : "unfinished");
+    if (c->torn)
+        printf(", %llu of them torn at the end", (unsigned long long)c->torn);
+    if (full)
+        printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c->payload_bytes,
+               (unsigned long long)c->raw_bytes);
+    printf("\n");
+}
+
+/* What is said of a file that is whole, such as that it is unfinished. */
+static void remark(const struct command *self, struct kvf_diag *d)
+{
+    if (d->text[0])
+        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text);
+    d->text[0] = 0;
+}
+
+/* The newest state of a trace that was not closed, which may stand beside it. */
+static int check_tail(const struct command *self, const char *path, bool full, struct kvf_diag *d)
+{
+    struct kvf_check c;
+    int err = kvf_verify_tail(path, full, &c, d);
+    if (err == KVF_E_NOTFOUND)
+        return KVF_OK;
+    if (err)
+        return err;
+    remark(self, d);
+    print_check("its tail", &c, full);
+    return KVF_OK;
+}
+
 static int cmd_verify(const struct command *self, void *request, int n, char **operand)
 {
     (void)n;
@@ -52,21 +86,13 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     struct kvf_check c;
     int err = kvf_verify(operand[0], q->full, &c, &d);
-    if (err) {
-        command_say(self, err, &d);
-        return EXIT_FAILED;
+    if (!err) {
+        remark(self, &d);
+        print_check(operand[0], &c, q->full);
+        err = c.clean ? KVF_OK : check_tail(self, operand[0], q->full, &d);
     }
-    if (d.text[0])
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text);
-    printf("%s: %llu records, %llu bytes, %s", operand[0], (unsigned long long)c.records,
-           (unsigned long long)c.bytes, c.clean ? "closed" : "unfinished");
-    if (c.torn)
-        printf(", %llu of them torn at the end", (unsigned long long)c.torn);
-    if (q->full)
-        printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c.payload_bytes,
-               (unsigned long long)c.raw_bytes);
-    printf("\n");
-    err = judge(self, operand[0], q->full, &d);
+    if (!err)
+        err = judge(self, operand[0], q->full, &d);
     command_say(self, err, &d);
     if (err)
         return EXIT_FAILED;

@@ -9,13 +9,15 @@
 #include "libtrace/schema_rules.h"
 
 enum { BLOCK = 1 << 16, VALUES_OF_ANY = 1 << 26, VALUES_OF_A_BYTE = 1024, WORK_OF_ANY = 1 << 26 };
+enum { PARTS = 2 }; /* the trace, and the tail of one that was not closed */
 
 struct judge {
     struct kvf_trace *t;
     kvf_finding_fn say;
     void *ctx;
-    int n;        /* findings said */
-    int64_t work; /* comparisons of records that are left */
+    int n;            /* findings said */
+    int64_t work;     /* comparisons of records that are left */
+    size_t at[PARTS]; /* records before these have been judged */
     double *value;
 };
 
@@ -55,8 +57,9 @@ static const struct rule *rule_of(const char *name)
 
 /* ---- whether all is there, once */
 
-/* Records first .. end - 1 of one column and layer, of the epoch that counts. */
+/* Records first .. end - 1 of one part, of one column and layer, of the epoch that counts. */
 struct group {
+    const struct kvf_trace *part; /* NULL: no such part, and no records */
     int column, layer, heads;
     size_t first, end;
 };
@@ -91,7 +94,7 @@ static bool work(struct judge *j, uint64_t n)
  * of t0. */
 static size_t partner_of(struct judge *j, const struct group *g, size_t a)
 {
-    const struct record *r = j->t->rec;
+    const struct record *r = g->part->rec;
     bool alike = r[g->end - 1].head0 == r[g->first].head0 || r[a].n_heads == 1;
     for (size_t b = a + 1; b < g->end && r[b].head0 < r[a].head0 + r[a].n_heads && work(j, 1);
          b++) {
@@ -103,10 +106,10 @@ static size_t partner_of(struct judge *j, const struct group *g, size_t a)
     return 0;
 }
 
-/* The first pair of records that hold one value. */
+/* The first pair of records of a part that hold one value. */
 static void find_overlap(struct judge *j, const struct group *g)
 {
-    const struct record *r = j->t->rec;
+    const struct record *r = g->part ? g->part->rec : NULL;
     size_t b = 0;
     for (size_t a = g->first; a < g->end && !b && j->work > 0; a++) {
         b = partner_of(j, g, a);
@@ -117,65 +120,98 @@ static void find_overlap(struct judge *j, const struct group *g)
     }
 }
 
-/* How many values of a head are there from 0 on, without a gap. */
-static uint32_t reach(struct judge *j, const struct group *g, int head)
+/* Where the values of a head that are there from 0 to `have` end, with what one part has. */
+static uint32_t reach_in(const struct group *g, int head, uint32_t have)
 {
-    const struct record *r = j->t->rec;
+    const struct record *r = g->part ? g->part->rec : NULL;
+    for (size_t i = g->first; i < g->end; i++)
+        if (head >= r[i].head0 && head < r[i].head0 + r[i].n_heads && r[i].t0 <= have
+            && end_of(&r[i]) > have)
+            have = end_of(&r[i]);
+    return have;
+}
+
+/* How many values of a head are there from 0 on, without a gap. */
+static uint32_t reach(struct judge *j, const struct group g[PARTS], int head)
+{
     uint32_t have = 0, before = UINT32_MAX;
-    while (have != before && work(j, g->end - g->first)) {
+    uint64_t n = g[0].end - g[0].first + (g[1].end - g[1].first);
+    while (have != before && work(j, n)) {
         before = have;
-        for (size_t i = g->first; i < g->end; i++)
-            if (head >= r[i].head0 && head < r[i].head0 + r[i].n_heads && r[i].t0 <= have
-                && end_of(&r[i]) > have)
-                have = end_of(&r[i]);
+        for (int p = 0; p < PARTS; p++)
+            have = reach_in(&g[p], head, have);
     }
     return have;
 }
 
-static void find_gap(struct judge *j, const struct group *g)
+/* Values within the steps that the records of a part say they hold. */
+static uint64_t count_in(const struct group *g, uint64_t T)
 {
-    uint64_t T = j->t->n_steps, there = 0;
+    uint64_t n = 0;
     for (size_t i = g->first; i < g->end; i++) {
-        const struct record *r = &j->t->rec[i];
+        const struct record *r = &g->part->rec[i];
         uint64_t end = end_of(r) < T ? end_of(r) : T;
-        there += r->t0 < end ? (end - r->t0) * r->n_heads : 0;
+        n += r->t0 < end ? (end - r->t0) * r->n_heads : 0;
     }
-    if (there >= T * (uint64_t)g->heads)
-        return;
-    int head = 0;
-    while (head + 1 < g->heads && j->work > 0 && reach(j, g, head) >= T)
-        head++;
-    found(j, "%s lacks %llu of the %llu values of layer %d, the first of head %d at %u",
-          j->t->column[g->column].name, (unsigned long long)(T * (uint64_t)g->heads - there),
-          (unsigned long long)(T * (uint64_t)g->heads), g->layer, head, reach(j, g, head));
+    return n;
 }
 
-/* Records are in the order of column, layer, epoch and beginning; *at is moved behind the group. */
-static struct group next_group(const struct judge *j, int column, int layer, size_t *at)
+/* A stream may stand in both parts, in which case the values are not counted. */
+static void find_gap(struct judge *j, const struct group g[PARTS])
 {
-    const struct kvf_trace *t = j->t;
-    enum kvf_space space = (enum kvf_space)t->column[column].space;
+    const char *name = j->t->column[g->column].name;
+    uint64_t T = j->t->n_steps, all = T * (uint64_t)g->heads;
+    uint64_t there[PARTS] = {count_in(&g[0], T), count_in(&g[1], T)};
+    bool both = there[0] && there[1];
+    if (!both && there[0] + there[1] >= all)
+        return;
+    int head = 0;
+    while (head < g->heads && j->work > 0 && reach(j, g, head) >= T)
+        head++;
+    if (j->work <= 0 || (both && head == g->heads))
+        return;
+    head = head < g->heads ? head : g->heads - 1;
+    if (both)
+        found(j, "%s lacks values of layer %d, the first of head %d at %u", name, g->layer, head,
+              reach(j, g, head));
+    else
+        found(j, "%s lacks %llu of the %llu values of layer %d, the first of head %d at %u", name,
+              (unsigned long long)(all - there[0] - there[1]), (unsigned long long)all, g->layer,
+              head, reach(j, g, head));
+}
+
+/* The group of a part; its records are in the order of column, layer, epoch and beginning, and
+ * at[part] is moved behind the group. */
+static struct group next_group(struct judge *j, int part, int column, int layer)
+{
+    const struct kvf_trace *t = part ? j->t->tail : j->t;
+    enum kvf_space space = (enum kvf_space)j->t->column[column].space;
+    struct group g = {NULL, column, layer, kvf_n_heads(j->t, layer, space), 0, 0};
+    if (!t || (!part && trace_in_tail(t, column)))
+        return g;
     struct record key = {.type = REC_COLUMN,
                          .column = (uint32_t)column,
                          .layer = (uint16_t)layer,
                          .epoch = epoch_of(t, column)};
-    while (*at < t->n_rec && record_compare(&t->rec[*at], &key) < 0)
-        ++*at;
-    struct group g = {column, layer, kvf_n_heads(t, layer, space), *at, *at};
+    size_t at = j->at[part];
+    while (at < t->n_rec && record_compare(&t->rec[at], &key) < 0)
+        at++;
+    g.part = t;
+    g.first = g.end = at;
     while (g.end < t->n_rec && t->rec[g.end].type == REC_COLUMN
            && t->rec[g.end].column == key.column && t->rec[g.end].layer == key.layer
            && t->rec[g.end].epoch == key.epoch)
         g.end++;
-    *at = g.end;
+    j->at[part] = g.end;
     return g;
 }
 
 static void find_beyond(struct judge *j, const struct group *g)
 {
-    for (size_t i = g->first; j->t->clean && i < g->end; i++)
-        if (end_of(&j->t->rec[i]) > j->t->n_steps) {
+    for (size_t i = g->first; i < g->end && g->part->clean; i++)
+        if (end_of(&g->part->rec[i]) > j->t->n_steps) {
             found(j, "%s of layer %d holds values up to %u, and the trace has %u steps",
-                  j->t->column[g->column].name, g->layer, end_of(&j->t->rec[i]), j->t->n_steps);
+                  j->t->column[g->column].name, g->layer, end_of(&g->part->rec[i]), j->t->n_steps);
             return;
         }
 }
@@ -220,7 +256,7 @@ static int judge_head(struct judge *j, const struct rule *rule, const struct gro
 
 /* One column: its shape, then its records layer by layer, and if asked its values, of which the
  * first wrong one of each column is said. */
-static int judge_column(struct judge *j, int column, bool values, size_t *at)
+static int judge_column(struct judge *j, int column, bool values)
 {
     const struct kvf_column *c = &j->t->column[column];
     const struct rule *rule = rule_of(c->name);
@@ -232,12 +268,15 @@ static int judge_column(struct judge *j, int column, bool values, size_t *at)
         found(j, "%s must not hold a value for each %s%s", c->name, spaces[c->space],
               axes[c->axis]);
     for (int layer = 0; !err && layer < layers && j->n == before; layer++) {
-        struct group g = next_group(j, column, layer, at);
-        find_overlap(j, &g);
-        find_gap(j, &g);
-        find_beyond(j, &g);
-        for (int h = 0; !err && rule && values && j->n == before && h < g.heads; h++)
-            err = judge_head(j, rule, &g, h);
+        struct group g[PARTS];
+        for (int p = 0; p < PARTS; p++) {
+            g[p] = next_group(j, p, column, layer);
+            find_overlap(j, &g[p]);
+            find_beyond(j, &g[p]);
+        }
+        find_gap(j, g);
+        for (int h = 0; !err && rule && values && j->n == before && h < g->heads; h++)
+            err = judge_head(j, rule, g, h);
     }
     return err;
 }
@@ -261,27 +300,26 @@ static void judge_shape(struct judge *j)
  */
 static bool within_work(struct judge *j)
 {
-    uint64_t values = 0;
+    uint64_t values = 0, bytes = kvf_bytes(j->t);
     for (int i = 0; i < j->t->n_columns; i++)
         values += kvf_held(j->t, i);
-    if (values <= VALUES_OF_ANY || values / VALUES_OF_A_BYTE <= j->t->size)
+    if (values <= VALUES_OF_ANY || values / VALUES_OF_A_BYTE <= bytes)
         return true;
     found(j, "%llu values in a file of %llu bytes are no record of a run, and were not looked at",
-          (unsigned long long)values, (unsigned long long)j->t->size);
+          (unsigned long long)values, (unsigned long long)bytes);
     return false;
 }
 
 int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, int *ret_n)
 {
     struct judge j = {.t = t, .say = say, .ctx = ctx, .value = MEM_NEW(double, BLOCK)};
-    j.work = 64 * (int64_t)t->n_rec + WORK_OF_ANY;
-    size_t at = 0;
+    j.work = 64 * (int64_t)(t->n_rec + (t->tail ? t->tail->n_rec : 0)) + WORK_OF_ANY;
     int err = j.value ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         judge_shape(&j);
     values = !err && values && within_work(&j);
     for (int i = 0; !err && i < t->n_columns && !full(&j); i++)
-        err = judge_column(&j, i, values, &at);
+        err = judge_column(&j, i, values);
     mem_free(j.value);
     if (!err)
         *ret_n = j.n;

@@ -276,10 +276,10 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
     return KVF_OK;
 }
 
-/* Snapshots are all in the tail where there is one. */
-static bool in_tail(const struct kvf_trace *t, int column)
+bool trace_in_tail(const struct kvf_trace *t, int column)
 {
-    return t->tail && t->column[column].flags & KVF_COL_SNAPSHOT;
+    const struct kvf_column *c = kvf_column(t, column);
+    return t->tail && c && c->flags & KVF_COL_SNAPSHOT;
 }
 
 int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
@@ -287,7 +287,7 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
 {
     struct record key;
     int err = make_key(t, column, layer, head, t0, n, &key, d);
-    if (!err && in_tail(t, column))
+    if (!err && trace_in_tail(t, column))
         return kvf_read(t->tail, column, layer, head, t0, n, out, d);
     return err ? err : read_values(t, &key, head, t0, n, out, d);
 }
@@ -314,7 +314,7 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     int err = make_key(t, column, layer, head, t0, n, &key, d);
     if (err)
         return err;
-    if (in_tail(t, column))
+    if (trace_in_tail(t, column))
         return kvf_view(t->tail, column, layer, head, t0, n, ret, d);
     size_t width = kvf_dtype_size(t->column[column].dtype), at = whole_chunk(t, &key, head, t0, n);
     if (n && at != SIZE_MAX) {

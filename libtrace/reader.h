@@ -83,6 +83,11 @@ int trace_load(struct kvf_trace *t, struct kvf_diag *d);
 int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d);
 bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
 void trace_sort(struct kvf_trace *t); /* t->rec by record_compare */
+/* KVF_E_LIMIT with a sentence where all columns of the file together decode to more than 1 GiB, and
+ * to more than 4096 bytes for each byte of the file. */
+int trace_check_raw(const struct kvf_trace *t, struct kvf_diag *d);
+/* Whether the values of the column are all in the tail: snapshots are, where there is one. */
+bool trace_in_tail(const struct kvf_trace *t, int column);
 void trace_note_damage(struct kvf_trace *t, uint64_t at);
 
 /* Reads and checks a record, header and payload, into p[trace_header_size(t) + stored_len]. */
@@ -102,7 +107,7 @@ bool trace_texts_fit(const struct record *r, const unsigned char *payload);
 uint32_t trace_newest_epoch(const struct kvf_trace *t);
 int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
                         struct kvf_diag *d);
-void trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum);
+int trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum);
 
 int trace_pread(int fd, void *buf, size_t n, uint64_t offset); /* KVF_OK or KVF_E_IO */
 

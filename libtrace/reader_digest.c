@@ -1,4 +1,5 @@
 /* reader_digest.c - the digest of an open trace, from what its records hold. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -55,14 +56,31 @@ int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct ha
     return KVF_OK;
 }
 
-void trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum)
+/* By key, those of one key in the order of the file. */
+static int by_key(const void *a, const void *b)
 {
+    char **x = *(char **const *)a, **y = *(char **const *)b;
+    int order = strcmp(*x, *y);
+    return order ? order : (x > y) - (x < y);
+}
+
+int trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum)
+{
+    char ***note = MEM_NEW(char **, (size_t)t->n_notes); /* a file may hold thousands of them */
+    if (!note)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < t->n_notes; i++)
+        note[i] = &t->note[i];
+    if (t->n_notes > 1)
+        qsort(note, (size_t)t->n_notes, sizeof *note, by_key);
     for (int i = 0; i < t->n_notes; i++) {
-        const char *text = t->note[i], *json = text + strlen(text) + 1;
-        if (kvf_note(t, text) == json) /* the last of its key */
+        const char *text = *note[i], *json = text + strlen(text) + 1;
+        if (i + 1 == t->n_notes || strcmp(text, *note[i + 1]) != 0) /* the last of its key */
             digest_add(sum, digest_note(text, (size_t)(json - text) + strlen(json)));
     }
+    mem_free(note);
     digest_add(sum, digest_steps(t->n_steps));
+    return KVF_OK;
 }
 
 int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d)
@@ -71,14 +89,14 @@ int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d)
     if (!t->clean)
         return kvf_fail(d, KVF_E_NOTFOUND, "%s: the trace was not closed: it has no digest yet",
                         t->path);
-    for (size_t i = 0; i < t->n_rec; i++) {
-        int err = trace_digest_record(t, i, t->epoch, &sum, d);
-        if (err)
-            return err;
-    }
-    trace_digest_rest(t, &sum);
-    digest_text(sum, ret);
-    return KVF_OK;
+    int err = trace_check_raw(t, d);
+    for (size_t i = 0; !err && i < t->n_rec; i++)
+        err = trace_digest_record(t, i, t->epoch, &sum, d);
+    if (!err)
+        err = trace_digest_rest(t, &sum);
+    if (!err)
+        digest_text(sum, ret);
+    return err;
 }
 
 int kvf_stored_digest(const struct kvf_trace *t, char ret[33])

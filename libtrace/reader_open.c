@@ -111,9 +111,13 @@ int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d)
     return err == KVF_E_CORRUPT ? kvf_fail(d, err, "%s: the schema is malformed", t->path) : err;
 }
 
+/* The list has room for a power of two of them. */
 static int add_note(struct kvf_trace *t, const unsigned char *p, size_t n)
 {
-    char **list = mem_grow(t->note, (size_t)t->n_notes, (size_t)t->n_notes + 1, sizeof *list);
+    size_t have = (size_t)t->n_notes;
+    char **list = t->note;
+    if ((have & (have - 1)) == 0)
+        list = mem_grow(t->note, have, have ? 2 * have : 1, sizeof *list);
     if (list)
         t->note = list;
     char *text = mem_alloc(n + 1, 1);

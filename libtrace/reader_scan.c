@@ -94,36 +94,32 @@ static int load_index(struct kvf_trace *t, const struct footer *f, uint64_t *ret
     return err == KVF_E_IO ? KVF_E_CORRUPT : err;
 }
 
-/* The first record header at or after `from` that ends before `end` into *ret_found; 0: none.
- * guess: of whatever run and format, which come back in it; NULL: of this trace. */
-static int resync(const struct kvf_trace *t, uint64_t from, uint64_t end, struct file_header *guess,
-                  uint64_t *ret_found)
+/* The first record header at or after `from` that ends before `end`; 0: none.  guess: of whatever
+ * run and format, which come back in it; NULL: of this trace. */
+static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end,
+                       struct file_header *guess)
 {
-    enum { STEP = 1 << 16 };
-    unsigned char *buf = mem_alloc(STEP + RECORD_HEADER, 1);
-    uint64_t found = 0, size = guess ? RECORD_HEADER_0 : trace_header_size(t);
+    enum { STEP = 1 << 12 }; /* not much: a file may be all headers, none of which can be next */
+    unsigned char buf[STEP + RECORD_HEADER];
+    uint64_t size = guess ? RECORD_HEADER_0 : trace_header_size(t);
     struct record r;
-    if (!buf)
-        return KVF_E_NOMEM;
-    for (uint64_t at = padded(from); !found && at + size <= end; at += STEP) {
-        size_t n = end - at < STEP + RECORD_HEADER ? (size_t)(end - at) : STEP + RECORD_HEADER;
+    for (uint64_t at = padded(from); at + size <= end; at += STEP) {
+        size_t n = end - at < sizeof buf ? (size_t)(end - at) : sizeof buf;
         if (trace_pread(t->fd, buf, n, at) != KVF_OK)
             break;
-        for (size_t i = 0; i + size <= n && i < STEP && !found; i += 8) {
+        for (size_t i = 0; i + size <= n && i < STEP; i += 8) {
             struct file_header h = t->header;
             if (guess && !record_header_guess(buf + i, &h.salt, &h.chained))
                 continue;
             if (i + header_size(h.chained) > n
                 || !record_header_read(buf + i, at + i, h.salt, h.chained, &r))
                 continue;
-            found = at + i;
             if (guess)
                 *guess = h;
+            return at + i;
         }
     }
-    mem_free(buf);
-    *ret_found = found;
-    return KVF_OK;
+    return 0;
 }
 
 void trace_sort(struct kvf_trace *t)
@@ -169,16 +165,13 @@ static int step(struct kvf_trace *t, struct walk *w, const struct record *r)
 
 /* Goes on after bytes that are no record.  Those that have none after them are a torn tail,
  * unless the trace was closed. */
-static int step_over(struct kvf_trace *t, struct walk *w, uint64_t end)
+static void step_over(struct kvf_trace *t, struct walk *w, uint64_t end)
 {
-    uint64_t again;
-    int err = resync(t, w->at + 8, end, NULL, &again);
-    if (err)
-        return err;
+    uint64_t again = resync(t, w->at + 8, end, NULL);
     if (!again && !t->clean) {
         t->torn_bytes = end - w->at;
         w->at = end;
-        return KVF_OK;
+        return;
     }
     trace_note_damage(t, w->at);
     if (t->header.chained)
@@ -186,7 +179,6 @@ static int step_over(struct kvf_trace *t, struct walk *w, uint64_t end)
     t->lost_bytes += (again ? again : end) - w->at;
     w->at = again ? again : end;
     w->linked = false;
-    return KVF_OK;
 }
 
 /* Record after record up to `end`. */
@@ -202,9 +194,11 @@ static int walk(struct kvf_trace *t, uint64_t end, struct walk *w)
         if (err == KVF_E_IO)
             return err;
         bool good = !err && plausible(t, &r, end) && r.seq >= w->next_seq;
-        err = good ? step(t, w, &r) : step_over(t, w, end);
+        err = good ? step(t, w, &r) : KVF_OK;
         if (err)
             return err;
+        if (!good)
+            step_over(t, w, end);
     }
     return KVF_OK;
 }
@@ -258,16 +252,13 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f)
 }
 
 /* Damage to the file header: the records tell salt and format too. */
-static int salvage_header(struct kvf_trace *t)
+static void salvage_header(struct kvf_trace *t)
 {
-    uint64_t found;
-    int err = resync(t, 0, t->size, &t->header, &found);
-    if (err || !found)
-        return err;
+    if (!resync(t, 0, t->size, &t->header))
+        return;
     trace_note_damage(t, 0);
     t->lost_bytes += FILE_HEADER;
     t->header_lost = true;
-    return KVF_OK;
 }
 
 static int header_error(const struct kvf_trace *t, int err, struct kvf_diag *d)
@@ -289,9 +280,8 @@ int trace_scan(struct kvf_trace *t, enum kvf_open_mode mode, bool trust_index, s
     int err = t->size < FILE_HEADER ? KVF_E_FORMAT : trace_pread(t->fd, head, sizeof head, 0);
     if (!err)
         err = file_header_read(head, &t->header);
-    if ((err == KVF_E_FORMAT || err == KVF_E_CORRUPT) && mode == KVF_OPEN_SALVAGE
-        && salvage_header(t) == KVF_E_NOMEM)
-        err = KVF_E_NOMEM;
+    if ((err == KVF_E_FORMAT || err == KVF_E_CORRUPT) && mode == KVF_OPEN_SALVAGE)
+        salvage_header(t);
     if (err && !t->header_lost)
         return header_error(t, err, d);
     t->clean = read_footer(t, &f);

@@ -1,7 +1,9 @@
 /* reader_tail.c - the file beside an unfinished trace that holds its newest state. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/replace.h"
 #include "libtrace/reader.h"
 
@@ -17,20 +19,34 @@ static bool fits(const struct kvf_trace *t, const struct kvf_trace *tail)
            && memcmp(tail->n_query, t->n_query, layers * sizeof *t->n_query) == 0;
 }
 
-static int open_tail(struct kvf_trace *t)
+/* The name that the tail of a trace would have: mem_free.  KVF_E_NOTFOUND: it needs none. */
+static int tail_name(const struct kvf_trace *t, char **ret)
 {
     static const char unfinished[] = REPLACE_UNFINISHED;
     size_t n = strlen(t->path), cut = sizeof unfinished - 1;
-    struct kvf_trace *tail = NULL;
     struct buf name = {0};
     if (t->clean || !t->header.chained || t->header_lost)
-        return KVF_OK;
+        return KVF_E_NOTFOUND;
     if (n > cut && strcmp(t->path + n - cut, unfinished) == 0)
         n -= cut;
     buf_add(&name, t->path, n);
     buf_str(&name, TAIL_SUFFIX);
-    int err = name.err ? name.err : trace_open(name.data, KVF_OPEN_TAIL, &tail, NULL);
-    buf_finish(&name);
+    const int err = name.err;
+    if (err)
+        buf_finish(&name);
+    else
+        *ret = name.data;
+    return err;
+}
+
+static int open_tail(struct kvf_trace *t)
+{
+    struct kvf_trace *tail = NULL;
+    char *name = NULL;
+    int err = tail_name(t, &name);
+    if (!err)
+        err = trace_open(name, KVF_OPEN_TAIL, &tail, NULL);
+    mem_free(name);
     if (err == KVF_E_NOMEM)
         return err;
     if (err || !fits(t, tail)) { /* then there is no tail */
@@ -55,5 +71,40 @@ int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_t
         kvf_close(t);
     else
         *ret_trace = t;
+    return err;
+}
+
+/* A tail whose records are whole: d says why readers leave it aside, if they do. */
+static int compare_tail(const struct kvf_trace *t, const char *name, struct kvf_diag *d)
+{
+    struct kvf_trace *tail = NULL;
+    int err = trace_open(name, KVF_OPEN_TAIL, &tail, d);
+    if (err)
+        return err;
+    bool later = tail->n_steps > t->n_steps;
+    if (!fits(t, tail))
+        err = kvf_fail(d, KVF_OK, "%s: the tail %s, and is left aside", name,
+                       later ? "is of another run" : "goes no further than the trace");
+    kvf_close(tail);
+    return err;
+}
+
+int kvf_verify_tail(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    char *name = NULL;
+    int err = trace_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err)
+        err = tail_name(t, &name);
+    if (!err && access(name, F_OK) != 0)
+        err = KVF_E_NOTFOUND;
+    if (!err)
+        err = kvf_verify(name, full, ret, d);
+    if (!err && !ret->clean)
+        err = kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was written whole", name);
+    if (!err)
+        err = compare_tail(t, name, d);
+    mem_free(name);
+    kvf_close(t);
     return err;
 }

@@ -104,7 +104,9 @@ static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag 
 static int compare_digest(const struct kvf_trace *t, struct hash128 sum, struct kvf_check *c,
                           struct kvf_diag *d)
 {
-    trace_digest_rest(t, &sum);
+    int err = trace_digest_rest(t, &sum);
+    if (err)
+        return err;
     if (!t->clean || !t->header.chained || (sum.low == t->digest.low && sum.high == t->digest.high))
         return KVF_OK;
     c->bad++;
@@ -125,6 +127,8 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
     err = trace_scan(t, KVF_OPEN_SALVAGE, false, d);
     if (!err && trace_load_schema(t, NULL) == KVF_E_NOMEM)
         err = KVF_E_NOMEM;
+    if (!err && full)
+        err = trace_check_raw(t, d);
     if (!err)
         err = check_records(t, full, ret, &digest, &first);
     if (!err) {

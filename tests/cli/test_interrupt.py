@@ -36,8 +36,9 @@ def wait_for(out, size, process, suffix=".unfinished"):
 
 def info(path):
     r = s.run(["info", "--json", path])
-    s.check("info reads it", r.returncode == 0, r.stderr)
-    return json.loads(r.stdout or b"{}")
+    found = json.loads(r.stdout or b"{}")
+    s.check("info reads it", r.returncode == (0 if found.get("clean") else 3), r.returncode, r.stderr)
+    return found
 
 
 def stopped_by(number):
@@ -82,11 +83,11 @@ def killed(after):
     told = b"not closed" in r.stderr
     rows = [line for line in r.stdout.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     if found["epoch"] >= 1:
-        s.check(f"killed at {size}: {found['steps']} steps are readable", r.returncode == 0 and told and len(rows) == found["steps"] + 1, r.stderr, len(rows))
+        s.check(f"killed at {size}: {found['steps']} steps are readable", r.returncode == 3 and told and len(rows) == found["steps"] + 1, r.stderr, len(rows))
         tail = os.path.exists(out + ".tail")
         s.check("steps of a whole epoch, or of a tail", found["steps"] > 0 and (tail or found["steps"] % BLOCK == 0), found["steps"])
     else:
-        s.check("nothing committed yet: refused in one line", r.returncode in (0, 1) and r.stderr.count(b"\n") >= 1, r.stderr)
+        s.check("nothing committed yet: refused in one line", r.returncode in (1, 3) and r.stderr.count(b"\n") >= 1, r.stderr)
 
 
 def killed_early():
@@ -103,10 +104,22 @@ def killed_early():
     print(f"killed after its first tail: {found['steps']} steps")
     s.check("tail: steps, not closed", found["steps"] > 0 and found["clean"] is False, found)
     r = s.run(["eviction", out, "-o", "-"])
-    s.check("tail: analysis", r.returncode == 0, r.stderr)
+    s.check("tail: analysis", r.returncode == 3, r.returncode, r.stderr)
+    r = s.run(["verify", "--full", out])
+    s.check("tail: verified", r.returncode == 3 and b"its tail: " in r.stdout and b"closed" in r.stdout, r)
+    with open(out + ".tail", "r+b") as f:
+        f.seek(os.path.getsize(out + ".tail") // 2)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte[0] ^ 255]))
+    r = s.run(["verify", "--full", out])
+    s.check("tail: damage is told", r.returncode == 1 and b".tail: " in r.stderr, r)
+    with open(out + ".tail", "r+b") as f:
+        f.seek(os.path.getsize(out + ".tail") // 2)
+        f.write(byte)
     r = s.run(["tokens", out, "-o", "-"])
     rows = [line for line in r.stdout.decode("utf-8", "replace").splitlines() if not line.startswith("#")]
-    s.check("tail: tokens", r.returncode == 0 and len(rows) == found["steps"] + 1, r.stderr, len(rows))
+    s.check("tail: tokens", r.returncode == 3 and len(rows) == found["steps"] + 1, r.stderr, len(rows))
     s.accepted("the same place again", ["run", "--overwrite", "-m", MODEL, "-n", "4", "-q", "--raw", "-p", "the thing", "-o", out])
     s.check("tail: removed", not os.path.exists(out + ".tail"))
 

@@ -464,10 +464,10 @@ Test(hostile, versions_and_features)
     cr_expect(zero(int, with_header(10, 9, 2)));              /* minor: additions only */
     cr_expect(eq(int, with_header(16, 3, 4), KVF_E_VERSION)); /* incompatible feature */
     cr_expect(eq(int, with_header(16, 1u << 31 | 1, 4), KVF_E_VERSION));
-    cr_expect(zero(int, with_header(20, 1, 4))); /* of writers */
+    cr_expect(zero(int, with_header(20, 1, 4)));  /* of writers */
     cr_expect(zero(int, with_header(40, 77, 8))); /* another run, with this salt */
     cr_expect(eq(int, with_header(32, SALT + 1, 8), KVF_E_CORRUPT)); /* the salt is of another */
-    cr_expect(zero(int, with_header(24, 1, 4))); /* compatible */
+    cr_expect(zero(int, with_header(24, 1, 4)));                     /* compatible */
 }
 
 Test(hostile, unknown_records_are_skipped_unless_critical)

@@ -224,6 +224,98 @@ Test(tail, one_that_does_not_fit_is_none)
     unlink(tail);
 }
 
+static void count_findings(void *ctx, const char *line)
+{
+    char *text = ctx;
+    snprintf(text + strlen(text), 200, "%s;", line);
+}
+
+/* What is wrong with an unfinished trace and its tail, of which all values are looked at. */
+static void expect_findings(const char *path, const char *want)
+{
+    struct kvf_trace *t;
+    char text[4096] = "";
+    int n = -1;
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    cr_assert(zero(int, kvf_judge(t, 1, count_findings, text, &n)));
+    cr_expect(eq(str, text, (char *)want));
+    cr_expect(eq(int, n != 0, want[0] != 0));
+    kvf_close(t);
+}
+
+Test(tail, it_is_judged_with_its_trace)
+{
+    const char *path = scratch_path("judge.kvf");
+    struct kvf_writer *w = begin(path, one), *tail;
+    struct kvf_trace *t;
+    put_tail(w, ALL);
+    expect_findings(path, "");
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    cr_expect(eq(u64, kvf_held(t, STREAM), HEADS * ALL));
+    cr_expect(eq(u64, kvf_held(t, SNAPSHOT), HEADS * ALL));
+    cr_expect(zero(int, kvf_check_size(t, NULL)));
+    kvf_close(t);
+    put(w, STREAM, FIRST, 3, 0); /* which the tail holds too */
+    cr_assert(zero(int, kvf_writer_sync(w)));
+    expect_findings(path, "");
+    cr_assert(zero(int, kvf_writer_open_tail(w, &tail, NULL)));
+    put(tail, STREAM, FIRST + 5, ALL - FIRST - 5, ALL);
+    put(tail, SNAPSHOT, 0, ALL - 1, ALL);
+    cr_assert(zero(int, kvf_writer_commit(tail, 1, ALL)));
+    cr_assert(zero(int, kvf_writer_close(tail, NULL)));
+    kvf_writer_abandon(w);
+    expect_findings(path, "stream lacks values of layer 0, the first of head 0 at 43;"
+                          "snapshot lacks 2 of the 140 values of layer 0, the first of head 0 at "
+                          "69;");
+    unlink(unfinished(path));
+    unlink(beside(path));
+}
+
+/* The tail in p[n] beside the trace at path: what kvf_verify_tail says of it. */
+static void expect_verified(const char *path, const unsigned char *p, size_t n, int want,
+                            const char *words)
+{
+    struct kvf_check c;
+    struct kvf_diag d = {""};
+    write_bytes(beside(path), p, n);
+    cr_expect(eq(int, kvf_verify_tail(path, 1, &c, &d), want), "%s", words);
+    cr_expect(words[0] ? strstr(d.text, words) != NULL : !d.text[0], "%s: %s", words, d.text);
+}
+
+Test(tail, it_is_verified)
+{
+    char path[256];
+    struct kvf_check c;
+    size_t n;
+    snprintf(path, sizeof path, "%s", scratch_path("verify.kvf"));
+    struct kvf_writer *w = begin(path, one);
+    cr_expect(eq(int, kvf_verify_tail(path, 1, &c, NULL), KVF_E_NOTFOUND));
+    put_tail(w, ALL);
+    cr_assert(zero(int, kvf_verify_tail(path, 1, &c, NULL)));
+    cr_expect(c.clean && c.records > 4 && !c.bad);
+    unsigned char *p = slurp(beside(path), &n);
+    expect_verified(path, p, n, KVF_OK, "");
+    expect_verified(path, p, n - 8, KVF_E_CORRUPT, "ends early");
+    p[n / 2] ^= 1;
+    expect_verified(path, p, n, KVF_E_CORRUPT, ".tail: ");
+    p[n / 2] ^= 1;
+    put(w, SNAPSHOT, 0, FIRST, FIRST);
+    cr_assert(zero(int, kvf_writer_commit(w, 1, FIRST)));
+    expect_verified(path, p, n, KVF_OK, "");
+    put(w, STREAM, FIRST, ALL - FIRST, 0);
+    cr_assert(zero(int, kvf_writer_commit(w, 2, ALL)));
+    kvf_writer_abandon(w);
+    expect_verified(path, p, n, KVF_OK, "goes no further");
+    kvf_writer_abandon(begin(path, other));
+    expect_verified(path, p, n, KVF_OK, "is of another run");
+    finish(begin(path, one));
+    write_bytes(beside(path), p, n);
+    cr_expect(eq(int, kvf_verify_tail(path, 1, &c, NULL), KVF_E_NOTFOUND));
+    free(p);
+    unlink(path);
+    unlink(beside(path));
+}
+
 Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
 {
     char path[256], tail[300];

@@ -198,8 +198,9 @@ const struct kvf_column *kvf_column(const struct kvf_trace *t, int column);
 int kvf_find(const struct kvf_trace *t, const char *name); /* -1: none */
 size_t kvf_dtype_size(enum kvf_dtype dtype);
 
-/* The size of the file when it was opened.  A trace declares its steps and heads in a few bytes;
- * who allocates by them compares them with this first, or calls kvf_check_size. */
+/* The size of the file, and of the tail that is read with it, when they were opened.  A trace
+ * declares its steps and heads in a few bytes; who allocates by them compares them with this first,
+ * or calls kvf_check_size. */
 uint64_t kvf_bytes(const struct kvf_trace *t);
 /* KVF_E_LIMIT with a sentence where a trace declares more steps, or more heads, than its file has
  * bytes, beyond 131072: of a run it holds an identifier and a text for each token. */
@@ -249,6 +250,10 @@ struct kvf_check {    /* what a check found */
  * how much is torn.  KVF_E_CORRUPT with d naming the first damage; *ret is filled
  * in both cases.  Other errors as kvf_open. */
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
+/* The same of the tail beside a trace that was not closed, which holds its newest state.
+ * KVF_E_NOTFOUND: there is none, or the trace needs none.  KVF_OK with a sentence in d: it is
+ * whole, but is not read with the trace, because it is of another run or goes no further. */
+int kvf_verify_tail(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
 
 enum { KVF_MAX_FINDINGS = 20 };
 typedef void (*kvf_finding_fn)(void *ctx, const char *line);
