@@ -516,7 +516,8 @@ double table_real(const struct table *t, int col, int64_t row)
 
 int64_t table_int(const struct table *t, int col, int64_t row)
 {
-    return whole_of(table_real(t, col, row), -1);
+    static const int64_t most = INT64_MAX / 2;
+    return whole_within(table_real(t, col, row), -most, most, -1);
 }
 
 const char *table_str(const struct table *t, int col, int64_t row)

@@ -96,7 +96,8 @@ const char *table_col_name(const struct table *t, int col);
 const char *table_col_unit(const struct table *t, int col);
 enum table_type table_col_type(const struct table *t, int col);
 /* Rows row0 .. row0+n-1 as numbers (INT and REAL columns; integers are exact to
- * 2^53); of STR columns NaN, and -1 as an integer.  Out of range rows are a programming error. */
+ * 2^53); of STR columns NaN, and -1 as an integer, as is a number of 2^62 or more: differences of
+ * two integers fit.  Out of range rows are a programming error. */
 void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out);
 double table_real(const struct table *t, int col, int64_t row);
 int64_t table_int(const struct table *t, int col, int64_t row);

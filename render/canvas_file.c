@@ -94,8 +94,10 @@ int canvas_create(enum canvas_format f, double w_mm, double h_mm, int dpi, struc
     if (!(w_mm > 0 && h_mm > 0 && w_mm <= 5000 && h_mm <= 5000) || dpi < 20 || dpi > 2400
         || ceil(w_mm / 25.4 * dpi) > 20000 || ceil(h_mm / 25.4 * dpi) > 20000)
         return kvf_fail(d, KVF_E_ARG,
-                        "a figure of %.0f x %.0f mm at %d dpi is too large or too small", w_mm,
-                        h_mm, dpi);
+                        "a figure of %.0f x %.0f mm at %d dpi is too large or too small: it has at "
+                        "most 5000 mm and 20000 pixels a side; choose another --size or --dpi, or "
+                        "show less",
+                        w_mm, h_mm, dpi);
     struct canvas *c = MEM_NEW(struct canvas, 1);
     if (!c)
         return KVF_E_NOMEM;

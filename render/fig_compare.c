@@ -13,7 +13,16 @@
 #include "render/cells.h"
 #include "render/style.h"
 
-enum { LEFT = 13, TOP = 4, BOTTOM = 13, BAR = 18, RIGHT = 3, Y_ROOM = 12, MOST_SIDE = 16384 };
+enum {
+    LEFT = 13,
+    TOP = 4,
+    BOTTOM = 13,
+    BAR = 18,
+    RIGHT = 3,
+    Y_ROOM = 12,
+    MOST_SIDE = 16384,
+    CELLS_OF_ANY = 1 << 24
+};
 static const double SIDE = 72, PANEL = 56, NAME = 36; /* mm; of a side whose name fits */
 static const struct rgb mark_ink = {.835, .369, 0};
 
@@ -78,6 +87,11 @@ static struct pairs columns_of(const struct table *t)
     return p;
 }
 
+static int64_t length(const struct side *s)
+{
+    return s->layers * s->heads;
+}
+
 static int read_pairs(const struct table *t, const struct figure_style *s, struct pairs *p,
                       struct kvf_diag *d)
 {
@@ -104,12 +118,13 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
         if (side[k]->layers < 1 || side[k]->heads < 1 || side[k]->layers > MOST_SIDE
             || side[k]->heads > MOST_SIDE / side[k]->layers)
             return kvf_fail(d, KVF_E_ARG, "figure compare: heads from 1 to %d a run", MOST_SIDE);
+    int64_t cells = length(&p->a) * length(&p->b);
+    if (cells > CELLS_OF_ANY && cells > table_rows(p->t))
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "figure compare: %lld pairs of heads in a table of %lld rows; choose fewer "
+                        "heads with --head",
+                        (long long)cells, (long long)table_rows(p->t));
     return KVF_OK;
-}
-
-static int64_t length(const struct side *s)
-{
-    return s->layers * s->heads;
 }
 
 static int64_t place(const struct pairs *p, const struct side *s, int64_t r)

@@ -2,13 +2,12 @@
  * many steps after: of all heads, and of each layer in the colour of its depth. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/plot.h"
-
-enum { MOST_STEPS = 1 << 24 }; /* of a trace */
 
 struct ghosts_style {
     int by; /* enum plot_by */
@@ -21,7 +20,7 @@ struct view {
     bool layers, heads, ages, all;
     int token, evict, hit;
     int64_t first, last, longest; /* layers; steps */
-    int64_t *count;               /* [longest + 2] of one line */
+    int64_t *delay;               /* [rows] of one line */
 };
 
 /* Steps from the birth or the eviction of an entry to the first query that missed it, from 1; 0:
@@ -49,25 +48,35 @@ static void survey(struct view *v)
     }
 }
 
+static int rising(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* Adds a line: the share of the entries from .. to - 1 that were missed within 1, 2, ... steps. */
 static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, const char *panel,
                      const char *line)
 {
-    int64_t all = 0, sum = 0, put = 0;
-    memset(v->count, 0, ((size_t)v->longest + 2) * sizeof *v->count);
+    int64_t all = 0, k = 0, put = 0;
     for (int64_t r = from; r < to; r++)
-        if (counted(v, r)) {
-            v->count[delay_of(v, r)]++;
-            all++;
-        }
-    for (int64_t n = 1; n <= v->longest; n++) {
-        double before = all ? (double)sum / (double)all : NAN;
-        sum += v->count[n];
-        if (!v->count[n] && n > 1 && n < v->longest)
-            continue;
+        if (counted(v, r))
+            v->delay[all++] = delay_of(v, r);
+    qsort(v->delay, (size_t)all, sizeof *v->delay, rising);
+    while (k < all && v->delay[k] == 0) /* by no query */
+        k++;
+    const int64_t never = k;
+    while (put < v->longest) { /* at 1, where some were missed, and at the end */
+        int64_t n = 1;
+        if (put)
+            n = k < all ? v->delay[k] : v->longest;
+        double before = all ? (double)(k - never) / (double)all : NAN;
+        while (k < all && v->delay[k] <= n)
+            k++;
         if (n - put > 1) /* level since then */
             plot_add(p, panel, line, (double)(n - 1), before, NAN, NAN);
-        plot_add(p, panel, line, (double)n, all ? (double)sum / (double)all : NAN, NAN, NAN);
+        plot_add(p, panel, line, (double)n, all ? (double)(k - never) / (double)all : NAN, NAN,
+                 NAN);
         put = n;
     }
 }
@@ -111,6 +120,7 @@ static void add_runs(struct plot *p, struct view *v, const char *map)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
+    (void)d;
     const struct ghosts_style *o = s->own;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
@@ -121,12 +131,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .evict = table_find(t, "evict_step"),
                      .hit = table_find(t, "first_hit")};
     survey(&v);
-    if (v.longest > MOST_STEPS)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "an entry was missed %lld steps after it left, and no run has more than %d",
-                        (long long)v.longest, (int)MOST_STEPS);
-    v.count = MEM_NEW(int64_t, (size_t)v.longest + 2);
-    if (!v.count)
+    v.delay = MEM_NEW(int64_t, (size_t)table_rows(t));
+    if (!v.delay)
         return KVF_E_NOMEM;
     p->log_x = true;
     p->whole_x = true;
@@ -145,7 +151,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         p->ramp_hi = (double)v.last;
     }
     snprintf(p->note, sizeof p->note, "missed: among the n largest weights of some later query");
-    mem_free(v.count);
+    mem_free(v.delay);
     return KVF_OK;
 }
 

@@ -13,7 +13,7 @@ struct occupancy_style {
     int steps; /* 0: all, 1: after the prompt */
 };
 
-enum { CLASSES = 64, STEP_MOST = 1 << 26 };
+enum { CLASSES = 64, SUMS_OF_ANY = 1 << 20 };
 
 struct view {
     const struct table *t;
@@ -81,9 +81,12 @@ static int survey(struct view *v, struct kvf_diag *d)
     }
     v->every = second == INT64_MAX ? 1 : second - v->first;
     v->steps = (last - v->first) / v->every + 1;
-    if (v->first < 0 || v->steps > STEP_MOST)
-        return kvf_fail(d, KVF_E_LIMIT, "occupancy-curves: steps %lld to %lld are more than fit",
-                        (long long)v->first, (long long)last);
+    int64_t most = table_rows(v->t) > SUMS_OF_ANY ? table_rows(v->t) : SUMS_OF_ANY;
+    if (v->first < 0 || v->steps > most / v->n_panels / (v->n_classes ? v->n_classes : 1))
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "occupancy-curves: the table has too few rows for steps %lld to %lld in "
+                        "steps of %lld; draw one that an analysis wrote",
+                        (long long)v->first, (long long)last, (long long)v->every);
     return KVF_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
+enum { CELLS_OF_ANY = 1 << 20 };
 static const double LEAST_CELL = 1.4; /* mm of a layer in maps side by side */
 
 struct plan {
@@ -186,9 +187,14 @@ static int measure(struct plan *p, struct kvf_diag *d)
     }
     p->layers = l1 < 0 ? 1 : l1 - p->layer0 + 1;
     p->heads = h1 < 0 ? 1 : h1 - p->head0 + 1;
-    return p->layers < 100000 && p->heads < 100000 && p->layers * p->heads < 1 << 24
-               ? KVF_OK
-               : kvf_fail(d, KVF_E_LIMIT, "%s: too many layers and heads", p->figure->name);
+    int64_t rows = table_rows(p->t), most = rows > CELLS_OF_ANY ? rows : CELLS_OF_ANY;
+    if (p->layers <= most / p->heads / p->n)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_LIMIT,
+                    "%s: the table has %lld rows, too few for %d maps of %lld layers and %lld "
+                    "heads; choose some with --head",
+                    p->figure->name, (long long)rows, p->n, (long long)p->layers,
+                    (long long)p->heads);
 }
 
 /* The column of the panels, or NULL: one map. */

@@ -141,6 +141,23 @@ big = made("big.kvf", big)
 for a in ANALYZERS:
     bounded(f"numbers that no integer holds: {a['name']}", [a["name"], *operands(a, big)], (0, 1, 2))
 
+# ---- tables that are drawn: a few rows can name any head, step and age
+def table(name, columns, rows):
+    return s.file(name + ".tsv", "\n".join([f"# table: {name}", columns.replace(" ", "\t"), *("\t".join(map(str, r)) for r in rows)]).encode() + b"\n")
+
+
+far = table("ghosts", "head layer index token evict_step first_hit hits mass", [(f"L{i}H0", i, 0, 5, 6, (1 << 24) - 1, 1, .5) for i in range(400)])
+for ext in ("png", "svg"):
+    bounded(f"drawn: missed after 2^24 steps: {ext}", ["draw", far, "-o", s.path("x." + ext)], (0,))
+far = table("occupancy", "step head layer index class entries", [(i, f"L0K{h}", 0, h, "all", 1) for h in range(16) for i in (0, 1, 60_000_000)])
+bounded("drawn: steps that the table lacks", ["draw", far, "--figure", "occupancy-curves", "--style", "by=head", "-o", s.path("x.svg")], words=("too few rows",))
+far = table("compare", "a b head_a head_b distance layer_a index_a layer_b index_b matched", [(1, 2, "a", "a", .1, l, 0, l, 0, 1) for l in (0, 16383)])
+bounded("drawn: pairs that the table lacks", ["draw", far, "-o", s.path("x.png")], words=("pairs of heads in a table of 2 rows",))
+far = table("sparsity", "head layer index kind sparsity", [(f"L{l}H{l}", l, l, "alpha", .5) for l in (0, 3999)])
+bounded("drawn: heads that the table lacks", ["draw", far, "-o", s.path("x.svg")], words=("the table has 2 rows, too few for",))
+many = table("eviction", "head layer index token birth evict_step age reason score margin tie", [(f"L{h // 128}K{h % 128}", h // 128, h % 128, 0, 0, 1, 1, "budget", 0, 0, 0) for h in range(1 << 16)])
+bounded("drawn: more pixels than anybody looks at", ["draw", many, "-o", s.path("x.png")], words=("choose --size",))
+
 # ---- less than a whole run
 empty = make(s.write_kvf, s.path("empty.kvf"), [Column(c.name, c.dtype, c.space, c.values[..., :0], c.axis, c.flags) for c in honest()], (L, H, G, 0))
 torn = make(s.write_kvf, s.path("torn.kvf"), honest(), (L, H, G, T), texts=["x"] * T, unclosed=True)
