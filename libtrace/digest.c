@@ -70,11 +70,17 @@ static void add_bytes(struct hash128 *sum, uint64_t head, uint64_t at, const uns
     sum->high += part.high * (mix(head + 4 * block + 1) | 1);
 }
 
+/* What tells a head of a column from all others. */
+static uint64_t place_of(uint64_t column, int layer, int head)
+{
+    return mix(column + ((uint64_t)layer << 32) + (uint64_t)head);
+}
+
 void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t t0,
                    uint32_t n, int width, const void *data)
 {
     const unsigned char *p = data;
-    uint64_t place = mix(column + ((uint64_t)layer << 32) + (uint64_t)head), w = (uint64_t)width;
+    uint64_t place = place_of(column, layer, head), w = (uint64_t)width;
     uint64_t at = t0 * w, end = at + n * w;
     pthread_once(&once, fill);
     /* that there are values at all: what adjacent ranges add here cancels where they meet */
@@ -87,6 +93,13 @@ void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, ui
         p += part;
         at += part;
     }
+}
+
+void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t token,
+                 const struct kvf_interval *list, uint32_t n)
+{
+    uint64_t seed = mix(place_of(column, layer, head) + token);
+    digest_add(sum, hash128_seeded(n ? (const void *)list : "", n * sizeof *list, seed));
 }
 
 /* A part that is no value: its bytes under a seed that tells kind and number. */

@@ -12,6 +12,9 @@
  * column's name. */
 void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t t0,
                    uint32_t n, int width, const void *data);
+/* The n intervals of one token of a head. */
+void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t token,
+                 const struct kvf_interval *list, uint32_t n);
 /* Payloads of META, SCHEMA, TOKENS and NOTE records; they must be well formed. */
 void digest_meta(struct hash128 *sum, const void *p, size_t n);
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n);

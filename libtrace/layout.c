@@ -210,6 +210,23 @@ bool record_same(const struct record *a, const struct record *b)
            && a->hash == b->hash;
 }
 
+bool trace_interval_column(const struct kvf_column *c)
+{
+    return c->flags & KVF_COL_SNAPSHOT && !(c->flags & KVF_COL_AGE) && c->dtype == KVF_U32
+           && c->axis == KVF_AXIS_TOKEN;
+}
+
+bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps)
+{
+    uint32_t least = token;
+    for (uint32_t k = 0; k < n; k++) {
+        if (list[k].first < least || list[k].last < list[k].first || list[k].last >= steps)
+            return false;
+        least = list[k].last + 2; /* steps is at most KVF_MAX_STEPS */
+    }
+    return true;
+}
+
 size_t kvf_dtype_size(enum kvf_dtype dtype)
 {
     switch (dtype) {

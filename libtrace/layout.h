@@ -39,7 +39,9 @@ enum record_type {
     REC_NOTE,
     REC_COMMIT,
     REC_CHECKPOINT,
-    REC_INDEX
+    REC_INDEX,
+    REC_INTERVALS,
+    REC_KNOWN = REC_INTERVALS /* the greatest that this reader knows */
 };
 enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must refuse */
 
@@ -59,6 +61,12 @@ struct record {
     uint32_t column, t0, n, codec, payload_crc, salt, epoch;
     uint16_t layer, head0, n_heads;
 };
+
+/* Whether it holds values of a column. */
+static inline bool is_chunk(const struct record *r)
+{
+    return r->type == REC_COLUMN || r->type == REC_INTERVALS;
+}
 
 struct footer {
     uint64_t index_offset, n_records;
@@ -107,6 +115,12 @@ void index_entry_read(const unsigned char *in, bool chained, struct record *ret)
 int record_compare(const void *a, const void *b);
 /* All that an index entry tells of a record. */
 bool record_same(const struct record *a, const struct record *b);
+
+/* Whether a column is what KVF_COL_INTERVALS asks of it. */
+bool trace_interval_column(const struct kvf_column *c);
+/* Whether n intervals rise, with at least one step between them, none before the token's own step
+ * and none at or behind `steps`. */
+bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps);
 
 static inline uint64_t padded(uint64_t n)
 {

@@ -129,7 +129,7 @@ static int room_for(size_t n, unsigned char **p, size_t *cap)
     return KVF_OK;
 }
 
-static int scratch_room(size_t n, struct scratch *s)
+int trace_room(size_t n, struct scratch *s)
 {
     return room_for(n, &s->data, &s->cap);
 }
@@ -161,10 +161,10 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     int err = room_for(r->raw_len, &slot->data, &slot->cap);
     if (err)
         return err;
-    err = scratch_room(r->raw_len, &t->shuffled);
+    err = trace_room(r->raw_len, &t->shuffled);
     if (err)
         return err;
-    err = scratch_room(trace_header_size(t) + r->stored_len, &t->stored);
+    err = trace_room(trace_header_size(t) + r->stored_len, &t->stored);
     if (err)
         return err;
     if (!t->decoder)
@@ -177,9 +177,14 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     const unsigned char *payload = t->stored.data + trace_header_size(t);
     err = codec_decode(t->decoder, payload, r->stored_len, r->codec, width, slot->data, r->raw_len,
                        t->shuffled.data);
-    return err ? kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
-                          (unsigned long long)r->offset)
-               : KVF_OK;
+    if (err)
+        return kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
+                        (unsigned long long)r->offset);
+    if (r->type == REC_INTERVALS && !trace_lists_fit(t, r, slot->data))
+        err = kvf_fail(d, KVF_E_CORRUPT,
+                       "%s: the chunk at byte %llu holds intervals that cannot be", t->path,
+                       (unsigned long long)r->offset);
+    return err;
 }
 
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
@@ -202,8 +207,7 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
     return KVF_OK;
 }
 
-/* First record at or after key in the sorted list. */
-static size_t lower_bound(const struct kvf_trace *t, const struct record *key)
+size_t trace_lower_bound(const struct kvf_trace *t, const struct record *key)
 {
     size_t lo = 0, hi = t->n_rec;
     while (lo < hi) {
@@ -222,11 +226,10 @@ static int read_pass(struct kvf_trace *t, const struct record *key, int head, ui
                      uint32_t stop, uint32_t *have, char *out, struct kvf_diag *d)
 {
     size_t width = kvf_dtype_size(t->column[key->column].dtype);
-    for (size_t i = lower_bound(t, key); i < t->n_rec && *have < stop; i++) {
+    for (size_t i = trace_lower_bound(t, key); i < t->n_rec && *have < stop; i++) {
         const struct record *r = &t->rec[i];
         const unsigned char *data;
-        if (r->type != REC_COLUMN || r->column != key->column || r->layer != key->layer
-            || r->epoch != key->epoch)
+        if (!trace_same_group(r, key))
             break;
         if (head < r->head0 || head >= r->head0 + r->n_heads || r->t0 > *have
             || r->t0 + r->n <= *have)
@@ -242,18 +245,30 @@ static int read_pass(struct kvf_trace *t, const struct record *key, int head, ui
     return KVF_OK;
 }
 
-static int make_key(const struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
-                    uint32_t n, struct record *key, struct kvf_diag *d)
+int trace_key(const struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+              bool intervals, struct record *key, struct kvf_diag *d)
 {
     const struct kvf_column *c = kvf_column(t, column);
     if (!c || head < 0 || head >= kvf_n_heads(t, layer, (enum kvf_space)c->space)
         || t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
         return kvf_fail(d, KVF_E_ARG, "%s: no such column, layer or head", t->path);
-    *key = (struct record){.type = REC_COLUMN,
+    if (!(c->flags & KVF_COL_INTERVALS) == intervals)
+        return kvf_fail(d, KVF_E_ARG, "%s: column %s holds %s", t->path, c->name,
+                        intervals ? "one value for each index" : "intervals");
+    *key = (struct record){.type = intervals ? REC_INTERVALS : REC_COLUMN,
                            .column = (uint32_t)column,
                            .layer = (uint16_t)layer,
                            .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
     return KVF_OK;
+}
+
+int trace_not_there(const struct kvf_trace *t, const struct record *key, int head, uint32_t index,
+                    struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_NOTFOUND,
+                    "%s: column %s, layer %d, head %d: values from %u on "
+                    "are not in the trace",
+                    t->path, t->column[key->column].name, key->layer, head, index);
 }
 
 static int read_values(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
@@ -268,12 +283,7 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
         if (err)
             return err;
     } while (have < t0 + n && have > before);
-    if (have < t0 + n)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "%s: column %s, layer %d, head %d: values from %u on "
-                        "are not in the trace",
-                        t->path, t->column[key->column].name, key->layer, head, have);
-    return KVF_OK;
+    return have < t0 + n ? trace_not_there(t, key, head, have, d) : KVF_OK;
 }
 
 bool trace_in_tail(const struct kvf_trace *t, int column)
@@ -286,7 +296,7 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
              void *out, struct kvf_diag *d)
 {
     struct record key;
-    int err = make_key(t, column, layer, head, t0, n, &key, d);
+    int err = trace_key(t, column, layer, head, t0, n, false, &key, d);
     if (!err && trace_in_tail(t, column))
         return kvf_read(t->tail, column, layer, head, t0, n, out, d);
     return err ? err : read_values(t, &key, head, t0, n, out, d);
@@ -296,10 +306,9 @@ int kvf_read(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
 static size_t whole_chunk(const struct kvf_trace *t, const struct record *key, int head,
                           uint32_t t0, uint32_t n)
 {
-    for (size_t i = lower_bound(t, key); i < t->n_rec; i++) {
+    for (size_t i = trace_lower_bound(t, key); i < t->n_rec; i++) {
         const struct record *r = &t->rec[i];
-        if (r->type != REC_COLUMN || r->column != key->column || r->layer != key->layer
-            || r->epoch != key->epoch)
+        if (!trace_same_group(r, key))
             break;
         if (head >= r->head0 && head < r->head0 + r->n_heads && r->t0 <= t0 && r->t0 + r->n > t0)
             return r->t0 + r->n >= t0 + n ? i : SIZE_MAX;
@@ -311,7 +320,7 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
              const void **ret, struct kvf_diag *d)
 {
     struct record key;
-    int err = make_key(t, column, layer, head, t0, n, &key, d);
+    int err = trace_key(t, column, layer, head, t0, n, false, &key, d);
     if (err)
         return err;
     if (trace_in_tail(t, column))
@@ -325,7 +334,7 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
             *ret = data + ((size_t)(head - r->head0) * r->n + (t0 - r->t0)) * width;
         return err;
     }
-    err = scratch_room(n * width, &t->raw);
+    err = trace_room(n * width, &t->raw);
     if (!err)
         err = read_values(t, &key, head, t0, n, t->raw.data, d);
     if (!err)

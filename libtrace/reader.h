@@ -42,7 +42,7 @@ struct kvf_trace {
     struct scratch {
         unsigned char *data; /* owned, of cap bytes */
         size_t cap;
-    } stored, shuffled, raw; /* of decoding, and of widening */
+    } stored, shuffled, raw; /* of decoding, and of what lies in several chunks */
     void *decoder;           /* of the codec */
     uint64_t clock;
     char **note; /* owned texts "key\0json" */
@@ -93,6 +93,31 @@ void trace_note_damage(struct kvf_trace *t, uint64_t at);
 /* Reads and checks a record, header and payload, into p[trace_header_size(t) + stored_len]. */
 int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
                  struct kvf_diag *d);
+/* Records of one column, layer and epoch begin at or after this one in the sorted list. */
+size_t trace_lower_bound(const struct kvf_trace *t, const struct record *key);
+/* What the records of these values have in common: KVF_E_ARG with a sentence where there is no such
+ * column, layer or head, or it has no intervals though asked for, or the other way round. */
+int trace_key(const struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
+              bool intervals, struct record *key, struct kvf_diag *d);
+static inline bool trace_same_group(const struct record *r, const struct record *key)
+{
+    return r->type == key->type && r->column == key->column && r->layer == key->layer
+           && r->epoch == key->epoch;
+}
+/* Snapshots are all in the tail where there is one. */
+static inline bool trace_in_tail(const struct kvf_trace *t, int column)
+{
+    return t->tail && t->column[column].flags & KVF_COL_SNAPSHOT;
+}
+int trace_not_there(const struct kvf_trace *t, const struct record *key, int head, uint32_t index,
+                    struct kvf_diag *d);
+/* n bytes of scratch memory, whose contents are lost; untouched when there is no memory. */
+int trace_room(size_t n, struct scratch *s);
+
+/* Whether the decoded lists of an INTERVALS record can be: they rise, and the newest epoch speaks
+ * of no step that the trace does not have. */
+bool trace_lists_fit(const struct kvf_trace *t, const struct record *r, const unsigned char *raw);
+
 /* The stored payload of a record, read and checked; the caller frees it. */
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d);

@@ -15,6 +15,21 @@ uint32_t trace_newest_epoch(const struct kvf_trace *t)
     return newest;
 }
 
+/* Lists of an INTERVALS record that was read and checked. */
+static void add_lists(const struct record *r, uint64_t name, const unsigned char *raw,
+                      struct hash128 *sum)
+{
+    size_t n_lists = (size_t)r->n_heads * r->n;
+    const struct kvf_interval *v = (const void *)(raw + 4 * n_lists);
+    uint32_t from = 0;
+    for (size_t k = 0; k < n_lists; k++) {
+        uint32_t to = (uint32_t)get_le(raw + 4 * k, 4);
+        digest_list(sum, name, r->layer, r->head0 + (int)(k / r->n), r->t0 + (uint32_t)(k % r->n),
+                    v + from, to - from);
+        from = to;
+    }
+}
+
 static int add_column(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
                       struct kvf_diag *d)
 {
@@ -28,7 +43,9 @@ static int add_column(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash
     if (err)
         return err;
     uint64_t name = hash64(c->name, strlen(c->name));
-    for (int h = 0; h < r->n_heads; h++)
+    if (r->type == REC_INTERVALS)
+        add_lists(r, name, data, sum);
+    for (int h = 0; r->type == REC_COLUMN && h < r->n_heads; h++)
         digest_values(sum, name, r->layer, r->head0 + h, r->t0, r->n, (int)width,
                       data + (size_t)h * r->n * width);
     return KVF_OK;
@@ -39,7 +56,7 @@ int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct ha
 {
     const struct record *r = &t->rec[i];
     unsigned char *p = NULL;
-    if (r->type == REC_COLUMN)
+    if (is_chunk(r))
         return add_column(t, i, epoch, sum, d);
     if (r->type != REC_META && r->type != REC_SCHEMA && r->type != REC_TOKENS)
         return KVF_OK;

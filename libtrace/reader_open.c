@@ -54,7 +54,8 @@ static int parse_columns(struct kvf_trace *t, const unsigned char *p, size_t n)
         c->dtype = p[48], c->space = p[49], c->axis = p[50], c->flags = p[51];
         memcpy(c->unit, p + 52, 16);
         if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16)
-            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP)
+            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP
+            || (c->flags & KVF_COL_INTERVALS && !trace_interval_column(c)))
             return KVF_E_CORRUPT;
     }
     return KVF_OK;
@@ -150,17 +151,27 @@ static int load_small(struct kvf_trace *t, const struct record *r)
     return err;
 }
 
+/* Whether so many bytes can be the values or the lists of intervals of a chunk. */
+static bool length_fits(const struct kvf_column *c, const struct record *r)
+{
+    uint64_t n = (uint64_t)r->n_heads * r->n;
+    if (r->type == REC_COLUMN)
+        return r->raw_len == n * kvf_dtype_size(c->dtype);
+    return r->raw_len >= 4 * n && (r->raw_len - 4 * n) % sizeof(struct kvf_interval) == 0;
+}
+
 bool trace_fits_schema(const struct kvf_trace *t, const struct record *r)
 {
-    if (r->type != REC_COLUMN)
+    if (!is_chunk(r))
         return true;
     if (r->column >= (uint32_t)t->n_columns)
         return false;
     const struct kvf_column *c = &t->column[r->column];
     int heads = kvf_n_heads(t, r->layer, (enum kvf_space)c->space);
-    uint64_t raw = (uint64_t)r->n_heads * r->n * kvf_dtype_size(c->dtype);
-    return r->n_heads >= 1 && r->head0 + r->n_heads <= heads && r->n >= 1
-           && (uint64_t)r->t0 + r->n <= KVF_MAX_STEPS && raw == r->raw_len;
+    bool intervals = c->flags & KVF_COL_INTERVALS;
+    return intervals == (r->type == REC_INTERVALS) && r->n_heads >= 1
+           && r->head0 + r->n_heads <= heads && r->n >= 1 && (uint64_t)r->t0 + r->n <= KVF_MAX_STEPS
+           && length_fits(c, r);
 }
 
 /* Records that are damaged or contradict the schema are dropped and counted. */

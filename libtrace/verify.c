@@ -12,7 +12,7 @@ static int check_record(struct kvf_trace *t, size_t i, int full, struct kvf_chec
     const struct record *r = &t->rec[i];
     unsigned char *p = NULL;
     const unsigned char *data;
-    if (r->type == REC_COLUMN) {
+    if (is_chunk(r)) {
         c->payload_bytes += r->stored_len;
         c->raw_bytes += r->raw_len;
         if (t->column && !trace_fits_schema(t, r))
@@ -37,18 +37,38 @@ static int check_record(struct kvf_trace *t, size_t i, int full, struct kvf_chec
 static int check_records(struct kvf_trace *t, int full, struct kvf_check *c, struct hash128 *digest,
                          struct kvf_diag *first)
 {
-    uint32_t epoch = trace_newest_epoch(t);
     for (size_t i = 0; i < t->n_rec; i++) {
         struct kvf_diag why = {""};
         int err = check_record(t, i, full, c, &why);
         if (!err && full && t->column)
-            err = trace_digest_record(t, i, epoch, digest, &why);
+            err = trace_digest_record(t, i, t->epoch, digest, &why);
         if (err == KVF_E_NOMEM)
             return err;
         c->records += !err;
         c->bad += !!err;
         if (err && !first->text[0])
             *first = why;
+    }
+    return KVF_OK;
+}
+
+/* What the newest commit says, for the intervals of its epoch: before all is loaded, since the
+ * records are looked at first. */
+static int look_at_commit(struct kvf_trace *t)
+{
+    t->epoch = trace_newest_epoch(t);
+    t->n_steps = KVF_MAX_STEPS;
+    for (size_t i = 0; i < t->n_rec; i++) {
+        unsigned char *p = NULL;
+        const struct record *r = &t->rec[i];
+        if (r->type != REC_COMMIT || r->epoch != t->epoch || r->stored_len != 8)
+            continue;
+        int err = trace_payload(t, r, &p, NULL);
+        if (err == KVF_E_NOMEM)
+            return err;
+        if (!err && get_le(p + 4, 4) < KVF_MAX_STEPS)
+            t->n_steps = (uint32_t)get_le(p + 4, 4);
+        mem_free(p);
     }
     return KVF_OK;
 }
@@ -130,7 +150,10 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
     if (!err && full)
         err = trace_check_raw(t, d);
     if (!err)
+        err = look_at_commit(t);
+    if (!err)
         err = check_records(t, full, ret, &digest, &first);
+    t->epoch = t->n_steps = 0; /* they are loaded with the rest */
     if (!err) {
         ret->clean = t->clean;
         ret->bad += t->bad_records + t->bad_index;

@@ -143,6 +143,14 @@ static bool is_unsigned(int dtype)
     return dtype == KVF_U8 || dtype == KVF_U16 || dtype == KVF_U32 || dtype == KVF_U64;
 }
 
+/* What the flags ask of a column. */
+static bool flags_fit(const struct kvf_column *c)
+{
+    if (c->flags & KVF_COL_INTERVALS)
+        return trace_interval_column(c);
+    return !(c->flags & KVF_COL_AGE) || is_unsigned(c->dtype);
+}
+
 static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
 {
     if (n < 0 || n > MAX_COLUMNS)
@@ -150,7 +158,7 @@ static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
     for (int i = 0; i < n; i++)
         if (!memchr(c[i].name, 0, KVF_NAME_MAX) || !c[i].name[0] || !memchr(c[i].unit, 0, 16)
             || !kvf_dtype_size(c[i].dtype) || c[i].space > KVF_SPACE_QUERY
-            || c[i].axis > KVF_AXIS_STEP || (c[i].flags & KVF_COL_AGE && !is_unsigned(c[i].dtype)))
+            || c[i].axis > KVF_AXIS_STEP || !flags_fit(&c[i]))
             return kvf_fail(d, KVF_E_ARG, "column %d is not well formed", i);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++)
@@ -337,6 +345,12 @@ static int n_heads_of(const struct kvf_writer *w, int layer, int space)
     return space == KVF_SPACE_KV ? w->n_kv[layer] : w->n_query[layer];
 }
 
+int writer_append_chunk(struct kvf_writer *w, struct record *r, int width)
+{
+    size_t n = codec_encode(w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
+    return append(w, r, w->packed, n);
+}
+
 /* One chunk of at most CHUNK_RAW bytes: columns [t0, t0 + n) of a wider array. */
 static int write_part(struct kvf_writer *w, struct record *r, const char *data, size_t row,
                       size_t first, int width)
@@ -351,8 +365,19 @@ static int write_part(struct kvf_writer *w, struct record *r, const char *data, 
         digest_values(snapshot ? &w->content.pending : &w->content.kept, name, r->layer,
                       r->head0 + h, r->t0, r->n, width, w->raw + (size_t)h * part);
     r->raw_len = r->n_heads * part;
-    size_t n = codec_encode(w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
-    return append(w, r, w->packed, n);
+    return writer_append_chunk(w, r, width);
+}
+
+bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,
+                      uint32_t t0, uint32_t n, uint32_t epoch, bool intervals)
+{
+    if (column < 0 || column >= w->n_columns)
+        return false;
+    const struct kvf_column *c = &w->column[column];
+    int all = n_heads_of(w, layer, c->space);
+    return head0 >= 0 && n_heads >= 1 && n_heads <= all - head0 && t0 <= KVF_MAX_STEPS
+           && n <= KVF_MAX_STEPS - t0 && epoch == (c->flags & KVF_COL_SNAPSHOT ? w->epoch + 1 : 0)
+           && !(c->flags & KVF_COL_INTERVALS) == !intervals;
 }
 
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
@@ -360,13 +385,9 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
 {
     if (w->err)
         return w->err;
-    if (column < 0 || column >= w->n_columns)
+    if (!writer_has_place(w, column, layer, head0, n_heads, t0, n, epoch, false))
         return KVF_E_ARG;
-    const struct kvf_column *c = &w->column[column];
-    int width = (int)kvf_dtype_size(c->dtype), all = n_heads_of(w, layer, c->space);
-    if (head0 < 0 || n_heads < 1 || n_heads > all - head0 || t0 > KVF_MAX_STEPS
-        || n > KVF_MAX_STEPS - t0 || epoch != (c->flags & KVF_COL_SNAPSHOT ? w->epoch + 1 : 0))
-        return KVF_E_ARG;
+    int width = (int)kvf_dtype_size(w->column[column].dtype);
     uint32_t most = (uint32_t)(CHUNK_RAW / (width * n_heads)), at = 0;
     if (most == 0)
         return KVF_E_LIMIT; /* more heads than fit: write them in several calls */
@@ -426,7 +447,7 @@ int kvf_writer_sync(struct kvf_writer *w)
 int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
 {
     unsigned char payload[8 + FILE_HEADER];
-    if (epoch != w->epoch + 1 || n_steps > KVF_MAX_STEPS)
+    if (epoch != w->epoch + 1 || n_steps > KVF_MAX_STEPS || n_steps < w->needs)
         return KVF_E_ARG;
     struct record r = {.type = REC_COMMIT, .flags = REC_CRITICAL, .epoch = epoch, .raw_len = 8};
     put_le(payload, epoch, 4);
@@ -435,6 +456,7 @@ int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
     if (err)
         return err;
     w->epoch = epoch;
+    w->needs = 0;
     w->content.snapshot = w->content.pending;
     w->content.pending = (struct hash128){0, 0};
     w->content.n_steps = n_steps;

@@ -28,7 +28,8 @@ struct kvf_writer {
     } content;     /* digest.h */
     uint64_t link; /* hash of the header of the last record, or of the file */
     uint32_t epoch;
-    int err; /* first error, kept */
+    uint32_t needs; /* steps that the next commit counts at least: intervals speak of them */
+    int err;        /* first error, kept */
     int saved_errno;
     struct kvf_column *column;
     int n_columns;
@@ -39,6 +40,13 @@ struct kvf_writer {
     unsigned char *raw, *packed, *scratch; /* of one chunk */
     void *codec;
 };
+
+/* Whether heads and indices are those of a column, with intervals or without, and the epoch is the
+ * one that comes. */
+bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,
+                      uint32_t t0, uint32_t n, uint32_t epoch, bool intervals);
+/* Encodes r->raw_len bytes of w->raw, at most CHUNK_RAW, and appends the record. */
+int writer_append_chunk(struct kvf_writer *w, struct record *r, int width);
 
 /* The name of the tail, beside the unfinished trace, where links of the trace's name lead.  What is
  * no file there, as a planted link, is removed: nobody has asked to write to what it leads to. */

@@ -84,6 +84,7 @@ def check_listing(kvfate, write_dump, root, path):
     equal("note", t.notes, {"result": {}})
     same("tokens.id", t.column("tokens.id"), [[17, 17, 17]])
     same("last_selected.top64", t.column("last_selected.top64"), [[2, 0xFFFF, 0], [1, 1, 0]])
+    equal("seen", t.column("seen"), [[[(0, 0), (2, 2)], [], [(2, 2)]]])
     equal("run id", t.id, run_id(b'{"run":{}}', [17, 17]))
     if page[begins:] != listing(path):
         raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")

@@ -6,10 +6,10 @@ usage: listing.py X.kvf
 import struct
 import sys
 
-from read_kvf import CHECKPOINT, COLUMN, COMMIT, INDEX, META, NOTE, SCHEMA, SPACES, TOKENS, Trace
+from read_kvf import CHECKPOINT, COLUMN, COMMIT, INDEX, INTERVALS, META, NOTE, SCHEMA, SPACES, TOKENS, Trace
 
 NAMES = {META: "META", SCHEMA: "SCHEMA", TOKENS: "TOKENS", COLUMN: "COLUMN", NOTE: "NOTE", COMMIT: "COMMIT",
-         CHECKPOINT: "CHECKPOINT", INDEX: "INDEX"}
+         CHECKPOINT: "CHECKPOINT", INDEX: "INDEX", INTERVALS: "INTERVALS"}
 TYPES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
 CODECS = ("raw", "constant", "shuffle and zstd")
 
@@ -52,7 +52,7 @@ def record_header(p, r, number):
     p.put(8, "seq %d" % r["seq"])
     p.put(16, "stored_len %d, raw_len %d" % (r["stored_len"], r["raw_len"]))
     p.put(8, "column %d, layer %d, head0 %d" % (r["column"], r["layer"], r["head0"]))
-    codec = " (%s)" % CODECS[r["codec"]] if r["type"] == COLUMN else ""
+    codec = " (%s)" % CODECS[r["codec"]] if r["type"] in (COLUMN, INTERVALS) else ""
     p.put(12, "t0 %d, n %d, codec %d%s" % (r["t0"], r["n"], r["codec"], codec))
     p.put(8, "payload_crc, salt")
     p.put(8, "epoch %d, n_heads %d, zero" % (r["epoch"], r["n_heads"]))
@@ -69,7 +69,7 @@ def schema(p, t):
     for name, c in t.columns.items():
         p.put(48, 'name "%s"' % name)
         dtype, space, axis, flags = p.data[p.at:p.at + 4]
-        said = [w for bit, w in ((1, "snapshot"), (2, "age")) if flags & bit]
+        said = [w for bit, w in ((1, "snapshot"), (2, "age"), (4, "intervals")) if flags & bit]
         p.put(4, "%s, %s, %s, %s" % (TYPES[dtype], SPACES[space], ("token", "step")[axis], " and ".join(said) or "no flags"))
         p.put(16, 'unit "%s"' % c["unit"])
 
@@ -85,6 +85,14 @@ def column(p, t, r):
         p.put(row.nbytes, "%s head %d: %s" % (c["space"], r["head0"] + k, ", ".join(said)))
 
 
+def intervals(p, t, r):
+    lists = t.lists(r)
+    p.put(4 * len(lists), "end: " + ", ".join(str(sum(map(len, list(lists.values())[:k + 1]))) for k in range(len(lists))))
+    for (head, token), pairs in lists.items():
+        if pairs:
+            p.put(8 * len(pairs), "token %d: " % token + " and ".join("step %d to %d" % x for x in pairs))
+
+
 def payload(p, t, r):
     kind, data = r["type"], t.payload(r)
     if kind == META:
@@ -97,6 +105,8 @@ def payload(p, t, r):
         p.put(len(data) - 4 * r["n"], ", ".join('"%s"' % t.texts[i].decode() for i in range(r["n"])))
     elif kind == COLUMN:
         column(p, t, r)
+    elif kind == INTERVALS:
+        intervals(p, t, r)
     elif kind == NOTE:
         key, _, text = data.partition(b"\0")
         p.put(len(key) + 1, 'key "%s", zero' % key.decode())

@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 MAGIC = b"\x89KVF\r\n\x1a\n"
-META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX = range(1, 9)
+META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX, INTERVALS = range(1, 10)
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
 SPACES = ("run", "kv", "query")
 HEADER = struct.Struct("<IHBBQQQIHHIIIIIIHHQQI")  # section 3
@@ -122,6 +122,12 @@ def digest_of_values(name, layer, head, t0, values):
     return total
 
 
+def digest_of_list(name, layer, head, token, pairs):
+    """What the intervals of a token give: two numbers."""
+    seed = mix(mix(hash64(name.encode()) + (layer << 32) + head & ONES) + token & ONES)
+    return hash128(b"".join(struct.pack("<II", *p) for p in pairs), seed)
+
+
 class Trace:
     def __init__(self, path):
         with open(path, "rb") as f:
@@ -196,7 +202,7 @@ class Trace:
             if self.chained and r["link"] != self.link:
                 raise Damaged("the record at %d does not follow the one before" % at)
             self.link = r["hash"]
-            if r["type"] > INDEX and r["flags"] & 1:
+            if r["type"] not in range(META, INTERVALS + 1) and r["flags"] & 1:
                 raise Damaged("unknown critical record")
             if r["type"] != INDEX:
                 self.records.append(r)
@@ -240,7 +246,8 @@ class Trace:
             name, dtype, space, axis, flags, unit = struct.unpack_from("<48sBBBB16s", p, at + 4 + 68 * k)
             self.columns[name.split(b"\0")[0].decode()] = {
                 "number": k, "dtype": np.dtype(DTYPES[dtype]), "space": SPACES[space], "axis": ("token", "step")[axis],
-                "snapshot": bool(flags & 1), "age": bool(flags & 2), "unit": unit.split(b"\0")[0].decode()}
+                "snapshot": bool(flags & 1), "age": bool(flags & 2), "intervals": bool(flags & 4),
+                "unit": unit.split(b"\0")[0].decode()}
 
     def read_rest(self):
         self.notes, self.texts, self.epoch, self.steps = {}, {}, 0, 0
@@ -262,10 +269,9 @@ class Trace:
                 self.texts[r["t0"] + k] = text[before:end]
                 before = end
 
-    def decode(self, r, dtype):
-        p, size = self.payload(r), r["n_heads"] * r["n"] * dtype.itemsize
-        if r["raw_len"] != size:
-            raise Damaged("raw_len")
+    def elements(self, r, p, dtype):
+        """The decoded payload p of a record."""
+        size = r["raw_len"]
         if r["codec"] == 1:
             p = p * (size // dtype.itemsize)
         elif r["codec"] == 2:
@@ -277,7 +283,32 @@ class Trace:
             raise Damaged("codec")
         if len(p) != size:
             raise Damaged("length of values")
-        return np.frombuffer(p, dtype).reshape(r["n_heads"], r["n"])
+        return np.frombuffer(p, dtype)
+
+    def decode(self, r, dtype):
+        """Values of a COLUMN record, [heads][n]."""
+        if r["raw_len"] != r["n_heads"] * r["n"] * dtype.itemsize:
+            raise Damaged("raw_len")
+        return self.elements(r, self.payload(r), dtype).reshape(r["n_heads"], r["n"])
+
+    def lists(self, r):
+        """What an INTERVALS record holds: {(head, token): [(first, last), ...]}."""
+        n = r["n_heads"] * r["n"]
+        if r["raw_len"] < 4 * n or (r["raw_len"] - 4 * n) % 8:
+            raise Damaged("raw_len")
+        v = self.elements(r, self.payload(r), np.dtype("<u4")).tolist()
+        pairs, out = list(zip(v[n::2], v[n + 1::2])), {}
+        for k, (begin, end) in enumerate(zip([0] + v[:n - 1], v[:n])):
+            token = r["t0"] + k % r["n"]
+            out[r["head0"] + k // r["n"], token] = one = pairs[begin:end]
+            steps = [t for pair in one for t in pair]
+            apart = all(a <= b for a, b in one) and all(b[0] > a[1] + 1 for a, b in zip(one, one[1:]))
+            within = not one or token <= steps[0] and (r["epoch"] != self.epoch or steps[-1] < self.steps)
+            if not 0 <= begin <= end <= len(pairs) or end - begin > 65535 or not apart or not within:
+                raise Damaged("intervals")
+        if v[n - 1] != len(pairs):
+            raise Damaged("intervals")
+        return out
 
     def digest(self):
         """The digest of the content, 32 digits; closed traces have one."""
@@ -290,6 +321,9 @@ class Trace:
         parts += [hash128(text, i << 8 | ord("T")) for i, text in self.texts.items()]
         parts += [hash128(note, ord("N")) for note in {p.partition(b"\0")[0]: p for p in map(self.payload, self.of_type(NOTE))}.values()]
         names = {c["number"]: n for n, c in self.columns.items()}
+        for r in self.of_type(INTERVALS):
+            if r["epoch"] == self.epoch:
+                parts += [digest_of_list(names[r["column"]], r["layer"], head, token, v) for (head, token), v in self.lists(r).items()]
         for r in self.of_type(COLUMN):
             c = self.columns[names[r["column"]]]
             if r["epoch"] == (self.epoch if c["snapshot"] else 0):
@@ -301,8 +335,10 @@ class Trace:
         return (1 if layer == 0 else 0) if space == "run" else self.heads[layer][0 if space == "kv" else 1]
 
     def column(self, name, layer=0):
-        """All values of a layer, [heads][steps]."""
+        """All values of a layer, [heads][steps]; of intervals the list of each token."""
         c = self.columns[name]
+        if c["intervals"]:
+            return self.intervals(name, layer)
         epoch = self.epoch if c["snapshot"] else 0
         shape = (self.n_heads(layer, c["space"]), self.steps)
         out, have = np.zeros(shape, c["dtype"]), np.zeros(shape, bool)
@@ -316,13 +352,25 @@ class Trace:
         return out
 
 
+    def intervals(self, name, layer):
+        """[heads][steps] lists of (first, last)."""
+        c, have = self.columns[name], {}
+        for r in self.of_type(INTERVALS):
+            if r["column"] == c["number"] and r["layer"] == layer and r["epoch"] == self.epoch:
+                have.update(self.lists(r))
+        try:
+            return [[have[h, i] for i in range(self.steps)] for h in range(self.n_heads(layer, c["space"]))]
+        except KeyError:
+            raise Damaged("intervals of %s are missing" % name)
+
+
 def main():
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     t = Trace(sys.argv[1])
     print("%d steps, epoch %d, %s, %d torn bytes" % (t.steps, t.epoch, "closed" if t.closed else "unfinished", t.torn))
     for name, c in t.columns.items():
-        print("%-24s %s %-5s %s" % (name, c["dtype"].str[1:], c["space"], t.column(name).shape))
+        print("%-24s %s %-5s %s" % (name, c["dtype"].str[1:], c["space"], np.shape(t.column(name)) if not c["intervals"] else "intervals"))
 
 
 if __name__ == "__main__":

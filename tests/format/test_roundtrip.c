@@ -28,7 +28,7 @@ Test(roundtrip, tiny_trace_comes_back_in_every_mode)
         struct tiny_seen s = tiny_compare(t);
         cr_expect(s.complete);
         cr_expect(not(s.wrong));
-        cr_expect(eq(int, s.heads, 1 + 3 + 4 + 3 + 4 + 1 + 3)); /* by the shape in tiny.c */
+        cr_expect(eq(int, s.heads, 1 + 3 + 4 + 3 + 4 + 1 + 3 + 3)); /* by the shape in tiny.c */
         cr_expect(eq(int, kvf_is_clean(t), 1));
         kvf_close(t);
     }

@@ -15,6 +15,7 @@ const struct kvf_column tiny_column[TINY_COLUMNS] = {
     {"lse", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0, "nat"},
     {"x.f64", KVF_F64, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""},
     {"constant.u64", KVF_U64, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
+    {"seen", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_INTERVALS, "step"},
 };
 static const uint16_t n_kv[TINY_LAYERS] = {1, 2}, n_query[TINY_LAYERS] = {2, 2};
 const struct kvf_shape tiny_shape = {TINY_LAYERS, n_kv, n_query};
@@ -50,6 +51,24 @@ void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_
     }
 }
 
+uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, uint32_t *end,
+                    struct kvf_interval *out)
+{
+    uint32_t count = 0, steps = tiny_steps[epoch];
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t at = t0 + i; at < steps;) {
+            uint64_t x = hash(((uint64_t)layer << 40) + ((uint64_t)head << 32) + ((t0 + i) << 8)
+                              + at); /* bit 0: whether one begins; bits 1 and 2: how long it is */
+            uint32_t last = at + (uint32_t)(x >> 1 & 3);
+            if (x & 1)
+                out[count++] = (struct kvf_interval){at, last < steps ? last : steps - 1};
+            at = x & 1 ? last + 2 : at + 1;
+        }
+        end[i] = count;
+    }
+    return count;
+}
+
 size_t tiny_token(uint32_t i, char out[8])
 {
     size_t n = i % 3;
@@ -73,6 +92,25 @@ static int write_column(struct kvf_writer *w, int c, uint32_t epoch, uint32_t t0
     return KVF_OK;
 }
 
+enum { MOST_STEPS = 16, MOST_LISTS = 8 * MOST_STEPS };
+
+static int write_lists(struct kvf_writer *w, uint32_t epoch, uint32_t n)
+{
+    for (int l = 0; l < TINY_LAYERS; l++) {
+        struct kvf_interval v[2 * MOST_LISTS];
+        uint32_t end[2 * MOST_STEPS], base = 0;
+        for (int h = 0; h < n_kv[l]; h++) {
+            base = tiny_lists(l, h, 0, n, epoch, end + h * n, v + base);
+            for (uint32_t i = 0; h && i < n; i++)
+                end[h * n + i] += end[h * n - 1];
+        }
+        int err = kvf_write_intervals(w, TINY_LISTS, l, 0, n_kv[l], 0, n, epoch, end, v);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
 int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d)
 {
     return kvf_writer_open(path, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS,
@@ -90,7 +128,10 @@ int tiny_write(struct kvf_writer *w, uint32_t epoch)
     int err = kvf_write_token_bytes(w, t0, n, end, text);
     for (int c = 0; !err && c < TINY_COLUMNS; c++) {
         bool snapshot = tiny_column[c].flags & KVF_COL_SNAPSHOT;
-        err = snapshot ? write_column(w, c, epoch, 0, t0 + n) : write_column(w, c, 0, t0, n);
+        if (c == TINY_LISTS)
+            err = write_lists(w, epoch, t0 + n);
+        else
+            err = snapshot ? write_column(w, c, epoch, 0, t0 + n) : write_column(w, c, 0, t0, n);
     }
     return err ? err : kvf_writer_commit(w, epoch, t0 + n);
 }
@@ -126,6 +167,30 @@ static void compare_head(struct kvf_trace *t, int c, int layer, int head, struct
                     && memcmp(got, want + i * width, width) != 0;
 }
 
+/* Whether lists [t0, t0 + n) can be read; *wrong if they are others than they should be. */
+static bool read_lists(struct kvf_trace *t, int layer, int head, uint32_t t0, uint32_t n,
+                       bool *wrong)
+{
+    struct kvf_interval want[MOST_LISTS];
+    const struct kvf_interval *got;
+    uint32_t end[MOST_STEPS], got_end[MOST_STEPS];
+    if (kvf_read_intervals(t, TINY_LISTS, layer, head, t0, n, got_end, &got, NULL))
+        return false;
+    uint32_t count = tiny_lists(layer, head, t0, n, kvf_epoch(t), end, want);
+    *wrong |= memcmp(got_end, end, n * sizeof *end) != 0
+              || (count && memcmp(got, want, count * sizeof *want) != 0);
+    return true;
+}
+
+static void compare_lists(struct kvf_trace *t, int layer, int head, struct tiny_seen *s)
+{
+    bool all = read_lists(t, layer, head, 0, kvf_n_steps(t), &s->wrong);
+    s->heads += all;
+    s->lost += !all;
+    for (uint32_t i = 0; !all && i < kvf_n_steps(t); i++)
+        read_lists(t, layer, head, i, 1, &s->wrong);
+}
+
 struct tiny_seen tiny_compare(struct kvf_trace *t)
 {
     struct tiny_seen s = {.complete = kvf_epoch(t) == TINY_EPOCHS};
@@ -139,7 +204,10 @@ struct tiny_seen tiny_compare(struct kvf_trace *t)
         s.wrong |= memcmp(kvf_column(t, c), &tiny_column[c], sizeof tiny_column[c]) != 0;
         for (int l = 0; l < TINY_LAYERS; l++)
             for (int h = 0; h < heads_of(c, l); h++)
-                compare_head(t, c, l, h, &s);
+                if (c == TINY_LISTS)
+                    compare_lists(t, l, h, &s);
+                else
+                    compare_head(t, c, l, h, &s);
     }
     for (uint32_t i = 0; i < steps; i++) {
         char want[8];

@@ -1,4 +1,4 @@
-/* tiny.h - a small trace with every dtype, head space, axis and codec, whose
+/* tiny.h - a small trace with every dtype, head space, axis, codec and type of record, whose
  * values follow from their place alone, and checks of what a reader gives back. */
 #ifndef KVF_TESTS_TINY_H
 #define KVF_TESTS_TINY_H
@@ -7,7 +7,12 @@
 
 #include <kvf/trace.h>
 
-enum { TINY_COLUMNS = 7, TINY_LAYERS = 2, TINY_EPOCHS = 2 };
+enum {
+    TINY_COLUMNS = 8,
+    TINY_LISTS = 7 /* the column of intervals */,
+    TINY_LAYERS = 2,
+    TINY_EPOCHS = 2
+};
 extern const struct kvf_column tiny_column[TINY_COLUMNS];
 extern const struct kvf_shape tiny_shape;
 extern const char tiny_meta[], tiny_note[];
@@ -15,6 +20,10 @@ extern const uint32_t tiny_steps[TINY_EPOCHS + 1]; /* of each commit; [0] = 0 */
 
 /* The values that belong at this place, in the column's own type. */
 void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, void *out);
+/* The intervals of tokens t0 .. t0 + n - 1 of the trace of this epoch, as kvf_write_intervals takes
+ * them: end [n] and at most 8 a token into out; returns end[n - 1]. */
+uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, uint32_t *end,
+                    struct kvf_interval *out);
 size_t tiny_token(uint32_t i, char out[8]); /* text of token i; some are empty */
 
 /* Everything up to and with the commit of epoch; the first error. */

@@ -24,6 +24,20 @@ static void use(const void *p, size_t n)
         sink += ((const unsigned char *)p)[i];
 }
 
+/* The intervals of a head, which must be as the reader promises. */
+static void read_lists(struct kvf_trace *t, int column, int layer, int head)
+{
+    static uint32_t end[VALUES];
+    const struct kvf_interval *v;
+    uint32_t n = kvf_n_steps(t) < VALUES ? kvf_n_steps(t) : VALUES, k = 0;
+    if (n == 0 || kvf_read_intervals(t, column, layer, head, 0, n, end, &v, NULL) != KVF_OK)
+        return;
+    for (uint32_t i = 0, least; i < n; i++)
+        for (least = i; k < end[i]; least = v[k++].last + 2)
+            if (v[k].first < least || v[k].last < v[k].first || v[k].last >= kvf_n_steps(t))
+                abort();
+}
+
 static void read_columns(struct kvf_trace *t)
 {
     static double wide[VALUES];
@@ -42,6 +56,7 @@ static void read_columns(struct kvf_trace *t)
                     use(raw, n * width);
                 kvf_read_f64(t, c, l, h, n / 2, n - n / 2, wide, NULL);
                 kvf_read_i32(t, c, l, h, 3, 5, narrow, NULL);
+                read_lists(t, c, l, h);
             }
     }
 }

@@ -14,6 +14,8 @@
  * evict_tie        u8  kv   token   1: the tie rule decided
  * evict_rank       u32 kv   token   candidates of the head that went before it at the same
  *                                   decision; all ones: no score decided
+ * seen             u32 kv|query token  steps whose queries see the entry, as intervals: of
+ *                                   entries that leave and come back (snapshot, intervals)
  * log_beta         f32 kv   token   log of the retention that gates gave it at birth
  * write_gate       f32 kv   token   g of the write gate: below tau the entry is refused
  * importance       f32 kv   token   score of a trained importance head

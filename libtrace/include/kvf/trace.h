@@ -38,8 +38,9 @@ enum kvf_space { KVF_SPACE_RUN = 0, KVF_SPACE_KV = 1, KVF_SPACE_QUERY = 2 };
 enum kvf_axis { KVF_AXIS_TOKEN = 0, KVF_AXIS_STEP = 1 };
 
 enum {
-    KVF_COL_SNAPSHOT = 1u << 0, /* rewritten every epoch: the newest committed one wins */
-    KVF_COL_AGE = 1u << 1,      /* an age in steps, unsigned; all ones = never */
+    KVF_COL_SNAPSHOT = 1u << 0,  /* rewritten every epoch: the newest committed one wins */
+    KVF_COL_AGE = 1u << 1,       /* an age in steps, unsigned; all ones = never */
+    KVF_COL_INTERVALS = 1u << 2, /* for each token a list of intervals of steps: u32, a snapshot */
 };
 
 enum {
@@ -47,6 +48,7 @@ enum {
     KVF_MAX_LAYERS = 4096,
     KVF_MAX_HEADS = 4096,
     KVF_MAX_STEPS = 1 << 24,
+    KVF_MAX_INTERVALS = 65535, /* of one token */
 };
 
 struct kvf_column {
@@ -56,6 +58,11 @@ struct kvf_column {
     uint8_t axis;            /* enum kvf_axis */
     uint8_t flags;           /* KVF_COL_* */
     char unit[16];           /* "step", "nat", "" */
+};
+
+/* Steps from first to last, both of them included. */
+struct kvf_interval {
+    uint32_t first, last;
 };
 
 /* Geometry of the run; layers may differ in head counts (arrays of n_layers). */
@@ -109,6 +116,17 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
  * data.  data is borrowed. */
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data);
+
+/* The intervals of tokens t0 .. t0+n-1, of a column with KVF_COL_INTERVALS: the steps in which
+ * something holds of an entry that may come back, such as being seen.  end [n_heads][n]
+ * (head-major) counts the intervals up to and with those of this token and head, so that it never
+ * falls; interval [end[last]] holds them in that order.  Those of one token rise, at least one step
+ * lies between two of them, none begins before the token's own step, and the commit must count
+ * their last step.  Heads, indices and epoch as in kvf_write_chunk; both arrays are borrowed.
+ * KVF_E_ARG: it is not so; KVF_E_LIMIT: more than KVF_MAX_INTERVALS of one token. */
+int kvf_write_intervals(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
+                        uint32_t t0, uint32_t n, uint32_t epoch, const uint32_t *end,
+                        const struct kvf_interval *interval);
 
 /* Text of tokens t0 .. t0+n-1: bytes holds them joined, end[k] is the offset
  * just after token t0+k (rising; end[n-1] = number of bytes). */
@@ -226,6 +244,15 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
                  double *out, struct kvf_diag *d);
 int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
                  int32_t *out, struct kvf_diag *d);
+
+/* The intervals of tokens [t0, t0+n) of one head, of a column with KVF_COL_INTERVALS, for which the
+ * functions above return KVF_E_ARG: end [n] becomes their number up to and with each token's, and
+ * *ret [end[n-1]] all of them, borrowed until the next call that reads from t.  What they say of
+ * their order and of the steps of the trace was checked.  Results as kvf_read; KVF_E_LIMIT: they
+ * are more than 2^24, and fewer tokens are to be asked for. */
+int kvf_read_intervals(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
+                       uint32_t n, uint32_t *end, const struct kvf_interval **ret,
+                       struct kvf_diag *d);
 
 /* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
  * or damaged. */
