@@ -108,6 +108,21 @@ static struct hash128 item(char kind, uint32_t number, const void *p, size_t n)
     return hash128_seeded(p, n, (uint64_t)number << 8 | (unsigned char)kind);
 }
 
+void digest_blob(struct hash128 *sum, const struct record *r, const unsigned char *header,
+                 const void *data)
+{
+    enum { TOLD = BLOB_HEADER - 8 }; /* without the hash of the header */
+    unsigned char p[TOLD + 24];
+    struct hash128 h = hash128_seeded(data, r->raw_len, 0);
+    memcpy(p, header, TOLD);
+    put_le(p + TOLD, r->layer, 2);
+    put_le(p + TOLD + 2, r->head0, 2);
+    put_le(p + TOLD + 4, r->t0, 4);
+    put_le(p + TOLD + 8, h.low, 8);
+    put_le(p + TOLD + 16, h.high, 8);
+    digest_add(sum, item('B', 0, p, sizeof p));
+}
+
 void digest_meta(struct hash128 *sum, const void *p, size_t n)
 {
     digest_add(sum, item('M', 0, p, n));

@@ -15,6 +15,9 @@ void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, ui
 /* The n intervals of one token of a head. */
 void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t token,
                  const struct kvf_interval *list, uint32_t n);
+/* A blob: header [BLOB_HEADER] of its payload, data [r->raw_len] its elements. */
+void digest_blob(struct hash128 *sum, const struct record *r, const unsigned char *header,
+                 const void *data);
 /* Payloads of META, SCHEMA, TOKENS and NOTE records; they must be well formed. */
 void digest_meta(struct hash128 *sum, const void *p, size_t n);
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n);

@@ -233,6 +233,8 @@ size_t kvf_dtype_size(enum kvf_dtype dtype)
     case KVF_U8:
         return 1;
     case KVF_U16:
+    case KVF_F16:
+    case KVF_BF16:
         return 2;
     case KVF_U32:
     case KVF_I32:

@@ -21,7 +21,8 @@ enum {
     INDEX_ENTRY = 56,
     INDEX_ENTRY_0 = 48, /* in files of format 0.1 */
     COLUMN_ENTRY = 68,
-    CHUNK_RAW = 512 << 10,      /* most raw bytes that the writer puts in a chunk */
+    BLOB_HEADER = 80,      /* before the elements of a blob: what it is, with a hash of its own */
+    CHUNK_RAW = 512 << 10, /* most raw bytes that the writer puts in a chunk */
     CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
     MAX_COLUMNS = 4096,
 };
@@ -41,7 +42,8 @@ enum record_type {
     REC_CHECKPOINT,
     REC_INDEX,
     REC_INTERVALS,
-    REC_KNOWN = REC_INTERVALS /* the greatest that this reader knows */
+    REC_BLOB,
+    REC_KNOWN = REC_BLOB /* the greatest that this reader knows */
 };
 enum { REC_CRITICAL = 1 }; /* flags: a reader that does not know the type must refuse */
 
@@ -121,6 +123,15 @@ bool trace_interval_column(const struct kvf_column *c);
 /* Whether n intervals rise, with at least one step between them, none before the token's own step
  * and none at or behind `steps`. */
 bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps);
+
+/* Whether a block may be of this layer and head: of the first where there is none. */
+bool trace_has_head(int n_layers, const uint16_t *n_kv, const uint16_t *n_query, int layer,
+                    int head);
+/* The beginning of the payload of a BLOB record; layer, head and t0 are in the record's header. */
+void blob_header_write(unsigned char out[BLOB_HEADER], const struct kvf_blob *b);
+/* False where it is damaged or no blob can be so. */
+bool blob_header_read(const unsigned char in[BLOB_HEADER], const struct record *r,
+                      struct kvf_blob *ret);
 
 static inline uint64_t padded(uint64_t n)
 {

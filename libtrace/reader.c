@@ -376,6 +376,9 @@ static void widen(const unsigned char *p, enum kvf_dtype dtype, bool age, uint32
         WIDEN_UNSIGNED(uint32_t, UINT32_MAX);
     case KVF_U64:
         WIDEN_UNSIGNED(uint64_t, UINT64_MAX);
+    case KVF_F16: /* of blobs alone */
+    case KVF_BF16:
+        break;
     }
 }
 #undef WIDEN

@@ -104,11 +104,6 @@ static inline bool trace_same_group(const struct record *r, const struct record 
     return r->type == key->type && r->column == key->column && r->layer == key->layer
            && r->epoch == key->epoch;
 }
-/* Snapshots are all in the tail where there is one. */
-static inline bool trace_in_tail(const struct kvf_trace *t, int column)
-{
-    return t->tail && t->column[column].flags & KVF_COL_SNAPSHOT;
-}
 int trace_not_there(const struct kvf_trace *t, const struct record *key, int head, uint32_t index,
                     struct kvf_diag *d);
 /* n bytes of scratch memory, whose contents are lost; untouched when there is no memory. */
@@ -124,6 +119,19 @@ int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned ch
 /* Decoded values of the chunk t->rec[entry], from the cache or from the file;
  * borrowed until the next call. */
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d);
+/* What is told of the blob r, whose elements are not read. */
+int trace_blob(const struct kvf_trace *t, const struct record *r, struct kvf_blob *ret,
+               struct kvf_diag *d);
+/* Its header and its elements, borrowed until the next call. */
+int trace_blob_view(struct kvf_trace *t, const struct record *r, const unsigned char **ret_header,
+                    const void **ret, struct kvf_diag *d);
+/* A type that this reader does not know. */
+static inline bool trace_unknown(const struct record *r)
+{
+    return r->type < REC_META || r->type > REC_KNOWN;
+}
+/* Whether the records are all of types that the digest is defined for here. */
+bool trace_all_known(const struct kvf_trace *t);
 /* Whether the payload of a TOKENS record tells as many texts as the record says. */
 bool trace_texts_fit(const struct record *r, const unsigned char *payload);
 

@@ -51,6 +51,25 @@ static int add_column(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash
     return KVF_OK;
 }
 
+static int add_blob(struct kvf_trace *t, const struct record *r, struct hash128 *sum,
+                    struct kvf_diag *d)
+{
+    const unsigned char *header;
+    const void *data;
+    int err = trace_blob_view(t, r, &header, &data, d);
+    if (!err)
+        digest_blob(sum, r, header, data);
+    return err;
+}
+
+bool trace_all_known(const struct kvf_trace *t)
+{
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (trace_unknown(&t->rec[i]))
+            return false;
+    return true;
+}
+
 int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct hash128 *sum,
                         struct kvf_diag *d)
 {
@@ -58,6 +77,8 @@ int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct ha
     unsigned char *p = NULL;
     if (is_chunk(r))
         return add_column(t, i, epoch, sum, d);
+    if (r->type == REC_BLOB)
+        return add_blob(t, r, sum, d);
     if (r->type != REC_META && r->type != REC_SCHEMA && r->type != REC_TOKENS)
         return KVF_OK;
     int err = trace_payload(t, r, &p, d);
@@ -106,6 +127,12 @@ int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d)
     if (!t->clean)
         return kvf_fail(d, KVF_E_NOTFOUND, "%s: the trace was not closed: it has no digest yet",
                         t->path);
+    if (!trace_all_known(t))
+        return kvf_fail(
+            d, KVF_E_VERSION,
+            "%s: written by a newer kvfate, with records that its digest counts; update "
+            "to compute it",
+            t->path);
     int err = trace_check_raw(t, d);
     for (size_t i = 0; !err && i < t->n_rec; i++)
         err = trace_digest_record(t, i, t->epoch, &sum, d);

@@ -54,7 +54,8 @@ static int parse_columns(struct kvf_trace *t, const unsigned char *p, size_t n)
         c->dtype = p[48], c->space = p[49], c->axis = p[50], c->flags = p[51];
         memcpy(c->unit, p + 52, 16);
         if (!memchr(c->name, 0, KVF_NAME_MAX) || !memchr(c->unit, 0, 16)
-            || !kvf_dtype_size(c->dtype) || c->space > KVF_SPACE_QUERY || c->axis > KVF_AXIS_STEP
+            || !kvf_dtype_size(c->dtype) || c->dtype > KVF_U64 || c->space > KVF_SPACE_QUERY
+            || c->axis > KVF_AXIS_STEP
             || (c->flags & KVF_COL_INTERVALS && !trace_interval_column(c)))
             return KVF_E_CORRUPT;
     }
@@ -160,8 +161,17 @@ static bool length_fits(const struct kvf_column *c, const struct record *r)
     return r->raw_len >= 4 * n && (r->raw_len - 4 * n) % sizeof(struct kvf_interval) == 0;
 }
 
+static bool blob_fits(const struct kvf_trace *t, const struct record *r)
+{
+    return trace_has_head(t->n_layers, t->n_kv, t->n_query, r->layer, r->head0)
+           && r->t0 < KVF_MAX_STEPS && r->raw_len >= 1 && r->raw_len <= KVF_MAX_BLOB
+           && r->stored_len >= BLOB_HEADER;
+}
+
 bool trace_fits_schema(const struct kvf_trace *t, const struct record *r)
 {
+    if (r->type == REC_BLOB)
+        return blob_fits(t, r);
     if (!is_chunk(r))
         return true;
     if (r->column >= (uint32_t)t->n_columns)

@@ -52,17 +52,12 @@ static int read_header(const struct kvf_trace *t, uint64_t at, unsigned char hea
     return record_header_read(head, at, t->header.salt, chained, ret) ? KVF_OK : KVF_E_CORRUPT;
 }
 
-static bool is_unknown(const struct record *r)
-{
-    return r->type < REC_META || r->type > REC_KNOWN;
-}
-
 /* A type that this reader does not know may be skipped unless it says otherwise. */
 static bool must_refuse(const struct kvf_trace *t, const struct record *r)
 {
     unsigned char head[RECORD_HEADER];
     struct record full;
-    return is_unknown(r) && read_header(t, r->offset, head, &full) == KVF_OK
+    return trace_unknown(r) && read_header(t, r->offset, head, &full) == KVF_OK
            && full.flags & REC_CRITICAL;
 }
 
@@ -155,7 +150,7 @@ struct walk {
 /* Takes the record: it is kept even where the chain is broken. */
 static int step(struct kvf_trace *t, struct walk *w, const struct record *r)
 {
-    if (is_unknown(r) && r->flags & REC_CRITICAL)
+    if (trace_unknown(r) && r->flags & REC_CRITICAL)
         return KVF_E_VERSION;
     if (t->header.chained && w->linked && r->link != w->link) {
         trace_note_damage(t, r->offset);

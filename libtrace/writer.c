@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "libtrace/crc32c.h"
 #include "libtrace/writer.h"
 
 /* Compares what comes next with the unfinished trace that is gone on with.  It is passed over where
@@ -80,24 +81,32 @@ static int remember(struct kvf_writer *w, const struct record *r)
     return KVF_OK;
 }
 
-static int append(struct kvf_writer *w, struct record *r, const void *payload, size_t n)
+int writer_append(struct kvf_writer *w, struct record *r, const void *first, size_t n_first,
+                  const void *rest, size_t n)
 {
-    unsigned char header[RECORD_HEADER];
+    unsigned char head[RECORD_HEADER + BLOB_HEADER];
     if (w->err)
         return w->err;
     r->seq = w->seq;
     r->salt = (uint32_t)w->id.low;
     r->link = w->link;
     r->offset = w->end;
-    r->stored_len = n;
-    r->payload_crc = payload_crc(r, payload, n);
-    r->hash = record_header_write(header, r);
-    int err = write_all(w, header, sizeof header, payload, n);
+    r->stored_len = n_first + n;
+    r->payload_crc = crc32c(payload_crc(r, first, n_first), rest, n);
+    r->hash = record_header_write(head, r);
+    if (n_first)
+        memcpy(head + RECORD_HEADER, first, n_first);
+    int err = write_all(w, head, RECORD_HEADER + n_first, rest, n);
     if (err)
         return err;
     w->seq++;
     w->link = r->hash;
     return remember(w, r);
+}
+
+static int append(struct kvf_writer *w, struct record *r, const void *payload, size_t n)
+{
+    return writer_append(w, r, NULL, 0, payload, n);
 }
 
 /* The same, from a buffer, which is freed.  Out of memory stays the writer's error. */
@@ -157,7 +166,7 @@ static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT, "%d columns are over the limit of %d", n, MAX_COLUMNS);
     for (int i = 0; i < n; i++)
         if (!memchr(c[i].name, 0, KVF_NAME_MAX) || !c[i].name[0] || !memchr(c[i].unit, 0, 16)
-            || !kvf_dtype_size(c[i].dtype) || c[i].space > KVF_SPACE_QUERY
+            || !kvf_dtype_size(c[i].dtype) || c[i].dtype > KVF_U64 || c[i].space > KVF_SPACE_QUERY
             || c[i].axis > KVF_AXIS_STEP || !flags_fit(&c[i]))
             return kvf_fail(d, KVF_E_ARG, "column %d is not well formed", i);
     for (int i = 0; i < n; i++)

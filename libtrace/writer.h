@@ -41,6 +41,9 @@ struct kvf_writer {
     void *codec;
 };
 
+/* Appends a record whose payload is two pieces, the first of at most BLOB_HEADER bytes. */
+int writer_append(struct kvf_writer *w, struct record *r, const void *first, size_t n_first,
+                  const void *rest, size_t n);
 /* Whether heads and indices are those of a column, with intervals or without, and the epoch is the
  * one that comes. */
 bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,

@@ -42,6 +42,7 @@ def refused(what, data, path):
         for name in t.columns:
             for layer in range(len(t.heads)):
                 t.column(name, layer)
+        t.blobs()
     except Damaged:
         return
     raise SystemExit("%s: not noticed" % what)
@@ -85,6 +86,8 @@ def check_listing(kvfate, write_dump, root, path):
     same("tokens.id", t.column("tokens.id"), [[17, 17, 17]])
     same("last_selected.top64", t.column("last_selected.top64"), [[2, 0xFFFF, 0], [1, 1, 0]])
     equal("seen", t.column("seen"), [[[(0, 0), (2, 2)], [], [(2, 2)]]])
+    (b,) = t.blobs()
+    equal("blob", (b["name"], b["layer"], b["head"], b["t0"], b["data"].tolist()), ("k", 0, 0, 1, [[1, -2], [0.5, 0]]))
     equal("run id", t.id, run_id(b'{"run":{}}', [17, 17]))
     if page[begins:] != listing(path):
         raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")
@@ -105,7 +108,7 @@ def check_listing(kvfate, write_dump, root, path):
             f.write(damaged)
         try:
             t = Trace(path)
-            [t.column(n) for n in t.columns]
+            [t.column(n) for n in t.columns] + t.blobs()
         except Damaged:
             continue
         if t.closed:

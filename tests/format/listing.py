@@ -6,11 +6,11 @@ usage: listing.py X.kvf
 import struct
 import sys
 
-from read_kvf import CHECKPOINT, COLUMN, COMMIT, INDEX, INTERVALS, META, NOTE, SCHEMA, SPACES, TOKENS, Trace
+from read_kvf import BLOB, CHECKPOINT, COLUMN, COMMIT, INDEX, INTERVALS, META, NOTE, SCHEMA, SPACES, TOKENS, Trace
 
 NAMES = {META: "META", SCHEMA: "SCHEMA", TOKENS: "TOKENS", COLUMN: "COLUMN", NOTE: "NOTE", COMMIT: "COMMIT",
-         CHECKPOINT: "CHECKPOINT", INDEX: "INDEX", INTERVALS: "INTERVALS"}
-TYPES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64"}
+         CHECKPOINT: "CHECKPOINT", INDEX: "INDEX", INTERVALS: "INTERVALS", BLOB: "BLOB"}
+TYPES = {1: "u8", 2: "u16", 3: "u32", 4: "i32", 5: "f32", 6: "f64", 7: "u64", 8: "f16", 9: "bf16"}
 CODECS = ("raw", "constant", "shuffle and zstd")
 
 
@@ -52,7 +52,7 @@ def record_header(p, r, number):
     p.put(8, "seq %d" % r["seq"])
     p.put(16, "stored_len %d, raw_len %d" % (r["stored_len"], r["raw_len"]))
     p.put(8, "column %d, layer %d, head0 %d" % (r["column"], r["layer"], r["head0"]))
-    codec = " (%s)" % CODECS[r["codec"]] if r["type"] in (COLUMN, INTERVALS) else ""
+    codec = " (%s)" % CODECS[r["codec"]] if r["type"] in (COLUMN, INTERVALS, BLOB) else ""
     p.put(12, "t0 %d, n %d, codec %d%s" % (r["t0"], r["n"], r["codec"], codec))
     p.put(8, "payload_crc, salt")
     p.put(8, "epoch %d, n_heads %d, zero" % (r["epoch"], r["n_heads"]))
@@ -93,6 +93,17 @@ def intervals(p, t, r):
             p.put(8 * len(pairs), "token %d: " % token + " and ".join("step %d to %d" % x for x in pairs))
 
 
+def blob(p, t, r):
+    b = t.blob(r)
+    p.put(48, 'name "%s"' % b["name"])
+    dtype, rank = p.data[p.at:p.at + 2]
+    p.put(8, "%s, %d dimensions, zero" % (TYPES[dtype], rank))
+    p.put(16, "shape " + " x ".join(map(str, b["data"].shape)))
+    p.put(8, "XXH3-64 of the 72 bytes before")
+    for k, row in enumerate(b["data"]):
+        p.put(row.nbytes, "%d: %s" % (b["t0"] + k, ", ".join("%g" % v for v in row)))
+
+
 def payload(p, t, r):
     kind, data = r["type"], t.payload(r)
     if kind == META:
@@ -107,6 +118,8 @@ def payload(p, t, r):
         column(p, t, r)
     elif kind == INTERVALS:
         intervals(p, t, r)
+    elif kind == BLOB:
+        blob(p, t, r)
     elif kind == NOTE:
         key, _, text = data.partition(b"\0")
         p.put(len(key) + 1, 'key "%s", zero' % key.decode())

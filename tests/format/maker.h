@@ -148,6 +148,11 @@ static inline int open_it(const struct maker *m, enum kvf_open_mode mode, struct
 
 static const uint32_t four[4] = {10, 11, 12, 13};
 
+static inline struct record column_of_four(void)
+{
+    return column(4, sizeof four, sizeof four, CODEC_RAW);
+}
+
 static inline void expect_four(struct kvf_trace *t)
 {
     uint32_t got[4] = {0};

@@ -16,8 +16,9 @@ import sys
 import numpy as np
 
 MAGIC = b"\x89KVF\r\n\x1a\n"
-META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX, INTERVALS = range(1, 10)
+META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT, INDEX, INTERVALS, BLOB = range(1, 11)
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
+ELEMENTS = {**DTYPES, 8: "<f2", 9: "<u2"}  # of blobs; NumPy has no bf16
 SPACES = ("run", "kv", "query")
 HEADER = struct.Struct("<IHBBQQQIHHIIIIIIHHQQI")  # section 3
 HEADER_0 = struct.Struct("<IHBBQQQIHHIIIIIIHHQI")  # of format 0.1: no link
@@ -202,7 +203,7 @@ class Trace:
             if self.chained and r["link"] != self.link:
                 raise Damaged("the record at %d does not follow the one before" % at)
             self.link = r["hash"]
-            if r["type"] not in range(META, INTERVALS + 1) and r["flags"] & 1:
+            if r["type"] not in range(META, BLOB + 1) and r["flags"] & 1:
                 raise Damaged("unknown critical record")
             if r["type"] != INDEX:
                 self.records.append(r)
@@ -310,6 +311,26 @@ class Trace:
             raise Damaged("intervals")
         return out
 
+    def blob(self, r):
+        """A BLOB record: what is told of it, and its elements as "data"."""
+        p = self.payload(r)
+        if len(p) < 80 or struct.unpack_from("<Q", p, 72)[0] != hash64(p[:72]):
+            raise Damaged("blob")
+        name, dtype, rank, zero, *shape = struct.unpack_from("<48sBB6s4I", p)
+        name = name.rstrip(b"\0")
+        if not name or b"\0" in name or len(name) > 47 or dtype not in ELEMENTS or not 1 <= rank <= 4 or any(zero):
+            raise Damaged("blob")
+        if any(bool(n) != (k < rank) for k, n in enumerate(shape)):
+            raise Damaged("blob")
+        shape, dtype = shape[:rank], np.dtype(ELEMENTS[dtype])
+        if not 0 < r["raw_len"] == dtype.itemsize * np.prod(shape, dtype=object) <= 16 << 20:
+            raise Damaged("blob")
+        return {"name": name.decode(), "layer": r["layer"], "head": r["head0"], "t0": r["t0"],
+                "data": self.elements(r, p[80:], dtype).reshape(shape)}
+
+    def blobs(self):
+        return [self.blob(r) for r in self.of_type(BLOB)]
+
     def digest(self):
         """The digest of the content, 32 digits; closed traces have one."""
         if not self.closed:
@@ -320,6 +341,9 @@ class Trace:
         parts += [hash128(schema[k:k + 68], ord("C")) for k in range(table + 4, len(schema), 68)]
         parts += [hash128(text, i << 8 | ord("T")) for i, text in self.texts.items()]
         parts += [hash128(note, ord("N")) for note in {p.partition(b"\0")[0]: p for p in map(self.payload, self.of_type(NOTE))}.values()]
+        for r in self.of_type(BLOB):
+            told = self.payload(r)[:72] + struct.pack("<HHI", r["layer"], r["head0"], r["t0"])
+            parts.append(hash128(told + struct.pack("<QQ", *hash128(self.blob(r)["data"].tobytes())), ord("B")))
         names = {c["number"]: n for n, c in self.columns.items()}
         for r in self.of_type(INTERVALS):
             if r["epoch"] == self.epoch:
@@ -371,6 +395,8 @@ def main():
     print("%d steps, epoch %d, %s, %d torn bytes" % (t.steps, t.epoch, "closed" if t.closed else "unfinished", t.torn))
     for name, c in t.columns.items():
         print("%-24s %s %-5s %s" % (name, c["dtype"].str[1:], c["space"], np.shape(t.column(name)) if not c["intervals"] else "intervals"))
+    for b in t.blobs():
+        print("%-24s %s layer %d head %d from %d %s" % (b["name"], b["data"].dtype.str[1:], b["layer"], b["head"], b["t0"], b["data"].shape))
 
 
 if __name__ == "__main__":

@@ -492,10 +492,17 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
                 int err = open_it(m, (enum kvf_open_mode)mode, &t);
                 cr_expect(eq(int, err, critical ? KVF_E_VERSION : KVF_OK));
                 if (!err) {
+                    char digest[33];
                     expect_four(t);
+                    cr_expect(eq(int, kvf_digest(t, digest, NULL),
+                                 closed ? KVF_E_VERSION : KVF_E_NOTFOUND));
                     kvf_close(t);
                 }
             }
+            struct kvf_check c;
+            int err = kvf_verify(as_file(m->p, m->n), 1, &c, NULL);
+            cr_expect(eq(int, err, critical ? KVF_E_VERSION : KVF_OK),
+                      "no digest is asked of records that are not known");
             free(m);
         }
 }

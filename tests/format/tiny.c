@@ -69,6 +69,18 @@ uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch
     return count;
 }
 
+struct kvf_blob tiny_blob(int k, uint32_t epoch, unsigned char data[128])
+{
+    uint32_t t0 = tiny_steps[epoch - 1], n = tiny_steps[epoch] - t0;
+    struct kvf_blob b = {"k", KVF_F16, 2, 0, 0, t0, {n, 3}};
+    if (k == 1)
+        b = (struct kvf_blob){"x-tiny.block", KVF_F32, 3, 1, 1, t0, {2, 4, 4}};
+    size_t bytes = kvf_blob_size(&b);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (unsigned char)(k ? i % 4 == 3 : hash(t0 + i)); /* 1: most are 0 */
+    return b;
+}
+
 size_t tiny_token(uint32_t i, char out[8])
 {
     size_t n = i % 3;
@@ -133,6 +145,11 @@ int tiny_write(struct kvf_writer *w, uint32_t epoch)
         else
             err = snapshot ? write_column(w, c, epoch, 0, t0 + n) : write_column(w, c, 0, t0, n);
     }
+    for (int k = 0; !err && k < TINY_BLOBS; k++) {
+        unsigned char data[128];
+        struct kvf_blob b = tiny_blob(k, epoch, data);
+        err = kvf_write_blob(w, &b, k == 1, data);
+    }
     return err ? err : kvf_writer_commit(w, epoch, t0 + n);
 }
 
@@ -191,6 +208,38 @@ static void compare_lists(struct kvf_trace *t, int layer, int head, struct tiny_
         read_lists(t, layer, head, i, 1, &s->wrong);
 }
 
+/* Blob i of the trace is one of those that were written: 1 in *there for each; false if not. */
+static bool known_blob(struct kvf_trace *t, int i, const struct kvf_blob *got, unsigned *there)
+{
+    unsigned char data[128];
+    const void *p;
+    for (unsigned k = 0; k < TINY_BLOBS * TINY_EPOCHS; k++) {
+        struct kvf_blob b = tiny_blob((int)k % TINY_BLOBS, k / TINY_BLOBS + 1, data);
+        if (strcmp(b.name, got->name) != 0 || b.t0 != got->t0)
+            continue;
+        if (b.dtype != got->dtype || b.rank != got->rank || b.layer != got->layer
+            || b.head != got->head || memcmp(b.shape, got->shape, sizeof b.shape) != 0)
+            return false;
+        if (kvf_blob_view(t, i, &p, NULL))
+            return true; /* damaged */
+        *there |= 1u << k;
+        return memcmp(p, data, kvf_blob_size(&b)) == 0;
+    }
+    return false;
+}
+
+/* All of the newest epoch and of those before it must be there, or are lost. */
+static void compare_blobs(struct kvf_trace *t, struct tiny_seen *s)
+{
+    struct kvf_blob got;
+    unsigned there = 0;
+    for (int i = 0; i < kvf_n_blobs(t); i++)
+        if (kvf_blob(t, i, &got, NULL) == KVF_OK)
+            s->wrong |= !known_blob(t, i, &got, &there);
+    for (unsigned k = 0; k < TINY_BLOBS * kvf_epoch(t); k++)
+        s->lost += !(there >> k & 1);
+}
+
 struct tiny_seen tiny_compare(struct kvf_trace *t)
 {
     struct tiny_seen s = {.complete = kvf_epoch(t) == TINY_EPOCHS};
@@ -209,6 +258,7 @@ struct tiny_seen tiny_compare(struct kvf_trace *t)
                 else
                     compare_head(t, c, l, h, &s);
     }
+    compare_blobs(t, &s);
     for (uint32_t i = 0; i < steps; i++) {
         char want[8];
         size_t n = tiny_token(i, want), got_n = 0;

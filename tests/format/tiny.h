@@ -24,6 +24,9 @@ void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_
  * them: end [n] and at most 8 a token into out; returns end[n - 1]. */
 uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, uint32_t *end,
                     struct kvf_interval *out);
+/* What every epoch adds: a blob that is not packed and one that is, of at most 128 bytes. */
+enum { TINY_BLOBS = 2 };
+struct kvf_blob tiny_blob(int k, uint32_t epoch, unsigned char data[128]);
 size_t tiny_token(uint32_t i, char out[8]); /* text of token i; some are empty */
 
 /* Everything up to and with the commit of epoch; the first error. */
@@ -33,9 +36,10 @@ int tiny_finish(struct kvf_writer *w, struct kvf_diag *d); /* the note and the e
 int tiny_create(const char *path);                         /* a whole trace, closed */
 
 struct tiny_seen {
-    int heads, lost; /* (column, layer, head) that could be read, and not */
-    bool wrong;      /* a value, a text or a note differs: never allowed */
-    bool complete;   /* all of the newest epoch, the note and all texts are there */
+    int heads;     /* (column, layer, head) that could be read */
+    int lost;      /* those, and blobs, that could not */
+    bool wrong;    /* a value, a text or a note differs: never allowed */
+    bool complete; /* all of the newest epoch, the note and all texts are there */
 };
 /* Reads everything that the trace shows and compares it. */
 struct tiny_seen tiny_compare(struct kvf_trace *t);

@@ -20,6 +20,8 @@ int main(int argc, char **argv)
     static const uint16_t age[2][3] = {{2, 0xffff, 0}, {1, 1, 0}};
     static const uint32_t n_seen[3] = {2, 0, 1}; /* token 0 is away in step 1, token 1 always */
     static const struct kvf_interval seen[3] = {{0, 0}, {2, 2}, {2, 2}};
+    static const struct kvf_blob keys = {"k", KVF_F16, 2, 0, 0, 1, {2, 2}};
+    static const uint16_t key[2][2] = {{0x3c00, 0xc000}, {0x3800, 0}}; /* 1, -2; 0.5, 0 */
     struct kvf_writer *w = 0;
     if (argc != 2 || kvf_writer_open(argv[1], "{\"run\":{}}", &shape, columns, 3, &options, &w, 0))
         return 1;
@@ -28,6 +30,7 @@ int main(int argc, char **argv)
     kvf_write_chunk(w, 1, 0, 0, 2, 0, 3, 1, age);
     kvf_write_intervals(w, 2, 0, 0, 1, 0, 1, 1, &n_seen[0], seen);
     kvf_write_intervals(w, 2, 0, 0, 1, 1, 2, 1, &n_seen[1], seen + 2);
+    kvf_write_blob(w, &keys, false, key);
     kvf_writer_commit(w, 1, 3);
     kvf_writer_note(w, "result", "{}");
     return kvf_writer_close(w, 0) != 0;

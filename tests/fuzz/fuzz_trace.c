@@ -61,6 +61,19 @@ static void read_columns(struct kvf_trace *t)
     }
 }
 
+static void read_blobs(struct kvf_trace *t)
+{
+    struct kvf_blob b;
+    const void *p;
+    for (int i = 0; i < kvf_n_blobs(t) && i < READS; i++) {
+        int told = kvf_blob(t, i, &b, NULL), seen = kvf_blob_view(t, i, &p, NULL);
+        if (seen == KVF_OK && (told != KVF_OK || kvf_blob_size(&b) == 0))
+            abort(); /* what is read can be told */
+        if (seen == KVF_OK)
+            use(p, kvf_blob_size(&b));
+    }
+}
+
 static void read_all(struct kvf_trace *t)
 {
     const char *note = kvf_note(t, "result");
@@ -74,6 +87,7 @@ static void read_all(struct kvf_trace *t)
             use(text, len);
     }
     read_columns(t);
+    read_blobs(t);
 }
 
 static void try_bytes(const unsigned char *p, size_t n)

@@ -77,6 +77,13 @@
  * shadow.kl           f32 run  step    KL(full || run) of what comes after the step  [nat]
  * shadow.residual_error.Ll f32 run step  |x - x_full| / |x_full| after layer l
  *
+ * Blobs, of a head (struct kvf_blob); t0 is the first token, or query, of the first dimension.
+ * k, v             [tokens][head_dim]  as the cache holds them, of a KV head
+ * q                [queries][head_dim] after RoPE, of a query head
+ * attention        [queries][tokens]   weights of a query head; tokens count from 0
+ *
+ * Columns and blobs of one's own have names that begin with x-.
+ *
  * Criteria: top64 top128 top256 top512 (the K largest weights) and mass.90
  * mass.95 mass.99 (the smallest set of largest weights whose sum reaches tau of
  * the row's sum); contrib64 (the 64 largest of weight times out_norm), of last_selected

@@ -30,7 +30,18 @@
 extern "C" {
 #endif
 
-enum kvf_dtype { KVF_U8 = 1, KVF_U16, KVF_U32, KVF_I32, KVF_F32, KVF_F64, KVF_U64 };
+/* The last two are elements of blobs alone: IEEE 754 binary16, and the upper half of an f32. */
+enum kvf_dtype {
+    KVF_U8 = 1,
+    KVF_U16,
+    KVF_U32,
+    KVF_I32,
+    KVF_F32,
+    KVF_F64,
+    KVF_U64,
+    KVF_F16,
+    KVF_BF16
+};
 
 /* Which heads a column has: none (one value per token or step), the KV heads,
  * or the query heads of each layer. */
@@ -48,7 +59,13 @@ enum {
     KVF_MAX_LAYERS = 4096,
     KVF_MAX_HEADS = 4096,
     KVF_MAX_STEPS = 1 << 24,
+    KVF_MAX_COLUMNS = 4096,
+    KVF_MAX_KEY = 255,         /* bytes of the key of a note */
+    KVF_MAX_RECORDS = 1 << 24, /* of a file */
+    KVF_MAX_META = 16 << 20,   /* bytes of the run header, and of a note's JSON */
     KVF_MAX_INTERVALS = 65535, /* of one token */
+    KVF_MAX_RANK = 4,          /* dimensions of a blob */
+    KVF_MAX_BLOB = 16 << 20,   /* bytes of its elements */
 };
 
 struct kvf_column {
@@ -63,6 +80,17 @@ struct kvf_column {
 /* Steps from first to last, both of them included. */
 struct kvf_interval {
     uint32_t first, last;
+};
+
+/* What is told of a blob: a block of numbers as they were in the run, such as the queries, keys,
+ * values or attention of a head.  A larger one is written in pieces, each with its first token. */
+struct kvf_blob {
+    char name[KVF_NAME_MAX];      /* "k" */
+    uint8_t dtype;                /* enum kvf_dtype */
+    uint8_t rank;                 /* 1 .. KVF_MAX_RANK */
+    uint16_t layer, head;         /* 0 where it is of none */
+    uint32_t t0;                  /* first token or step */
+    uint32_t shape[KVF_MAX_RANK]; /* row-major, each at least 1; 0 from `rank` on */
 };
 
 /* Geometry of the run; layers may differ in head counts (arrays of n_layers). */
@@ -99,7 +127,8 @@ struct kvf_writer_options {
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
  * canonical run header, a JSON object, at most 16 MiB; with the ids of the prompt it makes the
  * identity of the run, which is part of every record.  columns: borrowed for the call; the index
- * in this array is the column number in later calls.  options: NULL for none.
+ * in this array is the column number in later calls; names are those of <kvf/schema.h>, and columns
+ * of one's own begin with "x-" (KVF_E_ARG: any other).  options: NULL for none.
  * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
  * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
  * On failure *ret_writer is untouched, and what was there before is there still. */
@@ -133,12 +162,21 @@ int kvf_write_intervals(struct kvf_writer *w, int column, int layer, int head0, 
 int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const uint32_t *end,
                           const char *bytes);
 
+/* Appends a block of numbers, of kvf_blob_size(b) bytes.  packed: encoded where that makes it
+ * smaller; else it lies in the file as it is, and kvf_blob_view copies nothing.  layer: of the
+ * shape; head: one of the layer's KV or query heads; its name as that of a column.  KVF_E_ARG: b
+ * cannot be; KVF_E_LIMIT: it is larger than KVF_MAX_BLOB. */
+int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
+/* Bytes of the elements; 0 where b cannot be, or has more than KVF_MAX_BLOB. */
+size_t kvf_blob_size(const struct kvf_blob *b);
+
 /* Declares that the run has n_steps steps so far and that all chunks of this
  * epoch are written.  Epochs rise by one from 1.  Also a checkpoint. */
 int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps);
 
 /* Extra JSON metadata, known only late (text generated, timings are not
- * allowed).  key: a name such as "result". */
+ * allowed), at most 16 MiB.  key: a name such as "result", of 1 to KVF_MAX_KEY bytes (KVF_E_ARG).
+ */
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
 
 /* Waits until all that was written is on the disk. */
@@ -200,8 +238,8 @@ int kvf_run_id(const struct kvf_trace *t, char ret[33]);
 /* The digest of all that the trace holds: 32 hexadecimal digits and a zero byte.  Equal contents
  * have equal digests, however they are cut into chunks and encoded.  kvf_digest computes it from
  * every value, which reads them all; kvf_stored_digest tells what the writer has put into the
- * file.  KVF_E_NOTFOUND: the trace was not closed or, for the stored one, is of format 0.1; others
- * as kvf_read. */
+ * file.  KVF_E_NOTFOUND: the trace was not closed or, for the stored one, is of format 0.1;
+ * KVF_E_VERSION: it holds records of types that this version does not know; others as kvf_read. */
 int kvf_digest(struct kvf_trace *t, char ret[33], struct kvf_diag *d);
 int kvf_stored_digest(const struct kvf_trace *t, char ret[33]);
 
@@ -253,6 +291,17 @@ int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t 
 int kvf_read_intervals(struct kvf_trace *t, int column, int layer, int head, uint32_t t0,
                        uint32_t n, uint32_t *end, const struct kvf_interval **ret,
                        struct kvf_diag *d);
+
+/* Blobs 0 .. n-1, in the order of layer, head, first token, and then of writing.  Those of an
+ * unfinished trace count as far as they were written. */
+int kvf_n_blobs(const struct kvf_trace *t);
+/* What is told of a blob; its elements are not read.  KVF_OK, KVF_E_ARG, KVF_E_IO, KVF_E_CORRUPT.
+ */
+int kvf_blob(struct kvf_trace *t, int blob, struct kvf_blob *ret, struct kvf_diag *d);
+/* Its kvf_blob_size bytes, borrowed until the next call that reads from t; not copied where they
+ * were not packed.  Aligned to their type.  As kvf_blob, KVF_E_VERSION (unknown codec),
+ * KVF_E_NOMEM. */
+int kvf_blob_view(struct kvf_trace *t, int blob, const void **ret, struct kvf_diag *d);
 
 /* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
  * or damaged. */
