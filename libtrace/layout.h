@@ -24,13 +24,11 @@ enum {
     BLOB_HEADER = 80,      /* before the elements of a blob: what it is, with a hash of its own */
     CHUNK_RAW = 512 << 10, /* most raw bytes that the writer puts in a chunk */
     CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
-    MAX_COLUMNS = 4096,
 };
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "column values are copied as they lie in the file: little-endian machines only"
 #endif
 #define TAIL_SUFFIX ".tail"
-#define META_LIMIT (16u << 20)
 
 enum record_type {
     REC_META = 1,

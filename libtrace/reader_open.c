@@ -31,6 +31,9 @@ static int load_meta(struct kvf_trace *t, struct kvf_diag *d)
     unsigned char *p = NULL;
     if (!r)
         return missing(t, "run header", d);
+    if (r->stored_len > KVF_MAX_META)
+        return kvf_fail(d, KVF_E_LIMIT, "%s: the run header has %llu bytes, over the limit",
+                        t->path, (unsigned long long)r->stored_len);
     int err = trace_payload(t, r, &p, d);
     if (err)
         return err;
@@ -79,7 +82,7 @@ static int parse_schema(struct kvf_trace *t, const unsigned char *p, size_t n)
             return KVF_E_CORRUPT;
     }
     uint64_t columns = get_le(p + 4 + 4 * layers, 4);
-    if (columns > MAX_COLUMNS)
+    if (columns > KVF_MAX_COLUMNS)
         return KVF_E_CORRUPT;
     t->n_columns = (int)columns;
     return parse_columns(t, p + 8 + 4 * layers, n - 8 - 4 * layers);
@@ -132,6 +135,13 @@ static int add_note(struct kvf_trace *t, const unsigned char *p, size_t n)
     return KVF_OK;
 }
 
+/* A key, a zero byte and a text, neither of them longer than the limits. */
+static bool note_fits(const unsigned char *p, size_t n)
+{
+    const unsigned char *zero = memchr(p, 0, n < KVF_MAX_KEY + 1 ? n : KVF_MAX_KEY + 1);
+    return zero && zero > p && n - (size_t)(zero - p) - 1 <= KVF_MAX_META;
+}
+
 /* Commits and notes.  KVF_E_CORRUPT when this one cannot be used. */
 static int load_small(struct kvf_trace *t, const struct record *r)
 {
@@ -140,7 +150,7 @@ static int load_small(struct kvf_trace *t, const struct record *r)
     if (err)
         return err;
     if (r->type == REC_NOTE) {
-        err = memchr(p, 0, r->stored_len) ? add_note(t, p, r->stored_len) : KVF_E_CORRUPT;
+        err = note_fits(p, r->stored_len) ? add_note(t, p, r->stored_len) : KVF_E_CORRUPT;
     } else if (r->stored_len != 8 || get_le(p, 4) != r->epoch || get_le(p + 4, 4) > KVF_MAX_STEPS) {
         err = KVF_E_CORRUPT;
     } else if (r->epoch > t->epoch) {

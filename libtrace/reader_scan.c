@@ -23,12 +23,13 @@ static int add_record(struct kvf_trace *t, const struct record *r)
 /* Lengths that the type of the record allows. */
 static bool plausible(const struct kvf_trace *t, const struct record *r, uint64_t end)
 {
-    uint64_t limit = META_LIMIT + 1024;
+    uint64_t limit = KVF_MAX_META + 1024;
     if (is_chunk(r) || r->type == REC_TOKENS)
         limit = CHUNK_RAW_LIMIT;
     else if (r->type == REC_INDEX)
-        limit = (uint64_t)1 << 32;
-    return r->raw_len <= limit && r->stored_len <= limit && r->offset <= end && r->offset % 8 == 0
+        limit = (uint64_t)KVF_MAX_RECORDS * INDEX_ENTRY;
+    return r->seq <= KVF_MAX_RECORDS - (r->type != REC_INDEX) && r->raw_len <= limit
+           && r->stored_len <= limit && r->offset <= end && r->offset % 8 == 0
            && r->stored_len <= end - r->offset
            && trace_header_size(t) + padded(r->stored_len) <= end - r->offset;
 }

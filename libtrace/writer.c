@@ -87,6 +87,8 @@ int writer_append(struct kvf_writer *w, struct record *r, const void *first, siz
     unsigned char head[RECORD_HEADER + BLOB_HEADER];
     if (w->err)
         return w->err;
+    if (w->seq >= KVF_MAX_RECORDS && r->type != REC_INDEX)
+        return KVF_E_LIMIT;
     r->seq = w->seq;
     r->salt = (uint32_t)w->id.low;
     r->link = w->link;
@@ -162,8 +164,8 @@ static bool flags_fit(const struct kvf_column *c)
 
 static int check_columns(const struct kvf_column *c, int n, struct kvf_diag *d)
 {
-    if (n < 0 || n > MAX_COLUMNS)
-        return kvf_fail(d, KVF_E_LIMIT, "%d columns are over the limit of %d", n, MAX_COLUMNS);
+    if (n < 0 || n > KVF_MAX_COLUMNS)
+        return kvf_fail(d, KVF_E_LIMIT, "%d columns are over the limit of %d", n, KVF_MAX_COLUMNS);
     for (int i = 0; i < n; i++)
         if (!memchr(c[i].name, 0, KVF_NAME_MAX) || !c[i].name[0] || !memchr(c[i].unit, 0, 16)
             || !kvf_dtype_size(c[i].dtype) || c[i].dtype > KVF_U64 || c[i].space > KVF_SPACE_QUERY
@@ -301,7 +303,7 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
     int err = check_columns(columns, n_columns, d);
     if (err)
         return err;
-    if (n > META_LIMIT)
+    if (n > KVF_MAX_META)
         return kvf_fail(d, KVF_E_LIMIT, "the run header has %zu bytes, over the limit", n);
     struct kvf_writer *w = MEM_NEW(struct kvf_writer, 1);
     if (!w)
@@ -496,8 +498,10 @@ static int remember_note(struct kvf_writer *w, const char *key, const struct buf
 
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
 {
-    struct buf b = {.max = META_LIMIT};
+    struct buf b = {.max = strlen(key) + 1 + KVF_MAX_META};
     struct record r = {.type = REC_NOTE};
+    if (!key[0] || strlen(key) > KVF_MAX_KEY)
+        return w->err ? w->err : KVF_E_ARG;
     buf_add(&b, key, strlen(key) + 1);
     buf_str(&b, json);
     if (!b.err)

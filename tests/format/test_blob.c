@@ -224,6 +224,8 @@ Test(blob, the_writer_refuses_what_cannot_be, .timeout = 60)
     cr_expect(zero(int, write_it(&b)));
     b.shape[1]++;
     cr_expect(eq(int, write_it(&b), KVF_E_LIMIT));
+    b = blob_of(KVF_U8, 3, (const uint32_t[]){97, 257, 673});
+    cr_expect(eq(int, write_it(&b), KVF_E_LIMIT), "a product of one more");
     b = good;
     memset(b.name, 'x', KVF_NAME_MAX);
     memcpy(b.name, "x-", 2);

@@ -127,8 +127,8 @@ struct kvf_writer_options {
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
  * canonical run header, a JSON object, at most 16 MiB; with the ids of the prompt it makes the
  * identity of the run, which is part of every record.  columns: borrowed for the call; the index
- * in this array is the column number in later calls; names are those of <kvf/schema.h>, and columns
- * of one's own begin with "x-" (KVF_E_ARG: any other).  options: NULL for none.
+ * in this array is the column number in later calls; names of columns of one's own begin with "x-".
+ * options: NULL for none.
  * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
  * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
  * On failure *ret_writer is untouched, and what was there before is there still. */
@@ -164,7 +164,7 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
 
 /* Appends a block of numbers, of kvf_blob_size(b) bytes.  packed: encoded where that makes it
  * smaller; else it lies in the file as it is, and kvf_blob_view copies nothing.  layer: of the
- * shape; head: one of the layer's KV or query heads; its name as that of a column.  KVF_E_ARG: b
+ * shape; head: one of the layer's KV or query heads.  KVF_E_ARG: b
  * cannot be; KVF_E_LIMIT: it is larger than KVF_MAX_BLOB. */
 int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
 /* Bytes of the elements; 0 where b cannot be, or has more than KVF_MAX_BLOB. */
@@ -175,8 +175,8 @@ size_t kvf_blob_size(const struct kvf_blob *b);
 int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps);
 
 /* Extra JSON metadata, known only late (text generated, timings are not
- * allowed), at most 16 MiB.  key: a name such as "result", of 1 to KVF_MAX_KEY bytes (KVF_E_ARG).
- */
+ * allowed), at most KVF_MAX_META bytes.  key: a name such as "result", of 1 to KVF_MAX_KEY bytes.
+ * KVF_E_ARG, KVF_E_LIMIT. */
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json);
 
 /* Waits until all that was written is on the disk. */
