@@ -17,21 +17,6 @@ static const struct kvf_interval *intervals_of(const struct record *r, const uns
     return (const void *)(raw + 4 * (size_t)r->n_heads * r->n);
 }
 
-bool trace_lists_fit(const struct kvf_trace *t, const struct record *r, const unsigned char *raw)
-{
-    const struct kvf_interval *v = intervals_of(r, raw);
-    size_t n_lists = (size_t)r->n_heads * r->n, total = (r->raw_len - 4 * n_lists) / sizeof *v;
-    uint32_t steps = r->epoch == t->epoch ? t->n_steps : KVF_MAX_STEPS, from = 0;
-    for (size_t k = 0; k < n_lists; k++) {
-        uint32_t to = end_of(raw, k);
-        if (to < from || to > total || to - from > KVF_MAX_INTERVALS
-            || !trace_list_rises(v + from, to - from, r->t0 + (uint32_t)(k % r->n), steps))
-            return false;
-        from = to;
-    }
-    return from == total;
-}
-
 /* Lists [t0, t0 + n) of a head, into end [n], and their intervals into out unless that is NULL. */
 struct gather {
     int head;

@@ -50,3 +50,18 @@ int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned ch
     *ret = p;
     return KVF_OK;
 }
+
+bool trace_lists_fit(const struct kvf_trace *t, const struct record *r, const unsigned char *raw)
+{
+    const struct kvf_interval *v = (const void *)(raw + 4 * (size_t)r->n_heads * r->n);
+    size_t n_lists = (size_t)r->n_heads * r->n, total = (r->raw_len - 4 * n_lists) / sizeof *v;
+    uint32_t steps = r->epoch == t->epoch ? t->n_steps : KVF_MAX_STEPS, from = 0;
+    for (size_t k = 0; k < n_lists; k++) {
+        uint32_t to = (uint32_t)get_le(raw + 4 * k, 4);
+        if (to < from || to > total || to - from > KVF_MAX_INTERVALS
+            || !trace_list_rises(v + from, to - from, r->t0 + (uint32_t)(k % r->n), steps))
+            return false;
+        from = to;
+    }
+    return from == total;
+}

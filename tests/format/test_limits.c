@@ -183,7 +183,9 @@ Test(limits, of_notes_on_writing)
 
 Test(limits, of_notes_on_reading)
 {
-    for (size_t n = KVF_MAX_KEY; n <= KVF_MAX_KEY + 1; n++) {
+    static const size_t length[] = {0, KVF_MAX_KEY, KVF_MAX_KEY + 1};
+    for (int i = 0; i < 3; i++) {
+        size_t n = length[i];
         unsigned char p[KVF_MAX_KEY + 8] = {0};
         struct kvf_trace *t = NULL;
         struct maker *m = start();
