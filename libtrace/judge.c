@@ -15,9 +15,8 @@ struct judge {
     struct kvf_trace *t;
     kvf_finding_fn say;
     void *ctx;
-    int n;            /* findings said */
-    int64_t work;     /* comparisons of records that are left */
-    size_t at[PARTS]; /* records before these have been judged */
+    int n;        /* findings said */
+    int64_t work; /* comparisons of records that are left */
     double *value;
 };
 
@@ -180,8 +179,7 @@ static void find_gap(struct judge *j, const struct group g[PARTS])
               head, reach(j, g, head));
 }
 
-/* The group of a part; its records are in the order of column, layer, epoch and beginning, and
- * at[part] is moved behind the group. */
+/* The group of a part. */
 static struct group next_group(struct judge *j, int part, int column, int layer)
 {
     const struct kvf_trace *t = part ? j->t->tail : j->t;
@@ -189,20 +187,14 @@ static struct group next_group(struct judge *j, int part, int column, int layer)
     struct group g = {NULL, column, layer, kvf_n_heads(j->t, layer, space), 0, 0};
     if (!t || (!part && trace_in_tail(t, column)))
         return g;
-    struct record key = {.type = REC_COLUMN,
+    struct record key = {.type = trace_type_of(&j->t->column[column]),
                          .column = (uint32_t)column,
                          .layer = (uint16_t)layer,
                          .epoch = epoch_of(t, column)};
-    size_t at = j->at[part];
-    while (at < t->n_rec && record_compare(&t->rec[at], &key) < 0)
-        at++;
     g.part = t;
-    g.first = g.end = at;
-    while (g.end < t->n_rec && t->rec[g.end].type == REC_COLUMN
-           && t->rec[g.end].column == key.column && t->rec[g.end].layer == key.layer
-           && t->rec[g.end].epoch == key.epoch)
+    g.first = g.end = trace_lower_bound(t, &key);
+    while (g.end < t->n_rec && trace_same_group(&t->rec[g.end], &key))
         g.end++;
-    j->at[part] = g.end;
     return g;
 }
 
@@ -263,6 +255,7 @@ static int judge_column(struct judge *j, int column, bool values)
     static const char *const spaces[] = {"", "KV head and ", "query head and "};
     static const char *const axes[] = {"token", "step"};
     int layers = c->space == KVF_SPACE_RUN ? 1 : j->t->n_layers, before = j->n, err = KVF_OK;
+    values = values && !(c->flags & KVF_COL_INTERVALS); /* reading them has judged those */
     bool shape = !rule || ((rule->spaces >> c->space & 1) && rule->axis == c->axis);
     if (!shape)
         found(j, "%s must not hold a value for each %s%s", c->name, spaces[c->space],

@@ -255,7 +255,7 @@ int trace_key(const struct kvf_trace *t, int column, int layer, int head, uint32
     if (!(c->flags & KVF_COL_INTERVALS) == intervals)
         return kvf_fail(d, KVF_E_ARG, "%s: column %s holds %s", t->path, c->name,
                         intervals ? "one value for each index" : "intervals");
-    *key = (struct record){.type = intervals ? REC_INTERVALS : REC_COLUMN,
+    *key = (struct record){.type = trace_type_of(c),
                            .column = (uint32_t)column,
                            .layer = (uint16_t)layer,
                            .epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0};

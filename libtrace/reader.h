@@ -99,6 +99,11 @@ size_t trace_lower_bound(const struct kvf_trace *t, const struct record *key);
  * column, layer or head, or it has no intervals though asked for, or the other way round. */
 int trace_key(const struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
               bool intervals, struct record *key, struct kvf_diag *d);
+/* Of which type the records of a column are. */
+static inline uint8_t trace_type_of(const struct kvf_column *c)
+{
+    return c->flags & KVF_COL_INTERVALS ? REC_INTERVALS : REC_COLUMN;
+}
 static inline bool trace_same_group(const struct record *r, const struct record *key)
 {
     return r->type == key->type && r->column == key->column && r->layer == key->layer

@@ -27,7 +27,8 @@ int trace_check_raw(const struct kvf_trace *t, struct kvf_diag *d)
     const uint64_t of_any = 1 << 30, of_a_byte = 4096;
     uint64_t raw = 0;
     for (size_t i = 0; i < t->n_rec; i++)
-        raw += t->rec[i].type == REC_COLUMN ? t->rec[i].raw_len : 0;
+        if (is_chunk(&t->rec[i]))
+            raw += t->rec[i].raw_len;
     if (raw <= of_any || raw / of_a_byte <= t->size)
         return KVF_OK;
     return kvf_fail(d, KVF_E_LIMIT,
@@ -44,7 +45,7 @@ static uint64_t held_in(const struct kvf_trace *t, int column, uint32_t steps)
     for (size_t i = 0; c && i < t->n_rec; i++) {
         const struct record *r = &t->rec[i];
         uint32_t epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0;
-        if (r->type != REC_COLUMN || r->column != (uint32_t)column || r->epoch != epoch
+        if (r->type != trace_type_of(c) || r->column != (uint32_t)column || r->epoch != epoch
             || r->t0 >= steps)
             continue;
         uint64_t most = steps - r->t0;

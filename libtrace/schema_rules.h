@@ -68,6 +68,7 @@ struct rule {
     X("n_selected.*", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_QUERIES, 0, 0)                      \
     X("n_returns.*", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_QUERIES, 0, 0)                       \
     X("longest_gap.*", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_QUERIES, 0, 0)                     \
+    X("seen", RULE_KV | RULE_QUERY, RULE_TOKEN, RULE_ANY_LEAST, RULE_ANY, 0, 0)                    \
     X("out_norm", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_LARGEST, 0, 0)                          \
     X("mass.sum", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_MASS, 0, 0)                             \
     X("mass.max", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_SHARE, 0, 0)                            \

@@ -28,7 +28,7 @@ static unsigned char *many_notes(size_t n, bool rising, size_t *ret_len)
                            .link = m->link,
                            .raw_len = PAYLOAD,
                            .stored_len = PAYLOAD};
-        snprintf(text, sizeof text, "%07zu", i);
+        snprintf(text, sizeof text, "%07u", (unsigned)i % 10000000u);
         text[8] = '1';
         r.payload_crc = payload_crc(&r, text, PAYLOAD);
         m->link = record_header_write(p + at, &r);
