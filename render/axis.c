@@ -95,11 +95,11 @@ double axis_end(double v)
     return clamp(v, -1e300, 1e300);
 }
 
-/* The place of v between the logarithms of a and b, 0 to 1; the quotient of a and b may be too
- * large for a number. */
+/* The place of v between the logarithms of a and b, 0 to 1.  The quotient of two of them may be too
+ * large or too small for a number. */
 static double along_log(double v, double a, double b)
 {
-    if (isinf(b / a) || isinf(v / a))
+    if (!isnormal(b / a) || !isnormal(v / a))
         return (log(v) - log(a)) / (log(b) - log(a));
     return log(v / a) / log(b / a);
 }

@@ -192,14 +192,34 @@ Test(chart, zero_has_no_sign)
     }
 }
 
-/* The x axis of a drawing of 60 mm, as SVG. */
-static struct buf x_axis(const struct axis_box *a)
+/* Values far outside of an axis keep their place, though their quotient to its end is no number: an
+ * axis of 200 powers of ten has 1e200 at twice its width. */
+Test(chart, log_axis_beyond_its_ends)
 {
+    static const struct {
+        double x0, x1, v, widths;
+    } known[] = {{1e-200, 1, 1e200, 2},  {1e-200, 1, 1e-300, -.5}, {1e100, 1e200, 1e-300, -4},
+                 {1e-300, 1e300, 1, .5}, {1e300, 1e-300, 1, .5},   {1e200, 1e100, 1e-300, 5}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct axis_box a = {
+            .x = 3, .w = 10, .h = 10, .x0 = known[i].x0, .x1 = known[i].x1, .log_x = 1};
+        cr_expect(epsilon_eq(dbl, axis_x(&a, known[i].v), 3 + 10 * known[i].widths, 1e-9), "%zu",
+                  i);
+    }
+}
+
+/* The x axis of a drawing of 60 mm, or a line, as SVG. */
+static struct buf drawn(const struct axis_box *a, const struct chart_line *l)
+{
+    static const struct chart_look look = {.width = .1, .points = true};
     struct canvas *c = NULL;
     struct buf out = {0};
     struct kvf_diag d = {""};
     cr_assert(eq(int, canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d), KVF_OK), "%s", d.text);
-    axis_ticks_x(c, a);
+    if (l)
+        chart_draw_line(c, a, l, &look);
+    else
+        axis_ticks_x(c, a);
     cr_assert(eq(int, canvas_finish(c, "", &out), KVF_OK));
     canvas_destroy(c);
     buf_add(&out, "", 1);
@@ -212,6 +232,22 @@ static int count(const char *in, const char *what)
     for (const char *at = in; (at = strstr(at, what)) != NULL; at++)
         n++;
     return n;
+}
+
+static struct buf x_axis(const struct axis_box *a)
+{
+    return drawn(a, NULL);
+}
+
+/* Of points one after the other in one place one is drawn, and all of those that share an x alone
+ * or a y alone. */
+Test(chart, points_that_coincide_are_drawn_once)
+{
+    const struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x1 = 4, .y1 = 4};
+    double x[] = {1, 1, 2, 2, 3}, y[] = {1, 1, 1, 3, 3};
+    struct buf out = drawn(&a, &(struct chart_line){.n = 5, .x = x, .y = y});
+    cr_expect(eq(int, count(out.data, "fill:rgb(0%,0%,0%)"), 4));
+    buf_finish(&out);
 }
 
 /* Counts have no number between two of them: of 0.4 to 1.6 the 1 alone is left. */

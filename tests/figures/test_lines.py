@@ -139,6 +139,32 @@ def hazard():
     check("hazard: the last bin ends at T", abs(xs[-1] - xs[-2] - step * math.log2(1200 / 1024)) < .05, xs)
 
 
+# ---- ghosts
+
+def ghosts():
+    """the bar of layers belongs to lines of layers, of which there are two or more"""
+    for layers, style, want in ((3, "by=layer", True), (3, "", True), (1, "by=layer", False), (3, "by=all", False), (3, "by=head", False)):
+        rows = [(f"L{l}H0", l, i, 10 + i, 12 + i + l) for l in range(layers) for i in range(5)]
+        code, svg, said = draw(tsv("ghosts", ["head", "layer", "token", "evict_step", "first_hit"], rows), "ghosts", style=style)
+        names = [t[0] for t in texts(svg)]
+        check(f"ghosts of {layers} layers, {style!r}: the bar", code == 0 and ("layer" in names) == want, said, names)
+
+
+# ---- training
+
+def training():
+    """what each step has is faint, what checks found is a mark in the colour of the run"""
+    losses, checks = [3 - .02 * i + .3 * (i % 2) for i in range(40)], {8: .5, 20: .35, 32: .3}
+    rows = [("a run", i, 100 * i, v, checks.get(i, "nan")) for i, v in enumerate(losses)]
+    code, svg, said = draw(tsv("training", ["run", "step", "tokens", "loss", "mean_kl"], rows), "training")
+    check("training", code == 0, said)
+    *marks, key = sorted(bars(svg, BLUE), key=lambda b: b[1])
+    faint = bars(svg, tuple(round(255 - .3 * (255 - v)) for v in BLUE))
+    for what, got, x, y in (("losses", faint, range(40), losses), ("checks", sorted(marks), checks, checks.values())):
+        check(f"training: {what}", affine(list(x), [b[0] for b in got]) and affine([-v for v in y], [b[1] for b in got]), got)
+    check("training: marks are those of the key", all(abs(b[2] - key[2]) < .01 and b[2] > 2 * faint[0][2] for b in marks), marks, key)
+
+
 # ---- whole numbers
 
 def whole_numbers():
@@ -164,6 +190,8 @@ def main():
     whole_numbers()
     dilution()
     hazard()
+    ghosts()
+    training()
     received()
     agreement()
     effect_bars()

@@ -190,7 +190,7 @@ def dynamics_rows(heads=("L0H0", "L1H3")):
         for s in (0, 1):
             for p in (0, 1):
                 for i in range(3):
-                    re_, im = .3 * i + .05 * p - .2 * s, .1 * (i - 1)
+                    re_, im = .3 * i + .05 * p - .2 * s, (.1, -.1, .25)[i]
                     row("eigenvalue.real", i, "nan", re_, p, surrogate=s)
                     row("eigenvalue.imaginary", i, "nan", im, p, surrogate=s)
                     row("eigenvalue.modulus", i, "nan", math.hypot(re_, im), p, surrogate=s)
@@ -449,7 +449,7 @@ def dynamics():
     svg = draw(dynamics_rows(("L1H3",)), "dynamics")[1]
     panel = [p for p in discs(svg, BLUE) if p[0] < 55 and p[1] < 45]  # of prompt 0
     check("eigenvalues of prompt 0", len(panel) == 3 and affine([0, .3, .6], [p[0] for p in panel]), panel)
-    check("imaginary part up", affine([-.1, 0, .1], [p[1] for p in panel]) and panel[0][1] > panel[2][1], panel)
+    check("imaginary part up", affine([.1, -.1, .25], [p[1] for p in panel]) and panel[1][1] > panel[2][1], panel)
     circle = [p for _, s, p, c, _ in paths(svg) if c and s == (140, 140, 140) and max(x for x, _ in p) - min(x for x, _ in p) > 5]
     radius = (max(x for x, _ in circle[0]) - min(x for x, _ in circle[0])) / 2
     check("unit circle", abs(radius / ((panel[2][0] - panel[0][0]) / .6) - 1) < .002, radius)
