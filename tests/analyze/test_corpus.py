@@ -251,6 +251,9 @@ def check_against(files, traces, folder):
         q[~np.isnan(p)] = benjamini_hochberg(p[~np.isnan(p)]) if (~np.isnan(p)).any() else []
         check("q over the heads", same([data["q"][i] for i in rows], q))
     check("families", len(family) == 2 * len(set(data["horizon"])))
+    low, found_ = ((real(data[k]) <= .05).sum() for k in "pq")
+    said = run(*argv).stdout
+    check("said", f" of {len(both)} documents in both: {len(data['p'])} rows, {low} with p <= 0.05, {found_} with q <= 0.05\n" in said and low, said, low, found_)
     one, two = (run(*argv, "-t", t, "-o", "-").stdout for t in (1, 3))
     check("differences on threads", one == two and len(one) > 1000)
     same_, _ = table(kvfate, "corpus", "regret", *files, "--mean", "--against", os.path.dirname(files[0]))

@@ -172,7 +172,13 @@ def characters_of_several_tokens():
         expect(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=state")  # tokens 0 and 2 are kept
     expect(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
-    p = draw(trace("bytes", [b"\xff\xfe", b"\xe4\xbd", "z"], kept_every(2, 3)))
+    kvf = trace("apart", [b"\xf0", b"\x9f", b"\x98", b"\x80!", "z"], kept_every(2, 5))
+    joined = maker.table(KVFATE, "tokens", kvf)[0]["joined"]
+    expect(joined == ["\U0001f600!", "", "", "", "z"], f"a character of four tokens: {joined}")
+    kvf = trace("bytes", [b"\xff\xfe", b"\xe4\xbd", "z"], kept_every(2, 3))
+    joined = maker.table(KVFATE, "tokens", kvf)[0]["joined"]
+    expect(joined == ["\\xFF\\xFE", "\\xE4\\xBD", "z"], f"bytes that are no characters: {joined}")
+    p = draw(kvf)
     expect("\\xFF\\xFE" in p.text() and "\\xE4\\xBD" in p.text(), f"ill-formed bytes: {p.text()}")
 
 

@@ -1,4 +1,5 @@
 """What must hold for every method whatever its scores are; each check is one line of the report."""
+import io
 import itertools
 import os
 
@@ -45,7 +46,9 @@ def budget_of_all(engine, report, path, llama, factors):
     total = len(ids) + n - 1
     full = engine.run(path, ids, n, "full", 0, name="full.kvf")
     want = {c: engine.table(c, full) for c in SHOWN}
-    logits = engine.logits(path, ids, "--method", "full")
+    logits, again = engine.logits(path, ids, "--method", "full"), io.BytesIO()
+    np.save(again, np.load(io.BytesIO(logits)))
+    report.say(again.getvalue() == logits, "logits are a file as NumPy writes it")
     for name in METHODS[1:]:
         for budget in (total * f for f in factors):
             out = engine.run(path, ids, n, name, budget)
