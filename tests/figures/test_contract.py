@@ -3,7 +3,7 @@
 usage: test_contract.py KVFATE DRAW_TABLE OUT [--update] [--only NAME]
 
 tables/NAME.tsv.gz is a small table of the default model for each analysis.  golden/NAME.png is the
-picture of it that people have looked at (60 dpi), golden/structure.json what its SVG consists of; --update
+picture of it that people have looked at (60 dpi), golden/structure.json what its SVG consists of and where; --update
 writes them anew.  On failure OUT has the picture got, the one expected and what differs.
 """
 import gzip
@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ET
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
-from pictures import difference, differ, png_read, png_write, structure, text_places
+from pictures import difference, differ, marks_differ, png_read, png_write, structure, text_places
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "golden")
@@ -145,6 +145,8 @@ def looks(d):
     known = structures.get(d.name, {})
     for part in ("box", "count", "texts"):
         expect(known.get(part) == shape[part], f"{d.name}: {part} of the SVG: {shape[part]}, expected {known.get(part)}")
+    apart = marks_differ(shape["marks"], known.get("marks", {}))
+    expect(not apart, f"{d.name}: lines and areas of a colour (points, sums of x, y and distance in mm): {'; '.join(apart)}")
 
 
 def tables(d):
@@ -203,8 +205,8 @@ def main():
             sizes(d, n)
     if UPDATE:
         with open(os.path.join(GOLDEN, "structure.json"), "w", encoding="utf-8") as f:
-            json.dump(structures, f, ensure_ascii=False, indent=0, sort_keys=True)
-            f.write("\n")
+            text = json.dumps(structures, ensure_ascii=False, indent=0, sort_keys=True)
+            f.write(re.sub(r"\[[-\d.,\s]+\]", lambda m: " ".join(m[0].split()), text) + "\n")  # numbers of one place in a line
     finish()
 
 
