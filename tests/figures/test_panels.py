@@ -399,6 +399,8 @@ def words():
     held = sorted(bars(svg, BLUE) + bars(svg, (158, 189, 214)), key=lambda b: b[1])
     spans = [tuple(x - held[0][0] for x, _ in p) for p in lines if any(abs(p[0][1] - b[1] - b[3] / 2) < .02 for b in held)]
     check("intervals of pooled documents", affine([0, .5, .25, .4, .7, .2, .3], [0, held[0][2], held[1][2], *spans[0], *spans[1]]), spans)
+    said = words_of(svg)  # 75 of 200 words: .5 is 4/3 of that share, .25 is 2/3
+    check("the share of all words, and lifts", all(v in said for v in ("of all words: 0.375", "\u00d71.33", "\u00d70.67")), said)
     check("no shares there", draw(pooled, "words", style="value=share")[0] == 2)
 
 
