@@ -150,6 +150,17 @@ def ghosts():
         check(f"ghosts of {layers} layers, {style!r}: the bar", code == 0 and ("layer" in names) == want, said, names)
 
 
+# ---- persistence
+
+def persistence():
+    """a row of age 0, which a logarithmic axis of ages has no place for, is not drawn and widens no axis"""
+    columns = ["head", "layer", "index", "criterion", "class", "age", "at_risk", "selected", "rate", "low", "high"]
+    rows = [("all", -1, -1, "top64", "all", n, 90, 80 - n, (80 - n) / 90 if n else 1e-5, .1 if n else 1e-6, .9) for n in (0, 1, 2, 4, 8, 16)]
+    for style in ("", "y=log"):
+        whole, cut = (draw(tsv("persistence", columns, part), "persistence", style=style) for part in (rows, rows[1:]))
+        check(f"persistence {style!r}: from age 1", whole[0] == cut[0] == 0 and [*paths(whole[1])] == [*paths(cut[1])], whole[2], cut[2])
+
+
 # ---- training
 
 def training():
@@ -191,6 +202,7 @@ def main():
     dilution()
     hazard()
     ghosts()
+    persistence()
     training()
     received()
     agreement()
