@@ -4,8 +4,6 @@
 
 #include "libtrace/layout.h"
 
-enum { ZSTD_LEVEL = 1 }; /* higher levels do not pay on shuffled columns */
-
 size_t codec_bound(size_t n)
 {
     size_t z = ZSTD_compressBound(n);
@@ -69,13 +67,19 @@ static bool constant(const unsigned char *p, size_t n, size_t width)
 size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out, void *scratch,
                     uint32_t *ret_codec)
 {
+    return codec_encode_at(ZSTD_LEVEL, codec, raw, n, width, out, scratch, ret_codec);
+}
+
+size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int width, void *out,
+                       void *scratch, uint32_t *ret_codec)
+{
     if (constant(raw, n, (size_t)width)) {
         memcpy(out, raw, (size_t)width);
         *ret_codec = CODEC_CONSTANT;
         return (size_t)width;
     }
     shuffle(raw, scratch, n / (size_t)width, width);
-    size_t z = ZSTD_compressCCtx(codec, out, codec_bound(n), scratch, n, ZSTD_LEVEL);
+    size_t z = ZSTD_compressCCtx(codec, out, codec_bound(n), scratch, n, level);
     if (!ZSTD_isError(z) && z < n) {
         *ret_codec = CODEC_SHUFFLE_ZSTD;
         return z;

@@ -145,6 +145,10 @@ void codec_destroy(void *codec); /* accepts NULL */
 size_t codec_bound(size_t n);
 size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out, void *scratch,
                     uint32_t *ret_codec);
+/* The same at another level than ZSTD_LEVEL, at which codec_encode works. */
+size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int width, void *out,
+                       void *scratch, uint32_t *ret_codec);
+enum { ZSTD_LEVEL = 1, ZSTD_SMALLEST = 19 }; /* higher levels hardly pay on shuffled columns */
 /* Working memory of decoding, kept from chunk to chunk (NULL: no memory). */
 void *decoder_create(void);
 void decoder_destroy(void *decoder); /* accepts NULL */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "libtrace/crc32c.h"
+#include "libtrace/reader.h"
 #include "libtrace/writer.h"
 
 /* Compares what comes next with the unfinished trace that is gone on with.  It is passed over where
@@ -252,6 +253,7 @@ static int prepare(struct kvf_writer *w, const char *path, const char *meta,
     w->meta = mem_strdup(meta);
     w->prompt = MEM_NEW(int32_t, o->n_prompt);
     w->n_prompt = o->n_prompt;
+    w->level = o->smallest ? ZSTD_SMALLEST : ZSTD_LEVEL;
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
     w->packed = mem_alloc(codec_bound(CHUNK_RAW), 1);
     w->scratch = mem_alloc(CHUNK_RAW, 1);
@@ -277,7 +279,11 @@ static int begin(struct kvf_writer *w, const char *meta, size_t n,
     if (err)
         return err;
     w->fd = w->file.r.fd;
-    err = run_id(meta, n, options, &w->id);
+    char id[33];
+    if (options->run && kvf_run_id(options->run, id) == KVF_OK)
+        w->id = options->run->header.id;
+    else
+        err = run_id(meta, n, options, &w->id);
     if (!err)
         err = write_start(w, meta, n);
     if (err == KVF_E_FORMAT)
@@ -358,7 +364,7 @@ static int n_heads_of(const struct kvf_writer *w, int layer, int space)
 
 int writer_append_chunk(struct kvf_writer *w, struct record *r, int width)
 {
-    size_t n = codec_encode(w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
+    size_t n = codec_encode_at(w->level, w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
     return append(w, r, w->packed, n);
 }
 
@@ -514,8 +520,9 @@ uint64_t kvf_writer_bytes(const struct kvf_writer *w)
     return w->end;
 }
 
-static struct hash128 content_digest(const struct content *c)
+struct hash128 writer_digest(const struct kvf_writer *w)
 {
+    const struct content *c = &w->content;
     struct hash128 sum = c->kept;
     digest_add(&sum, c->snapshot);
     digest_add(&sum, digest_steps(c->n_steps));
@@ -538,7 +545,7 @@ static int write_index(struct kvf_writer *w)
     int err = append(w, &r, out, n * INDEX_ENTRY);
     f.last = r.hash;
     f.salt = r.salt;
-    f.digest = content_digest(&w->content);
+    f.digest = writer_digest(w);
     mem_free(out);
     unsigned char end[FOOTER];
     footer_write(end, &f);

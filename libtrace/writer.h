@@ -39,6 +39,7 @@ struct kvf_writer {
     size_t n_index, cap_index;
     unsigned char *raw, *packed, *scratch; /* of one chunk */
     void *codec;
+    int level; /* of compression */
 };
 
 /* Appends a record whose payload is two pieces, the first of at most BLOB_HEADER bytes. */
@@ -50,6 +51,8 @@ bool writer_has_place(const struct kvf_writer *w, int column, int layer, int hea
                       uint32_t t0, uint32_t n, uint32_t epoch, bool intervals);
 /* Encodes r->raw_len bytes of w->raw, at most CHUNK_RAW, and appends the record. */
 int writer_append_chunk(struct kvf_writer *w, struct record *r, int width);
+/* The digest of what was written and committed so far. */
+struct hash128 writer_digest(const struct kvf_writer *w);
 
 /* The name of the tail, beside the unfinished trace, where links of the trace's name lead.  What is
  * no file there, as a planted link, is removed: nobody has asked to write to what it leads to. */

@@ -8,7 +8,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 # ---- names: those declared are those exported, and no other
-cat "$source"/libtrace/include/kvf/trace.h "$source"/base/include/kvf/err.h \
+cat "$source"/libtrace/include/kvf/trace.h "$source"/libtrace/include/kvf/copy.h "$source"/base/include/kvf/err.h \
     "$build"/libtrace/include/kvf/version.h |
     tr '\n' ' ' | sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/||g' |
     grep -oE '\bkvf_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$dir/declared"

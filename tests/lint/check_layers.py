@@ -40,6 +40,7 @@ PRIVATE = {
     'libtrace/writer_file.h': 'libtrace/',
     'libtrace/digest.h': 'libtrace/',
     'libtrace/hash.h': 'libtrace/',
+    'libtrace/copying.h': 'libtrace/',
     'engine/decode/session_state.h': 'engine/decode/',
     'engine/decode/ghosts.h': 'engine/decode/',
     'engine/decode/shadow.h': 'engine/decode/',
@@ -92,7 +93,7 @@ FENCES = [
 SYSTEM = set('''assert ctype dirent errno fcntl float inttypes limits math pthread sched setjmp signal stdarg
 stdatomic stdbool stddef stdint stdio stdlib string strings sys/mman sys/stat sys/types sys/uio
 time unistd'''.split())
-PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/schema.h': 'libtrace',
+PUBLIC = {'kvf/err.h': 'base', 'kvf/trace.h': 'libtrace', 'kvf/copy.h': 'libtrace', 'kvf/schema.h': 'libtrace',
           'kvf/version.h': 'libtrace'}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 

@@ -122,6 +122,9 @@ struct kvf_writer_options {
                         when it is abandoned; it has no tail */
     const int32_t *prompt; /* [n_prompt] token ids of the prompt; borrowed for the call */
     size_t n_prompt;
+    const struct kvf_trace *run; /* a trace of the same run, which has its id, unless that is of
+                                    format 0.1; NULL: the id is made of run header and prompt */
+    bool smallest;               /* takes more time for fewer bytes */
 };
 
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the

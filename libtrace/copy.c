@@ -1,0 +1,214 @@
+/* copy.c - a trace, or a piece of one, into another file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "libtrace/copying.h"
+
+int copying_begin(struct copying *c, const struct kvf_trace *run, const char *path,
+                  const struct kvf_copy_options *o, struct kvf_diag *d)
+{
+    const struct kvf_shape shape = {c->n_layers, c->n_kv, c->n_query};
+    const struct kvf_writer_options w = {.existing = o && o->overwrite ? KVF_OVERWRITE : KVF_REFUSE,
+                                         .only_whole = true,
+                                         .run = run,
+                                         .smallest = o && o->smallest};
+    return kvf_writer_open(path, run->meta, &shape, c->column, c->n_columns, &w, &c->w, d);
+}
+
+int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
+{
+    int err = KVF_OK;
+    for (int i = 0; !err && i < t->n_notes; i++) {
+        const char *key = t->note[i], *json = key + strlen(key) + 1;
+        bool last = kvf_note(t, key) == json;
+        if (last && (!but || strcmp(key, but) != 0))
+            err = kvf_writer_note(c->w, key, json);
+    }
+    return err;
+}
+
+int copying_unknown(struct copying *c, const struct kvf_trace *t, struct kvf_diag *d)
+{
+    for (size_t i = 0; i < t->n_rec; i++) {
+        struct record r = t->rec[i];
+        unsigned char *p = NULL;
+        if (r.type <= REC_INDEX)
+            continue;
+        int err = trace_payload(t, &r, &p, d);
+        if (!err)
+            err = copying_wrote(c, writer_append(c->w, &r, NULL, 0, p, r.stored_len), d);
+        mem_free(p);
+        if (err)
+            return err;
+    }
+    return KVF_OK;
+}
+
+int copying_commit(struct copying *c, uint32_t n_steps)
+{
+    return kvf_writer_commit(c->w, 1, n_steps);
+}
+
+int copying_close(struct copying *c, struct kvf_copied *ret, struct kvf_diag *d)
+{
+    ret->n_steps = c->w->content.n_steps;
+    ret->bytes = c->w->end + RECORD_HEADER + c->w->n_index * INDEX_ENTRY + FOOTER;
+    int err = kvf_writer_close(c->w, d);
+    c->w = NULL;
+    return err;
+}
+
+struct taken taken_all(struct kvf_trace *t)
+{
+    return (struct taken){t, 0, t->clean ? KVF_MAX_STEPS : t->n_steps, 0};
+}
+
+struct note_keys note_keys_of(const struct kvf_trace *t, const char *name)
+{
+    struct note_keys k = {"", ""};
+    snprintf(k.next, sizeof k.next, "%s", name);
+    for (int n = 2; kvf_note(t, k.next); n++) {
+        memcpy(k.now, k.next, sizeof k.now);
+        snprintf(k.next, sizeof k.next, "%s.%d", name, n);
+    }
+    return k;
+}
+
+/* ---- pieces */
+
+int kvf_part(const struct kvf_trace *t, struct kvf_part *ret)
+{
+    struct kvf_part p = {.from = 0};
+    const char *note = kvf_note(t, note_keys_of(t, "part").now);
+    if (!note
+        || sscanf(note, "{\"from\":%u,\"to\":%u,\"of\":%u,\"whole\":\"%32[0-9a-f]\"}", &p.from,
+                  &p.to, &p.of, p.whole)
+               < 3
+        || p.from >= p.to || p.to > p.of || p.of > KVF_MAX_STEPS || p.to - p.from != t->n_steps)
+        return KVF_E_NOTFOUND;
+    *ret = p;
+    return KVF_OK;
+}
+
+struct part_text part_text(const struct kvf_part *p)
+{
+    struct part_text x;
+    snprintf(x.json, sizeof x.json, "{\"from\":%u,\"to\":%u,\"of\":%u,\"whole\":\"%s\"}", p->from,
+             p->to, p->of, p->whole);
+    return x;
+}
+
+/* Says in the copy which tokens and steps of the whole it holds. */
+static int note_part(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
+                     struct kvf_diag *d)
+{
+    struct kvf_part part = {p->from, p->to, t->n_steps, ""};
+    int err = p->heads ? KVF_OK : kvf_stored_digest(t, part.whole);
+    if (err == KVF_E_NOTFOUND) /* of format 0.1 */
+        err = kvf_digest(t, part.whole, d);
+    return err ? err : kvf_writer_note(c->w, note_keys_of(t, "part").next, part_text(&part).json);
+}
+
+/* Says in the copy which heads of the whole it holds, by their numbers there. */
+static int note_heads(struct copying *c, const struct kvf_trace *t)
+{
+    struct buf b = {0};
+    const char *sep = "[";
+    for (int l = 0; l < c->n_layers; l++)
+        for (int h = 0; h < c->n_kv[l]; h++, sep = ",")
+            buf_printf(&b, "%s\"%d.%d\"", sep, c->layer_of[l],
+                       copying_head_of(c, l, KVF_SPACE_KV, h));
+    buf_char(&b, ']');
+    int err = b.err ? b.err : kvf_writer_note(c->w, note_keys_of(t, "heads").next, b.data);
+    buf_finish(&b);
+    return err;
+}
+
+static int note_piece(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
+                      struct kvf_diag *d)
+{
+    int err = copying_notes(c, t, NULL);
+    if (!err && p && p->heads)
+        err = note_heads(c, t);
+    if (!err && p && (!p->heads || p->from > 0 || p->to < t->n_steps))
+        err = note_part(c, t, p, d);
+    return err;
+}
+
+/* The piece with its end, or KVF_E_ARG. */
+static int check_piece(const struct kvf_trace *t, const struct kvf_piece *piece,
+                       struct kvf_piece *ret, struct kvf_diag *d)
+{
+    if (!t->clean)
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "%s: the trace was not closed; 'kvfate repair' makes a whole one of it",
+                        t->path);
+    if (!piece)
+        return KVF_OK;
+    *ret = *piece;
+    ret->to = ret->to ? ret->to : t->n_steps;
+    if (ret->from < ret->to && ret->to <= t->n_steps)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG, "%s has %u tokens; %u:%u takes none of them, or more", t->path,
+                    t->n_steps, ret->from, ret->to);
+}
+
+/* Whether what was written is what the writer of the source told. */
+static int check_digest(const struct copying *c, const struct kvf_trace *t, struct kvf_diag *d)
+{
+    char now[33], told[33];
+    if (kvf_stored_digest(t, told) != KVF_OK)
+        return KVF_OK;
+    digest_text(writer_digest(c->w), now);
+    if (strcmp(now, told) == 0)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s",
+                    t->path, now, told);
+}
+
+static uint64_t count_unknown(const struct kvf_trace *t)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_rec; i++)
+        n += t->rec[i].type > REC_INDEX;
+    return n;
+}
+
+static int copy(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
+                struct kvf_diag *d)
+{
+    const struct taken s = p ? (struct taken){t, p->from, p->to, 0} : taken_all(t);
+    int err = copying_fill(c, &s, d);
+    if (!err && !p)
+        err = copying_unknown(c, t, d);
+    if (!err && t->epoch)
+        err = copying_commit(c, p ? p->to - p->from : t->n_steps);
+    if (!err)
+        err = note_piece(c, t, p, d);
+    return err || p ? err : check_digest(c, t, d);
+}
+
+int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *path,
+             const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d)
+{
+    struct copying c = {.w = NULL};
+    struct kvf_copied made = {.n_steps = 0};
+    struct kvf_piece p = {.heads = NULL};
+    int err = check_piece(t, piece, &p, d);
+    if (!err)
+        err = copying_plan(&c, t, p.heads, p.from, d);
+    if (!err)
+        err = copying_begin(&c, t, path, o, d);
+    if (!err)
+        err = copy(&c, t, piece ? &p : NULL, d);
+    made.columns_left = t->n_columns - c.n_columns;
+    made.left_out = piece ? count_unknown(t) : 0;
+    if (!err)
+        err = copying_close(&c, &made, d);
+    copying_finish(&c);
+    if (!err)
+        *ret = made;
+    return err;
+}

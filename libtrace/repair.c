@@ -1,0 +1,193 @@
+/* repair.c - what is left of a damaged or unfinished trace, as a whole one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "libtrace/copying.h"
+
+/* Whether the values of a chunk can be read.  Only what is compressed must be decoded for that. */
+static int try_chunk(struct kvf_trace *t, size_t i)
+{
+    const struct record *r = &t->rec[i];
+    const unsigned char *data;
+    unsigned char *p = NULL;
+    size_t width = kvf_dtype_size((enum kvf_dtype)t->column[r->column].dtype);
+    if (r->codec != CODEC_RAW && r->codec != CODEC_CONSTANT)
+        return trace_chunk(t, i, &data, NULL);
+    int err = trace_payload(t, r, &p, NULL);
+    mem_free(p);
+    if (!err && r->stored_len != (r->codec == CODEC_RAW ? r->raw_len : width))
+        err = KVF_E_CORRUPT;
+    return err;
+}
+
+/* Whether a record can be read, if it is one that counts. */
+static int try_record(struct kvf_trace *t, size_t i)
+{
+    const struct record *r = &t->rec[i];
+    unsigned char *p = NULL;
+    int err = KVF_OK;
+    if (r->type == REC_COLUMN) {
+        bool snapshot = t->column[r->column].flags & KVF_COL_SNAPSHOT;
+        return r->epoch == (snapshot ? t->epoch : 0) ? try_chunk(t, i) : KVF_OK;
+    }
+    if (r->type == REC_TOKENS || r->type == REC_CHECKPOINT || r->type > REC_INDEX) {
+        err = trace_payload(t, r, &p, NULL);
+        bool texts = err || r->type != REC_TOKENS || trace_texts_fit(r, p);
+        bool copy = err || r->type != REC_CHECKPOINT || t->header_lost
+                    || hash64(p, r->stored_len) == t->header.hash;
+        err = texts && copy ? err : KVF_E_CORRUPT;
+        mem_free(p);
+    }
+    return err;
+}
+
+static bool has_texts(const struct kvf_trace *t)
+{
+    bool any = false;
+    for (size_t i = 0; i < t->n_rec; i++)
+        any |= t->rec[i].type == REC_TOKENS;
+    return any;
+}
+
+/* Drops the records that count and cannot be read, so that all that is left can be. */
+static int drop_damaged(struct kvf_trace *t)
+{
+    size_t kept = 0;
+    unsigned char *bad = MEM_NEW(unsigned char, t->n_rec);
+    int err = bad ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; err != KVF_E_NOMEM && i < t->n_rec; i++) {
+        err = try_record(t, i);
+        bad[i] = err != KVF_OK;
+        if (err)
+            trace_note_damage(t, t->rec[i].offset);
+    }
+    for (size_t i = 0; err != KVF_E_NOMEM && i < t->n_rec; i++)
+        if (!bad[i])
+            t->rec[kept++] = t->rec[i];
+    if (err != KVF_E_NOMEM)
+        t->n_rec = kept;
+    mem_free(bad);
+    trace_free_buffers(t); /* they know chunks by their numbers */
+    trace_no_buffers(t);
+    return err == KVF_E_NOMEM ? err : KVF_OK;
+}
+
+/* Of a trace without a commit: up to where every column and layer has values of which it has any.
+ */
+static uint32_t steps_there(const struct kvf_trace *t)
+{
+    uint32_t least = 0, end = 0;
+    for (size_t i = 0; i < t->n_rec; i++) { /* sorted: those of a column and layer are together */
+        const struct record *r = &t->rec[i], *next = i + 1 < t->n_rec ? r + 1 : NULL;
+        if (r->type != REC_COLUMN || r->epoch)
+            continue;
+        end = r->t0 + r->n > end ? r->t0 + r->n : end;
+        if (next && next->type == r->type && next->column == r->column && next->layer == r->layer
+            && next->epoch == 0)
+            continue;
+        least = least && least < end ? least : end;
+        end = 0;
+    }
+    return least;
+}
+
+static void tell(const struct kvf_trace *t, struct kvf_repaired *r)
+{
+    r->closed = t->clean;
+    r->bad_index = t->bad_index;
+    r->tail = t->tail != NULL;
+    r->places = t->bad_records + (t->tail ? t->tail->bad_records : 0);
+    r->first_place = t->first_bad;
+    r->lost_bytes = t->lost_bytes;
+    r->torn_bytes = t->torn_bytes;
+    r->breaks = t->breaks;
+    r->first_break = t->first_break;
+}
+
+/* What becomes of the trace, once its damaged records are dropped. */
+static int prepare(struct kvf_trace *t, struct kvf_repaired *r, struct kvf_diag *d)
+{
+    int err = drop_damaged(t);
+    if (!err && t->tail)
+        err = drop_damaged(t->tail);
+    tell(t, r);
+    if (err || (t->clean && !r->places))
+        return err;
+    if (!t->epoch) {
+        t->n_steps = steps_there(t);
+        r->no_commit = true;
+    }
+    if (!t->n_steps)
+        return kvf_fail(d, KVF_E_CORRUPT, "%s: no step is left of it", t->path);
+    return KVF_OK;
+}
+
+static int note_repaired(struct copying *c, const struct kvf_repaired *r)
+{
+    char json[256];
+    snprintf(json, sizeof json,
+             "{\"closed\":%s,\"places\":%llu,\"lost_bytes\":%llu,\"breaks\":%llu,\"missing\":%llu}",
+             r->closed ? "true" : "false", (unsigned long long)r->places,
+             (unsigned long long)r->lost_bytes, (unsigned long long)r->breaks,
+             (unsigned long long)r->missing);
+    return kvf_writer_note(c->w, "repaired", json);
+}
+
+/* Whether what is written is all that the closed trace held. */
+static bool all_there(const struct copying *c, const struct kvf_trace *t,
+                      const struct kvf_repaired *r)
+{
+    struct hash128 now = writer_digest(c->w);
+    if (!t->clean || !t->header.chained)
+        return t->clean && !r->places;
+    return now.low == t->digest.low && now.high == t->digest.high;
+}
+
+static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
+                struct kvf_repaired *r, struct kvf_diag *d)
+{
+    int err = copying_fill(c, s, d);
+    if (!err)
+        err = copying_unknown(c, t, d);
+    if (!err && (t->epoch || r->no_commit))
+        err = copying_wrote(c, copying_commit(c, t->n_steps), d);
+    if (!err)
+        err = copying_notes(c, t, NULL);
+    r->intact = !err && all_there(c, t, r);
+    return err || r->intact ? err : note_repaired(c, r);
+}
+
+int kvf_repair(const char *path, const char *out, const struct kvf_copy_options *o, kvf_say_fn say,
+               void *ctx, struct kvf_repaired *ret, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_repaired r = {.intact = false};
+    struct copying c = {.say = say, .ctx = ctx};
+    int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
+    if (err)
+        return err;
+    c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
+    err = prepare(t, &r, d);
+    struct taken s = {t, 0, t->n_steps, 0};
+    if (!err)
+        err = copying_plan(&c, t, NULL, 0, d);
+    if (!err && t->clean && !r.places) {
+        s = taken_all(t);
+    } else if (!err) {
+        c.repaired = &r;
+        err = copying_leave_empty(&c, &s);
+    }
+    if (!err)
+        err = copying_begin(&c, t, out, o, d);
+    if (!err)
+        err = fill(&c, t, &s, &r, d);
+    r.made.columns_left = t->n_columns - c.n_columns;
+    if (!err)
+        err = copying_close(&c, &r.made, d);
+    copying_finish(&c);
+    kvf_close(t);
+    if (!err)
+        *ret = r;
+    return err;
+}

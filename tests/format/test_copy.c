@@ -1,0 +1,461 @@
+/* Traces made of traces: copies have the content of what they are made of, pieces their share of
+ * it, and what is repaired nothing that is wrong. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvf/copy.h>
+
+#include "maker.h"
+
+enum { STEPS = 11, BEFORE = 5 }; /* of tiny_steps */
+
+static char in[256], out[256], other[256], third[256];
+
+static void names(void)
+{
+    strcpy(in, scratch_path("in"));
+    strcpy(out, scratch_path("out"));
+    strcpy(other, scratch_path("other"));
+    strcpy(third, scratch_path("third"));
+}
+
+static void remove_all(void)
+{
+    unlink(in);
+    unlink(out);
+    unlink(other);
+    unlink(third);
+}
+
+static struct kvf_trace *opened(const char *path, enum kvf_open_mode mode)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_diag d = {""};
+    cr_assert(zero(int, kvf_open(path, mode, &t, &d)), "%s", d.text);
+    return t;
+}
+
+static void expect_digest(const char *path, const char *want)
+{
+    char got[33];
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    cr_assert(zero(int, kvf_digest(t, got, NULL)));
+    cr_expect(eq(str, got, (char *)(uintptr_t)want));
+    cr_assert(zero(int, kvf_stored_digest(t, got)));
+    cr_expect(eq(str, got, (char *)(uintptr_t)want));
+    kvf_close(t);
+}
+
+/* What of the small trace there is: values that can be read; all that can be must be those of the
+ * state after `steps` steps, from index `from` on. */
+struct seen {
+    int values, lost;
+    bool wrong;
+};
+
+static void look_at_head(struct kvf_trace *t, int column, int layer, int head, const int place[2],
+                         uint32_t from, uint32_t steps, struct seen *s)
+{
+    unsigned char got[8], want[8];
+    const struct kvf_column *k = kvf_column(t, column);
+    int c = 0;
+    while (c < TINY_COLUMNS && strcmp(tiny_column[c].name, k->name) != 0)
+        c++;
+    uint32_t epoch = k->flags & KVF_COL_SNAPSHOT ? (steps == STEPS ? 2 : 1) : 0;
+    size_t width = kvf_dtype_size(k->dtype);
+    cr_assert(c < TINY_COLUMNS && memcmp(k, &tiny_column[c], sizeof *k) == 0);
+    for (uint32_t i = 0; i < kvf_n_steps(t); i++) {
+        int err = kvf_read(t, column, layer, head, i, 1, got, NULL);
+        tiny_fill(c, place[0], place[1], from + i, 1, epoch, want);
+        s->values += !err;
+        s->lost += !!err;
+        s->wrong |= !err && memcmp(got, want, width) != 0;
+    }
+}
+
+static struct seen look(struct kvf_trace *t, uint32_t from, uint32_t steps)
+{
+    struct seen s = {0, 0, strcmp(kvf_meta(t), tiny_meta) != 0};
+    for (int c = 0; c < kvf_n_columns(t); c++)
+        for (int l = 0; l < kvf_n_layers(t); l++)
+            for (int h = 0; h < kvf_n_heads(t, l, kvf_column(t, c)->space); h++)
+                look_at_head(t, c, l, h, (const int[2]){l, h}, from, steps, &s);
+    for (uint32_t i = 0; i < kvf_n_steps(t); i++) {
+        char want[8];
+        size_t n = tiny_token(from + i, want), got_n = 0;
+        const char *got = kvf_token(t, i, &got_n);
+        s.wrong |= got && (got_n != n || memcmp(got, want, n) != 0);
+        s.lost += !got;
+    }
+    const char *note = kvf_note(t, "result");
+    s.wrong |= note && strcmp(note, tiny_note) != 0;
+    return s;
+}
+
+static void expect_piece(const char *path, uint32_t from, uint32_t n)
+{
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    struct seen s = look(t, from, STEPS);
+    cr_expect(eq(u32, kvf_n_steps(t), n));
+    cr_expect(eq(int, s.lost, 0));
+    cr_expect(gt(int, s.values, 0));
+    cr_expect(not(s.wrong));
+    kvf_close(t);
+}
+
+static void digest_of(const char *path, char ret[33])
+{
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    cr_assert(zero(int, kvf_stored_digest(t, ret)));
+    kvf_close(t);
+}
+
+static void piece(const char *from_path, const char *path, uint32_t from, uint32_t to)
+{
+    struct kvf_copied made;
+    struct kvf_diag d = {""};
+    struct kvf_trace *t = opened(from_path, KVF_OPEN_TAIL);
+    const struct kvf_copy_options o = {.overwrite = true};
+    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){from, to, NULL}, path, &o, &made, &d)),
+              "%s", d.text);
+    cr_expect(eq(u32, made.n_steps, to - from));
+    kvf_close(t);
+}
+
+static int join(const char *a, const char *b, const char *path)
+{
+    struct kvf_copied made;
+    struct kvf_trace *t[2] = {opened(a, KVF_OPEN_TAIL), opened(b, KVF_OPEN_TAIL)};
+    const struct kvf_copy_options o = {.overwrite = true};
+    struct kvf_diag d = {""};
+    int err = kvf_join(t, 2, path, &o, &made, &d);
+    cr_expect(eq(int, err != 0, d.text[0] != 0));
+    kvf_close(t[0]);
+    kvf_close(t[1]);
+    return err;
+}
+
+Test(copy, whole)
+{
+    struct kvf_copied made;
+    char digest[33], id[2][33];
+    size_t before, after;
+    names();
+    tiny_create(in);
+    digest_of(in, digest);
+    struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
+    const struct kvf_copy_options o = {.smallest = true};
+    cr_assert(zero(int, kvf_copy(t, NULL, out, &o, &made, NULL)));
+    cr_expect(eq(int, kvf_copy(t, NULL, out, &o, &made, NULL), KVF_E_IO), "it is there already");
+    expect_digest(out, digest);
+    expect_piece(out, 0, STEPS);
+    free(slurp(in, &before));
+    free(slurp(out, &after));
+    cr_expect(eq(sz, after, (size_t)made.bytes));
+    cr_expect(lt(sz, after, before), "the superseded snapshot is gone");
+    struct kvf_trace *copy = opened(out, KVF_OPEN_TAIL);
+    kvf_run_id(t, id[0]);
+    kvf_run_id(copy, id[1]);
+    cr_expect(eq(str, id[0], id[1]));
+    kvf_close(copy);
+    kvf_close(t);
+    remove_all();
+}
+
+Test(copy, two_pieces_are_the_whole_again)
+{
+    char digest[33];
+    names();
+    tiny_create(in);
+    digest_of(in, digest);
+    for (uint32_t k = 1; k < STEPS; k++) {
+        struct kvf_part p;
+        piece(in, out, 0, k);
+        piece(in, other, k, STEPS);
+        expect_piece(out, 0, k);
+        expect_piece(other, k, STEPS - k);
+        struct kvf_trace *t = opened(other, KVF_OPEN_TAIL);
+        cr_assert(zero(int, kvf_part(t, &p)));
+        cr_expect(p.from == k && p.to == STEPS && p.of == STEPS && strcmp(p.whole, digest) == 0);
+        kvf_close(t);
+        cr_assert(zero(int, join(out, other, third)));
+        expect_digest(third, digest);
+        cr_expect(eq(int, join(other, out, third), KVF_E_ARG), "the wrong order");
+        cr_expect(eq(int, join(out, out, third), KVF_E_ARG), "twice the same");
+        cr_expect(eq(int, join(in, other, third), KVF_E_ARG), "no part");
+    }
+    remove_all();
+}
+
+Test(copy, pieces_of_pieces)
+{
+    char digest[33], half[33];
+    names();
+    tiny_create(in);
+    digest_of(in, digest);
+    piece(in, out, 3, 9);
+    digest_of(out, half);
+    piece(out, other, 0, 2);
+    piece(out, third, 2, 6);
+    cr_assert(zero(int, join(other, third, other)));
+    expect_digest(other, half);
+    piece(in, third, 0, 3);
+    cr_assert(zero(int, join(third, other, third)));
+    expect_piece(third, 0, 9);
+    piece(in, other, 9, STEPS);
+    cr_assert(zero(int, join(third, other, third)));
+    expect_digest(third, digest);
+    remove_all();
+}
+
+/* KV heads are 1 and 2, query heads 2 and 2: the second KV head of the second layer has one. */
+Test(copy, heads)
+{
+    const unsigned char keep[] = {0, 0, 1}, none[] = {0, 0, 0};
+    struct kvf_copied made;
+    struct seen s = {0};
+    names();
+    tiny_create(in);
+    struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
+    cr_expect(
+        eq(int, kvf_copy(t, &(struct kvf_piece){0, 0, none}, out, NULL, &made, NULL), KVF_E_ARG));
+    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){2, 0, keep}, out, NULL, &made, NULL)));
+    kvf_close(t);
+    t = opened(out, KVF_OPEN_STRICT);
+    cr_assert(eq(int, kvf_n_layers(t), 1));
+    cr_assert(eq(int, kvf_n_heads(t, 0, KVF_SPACE_KV), 1));
+    cr_assert(eq(int, kvf_n_heads(t, 0, KVF_SPACE_QUERY), 1));
+    for (int c = 0; c < kvf_n_columns(t); c++) {
+        bool run = kvf_column(t, c)->space == KVF_SPACE_RUN;
+        look_at_head(t, c, 0, 0, run ? (const int[2]){0, 0} : (const int[2]){1, 1}, 2, STEPS, &s);
+    }
+    cr_expect(not(s.wrong));
+    cr_expect(eq(int, s.lost, 0));
+    cr_expect(eq(int, s.values, TINY_COLUMNS *(STEPS - 2)));
+    cr_expect(eq(str, (char *)(uintptr_t)kvf_note(t, "heads"), (char[]){"[\"1.1\"]"}));
+    kvf_close(t);
+    remove_all();
+}
+
+/* The run id depends on the prompt, which no trace tells. */
+Test(copy, keeps_the_run)
+{
+    static const int32_t prompt[] = {3, 4};
+    const struct kvf_writer_options o = {.prompt = prompt, .n_prompt = 2};
+    struct kvf_writer *w;
+    struct kvf_copied made;
+    char id[3][33];
+    names();
+    tiny_create(out);
+    cr_assert(zero(
+        int, kvf_writer_open(in, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS, &o, &w, NULL)));
+    cr_assert(zero(int, tiny_write(w, 1)));
+    cr_assert(zero(int, tiny_finish(w, NULL)));
+    struct kvf_trace *t[3] = {opened(in, KVF_OPEN_TAIL), NULL, opened(out, KVF_OPEN_TAIL)};
+    cr_assert(zero(int, kvf_copy(t[0], NULL, other, NULL, &made, NULL)));
+    t[1] = opened(other, KVF_OPEN_TAIL);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(zero(int, kvf_run_id(t[i], id[i])));
+        kvf_close(t[i]);
+    }
+    cr_expect(eq(str, id[0], id[1]));
+    cr_expect(ne(str, id[0], id[2]));
+    remove_all();
+}
+
+/* ---- repair */
+
+static int n_said;
+
+static void say(void *ctx, const char *line)
+{
+    (void)ctx;
+    n_said += line[0] != 0;
+}
+
+/* Repairs these bytes.  What can be read of them can be read of what was made, nothing is wrong,
+ * and that is whole; whether something was made. */
+static bool repair(const unsigned char *p, size_t n, struct kvf_repaired *r)
+{
+    struct kvf_diag d = {""};
+    struct kvf_check check;
+    struct kvf_trace *t = NULL;
+    const struct kvf_copy_options o = {.overwrite = true};
+    const char *path = as_file(p, n);
+    if (kvf_repair(path, out, &o, say, NULL, r, &d) != KVF_OK) {
+        cr_expect(d.text[0] != 0);
+        if (kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK) {
+            cr_expect(eq(u32, kvf_n_steps(t), 0), "what can be read can be kept");
+            kvf_close(t);
+        }
+        return false;
+    }
+    cr_expect(zero(int, kvf_verify(out, 1, &check, &d)), "%s", d.text);
+    cr_expect(check.clean);
+    struct kvf_trace *made = opened(out, KVF_OPEN_STRICT);
+    uint32_t steps = kvf_n_steps(made);
+    struct seen s = look(made, 0, steps);
+    cr_expect(not(s.wrong), "%zu bytes", n);
+    cr_expect(eq(int, kvf_note(made, "repaired") != NULL, !r->intact));
+    cr_assert(zero(int, kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL)));
+    if (kvf_epoch(t)) {
+        cr_expect(eq(u32, steps, kvf_n_steps(t)));
+        cr_expect(eq(int, s.values, look(t, 0, steps).values), "%zu bytes", n);
+    }
+    kvf_close(t);
+    kvf_close(made);
+    return true;
+}
+
+Test(repair, whole)
+{
+    struct kvf_repaired r;
+    size_t n;
+    char digest[33];
+    names();
+    tiny_create(in);
+    digest_of(in, digest);
+    unsigned char *p = slurp(in, &n);
+    cr_assert(repair(p, n, &r));
+    cr_expect(r.intact && r.closed && !r.places && !r.breaks);
+    expect_digest(out, digest);
+    free(p);
+    remove_all();
+}
+
+Test(repair, every_length)
+{
+    struct kvf_repaired r;
+    size_t n, made = 0, first = 0;
+    names();
+    tiny_create(in);
+    unsigned char *p = slurp(in, &n);
+    for (size_t k = 0; k < n; k += 41) {
+        bool ok = repair(p, k, &r);
+        cr_expect(ok ? !r.intact && !r.closed : true, "%zu of %zu bytes", k, n);
+        first = ok && !first ? k : first;
+        cr_expect(eq(int, ok, first != 0), "more bytes are never worth less");
+        made += ok;
+    }
+    cr_expect(gt(sz, made, 60));
+    free(p);
+    remove_all();
+}
+
+Test(repair, every_byte_wrong)
+{
+    struct kvf_repaired r;
+    size_t n, made = 0, intact = 0;
+    char digest[33];
+    names();
+    tiny_create(in);
+    digest_of(in, digest);
+    unsigned char *p = slurp(in, &n);
+    for (size_t k = 0; k < n; k += 31) {
+        p[k] ^= 0xff;
+        bool ok = repair(p, n, &r);
+        made += ok;
+        intact += ok && r.intact;
+        if (ok && r.intact) /* what was damaged said nothing of its own */
+            expect_digest(out, digest);
+        p[k] ^= 0xff;
+    }
+    cr_expect(gt(sz, made, n / 31 * 8 / 10), "%zu", made);
+    cr_expect(gt(sz, intact, 10), "the index, checkpoints and superseded snapshots");
+    cr_expect(lt(sz, intact, made - 40));
+    cr_expect(gt(int, n_said, 30));
+    free(p);
+    remove_all();
+}
+
+/* The trace has one commit, at BEFORE; the file beside it goes on to the end. */
+Test(repair, with_its_tail)
+{
+    struct kvf_writer *w, *tail;
+    struct kvf_repaired r;
+    const struct kvf_copy_options o = {.overwrite = true};
+    names();
+    strcpy(in, scratch_path("unfinished.kvf"));
+    cr_assert(zero(int, tiny_open(in, &w, NULL)));
+    cr_assert(zero(int, tiny_write(w, 1)));
+    cr_assert(zero(int, kvf_writer_open_tail(w, &tail, NULL)));
+    uint32_t end[STEPS], len = 0;
+    char text[64], data[1024];
+    for (uint32_t i = BEFORE; i < STEPS; i++) {
+        len += (uint32_t)tiny_token(i, text + len);
+        end[i - BEFORE] = len;
+    }
+    cr_assert(zero(int, kvf_write_token_bytes(tail, BEFORE, STEPS - BEFORE, end, text)));
+    for (int c = 0; c < TINY_COLUMNS; c++)
+        for (int l = 0; l < TINY_LAYERS; l++) {
+            bool snapshot = tiny_column[c].flags & KVF_COL_SNAPSHOT;
+            int space = tiny_column[c].space;
+            int heads = space == KVF_SPACE_RUN  ? l == 0
+                        : space == KVF_SPACE_KV ? tiny_shape.n_kv_heads[l]
+                                                : tiny_shape.n_query_heads[l];
+            uint32_t t0 = snapshot ? 0 : BEFORE;
+            for (int h = 0; h < heads; h++) {
+                tiny_fill(c, l, h, t0, STEPS - t0, snapshot ? 2 : 0, data);
+                cr_assert(
+                    zero(int, kvf_write_chunk(tail, c, l, h, 1, t0, STEPS - t0, snapshot, data)));
+            }
+        }
+    cr_assert(zero(int, kvf_writer_commit(tail, 1, STEPS)));
+    cr_assert(zero(int, kvf_writer_sync(w)));
+    cr_assert(zero(int, kvf_writer_close(tail, NULL)));
+    kvf_writer_abandon(w);
+    cr_assert(zero(int, kvf_repair(in, out, &o, say, NULL, &r, NULL)));
+    cr_expect(r.tail && !r.closed && !r.intact && r.missing == 0 && r.texts_missing == 0);
+    expect_piece(out, 0, STEPS);
+    strcat(in, ".unfinished");
+    unlink(in);
+    strcpy(strrchr(in, '.'), ".tail");
+    unlink(in);
+    remove_all();
+}
+
+/* Whether a file has a record of this type with this payload. */
+static bool has_record(const char *path, unsigned char type, const char *payload, size_t n)
+{
+    size_t size;
+    bool found = false;
+    unsigned char *p = slurp(path, &size);
+    for (size_t at = FILE_HEADER; !found && at + RECORD_HEADER + n <= size; at += 8)
+        found = get_le(p + at, 4) == 0x52465ac5 && p[at + 6] == type
+                && memcmp(p + at + RECORD_HEADER, payload, n) == 0;
+    free(p);
+    return found;
+}
+
+/* A record that a later release adds, and this one skips. */
+Test(copy, unknown_records_are_handed_over)
+{
+    enum { LATER = 200 };
+    struct kvf_copied made;
+    struct kvf_check check;
+    struct kvf_repaired r;
+    const struct kvf_copy_options o = {.overwrite = true};
+    names();
+    struct maker *m = start();
+    struct record column_of_two = column(4, 16, 16, CODEC_RAW);
+    put(m, column_of_two, four, 16);
+    put(m, (struct record){.type = LATER, .raw_len = 5, .stored_len = 5}, "later", 5);
+    commit(m, 1, 4);
+    finish(m, m->rec, m->n_rec);
+    struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_TAIL);
+    cr_assert(zero(int, kvf_copy(t, NULL, out, &o, &made, NULL)));
+    cr_expect(has_record(out, LATER, "later", 5));
+    cr_expect(zero(int, kvf_verify(out, 1, &check, NULL)));
+    cr_assert(zero(int, kvf_repair(kvf_path(t), other, &o, say, NULL, &r, NULL)));
+    cr_expect(r.intact && has_record(other, LATER, "later", 5));
+    cr_assert(zero(int, kvf_copy(t, &(struct kvf_piece){0, 2, NULL}, out, &o, &made, NULL)));
+    cr_expect(eq(u64, made.left_out, 1), "a piece of it is not known");
+    cr_expect(not(has_record(out, LATER, "later", 5)));
+    kvf_close(t);
+    free(m);
+    remove_all();
+}
