@@ -1,0 +1,61 @@
+/* cmd_compact.c - the same content in fewer bytes. */
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/made_trace.h"
+
+struct request {
+    struct made_trace made;
+};
+
+static const struct opt options[] = {
+    {OPT_GROUP, 0, "made trace", offsetof(struct request, made), .group = made_trace_options},
+    {.type = OPT_END},
+};
+
+static int compact(const struct request *q, const char *path, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct kvf_copied c;
+    struct kvf_copy_options how = made_trace_how(&q->made);
+    struct stat before = {0};
+    how.smallest = true;
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (err)
+        return err;
+    if (stat(kvf_path(t), &before) != 0)
+        err = kvf_fail(d, KVF_E_IO, "%s: it is not there any more", path);
+    if (!err)
+        err = kvf_copy(t, NULL, q->made.out, &how, &c, d);
+    if (!err) {
+        made_trace_print(q->made.out, &c);
+        printf("%lld bytes before, %llu after: %.1f %%\n", (long long)before.st_size,
+               (unsigned long long)c.bytes, 100.0 * (double)c.bytes / (double)before.st_size);
+    }
+    kvf_close(t);
+    return err;
+}
+
+static int cmd_compact(const struct command *self, void *request, int n, char **operand)
+{
+    (void)n;
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    int err = made_trace_check(&q->made, &d);
+    if (!err)
+        err = compact(q, operand[0], &d);
+    return command_end(self, err, &d);
+}
+
+const struct command command_compact = {
+    .name = "compact",
+    .group = "traces",
+    .summary = "the same trace in fewer bytes",
+    .example = "kvfate compact run.kvf -o small.kvf",
+    .needs = "-o OUT.kvf",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_compact,
+};

@@ -1,0 +1,125 @@
+/* cmd_repair.c - a whole trace of what is left of a damaged or unfinished one. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/made_trace.h"
+
+enum { MOST_LINES = 20 };
+
+struct request {
+    struct made_trace made;
+};
+
+static const struct opt options[] = {
+    {OPT_GROUP, 0, "made trace", offsetof(struct request, made), .group = made_trace_options},
+    {.type = OPT_END},
+};
+
+/* Who says what is missing, of which trace, and how often that was said. */
+struct teller {
+    const struct command *self;
+    const char *path;
+    uint64_t said;
+};
+
+KVF_PRINTF(2, 3) static void tell(struct teller *x, const char *fmt, ...)
+{
+    struct kvf_diag line = {""};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line.text, sizeof line.text, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "kvfate %s: %s: %s\n", x->self->name, x->path, line.text);
+}
+
+static void say(void *ctx, const char *line)
+{
+    struct teller *x = ctx;
+    if (x->said++ < MOST_LINES)
+        tell(x, "%s", line);
+}
+
+static void tell_damage(struct teller *x, const struct kvf_repaired *r)
+{
+    if (r->places)
+        tell(x, "damaged at %llu place%s, the first at byte %llu; %llu bytes belong to no record",
+             (unsigned long long)r->places, r->places == 1 ? "" : "s",
+             (unsigned long long)r->first_place, (unsigned long long)r->lost_bytes);
+    if (r->breaks)
+        tell(x, "the chain of checksums is broken at byte %llu, and at %llu place%s in all",
+             (unsigned long long)r->first_break, (unsigned long long)r->breaks,
+             r->breaks == 1 ? "" : "s");
+    if (r->bad_index)
+        tell(x, "the index does not match the records; what they hold counts");
+    if (r->closed && !r->places && !r->intact)
+        tell(x, "every record is whole, but the content is not what its writer told");
+}
+
+static void tell_end(struct teller *x, const struct kvf_repaired *r)
+{
+    const char *why = r->tail ? "what the file beside it holds" : "its last whole commit";
+    if (r->no_commit)
+        why = "its values go so far, and no commit is left";
+    if (!r->closed || r->no_commit)
+        tell(x, "%s kept up to step %u: %s%s", r->closed ? "it is" : "it was not closed, and is",
+             r->made.n_steps, why, r->torn_bytes ? "; a torn record follows" : "");
+    if (r->made.columns_left)
+        tell(x, "of %d column%s nothing is left", r->made.columns_left,
+             r->made.columns_left == 1 ? "" : "s");
+    if (r->texts_missing)
+        tell(x, "the texts of %llu tokens are not there", (unsigned long long)r->texts_missing);
+    if (x->said > MOST_LINES)
+        tell(x, "%llu more columns and layers lack values",
+             (unsigned long long)x->said - MOST_LINES);
+}
+
+static void print(const char *out, const struct kvf_repaired *r)
+{
+    made_trace_print(out, &r->made);
+    if (r->intact)
+        printf("nothing is lost%s\n", r->places || r->bad_index ? "" : ": the trace was whole");
+    else
+        printf("%llu values kept, %llu lost\n", (unsigned long long)r->values,
+               (unsigned long long)r->missing);
+}
+
+static int cmd_repair(const struct command *self, void *request, int n, char **operand)
+{
+    (void)n;
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    struct kvf_repaired r;
+    struct teller x = {self, operand[0], 0};
+    const struct kvf_copy_options how = made_trace_how(&q->made);
+    int err = made_trace_check(&q->made, &d);
+    if (!err)
+        err = kvf_repair(operand[0], q->made.out, &how, say, &x, &r, &d);
+    if (err)
+        return command_end(self, err, &d);
+    tell_damage(&x, &r);
+    if (!r.intact)
+        tell_end(&x, &r);
+    print(q->made.out, &r);
+    return r.intact ? EXIT_OK : EXIT_LOST;
+}
+
+static const struct exit_status exits[] = {
+    {"0", "The new trace holds all that the old one held."},
+    {"1", "Nothing could be kept, or the new trace could not be written."},
+    {"3", "The new trace is whole and lacks what was lost, as was said."},
+    {NULL, NULL},
+};
+
+const struct command command_repair = {
+    .name = "repair",
+    .group = "traces",
+    .summary = "a whole trace of what is left of a damaged or unfinished one",
+    .example = "kvfate repair run.kvf -o repaired.kvf",
+    .needs = "-o OUT.kvf",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .exits = exits,
+    .run = cmd_repair,
+};

@@ -1,0 +1,134 @@
+/* cmd_split.c - a trace in parts of consecutive steps. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/made_trace.h"
+
+enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */
+
+struct request {
+    struct made_trace made; /* out: the pattern */
+    int64_t steps, parts;
+};
+
+static const struct opt options[] = {
+    {OPT_INT, 0, "steps", offsetof(struct request, steps), "N", "tokens and steps of a part",
+     .min = 1, .max = KVF_MAX_STEPS},
+    {OPT_INT, 0, "parts", offsetof(struct request, parts), "N", "parts of about equal length",
+     .min = 1, .max = MOST_PARTS},
+    {OPT_STR, 'o', "output", offsetof(struct request, made.out), "PATTERN",
+     "names of the parts, with %d for their numbers: part-%d.kvf"},
+    {OPT_FLAG, 0, "overwrite", offsetof(struct request, made.overwrite), NULL,
+     "replace traces that are there"},
+    {.type = OPT_END},
+};
+
+static int check(const struct request *q, struct kvf_diag *d)
+{
+    const char *at = q->made.out ? strstr(q->made.out, "%d") : NULL;
+    if (!q->made.out)
+        return kvf_fail(d, KVF_E_ARG, "-o PATTERN is missing, such as -o part-%%d.kvf");
+    if (!at || strstr(at + 2, "%d"))
+        return kvf_fail(d, KVF_E_ARG,
+                        "-o %s: one %%d must stand where the number of a part goes, as in "
+                        "part-%%d.kvf",
+                        q->made.out);
+    if (!q->steps == !q->parts)
+        return kvf_fail(d, KVF_E_ARG, "say either --steps N, tokens of a part, or --parts N");
+    return KVF_OK;
+}
+
+/* The name of part i of n, whose numbers have as many digits as the last. */
+static int name_part(const char *pattern, int i, int n, struct buf *ret)
+{
+    int digits = snprintf(NULL, 0, "%d", n);
+    const char *at = strstr(pattern, "%d");
+    buf_clear(ret);
+    buf_add(ret, pattern, (size_t)(at - pattern));
+    buf_printf(ret, "%0*d%s", digits, i + 1, at + 2);
+    return ret->err;
+}
+
+/* Nothing is written where one of the names is taken. */
+static int check_names(const struct request *q, int n, struct kvf_diag *d)
+{
+    struct buf name = {0};
+    struct stat s;
+    int err = KVF_OK;
+    for (int i = 0; !err && !q->made.overwrite && i < n; i++) {
+        err = name_part(q->made.out, i, n, &name);
+        if (!err && lstat(name.data, &s) == 0)
+            err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", name.data);
+    }
+    buf_finish(&name);
+    return err;
+}
+
+static int write_parts(const struct request *q, struct kvf_trace *t, int n, struct kvf_diag *d)
+{
+    const struct kvf_copy_options how = made_trace_how(&q->made);
+    struct buf name = {0};
+    uint64_t T = kvf_n_steps(t), parts = (uint64_t)n;
+    int err = check_names(q, n, d);
+    for (uint64_t i = 0; !err && i < parts; i++) {
+        struct kvf_piece p = {(uint32_t)(T * i / parts), (uint32_t)(T * (i + 1) / parts), NULL};
+        struct kvf_copied c;
+        if (q->steps) {
+            uint64_t step = (uint64_t)q->steps, end = step * (i + 1);
+            p.from = (uint32_t)(step * i);
+            p.to = (uint32_t)(end < T ? end : T);
+        }
+        err = name_part(q->made.out, (int)i, n, &name);
+        if (!err)
+            err = kvf_copy(t, &p, name.data, &how, &c, d);
+        if (!err)
+            made_trace_print(name.data, &c);
+    }
+    buf_finish(&name);
+    return err;
+}
+
+static int split(const struct request *q, const char *path, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (err)
+        return err;
+    int64_t T = kvf_n_steps(t), n = q->steps ? (T + q->steps - 1) / q->steps : q->parts;
+    if (n > MOST_PARTS)
+        err = kvf_fail(d, KVF_E_ARG, "--steps %lld makes %lld parts of %lld tokens; at most %d",
+                       (long long)q->steps, (long long)n, (long long)T, MOST_PARTS);
+    else if (n > T)
+        err = kvf_fail(d, KVF_E_ARG, "--parts %lld: %s has %lld tokens", (long long)n, path,
+                       (long long)T);
+    else
+        err = write_parts(q, t, (int)n, d);
+    kvf_close(t);
+    return err;
+}
+
+static int cmd_split(const struct command *self, void *request, int n, char **operand)
+{
+    (void)n;
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    int err = check(q, &d);
+    if (!err)
+        err = split(q, operand[0], &d);
+    return command_end(self, err, &d);
+}
+
+const struct command command_split = {
+    .name = "split",
+    .group = "traces",
+    .summary = "a trace in parts of consecutive tokens, each a trace of its own",
+    .example = "kvfate split run.kvf --parts 2 -o part-%d.kvf",
+    .needs = "-o PATTERN",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_split,
+};

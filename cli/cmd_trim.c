@@ -1,0 +1,121 @@
+/* cmd_trim.c - some heads and tokens of a trace, as a trace of their own. */
+#include <stdio.h>
+
+#include "base/headset.h"
+#include "base/mem.h"
+#include "cli/analysis.h"
+#include "cli/commands.h"
+#include "cli/made_trace.h"
+
+struct request {
+    struct made_trace made;
+    const char *heads, *tokens;
+};
+
+static const struct opt options[] = {
+    {OPT_GROUP, 0, "made trace", offsetof(struct request, made), .group = made_trace_options},
+    {OPT_STR, 0, "head", offsetof(struct request, heads), "SET",
+     "these KV heads and their query heads: L0-5K*, 15.2", .absent = "all"},
+    {OPT_STR, 0, "tokens", offsetof(struct request, tokens), "A:B", "tokens and steps A to B - 1",
+     .absent = "all"},
+    {.type = OPT_END},
+};
+
+static int check(const struct request *q, struct kvf_diag *d)
+{
+    int err = made_trace_check(&q->made, d);
+    if (!err && !q->heads && !q->tokens)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--head SET or --tokens A:B says what is kept; 'kvfate compact' copies all");
+    return err;
+}
+
+static int most_heads(const struct kvf_trace *t)
+{
+    int most = 0;
+    for (int l = 0; l < kvf_n_layers(t); l++)
+        if (kvf_n_heads(t, l, KVF_SPACE_KV) > most)
+            most = kvf_n_heads(t, l, KVF_SPACE_KV);
+    return most;
+}
+
+/* The KV heads of a set as kvf_copy takes them; mem_free(*ret). */
+static int choose_heads(const struct kvf_trace *t, const char *set, unsigned char **ret,
+                        struct kvf_diag *d)
+{
+    int layers = kvf_n_layers(t), most = most_heads(t), kept = 0;
+    unsigned char *keep = mem_alloc((size_t)layers, (size_t)most);
+    if (!keep)
+        return KVF_E_NOMEM;
+    int marked = headset_mark(set, 'H', layers, most, keep);
+    size_t at = 0; /* layers have as many heads as they have, one behind the other */
+    for (int l = 0; marked > 0 && l < layers; l++)
+        for (int h = 0; h < kvf_n_heads(t, l, KVF_SPACE_KV); h++) {
+            keep[at] = keep[(size_t)l * (size_t)most + (size_t)h];
+            kept += keep[at++];
+        }
+    *ret = keep;
+    if (marked < 0)
+        return kvf_fail(d, KVF_E_ARG, "--head %s: no set of KV heads, such as L0-5K* or 15.2", set);
+    return kept ? KVF_OK
+                : kvf_fail(d, KVF_E_ARG, "--head %s: %s has no such KV head", set, kvf_path(t));
+}
+
+static int choose_tokens(const struct kvf_trace *t, const char *range, struct kvf_piece *p,
+                         struct kvf_diag *d)
+{
+    int64_t a = 0, b = kvf_n_steps(t), T = b;
+    if (!range_parse(range, &a, &b))
+        return kvf_fail(d, KVF_E_ARG, "--tokens %s: write A:B, such as 0:512", range);
+    if (a >= b || b > T)
+        return kvf_fail(d, KVF_E_ARG, "--tokens %s: %s has the tokens 0 to %lld", range,
+                        kvf_path(t), (long long)T - 1);
+    p->from = (uint32_t)a;
+    p->to = (uint32_t)b;
+    return KVF_OK;
+}
+
+static int trim(const struct request *q, const char *path, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    unsigned char *keep = NULL;
+    struct kvf_piece piece = {.to = 0};
+    struct kvf_copied c;
+    const struct kvf_copy_options how = made_trace_how(&q->made);
+    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err && q->heads)
+        err = choose_heads(t, q->heads, &keep, d);
+    if (!err && q->tokens)
+        err = choose_tokens(t, q->tokens, &piece, d);
+    piece.heads = keep;
+    if (!err)
+        err = kvf_copy(t, &piece, q->made.out, &how, &c, d);
+    if (!err)
+        made_trace_print(q->made.out, &c);
+    mem_free(keep);
+    kvf_close(t);
+    return err;
+}
+
+static int cmd_trim(const struct command *self, void *request, int n, char **operand)
+{
+    (void)n;
+    struct request *q = request;
+    struct kvf_diag d = {""};
+    int err = check(q, &d);
+    if (!err)
+        err = trim(q, operand[0], &d);
+    return command_end(self, err, &d);
+}
+
+const struct command command_trim = {
+    .name = "trim",
+    .group = "traces",
+    .summary = "some heads and tokens of a trace, as a trace of their own",
+    .example = "kvfate trim run.kvf --head L0-5K* --tokens 0:8 -o piece.kvf",
+    .needs = "-o OUT.kvf",
+    .operands = {"X.kvf", "trace", 1, 1},
+    .options = options,
+    .request_bytes = sizeof(struct request),
+    .run = cmd_trim,
+};

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""kvfate split: every part by the independent reader, and each way to be refused."""
+import glob
+import os
+
+from harness import Suite
+from sample_trace import T, Trace, differences, sample
+
+s = Suite()
+x = sample(s, "x.kvf")
+
+
+def named(a):
+    """Columns whose names tell a token count from the part's first."""
+    return {n: f"{n[:n.rindex('.')]}.{int(n[n.rindex('.') + 1:]) - a}" for n in ("received.L1H3.6", "received.L2H0.21")}
+
+
+for how, bounds in ((["--steps", "15"], [0, 15, 30, 40]), (["--parts", "3"], [0, 13, 26, 40]), (["--steps", "99"], [0, 40])):
+    s.accepted("splits " + " ".join(how), ["split", x, *how, "-o", s.path("p%d.kvf")])
+    paths = sorted(glob.glob(s.path("p*.kvf")))
+    s.check("as many parts", len(paths) == len(bounds) - 1, paths)
+    for path, a, b in zip(paths, bounds, bounds[1:]):
+        s.check(f"tokens {a} to {b - 1}", differences(path, a, b, named=named(a)) == [], differences(path, a, b, named=named(a)))
+        t = Trace(path)
+        s.check("says what it is a part of", t.notes["part"] == {"from": a, "to": b, "of": T, "whole": Trace(x).digest()}, t.notes)
+        s.check("is of the run", t.id == Trace(x).id and t.digest() == t.stored_digest)
+        s.accepted("verifies", ["verify", "--full", path])
+        os.remove(path)
+
+s.accepted("many parts", ["split", x, "--parts", "12", "-o", s.path("p%d.kvf")])
+s.check("numbers of one length", sorted(map(os.path.basename, glob.glob(s.path("p*.kvf")))) == ["p%02d.kvf" % i for i in range(1, 13)])
+os.remove(s.path("p01.kvf"))
+s.refused("one name is taken", ["split", x, "--parts", "12", "-o", s.path("p%d.kvf")], 1, "p02.kvf", "--overwrite")
+s.check("nothing was written", not os.path.exists(s.path("p01.kvf")))
+s.accepted("they are replaced", ["split", x, "--parts", "12", "-o", s.path("p%d.kvf"), "--overwrite"])
+
+q = ["-o", s.path("q%d.kvf")]
+s.refused("no way", ["split", x, *q], 2, "--steps", "--parts")
+s.refused("two ways", ["split", x, "--steps", "3", "--parts", "3", *q], 2, "either")
+s.refused("no pattern", ["split", x, "--steps", "3"], 2, "-o")
+s.refused("no number in it", ["split", x, "--steps", "3", "-o", s.path("q.kvf")], 2, "%d")
+s.refused("two numbers in it", ["split", x, "--steps", "3", "-o", s.path("q%d%d.kvf")], 2, "%d")
+s.refused("more parts than tokens", ["split", x, "--parts", "41", *q], 2, "40 tokens")
+s.refused("no step", ["split", x, "--steps", "0", *q], 2, "--steps")
+s.refused("not closed", ["split", sample(s, "open.kvf", unclosed=True), "--parts", "2", *q], 1, "not closed", "repair")
+s.refused("no trace", ["split", s.file("text", b"text"), "--parts", "2", *q], 1, "text")
+s.check("nothing is left", not glob.glob(s.path("q*")), glob.glob(s.path("q*")))
+s.finish()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""kvfate trim: values of what is kept by the independent reader, and analyses that give the numbers of the whole trace for it."""
+import json
+import math
+import os
+
+from harness import Suite
+from sample_trace import L, T, Trace, differences, sample
+
+s = Suite()
+x, out = sample(s, "x.kvf"), s.path("out.kvf")
+
+CASES = [  # --head, --tokens, what is kept, columns that are renamed (None: left out)
+    ("L1-2K*", None, (0, T), {1: [0, 1], 2: [0, 1]}, {"received.L1H3.6": "received.L0H3.6", "received.L2H0.21": "received.L1H0.21"}),
+    ("L2K1,L0K0", None, (0, T), {0: [0], 2: [1]}, {"received.L1H3.6": None, "received.L2H0.21": None}),
+    ("L1K1,L2K0", None, (0, T), {1: [1], 2: [0]}, {"received.L1H3.6": "received.L0H1.6", "received.L2H0.21": "received.L1H0.21"}),
+    (None, "0:25", (0, 25), None, {}),
+    (None, "10:30", (10, 30), None, {"received.L1H3.6": "received.L1H3.-4", "received.L2H0.21": "received.L2H0.11"}),
+    (None, "39:", (39, T), None, {"received.L1H3.6": "received.L1H3.-33", "received.L2H0.21": "received.L2H0.-18"}),
+    ("1.*", ":12", (0, 12), {1: [0, 1]}, {"received.L1H3.6": "received.L0H3.6", "received.L2H0.21": None}),
+]
+for heads, tokens, (a, b), kept, named in CASES:
+    how = (["--head", heads] if heads else []) + (["--tokens", tokens] if tokens else [])
+    s.accepted("trims " + " ".join(how), ["trim", x, *how, "-o", out, "--overwrite"])
+    s.check("what is kept", differences(out, a, b, kept, named) == [], differences(out, a, b, kept, named))
+    t = Trace(out)
+    s.check("is whole", t.closed and t.digest() == t.stored_digest and t.id == Trace(x).id)
+    s.check("the heads are told", t.notes.get("heads") == (kept and [f"{l}.{h}" for l in kept for h in kept[l]]), t.notes)
+    part = {"from": a, "to": b, "of": T, "whole": "" if heads else Trace(x).digest()}
+    s.check("the tokens are told", t.notes.get("part") == (part if tokens else None), t.notes)
+    s.accepted("verifies", ["verify", "--full", out])
+
+
+# ---- analyses: a row of the piece has the numbers of the row of the whole
+
+
+def table(command, path, *more):
+    done = s.run([command, path, *more, "--json"])
+    s.check(f"{command} of {os.path.basename(path)}", done.returncode == 0, done.stderr.decode())
+    return json.loads(done.stdout)["data"] if done.returncode == 0 else {}
+
+
+def rows(data, places):
+    """{the places of a row: its other values}; lengths of one row are those of all."""
+    n = max(len(v) for v in data.values())
+    return {tuple(data[p][i] for p in places): {k: v[i] for k, v in data.items() if k not in places and k != "head"} for i in range(n)}
+
+
+def same(a, b):
+    if isinstance(a, float) or isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return a == b
+
+
+def compare(name, piece, whole, places, to_whole, but=()):
+    """Every row of the piece, at its place in the whole."""
+    piece, whole, wrong = rows(piece, places), rows(whole, places), []
+    for place, values in piece.items():
+        place = to_whole(place)
+        if place is None:
+            continue
+        want = whole.get(place, {})
+        wrong += [(place, k, v, want.get(k)) for k, v in values.items() if k not in but and not same(v, want.get(k))]
+    s.check(name + ": the numbers of the whole", piece and not wrong, wrong[:5], len(piece))
+
+
+heads = s.path("heads.kvf")
+s.accepted("two layers", ["trim", x, "--head", "L1K1,L2K*", "-o", heads])
+KV = {(0, 0): (1, 1), (1, 0): (2, 0), (1, 1): (2, 1)}
+QUERY = {(0, 0): (1, 2), (0, 1): (1, 3), **{(1, h): (2, h) for h in range(4)}}
+ANALYSES = [(["kv-size"], ("at",), KV), (["occupancy"], ("step", "class"), KV), (["runs"], (), KV), (["density"], ("bin_low",), KV),
+            (["sparsity"], ("kind",), KV), (["retention"], ("token",), QUERY), (["survival", "--criterion", "top64"], ("horizon",), QUERY)]
+for (command, *more), places, table_of in ANALYSES:
+    compare(command + " of heads", table(command, heads, *more), table(command, x, *more), ("layer", "index", *places),
+            lambda p: table_of.get(p[:2]) and table_of[p[:2]] + p[2:])
+
+for a, b in ((0, 25), (10, 30)):
+    piece = s.path(f"tokens-{a}.kvf")
+    s.accepted("some tokens", ["trim", x, "--tokens", f"{a}:{b}", "-o", piece])
+    compare(f"retention of tokens {a} to {b}", table("retention", piece), table("retention", x), ("layer", "index", "token"),
+            lambda p: p[:2] + (p[2] + a,), but=("birth",))
+    compare(f"tokens {a} to {b}", table("tokens", piece), table("tokens", x), ("token",), lambda p: (p[0] + a,),
+            but=("mean_residency", "state"))  # shares of the steps up to the end
+    if a == 0:  # later entries are counted in the whole, and are not there in the piece
+        compare("occupancy at the first steps", table("occupancy", piece), table("occupancy", x), ("layer", "index", "step", "class"), lambda p: p)
+
+s.refused("nothing is said", ["trim", x, "-o", s.path("none.kvf")], 2, "--head", "--tokens")
+for heads in ("L9K*", "L0H1", "nonsense"):
+    s.refused("heads " + heads, ["trim", x, "--head", heads, "-o", s.path("none.kvf")], 2, "head")
+for tokens in ("5", "7:7", "9:3", "0:41", "40:", "x:y", "-1:4"):
+    s.refused("tokens " + tokens, ["trim", x, "--tokens=" + tokens, "-o", s.path("none.kvf")], 2, "--tokens")
+s.refused("no output", ["trim", x, "--tokens", "0:5"], 2, "-o")
+s.refused("there is one already", ["trim", x, "--tokens", "0:5", "-o", out], 1, "--overwrite")
+s.refused("not closed", ["trim", sample(s, "open.kvf", unclosed=True), "--tokens", "0:5", "-o", s.path("none.kvf")], 1, "not closed", "repair")
+s.check("nothing is left", not [n for n in os.listdir(s.work.name) if "none" in n or n.endswith(".part")], os.listdir(s.work.name))
+s.finish()
