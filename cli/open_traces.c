@@ -17,7 +17,7 @@ void trace_say_partial(const char *command, const char *path)
 
 bool trace_is_partial(const struct kvf_trace *t)
 {
-    return !kvf_is_clean(t) || kvf_n_steps(t) == 0;
+    return !kvf_is_clean(t) || kvf_n_steps(t) == 0 || kvf_note(t, "repaired");
 }
 
 void trace_judge(const struct command *self, const struct kvf_trace *t, const char *doing)
@@ -28,6 +28,9 @@ void trace_judge(const struct command *self, const struct kvf_trace *t, const ch
     if (kvf_n_steps(t) == 0)
         fprintf(stderr, "kvfate %s: %s holds no steps%s\n", self->name, kvf_path(t),
                 kvf_is_clean(t) ? "" : ": it was not closed");
+    else if (kvf_is_clean(t))
+        fprintf(stderr, "kvfate %s: %s was repaired, and lacks what was lost\n", self->name,
+                kvf_path(t));
     else
         fprintf(stderr, "kvfate %s: %s was not closed: %s its last snapshot (%u steps)\n",
                 self->name, kvf_path(t), doing, kvf_n_steps(t));

@@ -18,7 +18,7 @@ int open_trace(const struct command *self, const char *path, const char *doing,
 int open_both(const struct command *self, char *const path[2], struct kvf_trace *ret[2],
               struct kvf_diag *d);
 
-/* Whether a trace was not closed, or holds no steps. */
+/* Whether a trace was not closed, holds no steps, or was repaired. */
 bool trace_is_partial(const struct kvf_trace *t);
 /* Says of such a trace one line on the standard error, "kvfate NAME: PATH was not closed: DOING its
  * last snapshot", and remembers it. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "libtrace/copying.h"
 #include "libtrace/reader.h"
 #include "libtrace/schema_rules.h"
 
@@ -18,6 +19,8 @@ struct judge {
     int n;        /* findings said */
     int64_t work; /* comparisons of records that are left */
     double *value;
+    bool gaps;       /* it says itself that it lacks values */
+    double from, of; /* its first step, and the steps, of what it is a piece of */
 };
 
 static bool full(const struct judge *j)
@@ -226,6 +229,12 @@ static bool allowed(const struct rule *rule, const struct kvf_column *c, double 
     return v >= bound_at(&rule->least, i, T) && v <= bound_at(&rule->most, i, T);
 }
 
+/* A value as it is in the whole. */
+static double in_whole(const struct judge *j, const struct kvf_column *c, double v)
+{
+    return holds_steps(c) && v != (double)UINT32_MAX ? v + j->from : v;
+}
+
 static int judge_head(struct judge *j, const struct rule *rule, const struct group *g, int head)
 {
     const struct kvf_column *c = &j->t->column[g->column];
@@ -237,7 +246,7 @@ static int judge_head(struct judge *j, const struct rule *rule, const struct gro
         if (err)
             return err == KVF_E_NOMEM ? err : KVF_OK; /* damage, which kvf_verify tells */
         for (uint32_t i = 0; i < n; i++)
-            if (!allowed(rule, c, j->value[i], at + i, T)) {
+            if (!allowed(rule, c, in_whole(j, c, j->value[i]), j->from + at + i, j->of)) {
                 found(j, "%s of layer %d, head %d is %.9g at %u, which cannot be", c->name,
                       g->layer, head, j->value[i], at + i);
                 return KVF_OK;
@@ -267,7 +276,8 @@ static int judge_column(struct judge *j, int column, bool values)
             find_overlap(j, &g[p]);
             find_beyond(j, &g[p]);
         }
-        find_gap(j, g);
+        if (!j->gaps)
+            find_gap(j, g);
         for (int h = 0; !err && rule && values && j->n == before && h < g->heads; h++)
             err = judge_head(j, rule, g, h);
     }
@@ -307,10 +317,16 @@ int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, in
 {
     struct judge j = {.t = t, .say = say, .ctx = ctx, .value = MEM_NEW(double, BLOCK)};
     j.work = 64 * (int64_t)(t->n_rec + (t->tail ? t->tail->n_rec : 0)) + WORK_OF_ANY;
+    struct kvf_part part = {.of = t->n_steps};
+    kvf_part(t, &part); /* stays as it is where t is no piece */
+    j.from = part.from;
+    j.of = part.of;
+    j.gaps = kvf_note(t, "repaired") != NULL;
     int err = j.value ? KVF_OK : KVF_E_NOMEM;
     if (!err)
         judge_shape(&j);
-    values = !err && values && within_work(&j);
+    /* a piece of a piece does not say how far the run went */
+    values = !err && values && !kvf_note(t, "part.2") && within_work(&j);
     for (int i = 0; !err && i < t->n_columns && !full(&j); i++)
         err = judge_column(&j, i, values);
     mem_free(j.value);
