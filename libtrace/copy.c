@@ -29,17 +29,20 @@ int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
     return err;
 }
 
-int copying_unknown(struct copying *c, const struct kvf_trace *t, struct kvf_diag *d)
+int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d)
 {
     for (size_t i = 0; i < t->n_rec; i++) {
-        struct record r = t->rec[i];
-        unsigned char *p = NULL;
-        if (r.type <= REC_INDEX)
+        const struct record *r = &t->rec[i];
+        const unsigned char *header;
+        const void *data;
+        struct kvf_blob b;
+        if (r->type != REC_BLOB)
             continue;
-        int err = trace_payload(t, &r, &p, d);
+        int err = trace_blob(t, r, &b, d);
         if (!err)
-            err = copying_wrote(c, writer_append(c->w, &r, NULL, 0, p, r.stored_len), d);
-        mem_free(p);
+            err = trace_blob_view(t, r, &header, &data, d);
+        if (!err)
+            err = copying_wrote(c, kvf_write_blob(c->w, &b, r->codec != CODEC_RAW, data), d);
         if (err)
             return err;
     }
@@ -168,12 +171,23 @@ static int check_digest(const struct copying *c, const struct kvf_trace *t, stru
                     t->path, now, told);
 }
 
-static uint64_t count_unknown(const struct kvf_trace *t)
+/* Records that a piece leaves out. */
+static uint64_t count_left_out(const struct kvf_trace *t)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < t->n_rec; i++)
-        n += t->rec[i].type > REC_INDEX;
+        n += t->rec[i].type == REC_BLOB || trace_unknown(&t->rec[i]);
     return n;
+}
+
+static int check_known(const struct kvf_trace *t, struct kvf_diag *d)
+{
+    if (trace_all_known(t))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_VERSION,
+                    "%s: written by a newer kvfate, with records that this one cannot copy; "
+                    "update to copy it",
+                    t->path);
 }
 
 static int copy(struct copying *c, struct kvf_trace *t, const struct kvf_piece *p,
@@ -182,7 +196,7 @@ static int copy(struct copying *c, struct kvf_trace *t, const struct kvf_piece *
     const struct taken s = p ? (struct taken){t, p->from, p->to, 0} : taken_all(t);
     int err = copying_fill(c, &s, d);
     if (!err && !p)
-        err = copying_unknown(c, t, d);
+        err = copying_blobs(c, t, d);
     if (!err && t->epoch)
         err = copying_commit(c, p ? p->to - p->from : t->n_steps);
     if (!err)
@@ -197,6 +211,8 @@ int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *pat
     struct kvf_copied made = {.n_steps = 0};
     struct kvf_piece p = {.heads = NULL};
     int err = check_piece(t, piece, &p, d);
+    if (!err && !piece)
+        err = check_known(t, d);
     if (!err)
         err = copying_plan(&c, t, p.heads, p.from, d);
     if (!err)
@@ -204,7 +220,7 @@ int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *pat
     if (!err)
         err = copy(&c, t, piece ? &p : NULL, d);
     made.columns_left = t->n_columns - c.n_columns;
-    made.left_out = piece ? count_unknown(t) : 0;
+    made.left_out = piece ? count_left_out(t) : 0;
     if (!err)
         err = copying_close(&c, &made, d);
     copying_finish(&c);

@@ -54,15 +54,13 @@ struct group {
 
 static bool in_group(const struct group *g, size_t i)
 {
-    const struct record *r = &g->t->rec[i], *key = &g->key;
-    return i < g->t->n_rec && r->type == key->type && r->column == key->column
-           && r->layer == key->layer && r->epoch == key->epoch;
+    return i < g->t->n_rec && trace_same_group(&g->t->rec[i], &g->key);
 }
 
 static struct group group_of(const struct kvf_trace *t, int column, int layer)
 {
     struct group g = {.t = t};
-    g.key = (struct record){.type = REC_COLUMN,
+    g.key = (struct record){.type = trace_type_of(&t->column[column]),
                             .column = (uint32_t)column,
                             .layer = (uint16_t)layer,
                             .epoch = t->column[column].flags & KVF_COL_SNAPSHOT ? t->epoch : 0};
@@ -155,11 +153,34 @@ struct band {
     int column, layer, head, n_heads;
 };
 
+/* Lists of intervals, whose steps are those of the whole run. */
+static int copy_lists(struct copying *c, const struct taken *s, const struct band *b, uint32_t from,
+                      uint32_t n, struct kvf_diag *d)
+{
+    const struct kvf_column *k = &c->column[b->column];
+    const struct kvf_interval *lists;
+    uint32_t *end = (uint32_t *)(void *)c->block;
+    int err = KVF_OK, layer = k->space == KVF_SPACE_RUN ? 0 : c->layer_of[b->layer];
+    for (int h = 0; !err && h < b->n_heads; h++) {
+        err = kvf_read_intervals(s->t, c->column_of[b->column], layer,
+                                 copying_head_of(c, b->layer, k->space, b->head + h), from, n, end,
+                                 &lists, d);
+        if (!err)
+            err = copying_wrote(c,
+                                kvf_write_intervals(c->w, b->column, b->layer, b->head + h, 1, from,
+                                                    n, 1, end, lists),
+                                d);
+    }
+    return err;
+}
+
 static int copy_block(struct copying *c, const struct taken *s, const struct band *b, uint32_t from,
                       uint32_t n, struct kvf_diag *d)
 {
     const struct kvf_column *k = &c->column[b->column];
     size_t row = n * kvf_dtype_size(k->dtype);
+    if (k->flags & KVF_COL_INTERVALS)
+        return copy_lists(c, s, b, from, n, d);
     int err = KVF_OK, layer = k->space == KVF_SPACE_RUN ? 0 : c->layer_of[b->layer];
     for (int h = 0; !err && h < b->n_heads; h++)
         err = kvf_read(s->t, c->column_of[b->column], layer,
@@ -338,9 +359,22 @@ static int copy_texts(struct copying *c, const struct taken *s, struct kvf_diag 
     return err;
 }
 
+/* A piece of a run has not the steps of which the intervals of its tokens speak. */
+static int check_lists(const struct copying *c, const struct taken *s, struct kvf_diag *d)
+{
+    bool all = s->from == 0 && s->at == 0 && s->to >= s->t->n_steps;
+    for (int k = 0; !all && k < c->n_columns; k++)
+        if (c->column[k].flags & KVF_COL_INTERVALS)
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: the column %s holds intervals of steps of the whole run, which a "
+                            "piece of its tokens cannot hold; take all tokens",
+                            s->t->path, c->column[k].name);
+    return KVF_OK;
+}
+
 int copying_fill(struct copying *c, const struct taken *s, struct kvf_diag *d)
 {
-    int err = KVF_OK;
+    int err = check_lists(c, s, d);
     for (int k = 0; !err && k < c->n_columns; k++) {
         int layers = c->column[k].space == KVF_SPACE_RUN ? 1 : c->n_layers;
         for (int l = 0; !err && l < layers; l++)

@@ -57,8 +57,8 @@ int copying_begin(struct copying *c, const struct kvf_trace *run, const char *pa
 int copying_fill(struct copying *c, const struct taken *s, struct kvf_diag *d);
 /* The notes but one (NULL: all). */
 int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but);
-/* Records of kinds that this release does not know, as they are. */
-int copying_unknown(struct copying *c, const struct kvf_trace *t, struct kvf_diag *d);
+/* All blobs. */
+int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d);
 int copying_commit(struct copying *c, uint32_t n_steps);
 /* Closes the file and tells what was made. */
 int copying_close(struct copying *c, struct kvf_copied *ret, struct kvf_diag *d);

@@ -5,14 +5,15 @@
 #include "base/mem.h"
 #include "libtrace/copying.h"
 
-/* Whether the values of a chunk can be read.  Only what is compressed must be decoded for that. */
+/* Whether the values of a chunk can be read.  Only what is compressed, or lists of intervals, must
+ * be decoded for that. */
 static int try_chunk(struct kvf_trace *t, size_t i)
 {
     const struct record *r = &t->rec[i];
     const unsigned char *data;
     unsigned char *p = NULL;
     size_t width = kvf_dtype_size((enum kvf_dtype)t->column[r->column].dtype);
-    if (r->codec != CODEC_RAW && r->codec != CODEC_CONSTANT)
+    if (r->type == REC_INTERVALS || (r->codec != CODEC_RAW && r->codec != CODEC_CONSTANT))
         return trace_chunk(t, i, &data, NULL);
     int err = trace_payload(t, r, &p, NULL);
     mem_free(p);
@@ -25,13 +26,17 @@ static int try_chunk(struct kvf_trace *t, size_t i)
 static int try_record(struct kvf_trace *t, size_t i)
 {
     const struct record *r = &t->rec[i];
+    const unsigned char *header;
+    const void *data;
     unsigned char *p = NULL;
     int err = KVF_OK;
-    if (r->type == REC_COLUMN) {
+    if (r->type == REC_BLOB)
+        return trace_blob_view(t, r, &header, &data, NULL);
+    if (is_chunk(r)) {
         bool snapshot = t->column[r->column].flags & KVF_COL_SNAPSHOT;
         return r->epoch == (snapshot ? t->epoch : 0) ? try_chunk(t, i) : KVF_OK;
     }
-    if (r->type == REC_TOKENS || r->type == REC_CHECKPOINT || r->type > REC_INDEX) {
+    if (r->type == REC_TOKENS || r->type == REC_CHECKPOINT) {
         err = trace_payload(t, r, &p, NULL);
         bool texts = err || r->type != REC_TOKENS || trace_texts_fit(r, p);
         bool copy = err || r->type != REC_CHECKPOINT || t->header_lost
@@ -139,8 +144,8 @@ static bool all_there(const struct copying *c, const struct kvf_trace *t,
                       const struct kvf_repaired *r)
 {
     struct hash128 now = writer_digest(c->w);
-    if (!t->clean || !t->header.chained)
-        return t->clean && !r->places;
+    if (!t->clean || !t->header.chained || !trace_all_known(t))
+        return t->clean && !r->places && trace_all_known(t);
     return now.low == t->digest.low && now.high == t->digest.high;
 }
 
@@ -149,7 +154,7 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
 {
     int err = copying_fill(c, s, d);
     if (!err)
-        err = copying_unknown(c, t, d);
+        err = copying_blobs(c, t, d);
     if (!err && (t->epoch || r->no_commit))
         err = copying_wrote(c, copying_commit(c, t->n_steps), d);
     if (!err)

@@ -364,7 +364,8 @@ static int n_heads_of(const struct kvf_writer *w, int layer, int space)
 
 int writer_append_chunk(struct kvf_writer *w, struct record *r, int width)
 {
-    size_t n = codec_encode_at(w->level, w->codec, w->raw, r->raw_len, width, w->packed, w->scratch, &r->codec);
+    size_t n = codec_encode_at(w->level, w->codec, w->raw, r->raw_len, width, w->packed, w->scratch,
+                               &r->codec);
     return append(w, r, w->packed, n);
 }
 

@@ -27,7 +27,8 @@ static int append_packed(struct kvf_writer *w, struct record *r, const unsigned 
     }
     int err = packed && scratch ? KVF_OK : (w->err = KVF_E_NOMEM);
     if (!err) {
-        size_t length = codec_encode_at(w->level, w->codec, data, n, width, packed, scratch, &r->codec);
+        size_t length = codec_encode_at(w->level, w->codec, data, n, width, packed, scratch,
+                                        &r->codec);
         err = writer_append(w, r, head, BLOB_HEADER, packed, length);
     }
     if (n > CHUNK_RAW) {

@@ -123,9 +123,11 @@ static int write_lists(struct kvf_writer *w, uint32_t epoch, uint32_t n)
     return KVF_OK;
 }
 
+bool tiny_plain;
+
 int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d)
 {
-    return kvf_writer_open(path, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS,
+    return kvf_writer_open(path, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS - tiny_plain,
                            &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, ret_writer, d);
 }
 
@@ -138,14 +140,14 @@ int tiny_write(struct kvf_writer *w, uint32_t epoch)
         end[i] = len;
     }
     int err = kvf_write_token_bytes(w, t0, n, end, text);
-    for (int c = 0; !err && c < TINY_COLUMNS; c++) {
+    for (int c = 0; !err && c < TINY_COLUMNS - tiny_plain; c++) {
         bool snapshot = tiny_column[c].flags & KVF_COL_SNAPSHOT;
         if (c == TINY_LISTS)
             err = write_lists(w, epoch, t0 + n);
         else
             err = snapshot ? write_column(w, c, epoch, 0, t0 + n) : write_column(w, c, 0, t0, n);
     }
-    for (int k = 0; !err && k < TINY_BLOBS; k++) {
+    for (int k = 0; !err && !tiny_plain && k < TINY_BLOBS; k++) {
         unsigned char data[128];
         struct kvf_blob b = tiny_blob(k, epoch, data);
         err = kvf_write_blob(w, &b, k == 1, data);

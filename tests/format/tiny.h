@@ -29,6 +29,10 @@ enum { TINY_BLOBS = 2 };
 struct kvf_blob tiny_blob(int k, uint32_t epoch, unsigned char data[128]);
 size_t tiny_token(uint32_t i, char out[8]); /* text of token i; some are empty */
 
+/* Whether traces made from now on are without the column of intervals and without blobs, which
+ * pieces of a trace cannot hold. */
+extern bool tiny_plain;
+
 /* Everything up to and with the commit of epoch; the first error. */
 int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d);
 int tiny_write(struct kvf_writer *w, uint32_t epoch);
