@@ -91,7 +91,7 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
                   const struct kvf_diag *first, struct kvf_diag *d)
 {
     unsigned long long n = c->records, torn = c->torn, size = c->bytes;
-    if (c->bad && first->text[0])
+    if (first->text[0])
         return kvf_fail(d, KVF_E_CORRUPT, "%s", first->text);
     if (t->bad_records && t->breaks && !c->lost)
         return kvf_fail(d, KVF_E_CORRUPT,

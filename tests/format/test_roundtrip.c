@@ -456,6 +456,30 @@ Test(roundtrip, texts_of_many_tokens)
     free(text);
 }
 
+Test(roundtrip, a_check_counts_the_bytes_of_all_columns)
+{
+    const char *path = scratch_path("bytes.kvf");
+    struct kvf_check check;
+    uint64_t raw = 0;
+    tiny_plain = true; /* columns of plain values alone: each as often as it was written */
+    cr_assert(zero(int, tiny_create(path)));
+    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    for (int c = 0; c < kvf_n_columns(t); c++)
+        for (int l = 0; l < kvf_n_layers(t); l++) {
+            const struct kvf_column *k = kvf_column(t, c);
+            int space = k->space, heads = kvf_n_heads(t, l, (enum kvf_space)space);
+            uint64_t values = k->flags & KVF_COL_SNAPSHOT ? tiny_steps[1] + tiny_steps[2]
+                                                          : tiny_steps[2];
+            if (space != KVF_SPACE_RUN || l == 0)
+                raw += values * (uint64_t)heads * kvf_dtype_size(k->dtype);
+        }
+    kvf_close(t);
+    cr_assert(zero(int, kvf_verify(path, 1, &check, NULL)));
+    cr_expect(eq(u64, check.raw_bytes, raw));
+    cr_expect(lt(u64, check.payload_bytes, check.bytes));
+    unlink(path);
+}
+
 Test(roundtrip, wrong_calls_leave_the_writer_usable)
 {
     const char *path = scratch_path("calls.kvf");
