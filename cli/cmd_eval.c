@@ -496,7 +496,7 @@ const struct command command_eval = {
     .group = "running models",
     .summary = "quality of cache methods against budget, over documents",
     .example =
-        "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 4 "
+        "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "
         "-o eval.tsv",
     .needs = "--data FILE...",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Each header compiles alone (and twice) as C11; the installed ones also as C++."""
+"""Each header compiles alone (and twice) as C11, the installed ones with a second compiler and as C++.
+With KVFATE_TESTS=long the second compiler reads all of them."""
 import os
 import shutil
 import subprocess
@@ -38,7 +39,8 @@ def check(root, only=None):
     for header in lint.tree(root, '.h', lint.ROOMS):
         if header in TEMPLATES or (only and header not in only):
             continue
-        runs = [(c, C_FLAGS) for c in C_COMPILERS]
+        both = '/include/' in header or os.environ.get('KVFATE_TESTS') == 'long'
+        runs = [(c, C_FLAGS) for c in (C_COMPILERS if both else C_COMPILERS[:1])]
         if '/include/' in header:
             runs += [(c, CXX_FLAGS) for c in CXX_COMPILERS]
         for compiler, flags in runs:

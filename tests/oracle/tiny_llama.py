@@ -13,7 +13,6 @@ import copy
 import hashlib
 import json
 import struct
-import subprocess
 import sys
 import tempfile
 
@@ -21,7 +20,8 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "data", "golden")
-GEN_TINY = os.path.join(GOLDEN, "tools", "gen_tiny.py")
+sys.path.append(os.path.join(GOLDEN, "tools"))
+import gen_tiny  # noqa: E402
 
 
 # ---- GGUF
@@ -253,7 +253,7 @@ def nll(logits, token):
 
 
 def generate_model(arguments, path):
-    subprocess.run([sys.executable, GEN_TINY, *arguments.split(), "-o", path], check=True)
+    gen_tiny.main([*arguments.split(), "-o", path])
 
 
 # ---- against the golden dump of an independent implementation

@@ -236,7 +236,7 @@ def tensor_type(name, x, kind):
     return kind
 
 
-def main():
+def main(words=None):
     ap = argparse.ArgumentParser(description="write a tiny random model as GGUF")
     for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16), ("dim", 64), ("ffn", 96), ("vocab", 300), ("seed", 1), ("context", 512)):
         ap.add_argument("--" + name, type=int, default=default)
@@ -246,7 +246,7 @@ def main():
     ap.add_argument("--eps", type=float, default=1e-5)
     ap.add_argument("--untied", action="store_true", help="an output matrix of its own")
     ap.add_argument("-o", required=True, metavar="FILE")
-    a = ap.parse_args()
+    a = ap.parse_args(words)
     if a.heads % a.kv_heads or a.head_dim % 2:
         raise SystemExit("--heads must be a multiple of --kv-heads, --head-dim even")
 
