@@ -16,8 +16,8 @@ build=${KVFATE_TEST_BUILD:-build-test}
 rm -f "$build.log"
 ninja -C "$build"
 status=0
-# More than there are cores: some tests wait for a browser, a signal or their children.
-meson test -C "$build" --no-rebuild --num-processes $(($(nproc) + 2)) --setup "$setup" --print-errorlogs "$@" || status=$?
+# One more than there are cores: some tests wait for a browser or a signal.
+meson test -C "$build" --no-rebuild --num-processes $(($(nproc) + 1)) --setup "$setup" --print-errorlogs "$@" || status=$?
 python3 - "$build/meson-logs/testlog${setup:+-$setup}.json" <<'PY' || status=1
 import collections, json, sys
 with open(sys.argv[1]) as log:
