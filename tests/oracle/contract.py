@@ -124,10 +124,11 @@ def limited(row, seen):
 def budget_and_protection(report, runs, names):
     rows = listed(runs.engine)
     ways = [({}, 5), ({"order": "after"}, 40), ({"slack": 3}, 16), ({"order": "after", "slack": 2, "chunk": 16}, 20)]
-    for given, budget in ways:
+    every = 1 if os.environ.get("KVFATE_TESTS") == "long" else 2  # each row in every second way
+    for way, (given, budget) in enumerate(ways):
         def check(name):
-            if "chunk" in given and name in ORACLES:
-                return  # refused
+            if ("chunk" in given and name in ORACLES) or (way + names.index(name)) % every:
+                return  # the first is refused
             keep = {} if name in PROTECTION_IS_OWN or budget < 16 else {"sinks": 2, "recent": 3}
             trace = runs.trace(name, runs.ids(50, budget), 30, budget, given | keep)
             p = numbers(name, budget, given | keep)
