@@ -25,7 +25,7 @@ void made_trace_print(const char *out, const struct kvf_copied *c)
     if (c->columns_left)
         printf(", without %d column%s", c->columns_left, c->columns_left == 1 ? "" : "s");
     if (c->left_out)
-        printf(", without %llu records of kinds that this release does not know",
+        printf(", without %llu blobs or records of later releases",
                (unsigned long long)c->left_out);
     printf("\n");
 }

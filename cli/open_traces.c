@@ -12,7 +12,8 @@ bool traces_partial(void)
 void trace_say_partial(const char *command, const char *path)
 {
     partial = true;
-    fprintf(stderr, "kvfate %s: %s was not closed, or holds no steps\n", command, path);
+    fprintf(stderr, "kvfate %s: %s was not closed, was repaired, or holds no steps\n", command,
+            path);
 }
 
 bool trace_is_partial(const struct kvf_trace *t)

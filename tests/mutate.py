@@ -6,7 +6,7 @@ usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again]
 tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
 fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
 Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the tests
-that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first, until one fails; in a
+that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first and soon those made for the file, until one fails; in a
 file that has changed since, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
 the results of the faults chosen.  --sample N takes every N-th fault.
 Ends with 1 when a fault survived, is stale or does not build.

@@ -467,17 +467,32 @@ Test(copy, unknown_records_are_not_copied)
     remove_all();
 }
 
-Test(copy, pieces_of_runs_with_intervals_are_refused)
+Test(copy, intervals_stay_with_all_tokens_and_are_refused_with_fewer)
 {
+    const unsigned char keep[3] = {0, 0, 1}; /* the second KV head of layer 1 */
     struct kvf_copied made;
     struct kvf_diag d = {""};
+    const struct kvf_interval *got;
+    struct kvf_interval want[8 * STEPS];
+    uint32_t end[STEPS], want_end[STEPS];
     names();
     tiny_create(in);
-    struct kvf_trace *t = opened(in, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(in, KVF_OPEN_STRICT), *piece_of = NULL;
     cr_expect(
         eq(int, kvf_copy(t, &(struct kvf_piece){0, 2, NULL}, out, NULL, &made, &d), KVF_E_ARG));
     cr_expect(strstr(d.text, "seen") != NULL, "%s", d.text);
-    cr_expect(eq(int, kvf_open(out, KVF_OPEN_TAIL, &t, NULL), KVF_E_IO));
+    cr_expect(eq(int, kvf_open(out, KVF_OPEN_TAIL, &piece_of, NULL), KVF_E_IO));
+    int err = kvf_copy(t, &(struct kvf_piece){0, 0, keep}, out, NULL, &made, &d);
+    cr_assert(zero(int, err), "%s", d.text);
+    cr_expect(eq(u64, made.left_out, TINY_BLOBS * TINY_EPOCHS));
+    piece_of = opened(out, KVF_OPEN_STRICT);
+    cr_expect(eq(int, kvf_n_blobs(piece_of), 0));
+    err = kvf_read_intervals(piece_of, kvf_find(piece_of, "seen"), 0, 0, 0, STEPS, end, &got, &d);
+    cr_assert(zero(int, err), "%s", d.text);
+    uint32_t n = tiny_lists(1, 1, 0, STEPS, TINY_EPOCHS, want_end, want);
+    cr_expect(zero(int, memcmp(end, want_end, sizeof end)));
+    cr_expect(zero(int, memcmp(got, want, n * sizeof *want)));
+    kvf_close(piece_of);
     kvf_close(t);
     remove_all();
 }

@@ -109,7 +109,7 @@ def draw_case(rng, part, long, shared=True):
 def check_method(engine, models, part, a):
     tally, rng, passed, failed = Tally(), random.Random(f"{part} {a.seed}"), 0, 0
     for i in range(len(cases.FIXED) if part == "fixed" else a.cases):
-        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, i % 10 == 9 or i + 1 == a.cases < 10)  # a tenth, but one, are long
+        name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, i % 10 == 9 or i + 1 == a.cases < 10)  # every tenth is long, or the last of fewer
         try:
             faults = compare_case(engine, models, tally, name, c)
         except EngineError as e:

@@ -36,13 +36,15 @@ struct kvf_copied {
     uint32_t n_steps;
     uint64_t bytes;    /* of the file */
     int columns_left;  /* columns that were left out */
-    uint64_t left_out; /* records of kinds that this release does not know, which a piece lacks */
+    uint64_t left_out; /* blobs, and records of later releases, which a piece lacks */
 };
 
 /* Writes t, or a piece of it, to path.  t was closed; superseded snapshots are left behind.  A
  * whole copy has the digest of t.  piece, o: NULL: nothing special.
- * KVF_OK, KVF_E_ARG (nothing is taken, or heads that cannot be), KVF_E_NOTFOUND (t was not closed),
- * KVF_E_CORRUPT (t is not what its writer wrote), and what kvf_writer_open and kvf_read give. */
+ * KVF_OK, KVF_E_ARG (nothing is taken, heads that cannot be, or some tokens of a trace whose
+ * columns hold intervals of steps), KVF_E_NOTFOUND (t was not closed), KVF_E_CORRUPT (t is not what
+ * its writer wrote), KVF_E_VERSION (t has records of a later release, and is to be whole), and what
+ * kvf_writer_open and kvf_read give. */
 int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *path,
              const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d);
 
@@ -54,8 +56,8 @@ struct kvf_part {
 /* KVF_E_NOTFOUND: t is no piece of another trace. */
 int kvf_part(const struct kvf_trace *t, struct kvf_part *ret);
 
-/* Joins pieces that follow each other, given in their order.  All pieces of a trace give a trace
- * with its digest.
+/* Joins pieces that follow each other, given in their order.  All pieces of a trace without blobs
+ * give a trace with its digest.
  * KVF_E_ARG with a sentence: they are of different runs, do not follow each other, or are no
  * pieces; else as kvf_copy. */
 int kvf_join(struct kvf_trace *const *part, int n, const char *path,
