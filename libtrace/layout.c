@@ -7,20 +7,6 @@ static const unsigned char magic[8] = {0x89, 'K', 'V', 'F', '\r', '\n', 0x1a, '\
 static const unsigned char end_magic[8] = {'K', 'V', 'F', 'E', 'N', 'D', '\r', '\n'};
 #define SYNC 0x52465ac5u
 
-void put_le(unsigned char *p, uint64_t v, int n)
-{
-    for (int i = 0; i < n; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-uint64_t get_le(const unsigned char *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 void file_header_write(unsigned char out[FILE_HEADER], const struct hash128 *id)
 {
     memset(out, 0, FILE_HEADER);
@@ -195,12 +181,19 @@ void index_entry_read(const unsigned char *in, bool chained, struct record *ret)
 int record_compare(const void *a, const void *b)
 {
     const struct record *x = a, *y = b;
-    const uint64_t p[] = {x->type, x->column, x->layer, x->epoch, x->head0, x->t0, x->offset};
-    const uint64_t q[] = {y->type, y->column, y->layer, y->epoch, y->head0, y->t0, y->offset};
-    for (int i = 0; i < 7; i++)
-        if (p[i] != q[i])
-            return p[i] < q[i] ? -1 : 1;
-    return 0;
+    if (x->type != y->type)
+        return x->type < y->type ? -1 : 1;
+    if (x->column != y->column)
+        return x->column < y->column ? -1 : 1;
+    if (x->layer != y->layer)
+        return x->layer < y->layer ? -1 : 1;
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    if (x->head0 != y->head0)
+        return x->head0 < y->head0 ? -1 : 1;
+    if (x->t0 != y->t0)
+        return x->t0 < y->t0 ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 bool record_same(const struct record *a, const struct record *b)

@@ -6,16 +6,20 @@
 #include "base/mem.h"
 #include "libtrace/reader.h"
 
+static int hold_records(struct kvf_trace *t, size_t cap)
+{
+    struct record *p = mem_grow(t->rec, t->n_rec, cap, sizeof *p);
+    if (!p)
+        return KVF_E_NOMEM;
+    t->rec = p;
+    t->cap_rec = cap;
+    return KVF_OK;
+}
+
 static int add_record(struct kvf_trace *t, const struct record *r)
 {
-    if (t->n_rec == t->cap_rec) {
-        size_t cap = t->cap_rec ? 2 * t->cap_rec : 256;
-        struct record *p = mem_grow(t->rec, t->n_rec, cap, sizeof *p);
-        if (!p)
-            return KVF_E_NOMEM;
-        t->rec = p;
-        t->cap_rec = cap;
-    }
+    if (t->n_rec == t->cap_rec && hold_records(t, t->cap_rec ? 2 * t->cap_rec : 256) != KVF_OK)
+        return KVF_E_NOMEM;
     t->rec[t->n_rec++] = *r;
     return KVF_OK;
 }
@@ -77,6 +81,8 @@ static int load_index(struct kvf_trace *t, const struct footer *f, uint64_t *ret
         return KVF_E_CORRUPT;
     *ret_link = r.link;
     int err = trace_payload(t, &r, &p, NULL);
+    if (!err && f->n_records)
+        err = hold_records(t, f->n_records);
     uint64_t covered = FILE_HEADER; /* the records tile the file: none is listed twice */
     for (uint64_t i = 0; !err && i < f->n_records; i++) {
         struct record e;
@@ -123,9 +129,18 @@ static uint64_t resync(const struct kvf_trace *t, uint64_t from, uint64_t end,
     return 0;
 }
 
+/* Those of an index are sorted already, which qsort would not notice. */
+static bool sorted(const struct kvf_trace *t)
+{
+    for (size_t i = 1; i < t->n_rec; i++)
+        if (record_compare(&t->rec[i - 1], &t->rec[i]) > 0)
+            return false;
+    return true;
+}
+
 void trace_sort(struct kvf_trace *t)
 {
-    if (t->n_rec > 1) /* qsort takes no NULL */
+    if (!sorted(t))
         qsort(t->rec, t->n_rec, sizeof *t->rec, record_compare);
 }
 
