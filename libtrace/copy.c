@@ -14,7 +14,7 @@ int copying_begin(struct copying *c, const struct kvf_trace *run, const char *pa
                                          .only_whole = true,
                                          .run = run,
                                          .smallest = o && o->smallest};
-    return kvf_writer_open(path, run->meta, &shape, c->column, c->n_columns, &w, &c->w, d);
+    return writer_open(path, run->meta, &shape, c->column, c->n_columns, &w, &c->w, d);
 }
 
 int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)

@@ -43,20 +43,6 @@ KVF_PRINTF(2, 3) static void found(struct judge *j, const char *fmt, ...)
     j->n++;
 }
 
-static const struct rule *rule_of(const char *name)
-{
-#define X(...) {__VA_ARGS__},
-    static const struct rule rules[] = {SCHEMA_RULES(X)};
-#undef X
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        size_t n = strlen(rules[i].name);
-        if (rules[i].name[n - 1] == '*' ? strncmp(name, rules[i].name, n - 1) == 0
-                                        : strcmp(name, rules[i].name) == 0)
-            return &rules[i];
-    }
-    return NULL;
-}
-
 /* ---- whether all is there, once */
 
 /* Records first .. end - 1 of one part, of one column and layer, of the epoch that counts. */
@@ -260,7 +246,7 @@ static int judge_head(struct judge *j, const struct rule *rule, const struct gro
 static int judge_column(struct judge *j, int column, bool values)
 {
     const struct kvf_column *c = &j->t->column[column];
-    const struct rule *rule = rule_of(c->name);
+    const struct rule *rule = schema_rule(c->name);
     static const char *const spaces[] = {"", "KV head and ", "query head and "};
     static const char *const axes[] = {"token", "step"};
     int layers = c->space == KVF_SPACE_RUN ? 1 : j->t->n_layers, before = j->n, err = KVF_OK;

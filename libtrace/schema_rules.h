@@ -1,5 +1,6 @@
 /* schema_rules.h - what the values of the columns of <kvf/schema.h> can be, as data: a line for
- * each column, in the order of that page.  judge.c compares traces with it; private to libtrace. */
+ * each column, in the order of that page.  judge.c compares traces with it, and schema.c the names
+ * of columns that are to be written; private to libtrace. */
 #ifndef KVF_LIBTRACE_SCHEMA_RULES_H
 #define KVF_LIBTRACE_SCHEMA_RULES_H
 
@@ -98,5 +99,8 @@ struct rule {
     X("shadow.kl", RULE_RUN, RULE_STEP, RULE_ROUNDED, RULE_ANY, 1, 0)                              \
     X("shadow.residual_error.*", RULE_RUN, RULE_STEP, RULE_IS(0), RULE_ANY, 1, 0)
 /* clang-format on */
+
+/* The line of a column; NULL: the name is not of <kvf/schema.h>. */
+const struct rule *schema_rule(const char *name);
 
 #endif

@@ -298,10 +298,10 @@ static int begin(struct kvf_writer *w, const char *meta, size_t n,
     return err;
 }
 
-int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
-                    const struct kvf_column *columns, int n_columns,
-                    const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
-                    struct kvf_diag *d)
+int writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
+                const struct kvf_column *columns, int n_columns,
+                const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
+                struct kvf_diag *d)
 {
     static const struct kvf_writer_options none = {0};
     size_t n = strlen(meta_json);
@@ -348,7 +348,7 @@ int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tai
     }
     int err = writer_tail_name(w, &name);
     if (!err)
-        err = kvf_writer_open(name.data, w->meta, &shape, w->column, w->n_columns, &o, ret_tail, d);
+        err = writer_open(name.data, w->meta, &shape, w->column, w->n_columns, &o, ret_tail, d);
     buf_finish(&name);
     return err;
 }

@@ -42,6 +42,11 @@ struct kvf_writer {
     int level; /* of compression */
 };
 
+/* kvf_writer_open, for columns of any names: those of a copy are as in its source. */
+int writer_open(const char *path, const char *meta_json, const struct kvf_shape *shape,
+                const struct kvf_column *columns, int n_columns,
+                const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
+                struct kvf_diag *d);
 /* Appends a record whose payload is two pieces, the first of at most BLOB_HEADER bytes. */
 int writer_append(struct kvf_writer *w, struct record *r, const void *first, size_t n_first,
                   const void *rest, size_t n);

@@ -194,6 +194,8 @@ def plan(args):
     if args.kind == 'probe':
         change.insert('libtrace/include/kvf/schema.h', ' * mass.sum ',
                       f' * {symbol + ".count":<16} u32 query token  {words["mark"]} what it is (snapshot)\n')
+        rule = f'    X("{symbol}.count", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_ANY, 0, 0)'
+        change.insert('libtrace/schema_rules.h', '    X("mass.sum", ', f'{rule:<99}\\\n')
     if args.kind == 'score':
         change.insert(kind.reference, '.\nAdmission: ', f', `{args.name}`')
     return change

@@ -9,7 +9,8 @@
  *    `wants` what it is told, by the hook of that kind.  Rows of different heads come at once.
  *    `lean` makes it part of --probes lean, `full_only` takes it out of paper.
  * 2. X(NAME), at the end of probes.list.
- * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h.
+ * 3. docs/reference/probes.md: `## NAME`, its columns also in libtrace/include/kvf/schema.h and
+ *    libtrace/schema_rules.h, without which no trace may have them.
  * 4. tests/analyze/test_probe_NAME.py, or another: its columns against dense attention; the run is
  *    the same with and without it.
  * Its line under --probes in docs/man/kvfate-run.1 is made from the struct. */

@@ -9,13 +9,14 @@
  *   layers                      all heads of a layer in one chunk, as the engine writes them
  *   again                       the first record of every column once more
  *   open                        leave it unclosed
+ *   names                       columns may have any names, as in files of earlier versions
  * NaN in a column of integers is the largest number of its type. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvf/trace.h>
+#include "libtrace/writer.h"
 
 enum { MOST_COLUMNS = 64, MOST_TOKENS = 32768, MOST_LINE = 65536, MOST_TEXT = 1 << 22 };
 
@@ -26,7 +27,7 @@ static int n_columns, L, H, G;
 static uint32_t T;
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
 static uint32_t text_end[MOST_TOKENS], n_texts, n_bytes;
-static int leave_open, whole_layers, again;
+static int leave_open, whole_layers, again, any_names;
 
 static int find(const char *const *names, const char *name)
 {
@@ -94,6 +95,8 @@ static void read_line(const char *s)
         again = 1;
     } else if (strcmp(s, "open") == 0) {
         leave_open = 1;
+    } else if (strcmp(s, "names") == 0) {
+        any_names = 1;
     } else {
         exit(2);
     }
@@ -158,8 +161,9 @@ int main(int argc, char **argv)
         query[l] = (uint16_t)G;
     }
     struct kvf_shape shape = {L, kv, query};
-    int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns,
-                              &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);
+    const struct kvf_writer_options o = {.existing = KVF_OVERWRITE};
+    int err = (any_names ? writer_open : kvf_writer_open)(argv[1], meta, &shape, columns, n_columns,
+                                                          &o, &w, &d);
     if (!err && n_texts)
         err = kvf_write_token_bytes(w, 0, n_texts, text_end, texts);
     for (int c = 0; !err && c < n_columns; c++)

@@ -19,7 +19,7 @@ s = Suite()
 L, H, G, T = 2, 2, 4, 5
 rng = np.random.default_rng(3)
 columns = [Column("nll", "f32", "run", rng.standard_normal(T)), Column("evict_step", "u32", "kv", rng.integers(0, 9, (L, H, T)), flags=SNAPSHOT),
-           Column("age", "u16", "query", rng.integers(0, 9, (L, G, T)), flags=SNAPSHOT | AGE)]
+           Column("x-age", "u16", "query", rng.integers(0, 9, (L, G, T)), flags=SNAPSHOT | AGE)]
 
 
 def digest(*argv):

@@ -50,7 +50,7 @@ def column(name, left, right, code, **want):
 
 
 def plain(space="kv", dtype="u32", change=(), **more):
-    return Column("x", dtype, space, values(space, change), **more)
+    return Column("x-x", dtype, space, values(space, change), **more)
 
 
 # ---- values
@@ -82,18 +82,18 @@ column("missing in one", plain(), plain(n=3), 1, state="differs", differ=L * H *
 column("missing in the other", plain(n=3), plain(), 1, state="differs", differ=L * H * T, undefined=L * H * T, a="nan")
 
 # ---- columns
-found, status = rows(trace(plain(), Column("y", "u8", "kv", values("kv"))), trace(plain(), Column("z", "u8", "kv", values("kv"))))
-s.check("only in one", status == 1 and found["column", "y"]["state"] == "only_a" and found["column", "z"]["state"] == "only_b"
-        and found["column", "x"]["state"] == "equal" and found["column", "y"]["type_b"] == "", found)
-found, status = rows(trace(Column("y", "u8", "kv", values("kv")), plain()), trace(plain(), Column("y", "u8", "kv", values("kv"))))
+found, status = rows(trace(plain(), Column("x-y", "u8", "kv", values("kv"))), trace(plain(), Column("x-z", "u8", "kv", values("kv"))))
+s.check("only in one", status == 1 and found["column", "x-y"]["state"] == "only_a" and found["column", "x-z"]["state"] == "only_b"
+        and found["column", "x-x"]["state"] == "equal" and found["column", "x-y"]["type_b"] == "", found)
+found, status = rows(trace(Column("x-y", "u8", "kv", values("kv")), plain()), trace(plain(), Column("x-y", "u8", "kv", values("kv"))))
 s.check("in another order", status == 0 and all(r["state"] == "equal" for r in found.values()), found)
-short = [Column("x", "u32", "kv", values("kv")[:, :, :3]), Column("w", "u32", "run", range(3))]
-found, status = rows(trace(plain(), Column("w", "u32", "run", range(T))), trace(*short, shape=(L, H, G, 3)))
-s.check("another length", status == 1 and found["column", "x"]["state"] == found["column", "w"]["state"] == found["text", "tokens"]["state"] == "shape", found)
-fewer = [Column("x", "u32", "kv", values("kv")[:, :1]), Column("w", "u32", "run", range(T)), Column("q", "u32", "query", values("query"))]
-found, status = rows(trace(plain(), Column("w", "u32", "run", range(T)), Column("q", "u32", "query", values("query"))), trace(*fewer, shape=(L, 1, G, T)))
-s.check("another number of KV heads", status == 1 and found["column", "x"]["state"] == "shape" and found["column", "w"]["state"] == "equal"
-        and found["column", "q"]["state"] == "equal", found)
+short = [Column("x-x", "u32", "kv", values("kv")[:, :, :3]), Column("x-w", "u32", "run", range(3))]
+found, status = rows(trace(plain(), Column("x-w", "u32", "run", range(T))), trace(*short, shape=(L, H, G, 3)))
+s.check("another length", status == 1 and found["column", "x-x"]["state"] == found["column", "x-w"]["state"] == found["text", "tokens"]["state"] == "shape", found)
+fewer = [Column("x-x", "u32", "kv", values("kv")[:, :1]), Column("x-w", "u32", "run", range(T)), Column("x-q", "u32", "query", values("query"))]
+found, status = rows(trace(plain(), Column("x-w", "u32", "run", range(T)), Column("x-q", "u32", "query", values("query"))), trace(*fewer, shape=(L, 1, G, T)))
+s.check("another number of KV heads", status == 1 and found["column", "x-x"]["state"] == "shape" and found["column", "x-w"]["state"] == "equal"
+        and found["column", "x-q"]["state"] == "equal", found)
 
 # ---- texts
 found, status = rows(trace(plain(), texts=["a", "b"]), trace(plain(), texts=["a", "bc"]))
@@ -118,10 +118,10 @@ found, status = rows(trace(plain(), meta='{"a":%s}' % deep), trace(plain(), meta
 s.check("deep", status == 1 and found["header", "a" + "[0]" * 60]["b"] == "2", found)
 
 # ---- text for people, files, refusals
-a, b = trace(plain(), Column("y", "u8", "kv", values("kv")), name="a.kvf", meta=one), trace(plain(change=[(1, 0, 2, 20)]), name="b.kvf", meta=two)
+a, b = trace(plain(), Column("x-y", "u8", "kv", values("kv")), name="a.kvf", meta=one), trace(plain(change=[(1, 0, 2, 20)]), name="b.kvf", meta=two)
 r = s.run(["diff", a, b])
-for words in ("  method.budget          16 | 32\n", "  more                   - | \"5\"\n", "  x                      1 of 20 differ, first at L1K0 2: 12 | 20; largest difference 8\n",
-              "  y                      only in A\n", "  0 columns are equal\n"):
+for words in ("  method.budget          16 | 32\n", "  more                   - | \"5\"\n", "  x-x                    1 of 20 differ, first at L1K0 2: 12 | 20; largest difference 8\n",
+              "  x-y                    only in A\n", "  0 columns are equal\n"):
     s.check(f"says {words!r}", r.returncode == 1 and words in r.stdout.decode(), r.stdout.decode())
 r = s.run(["diff", a, a])
 s.check("equal: says so", r.returncode == 0 and r.stdout == b"  2 columns are equal\n", r)

@@ -79,7 +79,7 @@ def honest():
             Column("mass.sum", "f32", "query", rng.random((L, G, T)), flags=1), Column("entropy", "f32", "query", rng.random((L, G, T)), "step"),
             Column("shadow.ghost_hits", "u32", "query", np.ones((L, G, T)), flags=1), Column("shadow.ghost_mass", "f32", "query", np.ones((L, G, T)), flags=1),
             Column("shadow.first_hit", "u32", "query", np.full((L, G, T), T - 1), flags=1), Column("shadow.kept_mass", "f32", "query", np.ones((L, G, T)), "step"),
-            Column("own.column", "f32", "kv", -1e9 * np.ones((L, H, T)))]
+            Column("x-own.column", "f32", "kv", -1e9 * np.ones((L, H, T)))]
 
 
 def made(name, columns):

@@ -15,7 +15,7 @@
 
 enum { CHUNKS = 12, STEPS = 16, PROMPT = 3 };
 
-static const struct kvf_column column = {"x", KVF_U32, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
+static const struct kvf_column column = {"x-x", KVF_U32, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
 
 /* Twelve chunks of values that no codec makes smaller, all of one length. */
 static void write_run(const char *path, const char *meta, const int32_t *prompt, uint64_t seed)

@@ -218,7 +218,7 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
     enum { STEP = 1 << 16, HEADER = 88 };
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
-    const struct kvf_column col = {"x", KVF_U32, 0, 0, 0, ""};
+    const struct kvf_column col = {"x-x", KVF_U32, 0, 0, 0, ""};
     for (int before = 8; before < HEADER; before += 16) { /* bytes of it in the first step */
         const char *path = scratch_path("astride.kvf");
         uint32_t first = (uint32_t)(STEP - before - HEADER) / 4, got[4], seed = 1;

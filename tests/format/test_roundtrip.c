@@ -3,6 +3,7 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,7 +61,7 @@ static void lengths_of(enum kvf_dtype dtype)
                               257, chunk - 1, chunk, chunk + 1, 2 * chunk + 7};
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
-    struct kvf_column col = {"c", 0, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
+    struct kvf_column col = {"x-c", 0, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
     unsigned char *data = malloc((2 * chunk + 7) * width), *got = malloc((2 * chunk + 8) * width);
     struct rng r;
     rng_init(&r, (uint64_t)dtype);
@@ -127,7 +128,7 @@ Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
     uint32_t got[9];
     double v[9];
     int32_t i32[9];
-    struct kvf_trace *t = one_column((struct kvf_column){"f", KVF_F32, 0, 0, 0, ""}, bits, 9);
+    struct kvf_trace *t = one_column((struct kvf_column){"x-f", KVF_F32, 0, 0, 0, ""}, bits, 9);
     cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 9, got, NULL)));
     cr_assert(zero(int, memcmp(got, bits, sizeof bits)));
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 9, v, NULL)));
@@ -151,7 +152,7 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     bits = 1;
     memcpy(raw + width, &bits, width);
     struct kvf_trace *t = one_column(
-        (struct kvf_column){"x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
+        (struct kvf_column){"x-x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
     cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 2, i, NULL)));
     cr_expect(eq(dbl, v[0], want));
@@ -177,7 +178,7 @@ Test(roundtrip, greatest_values_and_never)
     greatest(KVF_U16, KVF_COL_AGE, 65534, 65534, 65534);
 }
 
-static const struct kvf_column kv_u8 = {"x", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, ""};
+static const struct kvf_column kv_u8 = {"x-x", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, ""};
 
 Test(roundtrip, heads_may_be_grouped_differently_over_time)
 {
@@ -211,7 +212,7 @@ enum { LONG = 100000 };
 
 static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
 {
-    const struct kvf_column column = {"x", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
+    const struct kvf_column column = {"x-x", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
     const uint16_t heads = 3;
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_writer *w;
@@ -389,9 +390,32 @@ Test(roundtrip, wrong_arguments_are_refused_with_a_sentence)
     bad = kv_u8;
     memset(bad.name, 'x', sizeof bad.name);
     cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
-    bad = (struct kvf_column){"f", KVF_F32, 0, 0, KVF_COL_AGE, ""};
+    bad = (struct kvf_column){"x-f", KVF_F32, 0, 0, KVF_COL_AGE, ""};
     cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
     unlink(scratch_path("args.kvf"));
+}
+
+Test(roundtrip, names_are_those_of_the_schema_or_begin_with_x)
+{
+    static const char *const good[] = {"nll", "mass.sum", "last_selected.own", "x-a", "x-lab.nll"};
+    static const char *const bad[] = {"x",    "X-a",        "own", "nll.mine", "nl",
+                                      "mass", "last_selec", "x_a", " x-a",     "\033[31mnll"};
+    const uint16_t one = 1;
+    const struct kvf_shape shape = {1, &one, &one};
+    struct kvf_column c = kv_u8;
+    struct kvf_diag d;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(c.name, sizeof c.name, "%s", good[i]);
+        cr_expect(zero(int, open_with(shape, c, 1, &d)), "%s: %s", good[i], d.text);
+        unlink(scratch_path("args.kvf.unfinished"));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(c.name, sizeof c.name, "%s", bad[i]);
+        cr_expect(eq(int, open_with(shape, c, 1, &d), KVF_E_ARG), "%s", bad[i]);
+        cr_expect(ne(ptr, strstr(d.text, "begin with x-"), NULL), "%s", d.text);
+        cr_expect(bad[i][0] == '\033' || strstr(d.text, bad[i]), "%s", d.text);
+        cr_expect(eq(int, access(scratch_path("args.kvf.unfinished"), F_OK), -1));
+    }
 }
 
 /* The limit of 16 MiB is that of what is written, not the first that is refused. */

@@ -15,8 +15,8 @@
 enum { FIRST = 40, ALL = 70, STREAM = 0, SNAPSHOT = 1, HEADS = 2 };
 
 static const struct kvf_column columns[] = {
-    {"stream", KVF_U32, KVF_SPACE_KV, KVF_AXIS_STEP, 0, ""},
-    {"snapshot", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
+    {"x-stream", KVF_U32, KVF_SPACE_KV, KVF_AXIS_STEP, 0, ""},
+    {"x-snapshot", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
 };
 static const uint16_t heads = HEADS;
 static const struct kvf_shape shape = {1, &heads, &heads};
@@ -264,8 +264,8 @@ Test(tail, it_is_judged_with_its_trace)
     cr_assert(zero(int, kvf_writer_commit(tail, 1, ALL)));
     cr_assert(zero(int, kvf_writer_close(tail, NULL)));
     kvf_writer_abandon(w);
-    expect_findings(path, "stream lacks values of layer 0, the first of head 0 at 43;"
-                          "snapshot lacks 2 of the 140 values of layer 0, the first of head 0 at "
+    expect_findings(path, "x-stream lacks values of layer 0, the first of head 0 at 43;"
+                          "x-snapshot lacks 2 of the 140 values of layer 0, the first of head 0 at "
                           "69;");
     unlink(unfinished(path));
     unlink(beside(path));

@@ -9,12 +9,12 @@
 
 const struct kvf_column tiny_column[TINY_COLUMNS] = {
     {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
-    {"age.u8", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
-    {"age.u16", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
-    {"small.u32", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, "step"},
+    {"x-age.u8", KVF_U8, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
+    {"x-age.u16", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},
+    {"x-small.u32", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, "step"},
     {"lse", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0, "nat"},
-    {"x.f64", KVF_F64, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""},
-    {"constant.u64", KVF_U64, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
+    {"x-real.f64", KVF_F64, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""},
+    {"x-constant.u64", KVF_U64, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT, ""},
     {"seen", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | KVF_COL_INTERVALS, "step"},
 };
 static const uint16_t n_kv[TINY_LAYERS] = {1, 2}, n_query[TINY_LAYERS] = {2, 2};

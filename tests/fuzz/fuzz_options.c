@@ -69,7 +69,7 @@ static struct kvf_trace *small_trace(void)
 {
     static const uint16_t heads[] = {2, 2, 4, 4};
     struct kvf_shape shape = {2, heads, heads + 2};
-    struct kvf_column column = {"mass", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
+    struct kvf_column column = {"mass.sum", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
     struct kvf_writer *w = NULL;
     struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};

@@ -130,7 +130,8 @@ struct kvf_writer_options {
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
  * canonical run header, a JSON object, at most 16 MiB; with the ids of the prompt it makes the
  * identity of the run, which is part of every record.  columns: borrowed for the call; the index
- * in this array is the column number in later calls; names of columns of one's own begin with "x-".
+ * in this array is the column number in later calls.  Names that are not of <kvf/schema.h> begin
+ * with "x-"; others are refused (KVF_E_ARG).
  * options: NULL for none.
  * KVF_OK, KVF_E_IO (refused, or errno tells), KVF_E_ARG, KVF_E_LIMIT, KVF_E_NOMEM; of an unfinished
  * trace what kvf_open says, and KVF_E_FORMAT where it is of another run.
