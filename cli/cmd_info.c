@@ -6,13 +6,13 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/info_blobs.h"
 #include "cli/info_gates.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
 
 static const char *const space_names[] = {"run", "kv", "query"};
 static const char *const axis_names[] = {"token", "step"};
-static const char *const dtype_names[] = {"?", "u8", "u16", "u32", "i32", "f32", "f64", "u64"};
 
 static void put(struct buf *b, const char *key, double v)
 {
@@ -20,10 +20,35 @@ static void put(struct buf *b, const char *key, double v)
     json_put_num(b, v);
 }
 
-static int info_json(struct kvf_trace *t)
+/* Run id and digest: of what the file tells. */
+static void put_identity(struct buf *b, const struct kvf_trace *t)
+{
+    char text[33];
+    json_put_member_str(b, "format", kvf_format(t));
+    if (kvf_run_id(t, text) == KVF_OK)
+        json_put_member_str(b, "run", text);
+    if (kvf_stored_digest(t, text) == KVF_OK)
+        json_put_member_str(b, "digest", text);
+}
+
+static void put_column(struct buf *b, const struct kvf_trace *t, int i)
+{
+    const struct kvf_column *c = kvf_column(t, i);
+    buf_char(b, '{');
+    json_put_member_str(b, "name", c->name);
+    json_put_member_str(b, "dtype", dtype_name(c->dtype));
+    json_put_member_str(b, "space", space_names[c->space]);
+    json_put_member_str(b, "axis", axis_names[c->axis]);
+    if (c->flags & KVF_COL_INTERVALS)
+        put(b, "intervals", (double)kvf_held_intervals(t, i));
+    buf_char(b, '}');
+}
+
+static int info_json(struct kvf_trace *t, struct kvf_diag *d)
 {
     struct buf b = {0};
     buf_char(&b, '{');
+    put_identity(&b, t);
     put(&b, "steps", kvf_n_steps(t));
     put(&b, "epoch", kvf_epoch(t));
     json_put_key(&b, "clean");
@@ -32,25 +57,24 @@ static int info_json(struct kvf_trace *t)
     json_put_key(&b, "columns");
     buf_char(&b, '[');
     for (int i = 0; i < kvf_n_columns(t); i++) {
-        const struct kvf_column *c = kvf_column(t, i);
-        buf_str(&b, i ? ",{" : "{");
-        json_put_key(&b, "name");
-        json_put_str(&b, c->name, strlen(c->name));
-        buf_printf(&b, ",\"dtype\":\"%s\",\"space\":\"%s\",\"axis\":\"%s\"}", dtype_names[c->dtype],
-                   space_names[c->space], axis_names[c->axis]);
+        if (i)
+            buf_char(&b, ',');
+        put_column(&b, t, i);
     }
-    buf_str(&b, "],\"header\":");
+    buf_str(&b, "],\"blobs\":");
+    int err = info_blobs_json(&b, t, d);
+    buf_str(&b, ",\"header\":");
     json_put_text(&b, kvf_meta(t));
     if (kvf_note(t, "result")) {
         buf_str(&b, ",\"result\":");
         json_put_text(&b, kvf_note(t, "result"));
     }
     buf_str(&b, "}\n");
-    int err = b.err;
-    if (!err)
+    if (!b.err)
         fwrite(b.data, 1, b.len, stdout);
+    err = b.err ? b.err : err;
     buf_finish(&b);
-    return err ? EXIT_FAILED : EXIT_OK;
+    return err;
 }
 
 /* One line for each object of the run header: "method    name h2o, budget 256, ..." */
@@ -93,18 +117,33 @@ static void put_columns(struct buf *b, const struct kvf_trace *t)
     buf_str(b, "columns\n");
     for (int i = 0; i < kvf_n_columns(t); i++) {
         const struct kvf_column *c = kvf_column(t, i);
-        buf_printf(b, "  %-22s %-4s %s%s%s%s\n", c->name, dtype_names[c->dtype], heads[c->space],
+        buf_printf(b, "  %-22s %-4s %s%s%s%s", c->name, dtype_name(c->dtype), heads[c->space],
                    axis_names[c->axis], c->unit[0] ? ", in " : "", c->unit);
+        if (c->flags & KVF_COL_INTERVALS)
+            buf_printf(b, ", %llu intervals", (unsigned long long)kvf_held_intervals(t, i));
+        buf_char(b, '\n');
     }
 }
 
-static int info_text(struct kvf_trace *t)
+static void put_format(struct buf *b, const struct kvf_trace *t)
+{
+    char text[33];
+    buf_printf(b, "%-10s%s", "format", kvf_format(t));
+    if (kvf_run_id(t, text) == KVF_OK)
+        buf_printf(b, ", run %s", text);
+    if (kvf_stored_digest(t, text) == KVF_OK)
+        buf_printf(b, "\n%-10s%s", "digest", text);
+    buf_char(b, '\n');
+}
+
+static int info_text(struct kvf_trace *t, struct kvf_diag *d)
 {
     struct buf b = {0};
     struct json *header = NULL;
     const char *meta = kvf_meta(t);
     buf_printf(&b, "%s: %u tokens, %s\n", kvf_path(t), kvf_n_steps(t),
                kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
+    put_format(&b, t);
     if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {
         for (const struct json *m = json_first(header); m; m = json_next(m))
             if (json_is_object(m))
@@ -113,11 +152,12 @@ static int info_text(struct kvf_trace *t)
     json_free(header);
     put_answer(&b, t);
     put_columns(&b, t);
-    int err = b.err;
-    if (!err)
+    int err = info_blobs_text(&b, t, d);
+    if (!b.err)
         shown_print(b.data, b.len);
+    err = b.err ? b.err : err;
     buf_finish(&b);
-    return err ? EXIT_FAILED : EXIT_OK;
+    return err;
 }
 
 struct request {
@@ -137,18 +177,16 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
     struct kvf_trace *t = NULL;
     if (looks_like_gates(operand[0]))
         return info_gates(self, operand[0], q->json);
-    int err = kvf_open(operand[0], KVF_OPEN_TAIL, &t, &d), status = EXIT_OK;
+    int err = kvf_open(operand[0], KVF_OPEN_TAIL, &t, &d);
     if (err) {
         command_say(self, err, &d);
         return EXIT_FAILED;
     }
     trace_judge(self, t, "showing");
-    if (q->json)
-        status = info_json(t);
-    else
-        status = info_text(t);
+    err = q->json ? info_json(t, &d) : info_text(t, &d);
+    command_say(self, err, &d);
     kvf_close(t);
-    return status;
+    return err ? EXIT_FAILED : EXIT_OK;
 }
 
 const struct command command_info = {

@@ -37,25 +37,49 @@ int trace_check_raw(const struct kvf_trace *t, struct kvf_diag *d)
                     t->path, (unsigned long long)raw, (unsigned long long)t->size);
 }
 
+/* What records say they hold: lists or single values, and intervals in lists. */
+struct held {
+    uint64_t values, intervals;
+};
+
 /* What the records of one file hold of a column within the first steps. */
-static uint64_t held_in(const struct kvf_trace *t, int column, uint32_t steps)
+static struct held held_in(const struct kvf_trace *t, int column, uint32_t steps)
 {
     const struct kvf_column *c = kvf_column(t, column);
-    uint64_t n = 0;
+    struct held sum = {0, 0};
     for (size_t i = 0; c && i < t->n_rec; i++) {
         const struct record *r = &t->rec[i];
         uint32_t epoch = c->flags & KVF_COL_SNAPSHOT ? t->epoch : 0;
         if (r->type != trace_type_of(c) || r->column != (uint32_t)column || r->epoch != epoch
             || r->t0 >= steps)
             continue;
-        uint64_t most = steps - r->t0;
-        n += (r->n < most ? r->n : most) * r->n_heads;
+        uint64_t most = steps - r->t0, ends = 4 * (uint64_t)r->n * r->n_heads;
+        sum.values += (r->n < most ? r->n : most) * r->n_heads;
+        if (r->type == REC_INTERVALS && r->raw_len > ends)
+            sum.intervals += (r->raw_len - ends) / sizeof(struct kvf_interval);
     }
-    return n;
+    return sum;
+}
+
+static struct held held(const struct kvf_trace *t, int column)
+{
+    const struct held none = {0, 0};
+    struct held a = trace_in_tail(t, column) ? none : held_in(t, column, t->n_steps);
+    struct held b = t->tail ? held_in(t->tail, column, t->n_steps) : none;
+    return (struct held){a.values + b.values, a.intervals + b.intervals};
 }
 
 uint64_t kvf_held(const struct kvf_trace *t, int column)
 {
-    uint64_t n = trace_in_tail(t, column) ? 0 : held_in(t, column, t->n_steps);
-    return t->tail ? n + held_in(t->tail, column, t->n_steps) : n;
+    return held(t, column).values;
+}
+
+uint64_t kvf_held_intervals(const struct kvf_trace *t, int column)
+{
+    return held(t, column).intervals;
+}
+
+const char *kvf_format(const struct kvf_trace *t)
+{
+    return t->header.chained ? "1.0" : "0.1";
 }

@@ -6,6 +6,8 @@
  *                               FILE: f64 [L][heads][T]; the first N of each head are written
  *   text BYTES                  text of the next token, to the end of the line
  *   hex DIGITS                  the same as hexadecimal digits, for any bytes
+ *   blob NAME DTYPE LAYER HEAD T0 N M
+ *                               [N][M] zeros
  *   layers                      all heads of a layer in one chunk, as the engine writes them
  *   again                       the first record of every column once more
  *   open                        leave it unclosed
@@ -19,12 +21,15 @@
 #include "libtrace/writer.h"
 
 enum { MOST_COLUMNS = 64, MOST_TOKENS = 32768, MOST_LINE = 65536, MOST_TEXT = 1 << 22 };
+enum { MOST_BLOBS = 1024 };
 
 static struct kvf_column columns[MOST_COLUMNS];
 static char files[MOST_COLUMNS][1024];
 static uint32_t lengths[MOST_COLUMNS];
 static int n_columns, L, H, G;
 static uint32_t T;
+static struct kvf_blob blobs[MOST_BLOBS];
+static int n_blobs;
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
 static uint32_t text_end[MOST_TOKENS], n_texts, n_bytes;
 static int leave_open, whole_layers, again, any_names;
@@ -55,6 +60,31 @@ static void read_column(const char *s)
     c->axis = (uint8_t)find(axes, axis);
     c->flags = (uint8_t)flags;
     n_columns++;
+}
+
+static void read_blob(const char *s)
+{
+    static const char *const dtypes[] = {"?",   "u8",  "u16", "u32",  "i32", "f32",
+                                         "f64", "u64", "f16", "bf16", NULL};
+    struct kvf_blob *b = &blobs[n_blobs++];
+    char dtype[8];
+    if (sscanf(s, "blob %47s %7s %hu %hu %u %u %u", b->name, dtype, &b->layer, &b->head, &b->t0,
+               &b->shape[0], &b->shape[1])
+        != 7)
+        exit(2);
+    b->dtype = (uint8_t)find(dtypes, dtype);
+    b->rank = 2;
+}
+
+static int write_blobs(struct kvf_writer *w)
+{
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n_blobs; i++) {
+        void *zeros = calloc(1, kvf_blob_size(&blobs[i]) + 1);
+        err = zeros ? kvf_write_blob(w, &blobs[i], true, zeros) : KVF_E_NOMEM;
+        free(zeros);
+    }
+    return err;
 }
 
 static void read_hex(const char *s)
@@ -89,6 +119,8 @@ static void read_line(const char *s)
             exit(2);
     } else if (strncmp(s, "column ", 7) == 0 && n_columns < MOST_COLUMNS) {
         read_column(s);
+    } else if (strncmp(s, "blob ", 5) == 0 && n_blobs < MOST_BLOBS) {
+        read_blob(s);
     } else if (strcmp(s, "layers") == 0) {
         whole_layers = 1;
     } else if (strcmp(s, "again") == 0) {
@@ -168,6 +200,8 @@ int main(int argc, char **argv)
         err = kvf_write_token_bytes(w, 0, n_texts, text_end, texts);
     for (int c = 0; !err && c < n_columns; c++)
         err = write_column(w, c);
+    if (!err)
+        err = write_blobs(w);
     if (!err)
         err = kvf_writer_commit(w, 1, T);
     if (leave_open) {

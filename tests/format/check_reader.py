@@ -158,7 +158,17 @@ def check_frozen(kvfate, root, version):
             for c in t.columns if t.closed and not name.endswith(".tail") else []:
                 for layer in range(len(t.heads)):
                     t.column(c, layer)
-            t.blobs()
+            told = t.blobs()
+            equal(name + ": format of info", shown["format"], version)
+            if version != "0.1":
+                equal(name + ": run id", shown["run"], "%016x%016x" % t.id[::-1])
+                equal(name + ": stored digest", shown.get("digest"), t.digest() if t.closed else None)
+            equal(name + ": blobs", [(b["name"], b["shape"], b["bytes"]) for b in shown["blobs"]],
+                  [(b["name"], list(b["data"].shape), b["data"].nbytes) for b in told])
+            if t.closed:
+                held = {c: sum(len(v) for l in range(len(t.heads)) for h in t.intervals(c, l) for v in h)
+                        for c in t.columns if t.columns[c]["intervals"]}
+                equal(name + ": intervals", held, {c["name"]: c["intervals"] for c in shown["columns"] if "intervals" in c})
             code = subprocess.run([kvfate, "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
             invented = name.startswith(("closed", "unfinished"))  # numbers are any: verify says that ids cannot be negative
             equal(name + ": exit of verify", code, 1 if invented else 0 if t.closed else 3)

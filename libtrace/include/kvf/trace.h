@@ -236,6 +236,8 @@ int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace);
 /* The name of the file: as it was given, or with ".unfinished" where that was opened. */
 const char *kvf_path(const struct kvf_trace *t);
 const char *kvf_meta(const struct kvf_trace *t); /* the run header */
+/* The format of the file: "1.0", or "0.1". */
+const char *kvf_format(const struct kvf_trace *t);
 /* The identity of the run: 32 hexadecimal digits and a zero byte.  KVF_E_NOTFOUND in a trace of
  * format 0.1, which has none. */
 int kvf_run_id(const struct kvf_trace *t, char ret[33]);
@@ -268,6 +270,9 @@ int kvf_check_size(const struct kvf_trace *t, struct kvf_diag *d);
 /* How many values of a column the records say they hold within the steps of the trace, of the
  * newest committed epoch; those that several records hold are counted by each.  Nothing is read. */
 uint64_t kvf_held(const struct kvf_trace *t, int column);
+/* The same of the intervals of a column with KVF_COL_INTERVALS, whose lists count as its values in
+ * kvf_held; 0 for other columns. */
+uint64_t kvf_held_intervals(const struct kvf_trace *t, int column);
 
 /* Reads values [t0, t0+n) of one head into out (n elements of the column's own
  * dtype).  KVF_E_NOTFOUND when part of the range was never written or is lost

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""kvfate info: what it says of blobs, one by one and when they are many, of the run and of the digest, against the independent reader.
+tests/format/check_reader.py compares it with stored files, intervals among them."""
+import json
+import zipfile
+
+from harness import Suite
+from sample_trace import H, HERE, L, T, Trace, columns, make, os, sample
+
+s = Suite()
+CHUNKS = [(t0, min(16, T - t0)) for t0 in range(0, T, 16)]  # 16, 16 and 8 tokens
+BLOBS = [f"k f16 {l} {h} {t0} {n} 8" for l in range(L) for h in range(H) for t0, n in CHUNKS]
+BLOBS += [f"attention f32 1 3 8 4 {T}", "x-lab.state bf16 2 0 0 5 1", "x-lab.state bf16 2 1 0 5 1"]
+
+
+def info(path, code=0):
+    r = s.run(["info", "--json", path])
+    s.check("info --json", r.returncode == code, r)
+    text = s.run(["info", path])
+    s.check("info", text.returncode == code, text)
+    return json.loads(r.stdout), text.stdout.decode().splitlines()
+
+
+x = make(s.write_kvf, s.path("x.kvf"), columns(), (L, H, 4, T), blobs=BLOBS)
+t = Trace(x)
+told, lines = info(x)
+s.check("format, run and digest", (told["format"], told["run"], told["digest"]) == ("1.0", "%016x%016x" % t.id[::-1], t.digest()), told)
+s.check("they are shown", "format    1.0, run " + told["run"] in lines and "digest    " + told["digest"] in lines, lines)
+k = [b["data"] for b in t.blobs() if b["name"] == "k"]
+assert len(k) == L * H * 3
+want = [{"name": "k", "dtype": "f16", "shape": [16, 8], "least": 8, "blobs": len(k), "heads": L * H, "layer": [0, L - 1], "head": [0, H - 1],
+         "index": [0, T - 1], "bytes": sum(b.nbytes for b in k)},
+        {"name": "attention", "dtype": "f32", "shape": [4, T], "least": 4, "blobs": 1, "heads": 1, "layer": [1, 1], "head": [3, 3], "index": [8, 11], "bytes": 16 * T},
+        {"name": "x-lab.state", "dtype": "bf16", "shape": [5, 1], "least": 5, "blobs": 2, "heads": 2, "layer": [2, 2], "head": [0, 1], "index": [0, 4], "bytes": 20}]
+s.check("blobs as JSON", told["blobs"] == want, told["blobs"], want)
+shown = lines[lines.index("blobs") + 1:]
+s.check("blobs as text", shown == [
+    "  k                      f16  8 to 16 x 8, 6 heads of layers 0 to 2, indices 0 to 39, 18 blobs of 3840 bytes in all",
+    "  attention              f32  4 x 40, layer 1, head 3, indices 8 to 11, 640 bytes",
+    "  x-lab.state            bf16 5 x 1, 2 heads of layer 2, indices 0 to 4, 2 blobs of 20 bytes in all"], *shown)
+
+many = make(s.write_kvf, s.path("many.kvf"), columns(), (L, H, 4, T), blobs=[f"x-lab.{i} u8 0 0 0 1 1" for i in range(100)])
+told, lines = info(many)
+s.check("of many kinds the first are told", len(told["blobs"]) == 64 and lines[-1] == "  and 36 of other kinds", lines[-1])
+
+# ---- without what is not there
+told, lines = info(sample(s, "torn.kvf", unclosed=True), 3)
+s.check("no digest of one that was not closed", "digest" not in told and "run" in told and not [x for x in lines if x.startswith("digest")], told)
+s.check("no blobs", told["blobs"] == [] and "blobs" not in lines)
+with zipfile.ZipFile(os.path.join(HERE, "..", "format/golden/format-0.1.zip")) as z:
+    told, lines = info(s.file("old.kvf", z.read("run.kvf")))
+s.check("of format 0.1", told["format"] == "0.1" and "run" not in told and "digest" not in told and "format    0.1" in lines, told)
+
+# ---- a blob that is damaged: all else is shown
+data = bytearray(open(x, "rb").read())
+r = [r for r in t.records if r["type"] == 10][-1]
+data[r["offset"] + 88 + 3] ^= 1
+r = s.run(["info", s.file("bad.kvf", bytes(data))])
+s.check("a damaged blob is said", r.returncode == 1 and b"blob" in r.stderr and r.stderr.count(b"\n") == 1 and b"nll" in r.stdout, r)
+s.finish()
