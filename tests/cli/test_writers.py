@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Files that are written: whole or not at all, by one of several writers, through no planted link, and never at the cost of an older one.
-KVFATE_TESTS=long: 2,000 rounds of writers and 160 kills."""
+KVFATE_TESTS=long: 160 kills; `tests/endure.py writers` has the 2,000 rounds."""
 import contextlib
-import itertools
 import os
 import random
 import resource
 import stat
 import subprocess
+import sys
 import time
 
 from harness import Gguf, Suite
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "endure"))
+from writers import Crowds  # noqa: E402
 
 s = Suite()
 LONG = os.environ.get("KVFATE_TESTS") == "long"
@@ -162,23 +165,14 @@ def resumed():
 
 def race(rounds):
     """Two to eight writers of one name: the file is whole, and who did not write it says so."""
-    names = ["x.tsv", "x.npz", "x.kvf"]
-    want, told = {}, {"won": 0, "refused": 0}
-    for name in names:
-        s.accepted(f"{name} alone", [*WRITERS[name], s.path("alone-" + name)])
-        want[name] = read(s.path("alone-" + name))
-    for i, name in zip(range(rounds), itertools.cycle(names)):
-        out = s.path(f"race-{i}-{name}")
-        argv = [x for x in WRITERS[name] if x != "--overwrite"]
-        crowd = [subprocess.Popen([s.exe, *argv, out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2 + i % 7)]
-        ends = [(p.communicate(timeout=120)[1], p.returncode) for p in crowd]
-        won = sum(code == 0 for _, code in ends)
-        fair = all(code == 0 or (code == 1 and (b"another process is writing it" in err or b"is there already" in err or b"--resume" in err) and err.count(b"\n") == 1) for err, code in ends)
+    crowds = Crowds(s.exe, s.path("race"), {name: WRITERS[name] for name in ("x.tsv", "x.npz", "x.kvf")})
+    told = {"won": 0, "refused": 0}
+    for i in range(rounds):
+        won, refused, wrong = crowds.round(i)
         told["won"] += won
-        told["refused"] += len(ends) - won
-        if not (fair and read(out) == want[name] and not beside(out) and (won == 1 if name == "x.kvf" else won >= 1)):
-            s.check(f"round {i}: {name}, {len(ends)} writers", False, won, ends, beside(out))
-        os.unlink(out)
+        told["refused"] += refused
+        if wrong:
+            s.check(wrong, False)
     print(f"{rounds} rounds: {told['won']} writers won, {told['refused']} were refused")
     s.check("of several traces of one name exactly one is written, and no table is torn", told["won"] >= rounds)
 
@@ -189,5 +183,5 @@ full_disks()
 devices()
 resumed()
 kills()
-race(2000 if LONG else 21)
+race(21)
 s.finish()

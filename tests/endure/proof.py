@@ -1,0 +1,97 @@
+"""What the long proofs share: numbered cases that are done in batches, and a file that keeps how far they are.
+
+A proof is a class with COUNT (cases of the whole) and BATCH (cases between two writings of the state); made with a Bed, its
+method `cases(first, n)` does the cases first .. first + n - 1 and returns their counts and what was found, a sentence each.  What a case does
+follows from its number and the seed alone, as far as it does not hang on the clock."""
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+MOST_TOLD = 50
+
+
+class Bed:
+    """Where a proof works: the programs of a build, a folder of its own, and models."""
+
+    def __init__(self, args):
+        self.build, self.seed, self.count = os.path.abspath(args.build), args.seed, args.count
+        self.exe = os.path.join(self.build, "cli", "kvfate")
+        self.folder = tempfile.TemporaryDirectory(prefix="kvfate-endure-")
+        self.root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+    def helper(self, name):
+        return os.path.join(self.build, "tests", "endure", name)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def kvfate(self, *argv, **more):
+        """Runs the program to a good end."""
+        r = subprocess.run([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name, timeout=300, **more)
+        if r.returncode not in (0, 3):
+            sys.exit(f"kvfate {' '.join(argv)}: exit {r.returncode}: {r.stderr.decode(errors='replace')}")
+        return r.stdout
+
+
+def read(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except FileNotFoundError:
+        return None
+
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+class State:
+    def __init__(self, path, what, seed):
+        self.path = path
+        self.held = {"what": what, "seed": seed, "done": 0, "seconds": 0.0, "counts": {}, "found": []}
+        if path and os.path.exists(path):
+            with open(path) as f:
+                self.held = json.load(f)
+            if (self.held["what"], self.held["seed"]) != (what, seed):
+                sys.exit(f"{path} is of {self.held['what']} with seed {self.held['seed']}; give another file to --state")
+
+    def add(self, n, seconds, counts, found):
+        h = self.held
+        h["done"] += n
+        h["seconds"] = round(h["seconds"] + seconds, 1)
+        h["counts"] = dict(collections.Counter(h["counts"]) + collections.Counter(counts))
+        h["counts"]["findings"] = h["counts"].get("findings", 0) + len(found)
+        h["found"] = (h["found"] + found)[:MOST_TOLD]
+        if self.path:
+            with open(self.path + ".new", "w") as f:
+                json.dump(h, f, indent=1)
+                f.write("\n")
+                f.flush()
+                os.fsync(f.fileno())
+            os.replace(self.path + ".new", self.path)
+
+
+def go(what, proof, args):
+    """The exit status."""
+    state, bed = State(args.state, what, args.seed), Bed(args)
+    done = state.held["done"]
+    work = proof(bed) if args.count is None or done < args.count else None
+    count = args.count if args.count is not None else work.COUNT
+    while state.held["done"] < count:
+        first = state.held["done"]
+        n, start = min(work.BATCH, count - first), time.monotonic()
+        counts, found = work.cases(first, n)
+        for line in found:
+            print("FOUND:", line, flush=True)
+        state.add(n, time.monotonic() - start, counts, found)
+    h = state.held
+    print(f"{what}: {h['done']} of {count} done in {h['seconds']:.0f} s: " + ", ".join(f"{v} {k}" for k, v in h["counts"].items()))
+    for line in h["found"]:
+        print("found:", line)
+    bed.folder.cleanup()
+    return int(h["counts"].get("findings", 0) != 0)
