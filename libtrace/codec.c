@@ -1,7 +1,10 @@
 /* codec.c - chunk encodings: raw, one repeated element, byte shuffle + zstd. */
 #include <string.h>
+
+#define ZSTD_STATIC_LINKING_ONLY /* for its allocator: in libzstd.so all the same */
 #include <zstd.h>
 
+#include "base/mem.h"
 #include "libtrace/layout.h"
 
 size_t codec_bound(size_t n)
@@ -30,14 +33,62 @@ static void shuffle(const unsigned char *in, unsigned char *out, size_t count, i
         shuffle_as(in, out, count, width);
 }
 
+/* zstd gives memory back when 128 chunks needed a third of it, and takes it again for the next
+ * large one.  What it gives back is kept, so that whoever writes the same sizes again and again
+ * allocates nothing. */
+struct working {
+    ZSTD_CCtx *zstd;
+    struct block {
+        size_t size; /* in front of what zstd gets, which is aligned as the block */
+    } * kept;        /* NULL: none */
+};
+enum { BEFORE = MEM_ALIGN };
+
+static void *take_block(void *ctx, size_t n)
+{
+    struct working *w = ctx;
+    struct block *b = w->kept && w->kept->size >= n ? w->kept : NULL;
+    if (b) {
+        w->kept = NULL;
+    } else {
+        b = mem_alloc_raw(BEFORE + n, 1);
+        if (!b)
+            return NULL;
+        b->size = n;
+    }
+    return (char *)b + BEFORE;
+}
+
+/* Of two the larger one is kept. */
+static void give_block(void *ctx, void *p)
+{
+    struct working *w = ctx;
+    if (!p)
+        return;
+    struct block *b = (void *)((char *)p - BEFORE), *other = w->kept;
+    w->kept = other && other->size > b->size ? other : b;
+    mem_free(w->kept == b ? other : b);
+}
+
 void *codec_create(void)
 {
-    return ZSTD_createCCtx();
+    struct working *w = MEM_NEW(struct working, 1);
+    if (w)
+        w->zstd = ZSTD_createCCtx_advanced((ZSTD_customMem){take_block, give_block, w});
+    if (w && w->zstd)
+        return w;
+    mem_free(w);
+    return NULL;
 }
 
 void codec_destroy(void *codec)
 {
-    ZSTD_freeCCtx(codec);
+    struct working *w = codec;
+    if (!w)
+        return;
+    ZSTD_freeCCtx(w->zstd);
+    mem_free(w->kept);
+    mem_free(w);
 }
 
 /* Element by element, which writes each cache line once. */
@@ -79,7 +130,8 @@ size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int wi
         return (size_t)width;
     }
     shuffle(raw, scratch, n / (size_t)width, width);
-    size_t z = ZSTD_compressCCtx(codec, out, codec_bound(n), scratch, n, level);
+    struct working *w = codec;
+    size_t z = ZSTD_compressCCtx(w->zstd, out, codec_bound(n), scratch, n, level);
     if (!ZSTD_isError(z) && z < n) {
         *ret_codec = CODEC_SHUFFLE_ZSTD;
         return z;

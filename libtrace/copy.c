@@ -31,18 +31,18 @@ int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
 
 int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d)
 {
+    int blob = 0;
     for (size_t i = 0; i < t->n_rec; i++) {
-        const struct record *r = &t->rec[i];
-        const unsigned char *header;
         const void *data;
         struct kvf_blob b;
-        if (r->type != REC_BLOB)
+        if (t->rec[i].type != REC_BLOB)
             continue;
-        int err = trace_blob(t, r, &b, d);
+        bool packed = t->rec[i].codec != CODEC_RAW;
+        int err = kvf_blob(t, blob, &b, d);
         if (!err)
-            err = trace_blob_view(t, r, &header, &data, d);
+            err = kvf_blob_view(t, blob++, &data, d);
         if (!err)
-            err = copying_wrote(c, kvf_write_blob(c->w, &b, r->codec != CODEC_RAW, data), d);
+            err = copying_wrote(c, kvf_write_blob(c->w, &b, packed, data), d);
         if (err)
             return err;
     }

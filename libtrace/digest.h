@@ -11,13 +11,13 @@
 /* Values of one head at indices t0 .. t0 + n - 1; width: bytes of each.  column: hash64 of the
  * column's name. */
 void digest_values(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t t0,
-                   uint32_t n, int width, const void *data);
-/* The n intervals of one token of a head. */
+                   uint32_t n, int width, const void *data); /* as in the file */
+/* The n intervals of one token of a head, as they lie in the file. */
 void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint32_t token,
                  const struct kvf_interval *list, uint32_t n);
 /* A blob: header [BLOB_HEADER] of its payload, data [r->raw_len] its elements. */
 void digest_blob(struct hash128 *sum, const struct record *r, const unsigned char *header,
-                 const void *data);
+                 const void *data); /* as in the file */
 /* Payloads of META, SCHEMA, TOKENS and NOTE records; they must be well formed. */
 void digest_meta(struct hash128 *sum, const void *p, size_t n);
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n);

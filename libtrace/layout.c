@@ -7,6 +7,20 @@ static const unsigned char magic[8] = {0x89, 'K', 'V', 'F', '\r', '\n', 0x1a, '\
 static const unsigned char end_magic[8] = {'K', 'V', 'F', 'E', 'N', 'D', '\r', '\n'};
 #define SYNC 0x52465ac5u
 
+static void swap(unsigned char *out, const unsigned char *in, size_t width)
+{
+    unsigned char v[8];
+    memcpy(v, in, width);
+    for (size_t k = 0; k < width; k++)
+        out[k] = v[width - 1 - k];
+}
+
+void swap_elements(void *out, const void *in, size_t n, size_t width)
+{
+    for (size_t i = 0; i < n; i++)
+        swap((unsigned char *)out + i * width, (const unsigned char *)in + i * width, width);
+}
+
 void file_header_write(unsigned char out[FILE_HEADER], const struct hash128 *id)
 {
     memset(out, 0, FILE_HEADER);
@@ -209,13 +223,30 @@ bool trace_interval_column(const struct kvf_column *c)
            && c->axis == KVF_AXIS_TOKEN;
 }
 
+/* *least: where the next interval may begin. */
+static bool rises(struct kvf_interval next, uint32_t steps, uint32_t *least)
+{
+    if (next.first < *least || next.last < next.first || next.last >= steps)
+        return false;
+    *least = next.last + 2; /* steps is at most KVF_MAX_STEPS */
+    return true;
+}
+
 bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps)
 {
-    uint32_t least = token;
-    for (uint32_t k = 0; k < n; k++) {
-        if (list[k].first < least || list[k].last < list[k].first || list[k].last >= steps)
+    for (uint32_t k = 0; k < n; k++)
+        if (!rises(list[k], steps, &token))
             return false;
-        least = list[k].last + 2; /* steps is at most KVF_MAX_STEPS */
+    return true;
+}
+
+bool trace_stored_list_rises(const unsigned char *list, uint32_t n, uint32_t token, uint32_t steps)
+{
+    for (uint32_t k = 0; k < n; k++, list += sizeof(struct kvf_interval)) {
+        struct kvf_interval next;
+        copy_le(&next, list, 2, sizeof next.first);
+        if (!rises(next, steps, &token))
+            return false;
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <kvf/trace.h>
 
@@ -25,9 +26,8 @@ enum {
     CHUNK_RAW = 512 << 10, /* most raw bytes that the writer puts in a chunk */
     CHUNK_RAW_LIMIT = 16 << 20, /* most that a reader accepts */
 };
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "column values are copied as they lie in the file: little-endian machines only"
-#endif
+/* Whether values lie in memory as they lie in the file. */
+#define LITTLE_ENDIAN_HERE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 #define TAIL_SUFFIX ".tail"
 
 enum record_type {
@@ -92,6 +92,17 @@ static inline uint64_t get_le(const unsigned char *p, int n)
     return v;
 }
 
+void swap_elements(void *out, const void *in, size_t n, size_t width); /* for copy_le */
+/* n elements of so many bytes from memory into the order of the file, or back; out and in may be
+ * the same. */
+static inline void copy_le(void *out, const void *in, size_t n, size_t width)
+{
+    if (!LITTLE_ENDIAN_HERE && width > 1)
+        swap_elements(out, in, n, width);
+    else if (n && out != in)
+        memcpy(out, in, n * width);
+}
+
 static inline size_t header_size(bool chained)
 {
     return chained ? RECORD_HEADER : RECORD_HEADER_0;
@@ -134,6 +145,8 @@ bool trace_interval_column(const struct kvf_column *c);
 /* Whether n intervals rise, with at least one step between them, none before the token's own step
  * and none at or behind `steps`. */
 bool trace_list_rises(const struct kvf_interval *list, uint32_t n, uint32_t token, uint32_t steps);
+/* The same of a list as it lies in the file. */
+bool trace_stored_list_rises(const unsigned char *list, uint32_t n, uint32_t token, uint32_t steps);
 
 /* Whether a block may be of this layer and head: of the first where there is none. */
 bool trace_has_head(int n_layers, const uint16_t *n_kv, const uint16_t *n_query, int layer,

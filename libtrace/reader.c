@@ -76,7 +76,7 @@ void trace_no_buffers(struct kvf_trace *t)
     t->n_cached = CACHED_CHUNKS;
     for (int i = 0; i < MOST_CACHED_CHUNKS; i++)
         t->cache[i].entry = SIZE_MAX;
-    t->decoded_before = NULL;
+    t->seen = NULL;
     t->stored = t->shuffled = t->raw = (struct scratch){NULL, 0};
     t->decoder = NULL;
     t->clock = 0;
@@ -90,7 +90,7 @@ void trace_free_buffers(struct kvf_trace *t)
 {
     for (int i = 0; i < t->n_cached; i++)
         mem_free(t->cache[i].data);
-    mem_free(t->decoded_before);
+    mem_free(t->seen);
     mem_free(t->stored.data);
     mem_free(t->shuffled.data);
     mem_free(t->raw.data);
@@ -115,25 +115,6 @@ int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)
     return KVF_OK;
 }
 
-/* n bytes, whose contents are lost; untouched when there is no memory. */
-static int room_for(size_t n, unsigned char **p, size_t *cap)
-{
-    if (*p && n <= *cap)
-        return KVF_OK;
-    unsigned char *more = mem_alloc(n, 1);
-    if (!more)
-        return KVF_E_NOMEM;
-    mem_free(*p);
-    *p = more;
-    *cap = n;
-    return KVF_OK;
-}
-
-int trace_room(size_t n, struct scratch *s)
-{
-    return room_for(n, &s->data, &s->cap);
-}
-
 /* The place of the chunk, or the one that it takes: that of the chunk longest not asked for,
  * but a new one for a chunk that was decoded before, as far as the cache may grow. */
 static struct cached *find_slot(struct kvf_trace *t, size_t entry)
@@ -148,51 +129,78 @@ static struct cached *find_slot(struct kvf_trace *t, size_t entry)
             slot = c;
         bytes += c->cap;
     }
-    bool again = t->decoded_before[entry];
+    bool again = t->seen && t->seen[entry] & SEEN_DECODED;
     if (again && t->n_cached < MOST_CACHED_CHUNKS && bytes <= CACHE_GROWS_TO)
         slot = &t->cache[t->n_cached++];
     return slot;
 }
 
+static int cannot_decode(const struct kvf_trace *t, const struct record *r, int err,
+                         struct kvf_diag *d)
+{
+    return kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
+                    (unsigned long long)r->offset);
+}
+
+/* Of intervals: whether they can be. */
+static int check_lists(const struct kvf_trace *t, const struct record *r, const unsigned char *raw,
+                       struct kvf_diag *d)
+{
+    if (r->type != REC_INTERVALS || trace_lists_fit(t, r, raw))
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the chunk at byte %llu holds intervals that cannot be",
+                    t->path, (unsigned long long)r->offset);
+}
+
 static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cached *slot,
                         struct kvf_diag *d)
 {
+    const unsigned char *bytes;
     int width = (int)kvf_dtype_size(t->column[r->column].dtype);
-    int err = room_for(r->raw_len, &slot->data, &slot->cap);
+    int err = trace_room_for(r->raw_len, &slot->data, &slot->cap);
     if (err)
         return err;
     err = trace_room(r->raw_len, &t->shuffled);
-    if (err)
-        return err;
-    err = trace_room(trace_header_size(t) + r->stored_len, &t->stored);
     if (err)
         return err;
     if (!t->decoder)
         t->decoder = decoder_create();
     if (!t->decoder)
         return KVF_E_NOMEM;
-    err = trace_record(t, r, t->stored.data, d);
+    err = trace_bytes(t, r, &bytes, d);
     if (err)
         return err;
-    const unsigned char *payload = t->stored.data + trace_header_size(t);
-    err = codec_decode(t->decoder, payload, r->stored_len, r->codec, width, slot->data, r->raw_len,
-                       t->shuffled.data);
+    err = codec_decode(t->decoder, bytes + trace_header_size(t), r->stored_len, r->codec, width,
+                       slot->data, r->raw_len, t->shuffled.data);
     if (err)
-        return kvf_fail(d, err, "%s: the chunk at byte %llu cannot be decoded", t->path,
-                        (unsigned long long)r->offset);
-    if (r->type == REC_INTERVALS && !trace_lists_fit(t, r, slot->data))
-        err = kvf_fail(d, KVF_E_CORRUPT,
-                       "%s: the chunk at byte %llu holds intervals that cannot be", t->path,
-                       (unsigned long long)r->offset);
-    return err;
+        return cannot_decode(t, r, err, d);
+    return check_lists(t, r, slot->data, d);
+}
+
+/* The values of a chunk that need no decoding, as they lie in the map. */
+static int chunk_in_map(struct kvf_trace *t, const struct record *r, const unsigned char **ret,
+                        struct kvf_diag *d)
+{
+    const unsigned char *bytes;
+    int err = trace_bytes(t, r, &bytes, d);
+    if (err)
+        return err;
+    const unsigned char *values = bytes + trace_header_size(t);
+    if (!trace_checked(t, r, false)) {
+        err = r->stored_len == r->raw_len ? check_lists(t, r, values, d)
+                                          : cannot_decode(t, r, KVF_E_CORRUPT, d);
+        if (err)
+            return err;
+        trace_checked(t, r, true);
+    }
+    *ret = values;
+    return KVF_OK;
 }
 
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d)
 {
-    if (!t->decoded_before)
-        t->decoded_before = MEM_NEW(unsigned char, t->n_rec);
-    if (!t->decoded_before)
-        return KVF_E_NOMEM;
+    if (t->map && t->rec[entry].codec == CODEC_RAW)
+        return chunk_in_map(t, &t->rec[entry], ret, d);
     struct cached *slot = find_slot(t, entry);
     if (slot->entry != entry) {
         slot->entry = SIZE_MAX; /* until it is whole again */
@@ -200,7 +208,7 @@ int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, st
         if (err)
             return err;
         slot->entry = entry;
-        t->decoded_before[entry] = 1;
+        t->seen[entry] |= SEEN_DECODED;
     }
     slot->used = ++t->clock;
     *ret = slot->data;
@@ -239,7 +247,7 @@ static int read_pass(struct kvf_trace *t, const struct record *key, int head, ui
             return err;
         uint32_t end = r->t0 + r->n < stop ? r->t0 + r->n : stop;
         size_t at = (size_t)(head - r->head0) * r->n + (*have - r->t0);
-        memcpy(out + (size_t)(*have - t0) * width, data + at * width, (end - *have) * width);
+        copy_le(out + (size_t)(*have - t0) * width, data + at * width, end - *have, width);
         *have = end;
     }
     return KVF_OK;
@@ -326,7 +334,7 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
     if (trace_in_tail(t, column))
         return kvf_view(t->tail, column, layer, head, t0, n, ret, d);
     size_t width = kvf_dtype_size(t->column[column].dtype), at = whole_chunk(t, &key, head, t0, n);
-    if (n && at != SIZE_MAX) {
+    if (LITTLE_ENDIAN_HERE && n && at != SIZE_MAX) {
         const struct record *r = &t->rec[at];
         const unsigned char *data;
         err = trace_chunk(t, at, &data, d);
@@ -400,13 +408,21 @@ int kvf_read_f64(struct kvf_trace *t, int column, int layer, int head, uint32_t 
 int kvf_read_i32(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, uint32_t n,
                  int32_t *out, struct kvf_diag *d)
 {
-    double *v = MEM_NEW(double, n);
-    if (!v)
-        return KVF_E_NOMEM;
-    int err = kvf_read_f64(t, column, layer, head, t0, n, v, d);
-    for (uint32_t i = 0; !err && i < n; i++) /* all ones of u32 (alive) become -1 */
-        out[i] = v[i] > 2147483647.0 || !(v[i] >= -2147483648.0) ? -1 : (int32_t)v[i];
-    mem_free(v);
+    enum { PIECE = 512 };
+    double v[PIECE];
+    const struct kvf_column *c = kvf_column(t, column);
+    if (!c)
+        return kvf_fail(d, KVF_E_ARG, "%s: no such column", t->path);
+    const void *raw;
+    int err = kvf_view(t, column, layer, head, t0, n, &raw, d);
+    size_t width = kvf_dtype_size((enum kvf_dtype)c->dtype);
+    for (uint32_t at = 0, k; !err && at < n; at += k) {
+        k = n - at < PIECE ? n - at : PIECE;
+        widen((const unsigned char *)raw + at * width, (enum kvf_dtype)c->dtype,
+              c->flags & KVF_COL_AGE, k, v);
+        for (uint32_t i = 0; i < k; i++) /* all ones of u32 (alive) become -1 */
+            out[at + i] = v[i] > 2147483647.0 || !(v[i] >= -2147483648.0) ? -1 : (int32_t)v[i];
+    }
     return err;
 }
 

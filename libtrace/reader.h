@@ -15,13 +15,20 @@ struct cached {
     size_t cap;
 };
 
+/* What was done with a record before. */
+enum seen {
+    SEEN_DECODED = 1,
+    SEEN_CHECKED = 2, /* and its payload is where it lies in the map */
+};
+
 struct token {
     uint32_t index, at, len; /* of the token; place in the text */
 };
 
 struct kvf_trace {
     int fd;
-    bool shared; /* all but buffers and texts is of another reader */
+    const unsigned char *map; /* [size] the file, where it is mapped; else NULL */
+    bool shared;              /* all but buffers and texts is of another reader */
     char *path;
     uint64_t size;
     struct file_header header;
@@ -38,7 +45,7 @@ struct kvf_trace {
     size_t n_rec, cap_rec;
     struct cached cache[MOST_CACHED_CHUNKS];
     int n_cached;
-    unsigned char *decoded_before; /* [n_rec], once a chunk was read */
+    unsigned char *seen; /* [n_rec] enum seen, once one was read */
     struct scratch {
         unsigned char *data; /* owned, of cap bytes */
         size_t cap;
@@ -71,6 +78,8 @@ void trace_free_buffers(struct kvf_trace *t);
 /* Opens a trace as kvf_open does, without its tail. */
 int trace_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
                struct kvf_diag *d);
+/* Maps the file, unless the trace was not closed and may still be cut. */
+int trace_map(struct kvf_trace *t, struct kvf_diag *d);
 /* The name of the unfinished trace beside path: mem_free; NULL when memory is out. */
 char *trace_unfinished(const char *path);
 /* Opens the file, or the unfinished one beside it where there is none; nothing is read yet. */
@@ -93,6 +102,11 @@ void trace_note_damage(struct kvf_trace *t, uint64_t at);
 /* Reads and checks a record, header and payload, into p[trace_header_size(t) + stored_len]. */
 int trace_record(const struct kvf_trace *t, const struct record *r, unsigned char *p,
                  struct kvf_diag *d);
+/* The same, where it lies in the map, or else in t->stored: borrowed until the next call. */
+int trace_bytes(struct kvf_trace *t, const struct record *r, const unsigned char **ret,
+                struct kvf_diag *d);
+/* Whether the record was checked in the map before; it is from now on, if `now`. */
+bool trace_checked(struct kvf_trace *t, const struct record *r, bool now);
 /* Records of one column, layer and epoch begin at or after this one in the sorted list. */
 size_t trace_lower_bound(const struct kvf_trace *t, const struct record *key);
 /* What the records of these values have in common: KVF_E_ARG with a sentence where there is no such
@@ -113,6 +127,7 @@ int trace_not_there(const struct kvf_trace *t, const struct record *key, int hea
                     struct kvf_diag *d);
 /* n bytes of scratch memory, whose contents are lost; untouched when there is no memory. */
 int trace_room(size_t n, struct scratch *s);
+int trace_room_for(size_t n, unsigned char **p, size_t *cap);
 
 /* Whether the decoded lists of an INTERVALS record can be: they rise, and the newest epoch speaks
  * of no step that the trace does not have. */
@@ -121,13 +136,13 @@ bool trace_lists_fit(const struct kvf_trace *t, const struct record *r, const un
 /* The stored payload of a record, read and checked; the caller frees it. */
 int trace_payload(const struct kvf_trace *t, const struct record *r, unsigned char **ret,
                   struct kvf_diag *d);
-/* Decoded values of the chunk t->rec[entry], from the cache or from the file;
- * borrowed until the next call. */
+/* Decoded values of the chunk t->rec[entry], in the order of the file, from the cache or from the
+ * file; borrowed until the next call. */
 int trace_chunk(struct kvf_trace *t, size_t entry, const unsigned char **ret, struct kvf_diag *d);
 /* What is told of the blob r, whose elements are not read. */
 int trace_blob(const struct kvf_trace *t, const struct record *r, struct kvf_blob *ret,
                struct kvf_diag *d);
-/* Its header and its elements, borrowed until the next call. */
+/* Its header and its elements in the order of the file, borrowed until the next call. */
 int trace_blob_view(struct kvf_trace *t, const struct record *r, const unsigned char **ret_header,
                     const void **ret, struct kvf_diag *d);
 /* A type that this reader does not know. */

@@ -36,10 +36,10 @@ int trace_blob(const struct kvf_trace *t, const struct record *r, struct kvf_blo
     return err;
 }
 
-/* The elements of what lies in t->stored, decoded where they were packed. */
-static int unpack(struct kvf_trace *t, const struct record *r, int width, const void **ret)
+/* The elements of what lies at `in`, decoded where they were packed. */
+static int unpack(struct kvf_trace *t, const struct record *r, const unsigned char *in, int width,
+                  const void **ret)
 {
-    const unsigned char *in = t->stored.data + trace_header_size(t) + BLOB_HEADER;
     size_t n = r->stored_len - BLOB_HEADER;
     if (r->codec == CODEC_RAW) {
         *ret = in;
@@ -63,21 +63,22 @@ int trace_blob_view(struct kvf_trace *t, const struct record *r, const unsigned 
                     const void **ret, struct kvf_diag *d)
 {
     struct kvf_blob b;
+    const unsigned char *header;
     const void *data;
     if (r->stored_len < BLOB_HEADER)
         return damaged(t, r, d);
-    int err = trace_room(trace_header_size(t) + r->stored_len, &t->stored);
-    if (!err)
-        err = trace_record(t, r, t->stored.data, d);
+    int err = trace_bytes(t, r, &header, d);
     if (err)
         return err;
-    const unsigned char *header = t->stored.data + trace_header_size(t);
+    header += trace_header_size(t);
     if (!blob_header_read(header, r, &b))
         return damaged(t, r, d);
-    err = unpack(t, r, (int)kvf_dtype_size((enum kvf_dtype)b.dtype), &data);
+    err = unpack(t, r, header + BLOB_HEADER, (int)kvf_dtype_size((enum kvf_dtype)b.dtype), &data);
     if (err)
         return kvf_fail(d, err, "%s: the blob at byte %llu cannot be decoded", t->path,
                         (unsigned long long)r->offset);
+    if (t->map && r->codec == CODEC_RAW)
+        trace_checked(t, r, true);
     *ret_header = header;
     *ret = data;
     return KVF_OK;
@@ -100,6 +101,17 @@ int kvf_blob(struct kvf_trace *t, int blob, struct kvf_blob *ret, struct kvf_dia
 int kvf_blob_view(struct kvf_trace *t, int blob, const void **ret, struct kvf_diag *d)
 {
     const unsigned char *header;
+    const void *data;
     const struct record *r = blob_at(t, blob, d);
-    return r ? trace_blob_view(t, r, &header, ret, d) : KVF_E_ARG;
+    int err = r ? trace_blob_view(t, r, &header, &data, d) : KVF_E_ARG;
+    if (!err && !LITTLE_ENDIAN_HERE) {
+        size_t width = kvf_dtype_size((enum kvf_dtype)header[48]); /* its dtype */
+        err = data == t->raw.data ? KVF_OK : trace_room(r->raw_len, &t->raw);
+        if (!err)
+            copy_le(t->raw.data, data, r->raw_len / width, width);
+        data = t->raw.data;
+    }
+    if (!err)
+        *ret = data;
+    return err;
 }

@@ -1,6 +1,4 @@
 /* reader_intervals.c - lists of intervals of steps, of columns with KVF_COL_INTERVALS. */
-#include <string.h>
-
 #include "libtrace/reader.h"
 
 /* A file of a few bytes may hold any number of them. */
@@ -33,13 +31,14 @@ static bool take(struct gather *g, const struct record *r, const unsigned char *
     size_t list = (size_t)(g->head - r->head0) * r->n + (g->have - r->t0);
     uint32_t from = list ? end_of(raw, list - 1) : 0;
     uint32_t base = g->have > g->t0 ? g->end[g->have - g->t0 - 1] : 0, count = 0;
-    g->whole = g->have == g->t0 && stop == g->t0 + g->n ? intervals_of(r, raw) + from : NULL;
+    bool all = LITTLE_ENDIAN_HERE && g->have == g->t0 && stop == g->t0 + g->n;
+    g->whole = all ? intervals_of(r, raw) + from : NULL;
     for (; g->have < stop; g->have++) {
         count = end_of(raw, list++) - from;
         g->end[g->have - g->t0] = base + count;
     }
     if (g->out)
-        memcpy(g->out + base, intervals_of(r, raw) + from, count * sizeof *g->out);
+        copy_le(g->out + base, intervals_of(r, raw) + from, 2 * (size_t)count, sizeof(uint32_t));
     return base + count <= MOST_IN_A_CALL; /* neither is more than 2^24 before */
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -316,6 +317,18 @@ fail:
     return err;
 }
 
+int trace_map(struct kvf_trace *t, struct kvf_diag *d)
+{
+    if (!t->clean)
+        return KVF_OK;
+    void *p = t->size <= SIZE_MAX ? mmap(NULL, (size_t)t->size, PROT_READ, MAP_SHARED, t->fd, 0)
+                                  : MAP_FAILED;
+    if (p == MAP_FAILED)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot map the file into memory", t->path);
+    t->map = p;
+    return KVF_OK;
+}
+
 const char *kvf_path(const struct kvf_trace *t)
 {
     return t->path;
@@ -331,6 +344,8 @@ void kvf_close(struct kvf_trace *t)
         mem_free(t);
         return;
     }
+    if (t->map)
+        munmap((void *)(uintptr_t)t->map, (size_t)t->size);
     if (t->fd >= 0)
         close(t->fd);
     for (int i = 0; i < t->n_notes; i++)

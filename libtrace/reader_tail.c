@@ -74,6 +74,21 @@ int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_t
     return err;
 }
 
+int kvf_open_mapped(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+                    struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    int err = kvf_open(path, mode, &t, d);
+    if (err)
+        return err;
+    err = trace_map(t, d);
+    if (err)
+        kvf_close(t);
+    else
+        *ret_trace = t;
+    return err;
+}
+
 /* A tail whose records are whole: d says why readers leave it aside, if they do. */
 static int compare_tail(const struct kvf_trace *t, const char *name, struct kvf_diag *d)
 {

@@ -1,129 +1,12 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/reader.h"
 #include "libtrace/writer.h"
-
-/* Compares what comes next with the unfinished trace that is gone on with.  It is passed over where
- * it is the same; where it is not, what lies there is of no use and cut off, unless it was
- * committed. */
-static int go_over(struct kvf_writer *w, const struct iovec v[3])
-{
-    uint64_t at = w->end;
-    bool same = true;
-    for (int i = 0; same && i < 3; at += v[i++].iov_len)
-        same = writer_file_same(&w->file, at, v[i].iov_base, v[i].iov_len);
-    if (same) {
-        w->end = at;
-        return KVF_OK;
-    }
-    if (w->end < w->file.committed)
-        return w->err = KVF_E_FORMAT;
-    w->saved_errno = writer_file_cut(&w->file, w->end);
-    return w->saved_errno ? (w->err = KVF_E_IO) : KVF_OK;
-}
-
-/* All of it at the end of the file, or nothing: a torn record is cut off again. */
-static int write_all(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb)
-{
-    static const unsigned char zero[8];
-    size_t pad = (size_t)(padded(na + nb) - na - nb), total = na + nb + pad, done = 0;
-    struct iovec v[3] = {
-        {(void *)(uintptr_t)a, na}, {(void *)(uintptr_t)b, nb}, {(void *)(uintptr_t)zero, pad}};
-    int i = 0;
-    if (w->file.replays) {
-        int err = go_over(w, v);
-        if (err || w->file.replays)
-            return err;
-    }
-    while (done < total) {
-        while (v[i].iov_len == 0)
-            i++;
-        ssize_t got = pwritev(w->fd, v + i, 3 - i, (off_t)(w->end + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            w->saved_errno = got < 0 ? errno : ENOSPC;
-            w->err = KVF_E_IO;
-            while (ftruncate(w->fd, (off_t)w->end) != 0 && errno == EINTR)
-                ;
-            return w->err;
-        }
-        done += (size_t)got;
-        for (int k = i; k < 3 && got > 0; k++) {
-            size_t used = (size_t)got < v[k].iov_len ? (size_t)got : v[k].iov_len;
-            v[k].iov_base = (char *)v[k].iov_base + used;
-            v[k].iov_len -= used;
-            got -= (ssize_t)used;
-        }
-    }
-    w->end += total;
-    return KVF_OK;
-}
-
-static int remember(struct kvf_writer *w, const struct record *r)
-{
-    if (w->n_index == w->cap_index) {
-        size_t cap = w->cap_index ? 2 * w->cap_index : 1024;
-        struct record *p = mem_grow(w->index, w->n_index, cap, sizeof *p);
-        if (!p)
-            return w->err = KVF_E_NOMEM;
-        w->index = p;
-        w->cap_index = cap;
-    }
-    w->index[w->n_index++] = *r;
-    return KVF_OK;
-}
-
-int writer_append(struct kvf_writer *w, struct record *r, const void *first, size_t n_first,
-                  const void *rest, size_t n)
-{
-    unsigned char head[RECORD_HEADER + BLOB_HEADER];
-    if (w->err)
-        return w->err;
-    if (w->seq >= KVF_MAX_RECORDS && r->type != REC_INDEX)
-        return KVF_E_LIMIT;
-    r->seq = w->seq;
-    r->salt = (uint32_t)w->id.low;
-    r->link = w->link;
-    r->offset = w->end;
-    r->stored_len = n_first + n;
-    r->payload_crc = crc32c(payload_crc(r, first, n_first), rest, n);
-    r->hash = record_header_write(head, r);
-    if (n_first)
-        memcpy(head + RECORD_HEADER, first, n_first);
-    int err = write_all(w, head, RECORD_HEADER + n_first, rest, n);
-    if (err)
-        return err;
-    w->seq++;
-    w->link = r->hash;
-    return remember(w, r);
-}
-
-static int append(struct kvf_writer *w, struct record *r, const void *payload, size_t n)
-{
-    return writer_append(w, r, NULL, 0, payload, n);
-}
-
-/* The same, from a buffer, which is freed.  Out of memory stays the writer's error. */
-static int append_buf(struct kvf_writer *w, struct record *r, struct buf *b)
-{
-    r->raw_len = b->len;
-    int err = w->err ? w->err : b->err;
-    if (!err)
-        err = append(w, r, b->data, b->len);
-    if (err == KVF_E_NOMEM)
-        w->err = err;
-    buf_finish(b);
-    return err;
-}
 
 static int write_schema(struct kvf_writer *w)
 {
@@ -144,10 +27,15 @@ static int write_schema(struct kvf_writer *w)
         buf_add(&b, kind, 4);
         buf_add(&b, unit, sizeof unit);
     }
-    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL};
-    if (!b.err)
-        digest_schema(&w->content.kept, (const unsigned char *)b.data, b.len);
-    return append_buf(w, &r, &b);
+    struct record r = {.type = REC_SCHEMA, .flags = REC_CRITICAL, .raw_len = b.len};
+    struct hash128 holds = {0, 0};
+    int err = b.err;
+    if (!err) {
+        digest_schema(&holds, (const unsigned char *)b.data, b.len);
+        err = writer_put(w, &r, (struct payload){.data = b.data, .n = b.len}, holds);
+    }
+    buf_finish(&b);
+    return err;
 }
 
 static bool is_unsigned(int dtype)
@@ -203,10 +91,11 @@ static int write_start(struct kvf_writer *w, const char *meta, size_t n)
     struct record r = {.type = REC_META, .flags = REC_CRITICAL, .raw_len = n};
     file_header_write(header, &w->id);
     w->link = hash64(header, sizeof header);
-    int err = write_all(w, header, sizeof header, NULL, 0);
-    digest_meta(&w->content.kept, meta, n);
+    struct hash128 holds = {0, 0};
+    digest_meta(&holds, meta, n);
+    int err = writer_write(w, header, sizeof header, NULL, 0);
     if (!err)
-        err = append(w, &r, meta, n);
+        err = writer_put(w, &r, (struct payload){.data = meta, .n = n}, holds);
     return err ? err : write_schema(w);
 }
 
@@ -237,10 +126,8 @@ static void free_writer(struct kvf_writer *w)
     mem_free(w->n_query);
     mem_free(w->index);
     mem_free(w->content.note);
-    mem_free(w->raw);
-    mem_free(w->packed);
-    mem_free(w->scratch);
-    codec_destroy(w->codec);
+    writer_free_encoders(w);
+    pthread_mutex_destroy(&w->lock);
     mem_free(w);
 }
 
@@ -254,15 +141,15 @@ static int prepare(struct kvf_writer *w, const char *path, const char *meta,
     w->prompt = MEM_NEW(int32_t, o->n_prompt);
     w->n_prompt = o->n_prompt;
     w->level = o->smallest ? ZSTD_SMALLEST : ZSTD_LEVEL;
+    w->plain = o->plain;
     w->column = MEM_NEW(struct kvf_column, (size_t)n_columns);
-    w->packed = mem_alloc(codec_bound(CHUNK_RAW), 1);
-    w->scratch = mem_alloc(CHUNK_RAW, 1);
-    w->raw = mem_alloc(CHUNK_RAW, 1);
-    w->codec = codec_create();
-    if (!err
-        && (!w->path || !w->meta || !w->prompt || !w->column || !w->packed || !w->scratch || !w->raw
-            || !w->codec))
+    struct encoder *first = NULL; /* for a thread that writes alone */
+    if (!err && (!w->path || !w->meta || !w->prompt || !w->column))
         err = KVF_E_NOMEM;
+    if (!err)
+        err = writer_take(w, 0, &first);
+    if (first)
+        writer_give(w, first);
     if (!err && n_columns)
         memcpy(w->column, columns, (size_t)n_columns * sizeof *columns);
     if (!err && w->n_prompt)
@@ -315,6 +202,10 @@ int writer_open(const char *path, const char *meta_json, const struct kvf_shape 
     if (!w)
         return KVF_E_NOMEM;
     writer_file_none(&w->file);
+    if (pthread_mutex_init(&w->lock, NULL) != 0) {
+        mem_free(w);
+        return KVF_E_NOMEM;
+    }
     err = prepare(w, path, meta_json, shape, columns, n_columns, options);
     if (err) {
         kvf_fail(d, err, "%s: cannot create the trace: %s", path,
@@ -342,7 +233,7 @@ int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tai
     struct buf name = {0};
     if (w->file.only_whole)
         return KVF_E_ARG;
-    if (w->file.replays) {
+    if (writer_replays(w)) {
         *ret_tail = NULL;
         return KVF_OK;
     }
@@ -362,28 +253,22 @@ static int n_heads_of(const struct kvf_writer *w, int layer, int space)
     return space == KVF_SPACE_KV ? w->n_kv[layer] : w->n_query[layer];
 }
 
-int writer_append_chunk(struct kvf_writer *w, struct record *r, int width)
-{
-    size_t n = codec_encode_at(w->level, w->codec, w->raw, r->raw_len, width, w->packed, w->scratch,
-                               &r->codec);
-    return append(w, r, w->packed, n);
-}
-
 /* One chunk of at most CHUNK_RAW bytes: columns [t0, t0 + n) of a wider array. */
-static int write_part(struct kvf_writer *w, struct record *r, const char *data, size_t row,
-                      size_t first, int width)
+static int write_part(struct kvf_writer *w, struct encoder *e, struct record *r, const char *data,
+                      size_t row, size_t first, int width)
 {
     size_t part = (size_t)r->n * (size_t)width;
-    for (size_t h = 0; h < r->n_heads; h++)
-        memcpy(w->raw + h * part, data + h * row + first * (size_t)width, part);
-    const struct kvf_column *c = &w->column[r->column];
-    bool snapshot = c->flags & KVF_COL_SNAPSHOT;
-    uint64_t name = hash64(c->name, strlen(c->name));
-    for (int h = 0; h < r->n_heads; h++)
-        digest_values(snapshot ? &w->content.pending : &w->content.kept, name, r->layer,
-                      r->head0 + h, r->t0, r->n, width, w->raw + (size_t)h * part);
+    struct hash128 holds = {0, 0};
+    const char *column = w->column[r->column].name;
+    uint64_t name = hash64(column, strlen(column));
+    for (int h = 0; h < r->n_heads; h++) {
+        unsigned char *to = e->raw + (size_t)h * part;
+        copy_le(to, data + (size_t)h * row + first * (size_t)width, r->n, (size_t)width);
+        digest_values(&holds, name, r->layer, r->head0 + h, r->t0, r->n, width, to);
+    }
     r->raw_len = r->n_heads * part;
-    return writer_append_chunk(w, r, width);
+    const struct payload p = {.data = e->raw, .n = r->raw_len};
+    return w->plain ? writer_put(w, r, p, holds) : writer_put_coded(w, e, r, width, p, holds);
 }
 
 bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,
@@ -394,22 +279,24 @@ bool writer_has_place(const struct kvf_writer *w, int column, int layer, int hea
     const struct kvf_column *c = &w->column[column];
     int all = n_heads_of(w, layer, c->space);
     return head0 >= 0 && n_heads >= 1 && n_heads <= all - head0 && t0 <= KVF_MAX_STEPS
-           && n <= KVF_MAX_STEPS - t0 && epoch == (c->flags & KVF_COL_SNAPSHOT ? w->epoch + 1 : 0)
+           && n <= KVF_MAX_STEPS - t0 && !(c->flags & KVF_COL_SNAPSHOT) == (epoch == 0)
            && !(c->flags & KVF_COL_INTERVALS) == !intervals;
 }
 
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data)
 {
-    if (w->err)
-        return w->err;
+    struct encoder *e;
     if (!writer_has_place(w, column, layer, head0, n_heads, t0, n, epoch, false))
-        return KVF_E_ARG;
+        return writer_refuse(w, KVF_E_ARG);
     int width = (int)kvf_dtype_size(w->column[column].dtype);
     uint32_t most = (uint32_t)(CHUNK_RAW / (width * n_heads)), at = 0;
-    if (most == 0)
-        return KVF_E_LIMIT; /* more heads than fit: write them in several calls */
-    while (at < n) {
+    if (most == 0) /* more heads than fit: write them in several calls */
+        return writer_refuse(w, KVF_E_LIMIT);
+    int err = writer_take(w, epoch, &e);
+    if (err)
+        return err;
+    while (!err && at < n) {
         struct record r = {.type = REC_COLUMN,
                            .column = (uint32_t)column,
                            .layer = (uint16_t)layer,
@@ -418,107 +305,75 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
                            .t0 = t0 + at,
                            .n = n - at < most ? n - at : most,
                            .epoch = epoch};
-        int err = write_part(w, &r, data, (size_t)n * (size_t)width, at, width);
-        if (err)
-            return err;
+        err = write_part(w, e, &r, data, (size_t)n * (size_t)width, at, width);
         at += r.n;
     }
-    return KVF_OK;
+    writer_give(w, e);
+    return err;
+}
+
+/* One record of n texts; first: where the first of them begins. */
+static int write_texts(struct kvf_writer *w, struct encoder *e, uint32_t t0, uint32_t n,
+                       uint32_t first, const uint32_t *end, const char *bytes)
+{
+    size_t length = end[n - 1] - first, ends = 4 * (size_t)n;
+    struct record r = {.type = REC_TOKENS, .t0 = t0, .n = n, .raw_len = ends + length};
+    struct hash128 holds = {0, 0};
+    if (r.raw_len > CHUNK_RAW_LIMIT)
+        return KVF_E_LIMIT;
+    int err = writer_room(w, e, r.raw_len, 0);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < n; i++)
+        put_le(e->raw + 4 * (size_t)i, end[i] - first, 4);
+    if (length) /* bytes may be NULL where there is none */
+        memcpy(e->raw + ends, bytes + first, length);
+    digest_tokens(&holds, e->raw, t0, n);
+    return writer_put(w, &r, (struct payload){.data = e->raw, .n = r.raw_len}, holds);
 }
 
 int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const uint32_t *end,
                           const char *bytes)
 {
     enum { PER_RECORD = 16384 };
-    uint32_t first = 0;
+    struct encoder *e;
     if (t0 > KVF_MAX_STEPS || n > KVF_MAX_STEPS - t0)
-        return KVF_E_ARG;
+        return writer_refuse(w, KVF_E_ARG);
     for (uint32_t i = 1; i < n; i++)
         if (end[i] < end[i - 1])
-            return KVF_E_ARG;
-    for (uint32_t at = 0; at < n && !w->err; at += PER_RECORD) {
-        uint32_t k = n - at < PER_RECORD ? n - at : PER_RECORD;
-        struct buf b = {.max = CHUNK_RAW_LIMIT};
-        for (uint32_t i = 0; i < k; i++)
-            buf_le32(&b, end[at + i] - first);
-        buf_add(&b, bytes + first, end[at + k - 1] - first);
-        first = end[at + k - 1];
-        struct record r = {.type = REC_TOKENS, .t0 = t0 + at, .n = k};
-        if (!b.err)
-            digest_tokens(&w->content.kept, (const unsigned char *)b.data, r.t0, k);
-        int err = append_buf(w, &r, &b);
-        if (err)
-            return err;
-    }
-    return w->err;
-}
-
-int kvf_writer_sync(struct kvf_writer *w)
-{
-    if (!w->err && fdatasync(w->fd) != 0) { /* after a failed sync nothing is sure */
-        w->saved_errno = errno;
-        w->err = KVF_E_IO;
-    }
-    return w->err;
-}
-
-int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
-{
-    unsigned char payload[8 + FILE_HEADER];
-    if (epoch != w->epoch + 1 || n_steps > KVF_MAX_STEPS || n_steps < w->needs)
-        return KVF_E_ARG;
-    struct record r = {.type = REC_COMMIT, .flags = REC_CRITICAL, .epoch = epoch, .raw_len = 8};
-    put_le(payload, epoch, 4);
-    put_le(payload + 4, n_steps, 4);
-    int err = append(w, &r, payload, 8);
+            return writer_refuse(w, KVF_E_ARG);
+    int err = writer_take(w, 0, &e);
     if (err)
         return err;
-    w->epoch = epoch;
-    w->needs = 0;
-    w->content.snapshot = w->content.pending;
-    w->content.pending = (struct hash128){0, 0};
-    w->content.n_steps = n_steps;
-    struct record copy = {.type = REC_CHECKPOINT, .raw_len = FILE_HEADER};
-    file_header_write(payload, &w->id);
-    err = append(w, &copy, payload, FILE_HEADER);
-    return err ? err : kvf_writer_sync(w);
-}
-
-/* Of the notes of one key the last counts. */
-static int remember_note(struct kvf_writer *w, const char *key, const struct buf *b)
-{
-    struct content *c = &w->content;
-    const struct noted now = {hash64(key, strlen(key)), digest_note(b->data, b->len)};
-    size_t i = 0;
-    while (i < c->n_notes && c->note[i].key != now.key)
-        i++;
-    if (i == c->n_notes) {
-        struct noted *more = mem_grow(c->note, i, i + 1, sizeof *more);
-        if (!more)
-            return KVF_E_NOMEM;
-        c->note = more;
-        c->n_notes++;
+    for (uint32_t at = 0; !err && at < n; at += PER_RECORD) {
+        uint32_t k = n - at < PER_RECORD ? n - at : PER_RECORD;
+        err = write_texts(w, e, t0 + at, k, at ? end[at - 1] : 0, end + at, bytes);
     }
-    c->note[i] = now;
-    return KVF_OK;
+    writer_give(w, e);
+    return err;
 }
 
 int kvf_writer_note(struct kvf_writer *w, const char *key, const char *json)
 {
-    struct buf b = {.max = strlen(key) + 1 + KVF_MAX_META};
-    struct record r = {.type = REC_NOTE};
-    if (!key[0] || strlen(key) > KVF_MAX_KEY)
-        return w->err ? w->err : KVF_E_ARG;
-    buf_add(&b, key, strlen(key) + 1);
-    buf_str(&b, json);
-    if (!b.err)
-        b.err = remember_note(w, key, &b);
-    return append_buf(w, &r, &b);
-}
-
-uint64_t kvf_writer_bytes(const struct kvf_writer *w)
-{
-    return w->end;
+    static const struct hash128 nothing = {0, 0}; /* notes are summed up when the last is known */
+    size_t n_key = strlen(key) + 1, n_json = strlen(json);
+    struct encoder *e;
+    if (n_key == 1 || n_key > KVF_MAX_KEY + 1)
+        return writer_refuse(w, KVF_E_ARG);
+    if (n_json > KVF_MAX_META)
+        return writer_refuse(w, KVF_E_LIMIT);
+    int err = writer_take(w, 0, &e);
+    if (err)
+        return err;
+    struct record r = {.type = REC_NOTE, .raw_len = n_key + n_json};
+    err = writer_room(w, e, r.raw_len, 0);
+    if (!err) {
+        memcpy(e->raw, key, n_key);
+        memcpy(e->raw + n_key, json, n_json);
+        err = writer_put(w, &r, (struct payload){.data = e->raw, .n = r.raw_len}, nothing);
+    }
+    writer_give(w, e);
+    return err;
 }
 
 struct hash128 writer_digest(const struct kvf_writer *w)
@@ -543,14 +398,15 @@ static int write_index(struct kvf_writer *w)
         index_entry_write(out + i * INDEX_ENTRY, &w->index[i]);
     struct record r = {.type = REC_INDEX, .raw_len = n * INDEX_ENTRY};
     struct footer f = {.index_offset = w->end, .n_records = n, .clean = true};
-    int err = append(w, &r, out, n * INDEX_ENTRY);
+    int err = writer_put(w, &r, (struct payload){.data = out, .n = n * INDEX_ENTRY},
+                         (struct hash128){0, 0});
     f.last = r.hash;
     f.salt = r.salt;
     f.digest = writer_digest(w);
     mem_free(out);
     unsigned char end[FOOTER];
     footer_write(end, &f);
-    return err ? err : write_all(w, end, sizeof end, NULL, 0);
+    return err ? err : writer_write(w, end, sizeof end, NULL, 0);
 }
 
 /* All is on the disk, and nothing behind it; the tail counts no more. */

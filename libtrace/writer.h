@@ -2,11 +2,33 @@
 #ifndef KVF_LIBTRACE_WRITER_H
 #define KVF_LIBTRACE_WRITER_H
 
+#include <pthread.h>
+
 #include "base/buf.h"
 #include "libtrace/digest.h"
 #include "libtrace/writer_file.h"
 
+/* Working memory of one thread. */
+struct encoder {
+    struct encoder *next;   /* of those that nobody has */
+    unsigned char *raw;     /* [cap_raw] a payload before it is encoded, as in the file */
+    unsigned char *packed;  /* [cap_packed] and after it */
+    unsigned char *scratch; /* [cap_scratch] */
+    size_t cap_raw, cap_packed, cap_scratch;
+    void *codec;
+};
+
+/* A record's payload: two pieces, the first of at most BLOB_HEADER bytes. */
+struct payload {
+    const void *first, *data;
+    size_t n_first, n;
+};
+
+/* What several threads write to is guarded by the lock: all but what is set when it is opened.
+ * Values are summed up and encoded outside of it. */
 struct kvf_writer {
+    pthread_mutex_t lock;
+    struct encoder *idle; /* list */
     struct writer_file file;
     int fd; /* of the file */
     char *path;
@@ -37,9 +59,8 @@ struct kvf_writer {
     uint16_t *n_kv, *n_query; /* [n_layers] */
     struct record *index;
     size_t n_index, cap_index;
-    unsigned char *raw, *packed, *scratch; /* of one chunk */
-    void *codec;
-    int level; /* of compression */
+    int level;  /* of compression */
+    bool plain; /* values are not encoded */
 };
 
 /* kvf_writer_open, for columns of any names: those of a copy are as in its source. */
@@ -47,15 +68,33 @@ int writer_open(const char *path, const char *meta_json, const struct kvf_shape 
                 const struct kvf_column *columns, int n_columns,
                 const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                 struct kvf_diag *d);
-/* Appends a record whose payload is two pieces, the first of at most BLOB_HEADER bytes. */
-int writer_append(struct kvf_writer *w, struct record *r, const void *first, size_t n_first,
-                  const void *rest, size_t n);
-/* Whether heads and indices are those of a column, with intervals or without, and the epoch is the
- * one that comes. */
+/* Puts bytes, and zeros up to a multiple of 8, at the end of the file, or nothing: a torn record is
+ * cut off again. */
+int writer_write(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb);
+/* Appends a record and adds what it holds to the digest of its epoch. */
+int writer_put(struct kvf_writer *w, struct record *r, struct payload p, struct hash128 holds);
+/* The same, with p.data encoded as elements of so many bytes. */
+int writer_put_coded(struct kvf_writer *w, const struct encoder *e, struct record *r, int width,
+                     struct payload p, struct hash128 holds);
+/* Whether it goes on with an unfinished trace and has written nothing new. */
+bool writer_replays(const struct kvf_writer *w);
+/* The error that the writer kept, else err. */
+int writer_refuse(struct kvf_writer *w, int err);
+
+/* Working memory with room to encode CHUNK_RAW bytes, until it is given back.  epoch: that of a
+ * snapshot, which must be the one that comes (KVF_E_ARG), or 0.  The error that the writer kept. */
+int writer_take(struct kvf_writer *w, uint32_t epoch, struct encoder **ret);
+void writer_give(struct kvf_writer *w, struct encoder *e);
+/* More room: raw bytes in e->raw, and to encode as many as `coded`. */
+int writer_room(struct kvf_writer *w, struct encoder *e, size_t raw, size_t coded);
+/* The next commit counts at least so many steps. */
+void writer_need(struct kvf_writer *w, uint32_t n_steps);
+void writer_free_encoders(struct kvf_writer *w);
+
+/* Whether heads and indices are those of a column, with intervals or without, and the epoch is 0
+ * unless it is one of snapshots. */
 bool writer_has_place(const struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                       uint32_t t0, uint32_t n, uint32_t epoch, bool intervals);
-/* Encodes r->raw_len bytes of w->raw, at most CHUNK_RAW, and appends the record. */
-int writer_append_chunk(struct kvf_writer *w, struct record *r, int width);
 /* The digest of what was written and committed so far. */
 struct hash128 writer_digest(const struct kvf_writer *w);
 

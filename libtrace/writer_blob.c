@@ -1,7 +1,6 @@
 /* writer_blob.c - blocks of numbers as they were in the run. */
 #include <string.h>
 
-#include "base/mem.h"
 #include "libtrace/writer.h"
 
 static int check(const struct kvf_writer *w, const struct kvf_blob *b)
@@ -16,40 +15,37 @@ static int check(const struct kvf_writer *w, const struct kvf_blob *b)
     return kvf_blob_size(b) ? KVF_OK : KVF_E_LIMIT;
 }
 
-/* Encodes the n elements' bytes and appends them, with memory of its own where they are many. */
-static int append_packed(struct kvf_writer *w, struct record *r, const unsigned char *head,
-                         const void *data, size_t n, int width)
+static int append_blob(struct kvf_writer *w, struct encoder *e, const struct kvf_blob *b,
+                       bool packed, const void *data)
 {
-    unsigned char *packed = w->packed, *scratch = w->scratch;
-    if (n > CHUNK_RAW) {
-        packed = mem_alloc_raw(codec_bound(n), 1);
-        scratch = mem_alloc_raw(n, 1);
+    unsigned char head[BLOB_HEADER];
+    struct record r = {.type = REC_BLOB, .layer = b->layer, .head0 = b->head, .t0 = b->t0};
+    struct hash128 holds = {0, 0};
+    size_t n = kvf_blob_size(b), width = kvf_dtype_size((enum kvf_dtype)b->dtype);
+    int err = writer_room(w, e, LITTLE_ENDIAN_HERE ? 0 : n, packed ? n : 0);
+    if (err)
+        return err;
+    if (!LITTLE_ENDIAN_HERE) {
+        copy_le(e->raw, data, n / width, width);
+        data = e->raw;
     }
-    int err = packed && scratch ? KVF_OK : (w->err = KVF_E_NOMEM);
-    if (!err) {
-        size_t length = codec_encode_at(w->level, w->codec, data, n, width, packed, scratch,
-                                        &r->codec);
-        err = writer_append(w, r, head, BLOB_HEADER, packed, length);
-    }
-    if (n > CHUNK_RAW) {
-        mem_free(packed);
-        mem_free(scratch);
-    }
-    return err;
+    r.raw_len = n;
+    blob_header_write(head, b);
+    digest_blob(&holds, &r, head, data);
+    const struct payload p = {.first = head, .n_first = sizeof head, .data = data, .n = n};
+    return packed ? writer_put_coded(w, e, &r, (int)width, p, holds) : writer_put(w, &r, p, holds);
 }
 
 int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data)
 {
-    unsigned char head[BLOB_HEADER];
-    int err = w->err ? w->err : check(w, b);
+    struct encoder *e;
+    int err = check(w, b);
+    if (err)
+        return writer_refuse(w, err);
+    err = writer_take(w, 0, &e);
     if (err)
         return err;
-    struct record r = {.type = REC_BLOB, .layer = b->layer, .head0 = b->head, .t0 = b->t0};
-    r.raw_len = kvf_blob_size(b);
-    blob_header_write(head, b);
-    digest_blob(&w->content.kept, &r, head, data);
-    if (packed)
-        return append_packed(w, &r, head, data, r.raw_len,
-                             (int)kvf_dtype_size((enum kvf_dtype)b->dtype));
-    return writer_append(w, &r, head, BLOB_HEADER, data, r.raw_len);
+    err = append_blob(w, e, b, packed, data);
+    writer_give(w, e);
+    return err;
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # What a program outside needs: the installed headers, the two libraries and
 # kvftrace.pc, and nothing else.  Exported are the functions of the headers only.
-#     check_install.sh SOURCE BUILD SHARED_LIBRARY WRITE_EXAMPLE KVFATE
+#     check_install.sh SOURCE BUILD SHARED_LIBRARY KVFATE
 set -eu
-source=$1 build=$2 shared=$3 write_trace=$4 kvfate=$5
+source=$1 build=$2 shared=$3 kvfate=$4
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -13,6 +13,8 @@ cat "$source"/libtrace/include/kvf/trace.h "$source"/libtrace/include/kvf/copy.h
     tr '\n' ' ' | sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/||g' |
     grep -oE '\bkvf_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$dir/declared"
 nm -D --defined-only "$shared" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u > "$dir/exported"
+versions=$(nm -D --defined-only --with-symbol-versions "$shared" | sed -n 's/.*@//p' | sort -u)
+[ "$versions" = KVFTRACE_0 ] || { echo "versions of symbols: $versions"; exit 1; }
 diff "$dir/declared" "$dir/exported" || { echo "declared (<) and exported (>) differ"; exit 1; }
 [ "$(wc -l < "$dir/exported")" -ge 25 ] || { echo "hardly anything is exported"; exit 1; }
 
@@ -46,16 +48,27 @@ is "kvftrace.pc" "$(pkg-config --modversion kvftrace)" "$version"
 is "soname" "$(readelf -d "$shared" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" "$soname"
 ls "$libdir/libkvftrace.so.$version" "$libdir/$soname" "$libdir/libkvftrace.a" > /dev/null
 
-"$write_trace" "$dir/x.kvf"
-# shellcheck disable=SC2086
-${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror "$source/examples/01_read_trace.c" $cflags $libs -o "$dir/shared"
-LD_LIBRARY_PATH=$libdir "$dir/shared" "$dir/x.kvf" | grep -q '^L0K0: 56 of 64' || { echo "shared: wrong"; exit 1; }
-# shellcheck disable=SC2086
-${CC:-cc} -std=c11 "$source/examples/01_read_trace.c" $cflags "$libdir/libkvftrace.a" -lzstd -lxxhash -pthread -o "$dir/static"
-"$dir/static" "$dir/x.kvf" | grep -q '^L0K0: 56 of 64' || { echo "static: wrong"; exit 1; }
+# ---- the examples against what is installed, shared and static
+export LD_LIBRARY_PATH="$libdir"
+for kind in shared static; do
+    mkdir "$dir/$kind"
+    link=$libs
+    [ $kind = shared ] || link="$libdir/libkvftrace.a -lzstd -lxxhash"
+    set --
+    for example in "$source"/examples/*.c; do
+        name=${example##*/}
+        lines=$(wc -l < "$example")
+        [ "$lines" -lt 100 ] || { echo "$name: $lines lines, not under 100"; exit 1; }
+        # shellcheck disable=SC2086
+        ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror "$example" $cflags $link -pthread -o "$dir/$kind/${name%.c}"
+        set -- "$@" "$dir/$kind/${name%.c}"
+    done
+    sh "$source/examples/run.sh" "$@" "$kvfate" > "$dir/log" 2>&1 || { echo "$kind:"; cat "$dir/log"; exit 1; }
+done
+unset LD_LIBRARY_PATH
 
 # ---- each header alone, as C11 and as C++
-for h in err trace schema version; do
+for h in err trace copy schema version; do
     echo "#include <kvf/$h.h>" > "$dir/one.c"
     # shellcheck disable=SC2086
     ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $cflags -fsyntax-only "$dir/one.c"

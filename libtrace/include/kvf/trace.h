@@ -14,9 +14,20 @@
  * whole record.  Wrong arguments (KVF_E_ARG, KVF_E_LIMIT) change nothing.
  * Reading: kvf_open, look at kvf_meta / kvf_columns, kvf_read.
  *
- * Equal calls give equal bytes.  Nothing here prints, exits or reads the
- * environment.  Objects are not shared between threads without a lock; kvf_share gives a thread
- * a reader of its own. */
+ * Equal calls in equal order give equal bytes.  Nothing here prints, exits or reads the
+ * environment.
+ *
+ * Threads: kvf_write_*, kvf_writer_commit, _note, _sync, _bytes and _open_tail may be called for
+ * one writer from several threads at once, whose values are encoded side by side.  Records lie in
+ * the order in which they come to the file, and those of one call need not be neighbours: who wants
+ * equal bytes, or to resume, calls in one order, but the digest is the same in any.  A commit
+ * counts what calls that returned before it have written; one that still writes a snapshot then
+ * gets KVF_E_ARG.  A writer is closed, and abandoned, when no other call is at work.  A reader is
+ * of one thread at a time; kvf_share gives another thread one of its own.
+ *
+ * Memory: writing allocates nothing for what is of a kind and size that was written before, but
+ * for the list of records, which doubles when it is full.  Reading again what was read allocates
+ * nothing; kvf_open, kvf_digest and the first kvf_token do. */
 #ifndef KVF_TRACE_H
 #define KVF_TRACE_H
 
@@ -125,6 +136,8 @@ struct kvf_writer_options {
     const struct kvf_trace *run; /* a trace of the same run, which has its id, unless that is of
                                     format 0.1; NULL: the id is made of run header and prompt */
     bool smallest;               /* takes more time for fewer bytes */
+    bool plain; /* values are stored as they are: larger, but a mapped trace gives them out without
+                   a copy */
 };
 
 /* Begins a trace and writes the file header, the run header and the schema.  meta_json: the
@@ -226,6 +239,15 @@ enum kvf_open_mode {
  * a trace), KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_LIMIT, KVF_E_NOMEM. */
 int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
              struct kvf_diag *d);
+/* The same, and a trace that was closed is mapped into memory: kvf_view of values that were stored
+ * as they are (option `plain`), and kvf_blob_view of blobs that were not packed, give their place
+ * in the file, which stays until kvf_close.  Their checksum is compared when they are first asked
+ * for. Nothing of a trace is lost by it, but the file: where another program cuts it short
+ * meanwhile, to look at what is gone ends the process (SIGBUS), and what it changes may be seen.
+ * Nothing here does that to a closed trace; one that is replaced keeps its file as long as that is
+ * mapped.  As kvf_open, and KVF_E_IO where the file cannot be mapped. */
+int kvf_open_mapped(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
+                    struct kvf_diag *d);
 void kvf_close(struct kvf_trace *t); /* accepts NULL */
 
 /* One more reader of an open trace, for another thread: the same file, run header, schema and
