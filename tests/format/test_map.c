@@ -71,7 +71,7 @@ static double value(uint32_t head, uint32_t i)
 static void write_plain(const char *path, bool plain)
 {
     static double v[HEADS][N];
-    static uint32_t end[N];
+    static uint32_t end[N], own[N];
     static struct kvf_interval list[N];
     const uint16_t heads = HEADS, one = 1;
     const struct kvf_shape shape = {1, &one, &heads};
@@ -87,9 +87,10 @@ static void write_plain(const char *path, bool plain)
     for (uint32_t i = 0; i < N; i++) {
         end[i] = i + 1;
         list[i] = (struct kvf_interval){i, i};
+        own[i] = 7 * i;
     }
     cr_assert(zero(int, kvf_write_intervals(w, 1, 0, 0, 1, 0, N, 1, end, list)));
-    cr_assert(zero(int, kvf_write_blob(w, &b, false, list)));
+    cr_assert(zero(int, kvf_write_blob(w, &b, false, own)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, 2 * N)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
 }

@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+"""Random traces from the library to the reader in Python, and from the writer in Python to the library.
+
+usage: trips.py TRIPS [--count N] [--seed S] [--keep FOLDER]
+
+TRIPS is the program made of trips.c.  A trip is a random trace: all types, spaces, axes and codecs, snapshots, intervals, blobs, notes,
+names that mean no good, NaN with payloads, values and texts that are missing, nothing at all, and the greatest there is.  The library
+writes it, and so does write_kvf.py with other chunks and codecs; each file is read by read_kvf.py and by the library, which verifies it in
+full.  What they show must be, byte for byte, what was to be written; so must be the digest, and the files' own digests.
+With --keep the scripts and what the library wrote stay in the folder, for another machine to do the same.
+"""
+import argparse
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from read_kvf import BLOB, COLUMN, DTYPES, INTERVALS, NOTE, Trace  # noqa: E402
+from write_kvf import AGE, LISTS, SNAPSHOT, Column, Writer  # noqa: E402
+
+U32 = struct.Struct("<I").pack
+WIDTH = {**{k: np.dtype(v).itemsize for k, v in DTYPES.items()}, 8: 2, 9: 2}
+ODD = ["", " ", "x", "\n", "\x1b[31m", "../../etc/passwd", "\"'`$(reboot)", "\u202e", "é", "漢字", "🙂", "%s%n", "\\", "a" * 60, "\x7f", "NaN", "-1"]
+
+
+def number_of(*v):
+    return b"".join(map(U32, v))
+
+
+def sized(data):
+    return U32(len(data)) + data
+
+
+def name(r, most, before=""):
+    """At most so many bytes of UTF-8, with nothing of zero."""
+    text = before + "".join(r.choice(ODD) for _ in range(r.randint(1, 3))) + r.choice(["", "%d" % r.randint(0, 99)])
+    return text.encode()[:most].decode("utf-8", "ignore")
+
+
+def values(r, n, width):
+    """n elements of so many bytes, as bytes: of all kinds."""
+    kind, size = r.randint(0, 6), n * width
+    if kind == 0:  # any bits: of floats, NaN with payloads
+        return r.randbytes(size)
+    if kind == 1:
+        return r.randbytes(width) * n
+    if kind == 2:
+        return bytes(size)
+    if kind == 3:
+        return b"\xff" * size
+    if kind == 4:  # small numbers
+        return b"".join(r.randint(0, 3).to_bytes(width, "little") for _ in range(n))
+    extreme = [0, 1, (1 << 8 * width) - 1, 1 << 8 * width - 1, (1 << 8 * width - 1) - 1]
+    extreme += {2: [0x7C00, 0xFC00, 0x7E01, 0x8000, 1], 4: [0x7F800000, 0xFF800000, 0x7F800001, 0xFFC12345, 0x80000000, 1, 0x7F7FFFFF],
+                8: [0x7FF << 52, 0xFFF << 52, 0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF, 1 << 63, 1]}.get(width, [])
+    if kind == 5:
+        return b"".join(r.choice(extreme).to_bytes(width, "little") for _ in range(n))
+    run = [r.choice(extreme).to_bytes(width, "little")] * n  # all but one are equal
+    if n:
+        run[r.randrange(n)] = r.randbytes(width)
+    return b"".join(run)
+
+
+def cut(r, a, b):
+    """[a, b) in pieces."""
+    at = sorted({a, b, *(r.randint(a, b) for _ in range(r.choice([0, 0, 1, 3])))}) if b > a else []
+    return list(zip(at, at[1:]))
+
+
+class Trip:
+    """What is to be written: calls, and what must be read."""
+
+    def __init__(self, seed):
+        r = self.r = random.Random(seed)
+        self.meta = ('{"trip":%d,"odd":"%s"}' % (seed, name(r, 40).replace("\\", "").replace('"', "").translate(dict.fromkeys(range(32))))).encode()
+        self.prompt = [r.choice([r.randint(-2**31, 2**31 - 1), 0, 5]) for _ in range(r.choice([0, 0, 1, 9]))]
+        self.flags = r.choice([0, 0, 0, 1, 2 if r.random() < 0.05 else 0])
+        self.heads = [(r.randint(0, 3), r.randint(0, 4)) for _ in range(r.choice([0, 1, 1, 2, 3]))]
+        self.closed = r.random() < 0.95
+        self.calls, self.columns = [], []
+        for _ in range(r.choice([0, 1, 2, 3, 5])):
+            self.add_column()
+        self.data = [{} for _ in self.columns]    # (layer, head) -> {index: value}, of streams and the newest snapshot
+        self.texts, self.blobs, self.notes = {}, [], {}
+        self.steps = self.epoch = 0
+        if self.columns and r.random() < 0.003:   # more than a chunk holds
+            self.large()
+        for epoch in range(1, r.choice([1, 2, 2, 3, 4])):
+            self.go_on(epoch)
+        if r.random() < 0.3:                      # and something behind the last commit
+            self.streams(self.steps, self.steps + r.randint(0, 5))
+
+    def add_column(self):
+        r = self.r
+        c = Column(name(r, 47, "x-"), r.randint(1, 7), r.randint(0, 2), r.randint(0, 1), r.choice([0, SNAPSHOT]), name(r, 15))
+        if r.random() < 0.25:
+            c.dtype, c.axis, c.flags = 3, 0, SNAPSHOT | LISTS
+        elif c.dtype in (1, 2, 3, 7) and r.random() < 0.3:
+            c.flags |= AGE
+        if c.name not in [k.name for k in self.columns]:
+            self.columns.append(c)
+
+    def places(self, column):
+        """Layers with their heads."""
+        space = self.columns[column].space
+        return [(0, 1)] if space == 0 else [(l, h[space - 1]) for l, h in enumerate(self.heads) if h[space - 1]]
+
+    def pieces(self, column, a, b):
+        """What is written at once: layer, heads and indices."""
+        for layer, heads in self.places(column):
+            for h0, h1 in cut(self.r, 0, heads):
+                for t0, t1 in cut(self.r, a, b):
+                    if self.r.random() > 0.04:    # else it is missing
+                        yield layer, h0, h1 - h0, t0, t1 - t0
+
+    def streams(self, a, b):
+        for c, k in enumerate(self.columns):
+            if not k.flags & SNAPSHOT:
+                for layer, h0, heads, t0, n in self.pieces(c, a, b):
+                    self.chunk(c, layer, h0, heads, t0, n, 0)
+
+    def chunk(self, c, layer, h0, heads, t0, n, epoch):
+        w = WIDTH[self.columns[c].dtype]
+        data = values(self.r, heads * n, w)
+        self.calls.append(("C", c, layer, h0, heads, t0, n, epoch, data))
+        for h in range(heads):
+            held = self.data[c].setdefault((layer, h0 + h), {})
+            for i in range(n):
+                held[t0 + i] = data[(h * n + i) * w:][:w]
+
+    def large(self):
+        c = self.r.randrange(len(self.columns))
+        k = self.columns[c]
+        if self.places(c) and not k.flags & SNAPSHOT:
+            n = (512 << 10) // WIDTH[k.dtype] + self.r.randint(0, 9)
+            self.chunk(c, self.places(c)[0][0], 0, 1, 1000, n, 0)  # behind all steps
+
+    def lists(self, c, layer, h0, heads, t0, n, epoch, steps):
+        lists = []
+        for h in range(heads):
+            row = []
+            for i in range(t0, t0 + n):
+                one, at = [], i
+                while at < steps and self.r.random() < 0.6:
+                    first = self.r.randint(at, steps - 1)
+                    one.append((first, self.r.randint(first, steps - 1)))
+                    at = one[-1][1] + 2
+                row.append(one)
+                self.data[c].setdefault((layer, h0 + h), {})[i] = one
+            lists.append(row)
+        self.calls.append(("I", c, layer, h0, heads, t0, n, epoch, lists))
+
+    def go_on(self, epoch):
+        r, a = self.r, self.steps
+        b = a + r.choice([0, 1, 2, 7, 20])
+        self.streams(a, b)
+        for c, k in enumerate(self.columns):
+            if k.flags & SNAPSHOT:
+                self.data[c] = {}
+                for layer, h0, heads, t0, n in self.pieces(c, 0, b):
+                    if k.flags & LISTS:
+                        self.lists(c, layer, h0, heads, t0, n, epoch, b)
+                    else:
+                        self.chunk(c, layer, h0, heads, t0, n, epoch)
+        for t0, t1 in cut(r, a, b):
+            if r.random() > 0.04:
+                texts = [r.choice([b"", r.randbytes(3), name(r, 20).encode(), b"\0\0"]) for _ in range(t0, t1)]
+                self.calls.append(("T", t0, texts))
+                self.texts.update(enumerate(texts, t0))
+        for _ in range(r.choice([0, 0, 1, 2])):
+            self.blob()
+        for _ in range(r.choice([0, 0, 1])):
+            key = r.choice(["result", "spans", name(r, 40) or "k"])
+            json = r.choice([b"{}", b"[1, null]", b'"\\u0000\\ud83d"', b"0", b'{"a":{"b":[]}}'])
+            self.calls.append(("N", key.encode(), json))
+            self.notes[key.encode()] = json
+        self.calls.append(("M", epoch, b))
+        self.epoch, self.steps = epoch, b
+
+    def blob(self):
+        r = self.r
+        layer = r.randrange(len(self.heads)) if self.heads else 0
+        head = r.randrange(max(1, *self.heads[layer])) if self.heads else 0
+        shape = [r.choice([1, 1, 2, 3, 5]) for _ in range(r.randint(1, 4))]
+        dtype, t0 = r.randint(1, 9), r.choice([0, r.randint(0, 2**24 - 1)])
+        data = values(r, int(np.prod(shape)), WIDTH[dtype])
+        b = ("B", name(r, 47, "x-"), dtype, layer, head, t0, shape, data, r.random() < 0.5)
+        self.calls.append(b)
+        self.blobs.append(b[1:8])
+
+    # ---- writers
+
+    def script(self, path):
+        """For trips.c."""
+        out = [b"O", sized(path.encode()), sized(self.meta), sized(struct.pack("<%di" % len(self.prompt), *self.prompt)),
+               number_of(self.flags, len(self.heads)), *(number_of(*h) for h in self.heads), U32(len(self.columns)),
+               *(c.entry() for c in self.columns)]
+        for kind, *c in self.calls:
+            out.append(kind.encode())
+            if kind == "C":
+                out.append(number_of(*c[:7]) + sized(c[7]))
+            elif kind == "I":
+                flat = [one for row in c[7] for one in row]
+                out.append(number_of(*c[:7]) + sized(np.cumsum([len(one) for one in flat]).astype("<u4").tobytes()))
+                out.append(sized(b"".join(number_of(*pair) for one in flat for pair in one)))
+            elif kind == "T":
+                out.append(U32(c[0]) + sized(np.cumsum([len(t) for t in c[1]]).astype("<u4").tobytes()) + sized(b"".join(c[1])))
+            elif kind == "B":
+                label, dtype, layer, head, t0, shape, data, packed = c
+                out.append(number_of(packed, dtype, len(shape), layer, head, t0, *shape, *[0] * (4 - len(shape))) + sized(label.encode()) + sized(data))
+            elif kind == "N":
+                out.append(sized(c[0]) + sized(c[1]))
+            else:
+                out.append(number_of(*c))
+        return b"".join(out) + (b"X" if self.closed else b"A")
+
+    def codec(self, data, width):
+        codecs = [0, 2]
+        if data == data[:width] * (len(data) // width):
+            codecs.append(1)
+        return self.r.choice(codecs)
+
+    def write(self, path):
+        """With write_kvf.py."""
+        w = Writer(path, self.meta, self.heads, self.columns, self.prompt)
+        for kind, *c in self.calls:
+            if kind == "C":
+                column, layer, h0, heads, t0, n, epoch, data = c
+                dtype = np.dtype(DTYPES[self.columns[column].dtype])
+                w.chunk(column, layer, h0, t0, epoch, np.frombuffer(data, dtype).reshape(heads, n), self.codec(data, dtype.itemsize))
+            elif kind == "I":
+                column, layer, h0, _, t0, _, epoch, lists = c
+                w.intervals(column, layer, h0, t0, epoch, lists, self.r.choice([0, 2]))
+            elif kind == "T":
+                w.texts(*c)
+            elif kind == "B":
+                w.blob(*c[:7], self.codec(c[6], WIDTH[c[1]]))
+            elif kind == "N":
+                w.note(*c)
+            else:
+                w.commit(*c)
+        self.digest = "%016x%016x" % tuple(reversed(w.digest())) if self.closed else "\0" * 32
+        self.id = "%016x%016x" % tuple(reversed(w.id))
+        if self.closed:
+            w.close()
+        else:
+            w.leave()
+
+    # ---- what must be read, as trips.c shows it
+
+    def held(self, c, layer, head):
+        return self.data[c].get((layer, head), {})
+
+    def expected(self):
+        n = self.steps
+        out = [sized(self.meta), number_of(self.closed, n, self.epoch), self.id.encode(), self.digest.encode(), U32(len(self.heads))]
+        out += [struct.pack("<HH", *h) for h in self.heads] + [U32(len(self.columns))] + [c.entry() for c in self.columns]
+        for c, k in enumerate(self.columns):
+            for layer, heads in self.places(c):
+                for h in range(heads):
+                    held = self.held(c, layer, h)
+                    if k.flags & LISTS:
+                        out += [bytes([i in held]) + U32(len(held.get(i, []))) + b"".join(number_of(*p) for p in held.get(i, [])) for i in range(n)]
+                    else:
+                        out.append(bytes(i in held for i in range(n)))
+                        out += [held.get(i, bytes(WIDTH[k.dtype])) for i in range(n)]
+        out += [bytes([i in self.texts]) + sized(self.texts.get(i, b"")) for i in range(n)]
+        out.append(U32(len(self.blobs)))
+        for label, dtype, layer, head, t0, shape, data in sorted(self.blobs, key=lambda b: b[2:5]):
+            out.append(struct.pack("<48sBBHHI4I", label.encode(), dtype, len(shape), layer, head, t0, *shape, *[0] * (4 - len(shape))) + data)
+        keys = self.keys()
+        out += [bytes([k in self.notes]) + sized(self.notes.get(k, b"")) for k in keys]
+        return b"".join(out)
+
+    def keys(self):
+        return sorted(self.notes) + [b"no such note"]
+
+    def question(self, path):
+        return sized(path.encode()) + U32(self.r.randint(0, 1)) + U32(len(self.keys())) + b"".join(map(sized, self.keys()))
+
+    def shown(self, path):
+        """The same by read_kvf.py: another Trip that has what was read."""
+        t = Trace(path)
+        got = object.__new__(Trip)
+        got.meta, got.closed, got.steps, got.epoch, got.heads = t.payload(t.records[0]), t.closed, t.steps, t.epoch, t.heads
+        got.id, got.digest = "%016x%016x" % t.id[::-1], t.digest() if t.closed else "\0" * 32
+        if t.closed and t.stored_digest != got.digest:
+            raise SystemExit("%s: the stored digest is %s, of the values %s" % (path, t.stored_digest, got.digest))
+        schema = t.payload(t.records[1])
+        got.columns = [Column(a, schema[at + 48], *schema[at + 49:at + 52], schema[at + 52:at + 68].rstrip(b"\0").decode())
+                       for a, at in zip(t.columns, range(8 + 4 * len(t.heads), len(schema), 68))]
+        got.data, got.texts, got.notes = [{} for _ in got.columns], t.texts, {}
+        for r in t.of_type(COLUMN):
+            k = got.columns[r["column"]]
+            if r["epoch"] == (t.epoch if k.flags & SNAPSHOT else 0):
+                for h, row in enumerate(t.decode(r, np.dtype(DTYPES[k.dtype]))):
+                    held = got.data[r["column"]].setdefault((r["layer"], r["head0"] + h), {})
+                    held.update((r["t0"] + i, row[i].tobytes()) for i in range(min(r["n"], max(0, t.steps - r["t0"]))))
+        for r in t.of_type(INTERVALS):
+            if r["epoch"] == t.epoch:
+                for (head, token), pairs in t.lists(r).items():
+                    got.data[r["column"]].setdefault((r["layer"], head), {})[token] = pairs
+        for r in t.of_type(NOTE):
+            key, _, json = t.payload(r).partition(b"\0")
+            got.notes[key] = json
+        blobs = [(r, t.blob(r)) for r in t.of_type(BLOB)]
+        got.blobs = [(b["name"], t.payload(r)[48], b["layer"], b["head"], b["t0"], list(b["data"].shape), b["data"].tobytes()) for r, b in blobs]
+        return got.expected()
+
+
+def compare(what, seed, got, want):
+    if got != want:
+        at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+        raise SystemExit("trip of seed %d: %s: byte %d of %d differs (of %d expected)" % (seed, what, at, len(got), len(want)))
+
+
+def batch(program, seeds, folder):
+    """Trips of these seeds, each of which gives two files."""
+    trips, questions, want = [], [], []
+    path = lambda who, seed: os.path.join(folder, "%s-%d.kvf" % (who, seed))  # noqa: E731
+    with open(os.path.join(folder, "write"), "wb") as f:
+        for seed in seeds:
+            trips.append(Trip(seed))
+            f.write(trips[-1].script(path("c", seed)))
+    subprocess.run([*program, "write", f.name], check=True)
+    for seed, trip in zip(seeds, trips):
+        trip.write(path("py", seed))
+        if not trip.closed:
+            os.rename(path("py", seed), path("py", seed) + ".unfinished")
+        expected = trip.expected()
+        for who in ("c", "py"):
+            real = path(who, seed) + ("" if trip.closed else ".unfinished")
+            compare("read_kvf.py of what %s wrote" % who, seed, trip.shown(real), expected)
+            questions.append(trip.question(path(who, seed) if trip.closed or trip.r.randint(0, 1) else real))
+            want.append((seed, who, expected))
+    with open(os.path.join(folder, "read"), "wb") as f:
+        f.write(b"".join(questions))
+    subprocess.run([*program, "read", f.name, os.path.join(folder, "out")], check=True)
+    with open(os.path.join(folder, "out"), "rb") as f:
+        for seed, who, expected in want:
+            compare("the library of what %s wrote" % who, seed, f.read(len(expected)), expected)
+        compare("behind the end", seeds[-1], f.read(), b"")
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("program", nargs="+")
+    p.add_argument("--count", type=int, default=100)
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--keep")
+    a = p.parse_args()
+    done = 0
+    for first in range(a.seed, a.seed + a.count, 100):
+        seeds = range(first, min(first + 100, a.seed + a.count))
+        if a.keep:
+            os.makedirs(a.keep, exist_ok=True)
+            batch(a.program, seeds, a.keep)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                batch(a.program, seeds, folder)
+        done += len(seeds)
+        if done % 5000 == 0:
+            print("%d trips, as they should be" % done, flush=True)
+    print("%d trips, as they should be: seeds %d to %d" % (done, a.seed, a.seed + a.count - 1))
+
+
+if __name__ == "__main__":
+    main()
