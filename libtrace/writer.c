@@ -283,6 +283,20 @@ bool writer_has_place(const struct kvf_writer *w, int column, int layer, int hea
            && !(c->flags & KVF_COL_INTERVALS) == !intervals;
 }
 
+/* All n values of the heads of r, cut along the index where even one head has too many. */
+static int write_heads(struct kvf_writer *w, struct encoder *e, struct record r, uint32_t n,
+                       int width, const char *data)
+{
+    uint32_t t0 = r.t0, most = (uint32_t)(CHUNK_RAW / (width * r.n_heads));
+    int err = KVF_OK;
+    for (uint32_t at = 0; !err && at < n; at += r.n) {
+        r.t0 = t0 + at;
+        r.n = n - at < most ? n - at : most;
+        err = write_part(w, e, &r, data, (size_t)n * (size_t)width, at, width);
+    }
+    return err;
+}
+
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data)
 {
@@ -290,23 +304,20 @@ int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int 
     if (!writer_has_place(w, column, layer, head0, n_heads, t0, n, epoch, false))
         return writer_refuse(w, KVF_E_ARG);
     int width = (int)kvf_dtype_size(w->column[column].dtype);
-    uint32_t most = (uint32_t)(CHUNK_RAW / (width * n_heads)), at = 0;
-    if (most == 0) /* more heads than fit: write them in several calls */
-        return writer_refuse(w, KVF_E_LIMIT);
+    size_t row = (size_t)n * (size_t)width;
+    int most = row && row <= CHUNK_RAW ? (int)(CHUNK_RAW / row) : 1;
     int err = writer_take(w, epoch, &e);
     if (err)
         return err;
-    while (!err && at < n) {
+    for (int h = 0; !err && h < n_heads && n; h += most) {
         struct record r = {.type = REC_COLUMN,
                            .column = (uint32_t)column,
                            .layer = (uint16_t)layer,
-                           .head0 = (uint16_t)head0,
-                           .n_heads = (uint16_t)n_heads,
-                           .t0 = t0 + at,
-                           .n = n - at < most ? n - at : most,
+                           .head0 = (uint16_t)(head0 + h),
+                           .n_heads = (uint16_t)(n_heads - h < most ? n_heads - h : most),
+                           .t0 = t0,
                            .epoch = epoch};
-        err = write_part(w, e, &r, data, (size_t)n * (size_t)width, at, width);
-        at += r.n;
+        err = write_heads(w, e, r, n, width, (const char *)data + (size_t)h * row);
     }
     writer_give(w, e);
     return err;

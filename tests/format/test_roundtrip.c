@@ -207,8 +207,8 @@ Test(roundtrip, heads_may_be_grouped_differently_over_time)
     unlink(path);
 }
 
-/* Of 3 heads: values over two chunks, each with all heads. */
-enum { LONG = 100000 };
+/* Of 3 heads, each with more values than one record holds. */
+enum { LONG = 150000 };
 
 static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
 {
@@ -231,7 +231,7 @@ Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
 {
     const char *path = scratch_path("view.kvf");
     uint32_t *data = malloc(3 * LONG * sizeof *data);
-    const uint32_t chunk = (512 << 10) / 12; /* values of a head in the first chunk */
+    const uint32_t chunk = (512 << 10) / 4; /* values of a head in its first chunk */
     const uint32_t from[] = {0, 1, chunk - 2, chunk - 1, chunk, LONG - 3}, n[] = {0, 1, 2, 3};
     struct kvf_trace *t = two_chunks(path, data);
     const void *seen;
@@ -248,6 +248,40 @@ Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
     cr_expect(eq(int, kvf_view(t, 0, 0, 3, 0, 1, &seen, NULL), KVF_E_ARG));
     kvf_close(t);
     unlink(path);
+    free(data);
+}
+
+/* How many records hold n values of three heads. */
+static uint64_t records_of(uint32_t n, const uint32_t *data)
+{
+    const char *path = scratch_path("heads.kvf");
+    const struct kvf_column column = {"x-x", KVF_U32, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, 0, ""};
+    const struct kvf_writer_options o = {.existing = KVF_OVERWRITE};
+    const uint16_t heads = 3;
+    const struct kvf_shape shape = {1, &heads, &heads};
+    struct kvf_check c;
+    struct kvf_writer *w;
+    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &column, 1, &o, &w, NULL)));
+    cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 3, 0, n, 0, data)));
+    cr_assert(zero(int, kvf_writer_commit(w, 1, n)));
+    cr_assert(zero(int, kvf_writer_close(w, NULL)));
+    cr_assert(zero(int, kvf_verify(path, 1, &c, NULL)));
+    unlink(path);
+    return c.records;
+}
+
+Test(roundtrip, long_chunks_are_cut_between_heads_and_only_a_longer_head_along_the_index)
+{
+    const uint32_t most = (512 << 10) / 4; /* values in a record */
+    const struct {
+        uint32_t n, records;
+    } cases[] = {{1, 1},    {most / 3, 1}, {most / 3 + 1, 2}, {most / 2, 2}, {most / 2 + 1, 3},
+                 {most, 3}, {most + 1, 6}};
+    uint32_t *data = calloc(3 * (size_t)(most + 1), sizeof *data);
+    uint64_t none = records_of(0, data);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect(eq(u64, records_of(cases[i].n, data) - none, cases[i].records), "%u values",
+                  cases[i].n);
     free(data);
 }
 

@@ -158,8 +158,9 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
  * for indices t0 .. t0+n-1.  RUN columns use layer = head0 = 0, n_heads = 1.
  * epoch: 0 for columns without KVF_COL_SNAPSHOT, else one more than the last
  * commit's.  A value is written once (per epoch): readers may take either of two.
- * Large chunks are split along the index so that none exceeds 512 KiB of raw
- * data.  data is borrowed. */
+ * Large chunks are split so that none exceeds 512 KiB of raw data: between heads, so that all of a
+ * head can be read without the others, and along the index where one head alone is larger.
+ * data is borrowed. */
 int kvf_write_chunk(struct kvf_writer *w, int column, int layer, int head0, int n_heads,
                     uint32_t t0, uint32_t n, uint32_t epoch, const void *data);
 
