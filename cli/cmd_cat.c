@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/watcher.h"
 
 enum { MOST_PARTS = 512 };
 
@@ -22,8 +23,12 @@ static int join(const struct request *q, int n, char **path, struct kvf_diag *d)
     int err = part ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < n; i++)
         err = kvf_open(path[i], KVF_OPEN_TAIL, &part[i], d);
+    struct watcher w = watcher_begin("cat");
+    for (int i = 0; !err && i < n; i++)
+        kvf_watch(part[i], watcher_see, &w);
     if (!err)
         err = kvf_join(part, n, q->made.out, &how, &c, d);
+    watcher_end(&w);
     if (!err)
         made_trace_print(q->made.out, &c);
     for (int i = 0; part && i < n; i++)

@@ -6,6 +6,7 @@
 #include <kvf/trace.h>
 
 #include "cli/commands.h"
+#include "cli/watcher.h"
 
 struct request {
     bool stored;
@@ -21,7 +22,11 @@ static const struct opt options[] = {
 static int compute(struct kvf_trace *t, const char *path, char ret[33], struct kvf_diag *d)
 {
     char told[33];
+    struct watcher w = watcher_begin("checksum");
+    kvf_watch(t, watcher_see, &w);
     int err = kvf_digest(t, ret, d);
+    watcher_end(&w);
+    kvf_watch(t, NULL, NULL);
     if (err || kvf_stored_digest(t, told) != KVF_OK || strcmp(ret, told) == 0)
         return err;
     return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s", path,

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/watcher.h"
 
 struct request {
     struct made_trace made;
@@ -26,8 +27,11 @@ static int compact(const struct request *q, const char *path, struct kvf_diag *d
         return err;
     if (stat(kvf_path(t), &before) != 0)
         err = kvf_fail(d, KVF_E_IO, "%s: it is not there any more", path);
+    struct watcher w = watcher_begin("compact");
+    kvf_watch(t, watcher_see, &w);
     if (!err)
         err = kvf_copy(t, NULL, q->made.out, &how, &c, d);
+    watcher_end(&w);
     if (!err) {
         made_trace_print(q->made.out, &c);
         printf("%lld bytes before, %llu after: %.1f %%\n", (long long)before.st_size,

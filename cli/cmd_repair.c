@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/watcher.h"
 
 enum { MOST_LINES = 20 };
 
@@ -91,10 +92,14 @@ static int cmd_repair(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     struct kvf_repaired r;
     struct teller x = {self, operand[0], 0};
-    const struct kvf_copy_options how = made_trace_how(&q->made);
+    struct watcher w = watcher_begin("repair");
+    struct kvf_copy_options how = made_trace_how(&q->made);
+    how.watch = watcher_see;
+    how.watch_ctx = &w;
     int err = made_trace_check(&q->made, &d);
     if (!err)
         err = kvf_repair(operand[0], q->made.out, &how, say, &x, &r, &d);
+    watcher_end(&w);
     if (err)
         return command_end(self, err, &d);
     tell_damage(&x, &r);

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/watcher.h"
 
 enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */
 
@@ -73,6 +74,8 @@ static int write_parts(const struct request *q, struct kvf_trace *t, int n, stru
     struct buf name = {0};
     uint64_t T = kvf_n_steps(t), parts = (uint64_t)n;
     int err = check_names(q, n, d);
+    struct watcher w = watcher_begin("split");
+    kvf_watch(t, watcher_see, &w);
     for (uint64_t i = 0; !err && i < parts; i++) {
         struct kvf_piece p = {(uint32_t)(T * i / parts), (uint32_t)(T * (i + 1) / parts), NULL};
         struct kvf_copied c;
@@ -84,6 +87,7 @@ static int write_parts(const struct request *q, struct kvf_trace *t, int n, stru
         err = name_part(q->made.out, (int)i, n, &name);
         if (!err)
             err = kvf_copy(t, &p, name.data, &how, &c, d);
+        watcher_end(&w);
         if (!err)
             made_trace_print(name.data, &c);
     }

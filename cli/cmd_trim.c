@@ -6,6 +6,7 @@
 #include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/watcher.h"
 
 struct request {
     struct made_trace made;
@@ -88,8 +89,12 @@ static int trim(const struct request *q, const char *path, struct kvf_diag *d)
     if (!err && q->tokens)
         err = choose_tokens(t, q->tokens, &piece, d);
     piece.heads = keep;
-    if (!err)
+    struct watcher w = watcher_begin("trim");
+    if (!err) {
+        kvf_watch(t, watcher_see, &w);
         err = kvf_copy(t, &piece, q->made.out, &how, &c, d);
+    }
+    watcher_end(&w);
     if (!err)
         made_trace_print(q->made.out, &c);
     mem_free(keep);

@@ -4,6 +4,7 @@
 #include <kvf/trace.h>
 
 #include "cli/commands.h"
+#include "cli/watcher.h"
 
 struct request {
     bool full;
@@ -18,11 +19,13 @@ static const struct opt options[] = {
 struct judged {
     const struct command *self;
     const char *path;
+    struct watcher watcher;
 };
 
 static void say(void *ctx, const char *line)
 {
     const struct judged *j = ctx;
+    watcher_end(&j->watcher);
     fprintf(stderr, "kvfate %s: %s: %s\n", j->self->name, j->path, line);
 }
 
@@ -30,10 +33,13 @@ static void say(void *ctx, const char *line)
 static int judge(const struct command *self, const char *path, bool values, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
-    struct judged j = {self, path};
+    struct judged j = {self, path, watcher_begin("judge")};
     int n = 0, err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
+        kvf_watch(t, watcher_see, &j.watcher);
+    if (!err)
         err = kvf_judge(t, values, say, &j, &n);
+    watcher_end(&j.watcher);
     if (!err && n)
         err = kvf_fail(d, KVF_E_CORRUPT,
                        n < KVF_MAX_FINDINGS ? "%s: every record is whole, but what they say cannot "
@@ -85,7 +91,9 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
     struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_check c;
-    int err = kvf_verify(operand[0], q->full, &c, &d);
+    struct watcher w = watcher_begin("verify");
+    int err = kvf_verify_watched(operand[0], q->full, watcher_see, &w, &c, &d);
+    watcher_end(&w);
     if (!err) {
         remark(self, &d);
         print_check(operand[0], &c, q->full);

@@ -211,6 +211,8 @@ int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *pat
     struct kvf_copied made = {.n_steps = 0};
     struct kvf_piece p = {.heads = NULL};
     int err = check_piece(t, piece, &p, d);
+    if (!err)
+        err = trace_check_source(t, d);
     if (!err && !piece)
         err = check_known(t, d);
     if (!err)

@@ -115,6 +115,8 @@ int kvf_join(struct kvf_trace *const *part, int n, const char *path,
     struct kvf_copied made = {.n_steps = 0};
     struct kvf_part *place = MEM_NEW(struct kvf_part, (size_t)n);
     int err = place ? check_order(part, n, place, d) : KVF_E_NOMEM;
+    for (int i = 0; !err && i < n; i++)
+        err = trace_check_source(part[i], d);
     if (!err)
         err = copying_plan(&c, part[0], NULL, 0, d);
     if (!err)

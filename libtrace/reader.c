@@ -170,6 +170,7 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     err = trace_bytes(t, r, &bytes, d);
     if (err)
         return err;
+    trace_decoded(t, r->raw_len);
     err = codec_decode(t->decoder, bytes + trace_header_size(t), r->stored_len, r->codec, width,
                        slot->data, r->raw_len, t->shuffled.data);
     if (err)

@@ -62,8 +62,13 @@ struct kvf_trace {
     uint64_t bad_records, lost_bytes, first_bad;
     uint64_t breaks, first_break; /* places where a record does not follow the one before it */
     uint64_t commit_at;           /* offset of the newest commit */
-    uint64_t torn_bytes;          /* after the last record of a trace that was not closed */
-    bool bad_index;               /* there is one, but the records say something else */
+    struct watch {
+        kvf_watch_fn fn; /* NULL: nobody is told */
+        void *ctx;
+        uint64_t done, of; /* bytes decoded, of so many that there are */
+    } watch;
+    uint64_t torn_bytes; /* after the last record of a trace that was not closed */
+    bool bad_index;      /* there is one, but the records say something else */
 };
 
 static inline size_t trace_header_size(const struct kvf_trace *t)
@@ -92,9 +97,13 @@ int trace_load(struct kvf_trace *t, struct kvf_diag *d);
 int trace_load_schema(struct kvf_trace *t, struct kvf_diag *d);
 bool trace_fits_schema(const struct kvf_trace *t, const struct record *r);
 void trace_sort(struct kvf_trace *t); /* t->rec by record_compare */
-/* KVF_E_LIMIT with a sentence where all columns of the file together decode to more than 1 GiB, and
- * to more than 4096 bytes for each byte of the file. */
+/* KVF_E_LIMIT with a sentence where all columns and blobs of the file together decode to more than
+ * 1 GiB, and to more than 4096 bytes for each byte of the file. */
 int trace_check_raw(const struct kvf_trace *t, struct kvf_diag *d);
+/* kvf_check_size and trace_check_raw, of the tail too: what is copied. */
+int trace_check_source(const struct kvf_trace *t, struct kvf_diag *d);
+/* So many bytes were decoded: tells who watches. */
+void trace_decoded(struct kvf_trace *t, uint64_t bytes);
 /* Whether the values of the column are all in the tail: snapshots are, where there is one. */
 bool trace_in_tail(const struct kvf_trace *t, int column);
 void trace_note_damage(struct kvf_trace *t, uint64_t at);

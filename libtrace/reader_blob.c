@@ -71,6 +71,7 @@ int trace_blob_view(struct kvf_trace *t, const struct record *r, const unsigned 
     if (err)
         return err;
     header += trace_header_size(t);
+    trace_decoded(t, r->raw_len);
     if (!blob_header_read(header, r, &b))
         return damaged(t, r, d);
     err = unpack(t, r, header + BLOB_HEADER, (int)kvf_dtype_size((enum kvf_dtype)b.dtype), &data);

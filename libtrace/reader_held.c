@@ -22,19 +22,51 @@ int kvf_check_size(const struct kvf_trace *t, struct kvf_diag *d)
                     many_heads ? "heads" : "steps", (unsigned long long)bytes);
 }
 
+static uint64_t decodes_to(const struct kvf_trace *t)
+{
+    uint64_t raw = 0;
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (is_chunk(&t->rec[i]) || t->rec[i].type == REC_BLOB)
+            raw += t->rec[i].raw_len;
+    return raw;
+}
+
 int trace_check_raw(const struct kvf_trace *t, struct kvf_diag *d)
 {
     const uint64_t of_any = 1 << 30, of_a_byte = 4096;
-    uint64_t raw = 0;
-    for (size_t i = 0; i < t->n_rec; i++)
-        if (is_chunk(&t->rec[i]))
-            raw += t->rec[i].raw_len;
+    uint64_t raw = decodes_to(t);
     if (raw <= of_any || raw / of_a_byte <= t->size)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_LIMIT,
-                    "%s: the columns would decode to %llu bytes, out of a file of %llu: it is no "
-                    "record of a run",
-                    t->path, (unsigned long long)raw, (unsigned long long)t->size);
+    return kvf_fail(
+        d, KVF_E_LIMIT,
+        "%s: columns and blobs would decode to %llu bytes, out of a file of %llu: it is no "
+        "record of a run",
+        t->path, (unsigned long long)raw, (unsigned long long)t->size);
+}
+
+int trace_check_source(const struct kvf_trace *t, struct kvf_diag *d)
+{
+    int err = kvf_check_size(t, d);
+    if (!err)
+        err = trace_check_raw(t, d);
+    return err || !t->tail ? err : trace_check_raw(t->tail, d);
+}
+
+void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx)
+{
+    t->watch = (struct watch){fn, ctx, 0, decodes_to(t)};
+    if (t->tail)
+        kvf_watch(t->tail, fn, ctx);
+}
+
+void trace_decoded(struct kvf_trace *t, uint64_t bytes)
+{
+    struct watch *w = &t->watch;
+    if (!w->fn)
+        return;
+    w->done += bytes;
+    w->of = w->of > w->done ? w->of : w->done;
+    w->fn(w->ctx, w->done, w->of);
 }
 
 /* What records say they hold: lists or single values, and intervals in lists. */

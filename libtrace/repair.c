@@ -113,7 +113,9 @@ static void tell(const struct kvf_trace *t, struct kvf_repaired *r)
 /* What becomes of the trace, once its damaged records are dropped. */
 static int prepare(struct kvf_trace *t, struct kvf_repaired *r, struct kvf_diag *d)
 {
-    int err = drop_damaged(t);
+    int err = trace_check_source(t, d);
+    if (!err)
+        err = drop_damaged(t);
     if (!err && t->tail)
         err = drop_damaged(t->tail);
     tell(t, r);
@@ -172,6 +174,7 @@ int kvf_repair(const char *path, const char *out, const struct kvf_copy_options 
     int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
     if (err)
         return err;
+    kvf_watch(t, o ? o->watch : NULL, o ? o->watch_ctx : NULL);
     c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
     err = prepare(t, &r, d);
     struct taken s = {t, 0, t->n_steps, 0};

@@ -148,7 +148,8 @@ static int compare_digest(const struct kvf_trace *t, struct hash128 sum, struct 
                     "%s: the digest of the content is not the one that the writer told", t->path);
 }
 
-int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
+int kvf_verify_watched(const char *path, int full, kvf_watch_fn watch, void *ctx,
+                       struct kvf_check *ret, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     struct kvf_diag first = {""};
@@ -163,6 +164,7 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
         err = KVF_E_NOMEM;
     if (!err && full)
         err = trace_check_raw(t, d);
+    kvf_watch(t, watch, ctx);
     if (!err)
         err = look_at_commit(t);
     if (!err)
@@ -182,4 +184,9 @@ int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_dia
         err = compare_digest(t, digest, ret, d);
     kvf_close(t);
     return err;
+}
+
+int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d)
+{
+    return kvf_verify_watched(path, full, NULL, NULL, ret, d);
 }

@@ -27,8 +27,10 @@ struct kvf_piece {
 };
 
 struct kvf_copy_options {
-    bool overwrite; /* replaces a trace that is there */
-    bool smallest;  /* takes more time for fewer bytes */
+    bool overwrite;     /* replaces a trace that is there */
+    bool smallest;      /* takes more time for fewer bytes */
+    kvf_watch_fn watch; /* of kvf_repair, as kvf_watch says: the others watch what they are given */
+    void *watch_ctx;
 };
 
 /* What was made. */
@@ -40,11 +42,12 @@ struct kvf_copied {
 };
 
 /* Writes t, or a piece of it, to path.  t was closed; superseded snapshots are left behind.  A
- * whole copy has the digest of t.  piece, o: NULL: nothing special.
- * KVF_OK, KVF_E_ARG (nothing is taken, heads that cannot be, or some tokens of a trace whose
- * columns hold intervals of steps), KVF_E_NOTFOUND (t was not closed), KVF_E_CORRUPT (t is not what
- * its writer wrote), KVF_E_VERSION (t has records of a later release, and is to be whole), and what
- * kvf_writer_open and kvf_read give. */
+ * whole copy has the digest of t.  What declares more than its file can hold (kvf_check_size), or
+ * decodes to more than 1 GiB and 4096 bytes for each of its bytes, is refused with KVF_E_LIMIT.
+ * piece, o: NULL: nothing special. KVF_OK, KVF_E_ARG (nothing is taken, heads that cannot be, or
+ * some tokens of a trace whose columns hold intervals of steps), KVF_E_NOTFOUND (t was not closed),
+ * KVF_E_CORRUPT (t is not what its writer wrote), KVF_E_VERSION (t has records of a later release,
+ * and is to be whole), and what kvf_writer_open and kvf_read give. */
 int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *path,
              const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d);
 

@@ -297,6 +297,12 @@ uint64_t kvf_held(const struct kvf_trace *t, int column);
  * kvf_held; 0 for other columns. */
 uint64_t kvf_held_intervals(const struct kvf_trace *t, int column);
 
+/* Called from time to time while something takes long: of `of` bytes that the file decodes to,
+ * `done` were decoded.  Both may grow: what is read twice counts twice. */
+typedef void (*kvf_watch_fn)(void *ctx, uint64_t done, uint64_t of);
+/* From now on fn hears of what is decoded of t, by this thread; NULL: nobody does. */
+void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx);
+
 /* Reads values [t0, t0+n) of one head into out (n elements of the column's own
  * dtype).  KVF_E_NOTFOUND when part of the range was never written or is lost
  * (missing is never zero-filled), KVF_E_CORRUPT on a bad checksum. */
@@ -358,6 +364,9 @@ struct kvf_check {    /* what a check found */
  * how much is torn.  KVF_E_CORRUPT with d naming the first damage; *ret is filled
  * in both cases.  Other errors as kvf_open. */
 int kvf_verify(const char *path, int full, struct kvf_check *ret, struct kvf_diag *d);
+/* The same; watch: as kvf_watch says, NULL: nobody. */
+int kvf_verify_watched(const char *path, int full, kvf_watch_fn watch, void *ctx,
+                       struct kvf_check *ret, struct kvf_diag *d);
 /* The same of the tail beside a trace that was not closed, which holds its newest state.
  * KVF_E_NOTFOUND: there is none, or the trace needs none.  KVF_OK with a sentence in d: it is
  * whole, but is not read with the trace, because it is of another run or goes no further. */
