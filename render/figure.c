@@ -12,7 +12,7 @@
 #include "render/style.h"
 
 enum { TITLE_MM = 7, TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
-enum { OWN_PIXELS = 1 << 26 }; /* most of a PNG whose size nobody chose: 256 MiB */
+enum { MOST_PIXELS = 64000000 }; /* most of a PNG: 256 MB until they are compressed */
 
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
@@ -251,17 +251,16 @@ void figure_prepare(void)
     canvas_prepare();
 }
 
-/* A table may ask for any size; who draws it asks for this one by --size. */
-static int check_pixels(const struct figure_style *s, double w, double h, int dpi,
-                        struct kvf_diag *d)
+/* A table may ask for any size, and pixels take four bytes each until they are compressed. */
+static int check_pixels(double w, double h, int dpi, struct kvf_diag *d)
 {
     double pixels = w / 25.4 * dpi * h / 25.4 * dpi;
-    if ((s->width_mm != 0 && s->height_mm != 0) || pixels <= OWN_PIXELS)
+    if (pixels <= MOST_PIXELS)
         return KVF_OK;
     return kvf_fail(d, KVF_E_LIMIT,
-                    "the figure would have %.0f x %.0f mm and %.0f million pixels at %d dpi; "
-                    "choose --size, a smaller --dpi, or show less",
-                    w, h, pixels / 1e6, dpi);
+                    "the figure would have %.0f x %.0f mm and %.0f million pixels at %d dpi, of at "
+                    "most %.0f; choose --size, a smaller --dpi, SVG or PDF, or show less",
+                    w, h, pixels / 1e6, dpi, MOST_PIXELS / 1e6);
 }
 
 static int make(const struct figure *f, const struct table *t, const struct figure_style *s,
@@ -271,7 +270,7 @@ static int make(const struct figure *f, const struct table *t, const struct figu
     double w = 0, h = 0;
     int err = size_of(f, t, s, &w, &h, d);
     if (!err && format == CANVAS_PNG)
-        err = check_pixels(s, w, h, dpi, d);
+        err = check_pixels(w, h, dpi, d);
     if (err)
         return err;
     err = canvas_create(format, w, h, dpi, &c, d);

@@ -1,6 +1,7 @@
 """What the command-line tests share: running kvfate, judging its answer, hostile model files."""
 import argparse
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -25,6 +26,7 @@ class Suite:
         self.write_kvf = os.path.abspath(args.write_kvf)
         self.exe, self.models = os.path.abspath(args.kvfate), os.path.abspath(args.models)
         self.work = tempfile.TemporaryDirectory(prefix="kvfate-cli-")
+        self.most = self.longest = 0  # memory in bytes and time in seconds of what was bounded
         sys.path.insert(0, GOLDEN_TOOLS)
 
     def path(self, name):
@@ -70,6 +72,20 @@ class Suite:
         ok = r.returncode in codes and (r.returncode == 0 or (err.count("\n") >= 1 and err.startswith("kvfate")))
         self.check(name, ok, " ".join(map(repr, argv))[:300], f"exit {r.returncode}", err[:600])
         return r
+
+    def bounded(self, name, argv, codes=(1,), seconds=10, words=(), memory=400 << 20):
+        """Ends by itself with a sentence, in `seconds` of the processor and within `memory`.  Returns its exit status."""
+        def limits():
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        p = subprocess.Popen([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limits)
+        err = p.stderr.read().decode("utf-8", "replace")
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        self.most = max(self.most, used.ru_maxrss << 10)
+        self.longest = max(self.longest, used.ru_utime + used.ru_stime)
+        ok = p.returncode in codes and (p.returncode in (0, 3) or err.startswith("kvfate")) and used.ru_maxrss << 10 < memory
+        self.check(name, ok and all(w in err for w in words), argv, p.returncode, err[:600], f"{used.ru_maxrss >> 10} MiB, {used.ru_utime + used.ru_stime:.1f} s")
+        return p.returncode
 
     def finish(self):
         self.work.cleanup()

@@ -1,47 +1,24 @@
 #!/usr/bin/env python3
 """Traces that declare what they do not hold, hold what cannot be, or would steer a terminal: every command ends in time and within its
-memory, with a sentence.  tests/data/hostile has the traces that no program here would write:
-
-    t24.kvf    2^24 steps in 6 KB: every column is one number, repeated
-    huge.kvf   4096 layers of 4096 heads and 2^24 steps, and no values
-    fpe01.kvf  a layer without KV heads
-    esc.kvf    control characters in the names of the model, of a column and in the answer
+memory, with a sentence.  hostile_traces.py says which there are.
 """
 import json
 import os
-import resource
 import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analyze"))
-from harness import Suite  # noqa: E402
-from maker import Column, make  # noqa: E402
+from harness import Suite
+from hostile_traces import DATA, G, H, L, T, Column, beyond_integers, honest, made, make, spoiled
 
 s = Suite()
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "hostile")
 ANALYZERS = [a for a in json.loads(subprocess.check_output([s.exe, "describe", "--json"]))["analyzers"]]
-MEMORY = 400 << 20  # beyond what a result needs; of these there is none
+bounded = s.bounded
 
 
 def trace(name):
     return os.path.join(DATA, name + ".kvf")
-
-
-def bounded(name, argv, codes=(1,), seconds=10, words=()):
-    """Ends by itself with a sentence, in `seconds` of the processor and within MEMORY."""
-    def limits():
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    p = subprocess.Popen([s.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits)
-    err = p.stderr.read().decode("utf-8", "replace")
-    p.stdout.read()
-    _, status, used = os.wait4(p.pid, 0)
-    p.returncode = os.waitstatus_to_exitcode(status)
-    ok = p.returncode in codes and (p.returncode in (0, 3) or err.startswith("kvfate")) and used.ru_maxrss << 10 < MEMORY
-    s.check(name, ok and all(w in err for w in words), argv, p.returncode, err[:600], f"{used.ru_maxrss >> 10} MiB")
 
 
 def operands(a, path):
@@ -65,79 +42,42 @@ bounded("huge: what is missing", ["verify", trace("huge")], words=("tokens.id la
 for a in ANALYZERS:
     bounded(f"no KV heads: {a['name']}", [a["name"], *operands(a, trace("fpe01"))], (0, 1, 2))
 bounded("no KV heads: verify", ["verify", trace("fpe01")], words=("KV heads",))
-rng = np.random.default_rng(1)
-T, L, H, G = 30, 2, 2, 4
-
-
-def honest():
-    """Columns that no rule has anything against."""
-    left = np.arange(T)[::-1] * np.ones((L, G, 1))
-    return [Column("tokens.id", "i32", "run", rng.integers(0, 99, T)), Column("tokens.role", "u8", "run", rng.integers(0, 3, T)),
-            Column("nll", "f32", "run", rng.random(T)), Column("evict_step", "u32", "kv", np.full((L, H, T), T)),
-            Column("evict_reason", "u8", "kv", np.ones((L, H, T))), Column("evict_margin", "f32", "kv", rng.random((L, H, T))),
-            Column("log_beta", "f32", "kv", -rng.random((L, H, T))), Column("last_selected.top64", "u16", "query", left, flags=3),
-            Column("mass.sum", "f32", "query", rng.random((L, G, T)), flags=1), Column("entropy", "f32", "query", rng.random((L, G, T)), "step"),
-            Column("shadow.ghost_hits", "u32", "query", np.ones((L, G, T)), flags=1), Column("shadow.ghost_mass", "f32", "query", np.ones((L, G, T)), flags=1),
-            Column("shadow.first_hit", "u32", "query", np.full((L, G, T), T - 1), flags=1), Column("shadow.kept_mass", "f32", "query", np.ones((L, G, T)), "step"),
-            Column("x-own.column", "f32", "kv", -1e9 * np.ones((L, H, T)))]
-
-
-def made(name, columns):
-    return make(s.write_kvf, s.path(name), columns, (L, H, G, T), texts=["x"] * T)
-
-
-good = made("good.kvf", honest())
+good = made(s, "good.kvf", honest())
 r = s.run(["verify", "--full", good])
 s.check("an honest trace is whole", r.returncode == 0 and not r.stderr, r)
-
-
-def spoil(column, value, at=(0, 0, 7)):
-    columns = honest()
-    for c in columns:
-        if c.name == column:
-            c.values[at if c.values.ndim == 3 else at[-1]] = value
-    return made("bad.kvf", columns)
 
 
 for column, value in (("tokens.id", -1), ("tokens.role", 3), ("nll", -.5), ("evict_step", 7), ("evict_step", T + 1), ("evict_reason", 6), ("evict_margin", -1),
                       ("log_beta", .5), ("log_beta", np.nan), ("last_selected.top64", T - 7), ("mass.sum", -1), ("mass.sum", np.nan), ("mass.sum", np.inf), ("mass.sum", T),
                       ("entropy", -1), ("shadow.first_hit", 6), ("shadow.first_hit", T), ("shadow.ghost_hits", T - 6)):
-    bad = spoil(column, value)
+    bad = spoiled(s, column, value)
     s.check(f"records of {column} = {value} are whole", s.run(["verify", bad]).returncode == 0)
     r = s.run(["verify", "--full", bad])
     s.check(f"{column} = {value} cannot be", r.returncode == 1 and f"{column} of layer 0, head 0 is".encode() in r.stderr and b" at 7, which cannot be" in r.stderr,
             r.returncode, r.stderr)
 for column, value in (("evict_step", 8), ("evict_step", T), ("evict_step", np.nan), ("last_selected.top64", T - 8), ("last_selected.top64", np.nan), ("nll", np.nan),
-                      ("evict_margin", np.nan), ("shadow.first_hit", 7), ("shadow.first_hit", np.nan), ("own.column", np.nan)):
-    r = s.run(["verify", "--full", spoil(column, value)])
+                      ("evict_margin", np.nan), ("shadow.first_hit", 7), ("shadow.first_hit", np.nan), ("x-own.column", np.nan)):
+    r = s.run(["verify", "--full", spoiled(s, column, value)])
     s.check(f"{column} = {value} can be", r.returncode == 0, r.stderr)
 columns = honest()
 for c in columns:
     c.n = 17 if c.name == "mass.sum" else None
-r = s.run(["verify", made("gap.kvf", columns)])
+r = s.run(["verify", made(s, "gap.kvf", columns)])
 s.check("values that are missing", r.returncode == 1 and b"mass.sum lacks 52 of the 120 values of layer 0, the first of head 0 at 17" in r.stderr, r.stderr)
 r = s.run(["survival", s.path("gap.kvf"), "--criterion", "top64"])
 s.check("others can be analysed", r.returncode == 0, r.stderr)
 bounded("that column cannot", ["received", s.path("gap.kvf"), "--spread"], (1, 2))
 columns = honest()
 columns[8].axis = "step"
-r = s.run(["verify", made("axis.kvf", columns)])
+r = s.run(["verify", made(s, "axis.kvf", columns)])
 s.check("a column of another shape", r.returncode == 1 and b"mass.sum must not hold a value for each query head and step" in r.stderr, r.stderr)
 twice = make(s.write_kvf, s.path("twice.kvf"), honest(), (L, H, G, T), texts=["x"] * T, again=True)
 r = s.run(["verify", twice])
 s.check("values that are there twice", r.returncode == 1 and b"both hold tokens.id of layer 0 at 0" in r.stderr, r.stderr)
-ages = spoil("shadow.first_hit", 4294967294)
+ages = spoiled(s, "shadow.first_hit", 4294967294)
 for ext in ("tsv", "png", "svg"):
     bounded(f"ghosts of an age beyond the run: {ext}", ["ghosts", ages, "-o", s.path("x." + ext)], words=("4294967294", "no step of this trace"))
-big = honest()
-for c in big:
-    if c.space == "kv" and c.name == "evict_step":
-        c.dtype, c.values[0, 0, 3] = "f64", 1e300
-    if c.name == "shadow.ghost_hits":
-        c.dtype, c.values[0, 0, 3] = "f64", 1e300
-    if c.name == "tokens.id":
-        c.dtype, c.values[5] = "f64", np.inf
-big = made("big.kvf", big)
+big = beyond_integers(s)
 for a in ANALYZERS:
     bounded(f"numbers that no integer holds: {a['name']}", [a["name"], *operands(a, big)], (0, 1, 2))
 
@@ -157,6 +97,9 @@ far = table("sparsity", "head layer index kind sparsity", [(f"L{l}H{l}", l, l, "
 bounded("drawn: heads that the table lacks", ["draw", far, "-o", s.path("x.svg")], words=("the table has 2 rows, too few for",))
 many = table("eviction", "head layer index token birth evict_step age reason score margin tie", [(f"L{h // 128}K{h % 128}", h // 128, h % 128, 0, 0, 1, 1, "budget", 0, 0, 0) for h in range(1 << 16)])
 bounded("drawn: more pixels than anybody looks at", ["draw", many, "-o", s.path("x.png")], words=("choose --size",))
+few = table("eviction", "head layer index token birth evict_step age reason score margin tie", [("L0K0", 0, 0, i, i, i + 1, 1, "budget", 0, 0, 0) for i in range(9000)])
+bounded("drawn: more pixels than a PNG may have", ["draw", few, "--size", "1690x1690", "-o", s.path("x.png")], words=("million pixels", "of at most 64"))
+bounded("drawn: as many as it may have", ["draw", few, "--size", "676x676", "-o", s.path("x.png")], (0,), memory=(400 + 256) << 20)
 
 # ---- less than a whole run
 empty = make(s.write_kvf, s.path("empty.kvf"), [Column(c.name, c.dtype, c.space, c.values[..., :0], c.axis, c.flags) for c in honest()], (L, H, G, 0))

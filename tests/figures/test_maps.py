@@ -323,7 +323,7 @@ def occupancy(folder):
 
 def rims(folder, kvf):
     out = os.path.join(folder, "x.png")
-    for size, dpi in (("40x25", 20), ("40x25", 300), ("1693x25", 300), ("40x846", 600), ("130x100", 2400)):
+    for size, dpi in (("40x25", 20), ("40x25", 300), ("1693x25", 300), ("40x846", 600), ("90x70", 2400)):
         r = run(KVFATE, "eviction", kvf, "--head", "L1K0", "--size", size, "--dpi", dpi, "-o", out)
         expect(r.returncode == 0 or (r.returncode == 2 and r.stderr), f"--size {size}: exit {r.returncode} {r.stderr}")
     t = os.path.join(folder, "odd.tsv")

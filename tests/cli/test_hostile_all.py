@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Every command that reads a trace over every hostile trace: it ends by itself, without a signal, within 400 MiB and within 10 seconds of
+the processor, and where it takes longer it says how far it is on a terminal.  The commands come from `kvfate describe`.
+KVFATE_TESTS=long: every analysis and every figure of every trace, which test_hostile.py does for some; KVFATE_HOSTILE=FOLDER: the traces of
+a folder, too."""
+import glob
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+
+from harness import Suite
+from hostile_traces import every, made, honest
+
+s = Suite()
+TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+ANALYZERS = {a["name"]: a for a in TOLD["analyzers"]}
+OUT = s.path("out.kvf")
+# What a command needs beside the traces; a list for each way to call it.
+MORE = {"info": [[], ["--json"]], "verify": [[], ["--full"]], "checksum": [[], ["--stored"]], "trim": [["--tokens", "0:1"], ["--head", "L0K0"]],
+        "split": [["--parts", "2"], ["--steps", "7"]], "plan": [[]], "report": [[]], "corpus": [[]]}
+OUTPUT = {"repair": OUT, "compact": OUT, "trim": OUT, "cat": OUT, "plan": OUT, "split": s.path("part-%d.kvf"), "report": s.path("x.html")}
+LONG = os.environ.get("KVFATE_TESTS") == "long"
+ANALYSED = ("esc", "ages", "heads", "torn")
+
+
+def calls(command, path):
+    name = command["name"]
+    if name in ANALYZERS:
+        traces = [path] * ANALYZERS[name]["min_traces"]
+        yield [name, *traces]
+        for figure in ANALYZERS[name]["figures"] if LONG else ():
+            yield from ([name, *traces, "--figure", figure, "-o", s.path("x." + ext)] for ext in ("svg", "png"))
+        return
+    traces = ["survival", path] if name == "corpus" else [path] * max(command["operands"]["least"], 1)
+    for more in MORE.get(name, [[]]):
+        overwrite = ["--overwrite"] if OUTPUT.get(name, "").endswith(".kvf") else []
+        yield [name, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
+
+
+def left_over():
+    return [n for n in os.listdir(s.work.name) if n.endswith(".part")]
+
+
+def longest_silence(argv):
+    """The exit status of a command with a terminal as its standard error, and the longest time in which it wrote nothing there."""
+    master, terminal = pty.openpty()
+    p = subprocess.Popen([s.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    last, most, said = time.monotonic(), 0, b""
+    while True:
+        ready = select.select([master], [], [], 60)[0]
+        most, last = max(most, time.monotonic() - last), time.monotonic()
+        try:
+            data = os.read(master, 1 << 16) if ready else b""
+        except OSError:  # the terminal has ended with the program
+            data = b""
+        said += data
+        if not data:
+            break
+    if p.poll() is None and most >= 60:
+        p.kill()
+    os.close(master)
+    return p.wait(), most, said
+
+
+COMMANDS = [c for c in TOLD["commands"] if c["operands"]["kind"] == "trace"]
+assert {"repair", "compact", "trim", "split", "cat", "checksum", "verify", "info", "report", "diff", "corpus"} <= {c["name"] for c in COMMANDS}
+traces = list(every(s)) + [(os.path.basename(p), p) for p in sorted(glob.glob(os.path.join(os.environ.get("KVFATE_HOSTILE", "/nowhere"), "*.kvf")))]
+count, slowest = 0, {}
+for name, path in traces:
+    for command in COMMANDS:
+        if not LONG and (name == "blobs-60" or (command["analysis"] and name not in ANALYSED)):
+            continue
+        for argv in calls(command, path):
+            s.longest = 0
+            s.bounded(f"{name}: {' '.join(a for a in argv if '/' not in a)}", argv, (0, 1, 2, 3), seconds=60 if name == "blobs-60" else 10)
+            count += 1
+            slowest[s.longest] = (name, argv[0])
+s.check("nothing is left of what failed", not left_over(), left_over())
+print(f"{len(traces)} traces, {count} commands: at most {s.most >> 20} MiB, and {', '.join(f'{t:.1f} s {a} of {n}' for t, (n, a) in sorted(slowest.items())[-5:])}")
+
+# ---- progress: what decodes nearly as much as may be
+bomb = s.path("blobs-60.kvf")
+for argv in (["verify", "--full", bomb], ["checksum", bomb], ["compact", bomb, "-o", OUT, "--overwrite"], ["repair", bomb, "-o", OUT, "--overwrite"]):
+    code, silence, said = longest_silence(argv)
+    s.check(f"{argv[0]} is never silent for long", silence < 10 and code == 0, argv, code, silence)
+    print(f"{argv[0]} of a blob bomb: silent for at most {silence:.1f} s, {said.count(bytes([13]))} lines of progress")
+good = made(s, "good.kvf", honest())
+s.check("a small trace shows none", b"\r" not in longest_silence(["verify", "--full", good])[2].replace(b"\r\n", b""))
+s.finish()
