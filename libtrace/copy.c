@@ -54,11 +54,13 @@ int copying_commit(struct copying *c, uint32_t n_steps)
     return kvf_writer_commit(c->w, 1, n_steps);
 }
 
-int copying_close(struct copying *c, struct kvf_copied *ret, struct kvf_diag *d)
+int copying_close(struct copying *c, int err, struct kvf_copied *ret, struct kvf_diag *d)
 {
+    if (err)
+        return c->w && c->w->err == err ? copying_wrote(c, err, d) : err;
     ret->n_steps = c->w->content.n_steps;
     ret->bytes = c->w->end + RECORD_HEADER + c->w->n_index * INDEX_ENTRY + FOOTER;
-    int err = kvf_writer_close(c->w, d);
+    err = kvf_writer_close(c->w, d);
     c->w = NULL;
     return err;
 }
@@ -223,8 +225,7 @@ int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *pat
         err = copy(&c, t, piece ? &p : NULL, d);
     made.columns_left = t->n_columns - c.n_columns;
     made.left_out = piece ? count_left_out(t) : 0;
-    if (!err)
-        err = copying_close(&c, &made, d);
+    err = copying_close(&c, err, &made, d);
     copying_finish(&c);
     if (!err)
         *ret = made;

@@ -98,10 +98,11 @@ static int fill(struct copying *c, struct kvf_trace *const *t, int n, const stru
         err = copying_commit(c, whole.to - whole.from);
     if (!err)
         err = join_notes(c, t[0], &told);
-    digest_text(writer_digest(c->w), now);
-    if (err || !told.whole[0] || whole.from > 0 || whole.to < whole.of
-        || strcmp(now, told.whole) == 0)
+    if (err || !told.whole[0] || whole.from > 0 || whole.to < whole.of)
         return err;
+    digest_text(writer_digest(c->w), now);
+    if (strcmp(now, told.whole) == 0)
+        return KVF_OK;
     return kvf_fail(d, KVF_E_CORRUPT,
                     "%s and what follows: joined they have the digest %s, the trace that they are "
                     "parts of had %s",
@@ -123,8 +124,7 @@ int kvf_join(struct kvf_trace *const *part, int n, const char *path,
         err = copying_begin(&c, part[0], path, o, d);
     if (!err)
         err = fill(&c, part, n, place, d);
-    if (!err)
-        err = copying_close(&c, &made, d);
+    err = copying_close(&c, err, &made, d);
     copying_finish(&c);
     mem_free(place);
     if (!err)

@@ -334,7 +334,7 @@ static int copy_texts(struct copying *c, const struct taken *s, struct kvf_diag 
 {
     uint32_t end = texts_end(s->t), missing = 0;
     struct texts x = {.end = MEM_NEW(uint32_t, TEXTS)};
-    int err = x.end ? KVF_OK : KVF_E_NOMEM;
+    int err = x.end ? trace_load_texts(s->t) : KVF_E_NOMEM;
     for (uint32_t i = s->from; !err && i < s->to && i < end; i++) {
         size_t len = 0;
         const char *text = kvf_token(s->t, i, &len);

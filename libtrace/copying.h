@@ -60,8 +60,8 @@ int copying_notes(struct copying *c, const struct kvf_trace *t, const char *but)
 /* All blobs. */
 int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d);
 int copying_commit(struct copying *c, uint32_t n_steps);
-/* Closes the file and tells what was made. */
-int copying_close(struct copying *c, struct kvf_copied *ret, struct kvf_diag *d);
+/* Closes the file and tells what was made; or gives err back, of the writer with its sentence. */
+int copying_close(struct copying *c, int err, struct kvf_copied *ret, struct kvf_diag *d);
 /* Abandons what was not closed; accepts a zeroed one. */
 void copying_finish(struct copying *c);
 

@@ -498,11 +498,17 @@ static int load_tokens(struct kvf_trace *t)
     return err == KVF_E_NOMEM ? err : KVF_OK;
 }
 
+int trace_load_texts(struct kvf_trace *t)
+{
+    int err = t->tokens_loaded ? KVF_OK : load_tokens(t);
+    t->tokens_loaded = t->tokens_loaded || err == KVF_OK;
+    return err || !t->tail ? err : trace_load_texts(t->tail);
+}
+
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
 {
-    if (!t->tokens_loaded && load_tokens(t) != KVF_OK)
+    if (!t->tokens_loaded && trace_load_texts(t) != KVF_OK)
         return NULL;
-    t->tokens_loaded = true;
     uint32_t lo = 0, hi = t->n_tokens;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;

@@ -161,6 +161,9 @@ static inline bool trace_unknown(const struct record *r)
 }
 /* Whether the records are all of types that the digest is defined for here. */
 bool trace_all_known(const struct kvf_trace *t);
+/* Reads the texts of all tokens, also of the tail, as kvf_token does when it is first asked; a text
+ * that is damaged stays one that is not stored.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT. */
+int trace_load_texts(struct kvf_trace *t);
 /* Whether the payload of a TOKENS record tells as many texts as the record says. */
 bool trace_texts_fit(const struct record *r, const unsigned char *payload);
 

@@ -158,7 +158,7 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
     if (!err)
         err = copying_blobs(c, t, d);
     if (!err && (t->epoch || r->no_commit))
-        err = copying_wrote(c, copying_commit(c, t->n_steps), d);
+        err = copying_commit(c, t->n_steps);
     if (!err)
         err = copying_notes(c, t, NULL);
     r->intact = !err && all_there(c, t, r);
@@ -191,8 +191,7 @@ int kvf_repair(const char *path, const char *out, const struct kvf_copy_options 
     if (!err)
         err = fill(&c, t, &s, &r, d);
     r.made.columns_left = t->n_columns - c.n_columns;
-    if (!err)
-        err = copying_close(&c, &r.made, d);
+    err = copying_close(&c, err, &r.made, d);
     copying_finish(&c);
     kvf_close(t);
     if (!err)
