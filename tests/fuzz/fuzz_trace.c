@@ -1,9 +1,6 @@
 /* fuzz_trace.c - any bytes as a trace: opened in every mode, verified, and all of
  * it read.  Each input goes through twice, once as it is and once with every
- * checksum made right, or no mutation would get past the first record.
- *
- * Built by clang with -Dfuzzing=true as a libFuzzer target; otherwise fuzz_main.c
- * replays the files of corpus/trace/. */
+ * checksum made right, or no mutation would get past the first record. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,133 @@
+/* An analysis of a trace whose checksums are right, whatever it says; every cell of the table, the
+ * summary, and the sums of a corpus.  Also what compares traces, and what judges one. */
+#include "any_analysis.h"
+#include "base/buf.h"
+#include "fuzz.h"
+#include "studies/corpus.h"
+#include "studies/diff.h"
+#include "studies/part.h"
+
+enum { MOST_CELLS = 20000 };
+
+static volatile double sink;
+
+static void walk(const struct table *t)
+{
+    MUST(table_err(t) == KVF_OK && table_rows(t) >= 0);
+    int64_t left = MOST_CELLS;
+    for (int c = 0; c < table_cols(t); c++)
+        for (int64_t r = 0; r < table_rows(t) && left > 0; r++, left--)
+            if (table_col_type(t, c) == TABLE_STR)
+                sink += (double)strlen(table_str(t, c, r));
+            else
+                sink += table_real(t, c, r);
+}
+
+/* The table as one of a document: sums that a corpus takes or refuses with a sentence. */
+static void add_up(const struct any_analysis *x, const struct table *t)
+{
+    static const struct corpus_settings settings = {8, 1, CORPUS_AUTO};
+    struct corpus *c = NULL;
+    struct corpus_document *one = NULL;
+    struct table *sums = NULL;
+    struct kvf_diag d = {""};
+    struct buf said = {0};
+    MUST(corpus_create(x->a, &x->args, &settings, &c) == KVF_OK);
+    MUST(corpus_document_create(c, &one) == KVF_OK);
+    corpus_document_begin(one, 5);
+    int err = corpus_document_take(one, t, &d);
+    if (!err)
+        err = corpus_add(c, one, &d);
+    MUST(err == KVF_OK || d.text[0]);
+    if (!err && corpus_table(c, &sums, &d) == KVF_OK) {
+        walk(sums);
+        corpus_describe(c, sums, &said);
+    }
+    buf_finish(&said);
+    table_destroy(sums);
+    corpus_document_destroy(one);
+    corpus_destroy(c);
+}
+
+static void analyse(struct source *s)
+{
+    struct any_analysis x;
+    struct kvf_diag d = {""};
+    struct buf said = {0};
+    if (!any_analysis(s, &x))
+        return;
+    struct any_open o = any_open(s);
+    struct table *t = o.t ? any_run(&x, o.t, &d) : NULL;
+    if (t) {
+        walk(t);
+        x.a->describe(t, &said);
+        MUST(said.err == KVF_OK);
+        if (x.a->pool)
+            add_up(&x, t);
+    }
+    buf_finish(&said);
+    table_destroy(t);
+    any_close(&o);
+}
+
+/* Two traces: of the same bytes, or of those that follow. */
+static void compare(struct source *s, bool parts)
+{
+    struct source again = *s;
+    bool same = take(s, 1) % 2;
+    struct kvf_diag d = {""};
+    struct any_open a = any_open(s), b = same ? any_open((take(&again, 1), &again)) : any_open(s);
+    struct table *t = NULL;
+    struct buf said = {0};
+    bool equal = false;
+    if (a.t && b.t && parts) {
+        struct part *p = NULL;
+        int err = part_compare(a.t, b.t, &(struct part_args){NULL, true}, &p, &d);
+        MUST(err == KVF_OK || d.text[0]);
+        if (!err && part_heads(p, &t) == KVF_OK)
+            walk(t);
+        part_free(p);
+    } else if (a.t && b.t) {
+        int err = diff_compare(a.t, b.t, &(struct diff_args){false}, &t, &equal, &d);
+        MUST(err == KVF_OK || d.text[0]);
+        if (!err) {
+            walk(t);
+            diff_describe(t, &said);
+        }
+    }
+    buf_finish(&said);
+    table_destroy(t);
+    any_close(&a);
+    any_close(&b);
+}
+
+static void said_of(void *ctx, const char *line)
+{
+    MUST(line[0] && ++*(int *)ctx <= KVF_MAX_FINDINGS);
+}
+
+static void judge(struct source *s)
+{
+    struct any_open o = any_open(s);
+    int said = 0, n = -1;
+    if (o.t) {
+        MUST(kvf_judge(o.t, 1, said_of, &said, &n) == KVF_OK);
+        MUST(n == said);
+    }
+    any_close(&o);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct source s = {data, n};
+    unsigned what = (unsigned)take(&s, 1);
+    if (n > 1024)
+        return 0;
+    if (what < 224)
+        analyse(&s);
+    else if (what < 240)
+        compare(&s, what % 2);
+    else
+        judge(&s);
+    return 0;
+}
