@@ -59,16 +59,6 @@ void kvf_watch(struct kvf_trace *t, kvf_watch_fn fn, void *ctx)
         kvf_watch(t->tail, fn, ctx);
 }
 
-void trace_decoded(struct kvf_trace *t, uint64_t bytes)
-{
-    struct watch *w = &t->watch;
-    if (!w->fn)
-        return;
-    w->done += bytes;
-    w->of = w->of > w->done ? w->of : w->done;
-    w->fn(w->ctx, w->done, w->of);
-}
-
 /* What records say they hold: lists or single values, and intervals in lists. */
 struct held {
     uint64_t values, intervals;

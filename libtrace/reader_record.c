@@ -126,3 +126,13 @@ bool trace_lists_fit(const struct kvf_trace *t, const struct record *r, const un
     }
     return from == total;
 }
+
+void trace_decoded(struct kvf_trace *t, uint64_t bytes)
+{
+    struct watch *w = &t->watch;
+    if (!w->fn)
+        return;
+    w->done += bytes;
+    w->of = w->of > w->done ? w->of : w->done;
+    w->fn(w->ctx, w->done, w->of);
+}
