@@ -335,6 +335,8 @@ static int copy_texts(struct copying *c, const struct taken *s, struct kvf_diag 
     uint32_t end = texts_end(s->t), missing = 0;
     struct texts x = {.end = MEM_NEW(uint32_t, TEXTS)};
     int err = x.end ? trace_load_texts(s->t) : KVF_E_NOMEM;
+    if (err)
+        kvf_fail(d, err, "%s: texts of tokens cannot be read: %s", s->t->path, kvf_strerror(err));
     for (uint32_t i = s->from; !err && i < s->to && i < end; i++) {
         size_t len = 0;
         const char *text = kvf_token(s->t, i, &len);

@@ -459,7 +459,8 @@ static int load_tokens_of(struct kvf_trace *t, const struct record *r)
         return err;
     size_t ends = 4 * (size_t)r->n, n = r->stored_len - ends;
     uint32_t next = t->n_tokens ? t->token[t->n_tokens - 1].index + 1 : 0, before = 0;
-    if (ends_rise(p, r->n, n) && r->t0 >= next) {
+    bool rise = ends_rise(p, r->n, n);
+    if (rise && r->t0 >= next) {
         for (uint32_t i = 0; i < r->n; i++) {
             uint32_t e = (uint32_t)get_le(p + 4 * (size_t)i, 4);
             t->token[t->n_tokens++] = (struct token){r->t0 + i, t->text_len + before, e - before};
@@ -469,13 +470,14 @@ static int load_tokens_of(struct kvf_trace *t, const struct record *r)
         t->text_len += (uint32_t)n;
     }
     mem_free(p);
-    return KVF_OK;
+    return rise ? KVF_OK : KVF_E_CORRUPT;
 }
 
+/* All that can be read, and the first error of what cannot. */
 static int load_tokens(struct kvf_trace *t)
 {
     uint64_t n = 0, bytes = 1;
-    int err = KVF_OK;
+    int err = KVF_OK, first = KVF_OK;
     mem_free(t->token); /* of an attempt that ran out of memory */
     mem_free(t->text);
     t->token = NULL;
@@ -493,21 +495,26 @@ static int load_tokens(struct kvf_trace *t)
     if (!t->token || !t->text)
         return KVF_E_NOMEM;
     for (size_t k = 0; k < t->n_rec && err != KVF_E_NOMEM; k++)
-        if (token_record(&t->rec[k]))
+        if (token_record(&t->rec[k])) {
             err = load_tokens_of(t, &t->rec[k]);
-    return err == KVF_E_NOMEM ? err : KVF_OK;
+            first = first ? first : err;
+        }
+    t->tokens_loaded = err != KVF_E_NOMEM;
+    return err == KVF_E_NOMEM ? err : first;
 }
 
 int trace_load_texts(struct kvf_trace *t)
 {
-    int err = t->tokens_loaded ? KVF_OK : load_tokens(t);
-    t->tokens_loaded = t->tokens_loaded || err == KVF_OK;
-    return err || !t->tail ? err : trace_load_texts(t->tail);
+    if (!t->tokens_loaded)
+        t->tokens_err = load_tokens(t);
+    return t->tokens_err || !t->tail ? t->tokens_err : trace_load_texts(t->tail);
 }
 
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
 {
-    if (!t->tokens_loaded && trace_load_texts(t) != KVF_OK)
+    if (!t->tokens_loaded)
+        t->tokens_err = load_tokens(t);
+    if (!t->tokens_loaded)
         return NULL;
     uint32_t lo = 0, hi = t->n_tokens;
     while (lo < hi) {

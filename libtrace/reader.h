@@ -55,6 +55,7 @@ struct kvf_trace {
     char **note; /* owned texts "key\0json" */
     int n_notes;
     bool tokens_loaded; /* the texts come when first asked for */
+    int tokens_err;     /* why some of them are not there, of those that the records tell of */
     char *text;         /* bytes of all tokens */
     uint32_t text_len;
     struct token *token; /* [n_tokens] rising index */
@@ -161,8 +162,9 @@ static inline bool trace_unknown(const struct record *r)
 }
 /* Whether the records are all of types that the digest is defined for here. */
 bool trace_all_known(const struct kvf_trace *t);
-/* Reads the texts of all tokens, also of the tail, as kvf_token does when it is first asked; a text
- * that is damaged stays one that is not stored.  KVF_OK, KVF_E_NOMEM, KVF_E_LIMIT. */
+/* Reads the texts of all tokens, also of the tail, as kvf_token does when it is first asked, which
+ * takes those that cannot be read for ones that are not stored.  KVF_OK; KVF_E_NOMEM, KVF_E_LIMIT,
+ * KVF_E_IO, KVF_E_CORRUPT, KVF_E_VERSION: some cannot be read. */
 int trace_load_texts(struct kvf_trace *t);
 /* Whether the payload of a TOKENS record tells as many texts as the record says. */
 bool trace_texts_fit(const struct record *r, const unsigned char *payload);

@@ -1,7 +1,7 @@
 /* Out of memory, at every call that asks for some: what makes traces of traces, judges, repairs,
  * keeps a state beside one or tells its digest gives that error and no other, leaves nothing that
- * is half done, and leaks nothing.  The linker's --wrap puts the calls below between the library
- * and the system. */
+ * is half done, and leaks nothing.  So it is with disks that are full or cannot be read.  The
+ * linker's --wrap puts the calls below between the library and the system. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "tiny.h"
 
 static struct {
-    long allocs, writes; /* calls left before the failing one; < 0: never fails */
+    long allocs, writes, reads; /* calls left before the failing one; < 0: never fails */
     bool forever;
-} fault = {-1, -1, false};
+} fault = {-1, -1, -1, false};
 
 /* Whether this call of an allocator is the one that fails. */
 static bool fails(void)
@@ -62,6 +62,19 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
     }
     fault.writes -= fault.writes > 0;
     return __real_pwritev64(fd, v, n, at);
+}
+
+ssize_t __real_pread64(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread64(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread64(int fd, void *p, size_t n, off_t at)
+{
+    if (fault.reads == 0) {
+        fault.reads = fault.forever ? 0 : -1;
+        errno = EIO;
+        return -1;
+    }
+    fault.reads -= fault.reads > 0;
+    return __real_pread64(fd, p, n, at);
 }
 
 /* ---- what is tried: each of these, from what is there to what is made */
@@ -244,7 +257,7 @@ static int state_beside(void)
 static void prepare(void)
 {
     size_t n;
-    fault.allocs = fault.writes = -1;
+    fault.allocs = fault.writes = fault.reads = -1;
     names();
     tiny_plain = true; /* pieces hold no intervals */
     cr_assert(zero(int, tiny_create(in)));
@@ -327,6 +340,30 @@ static void without_space(int (*work)(void))
     remove_all();
 }
 
+/* A disk that cannot be read, once or from then on: an error, or all of it. */
+static void without_reads(int (*work)(void))
+{
+    char want[33];
+    prepare();
+    cr_assert(zero(int, work()), "%s", why.text);
+    strcpy(want, content());
+    for (int forever = 0; forever < 2; forever++) {
+        bool reached = false;
+        for (long k = 0; !reached; k++) {
+            unlink(out);
+            fault.reads = k;
+            fault.forever = forever;
+            int err = work();
+            reached = fault.reads > 0;
+            fault.reads = -1;
+            cr_assert(not(reached && err));
+            cr_assert(zero(int, strcmp(content(), err ? "" : want)), "read %ld: %d", k, err);
+            cr_assert(lt(long, k, 20000));
+        }
+    }
+    remove_all();
+}
+
 Test(no_memory, whole_copies)
 {
     all_ways(whole);
@@ -368,4 +405,19 @@ Test(no_space, what_is_made_of_traces)
     without_space(some_tokens);
     without_space(join);
     without_space(repair_damaged);
+}
+
+Test(no_reads, what_is_made_of_traces)
+{
+    without_reads(whole);
+    without_reads(some_heads);
+    without_reads(some_tokens);
+    without_reads(join);
+}
+
+Test(no_reads, what_reads_traces)
+{
+    without_reads(judge);
+    without_reads(digest);
+    without_reads(share);
 }

@@ -8,8 +8,8 @@ usage: campaign.py [-j JOBS] [--seconds S | --total N] [--turn S] [--only NAME,.
 BUILD is a folder that meson set up as HACKING.md says for fuzzing: clang, AddressSanitizer, UndefinedBehaviorSanitizer, and
 -fno-sanitize-recover, so that nothing that they find is passed over.  STATE keeps corpora, inputs that fail, and counts.json: a
 campaign that was stopped or killed goes on there, and executions add up.  An execution is one input given to a target.
-Each target has turns of --turn seconds (60), of which fast targets get several in a round; the campaign ends after
---seconds, or when all executions together are --total.  A finding is a file in STATE/TARGET/found; its target goes on.
+Each target has turns of --turn seconds (60), fast targets more of them; the campaign ends after --seconds, or when all
+executions together are --total.  A finding is a file in STATE/TARGET/found; its target goes on.
 """
 import argparse
 import concurrent.futures
@@ -28,26 +28,26 @@ sys.path.insert(0, HERE)
 import corpora  # noqa: E402
 
 LOOSE = ("figures",)  # fontconfig and pango keep caches to the end: leaks are not looked for
-# name: (most bytes of an input, turns in a round of 24)
+# name: (most bytes of an input, share of the time)
 TARGETS = {
     "analyze": (1024, 6),
-    "chat": (4096, 1),
-    "checkpoint": (1024, 1),
-    "codec": (512, 12),
-    "copy": (1024, 3),
+    "chat": (4096, 2),
+    "checkpoint": (1024, 4),
+    "codec": (512, 24),
+    "copy": (1024, 2),
     "corpus": (4096, 1),
-    "figures": (1024, 3),
-    "gates": (4096, 1),
-    "gguf": (16384, 2),
-    "layout": (256, 24),
+    "figures": (1024, 2),
+    "gates": (4096, 2),
+    "gguf": (16384, 1),
+    "layout": (256, 36),
     "options": (1024, 6),
-    "packs": (2048, 1),
+    "packs": (2048, 4),
     "plan": (1024, 2),
-    "report": (1024, 2),
-    "table": (4096, 4),
+    "report": (1024, 1),
+    "table": (4096, 3),
     "tokenizer": (1024, 1),
-    "torch": (16384, 2),
-    "trace": (8192, 3),
+    "torch": (16384, 1),
+    "trace": (8192, 2),
 }
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]
 
@@ -128,22 +128,20 @@ def campaign(o):
     def over():
         return (ends and time.monotonic() >= ends) or (o.total and state.total() >= o.total)
 
-    def rounds():
-        while True:
-            for k in range(max(TARGETS[n][1] for n in names)):
-                for n in names:
-                    weight = TARGETS[n][1]
-                    if k % -(-24 // weight) == 0 or weight >= 24:
-                        yield n
+    lock, running = threading.Lock(), dict.fromkeys(names, 0)
 
-    order, lock = rounds(), threading.Lock()
+    def due(name):
+        done = state.targets.get(name, {"seconds": 0})["seconds"] + o.turn * running[name]
+        return done / TARGETS[name][1]
 
     def work():
         while not over():
             with lock:
-                name = next(order)
+                name = min(names, key=due)
+                running[name] += 1
             seconds = o.turn if not ends else max(1, min(o.turn, int(ends - time.monotonic()) + 1))
             turn(o.build, state, name, seconds)
+            running[name] -= 1
 
     with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
         for done in [pool.submit(work) for _ in range(o.jobs)]:
