@@ -32,7 +32,9 @@ static int read_text(struct kvf_trace *t, struct text *x, struct kvf_diag *d)
     x->special = MEM_NEW(unsigned char, (size_t)x->T);
     if (!x->end || !x->special)
         return KVF_E_NOMEM;
-    int err = x->T ? mark_special(t, x, d) : KVF_OK;
+    int err = kvf_texts(t);
+    if (!err && x->T)
+        err = mark_special(t, x, d);
     for (int64_t i = 0; !err && i < x->T; i++) {
         size_t n = 0;
         const char *s = kvf_token(t, (uint32_t)i, &n);

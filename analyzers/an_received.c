@@ -142,6 +142,8 @@ static int show_text(const struct data *x, int k)
 {
     struct buf b = {0};
     size_t len = 0;
+    if (kvf_texts(x->t) != KVF_OK)
+        return KVF_E_NOMEM;
     const char *s = kvf_token(x->t, (uint32_t)x->pair[k].token, &len);
     utf8_show(&b, s ? s : "", s ? len : 0);
     size_t n = b.data ? strlen(b.data) : 0;

@@ -384,13 +384,14 @@ int classes_of_trace(const struct classes *c, struct kvf_trace *t, uint8_t *ret_
     uint32_t T = kvf_n_steps(t);
     struct buf text = {0};
     size_t *end = MEM_NEW(size_t, T);
-    for (uint32_t i = 0; end && i < T; i++) {
+    int err = end ? kvf_texts(t) : KVF_E_NOMEM;
+    for (uint32_t i = 0; !err && i < T; i++) {
         size_t len = 0;
         const char *s = kvf_token(t, i, &len);
         buf_add(&text, s ? s : "", s ? len : 0);
         end[i] = text.len;
     }
-    int err = !end ? KVF_E_NOMEM : text.err;
+    err = err ? err : text.err;
     if (!err)
         err = classes_of_text(c, text.data ? text.data : "", end, T, ret_class, d);
     for (uint32_t i = 0; !err && i < T; i++) {

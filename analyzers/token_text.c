@@ -52,7 +52,7 @@ int token_text_read(struct kvf_trace *t, int64_t a, int64_t n, struct token_text
     ret->n = n;
     ret->text = MEM_NEW(const char *, (size_t)n);
     ret->joined = MEM_NEW(const char *, (size_t)n);
-    int err = ret->text && ret->joined ? KVF_OK : KVF_E_NOMEM;
+    int err = ret->text && ret->joined ? kvf_texts(t) : KVF_E_NOMEM;
     for (int64_t i = 0; !err && i < n; i++) {
         size_t len = 0;
         const char *s = kvf_token(t, (uint32_t)(a + i), &len);

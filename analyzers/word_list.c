@@ -73,13 +73,14 @@ static int add_place(struct maker *m, const char *bytes, size_t n, int64_t first
 
 static int read_text(const struct word_source *s, struct buf *text, size_t *end)
 {
-    for (int64_t i = 0; i < kvf_n_steps(s->t); i++) {
+    int err = kvf_texts(s->t);
+    for (int64_t i = 0; !err && i < kvf_n_steps(s->t); i++) {
         size_t n = 0;
         const char *bytes = kvf_token(s->t, (uint32_t)i, &n);
         buf_add(text, bytes ? bytes : "", bytes ? n : 0);
         end[i] = text->len;
     }
-    return text->err;
+    return err ? err : text->err;
 }
 
 static bool alone(const struct word_source *s, int64_t i)
@@ -135,7 +136,7 @@ static const char *label(const struct word_source *s, int64_t i)
 static int read_tokens(struct maker *m)
 {
     const struct word_source *s = m->s;
-    int err = KVF_OK;
+    int err = kvf_texts(s->t);
     for (int64_t i = s->a; !err && i < s->b; i++) {
         size_t n = 0;
         const char *bytes = s->by == BY_TOKEN ? kvf_token(s->t, (uint32_t)i, &n) : label(s, i);

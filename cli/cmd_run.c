@@ -294,7 +294,7 @@ static int decode(struct run *u)
     progress_end(&u->bar, u->n_generated);
     sampler_finish(&sampler);
     u->decode_seconds = clock_seconds() - t0;
-    return err;
+    return err ? err : u->answer.err;
 }
 
 static double rate(double n, double seconds)

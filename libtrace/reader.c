@@ -503,17 +503,33 @@ static int load_tokens(struct kvf_trace *t)
     return err == KVF_E_NOMEM ? err : first;
 }
 
-int trace_load_texts(struct kvf_trace *t)
+/* Loads the texts of one file, once; the error of those that cannot be read is kept. */
+static int texts_of(struct kvf_trace *t)
 {
     if (!t->tokens_loaded)
         t->tokens_err = load_tokens(t);
-    return t->tokens_err || !t->tail ? t->tokens_err : trace_load_texts(t->tail);
+    return t->tokens_err;
+}
+
+int trace_load_texts(struct kvf_trace *t)
+{
+    int err = texts_of(t);
+    return err || !t->tail ? err : trace_load_texts(t->tail);
+}
+
+int kvf_texts(struct kvf_trace *t)
+{
+    for (; t; t = t->tail) {
+        int err = texts_of(t);
+        if (err == KVF_E_NOMEM || err == KVF_E_LIMIT)
+            return err;
+    }
+    return KVF_OK;
 }
 
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *ret_len)
 {
-    if (!t->tokens_loaded)
-        t->tokens_err = load_tokens(t);
+    texts_of(t);
     if (!t->tokens_loaded)
         return NULL;
     uint32_t lo = 0, hi = t->n_tokens;

@@ -161,8 +161,10 @@ static int fill(struct copying *c, struct kvf_trace *t, const struct taken *s,
         err = copying_commit(c, t->n_steps);
     if (!err)
         err = copying_notes(c, t, NULL);
-    r->intact = !err && all_there(c, t, r);
-    return err || r->intact ? err : note_repaired(c, r);
+    if (err)
+        return err;
+    r->intact = all_there(c, t, r);
+    return r->intact ? KVF_OK : note_repaired(c, r);
 }
 
 int kvf_repair(const char *path, const char *out, const struct kvf_copy_options *o, kvf_say_fn say,

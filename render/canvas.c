@@ -173,6 +173,7 @@ static void lay_out(struct canvas *c, const char *s, double pt, int bold)
     pango_font_description_set_weight(c->font, bold ? PANGO_WEIGHT_BOLD : PANGO_WEIGHT_NORMAL);
     pango_layout_set_font_description(c->layout, c->font);
     pango_layout_set_text(c->layout, shown.data ? shown.data : "", -1);
+    c->err = c->err ? c->err : shown.err;
     buf_finish(&shown);
 }
 
@@ -192,6 +193,7 @@ static void text_ansi(struct canvas *c, double x, double y, const char *s, enum 
         ansi_text(&c->ansi, (int)floor(col), (int)floor(row - back + 0.5), text, colour, true);
     else
         ansi_text(&c->ansi, (int)floor(col - back + 0.5), (int)floor(row), text, colour, false);
+    c->err = c->err ? c->err : shown.err;
     buf_finish(&shown);
 }
 

@@ -211,6 +211,8 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
     double w = 88, h = 40;
     if (table_rows(t) > 0)
         f->size(t, s, &w, &h);
+    if (isnan(w))
+        return KVF_E_NOMEM;
     if (s->width_mm != 0) { /* letters and legends do not shrink with the width */
         h = fmax(h * s->width_mm / w, fmin(h, SCALED_LEAST));
         w = s->width_mm;

@@ -417,9 +417,12 @@ void plot_figure_size(const struct table *t, const struct figure_style *s, doubl
     plot_init(&p);
     *ret_w = 88;
     *ret_h = 60;
-    if (!p.err && s->figure->build(t, s, &p, &ignored) == KVF_OK
-        && !p.err) /* else plot_figure_draw fails */
+    int err = p.err ? p.err : s->figure->build(t, s, &p, &ignored);
+    err = err ? err : p.err;
+    if (!err) /* else plot_figure_draw fails as well, unless there is memory again */
         plot_size(&p, ret_w, ret_h);
+    if (err == KVF_E_NOMEM)
+        *ret_w = *ret_h = NAN;
     plot_free(&p);
 }
 

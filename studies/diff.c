@@ -321,6 +321,8 @@ static int compare_texts(struct kvf_trace *const t[2], struct result *r)
         r->equal = false;
         return KVF_OK;
     }
+    if (kvf_texts(t[0]) != KVF_OK || kvf_texts(t[1]) != KVF_OK)
+        return KVF_E_NOMEM;
     for (uint32_t i = 0; i < T; i++) {
         size_t n[2] = {0, 0};
         const char *s[2] = {kvf_token(t[0], i, &n[0]), kvf_token(t[1], i, &n[1])};

@@ -173,9 +173,8 @@ static int write_texts(const struct job *j, struct kvf_writer *w)
 {
     struct buf text = {0};
     uint32_t *end = MEM_NEW(uint32_t, j->T), n = 0;
-    if (!end)
-        return KVF_E_NOMEM;
-    for (; n < j->T; n++) {
+    int err = end ? kvf_texts(j->t) : KVF_E_NOMEM;
+    for (; !err && n < j->T; n++) {
         size_t len;
         const char *s = kvf_token(j->t, n, &len);
         if (!s) /* from here on they are not stored */
@@ -183,7 +182,7 @@ static int write_texts(const struct job *j, struct kvf_writer *w)
         buf_add(&text, s, len);
         end[n] = (uint32_t)text.len;
     }
-    int err = text.err;
+    err = err ? err : text.err;
     if (!err && n)
         err = kvf_write_token_bytes(w, 0, n, end, text.data);
     mem_free(end);

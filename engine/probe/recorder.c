@@ -527,8 +527,13 @@ static int write_rest(struct recorder *r, const char *result_json)
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
 {
     int err = write_rest(r, result_json);
-    int closed = kvf_writer_close(r->sink.writer, d);
+    if (!err || err == KVF_E_IO || err == KVF_E_FORMAT) { /* then it closes nothing, and says why */
+        int closed = kvf_writer_close(r->sink.writer, d);
+        err = err ? err : closed;
+    } else {
+        kvf_writer_abandon(r->sink.writer);
+    }
     r->sink.writer = NULL;
     free_recorder(r);
-    return err ? err : closed;
+    return err;
 }

@@ -341,8 +341,11 @@ int kvf_blob(struct kvf_trace *t, int blob, struct kvf_blob *ret, struct kvf_dia
  * KVF_E_NOMEM. */
 int kvf_blob_view(struct kvf_trace *t, int blob, const void **ret, struct kvf_diag *d);
 
+/* Reads the texts of the tokens, so that kvf_token needs no memory any more.  KVF_OK also where
+ * texts are damaged or none are stored; KVF_E_NOMEM, KVF_E_LIMIT (they have 4 GiB). */
+int kvf_texts(struct kvf_trace *t);
 /* The text of token i, borrowed until kvf_close; sets *len.  NULL: not stored,
- * or damaged. */
+ * or damaged; or memory was out, unless kvf_texts was called. */
 const char *kvf_token(struct kvf_trace *t, uint32_t i, size_t *len);
 
 struct kvf_check {    /* what a check found */
