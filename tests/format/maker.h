@@ -146,6 +146,8 @@ static inline int open_it(const struct maker *m, enum kvf_open_mode mode, struct
     return err;
 }
 
+/* Numbers as they lie in a file, and as they are. */
+static const unsigned char stored_four[16] = {10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13};
 static const uint32_t four[4] = {10, 11, 12, 13};
 
 static inline struct record column_of_four(void)

@@ -272,7 +272,7 @@ static struct maker *make(struct record r, const void *payload, size_t n)
 {
     struct maker *m = start();
     put(m, r, payload, n);
-    put(m, column_of_four(), four, 16);
+    put(m, column_of_four(), stored_four, 16);
     commit(m, 1, 4);
     return m;
 }

@@ -449,7 +449,7 @@ Test(copy, unknown_records_are_not_copied)
     names();
     struct maker *m = start();
     struct record column_of_two = column(4, 16, 16, CODEC_RAW);
-    put(m, column_of_two, four, 16);
+    put(m, column_of_two, stored_four, 16);
     put(m, (struct record){.type = LATER, .raw_len = 5, .stored_len = 5}, "later", 5);
     commit(m, 1, 4);
     finish(m, m->rec, m->n_rec);

@@ -14,7 +14,7 @@ Test(hostile, the_maker_makes_good_files)
     struct maker *m = start();
     struct kvf_trace *t;
     struct kvf_check c;
-    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     commit(m, 1, 4);
     qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
     finish(m, m->rec, m->n_rec);
@@ -43,7 +43,7 @@ static void bad_chunk(struct record r, const char *what)
     put(m, r, payload, r.stored_len < sizeof payload ? r.stored_len : sizeof payload);
     put(m,
         (struct record){.type = REC_COLUMN, .n_heads = 1, .n = 4, .raw_len = 16, .stored_len = 16},
-        four, 16);
+        stored_four, 16);
     commit(m, 1, 4);
     cr_expect(ne(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_OK), "%s", what);
     cr_expect(ne(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_OK), "%s", what);
@@ -151,7 +151,7 @@ Test(hostile, bombs_are_bounded)
     uint32_t n = (uint32_t)(most / 4);
 
     /* the most that a chunk may hold, from 4 bytes: allowed, and that is all */
-    expect_read(column(n, most, 4, CODEC_CONSTANT), four, 4, KVF_OK, "constant");
+    expect_read(column(n, most, 4, CODEC_CONSTANT), stored_four, 4, KVF_OK, "constant");
     size_t k = ZSTD_compress(z, sizeof z, zeros, most, 1);
     expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_OK, "zstd, the most allowed");
     k = ZSTD_compress(z, sizeof z, zeros, 2 * most, 1);
@@ -167,10 +167,11 @@ Test(hostile, bombs_are_bounded)
     k = ZSTD_compress2(cctx, z, sizeof z, zeros, 16);
     ZSTD_freeCCtx(cctx);
     expect_read(column(4, 16, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT, "unknown size");
-    expect_read(column(4, 16, 16, CODEC_SHUFFLE_ZSTD), four, 16, KVF_E_CORRUPT, "no zstd frame");
-    expect_read(column(4, 16, 16, 3), four, 16, KVF_E_VERSION, "unknown codec");
-    expect_read(column(4, 16, 16, UINT32_MAX), four, 16, KVF_E_VERSION, "unknown codec");
-    expect_read(column(4, 16, 8, CODEC_RAW), four, 8, KVF_E_CORRUPT, "short raw");
+    expect_read(column(4, 16, 16, CODEC_SHUFFLE_ZSTD), stored_four, 16, KVF_E_CORRUPT,
+                "no zstd frame");
+    expect_read(column(4, 16, 16, 3), stored_four, 16, KVF_E_VERSION, "unknown codec");
+    expect_read(column(4, 16, 16, UINT32_MAX), stored_four, 16, KVF_E_VERSION, "unknown codec");
+    expect_read(column(4, 16, 8, CODEC_RAW), stored_four, 8, KVF_E_CORRUPT, "short raw");
     free(zeros);
     getrusage(RUSAGE_SELF, &u);
     cr_expect(lt(long, u.ru_maxrss, 400 << 10), "%ld KiB", u.ru_maxrss); /* ASan doubles it */
@@ -182,10 +183,10 @@ enum { CHUNK = 2 }; /* m->rec: 0 meta, 1 schema, 2 chunk, 3 second chunk, 4 comm
 
 static struct maker *two_chunks(void)
 {
-    static const uint32_t other[4] = {20, 21, 22, 23};
+    static const unsigned char other[16] = {20, 0, 0, 0, 21, 0, 0, 0, 22, 0, 0, 0, 23};
     struct maker *m = start();
     struct record r = column(4, 16, 16, CODEC_RAW);
-    put(m, r, four, 16);
+    put(m, r, stored_four, 16);
     r.head0 = 1;
     put(m, r, other, 16);
     commit(m, 1, 4);
@@ -427,7 +428,7 @@ Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
     put(m, (struct record){.type = REC_NOTE, .raw_len = inner->n, .stored_len = inner->n}, inner->p,
         inner->n);
     size_t broken = m->rec[m->n_rec - 1].offset;
-    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     commit(m, 1, 4);
     m->p[broken + 20] ^= 1; /* now its payload is walked through */
     cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
@@ -448,7 +449,7 @@ static int with_header(size_t at, uint64_t v, int n)
     put_le(m->p + at, v, n);
     put_le(m->p + 60, crc32c(0, m->p, 60), 4);
     start_records(m, s, plain_schema(s));
-    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     commit(m, 1, 4);
     int err = open_it(m, KVF_OPEN_TAIL, &t);
     if (!err)
@@ -486,7 +487,7 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
                                 .raw_len = 3,
                                 .stored_len = 3},
                 "new", 3);
-            put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+            put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
             commit(m, 1, 4);
             if (closed) {
                 qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
@@ -518,7 +519,7 @@ static void number_again(uint64_t seq)
     struct kvf_trace *t;
     struct kvf_check c;
     m->seq = 9;
-    put(m, column(4, 16, 16, CODEC_RAW), four, 16);
+    put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     m->seq = seq;
     put(m, column(4, 16, 16, CODEC_RAW), (const uint32_t[4]){1, 2, 3, 4}, 16);
     m->seq = 10;

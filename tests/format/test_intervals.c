@@ -340,23 +340,31 @@ static void expect_judged(struct maker *m, bool good, const char *what)
     free(m);
 }
 
+/* Of numbers as this machine has them. */
+static struct maker *make_of(const uint32_t *v, size_t bytes, uint32_t n)
+{
+    unsigned char p[64];
+    copy_le(p, v, bytes / sizeof *v, sizeof *v);
+    return make(p, bytes, n);
+}
+
 Test(intervals, the_reader_judges_what_right_checksums_hide)
 {
     unsigned char p[64];
     for (size_t k = 0; k < sizeof wrongs / sizeof *wrongs; k++) {
         const struct wrong *x = &wrongs[k];
         put_le(p, x->n, 4);
-        memcpy(p + 4, x->v, x->n * sizeof *x->v);
+        copy_le(p + 4, x->v, 2 * x->n, 4);
         expect_judged(make(p, 4 + x->n * sizeof *x->v, 1), x->good, x->what);
     }
     static const uint32_t more[] = {2, 5, 5}, less[] = {0, 5, 5}, falls[] = {1, 0, 5, 5},
                           half[] = {1, 5, 5, 7}, none[] = {UINT32_MAX, 5, 5};
-    expect_judged(make(more, sizeof more, 1), false, "an end behind all intervals");
-    expect_judged(make(none, sizeof none, 1), false, "an end far behind");
-    expect_judged(make(less, sizeof less, 1), false, "intervals that no list holds");
-    expect_judged(make(falls, sizeof falls, 2), false, "ends that fall");
-    expect_judged(make(half, sizeof half, 1), false, "an interval and a half");
-    expect_judged(make(more, 4, 2), false, "fewer bytes than ends");
+    expect_judged(make_of(more, sizeof more, 1), false, "an end behind all intervals");
+    expect_judged(make_of(none, sizeof none, 1), false, "an end far behind");
+    expect_judged(make_of(less, sizeof less, 1), false, "intervals that no list holds");
+    expect_judged(make_of(falls, sizeof falls, 2), false, "ends that fall");
+    expect_judged(make_of(half, sizeof half, 1), false, "an interval and a half");
+    expect_judged(make_of(more, 4, 2), false, "fewer bytes than ends");
 }
 
 /* Values in an interval column, intervals in one of values, and reading either as the other. */

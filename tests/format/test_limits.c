@@ -145,7 +145,7 @@ Test(limits, of_steps_on_reading)
         m = start();
         struct record r = column_of_four();
         r.t0 = KVF_MAX_STEPS - 4 + more;
-        put(m, r, four, sizeof four);
+        put(m, r, stored_four, sizeof stored_four);
         commit(m, 1, KVF_MAX_STEPS);
         uint32_t got;
         cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
@@ -240,7 +240,7 @@ Test(limits, of_chunks_on_reading)
         struct maker *m = start();
         struct kvf_trace *t = NULL;
         uint32_t got = 0, n = CHUNK_RAW_LIMIT / 4 + more;
-        put(m, column(n, 4 * (uint64_t)n, 4, CODEC_CONSTANT), four, 4);
+        put(m, column(n, 4 * (uint64_t)n, 4, CODEC_CONSTANT), stored_four, 4);
         commit(m, 1, n);
         cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
         cr_expect(eq(int, kvf_read(t, 0, 0, 0, 1, 1, &got, NULL), more ? KVF_E_NOTFOUND : KVF_OK));
@@ -287,7 +287,7 @@ Test(limits, of_records_on_reading)
         uint32_t got[4];
         commit(m, 1, 4);
         m->seq = KVF_MAX_RECORDS - 1 + more;
-        put(m, column_of_four(), four, sizeof four);
+        put(m, column_of_four(), stored_four, sizeof stored_four);
         cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
         cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL), more ? KVF_E_NOTFOUND : KVF_OK));
         kvf_close(t);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libtrace/layout.h"
 #include "tiny.h"
 
 static struct kvf_trace *map_or_die(const char *path)
@@ -128,6 +129,11 @@ static void expect_views(bool mapped, bool plain)
     for (uint32_t i = 0; i < N; i++)
         cr_assert(list[i].first == i && list[i].last == i && end[i] == i + 1);
     cr_assert(zero(int, kvf_blob_view(t, 0, &view[3], NULL)));
+    if (!LITTLE_ENDIAN_HERE) { /* a view is always a copy there */
+        kvf_close(t);
+        unlink(path);
+        return;
+    }
     if (plain)
         for (int call = 0; call < 2; call++)
             change(path, view[call], N * sizeof(double));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "libtrace/layout.h"
 #include "tiny.h"
 
 static struct kvf_trace *open_or_die(const char *path, enum kvf_open_mode mode)
@@ -146,11 +147,11 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
 {
     double v[2];
     int32_t i[2];
-    char raw[16];
+    unsigned char raw[16];
     size_t width = kvf_dtype_size(dtype);
-    memcpy(raw, &bits, width);
-    bits = 1;
-    memcpy(raw + width, &bits, width);
+    put_le(raw, bits, (int)width);
+    put_le(raw + width, 1, (int)width);
+    copy_le(raw, raw, 2, width); /* as this machine has them */
     struct kvf_trace *t = one_column(
         (struct kvf_column){"x-x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));

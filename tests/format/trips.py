@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Random traces from the library to the reader in Python, and from the writer in Python to the library.
 
-usage: trips.py TRIPS [--count N] [--seed S] [--keep FOLDER]
+usage: trips.py TRIPS [--count N] [--seed S] [--keep FOLDER] [--golden ROOT]
 
 TRIPS is the program made of trips.c.  A trip is a random trace: all types, spaces, axes and codecs, snapshots, intervals, blobs, notes,
 names that mean no good, NaN with payloads, values and texts that are missing, nothing at all, and the greatest there is.  The library
 writes it, and so does write_kvf.py with other chunks and codecs; each file is read by read_kvf.py and by the library, which verifies it in
 full.  What they show must be, byte for byte, what was to be written; so must be the digest, and the files' own digests.
-With --keep the scripts and what the library wrote stay in the folder, for another machine to do the same.
+With --keep all files stay in the folder.  With --golden the files that were stored of each version of the format are
+read as well: by the library as files and as memory, and by read_kvf.py.
 """
 import argparse
 import os
@@ -16,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import numpy as np
 
@@ -256,7 +258,7 @@ class Trip:
     def held(self, c, layer, head):
         return self.data[c].get((layer, head), {})
 
-    def expected(self):
+    def expected(self, keys=None):
         n = self.steps
         out = [sized(self.meta), number_of(self.closed, n, self.epoch), self.id.encode(), self.digest.encode(), U32(len(self.heads))]
         out += [struct.pack("<HH", *h) for h in self.heads] + [U32(len(self.columns))] + [c.entry() for c in self.columns]
@@ -273,7 +275,7 @@ class Trip:
         out.append(U32(len(self.blobs)))
         for label, dtype, layer, head, t0, shape, data in sorted(self.blobs, key=lambda b: b[2:5]):
             out.append(struct.pack("<48sBBHHI4I", label.encode(), dtype, len(shape), layer, head, t0, *shape, *[0] * (4 - len(shape))) + data)
-        keys = self.keys()
+        keys = self.keys() if keys is None else keys
         out += [bytes([k in self.notes]) + sized(self.notes.get(k, b"")) for k in keys]
         return b"".join(out)
 
@@ -283,13 +285,14 @@ class Trip:
     def question(self, path):
         return sized(path.encode()) + U32(self.r.randint(0, 1)) + U32(len(self.keys())) + b"".join(map(sized, self.keys()))
 
-    def shown(self, path):
+    @staticmethod
+    def shown(path, keys):
         """The same by read_kvf.py: another Trip that has what was read."""
         t = Trace(path)
         got = object.__new__(Trip)
         got.meta, got.closed, got.steps, got.epoch, got.heads = t.payload(t.records[0]), t.closed, t.steps, t.epoch, t.heads
         got.id, got.digest = "%016x%016x" % t.id[::-1], t.digest() if t.closed else "\0" * 32
-        if t.closed and t.stored_digest != got.digest:
+        if t.closed and t.chained and t.stored_digest != got.digest:
             raise SystemExit("%s: the stored digest is %s, of the values %s" % (path, t.stored_digest, got.digest))
         schema = t.payload(t.records[1])
         got.columns = [Column(a, schema[at + 48], *schema[at + 49:at + 52], schema[at + 52:at + 68].rstrip(b"\0").decode())
@@ -310,7 +313,7 @@ class Trip:
             got.notes[key] = json
         blobs = [(r, t.blob(r)) for r in t.of_type(BLOB)]
         got.blobs = [(b["name"], t.payload(r)[48], b["layer"], b["head"], b["t0"], list(b["data"].shape), b["data"].tobytes()) for r, b in blobs]
-        return got.expected()
+        return got.expected(keys)
 
 
 def compare(what, seed, got, want):
@@ -335,7 +338,7 @@ def batch(program, seeds, folder):
         expected = trip.expected()
         for who in ("c", "py"):
             real = path(who, seed) + ("" if trip.closed else ".unfinished")
-            compare("read_kvf.py of what %s wrote" % who, seed, trip.shown(real), expected)
+            compare("read_kvf.py of what %s wrote" % who, seed, Trip.shown(real, trip.keys()), expected)
             questions.append(trip.question(path(who, seed) if trip.closed or trip.r.randint(0, 1) else real))
             want.append((seed, who, expected))
     with open(os.path.join(folder, "read"), "wb") as f:
@@ -347,18 +350,48 @@ def batch(program, seeds, folder):
         compare("behind the end", seeds[-1], f.read(), b"")
 
 
+def golden(program, root, folder):
+    """All stored files, each of them read and mapped; what the library shows goes to golden.out."""
+    files, out = [], os.path.join(folder, "golden.out")
+    for version in ("0.1", "1.0"):
+        with zipfile.ZipFile(os.path.join(root, "tests/format/golden/format-%s.zip" % version)) as z:
+            z.extractall(os.path.join(folder, version))
+            files += [os.path.join(folder, version, name) for name in sorted(z.namelist())]
+    shown = b""
+    for path in files:
+        both = []
+        for mapped in (0, 1):
+            with open(os.path.join(folder, "read"), "wb") as f:
+                f.write(sized(path.encode()) + number_of(mapped, 2) + sized(b"result") + sized(b"no such note"))
+            subprocess.run([*program, "read", f.name, out], check=True)
+            with open(out, "rb") as f:
+                both.append(f.read())
+        compare("%s, mapped" % path, 0, *both)
+        if not os.path.exists(path + ".tail"):  # which read_kvf.py leaves aside
+            compare("read_kvf.py of %s" % path, 0, Trip.shown(path, [b"result", b"no such note"]), both[0])
+        shown += both[0]
+    with open(out, "wb") as f:
+        f.write(shown)
+    print("%d stored files, %d bytes of contents" % (len(files), len(shown)))
+
+
 def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("program", nargs="+")
     p.add_argument("--count", type=int, default=100)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--keep")
+    p.add_argument("--golden")
     a = p.parse_args()
+    if a.keep:
+        os.makedirs(a.keep, exist_ok=True)
+    if a.golden:
+        with tempfile.TemporaryDirectory() as folder:
+            golden(a.program, a.golden, a.keep or folder)
     done = 0
     for first in range(a.seed, a.seed + a.count, 100):
         seeds = range(first, min(first + 100, a.seed + a.count))
         if a.keep:
-            os.makedirs(a.keep, exist_ok=True)
             batch(a.program, seeds, a.keep)
         else:
             with tempfile.TemporaryDirectory() as folder:

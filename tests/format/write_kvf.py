@@ -6,10 +6,10 @@
     w.close()
 """
 import struct
+import subprocess
 from dataclasses import dataclass
 
 import numpy as np
-import zstandard
 
 from read_kvf import (BLOB, CHECKPOINT, COLUMN, COMMIT, DTYPES, ENTRY, FOOTER, HEADER, INDEX, INDEXED, INTERVALS, MAGIC, META, NOTE, ONES,
                       ORDER, SCHEMA, TOKENS, crc32c, digest_of_list, digest_of_values, hash64, hash128, run_id)
@@ -31,14 +31,22 @@ class Column:
         return struct.pack("<48sBBBB16s", self.name.encode(), self.dtype, self.space, self.axis, self.flags, self.unit.encode())
 
 
+def zstd(data):
+    """A frame that tells its content size, by the module or by the program, as read_kvf.py has it."""
+    try:
+        import zstandard
+        return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(data)
+    except ImportError:
+        return subprocess.run(["zstd", "-cq", "--stream-size=%d" % len(data)], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
 def encode(data, width, codec):
     """The stored bytes under a codec of section 5; codec 1 needs elements that are all equal."""
     if codec == 0:
         return data
     if codec == 1:
         return data[:width]
-    shuffled = np.frombuffer(data, np.uint8).reshape(-1, width).T.tobytes()
-    return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(shuffled)
+    return zstd(np.frombuffer(data, np.uint8).reshape(-1, width).T.tobytes())
 
 
 class Writer:

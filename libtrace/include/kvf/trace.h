@@ -240,13 +240,14 @@ enum kvf_open_mode {
  * a trace), KVF_E_VERSION, KVF_E_CORRUPT, KVF_E_LIMIT, KVF_E_NOMEM. */
 int kvf_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
              struct kvf_diag *d);
-/* The same, and a trace that was closed is mapped into memory: kvf_view of values that were stored
- * as they are (option `plain`), and kvf_blob_view of blobs that were not packed, give their place
- * in the file, which stays until kvf_close.  Their checksum is compared when they are first asked
- * for. Nothing of a trace is lost by it, but the file: where another program cuts it short
- * meanwhile, to look at what is gone ends the process (SIGBUS), and what it changes may be seen.
- * Nothing here does that to a closed trace; one that is replaced keeps its file as long as that is
- * mapped.  As kvf_open, and KVF_E_IO where the file cannot be mapped. */
+/* The same, and the file of a trace that was closed is mapped into memory: kvf_view of values that
+ * were stored as they are (option `plain`) and kvf_blob_view of blobs that were not packed then
+ * point into the file, on machines that are little-endian, and what they gave stays until
+ * kvf_close.  The checksum of a record is compared when it is first asked for.
+ * A mapped file must not be changed or shortened in its place: to look at what is gone ends the
+ * process (SIGBUS).  This library does neither to a closed trace, and one that is replaced keeps
+ * its file as long as that is mapped.  A trace that was not closed is read as by kvf_open, since
+ * who goes on with it may cut it.  As kvf_open, and KVF_E_IO where the file cannot be mapped. */
 int kvf_open_mapped(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret_trace,
                     struct kvf_diag *d);
 void kvf_close(struct kvf_trace *t); /* accepts NULL */
