@@ -136,8 +136,15 @@ static struct column *add(struct table *t, const char *name, const char *unit, e
                          .kind = kind,
                          .n = n,
                          .per = 1};
-    if (!c->name || !c->unit || table_find(t, name) != t->n_cols - 1)
-        fail(t, c->name && c->unit ? KVF_E_ARG : KVF_E_NOMEM);
+    if (!c->name || !c->unit) { /* no column is without a name */
+        mem_free(c->name);
+        mem_free(c->unit);
+        t->n_cols--;
+        fail(t, KVF_E_NOMEM);
+        return NULL;
+    }
+    if (table_find(t, name) != t->n_cols - 1)
+        fail(t, KVF_E_ARG);
     if (!fits(kind, n, t->rows))
         fail(t, KVF_E_ARG);
     if (kind == BLOCK && n > 0)
@@ -324,7 +331,10 @@ void table_meta_num(struct table *t, const char *key, double value)
 {
     struct buf b = {0};
     json_put_num(&b, value);
-    table_meta_str(t, key, b.err ? "" : b.data);
+    if (b.err)
+        fail(t, b.err);
+    else
+        table_meta_str(t, key, b.data);
     buf_finish(&b);
 }
 

@@ -162,6 +162,7 @@ static void lane_put(struct lane *l, int64_t i, struct buf *b)
         }
     }
     buf_add(b, kept->data, kept->len);
+    b->err = b->err ? b->err : kept->err;
 }
 
 static void write_head(const struct table *t, enum table_format f, struct sink *s)

@@ -139,13 +139,15 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     if (t->n == 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
     int err = traces_identify(t, j->pool);
+    if (err)
+        return err;
     traces_shard(t, j->part, j->parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
         fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
     for (size_t i = 0; i < t->n_readable; i++)
         if (t->trace[i].partial)
             trace_say_partial(j->name, t->trace[i].path);
-    return err;
+    return KVF_OK;
 }
 
 static int find_traces(struct job *j, int n, char **operand, struct kvf_diag *d)

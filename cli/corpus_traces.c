@@ -97,6 +97,7 @@ static void identify(void *ctx, int task, int thread)
     }
     if (err)
         x->why = mem_strdup(d.text[0] ? d.text : kvf_strerror(err));
+    x->no_memory = err && (err == KVF_E_NOMEM || !x->why);
     kvf_close(t);
 }
 
@@ -123,6 +124,9 @@ int traces_identify(struct corpus_traces *t, struct par *pool)
         progress_update(&bar, (int64_t)at + n);
     }
     progress_end(&bar, (int64_t)t->n);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->trace[i].no_memory)
+            return KVF_E_NOMEM;
     if (t->n)
         qsort(t->trace, t->n, sizeof *t->trace, by_document);
     while (t->n_readable < t->n && !t->trace[t->n_readable].why)

@@ -15,6 +15,7 @@ struct corpus_trace {
     uint64_t document, print; /* studies/corpus.h, corpus_identify */
     char *why;                /* owned: it cannot be read; else NULL */
     bool partial;             /* it was not closed, or holds no steps */
+    bool no_memory;           /* nothing is known of it */
 };
 
 struct corpus_traces {

@@ -38,6 +38,9 @@ void canvas_shades(struct canvas *c);
 /* PNG is compressed on so many threads at most; 0, the default: as many as there are cores. */
 void canvas_threads(struct canvas *c, int most);
 
+/* For what cannot be drawn: canvas_finish returns the first error. */
+void canvas_fail(struct canvas *c, int err);
+
 /* The finished file's bytes.  provenance: "key: value" lines for the metadata. */
 int canvas_finish(struct canvas *c, const char *provenance, struct buf *out);
 

@@ -207,6 +207,7 @@ void canvas_about(struct canvas *c, const char *title, const char *keywords)
     canvas_clean(&b, keywords);
     c->title = g_strdup(a.data);
     c->keywords = g_strdup(b.data);
+    canvas_fail(c, a.err ? a.err : b.err);
     buf_finish(&a);
     buf_finish(&b);
 }

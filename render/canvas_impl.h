@@ -51,6 +51,4 @@ struct canvas_inner {
 };
 struct canvas_inner canvas_inner(struct canvas *c);
 
-void canvas_fail(struct canvas *c, int err); /* the first error stays */
-
 #endif

@@ -267,17 +267,20 @@ static void draw_fills(struct canvas *c, const struct paragraph *p, int n, doubl
 
 /* Draws the glyphs of the pieces [i, k), which adjoin in one run, as one item, so that the text of
  * a PDF stays whole. */
-static void draw_glyphs(const struct canvas_inner *in, const struct paragraph *p, int i, int k,
-                        double x, double y, struct rgb ink)
+static void draw_glyphs(struct canvas *c, const struct paragraph *p, int i, int k, double x,
+                        double y, struct rgb ink)
 {
+    const struct canvas_inner inner = canvas_inner(c), *in = &inner;
     PangoLayoutRun *run = p->glyphs[i].run;
     bool leftwards = run->item->analysis.level % 2;
     size_t from = p->piece[leftwards ? k - 1 : i].from, to = p->piece[leftwards ? i : k - 1].to;
     const char *text = pango_layout_get_text(p->layout);
     int a = p->glyphs[i].a, count = p->glyphs[k - 1].b - a, skip = (int)from - run->item->offset;
     int *cluster = mem_alloc((size_t)count, sizeof *cluster);
-    if (!cluster)
+    if (!cluster) {
+        canvas_fail(c, KVF_E_NOMEM);
         return;
+    }
     for (int g = 0; g < count; g++)
         cluster[g] = run->glyphs->log_clusters[a + g] - skip;
     PangoItem item = *run->item;
@@ -333,7 +336,7 @@ static void draw_inks(struct canvas *c, const struct paragraph *p, int n, double
                && !is_nothing(p, k);
              k++)
             ;
-        draw_glyphs(&in, p, i, k, x + p->piece[i].x, y, look[i].ink);
+        draw_glyphs(c, p, i, k, x + p->piece[i].x, y, look[i].ink);
     }
 }
 

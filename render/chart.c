@@ -287,6 +287,8 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
                      const struct chart_look *look)
 {
     double *xy = l->n > 0 ? MEM_NEW(double, 2 * (size_t)l->n) : NULL;
+    if (!xy && l->n > 0)
+        canvas_fail(c, KVF_E_NOMEM);
     if (!xy)
         return;
     double rim = 0.5 * look->width; /* a line along the frame is whole */

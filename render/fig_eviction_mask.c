@@ -50,8 +50,10 @@ static void bars(struct canvas *c, const struct table *t, int64_t row0, const st
     int64_t steps = (int64_t)(a->y0 - a->y1), n = rows_per_head(t), most = 1;
     int64_t *count = MEM_NEW(int64_t, (size_t)steps);
     double x = a->x + a->w + 3.5, each = a->h / (double)steps;
-    if (!count)
+    if (!count) {
+        canvas_fail(c, KVF_E_NOMEM);
         return;
+    }
     for (int64_t r = 0; r + n <= table_rows(t); r += n) { /* one scale for all heads */
         int64_t m = count_events(t, r, a, count);
         most = m > most ? m : most;

@@ -89,8 +89,8 @@ static void provenance(const struct table *t, struct buf *out)
 
 /* Sets the title of the metadata, such as "eviction: SmolLM2, h2o, budget 64", without characters
  * that TeX would take for its own, and the keywords. */
-static void describe(struct canvas *c, const struct figure *f, const struct table *t,
-                     const struct figure_style *s)
+static int describe(struct canvas *c, const struct figure *f, const struct table *t,
+                    const struct figure_style *s)
 {
     static const char *const keys[] = {"model", "method"};
     struct buf title = {0}, words = {0};
@@ -109,10 +109,12 @@ static void describe(struct canvas *c, const struct figure *f, const struct tabl
     for (size_t i = 0; i < title.len; i++)
         if ((unsigned char)title.data[i] < 32 || strchr("\\{}$&#^_~%", title.data[i]))
             title.data[i] = ' ';
-    if (!title.err && !words.err)
+    int err = title.err ? title.err : words.err;
+    if (!err)
         canvas_about(c, title.data, words.data);
     buf_finish(&title);
     buf_finish(&words);
+    return err;
 }
 
 static int write_whole(const char *path, const struct buf *data, struct kvf_diag *d)
@@ -239,8 +241,9 @@ static int draw(const struct figure *f, const struct table *t, const struct figu
         draw_no_data(c);
     else
         err = f->draw(c, t, s, d);
+    if (!err)
+        err = describe(c, f, t, s);
     if (!err) {
-        describe(c, f, t, s);
         provenance(t, &about);
         err = about.err ? about.err : canvas_finish(c, about.data, out);
     }

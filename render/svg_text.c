@@ -178,6 +178,8 @@ void svg_text(struct svg *s, cairo_t *cr, PangoLayout *layout, const struct svg_
                         (double)box.x / PANGO_SCALE,
                         svg_font_of(&s->fonts, run->item->analysis.font),
                         false};
+        if (!s->fonts && !b->err)
+            b->err = KVF_E_NOMEM;
         bool as_text = r.face && plain(&r, pt);
         if (as_text != open && open)
             buf_str(b, "</text>\n");
