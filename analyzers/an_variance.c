@@ -229,7 +229,7 @@ static struct factor factor_of(const struct data *x, int f, int head)
     struct factor out = {factor_names[f], x->level[f], f < TOKEN ? (size_t)x->n : 1,
                          level_count(x, f), x->n_levels[f]};
     if (f == KEY_NORM && head >= 0) {
-        out.level += head * x->n;
+        out.level = out.level ? out.level + head * x->n : NULL;
         out.count = (size_t)x->n;
     }
     return out;

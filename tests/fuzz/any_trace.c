@@ -115,7 +115,7 @@ static const struct plan plans[] = {
     SELECTED("mass.95"),
     USEFUL("top64"),
 };
-enum { N_PLANS = sizeof plans / sizeof *plans };
+enum { N_PLANS = sizeof plans / sizeof *plans, GROUP = 9 };
 _Static_assert((int)N_PLANS <= (int)MOST_COLUMNS, "room for all");
 
 /* What becomes of the values of a column. */
@@ -229,12 +229,13 @@ static void take_shape(struct making *m)
 
 static void take_columns(struct making *m)
 {
-    bool left_out[N_PLANS] = {false};
-    uint64_t most = take(m->s, 1); /* so many are left out, or all but these */
-    for (uint64_t k = 0; k < most % 64; k++)
-        left_out[take(m->s, 1) % N_PLANS] = true;
+    bool odd[N_PLANS] = {false};
+    unsigned groups = (unsigned)take(m->s, 1); /* of columns that go together; 0: all of them */
+    uint64_t n = take(m->s, 1) % 16;           /* columns that are there for others that are not */
+    for (uint64_t k = 0; k < n; k++)
+        odd[take(m->s, 1) % N_PLANS] ^= true;
     for (int i = 0; i < N_PLANS; i++)
-        if (left_out[i] == (most >= 64))
+        if ((!groups || groups >> (i / GROUP) % 8 & 1) != odd[i])
             m->column[m->n_columns++] = (struct column){plans[i], 0, (uint8_t)(i + 1)};
     for (uint64_t k = take(m->s, 1) % 16; k > 0 && m->n_columns; k--) {
         struct column *c = &m->column[take(m->s, 1) % (unsigned)m->n_columns];
