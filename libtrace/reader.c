@@ -280,6 +280,18 @@ int trace_not_there(const struct kvf_trace *t, const struct record *key, int hea
                     t->path, t->column[key->column].name, key->layer, head, index);
 }
 
+/* After a pass over the trace itself that ended with err: the tail may have what is damaged there,
+ * since a loss of power leaves half of what was written after it. */
+static int read_pass_of_tail(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
+                             uint32_t stop, uint32_t *have, char *out, int err, struct kvf_diag *d)
+{
+    const uint32_t before = *have;
+    int of_tail = read_pass(t->tail, key, head, t0, stop, have, out, err ? NULL : d);
+    if (!err || (of_tail && of_tail != KVF_E_CORRUPT) || *have > before)
+        return of_tail;
+    return err;
+}
+
 static int read_values(struct kvf_trace *t, const struct record *key, int head, uint32_t t0,
                        uint32_t n, void *out, struct kvf_diag *d)
 {
@@ -287,8 +299,8 @@ static int read_values(struct kvf_trace *t, const struct record *key, int head, 
     do { /* a second pass only where the heads were grouped differently over time */
         before = have;
         int err = read_pass(t, key, head, t0, t0 + n, &have, out, d);
-        if (!err && t->tail)
-            err = read_pass(t->tail, key, head, t0, t0 + n, &have, out, d);
+        if (t->tail && (!err || err == KVF_E_CORRUPT))
+            err = read_pass_of_tail(t, key, head, t0, t0 + n, &have, out, err, d);
         if (err)
             return err;
     } while (have < t0 + n && have > before);
@@ -341,7 +353,8 @@ int kvf_view(struct kvf_trace *t, int column, int layer, int head, uint32_t t0, 
         err = trace_chunk(t, at, &data, d);
         if (!err)
             *ret = data + ((size_t)(head - r->head0) * r->n + (t0 - r->t0)) * width;
-        return err;
+        if (err != KVF_E_CORRUPT || !t->tail)
+            return err;
     }
     err = trace_room(n * width, &t->raw);
     if (!err)

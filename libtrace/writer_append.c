@@ -186,8 +186,13 @@ static int commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
 
 int kvf_writer_commit(struct kvf_writer *w, uint32_t epoch, uint32_t n_steps)
 {
+    /* A disk may take writes in any order.  Were the commit there before what it counts, a loss of
+     * power would leave a snapshot that is not whole in the place of the one before. */
+    int err = w->file.only_whole ? KVF_OK : kvf_writer_sync(w);
+    if (err)
+        return err;
     pthread_mutex_lock(&w->lock);
-    int err = commit(w, epoch, n_steps);
+    err = commit(w, epoch, n_steps);
     pthread_mutex_unlock(&w->lock);
     return err ? err : kvf_writer_sync(w);
 }
