@@ -293,6 +293,18 @@ int replace_resume(struct replace *r, const char *path, struct kvf_diag *d)
     return error ? refuse(r, error, d) : KVF_OK;
 }
 
+/* Folders that cannot be opened or synced (some file systems) are let be. */
+void replace_sync_folder(const char *path)
+{
+    char *folder = beside(path, ".");
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    mem_free(folder);
+}
+
 int replace_show(struct replace *r, struct kvf_diag *d)
 {
     char *name = r->place ? with_suffix(r->place) : NULL;
@@ -311,6 +323,7 @@ int replace_show(struct replace *r, struct kvf_diag *d)
     mem_free(r->part);
     r->part = name;
     r->shown = true;
+    replace_sync_folder(r->place); /* what is synced later is found after a loss of power */
     return KVF_OK;
 }
 
@@ -336,19 +349,6 @@ void replace_seek(struct replace *r, size_t at)
         r->error = errno;
 }
 
-/* The new name lasts only when its folder is on disk; folders that cannot be opened or
- * synced (some file systems) are let be, for the rename is done. */
-static void sync_folder(const char *place)
-{
-    char *folder = beside(place, ".");
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    mem_free(folder);
-}
-
 int replace_finish(struct replace *r, struct kvf_diag *d)
 {
     if (!r->error && r->place && fsync(r->fd) != 0)
@@ -363,7 +363,7 @@ int replace_finish(struct replace *r, struct kvf_diag *d)
     if (r->error)
         return refuse(r, r->error, d);
     if (r->place)
-        sync_folder(r->place);
+        replace_sync_folder(r->place); /* only then the new name lasts */
     forget(r);
     return KVF_OK;
 }

@@ -53,6 +53,10 @@ int replace_finish(struct replace *r, struct kvf_diag *d);
 /* Instead of replace_finish; removes the part, unless it is shown. */
 void replace_abandon(struct replace *r);
 
+/* Waits until the names in the folder of this file are on the disk: one that was made or renamed
+ * lasts only then. */
+void replace_sync_folder(const char *path);
+
 /* ---- files that are worth keeping before they are whole */
 
 /* From here on what is written lies at the place's name with REPLACE_UNFINISHED and stays there

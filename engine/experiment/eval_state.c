@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/replace.h"
 #include "engine/experiment/eval_state.h"
 
 struct row {
@@ -179,6 +180,7 @@ static int open_file(struct eval_state *s, struct kvf_diag *d)
         return io_error(s, "open the results", d);
     if (fcntl(s->fd, F_SETLK, &lock) != 0)
         return kvf_fail(d, KVF_E_IO, "%s: another process writes its results there", s->path);
+    replace_sync_folder(s->path); /* the lines that are synced need the name */
     return read_all(s, d);
 }
 
