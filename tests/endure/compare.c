@@ -205,7 +205,7 @@ static bool same_schema(struct kvf_trace *a, struct kvf_trace *b)
     char id[2][33] = {"", ""};
     bool same = strcmp(kvf_meta(a), kvf_meta(b)) == 0 && kvf_n_columns(a) == kvf_n_columns(b)
                 && kvf_n_layers(a) == kvf_n_layers(b)
-                && kvf_run_id(a, id[0]) == kvf_run_id(b, id[1]) && strcmp(id[0], id[1]) == 0;
+                && (kvf_run_id(a, id[0]) || kvf_run_id(b, id[1]) || strcmp(id[0], id[1]) == 0);
     for (int c = 0; same && c < kvf_n_columns(a); c++)
         same = memcmp(kvf_column(a, c), kvf_column(b, c), sizeof(struct kvf_column)) == 0;
     for (int l = 0; same && l < kvf_n_layers(a); l++)
@@ -290,6 +290,9 @@ struct shown reference_compare(const struct reference *r, struct kvf_trace *t)
         k.s.wrong = true;
         return k.s;
     }
+    char id[33];
+    k.s.complete &= kvf_run_id(t, id)
+                    == kvf_run_id(k.want, id); /* with the file header it is lost */
     columns(&k);
     tokens(&k);
     notes(&k, last->t);

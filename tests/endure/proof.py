@@ -21,6 +21,7 @@ class Bed:
         self.build, self.seed, self.count = os.path.abspath(args.build), args.seed, args.count
         self.exe = os.path.join(self.build, "cli", "kvfate")
         self.folder = tempfile.TemporaryDirectory(prefix="kvfate-endure-")
+        os.environ["KVFATE_CACHE"] = self.path("cache")
         self.root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
     def helper(self, name):

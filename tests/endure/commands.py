@@ -1,0 +1,114 @@
+"""The commands that write files, each with small inputs, for kills.py and power.py.
+
+Every command that `kvfate describe` gives an option -o is here: those of one trace that make a table by themselves, the others by
+the list below.  One that is in neither is an error of this file."""
+import json
+import os
+import re
+import subprocess
+
+from proof import read
+
+# What tells times is taken out before bytes are compared.
+CLOCK = re.compile(rb'("(?:seconds|[a-z_]*_seconds|tokens_per_second|time)": ?)[0-9.e+-]+')
+OLDER = b"an older file that must not be lost\n" * 40
+
+
+class Writer:
+    """One command.  outs: the files that it makes.  goes_on: those that a killed one leaves to be gone on with; what is in them shows in the
+    outs of the next run."""
+
+    def __init__(self, name, argv, outs, goes_on=()):
+        self.name, self.argv, self.outs, self.goes_on = name, argv, outs, goes_on
+
+    def older(self, out):
+        return OLDER + out.encode()
+
+
+def steady(data):
+    return None if data is None else CLOCK.sub(rb"\1N", data)
+
+
+def model(bed):
+    from harness import Gguf
+    Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 16384).write(bed.path("m.gguf"))
+
+
+def inputs(bed):
+    """The files that the commands read, in the folder that they work in."""
+    model(bed)
+    text = "The camel drank from the well. A stone fell into it, and nobody knew. " * 12
+    for i in range(3):
+        with open(bed.path(f"t{i}.txt"), "w") as f:
+            f.write(text[7 * i:])
+    run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24"]
+    bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
+    bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
+    bed.kvfate(*run, "-o", "c.kvf")
+    for i in (1, 2):
+        bed.kvfate("corpus", "survival", "a.kvf", "--state", f"s{i}.sum", "--shard", f"{i}/2", "-o", f"s{i}.tsv")
+    bed.kvfate("eviction", "a.kvf", "-o", "e.tsv")
+    bed.kvfate("split", "c.kvf", "--parts", "2", "-o", "p%d.kvf")
+    bed.kvfate(*TRAIN, "-o", "g.safetensors")
+    bed.kvfate(*run, "--method", "trimkv", "--gates", "g.safetensors", "--budget", "64", "--probes", "full", "-o", "g.kvf")
+
+
+TRAIN = ["train", "-m", "m.gguf", "--data", "t0.txt", "--length", "32", "--steps", "3", "--save-every", "1", "--check-every", "0", "-t", "1"]
+PROMPT = ["-m", "m.gguf", "--raw", "-p", "the thing"]
+EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--methods", "h2o,window", "--budgets", "8", "--docs", "2", "--prompt-tokens", "20", "--score-tokens", "4", "-t", "1"]
+# Arguments, ended by -o and the file; where the file is of several, all that are made.
+LIST = {
+    "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "logits": ([["logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
+    "eval": ([[*EVAL, "--state", "x.state", "-o", "x.tsv"]], ["x.tsv"], ["x.state"]),
+    "effect": ([["effect", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
+    "saliency": ([["saliency", *PROMPT, "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "train": ([[*TRAIN, "-o", "x.safetensors"]], ["x.safetensors", "x.safetensors.log.jsonl"], ["x.safetensors.state"]),
+    "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
+    "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "repair": ([["repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "compact": ([["compact", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "trim": ([["trim", "c.kvf", "--tokens", "0:10", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "split": ([["split", "c.kvf", "--parts", "2", "--overwrite", "-o", "x%d.kvf"]], ["x1.kvf", "x2.kvf"]),
+    "cat": ([["cat", "p1.kvf", "p2.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "plan": ([["plan", "a.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "part": ([["part", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
+    "diff": ([["diff", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
+    "compare": ([["compare", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
+    "corpus": ([["corpus", "survival", "a.kvf", "b.kvf", "--state", "x.sum", "--save-every", "0", "-t", "1", "-o", "x.tsv"]], ["x.tsv"], ["x.sum"]),
+    "merge": ([["merge", "s1.sum", "s2.sum", "-o", "x.tsv"]], ["x.tsv"]),
+    "draw": ([["draw", "e.tsv", "-o", f"x.{ext}"] for ext in ("svg",)], ["x.svg"]),
+    "report": ([["report", "a.kvf", "-o", "x.html"]], ["x.html"]),
+}
+FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, beside the tables in TSV of all
+# Without a small input of their own: they write tables by the same call as every analysis.
+LEFT_OUT = {"claims", "predict", "atlas", "agreement"}
+
+
+def try_out(bed, argv):
+    r = subprocess.run([bed.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bed.folder.name, timeout=120)
+    return r.returncode, r.stderr.decode(errors="replace")
+
+
+def writers(bed):
+    """All of them; makes their inputs."""
+    inputs(bed)
+    said = json.loads(bed.kvfate("describe", "--json"))["commands"]
+    out = []
+    for c in said:
+        name = c["name"]
+        if not any(o["name"] == "output" for o in c.get("options", [])) or name in LEFT_OUT:
+            continue
+        if name in LIST:
+            argvs, outs, *more = LIST[name]
+            out += [Writer(name, argv, outs, *more) for argv in argvs]
+            continue
+        for trace in ("b.kvf", "a.kvf", "g.kvf"):
+            code, err = try_out(bed, [name, trace, "-o", "try.tsv"])
+            if code in (0, 3):
+                out.append(Writer(name, [name, trace, "-o", "x.tsv"], ["x.tsv"]))
+                break
+        else:
+            raise SystemExit(f"tests/endure/commands.py: {name} has no arguments in LIST, and says of a trace: {err}")
+    out += [Writer("eviction." + ext, ["eviction", "a.kvf", "-o", "x." + ext], ["x." + ext]) for ext in FORMATS]
+    return out
