@@ -188,6 +188,7 @@ static int chunk_in_map(struct kvf_trace *t, const struct record *r, const unsig
         return err;
     const unsigned char *values = bytes + trace_header_size(t);
     if (!trace_checked(t, r, false)) {
+        trace_decoded(t, r->raw_len);
         err = r->stored_len == r->raw_len ? check_lists(t, r, values, d)
                                           : cannot_decode(t, r, KVF_E_CORRUPT, d);
         if (err)
