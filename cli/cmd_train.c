@@ -242,7 +242,9 @@ static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
  * one that was stopped before it does the steps again, with the same result. */
 static int save(struct job *j, struct kvf_diag *d)
 {
-    int err = j->check ? KVF_OK : write_gates(j, j->out, d);
+    int err = j->log.err;
+    if (!err && !j->check)
+        err = write_gates(j, j->out, d);
     if (!err)
         err = write_record(j, d);
     if (!err)
@@ -315,8 +317,10 @@ static int resume(struct job *j, struct kvf_diag *d)
     if (j->fresh)
         return KVF_OK;
     int err = trainer_resume(j->trainer, j->state_name.data, j->config.data, &log, &found, d);
-    if (!found && err == KVF_E_IO)
+    if (!found && err == KVF_E_IO) {
+        d->text[0] = 0; /* there is none to go on from */
         return KVF_OK;
+    }
     if (!err && log)
         buf_str(&j->log, log);
     mem_free(log);

@@ -10,7 +10,7 @@
  * FAULT_TRACE  says on the standard error where the first call that fails is made
  * FAULT_FILE   a file of sizeof(struct told) bytes, which says what happened, also when the program
  *              was killed */
-#define _GNU_SOURCE
+#undef _FILE_OFFSET_BITS /* write and write64 are two functions here */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -210,7 +210,7 @@ void free(void *p)
 
 /* ---- files */
 
-#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define REAL(name) (__extension__(__typeof__(&name)) dlsym(RTLD_NEXT, #name))
 
 /* How much of n bytes may be written; < 0: none, the call fails. */
 static ssize_t room(int fd, size_t n, void *caller)
