@@ -114,10 +114,12 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
         buf_printf(&command, " --head %s", args.heads);
     if (!err)
         err = analyzer_run(a, &t, 1, &args, &table, d);
-    if (!err)
+    if (!err) {
         err = command.err ? command.err : report_table(r, j->key, command.data, table);
-    else if (err == KVF_E_NOTFOUND)
+    } else if (err == KVF_E_NOTFOUND) {
         err = report_absent(r, j->key, d->text);
+        d->text[0] = 0; /* the page says it */
+    }
     table_destroy(table);
     buf_finish(&command);
     return err;

@@ -78,8 +78,10 @@ int report_trace(struct report *r, const char *name)
         return KVF_E_NOMEM;
     r->trace = trace;
     trace[r->n_traces] = mem_strdup(name);
-    r->n_traces += trace[r->n_traces] != NULL;
-    return trace[r->n_traces - 1] ? KVF_OK : KVF_E_NOMEM;
+    if (!trace[r->n_traces])
+        return KVF_E_NOMEM;
+    r->n_traces++;
+    return KVF_OK;
 }
 
 /* The next entry, which the report owns. */
@@ -137,6 +139,8 @@ int report_table(struct report *r, const char *key, const char *command, const s
     for (int c = 0; !err && c < table_cols(t); c++) {
         e->n_cols++;
         err = column_pack(t, c, block, &e->col[c]);
+        err = err ? err : e->col[c].json.err;
+        err = err ? err : e->col[c].text.err;
     }
     return err;
 }
