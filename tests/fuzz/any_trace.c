@@ -515,7 +515,7 @@ static void put_end(struct making *m)
     m->n += FOOTER;
 }
 
-const unsigned char *any_trace(struct source *s, size_t *ret_n)
+const unsigned char *any_trace_as(struct source *s, enum any_end how, size_t *ret_n)
 {
     static struct making m;
     m.s = s;
@@ -527,6 +527,7 @@ const unsigned char *any_trace(struct source *s, size_t *ret_n)
     file_header_write(m.p, &(struct hash128){.low = salt(), .high = 9});
     m.link = hash64(m.p, FILE_HEADER);
     take_shape(&m);
+    m.T += how == ANY_TAIL ? 5 : 0;
     take_columns(&m);
     unsigned end = (unsigned)take(s, 1), texts = (unsigned)take(s, 1), more = (unsigned)take(s, 1);
     put_meta(&m);
@@ -541,7 +542,7 @@ const unsigned char *any_trace(struct source *s, size_t *ret_n)
         put_note(&m, (unsigned)take(s, 1));
     if (end % 8 != 2)
         put_commit(&m, end % 8);
-    if (end % 8 != 3)
+    if (how == ANY_TAIL || (how == ANY_END && end % 8 != 3))
         put_end(&m);
     *ret_n = m.n;
     return m.p;

@@ -11,7 +11,17 @@
 
 enum { ANY_TRACE_ROOM = 1 << 20, ANY_TRACE_STEPS = 40 };
 
+enum any_end {
+    ANY_END,        /* closed or not, as the source says */
+    ANY_UNFINISHED, /* not closed */
+    ANY_TAIL        /* closed, with some steps more: what may lie beside an unfinished one of the
+                       same source */
+};
 /* Makes the trace that the source describes: its bytes are borrowed until the next call. */
-const unsigned char *any_trace(struct source *s, size_t *ret_n);
+const unsigned char *any_trace_as(struct source *s, enum any_end end, size_t *ret_n);
+static inline const unsigned char *any_trace(struct source *s, size_t *ret_n)
+{
+    return any_trace_as(s, ANY_END, ret_n);
+}
 
 #endif

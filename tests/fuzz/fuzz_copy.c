@@ -1,5 +1,6 @@
 /* What is made of a trace: copies, pieces that are joined again, and what repair saves of a
- * damaged one.  Byte 0 says which, and how often the trace (any_trace.h) is damaged before. */
+ * damaged one, or of an unfinished one with its tail.  Byte 0 says which, and how often the trace
+ * (any_trace.h) is damaged before. */
 #include <kvf/copy.h>
 
 #include "any_trace.h"
@@ -112,6 +113,46 @@ static void repair(const char *path)
         MUST(!r.intact || (r.places == 0 && r.missing == 0 && r.lost_bytes == 0));
 }
 
+static void write_file(const char *path, const char *suffix, const unsigned char *p, size_t n)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    FILE *f = fopen(name, "wb");
+    MUST(f && fwrite(p, 1, n, f) == n && fclose(f) == 0);
+}
+
+static void remove_file(const char *path, const char *suffix)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    unlink(name);
+}
+
+/* A trace that was not closed, and the newer state beside it. */
+static void with_tail(struct source *s)
+{
+    struct source again = *s;
+    struct kvf_trace *t = NULL;
+    struct kvf_check c;
+    struct kvf_diag d = {""};
+    int lines = 0, n_said = 0;
+    size_t n;
+    const unsigned char *p = any_trace_as(s, ANY_UNFINISHED, &n);
+    write_file(place(1), ".unfinished", p, n);
+    p = any_trace_as(&again, ANY_TAIL, &n);
+    write_file(place(1), ".tail", p, n);
+    int err = kvf_verify_tail(place(1), 1, &c, &d);
+    MUST(err == KVF_OK || d.text[0]);
+    if (kvf_open(place(1), KVF_OPEN_TAIL, &t, &d) == KVF_OK)
+        MUST(kvf_judge(t, 1, said, &lines, &n_said) == KVF_OK && n_said == lines);
+    kvf_close(t);
+    unlink(place(0));
+    repair(place(1));
+    unlink(place(0));
+    remove_file(place(1), ".unfinished");
+    remove_file(place(1), ".tail");
+}
+
 /* Bytes that are changed, and an end that is cut off. */
 static size_t damage(struct source *s, unsigned char *p, size_t n, unsigned times)
 {
@@ -140,6 +181,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned what = (unsigned)take(&s, 1), times = what >> 2 & 15;
     struct source how = s;
     take(&s, 8);
+    if (what % 4 == 3 && what >> 6 == 2) {
+        with_tail(&s);
+        return 0;
+    }
     const unsigned char *p = any_trace(&s, &n);
     memcpy(file, p, n);
     n = damage(&s, file, n, times > 8 ? times - 8 : 0);
