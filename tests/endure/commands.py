@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from proof import read
+from proof import PATIENCE
 
 # What tells times is taken out before bytes are compared.
 CLOCK = re.compile(rb'("(?:seconds|[a-z_]*_seconds|tokens_per_second|time)": ?)[0-9.e+-]+')
@@ -86,7 +86,7 @@ LEFT_OUT = {"claims", "predict", "atlas", "agreement"}
 
 
 def try_out(bed, argv):
-    r = subprocess.run([bed.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bed.folder.name, timeout=120)
+    r = subprocess.run([bed.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bed.folder.name, timeout=PATIENCE)
     return r.returncode, r.stderr.decode(errors="replace")
 
 

@@ -4,9 +4,7 @@ import re
 import subprocess
 import zipfile
 
-from proof import read, write
-
-SECONDS = 600  # of one batch
+from proof import PATIENCE, read, write
 
 
 class Flips:
@@ -31,7 +29,7 @@ class Flips:
         self.COUNT = max(1000000, bits)  # each bit at least once
 
     def ask(self, what, *more):
-        return subprocess.run([self.bed.helper("flips"), what, self.folder, *map(str, more)], stdout=subprocess.PIPE, text=True, timeout=SECONDS)
+        return subprocess.run([self.bed.helper("flips"), what, self.folder, *map(str, more)], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
 
     def cases(self, first, n):
         """A batch that the program does not survive is done again in halves, down to the case."""
@@ -50,7 +48,7 @@ class Flips:
                 parts += [(at + k // 2, k - k // 2), (at, k // 2)]
                 continue
             if not ended:
-                found.append(f"flip {at}: " + (f"exit {r.returncode}" if r else f"no end after {SECONDS} s"))
+                found.append(f"flip {at}: " + (f"exit {r.returncode}" if r else f"no end after {PATIENCE} s"))
                 continue
             for word, number in re.findall(r"^(\w+) (\d+)$", r.stdout, re.M):
                 if word != "findings":

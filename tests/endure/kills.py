@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from commands import Writer, model, steady, writers
-from proof import read, write
+from proof import PATIENCE, read, write
 import recording
 
 LEFT = re.compile(r"\.(.+)\.(lock|[0-9a-f]{16}\.part)$")
@@ -59,7 +59,7 @@ class Target:
         return subprocess.Popen([self.bed.exe, *self.w.argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder, env=env)
 
     def run(self, env):
-        return self.start(env).wait(timeout=300)
+        return self.start(env).wait(timeout=PATIENCE)
 
     def finish(self):
         """What is wrong after a command that nobody disturbs; the older files come back."""
@@ -174,7 +174,7 @@ class Run(Target):
         if not wrong and os.path.exists(self.at("x.kvf.unfinished")) and rng.randrange(CLEAN) == 0:
             argv = [x for x in self.w.argv if x != "--overwrite"]
             code = subprocess.run([self.bed.exe, *argv, "--resume"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.folder, env=self.env,
-                                  timeout=300)
+                                  timeout=PATIENCE)
             refused = code.returncode == 1 and b"not a kvfate trace" in code.stderr  # killed before its header was written
             counts["resumed"] += not refused
             if not refused and (code.returncode or self.now("x.kvf") != self.want["x.kvf"]):

@@ -15,7 +15,7 @@ import tempfile
 
 from commands import Writer, writers
 from kills import PROMPT, commits_of
-from proof import read, write
+from proof import PATIENCE, read, write
 from recording import Disk, parse
 
 STYLES = [("none", "all"), ("all", "none"), ("any", "any"), ("any", "prefix"), ("prefix", "any"), ("all", "late"), ("all", "any")]
@@ -61,7 +61,7 @@ class Recording:
         env = dict(os.environ, KVFATE_RECORD=log, LD_PRELOAD=bed.helper("record.so"))
         numbers = {os.stat(os.path.join(self.folder, name)).st_ino: name for name in before}
         self.code = subprocess.run([bed.exe, *writer.argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder, env=env,
-                                   timeout=600).returncode
+                                   timeout=PATIENCE).returncode
         self.operations = parse(read(log))
         self.after = {name: read(os.path.join(self.folder, name)) for name in os.listdir(self.folder) if name not in others}
         self.numbers = numbers

@@ -12,6 +12,7 @@ import tempfile
 import time
 
 MOST_TOLD = 50
+PATIENCE = 3600  # seconds for a command to end: the machine may have much else to do
 
 
 class Bed:
@@ -32,7 +33,7 @@ class Bed:
 
     def kvfate(self, *argv, **more):
         """Runs the program to a good end."""
-        r = subprocess.run([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name, timeout=300, **more)
+        r = subprocess.run([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name, timeout=PATIENCE, **more)
         if r.returncode not in (0, 3):
             sys.exit(f"kvfate {' '.join(argv)}: exit {r.returncode}: {r.stderr.decode(errors='replace')}")
         return r.stdout
@@ -80,9 +81,10 @@ class State:
 def go(what, proof, args):
     """The exit status."""
     state, bed = State(args.state, what, args.seed), Bed(args)
-    done = state.held["done"]
-    work = proof(bed) if args.count is None or done < args.count else None
-    count = args.count if args.count is not None else work.COUNT
+    count = args.count if args.count is not None else state.held.get("count")
+    work = proof(bed) if count is None or state.held["done"] < count else None
+    if count is None:
+        count = state.held["count"] = work.COUNT
     while state.held["done"] < count:
         first = state.held["done"]
         n, start = min(work.BATCH, count - first), time.monotonic()

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from proof import read
+from proof import PATIENCE, read
 
 REFUSALS = (b"another process is writing it", b"is there already", b"--resume")
 
@@ -27,7 +27,7 @@ class Crowds:
         out = os.path.join(self.folder, f"{i}-{name}")
         argv = [x for x in self.argv[name] if x != "--overwrite"]
         crowd = [subprocess.Popen([self.exe, *argv, out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2 + i % 7)]
-        ends = [(p.communicate(timeout=300)[1], p.returncode) for p in crowd]
+        ends = [(p.communicate(timeout=PATIENCE)[1], p.returncode) for p in crowd]
         won = sum(code == 0 for _, code in ends)
         fair = all(code == 0 or (code == 1 and any(x in err for x in REFUSALS) and err.count(b"\n") == 1) for err, code in ends)
         left = [x for x in os.listdir(self.folder) if x != os.path.basename(out) and x.lstrip(".").startswith(os.path.basename(out))]
@@ -57,7 +57,7 @@ class Writers:
             counts["programs refused"] += refused
             found += [wrong] if wrong else []
         r = subprocess.run([self.test, "--jobs", "1", "--filter", "unfinished/of_many_writers*"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           timeout=3600, env=dict(os.environ, KVFATE_ROUNDS=str(n)))
+                           timeout=PATIENCE, env=dict(os.environ, KVFATE_ROUNDS=str(n)))
         told = re.search(r"(\d+) writers won, (\d+) were refused", r.stdout)
         if r.returncode or not told:
             found.append(f"rounds {first} to {first + n - 1} of the library: exit {r.returncode}: {r.stdout[-500:]}")
