@@ -7,6 +7,7 @@
 
 #include <kvf/schema.h>
 
+#include "fuzz.h"
 #include "libtrace/layout.h"
 
 enum { MOST_COLUMNS = 80, LAYERS = 3, ROOM_OF_VALUES = 1 << 16, MOST_META = 4096 };
@@ -546,4 +547,22 @@ const unsigned char *any_trace_as(struct source *s, enum any_end how, size_t *re
         put_end(&m);
     *ret_n = m.n;
     return m.p;
+}
+
+void any_trace_digest(unsigned char *p, size_t n)
+{
+    struct footer f;
+    struct kvf_trace *t = NULL;
+    unsigned long long high, low;
+    char path[64], text[33];
+    if (n < FOOTER || !footer_read(p + n - FOOTER, salt(), &f))
+        return;
+    int fd = memory_file(p, n, path);
+    if (kvf_open(path, KVF_OPEN_STRICT, &t, NULL) == KVF_OK && kvf_digest(t, text, NULL) == KVF_OK
+        && sscanf(text, "%16llx%16llx", &high, &low) == 2) {
+        f.digest = (struct hash128){.high = high, .low = low};
+        footer_write(p + n - FOOTER, &f);
+    }
+    kvf_close(t);
+    close(fd);
 }

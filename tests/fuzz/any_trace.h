@@ -23,5 +23,8 @@ static inline const unsigned char *any_trace(struct source *s, size_t *ret_n)
 {
     return any_trace_as(s, ANY_END, ret_n);
 }
+/* Puts the digest of what a trace holds into its footer, if it has one and can be read.  Without
+ * it is what its writer did not tell. */
+void any_trace_digest(unsigned char *p, size_t n);
 
 #endif

@@ -106,12 +106,18 @@ static void repair(const char *path)
 {
     struct kvf_repaired r;
     struct kvf_diag d = {""};
-    char digest[33];
+    struct kvf_trace *t = NULL;
+    char digest[33], told[33];
     int lines = 0;
     int err = kvf_repair(path, place(0), NULL, said, &lines, &r, &d);
-    if (made(err, place(0), &d, digest))
-        MUST(!r.intact || (r.places == 0 && r.missing == 0 && r.lost_bytes == 0));
+    if (!made(err, place(0), &d, digest) || !r.intact)
+        return;
+    MUST(kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK); /* all that its writer told of */
+    MUST(kvf_stored_digest(t, told) != KVF_OK || strcmp(told, digest) == 0);
+    kvf_close(t);
 }
+
+static unsigned char file[ANY_TRACE_ROOM];
 
 static void write_file(const char *path, const char *suffix, const unsigned char *p, size_t n)
 {
@@ -140,7 +146,9 @@ static void with_tail(struct source *s)
     const unsigned char *p = any_trace_as(s, ANY_UNFINISHED, &n);
     write_file(place(1), ".unfinished", p, n);
     p = any_trace_as(&again, ANY_TAIL, &n);
-    write_file(place(1), ".tail", p, n);
+    memcpy(file, p, n);
+    any_trace_digest(file, n);
+    write_file(place(1), ".tail", file, n);
     int err = kvf_verify_tail(place(1), 1, &c, &d);
     MUST(err == KVF_OK || d.text[0]);
     if (kvf_open(place(1), KVF_OPEN_TAIL, &t, &d) == KVF_OK)
@@ -170,7 +178,6 @@ static size_t damage(struct source *s, unsigned char *p, size_t n, unsigned time
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static unsigned char file[ANY_TRACE_ROOM];
     struct source s = {data, size};
     struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};
@@ -187,6 +194,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     const unsigned char *p = any_trace(&s, &n);
     memcpy(file, p, n);
+    if (times != 8)
+        any_trace_digest(file, n);
     n = damage(&s, file, n, times > 8 ? times - 8 : 0);
     int fd = memory_file(file, n, path);
     for (int i = 0; i < PATHS; i++)
