@@ -49,7 +49,8 @@ TARGETS = {
     "torch": (16384, 1),
     "trace": (8192, 2),
 }
-LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]
+SLOW = 5  # seconds of the processor that no input may take
+LIMITS = ["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]
 
 
 class State:
@@ -94,6 +95,18 @@ def environment(name):
     return {**os.environ, "ASAN_OPTIONS": "detect_leaks=0" if name in LOOSE else ""}
 
 
+def is_finding(build, name, path):
+    """Whether an input that a turn put aside is more than one that a busy machine was slow with: those take seconds of the processor."""
+    if not os.path.basename(path).startswith(("timeout-", "slow-unit-")):
+        return True
+    p = subprocess.Popen([program(build, name), "-timeout=600", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(name))
+    _, p.returncode, used = os.wait4(p.pid, 0)
+    if p.returncode or used.ru_utime + used.ru_stime > SLOW:
+        return True
+    os.remove(path)
+    return False
+
+
 def turn(build, state, name, seconds):
     """One run of a target: its executions and findings go to the state."""
     most = TARGETS[name][0]
@@ -110,8 +123,9 @@ def turn(build, state, name, seconds):
         code = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=out, stdin=subprocess.DEVNULL, env=environment(name)).returncode
     text = open(log, errors="replace").read()
     done = re.findall(r"stat::number_of_executed_units:\s+(\d+)", text) or re.findall(r"^#(\d+)", text, re.M) or ["0"]
-    new = sorted(set(os.listdir(found)) - before)
-    if code and not new:
+    aside = set(os.listdir(found)) - before
+    new = sorted(f for f in aside if is_finding(build, name, os.path.join(found, f)))
+    if code and not aside:
         new = [f"exit status {code}"]
     if new:
         shutil.copy(log, os.path.join(state.folder, name, f"log.{new[0].replace(' ', '_')}"))
@@ -149,6 +163,13 @@ def campaign(o):
     return state.show()
 
 
+def thinned(files, most):
+    """So many of the inputs, of all sizes; of those over 4 KB none."""
+    names = sorted((f for f in files if len(files[f]) <= 4096), key=lambda f: (len(files[f]), f))
+    step = max(len(names) / most, 1)
+    return {names[int(k * step)]: files[names[int(k * step)]] for k in range(min(most, len(names)))}
+
+
 def minimise(o):
     """What libFuzzer keeps of the state's and the stored inputs, smallest first, becomes the archive."""
     for name, (most, _) in TARGETS.items():
@@ -161,12 +182,7 @@ def minimise(o):
                            env=environment(name), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             files = {f: open(os.path.join(out, f), "rb").read() for f in os.listdir(out)}
         kept = {n: data for n, data in corpora.read(name).items() if not re.fullmatch("[0-9a-f]{40}", n)}  # named ones stay
-        have = set(kept.values())
-        size = 0
-        for f in sorted(files, key=lambda f: (len(files[f]), f)):
-            if files[f] not in have and size + len(files[f]) <= o.most_bytes:
-                kept[f] = files[f]
-                size += len(files[f])
+        kept |= thinned({f: data for f, data in files.items() if data not in kept.values()}, o.most)
         corpora.write(name, kept)
         print(f"{name:12} {len(kept):6} inputs, {os.path.getsize(corpora.archive(name)):8} bytes")
 
@@ -180,7 +196,7 @@ def main():
     p.add_argument("--only")
     p.add_argument("--show", metavar="STATE")
     p.add_argument("--minimise", action="store_true")
-    p.add_argument("--most-bytes", type=int, default=120_000, help="of the inputs of an archive that --minimise makes")
+    p.add_argument("--most", type=int, default=300, help="inputs that --minimise puts into an archive: replays are to take no more than seconds")
     p.add_argument("build", nargs="?")
     p.add_argument("state", nargs="?")
     o = p.parse_args()
