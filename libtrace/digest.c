@@ -130,7 +130,9 @@ void digest_meta(struct hash128 *sum, const void *p, size_t n)
 
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n)
 {
-    size_t at = 4 + 4 * (size_t)get_le(p, 4);
+    size_t layers = n >= 4 ? (size_t)get_le(p, 4) : 0, at = 4 + 4 * layers;
+    if (at > n) /* of a second schema nobody has asked yet whether it can be one */
+        at = n;
     digest_add(sum, item('S', 0, p, at));
     for (at += 4; at + COLUMN_ENTRY <= n; at += COLUMN_ENTRY)
         digest_add(sum, item('C', 0, p + at, COLUMN_ENTRY));
