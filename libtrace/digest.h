@@ -18,8 +18,8 @@ void digest_list(struct hash128 *sum, uint64_t column, int layer, int head, uint
 /* A blob: header [BLOB_HEADER] of its payload, data [r->raw_len] its elements. */
 void digest_blob(struct hash128 *sum, const struct record *r, const unsigned char *header,
                  const void *data); /* as in the file */
-/* Payloads of META, SCHEMA, TOKENS and NOTE records.  Texts must be well formed; of a schema that is
- * not, any digest is as good. */
+/* Payloads of META, SCHEMA, TOKENS and NOTE records.  Texts must be well formed; of a schema that
+ * is not, any digest is as good. */
 void digest_meta(struct hash128 *sum, const void *p, size_t n);
 void digest_schema(struct hash128 *sum, const unsigned char *p, size_t n);
 void digest_tokens(struct hash128 *sum, const unsigned char *p, uint32_t t0, uint32_t n);
