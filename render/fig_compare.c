@@ -1,6 +1,6 @@
 /* fig_compare.c - heads of two runs against each other: the matrix of distances with the best
  * assignment marked, and how far matched pairs are beside all others; of matches alone their
- * places, and q of both null hypotheses. */
+ * places, and q, which says what is proven. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ struct side {
 };
 
 struct compare_style {
-    const char *pair; /* "A-B"; NULL: the first */
+    const char *pair;  /* "A-B"; NULL: the first */
+    const char *space; /* of heads, in tables of matches: "query" or "kv"; NULL: query */
 };
 
 struct pairs {
@@ -41,7 +42,9 @@ struct pairs {
     struct side a, b;
     int64_t run_a, run_b, n; /* the pair shown, and its rows */
     int n_pairs;             /* pairs of runs in the table; 2: or more */
-    int distance, matched, stands, own, q, q_other;
+    int distance, matched, own, q;
+    int space; /* column, or -1: all rows are of one space */
+    const char *shown;
     bool only; /* matches alone */
 };
 
@@ -49,7 +52,9 @@ static bool chosen(const struct pairs *p, int64_t r)
 {
     const struct table *t = p->t;
     return table_int(t, table_find(t, "a"), r) == p->run_a
-           && table_int(t, table_find(t, "b"), r) == p->run_b;
+           && table_int(t, table_find(t, "b"), r) == p->run_b
+           && (p->space < 0 || !*table_str(t, p->space, r)
+               || strcmp(table_str(t, p->space, r), p->shown) == 0);
 }
 
 static bool is_match(const struct pairs *p, int64_t r)
@@ -79,10 +84,11 @@ static struct pairs columns_of(const struct table *t)
                       .b = {.layer = table_find(t, "layer_b"), .index = table_find(t, "index_b")},
                       .distance = table_find(t, "distance"),
                       .matched = numeric_column(t, "matched"),
-                      .stands = numeric_column(t, "stands"),
                       .own = numeric_column(t, "own"),
                       .q = numeric_column(t, "q"),
-                      .q_other = numeric_column(t, "q_other")};
+                      .space = table_find(t, "space")};
+    if (p.space >= 0 && table_col_type(t, p.space) != TABLE_STR)
+        p.space = -1;
     p.only = p.matched < 0;
     return p;
 }
@@ -98,6 +104,7 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
     const struct compare_style *o = s->own;
     long long a = 0, b = 0;
     *p = columns_of(t);
+    p->shown = o->space ? o->space : "query";
     if (o->pair && sscanf(o->pair, "%lld-%lld", &a, &b) != 2)
         return kvf_fail(d, KVF_E_ARG, "--style: pair=A-B names two runs by their numbers, not '%s'",
                         o->pair);
@@ -109,8 +116,8 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
         p->n_pairs = chosen(p, r) ? p->n_pairs : 2;
     }
     if (p->n == 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: the table has no pair %lld-%lld",
-                        (long long)p->run_a, (long long)p->run_b);
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no pair %lld-%lld of %s heads",
+                        (long long)p->run_a, (long long)p->run_b, p->shown);
     extend(p, &p->a);
     extend(p, &p->b);
     const struct side *side[] = {&p->a, &p->b};
@@ -199,14 +206,12 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
             mark_draw(c, MARK_DISC, x, y, dot, mark_ink);
             continue;
         }
-        bool refuted = p->stands >= 0 && table_int(p->t, p->stands, r) == 0;
         bool proven = p->own >= 0 && table_int(p->t, p->own, r) == 1;
         struct rgb colour = palette_at(k->map, colours_at(k, table_real(p->t, p->distance, r)));
-        if (!refuted) /* pale colours need a rim on white */
-            mark_draw(c, proven ? MARK_SQUARE : MARK_DISC, x, y, fmax(1.1, dot) + .25,
-                      (struct rgb){.3, .3, .3});
         enum mark mark = proven ? MARK_SQUARE : MARK_DISC;
-        mark_draw(c, refuted ? MARK_CROSS : mark, x, y, fmax(1.1, dot), colour);
+        /* pale colours need a rim on white */
+        mark_draw(c, mark, x, y, fmax(1.1, dot) + .25, (struct rgb){.3, .3, .3});
+        mark_draw(c, mark, x, y, fmax(1.1, dot), colour);
     }
 }
 
@@ -314,9 +319,6 @@ static void q_points(struct canvas *c, const struct pairs *p, const struct axis_
         if (!chosen(p, r))
             continue;
         double x = axis_x(a, table_real(p->t, p->distance, r));
-        if (p->q_other >= 0)
-            mark_draw(c, MARK_RING, x, axis_y(a, table_real(p->t, p->q_other, r)), 1.1,
-                      palette_line(0));
         if (p->q >= 0)
             mark_draw(c, MARK_DISC, x, axis_y(a, table_real(p->t, p->q, r)), .9, mark_ink);
     }
@@ -351,8 +353,7 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     axis_draw(c, a);
     double y = a->y + a->h + 9.8;
     if (p->only) {
-        double x = key_line(c, a->x - 8, y, MARK_DISC, mark_ink, 0, "null: one head, two texts");
-        key_line(c, x, y, MARK_RING, palette_line(0), 0, "null: two heads");
+        key_line(c, a->x - 8, y, MARK_DISC, mark_ink, 0, "matches; below the line: proven");
     } else {
         double x = key_line(c, a->x - 2, y, MARKS, mark_ink, 0, "matched");
         key_line(c, x, y, MARKS, (struct rgb){.45, .45, .45}, 1.3, "all others");
@@ -363,19 +364,18 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
 /* Writes below the matrix what its marks mean, and how many matches there are. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
-    int64_t n = 0, stands = 0, own = 0;
+    int64_t n = 0, own = 0;
     char text[128];
     for (int64_t r = 0; r < table_rows(p->t); r++)
         if (chosen(p, r) && is_match(p, r)) {
             n++;
-            stands += p->stands >= 0 && table_int(p->t, p->stands, r) == 0;
             own += p->own >= 0 && table_int(p->t, p->own, r) == 1;
         }
     if (!p->only)
         snprintf(text, sizeof text, "dots: best assignment (%lld)", (long long)n);
     else
-        snprintf(text, sizeof text, "%lld matches; squares: proven (%lld); crosses: refuted (%lld)",
-                 (long long)n, (long long)own, (long long)stands);
+        snprintf(text, sizeof text, "%lld matches; squares: proven (%lld)", (long long)n,
+                 (long long)own);
     canvas_text(c, fmax(1, x), y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
 }
 
@@ -406,6 +406,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 static const struct opt style[] = {
     TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers", .absent = "the first"),
+    TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
+             .absent = "query"),
     {.type = OPT_END},
 };
 

@@ -222,8 +222,10 @@ def pairs_rows(LA=3, HA=2, LB=2, HB=4, match=False):
                 continue
             d = .05 + .02 * i if is_best else .3 + .4 * rng.random()
             row = (1, 2, f"L{i // HA}H{i % HA}", f"L{j // HB}H{j % HB}", d, i // HA, i % HA, j // HB, j % HB)
-            out.append(row + ((.4, .1 * i, .5, i % 2, int(i == 0)) if match else (int(is_best),)))
-    return tsv("compare", PAIRS + (["halves", "q", "q_other", "stands", "own"] if match else ["matched"]), out, level=.05)
+            out.append(row + (("query", .1 * i, int(i == 0)) if match else (int(is_best),)))
+    if match:  # KV heads are drawn when they are asked for
+        out += [(1, 2, f"L{i}K0", f"L{i}K0", .2, i, 0, i, 0, "kv", .03, 1) for i in range(min(LA, LB))]
+    return tsv("compare", PAIRS + (["space", "q", "own"] if match else ["matched"]), out, level=.05)
 
 
 def effect_rows(mirror=False, L=5, H=3):
@@ -476,7 +478,9 @@ def compare():
             code, data, said = draw(pairs_rows(*shape, match=match), "compare", "png", dpi="30")
             check(f"shapes {shape}: {said}", code == 0 and clean_rim(data))
     code, svg, said = draw(pairs_rows(match=True), "compare")
-    check(f"proven and refuted: {said}", "6 matches; squares: proven (1); crosses: refuted (3)" in words_of(svg), words_of(svg))
+    check(f"proven matches: {said}", "6 matches; squares: proven (1)" in words_of(svg), words_of(svg))
+    check("KV heads", "2 matches; squares: proven (2)" in words_of(draw(pairs_rows(match=True), "compare", style="space=kv")[1]))
+    check("no such heads", draw(pairs_rows(match=True), "compare", style="space=layers")[0] == 2)
     q = sorted(discs(svg, VERMILION), key=lambda p: -p[1])
     check("q up", affine([.1 * i for i in range(6)], [p[1] for p in q[1:]]), q)  # the first is the key's
     check("distance across", affine([.05 + .02 * i for i in range(6)], [p[0] for p in q[1:]]), q)

@@ -1,0 +1,47 @@
+/* head_match.h - which head of one model is which head of another, and which of these matches are
+ * proven. */
+#ifndef KVF_ANALYZERS_HEAD_MATCH_H
+#define KVF_ANALYZERS_HEAD_MATCH_H
+
+#include <kvf/err.h>
+
+enum { HEAD_MATCH_LEARN = 20 }; /* fewer pairs than this teach nothing */
+
+/* Which column each of the rows has in the best assignment: each row and column at most once, the
+ * least sum of the costs.  cost [rows][columns]; NaN and INFINITY forbid a pair.  partner [rows]:
+ * -1 where a row has none.  KVF_OK or KVF_E_NOMEM. */
+int best_partners(const double *cost, int rows, int columns, int *partner);
+
+/* Replaces n rows of n_f features by scores that do not depend on the scale of a text: ln(u / (1 -
+ * u)), u = (rank among the rows - 1/2) / n, equal values sharing their mean rank.  No NaN.  KVF_OK
+ * or KVF_E_NOMEM. */
+int rank_scores(double *x, int n, int n_f);
+
+struct head_match {
+    int a, b;               /* places of the heads */
+    double distance, rival; /* of the pair; the least of either head with another */
+    double nearer;          /* share of the other pairs of either head that are at most this far */
+    double p, q;            /* NaN where there is nothing to judge by */
+};
+
+/* The best assignment of the heads a [n_a][n_f] to the heads b [n_b][n_f], scores as above or means
+ * of them over texts.
+ *
+ * Distances are learned from the heads themselves.  Those of the first round weigh all features
+ * alike. The assignment gives pairs, those that are nearer than any rival teach the covariance W of
+ * what differs between two sightings of one head, shrunk to its diagonal, and the distance of the
+ * next round is the root of (a - b)' W^-1 (a - b) / n_f.  In the last round the heads of a are cut
+ * into five parts, and the distances of each are learned from the pairs of the others: no pair is
+ * judged by what itself has taught.
+ *
+ * Whether a match is proven: its score s = distance^2 / rival is held against the scores of the
+ * best assignment in which no head may have the partner that it was matched to, so of pairs that
+ * are wrong where the matches are right: p = (1 + those <= s) / (1 + all); q by Benjamini and
+ * Hochberg.
+ *
+ * ret [the smaller of n_a and n_b], rising by a; *ret_n: how many.  KVF_OK, KVF_E_NOTFOUND when
+ * LAPACK is not installed, KVF_E_NOMEM. */
+int head_match(const double *a, int n_a, const double *b, int n_b, int n_f, struct head_match *ret,
+               int *ret_n, struct kvf_diag *d);
+
+#endif
