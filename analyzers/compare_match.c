@@ -185,35 +185,57 @@ static void fill_changed(const struct sightings *a, const struct sightings *b, c
     r->changed = r->feature;
 }
 
-static int match_space(const struct sightings *a, const struct sightings *b, int ga, int gb,
-                       double level, struct compare_row *row, int *ret_n, struct kvf_diag *d)
+/* Heads of one kind of two groups. */
+struct contest {
+    const struct sightings *a, *b;
+    int *feature, n_f; /* those that both have */
+    double *x, *y;     /* their scores */
+    double *beside;    /* [heads of a][heads of b]; NULL: nothing */
+    double *distance;  /* the same */
+    struct head_match *match;
+    int n; /* matches */
+};
+
+static int contest_run(struct contest *c, struct kvf_diag *d)
 {
-    int most = a->heads.n < b->heads.n ? a->heads.n : b->heads.n, n = 0;
-    int *feature = MEM_NEW(int, (size_t)a->n_f);
-    struct head_match *m = MEM_NEW(struct head_match, (size_t)most);
-    int n_f = feature ? shared_features(a, b, feature) : 0;
-    double *x = take_features(a, feature, n_f), *y = take_features(b, feature, n_f);
-    int err = feature && m && x && y ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
-        err = head_match(x, a->heads.n, y, b->heads.n, n_f, m, &n, d);
-    for (int k = 0; !err && k < n; k++) {
+    size_t n_a = (size_t)c->a->heads.n, n_b = (size_t)c->b->heads.n;
+    c->feature = MEM_NEW(int, (size_t)c->a->n_f);
+    c->match = MEM_NEW(struct head_match, n_a < n_b ? n_a : n_b);
+    c->distance = mem_alloc(n_a * n_b, sizeof *c->distance);
+    if (!c->feature || !c->match || !c->distance)
+        return KVF_E_NOMEM;
+    c->n_f = shared_features(c->a, c->b, c->feature);
+    c->x = take_features(c->a, c->feature, c->n_f);
+    c->y = take_features(c->b, c->feature, c->n_f);
+    if (!c->x || !c->y)
+        return KVF_E_NOMEM;
+    const struct head_pair pair = {
+        .a = c->x, .b = c->y, .beside = c->beside, .n_a = (int)n_a, .n_b = (int)n_b, .n_f = c->n_f};
+    return head_match(&pair, c->distance, c->match, &c->n, d);
+}
+
+static void contest_free(struct contest *c)
+{
+    void *const all[] = {c->feature, c->x, c->y, c->beside, c->distance, c->match};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        mem_free(all[k]);
+}
+
+static void put_matches(const struct contest *c, int ga, int gb, double level,
+                        struct compare_row *row)
+{
+    for (int k = 0; k < c->n; k++) {
+        const struct head_match *m = &c->match[k];
         struct compare_row *r = &row[k];
-        *r = compare_row_of(ga, gb, &a->heads.head[m[k].a], &b->heads.head[m[k].b], m[k].distance);
-        r->space = a->space == KVF_SPACE_QUERY ? "query" : "kv";
-        r->rival = isfinite(m[k].rival) ? m[k].rival : NAN;
-        r->nearer = m[k].nearer;
-        r->p = m[k].p;
-        r->q = m[k].q;
+        *r = compare_row_of(ga, gb, &c->a->heads.head[m->a], &c->b->heads.head[m->b], m->distance);
+        r->space = c->a->space == KVF_SPACE_QUERY ? "query" : "kv";
+        r->rival = isfinite(m->rival) ? m->rival : NAN;
+        r->nearer = m->nearer;
+        r->p = m->p;
+        r->q = m->q;
         r->own = isnan(r->q) ? -1 : r->q < level;
-        fill_changed(a, b, feature, n_f, &m[k], r);
+        fill_changed(c->a, c->b, c->feature, c->n_f, m, r);
     }
-    if (!err)
-        *ret_n = n;
-    mem_free(feature);
-    mem_free(m);
-    mem_free(x);
-    mem_free(y);
-    return err;
 }
 
 /* Whether the query head of a layer reads the KV head. */
@@ -243,16 +265,59 @@ static void join(const struct compare_group *a, const struct compare_group *b,
     }
 }
 
+/* The place in the list of KV heads of the one that a query head reads, or -1. */
+static int kv_of(const struct compare_group *g, int query)
+{
+    const struct head *q = &g->query.heads.head[query];
+    for (int k = 0; k < g->kv.heads.n; k++)
+        if (g->kv.heads.head[k].layer == q->layer
+            && reads(g->t, q->layer, q->index, g->kv.heads.head[k].index))
+            return k;
+    return -1;
+}
+
+/* Squared distances of the KV heads that two query heads read; NULL when memory is out.  All 0 when
+ * the list of a side lacks such a KV head. */
+static double *beside_of(const struct compare_group *a, const struct compare_group *b,
+                         const double *distance)
+{
+    size_t n_a = (size_t)a->query.heads.n, n_b = (size_t)b->query.heads.n, n = n_a + n_b;
+    double *beside = mem_alloc(n_a * n_b, sizeof *beside);
+    int *kv = MEM_NEW(int, n);
+    bool whole = true;
+    for (size_t k = 0; kv && k < n; k++) {
+        kv[k] = k < n_a ? kv_of(a, (int)k) : kv_of(b, (int)(k - n_a));
+        whole = whole && kv[k] >= 0;
+    }
+    for (size_t i = 0; beside && kv && whole && i < n_a; i++)
+        for (size_t j = 0; j < n_b; j++) {
+            double far = distance[(size_t)kv[i] * (size_t)b->kv.heads.n + (size_t)kv[n_a + j]];
+            beside[i * n_b + j] = far * far;
+        }
+    if (!kv) {
+        mem_free(beside);
+        beside = NULL;
+    }
+    mem_free(kv);
+    return beside;
+}
+
 int compare_groups(const struct compare_group *a, const struct compare_group *b, int ga, int gb,
                    double level, struct compare_row *row, int64_t *ret_n, struct kvf_diag *d)
 {
-    int n_query = 0, n_kv = 0;
-    int err = match_space(&a->query, &b->query, ga, gb, level, row, &n_query, d);
-    if (!err)
-        err = match_space(&a->kv, &b->kv, ga, gb, level, row + n_query, &n_kv, d);
-    if (err)
-        return err;
-    join(a, b, row, n_query, n_kv);
-    *ret_n = n_query + n_kv;
-    return KVF_OK;
+    struct contest query = {.a = &a->query, .b = &b->query}, kv = {.a = &a->kv, .b = &b->kv};
+    int err = contest_run(&kv, d);
+    if (!err) {
+        query.beside = beside_of(a, b, kv.distance);
+        err = query.beside ? contest_run(&query, d) : KVF_E_NOMEM;
+    }
+    if (!err) {
+        put_matches(&query, ga, gb, level, row);
+        put_matches(&kv, ga, gb, level, row + query.n);
+        join(a, b, row, query.n, kv.n);
+        *ret_n = query.n + kv.n;
+    }
+    contest_free(&query);
+    contest_free(&kv);
+    return err;
 }

@@ -150,8 +150,6 @@ static int read_ages(struct text *x, const struct head *h, double *f, struct kvf
         int err = kvf_read_f64(x->t, column, h->layer, h->index, 0, (uint32_t)x->T, x->x, d);
         if (err)
             return err;
-        for (int64_t i = 0; i < x->T; i++) /* "never" is more than any age can be, or -1 */
-            x->x[i] = x->x[i] <= (double)(x->T - 1 - i) ? x->x[i] : -1;
         shares_by_age(x, x->x, false, f + (ptrdiff_t)c * N_AGES);
     }
     return KVF_OK;

@@ -60,7 +60,7 @@ int rank_scores(double *x, int n, int n_f)
 /* ---- the learned distance */
 
 struct problem {
-    const double *a, *b;
+    const double *a, *b, *beside;
     int n_a, n_b, n_f;
     double *D;        /* [n_a][n_b] distances */
     int *partner;     /* [n_a] */
@@ -103,7 +103,8 @@ static void distances(struct problem *x, const double *u, const double *v, int p
             double squares = 0;
             for (int f = 0; f < x->n_f; f++)
                 squares += (p[f] - q[f]) * (p[f] - q[f]);
-            x->D[(size_t)i * (size_t)x->n_b + (size_t)j] = sqrt(squares / x->n_f);
+            size_t k = (size_t)i * (size_t)x->n_b + (size_t)j;
+            x->D[k] = sqrt(squares / x->n_f + (x->beside ? x->beside[k] : 0));
         }
     }
 }
@@ -281,11 +282,15 @@ static int judge(struct problem *x, struct head_match *ret, int n)
     return err;
 }
 
-static int solve(struct problem *x, struct head_match *ret, int *ret_n)
+static int solve(struct problem *x, double *distance, struct head_match *ret, int *ret_n)
 {
     int n = 0;
     distances(x, x->a, x->b, -1);
     int err = assign_rounds(x);
+    for (size_t k = 0; x->beside && k < (size_t)x->n_a * (size_t)x->n_b; k++)
+        x->D[k] = sqrt(fmax(x->D[k] * x->D[k] - x->beside[k], 0));
+    if (!err) /* before those of the matches are forbidden */
+        memcpy(distance, x->D, (size_t)x->n_a * (size_t)x->n_b * sizeof *distance);
     for (int i = 0; !err && i < x->n_a; i++) {
         int j = x->partner[i];
         if (j >= 0)
@@ -302,27 +307,28 @@ static int solve(struct problem *x, struct head_match *ret, int *ret_n)
     return err;
 }
 
-int head_match(const double *a, int n_a, const double *b, int n_b, int n_f, struct head_match *ret,
-               int *ret_n, struct kvf_diag *d)
+int head_match(const struct head_pair *p, double *distance, struct head_match *ret, int *ret_n,
+               struct kvf_diag *d)
 {
-    size_t F = (size_t)n_f;
-    struct problem x = {.a = a, .b = b, .n_a = n_a, .n_b = n_b, .n_f = n_f};
-    if (n_a == 0 || n_b == 0 || n_f == 0) {
+    size_t n_a = (size_t)p->n_a, n_b = (size_t)p->n_b, F = (size_t)p->n_f;
+    struct problem x = {
+        .a = p->a, .b = p->b, .beside = p->beside, .n_a = p->n_a, .n_b = p->n_b, .n_f = p->n_f};
+    if (n_a == 0 || n_b == 0 || F == 0) {
         *ret_n = 0;
         return KVF_OK;
     }
     int err = lapack_open(d);
     if (err)
         return err;
-    x.D = mem_alloc((size_t)n_a * (size_t)n_b, sizeof *x.D);
-    x.partner = MEM_NEW(int, (size_t)n_a);
-    x.u = mem_alloc((size_t)n_a * F, sizeof *x.u);
-    x.v = mem_alloc((size_t)n_b * F, sizeof *x.v);
+    x.D = mem_alloc(n_a * n_b, sizeof *x.D);
+    x.partner = MEM_NEW(int, n_a);
+    x.u = mem_alloc(n_a * F, sizeof *x.u);
+    x.v = mem_alloc(n_b * F, sizeof *x.v);
     x.W = mem_alloc(F * F, sizeof *x.W);
     x.mean = MEM_NEW(double, F);
     err = x.D && x.partner && x.u && x.v && x.W && x.mean ? KVF_OK : KVF_E_NOMEM;
     if (!err)
-        err = solve(&x, ret, ret_n);
+        err = solve(&x, distance, ret, ret_n);
     void *const all[] = {x.D, x.partner, x.u, x.v, x.W, x.mean};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         mem_free(all[k]);

@@ -24,24 +24,33 @@ struct head_match {
     double p, q;            /* NaN where there is nothing to judge by */
 };
 
-/* The best assignment of the heads a [n_a][n_f] to the heads b [n_b][n_f], scores as above or means
- * of them over texts.
+/* The heads of two models: scores as above or means of them over texts, a [n_a][n_f] and b
+ * [n_b][n_f]; beside [n_a][n_b]: squares that are added to those of the distances, of what the
+ * heads belong to; NULL: none. */
+struct head_pair {
+    const double *a, *b, *beside;
+    int n_a, n_b, n_f;
+};
+
+/* The best assignment of the heads of a to those of b.
  *
  * Distances are learned from the heads themselves.  Those of the first round weigh all features
  * alike. The assignment gives pairs, those that are nearer than any rival teach the covariance W of
  * what differs between two sightings of one head, shrunk to its diagonal, and the distance of the
- * next round is the root of (a - b)' W^-1 (a - b) / n_f.  In the last round the heads of a are cut
- * into five parts, and the distances of each are learned from the pairs of the others: no pair is
- * judged by what itself has taught.
+ * next round is the root of (a - b)' W^-1 (a - b) / n_f + beside.  In the last round the heads of a
+ * are cut into five parts, and the distances of each are learned from the pairs of the others: no
+ * pair is judged by what itself has taught.
  *
- * Whether a match is proven: its score s = distance^2 / rival is held against the scores of the
+ * What is reported and judged are the distances of the heads themselves, without beside.  Whether a
+ * match is proven: its score s = distance^2 / rival is held against the scores of the
  * best assignment in which no head may have the partner that it was matched to, so of pairs that
  * are wrong where the matches are right: p = (1 + those <= s) / (1 + all); q by Benjamini and
  * Hochberg.
  *
- * ret [the smaller of n_a and n_b], rising by a; *ret_n: how many.  KVF_OK, KVF_E_NOTFOUND when
- * LAPACK is not installed, KVF_E_NOMEM. */
-int head_match(const double *a, int n_a, const double *b, int n_b, int n_f, struct head_match *ret,
-               int *ret_n, struct kvf_diag *d);
+ * ret [the smaller of n_a and n_b], rising by a; *ret_n: how many.  distance [n_a][n_b] gets the
+ * distances that were learned.  KVF_OK, KVF_E_NOTFOUND when LAPACK is not installed, KVF_E_NOMEM.
+ */
+int head_match(const struct head_pair *pair, double *distance, struct head_match *ret, int *ret_n,
+               struct kvf_diag *d);
 
 #endif

@@ -134,21 +134,24 @@ def fdr(p):
     return q
 
 
-def match(a, b):
-    """(distances, partner of each head of a or -1, rival, p, q); p and q are NaN where there is nothing to judge by"""
-    D, part = distances(a, b), np.arange(len(a)) % 5
+def match(a, b, beside=0):
+    """(distances, partner of each head of a or -1, rival, p, q); p and q are NaN where there is nothing to judge by.  beside: squares that
+    are added to those of the distances while heads are assigned"""
+    D, part = np.sqrt(distances(a, b) ** 2 + beside), np.arange(len(a)) % 5
     for last in (False, False, False, True):
         partner = assign(D)
         good = (partner >= 0) & (np.where(partner >= 0, D[np.arange(len(D)), partner], np.inf) < rivals(D, partner))
         if good.sum() - np.bincount(part[good], minlength=5).max() < 20:
-            D = distances(a, b)
+            D = np.sqrt(distances(a, b) ** 2 + beside)
             break
         teach = np.flatnonzero(good)
         if not last:
             D = learned(a, b, [(i, partner[i]) for i in teach])
         else:
             D = np.vstack([learned(a, b, [(i, partner[i]) for i in teach if part[i] != k])[part == k] for k in range(5)])[np.argsort(np.argsort(part, kind="stable"))]
+        D = np.sqrt(D ** 2 + beside)
     partner = assign(D)
+    D = np.sqrt(np.maximum(D ** 2 - beside, 0))
     rival = rivals(D, partner)
     rows = np.flatnonzero(partner >= 0)
     score = np.full(len(a), np.nan)

@@ -140,11 +140,15 @@ class Model:
 
 def held(label, got, a, b):
     """The table against NumPy; partners of the query heads."""
-    at = 0
-    for space in ("query", "kv"):
+    at, beside, done = 0, 0, {}
+    for space in ("kv", "query"):
         features = [f for f in getattr(a, space)[0][0] if f in a.known(space) & b.known(space)]
         x, y = (m.means(space, features, fingerprints.scores) for m in (a, b))
-        D, partner, rival, p, q = fingerprints.match(x, y)
+        done[space] = features, x, y, fingerprints.match(x, y, beside)
+        if space == "kv":  # of the KV heads that two query heads read
+            beside = np.repeat(np.repeat(done["kv"][3][0] ** 2, a.shape[2] // a.shape[1], axis=0), b.shape[2] // b.shape[1], axis=1)
+    for space in ("query", "kv"):
+        features, x, y, (D, partner, rival, p, q) = done[space]
         rows, names = np.flatnonzero(partner >= 0), (a.names(space), b.names(space))
         part = {c: v[at:at + len(rows)] for c, v in got.items()}
         check(f"{label}: rows of {space}", part["space"] == [space] * len(rows) and part["head_a"] == [names[0][i] for i in rows]
@@ -180,11 +184,11 @@ def small_matches(folder):
         got, meta = table(kvfate, "compare", *x.paths, *y.paths, "--match", "--groups", len(x.paths))
         held("few heads", got, x, y)
         check("unmatched", meta["unmatched"] == str(sum(abs(len(x.names(s)) - len(y.names(s))) for s in ("query", "kv"))), meta)
-        features = [f for f in x.query[0][0] if f in x.known("query") & y.known("query")]
-        D = fingerprints.distances(*(m.means("query", features, fingerprints.scores) for m in (x, y)))
+        features = [f for f in x.kv[0][0] if f in x.known("kv") & y.known("kv")]
+        D = fingerprints.distances(*(m.means("kv", features, fingerprints.scores) for m in (x, y)))
         short = D if len(D) <= len(D[0]) else D.T
         best = min(sum(short[k, c] for k, c in enumerate(p)) for p in itertools.permutations(range(short.shape[1]), len(short)))
-        found = sum(d for d, s in zip(got["distance"], got["space"]) if s == "query")
+        found = sum(d for d, s in zip(got["distance"], got["space"]) if s == "kv")
         check("the best of all assignments", np.isclose(found, best), found, best)
     got, meta = table(kvfate, "compare", a.paths[0], b.paths[0], c.paths[0], "--match")
     check("each trace by itself", sorted(set(zip(got["a"], got["b"]))) == [(1, 2), (1, 3), (2, 3)] and meta["groups"] == "3", meta)
