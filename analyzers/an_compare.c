@@ -453,11 +453,10 @@ static void describe_space(const struct table *t, const char *space, struct buf 
     }
     if (n == 0 && which >= 0 && (table_rows(t) || space[0]))
         return;
-    buf_printf(out, "%lld %s of %sheads by %s", (long long)n, own < 0 ? "pairs" : "matches",
-               space[0] == 'k'   ? "KV "
-               : space[0] == 'q' ? "query "
-                                 : "",
-               table_meta(t, "by"));
+    buf_printf(out, "%lld %s of ", (long long)n, own < 0 ? "pairs" : "matches");
+    if (space[0])
+        buf_str(out, strcmp(space, "kv") == 0 ? "KV " : "query ");
+    buf_printf(out, "heads by %s", table_meta(t, "by"));
     if (n)
         buf_printf(out, ", mean distance %.4f; %lld of the same name", sum / (double)n,
                    (long long)same);
