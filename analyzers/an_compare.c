@@ -451,7 +451,8 @@ static void describe_space(const struct table *t, const char *space, struct buf 
         judged += own >= 0 && table_int(t, own, r) >= 0;
         proven += own >= 0 && table_int(t, own, r) == 1;
     }
-    if (n == 0 && which >= 0 && (table_rows(t) || space[0]))
+    bool rest = which < 0 || table_rows(t) == 0; /* nothing of which heads: one line says all */
+    if (rest ? space[0] != 0 : n == 0)
         return;
     buf_printf(out, "%lld %s of ", (long long)n, own < 0 ? "pairs" : "matches");
     if (space[0])

@@ -200,7 +200,10 @@ def small_matches(folder):
     for how in ("0", "3", "both"):
         refused("no such groups", 2, ["compare", *a.paths, b.paths[0], "--match", "--groups", how], "--groups")
     refused("groups without matches", 2, ["compare", *a.paths, b.paths[0], "--groups", "2"], "--match")
-    said("compare", *a.paths, *b.paths, "--match", "--groups", "2")
+    lines = said("compare", *a.paths, *b.paths, "--match", "--groups", "2").splitlines()
+    check("a line for each kind of heads", [line.split(" by ")[0] for line in lines] == ["4 matches of query heads", "2 matches of KV heads"], lines)
+    lines = said("compare", a.paths[0], b.paths[0]).splitlines()
+    check("one line for all pairs", [line.split(" by ")[0] for line in lines] == ["24 pairs of heads"], lines)
 
 
 def part_of_text(folder):
