@@ -64,7 +64,10 @@ function drawThumbs() {
     if (!head)
       return false;
     const series = await trace.readSeries(kind, head);
-    paint(grid.buttons.get(head.name).firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1);
+    const button = grid.buttons.get(head.name);
+    if (!button) // other heads were laid out meanwhile
+      return false;
+    paint(button.firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1);
     return at < heads.length;
   }, () => performance.mark('kvfate-grid'));
 }
