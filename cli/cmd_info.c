@@ -44,6 +44,20 @@ static void put_column(struct buf *b, const struct kvf_trace *t, int i)
     buf_char(b, '}');
 }
 
+/* What a trace holds as JSON; a string where it is none. */
+static void put_held(struct buf *b, const char *text)
+{
+    struct json *root = NULL;
+    int err = json_parse(text, strlen(text), &root, NULL);
+    json_free(root);
+    if (err == KVF_OK)
+        json_put_text(b, text);
+    else if (err == KVF_E_NOMEM)
+        b->err = err;
+    else
+        json_put_str(b, text, strlen(text));
+}
+
 static int info_json(struct kvf_trace *t, struct kvf_diag *d)
 {
     struct buf b = {0};
@@ -64,10 +78,10 @@ static int info_json(struct kvf_trace *t, struct kvf_diag *d)
     buf_str(&b, "],\"blobs\":");
     int err = info_blobs_json(&b, t, d);
     buf_str(&b, ",\"header\":");
-    json_put_text(&b, kvf_meta(t));
+    put_held(&b, kvf_meta(t));
     if (kvf_note(t, "result")) {
         buf_str(&b, ",\"result\":");
-        json_put_text(&b, kvf_note(t, "result"));
+        put_held(&b, kvf_note(t, "result"));
     }
     buf_str(&b, "}\n");
     if (!b.err)

@@ -2,6 +2,7 @@
 """kvfate info: what it says of blobs, one by one and when they are many, of the run and of the digest, against the independent reader.
 tests/format/check_reader.py compares it with stored files, intervals among them."""
 import json
+import sys
 import zipfile
 
 from harness import Suite
@@ -50,6 +51,18 @@ s.check("no blobs", told["blobs"] == [] and "blobs" not in lines)
 with zipfile.ZipFile(os.path.join(HERE, "..", "format/golden/format-0.1.zip")) as z:
     told, lines = info(s.file("old.kvf", z.read("run.kvf")))
 s.check("of format 0.1", told["format"] == "0.1" and "run" not in told and "digest" not in told and "format    0.1" in lines, told)
+
+# ---- a run header and a result that are no JSON are shown as texts
+sys.path.insert(0, os.path.join(HERE, "..", "format"))
+from write_kvf import Writer  # noqa: E402
+
+for text in ("", "[1,2", '{"a":1}x'):
+    w = Writer(s.path("odd.kvf"), text.encode(), [(1, 1)], [])
+    w.note(b"result", text.encode())
+    w.commit(1, 1)
+    w.close()
+    told = info(s.path("odd.kvf"))[0]
+    s.check("what is no JSON is a text", (told["header"], told["result"]) == (text, text), text, told)
 
 # ---- a blob that is damaged: all else is shown
 data = bytearray(open(x, "rb").read())
