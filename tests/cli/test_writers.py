@@ -54,6 +54,7 @@ def refusals():
     first = read(out)
     s.refused("a second one", run_argv(out), 1, out, "is there already", "--overwrite")
     s.check("a second one leaves the first", read(out) == first and not beside(out), beside(out))
+    s.refused("no name", run_argv(""), 2, "no -o OUT.kvf")
     s.refused("both", run_argv(out, "--overwrite", "--resume"), 2, "not both")
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
