@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """How fast a trace is written and read, and how large it is, beside other formats for arrays.
 
-usage: bench/trace.py BENCH_TRACE TRACE.kvf [--rounds 5] [--folder /dev/shm] [--large GB] [--json]
+usage: bench/trace.py BENCH_TRACE TRACE.kvf [--rounds 5] [--folder /dev/shm] [--large GB] [--columns] [--json]
 
 BENCH_TRACE is build-release/bench/bench_trace, TRACE.kvf a trace that `kvfate run --probes full` made.  Its columns are
 written again and read again in every format, one round after the other, and medians are printed: gigabytes of values for
 each second of processor time, in all threads, and the bytes of the file for each token.  The formats are kvfate's own;
 HDF5 through h5py, with gzip and lzf behind its shuffle filter; NumPy's npz; Zarr; and Parquet with snappy and zstd.  Those
 whose modules are not installed are left out with a line.  The last row copies the values into a file and out of it, which
-bounds all of them on this machine.  kvfate checks what it reads (two checksums and bounds) and keeps a digest; of the
-others npz and gzip's HDF5 with fletcher32 check it.  --large writes a trace of that many gigabytes and times its opening and the
-values of one head.
+bounds all of them on this machine.  kvfate checks what it reads (two checksums and bounds) and keeps a digest; HDF5
+has its fletcher32 here, Parquet its page checksums, npz and Zarr what they come with.  --large writes a trace of that many
+gigabytes and times its opening and the values of one head.  --columns tells the bytes that each column takes for a token.
 """
 import argparse
 import importlib
@@ -176,6 +176,18 @@ def compare(args, folder):
     return {"columns": len(arrays), "tokens": tokens, "values": values, "rounds": args.rounds, "rows": rows}
 
 
+def columns(args, folder):
+    """Bytes per token of each column alone in a trace, less what a trace without values of it takes."""
+    path, sizes = os.path.join(folder, "column.kvf"), {}
+    empty = own(args.bench, "write", args.trace, path, "no such column")["file"]
+    listed = json.loads(subprocess.run([args.kvfate, "info", "--json", args.trace], capture_output=True, text=True).stdout)
+    for c in listed["columns"]:
+        w = own(args.bench, "write", args.trace, path, c["name"])
+        if w["values"]:
+            sizes[c["name"]] = ((w["file"] - empty) / listed["steps"], w["values"] / listed["steps"])
+    return sizes
+
+
 def large(args, folder):
     path = os.path.join(folder, "large.kvf")
     written = own(args.bench, "large", path, str(max(1, round(args.large / 0.0354))))  # a column is so many GB in the file
@@ -192,6 +204,8 @@ def main():
     a.add_argument("--rounds", type=int, default=5)
     a.add_argument("--folder", default="/dev/shm")
     a.add_argument("--large", type=float)
+    a.add_argument("--columns", action="store_true")
+    a.add_argument("--kvfate", default="build-release/cli/kvfate", help="the program, for --columns")
     a.add_argument("--json", action="store_true")
     args = a.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
@@ -199,6 +213,9 @@ def main():
     if args.large:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             result["large"] = large(args, folder)
+    if args.columns:
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            result["columns of values"] = columns(args, folder)
     if args.json:
         print(json.dumps(result, indent=1))
         return
@@ -207,6 +224,8 @@ def main():
     print(f"{'format':<16}{'write':>8}{'read':>8}{'bytes per token':>18}")
     for r in result["rows"]:
         print(f"{r['format']:<16}{r['write_gb_s']:8.2f}{r['read_gb_s']:8.2f}{r['bytes_per_token']:18,.0f}")
+    for name, (stored, values) in result.get("columns of values", {}).items():
+        print(f"{name:<28}{stored:10,.1f} of {values:8,.0f} bytes per token")
     if args.large:
         g = result["large"]
         print(f"a trace of {g['file'] / 1e9:.1f} GB: opened in {g['open_ms']:.2f} ms; 131,072 values of a head in {g['head_ms']:.2f} ms")

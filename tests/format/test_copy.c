@@ -10,26 +10,9 @@
 #include <kvf/copy.h>
 
 #include "maker.h"
+#include "paths.h"
 
 enum { STEPS = 11, BEFORE = 5 }; /* of tiny_steps */
-
-static char in[256], out[256], other[256], third[256];
-
-static void names(void)
-{
-    strcpy(in, scratch_path("in"));
-    strcpy(out, scratch_path("out"));
-    strcpy(other, scratch_path("other"));
-    strcpy(third, scratch_path("third"));
-}
-
-static void remove_all(void)
-{
-    unlink(in);
-    unlink(out);
-    unlink(other);
-    unlink(third);
-}
 
 static struct kvf_trace *opened(const char *path, enum kvf_open_mode mode)
 {

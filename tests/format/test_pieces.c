@@ -11,6 +11,7 @@
 #include <kvf/schema.h>
 
 #include "maker.h"
+#include "paths.h"
 
 enum { T = 8, LAYERS = 2, HEADS = 2, GROUP = 2 };
 
@@ -82,24 +83,6 @@ static void make(const char *path, const struct made *m)
         kvf_writer_abandon(w);
     else
         cr_assert(zero(int, kvf_writer_close(w, &d)), "%s", d.text);
-}
-
-static char in[256], out[256], other[256], third[256];
-
-static void names(void)
-{
-    strcpy(in, scratch_path("in"));
-    strcpy(out, scratch_path("out"));
-    strcpy(other, scratch_path("other"));
-    strcpy(third, scratch_path("third"));
-}
-
-static void remove_all(void)
-{
-    unlink(in);
-    unlink(out);
-    unlink(other);
-    unlink(third);
 }
 
 static struct kvf_trace *opened(const char *path)

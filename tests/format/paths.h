@@ -1,0 +1,28 @@
+/* paths.h - the files of tests that make traces of traces: a fixture of each of their cases. */
+#ifndef KVF_TESTS_PATHS_H
+#define KVF_TESTS_PATHS_H
+
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/format/tiny.h"
+
+static char in[256], out[256], other[256], third[256];
+
+static void names(void)
+{
+    strcpy(in, scratch_path("in"));
+    strcpy(out, scratch_path("out"));
+    strcpy(other, scratch_path("other"));
+    strcpy(third, scratch_path("third"));
+}
+
+static void remove_all(void)
+{
+    unlink(in);
+    unlink(out);
+    unlink(other);
+    unlink(third);
+}
+
+#endif
