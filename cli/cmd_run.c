@@ -187,7 +187,7 @@ static int open_recording(struct run *u, struct kvf_diag *d)
                                .n_prompt = (size_t)u->r.prompt.n_ids,
                                .existing = u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
     if (u->resume)
-        run.existing = KVF_RESUME;
+        run.existing = u->overwrite ? KVF_RESUME_OVERWRITE : KVF_RESUME;
     err = header.err;
     if (!err && u->resume)
         err = resume_check(u->out, header.data, &u->r.prompt, d);
@@ -467,7 +467,7 @@ static const struct opt run_options[] = {
     {OPT_FLAG, 0, "overwrite", offsetof(struct run, overwrite), NULL,
      "replace the trace that is there, once the new one is closed"},
     {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
-     "finish the trace of a run that was killed"},
+     "finish the trace of a run that was killed; a closed one is replaced with --overwrite alone"},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL, "one JSON object to stdout at the end"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
     {.type = OPT_END},
@@ -487,8 +487,6 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     }
     unsigned set;
     int err = probes_parse(u->probes, &set, &d); /* before the model is opened */
-    if (!err && u->overwrite && u->resume)
-        err = kvf_fail(&d, KVF_E_ARG, "--overwrite begins anew, --resume goes on: not both");
     if (!err && u->shadow)
         err = shadows_parse(u->shadow, &u->shadows, &d);
     return finish(self, u, err ? err : execute(u, &d), &d);

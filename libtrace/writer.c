@@ -181,7 +181,7 @@ static int begin(struct kvf_writer *w, const char *meta, size_t n,
                         err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err));
     err = writer_file_begun(&w->file, d);
     if (!err)
-        writer_tail_begin(w, options->existing == KVF_RESUME);
+        writer_tail_begin(w, writer_resumes(options->existing));
     return err;
 }
 

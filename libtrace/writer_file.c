@@ -14,7 +14,12 @@ static int check_existing(const struct writer_file *f, enum kvf_existing existin
     struct stat s;
     char *unfinished = trace_unfinished(f->r.place);
     int err = unfinished ? KVF_OK : KVF_E_NOMEM;
-    if (!err && existing == KVF_REFUSE && f->r.existed)
+    if (!err && existing == KVF_RESUME && f->r.existed)
+        err = kvf_fail(d, KVF_E_IO,
+                       "%s is there already, closed; --resume --overwrite finishes the unfinished "
+                       "one and replaces it",
+                       f->path);
+    else if (!err && existing == KVF_REFUSE && f->r.existed)
         err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", f->path);
     else if (!err && existing == KVF_REFUSE && !f->only_whole && lstat(unfinished, &s) == 0)
         err = kvf_fail(d, KVF_E_IO,
@@ -59,7 +64,7 @@ int writer_file_open(struct writer_file *f, const char *path, const struct kvf_w
     if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
         return kvf_fail(d, KVF_E_IO, "%s: %s, not a regular file; a trace needs one", path,
                         S_ISDIR(s.st_mode) ? "a directory" : "a device or a pipe");
-    bool resume = o->existing == KVF_RESUME;
+    bool resume = writer_resumes(o->existing);
     int err = resume ? replace_resume(&f->r, path, d) : replace_open(&f->r, path, d);
     if (err && resume && f->r.error == ENOENT)
         kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is not there: nothing to go on with", path);
@@ -67,10 +72,10 @@ int writer_file_open(struct writer_file *f, const char *path, const struct kvf_w
         return err;
     if (!f->r.place)
         err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; a trace needs one", path);
-    else if (resume)
-        err = measure(f, d);
     else
         err = check_existing(f, o->existing, d);
+    if (!err && resume)
+        err = measure(f, d);
     if (err)
         replace_abandon(&f->r);
     return err;

@@ -18,6 +18,11 @@ struct writer_file {
     uint64_t committed; /* bytes that must come again as they are: up to its last commit */
 };
 
+/* Whether an unfinished trace is gone on with. */
+static inline bool writer_resumes(enum kvf_existing existing)
+{
+    return existing == KVF_RESUME || existing == KVF_RESUME_OVERWRITE;
+}
 /* No file: for writer_file_abandon. */
 void writer_file_none(struct writer_file *f);
 /* Begins a file or takes an unfinished one.  KVF_OK, KVF_E_IO, KVF_E_NOMEM, or, of an unfinished

@@ -55,10 +55,11 @@ def refusals():
     s.refused("a second one", run_argv(out), 1, out, "is there already", "--overwrite")
     s.check("a second one leaves the first", read(out) == first and not beside(out), beside(out))
     s.refused("no name", run_argv(""), 2, "no -o OUT.kvf")
-    s.refused("both", run_argv(out, "--overwrite", "--resume"), 2, "not both")
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
-    s.refused("nothing to resume", run_argv(s.path("none.kvf"), "--resume"), 1, "none.kvf.unfinished")
+    for options in (["--resume"], ["--resume", "--overwrite"]):
+        s.refused("nothing to resume", run_argv(s.path("none.kvf"), *options), 1, "none.kvf.unfinished")
+        s.refused("nothing to resume beside a closed one", run_argv(out, *options), 1, "r.kvf.unfinished")
     plan = s.path("r-plan.kvf")
     s.accepted("a plan", ["plan", TRACE, "-o", plan])
     s.refused("a second plan", ["plan", TRACE, "-o", plan], 1, plan, "--overwrite")
@@ -159,7 +160,15 @@ def resumed():
                            ("model.hash", run_argv(out, *options, "--resume", n=3000, model=OTHER)), ("", run_argv(out, *options, "--resume", n=3000, prompt="the thong"))):
             s.refused(f"{size}: another {what or 'prompt'}", argv, 2, "another run", what)
         s.check(f"{size}: refusals change nothing", read(out + ".unfinished") == unfinished)
-        s.accepted(f"{size}: resumed", run_argv(out, *options, "--resume", n=3000))
+        closed = read(TRACE)
+        with open(out, "wb") as f:
+            f.write(closed)
+        s.refused(f"{size}: a closed one is not replaced unasked", run_argv(out, *options, "--resume", n=3000), 1, out, "is there already", "--resume --overwrite")
+        s.check(f"{size}: both stay", read(out) == closed and read(out + ".unfinished") == unfinished)
+        both = size != 1
+        if not both:
+            os.unlink(out)
+        s.accepted(f"{size}: resumed", run_argv(out, *options, "--resume", *["--overwrite"] * both, n=3000))
         s.check(f"{size}: the same bytes", read(out) == read(whole) and not beside(out), beside(out))
         os.unlink(out)
 

@@ -174,8 +174,7 @@ class Run(Target):
     def case(self, i, rng, counts):
         wrong = super().case(i, rng, counts)
         if not wrong and os.path.exists(self.at("x.kvf.unfinished")) and rng.randrange(CLEAN) == 0:
-            argv = [x for x in self.w.argv if x != "--overwrite"]
-            code = subprocess.run([self.bed.exe, *argv, "--resume"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.folder, env=self.env,
+            code = subprocess.run([self.bed.exe, *self.w.argv, "--resume"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.folder, env=self.env,
                                   timeout=PATIENCE)
             refused = code.returncode == 1 and b"not a kvfate trace" in code.stderr  # killed before its header was written
             counts["resumed"] += not refused

@@ -124,7 +124,7 @@ Test(unfinished, a_second_writer_is_refused_at_once)
     struct kvf_diag d;
     cr_assert(zero(int, begin(KVF_OVERWRITE, &w, &d)), "%s", d.text);
     cr_assert(zero(int, tiny_write(w, 1)));
-    for (int existing = KVF_REFUSE; existing <= KVF_RESUME; existing++) {
+    for (int existing = KVF_REFUSE; existing <= KVF_RESUME_OVERWRITE; existing++) {
         cr_expect(eq(int, begin((enum kvf_existing)existing, &other, &d), KVF_E_IO));
         cr_expect(strstr(d.text, "another process is writing it") != NULL, "%s", d.text);
     }
@@ -189,6 +189,32 @@ Test(unfinished, going_on_ends_with_the_same_bytes)
     cr_expect(eq(int, begin(KVF_RESUME, &w, &d), KVF_E_IO));
     cr_expect(strstr(d.text, "nothing to go on with") != NULL, "%s", d.text);
     free(want);
+}
+
+Test(unfinished, a_closed_one_is_replaced_only_when_asked)
+{
+    static const unsigned char older[] = "an older trace";
+    struct kvf_writer *w;
+    struct kvf_diag d;
+    size_t n, n_left;
+    whole(KVF_REFUSE);
+    unsigned char *want = slurp(path, &n);
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(older, sizeof older, 1, f) == 1 && fclose(f) == 0);
+    die_after(1);
+    unsigned char *left = slurp(unfinished, &n_left);
+    cr_expect(eq(int, begin(KVF_RESUME, &w, &d), KVF_E_IO));
+    cr_expect(strstr(d.text, "--overwrite") != NULL, "%s", d.text);
+    holds(path, older, sizeof older);
+    holds(unfinished, left, n_left);
+    cr_assert(zero(int, begin(KVF_RESUME_OVERWRITE, &w, &d)), "%s", d.text);
+    kvf_writer_abandon(w);
+    holds(path, older, sizeof older);
+    whole(KVF_RESUME_OVERWRITE);
+    holds(path, want, n);
+    cr_expect(not(there(unfinished)));
+    free(want);
+    free(left);
 }
 
 Test(unfinished, another_run_does_not_go_on_with_it)

@@ -120,10 +120,11 @@ struct kvf_writer;
 enum kvf_existing {
     KVF_REFUSE = 0,    /* the new one is refused; so it is where an unfinished one lies */
     KVF_OVERWRITE = 1, /* closing the new one replaces it */
-    KVF_RESUME = 2     /* the unfinished one is gone on with: the same calls come again from the
+    KVF_RESUME = 2,    /* the unfinished one is gone on with: the same calls come again from the
                           first on; what they make is compared with the file, in which all must be
                           the same up to its last commit, and written from the first difference or
-                          from its end on */
+                          from its end on; refused where a closed one is, too */
+    KVF_RESUME_OVERWRITE = 3 /* the same, and closing it replaces the closed one */
 };
 
 /* What a writer is told beside the columns.  Zeroed: nothing. */
@@ -206,9 +207,9 @@ int kvf_writer_sync(struct kvf_writer *w);
  * it in the place of the tail before, in one step; closing w removes it.  kvf_open of the trace,
  * while it is unfinished, shows both as one.  So a state can be kept at any time, and the bytes of
  * the closed trace do not tell when.  Call kvf_writer_sync(w) before the tail is closed.
- * *ret_tail is NULL, and the result KVF_OK, while w goes on with an unfinished trace (KVF_RESUME)
- * and has written nothing new: that trace and its tail then hold a newer state.
- * Results as kvf_writer_open; KVF_E_ARG: w is written with only_whole. */
+ * *ret_tail is NULL, and the result KVF_OK, while w goes on with an unfinished trace (KVF_RESUME
+ * or KVF_RESUME_OVERWRITE) and has written nothing new: that trace and its tail then hold a newer
+ * state. Results as kvf_writer_open; KVF_E_ARG: w is written with only_whole. */
 int kvf_writer_open_tail(const struct kvf_writer *w, struct kvf_writer **ret_tail,
                          struct kvf_diag *d);
 
