@@ -255,6 +255,8 @@ static int store(const struct opt *o, void *at, const char *shown, const char *v
 {
     switch (o->type) {
     case OPT_STR:
+        if (o->short_name == 'o' && !v[0]) /* what is written has a name, in every command */
+            return kvf_fail(d, KVF_E_ARG, "%s: the name of what is written is empty", shown);
         *(const char **)at = v;
         return KVF_OK;
     case OPT_INT:

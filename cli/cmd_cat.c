@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/open_traces.h"
 #include "cli/watcher.h"
 
 enum { MOST_PARTS = 512 };
@@ -15,7 +16,8 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-static int join(const struct request *q, int n, char **path, struct kvf_diag *d)
+static int join(const struct command *self, const struct request *q, int n, char **path,
+                struct kvf_diag *d)
 {
     struct kvf_trace **part = MEM_NEW(struct kvf_trace *, (size_t)n);
     const struct kvf_copy_options how = made_trace_how(&q->made);
@@ -31,6 +33,8 @@ static int join(const struct request *q, int n, char **path, struct kvf_diag *d)
     watcher_end(&w);
     if (!err)
         made_trace_print(q->made.out, &c);
+    for (int i = 0; !err && i < n; i++)
+        trace_judge(self, part[i], "joining");
     for (int i = 0; part && i < n; i++)
         kvf_close(part[i]);
     mem_free(part);
@@ -43,7 +47,7 @@ static int cmd_cat(const struct command *self, void *request, int n, char **oper
     struct kvf_diag d = {""};
     int err = made_trace_check(&q->made, &d);
     if (!err)
-        err = join(q, n, operand, &d);
+        err = join(self, q, n, operand, &d);
     return command_end(self, err, &d);
 }
 

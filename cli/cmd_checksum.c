@@ -6,6 +6,8 @@
 #include <kvf/trace.h>
 
 #include "cli/commands.h"
+#include "cli/open_traces.h"
+#include "cli/shown.h"
 #include "cli/watcher.h"
 
 struct request {
@@ -33,7 +35,8 @@ static int compute(struct kvf_trace *t, const char *path, char ret[33], struct k
                     ret, told);
 }
 
-static int one(const struct request *q, const char *path, struct kvf_diag *d)
+static int one(const struct command *self, const struct request *q, const char *path,
+               struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
     char digest[33] = "";
@@ -46,8 +49,10 @@ static int one(const struct request *q, const char *path, struct kvf_diag *d)
         err = kvf_fail(d, KVF_E_NOTFOUND,
                        "%s: no digest is stored in it: it was not closed, or is of format 0.1",
                        path);
-    if (!err)
-        printf("%s  %s\n", digest, path);
+    if (!err) {
+        printf("%s  %s\n", digest, shown_name(path).text);
+        trace_judge(self, t, "summing up");
+    }
     kvf_close(t);
     return err;
 }
@@ -57,7 +62,7 @@ static int cmd_checksum(const struct command *self, void *request, int n, char *
     int status = EXIT_OK;
     for (int i = 0; i < n; i++) {
         struct kvf_diag d = {""};
-        int err = one(request, operand[i], &d);
+        int err = one(self, request, operand[i], &d);
         if (!err)
             continue;
         command_say(self, err, &d);

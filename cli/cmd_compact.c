@@ -4,7 +4,6 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
-#include "cli/watcher.h"
 
 struct request {
     struct made_trace made;
@@ -15,41 +14,30 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-static int compact(const struct request *q, const char *path, struct kvf_diag *d)
+static int compact(const struct command *self, const void *request, struct kvf_trace *t,
+                   struct kvf_diag *d)
 {
-    struct kvf_trace *t = NULL;
+    const struct request *q = request;
     struct kvf_copied c;
     struct kvf_copy_options how = made_trace_how(&q->made);
     struct stat before = {0};
     how.smallest = true;
-    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
-    if (err)
-        return err;
     if (stat(kvf_path(t), &before) != 0)
-        err = kvf_fail(d, KVF_E_IO, "%s: it is not there any more", path);
-    struct watcher w = watcher_begin("compact");
-    kvf_watch(t, watcher_see, &w);
+        return kvf_fail(d, KVF_E_IO, "%s: it is not there any more", kvf_path(t));
+    int err = made_trace_copy(self, t, NULL, q->made.out, &how, &c, d);
     if (!err)
-        err = kvf_copy(t, NULL, q->made.out, &how, &c, d);
-    watcher_end(&w);
-    if (!err) {
-        made_trace_print(q->made.out, &c);
         printf("%lld bytes before, %llu after: %.1f %%\n", (long long)before.st_size,
                (unsigned long long)c.bytes, 100.0 * (double)c.bytes / (double)before.st_size);
-    }
-    kvf_close(t);
     return err;
 }
 
 static int cmd_compact(const struct command *self, void *request, int n, char **operand)
 {
     (void)n;
-    struct request *q = request;
+    const struct request *q = request;
     struct kvf_diag d = {""};
     int err = made_trace_check(&q->made, &d);
-    if (!err)
-        err = compact(q, operand[0], &d);
-    return command_end(self, err, &d);
+    return made_trace_run(self, q, err, operand[0], compact, &d);
 }
 
 const struct command command_compact = {

@@ -305,8 +305,9 @@ static int take_trace(struct job *j, const char *path, struct corpus_document *x
     if (lost) {
         corpus_document_miss(x);
         const char *text = d->text[0] ? d->text : kvf_strerror(err);
-        bool says = strncmp(text, path, strlen(path)) == 0;
-        buf_printf(&k->bad, "%s%s%s\n", says ? "" : path, says ? "" : ": ", text);
+        const struct shown_name shown = shown_name(path);
+        bool says = strncmp(text, shown.text, strlen(shown.text)) == 0;
+        buf_printf(&k->bad, "%s%s%s\n", says ? "" : shown.text, says ? "" : ": ", text);
         err = k->bad.err;
     } else if (!err) {
         err = corpus_document_take(x, table, d);

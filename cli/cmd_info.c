@@ -155,7 +155,7 @@ static int info_text(struct kvf_trace *t, struct kvf_diag *d)
     struct buf b = {0};
     struct json *header = NULL;
     const char *meta = kvf_meta(t);
-    buf_printf(&b, "%s: %u tokens, %s\n", kvf_path(t), kvf_n_steps(t),
+    buf_printf(&b, "%s: %u tokens, %s\n", shown_name(kvf_path(t)).text, kvf_n_steps(t),
                kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
     put_format(&b, t);
     if (json_parse(meta, strlen(meta), &header, NULL) == KVF_OK) {

@@ -31,7 +31,7 @@ KVF_PRINTF(2, 3) static void tell(struct teller *x, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line.text, sizeof line.text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "kvfate %s: %s: %s\n", x->self->name, x->path, line.text);
+    command_tell(x->self->name, "%s: %s", x->path, line.text);
 }
 
 static void say(void *ctx, const char *line)
@@ -105,8 +105,10 @@ static int cmd_repair(const struct command *self, void *request, int n, char **o
     tell_damage(&x, &r);
     if (!r.intact)
         tell_end(&x, &r);
+    if (r.intact && r.made.n_steps == 0)
+        tell(&x, "it holds no steps");
     print(q->made.out, &r);
-    return r.intact ? EXIT_OK : EXIT_LOST;
+    return r.intact && r.made.n_steps ? EXIT_OK : EXIT_LOST;
 }
 
 static const struct exit_status exits[] = {

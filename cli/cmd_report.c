@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/files.h"
 #include "cli/open_traces.h"
+#include "cli/shown.h"
 #include "render/report/report.h"
 
 enum { MAX_TRACES = 8 };
@@ -166,10 +167,10 @@ static int deliver(const struct command *self, const struct request *q, struct r
                 "--head SET makes room\n",
                 self->name, q->max_size, left_out.data, ceil((double)report_whole(r) / 1e5) / 10);
     if (!err && bytes > most)
-        fprintf(stderr, "kvfate %s: %s has %.2f MB, more than the %g MB of --max-size\n",
-                self->name, q->out, (double)bytes / 1e6, q->max_size);
+        command_tell(self->name, "%s has %.2f MB, more than the %g MB of --max-size", q->out,
+                     (double)bytes / 1e6, q->max_size);
     if (!err)
-        printf("%s: %.2f MB\n", q->out, (double)bytes / 1e6);
+        printf("%s: %.2f MB\n", shown_name(q->out).text, (double)bytes / 1e6);
     buf_finish(&left_out);
     return err;
 }

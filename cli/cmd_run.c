@@ -480,7 +480,7 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     struct run *u = request;
     struct kvf_diag d = {""};
     u->r.force = &u->force;
-    if (!u->out || !u->out[0]) {
+    if (!u->out) {
         fprintf(stderr,
                 "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
         return EXIT_USAGE;

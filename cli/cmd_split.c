@@ -6,7 +6,6 @@
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
-#include "cli/watcher.h"
 
 enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */
 
@@ -68,61 +67,58 @@ static int check_names(const struct request *q, int n, struct kvf_diag *d)
     return err;
 }
 
-static int write_parts(const struct request *q, struct kvf_trace *t, int n, struct kvf_diag *d)
+/* Tokens of part i of n. */
+static struct kvf_piece piece_of(const struct request *q, uint64_t T, uint64_t i, uint64_t n)
+{
+    uint64_t from = T * i / n, to = T * (i + 1) / n;
+    if (q->steps) {
+        from = (uint64_t)q->steps * i;
+        to = from + (uint64_t)q->steps;
+    }
+    return (struct kvf_piece){(uint32_t)from, (uint32_t)(to < T ? to : T), NULL};
+}
+
+static int write_parts(const struct command *self, const struct request *q, struct kvf_trace *t,
+                       int n, struct kvf_diag *d)
 {
     const struct kvf_copy_options how = made_trace_how(&q->made);
     struct buf name = {0};
-    uint64_t T = kvf_n_steps(t), parts = (uint64_t)n;
     int err = check_names(q, n, d);
-    struct watcher w = watcher_begin("split");
-    kvf_watch(t, watcher_see, &w);
-    for (uint64_t i = 0; !err && i < parts; i++) {
-        struct kvf_piece p = {(uint32_t)(T * i / parts), (uint32_t)(T * (i + 1) / parts), NULL};
+    for (int i = 0; !err && i < n; i++) {
+        struct kvf_piece p = piece_of(q, kvf_n_steps(t), (uint64_t)i, (uint64_t)n);
         struct kvf_copied c;
-        if (q->steps) {
-            uint64_t step = (uint64_t)q->steps, end = step * (i + 1);
-            p.from = (uint32_t)(step * i);
-            p.to = (uint32_t)(end < T ? end : T);
-        }
-        err = name_part(q->made.out, (int)i, n, &name);
+        err = name_part(q->made.out, i, n, &name);
         if (!err)
-            err = kvf_copy(t, &p, name.data, &how, &c, d);
-        watcher_end(&w);
-        if (!err)
-            made_trace_print(name.data, &c);
+            err = made_trace_copy(self, t, &p, name.data, &how, &c, d);
     }
     buf_finish(&name);
     return err;
 }
 
-static int split(const struct request *q, const char *path, struct kvf_diag *d)
+static int split(const struct command *self, const void *request, struct kvf_trace *t,
+                 struct kvf_diag *d)
 {
-    struct kvf_trace *t = NULL;
-    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    const struct request *q = request;
+    int64_t T = kvf_n_steps(t), n = q->steps ? (T + q->steps - 1) / q->steps : q->parts;
+    int err = made_trace_needs_steps(t, d);
     if (err)
         return err;
-    int64_t T = kvf_n_steps(t), n = q->steps ? (T + q->steps - 1) / q->steps : q->parts;
     if (n > MOST_PARTS)
-        err = kvf_fail(d, KVF_E_ARG, "--steps %lld makes %lld parts of %lld tokens; at most %d",
-                       (long long)q->steps, (long long)n, (long long)T, MOST_PARTS);
-    else if (n > T)
-        err = kvf_fail(d, KVF_E_ARG, "--parts %lld: %s has %lld tokens", (long long)n, path,
-                       (long long)T);
-    else
-        err = write_parts(q, t, (int)n, d);
-    kvf_close(t);
-    return err;
+        return kvf_fail(d, KVF_E_ARG, "--steps %lld makes %lld parts of %lld tokens; at most %d",
+                        (long long)q->steps, (long long)n, (long long)T, MOST_PARTS);
+    if (n > T)
+        return kvf_fail(d, KVF_E_ARG, "--parts %lld: %s has %lld tokens", (long long)n, kvf_path(t),
+                        (long long)T);
+    return write_parts(self, q, t, (int)n, d);
 }
 
 static int cmd_split(const struct command *self, void *request, int n, char **operand)
 {
     (void)n;
-    struct request *q = request;
+    const struct request *q = request;
     struct kvf_diag d = {""};
     int err = check(q, &d);
-    if (!err)
-        err = split(q, operand[0], &d);
-    return command_end(self, err, &d);
+    return made_trace_run(self, q, err, operand[0], split, &d);
 }
 
 const struct command command_split = {

@@ -16,6 +16,7 @@
 #include "cli/files.h"
 #include "cli/folders.h"
 #include "cli/models.h"
+#include "cli/shown.h"
 #include "cli/signals.h"
 #include "cli/train_check.h"
 #include "engine/train/recipe.h"
@@ -399,7 +400,7 @@ static void summary(const struct job *j)
     }
     printf("%s: step %" PRId64 " of %" PRId64 "; %" PRId64 " tokens at %.0f per second; %zu "
            "parameters\n",
-           j->out, trainer_steps(j->trainer), j->steps, j->tokens, rate,
+           shown_name(j->out).text, trainer_steps(j->trainer), j->steps, j->tokens, rate,
            trainer_parameters(j->trainer));
     if (j->check && isfinite(j->best))
         printf("least KL at the budgets checked: %.4f nats per token, step %" PRId64 "\n", j->best,

@@ -6,7 +6,6 @@
 #include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
-#include "cli/watcher.h"
 
 struct request {
     struct made_trace made;
@@ -76,41 +75,33 @@ static int choose_tokens(const struct kvf_trace *t, const char *range, struct kv
     return KVF_OK;
 }
 
-static int trim(const struct request *q, const char *path, struct kvf_diag *d)
+static int trim(const struct command *self, const void *request, struct kvf_trace *t,
+                struct kvf_diag *d)
 {
-    struct kvf_trace *t = NULL;
+    const struct request *q = request;
     unsigned char *keep = NULL;
     struct kvf_piece piece = {.to = 0};
     struct kvf_copied c;
     const struct kvf_copy_options how = made_trace_how(&q->made);
-    int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    int err = made_trace_needs_steps(t, d);
     if (!err && q->heads)
         err = choose_heads(t, q->heads, &keep, d);
     if (!err && q->tokens)
         err = choose_tokens(t, q->tokens, &piece, d);
     piece.heads = keep;
-    struct watcher w = watcher_begin("trim");
-    if (!err) {
-        kvf_watch(t, watcher_see, &w);
-        err = kvf_copy(t, &piece, q->made.out, &how, &c, d);
-    }
-    watcher_end(&w);
     if (!err)
-        made_trace_print(q->made.out, &c);
+        err = made_trace_copy(self, t, &piece, q->made.out, &how, &c, d);
     mem_free(keep);
-    kvf_close(t);
     return err;
 }
 
 static int cmd_trim(const struct command *self, void *request, int n, char **operand)
 {
     (void)n;
-    struct request *q = request;
+    const struct request *q = request;
     struct kvf_diag d = {""};
     int err = check(q, &d);
-    if (!err)
-        err = trim(q, operand[0], &d);
-    return command_end(self, err, &d);
+    return made_trace_run(self, q, err, operand[0], trim, &d);
 }
 
 const struct command command_trim = {

@@ -4,6 +4,8 @@
 #include <kvf/trace.h>
 
 #include "cli/commands.h"
+#include "cli/open_traces.h"
+#include "cli/shown.h"
 #include "cli/watcher.h"
 
 struct request {
@@ -26,10 +28,11 @@ static void say(void *ctx, const char *line)
 {
     const struct judged *j = ctx;
     watcher_end(&j->watcher);
-    fprintf(stderr, "kvfate %s: %s: %s\n", j->self->name, j->path, line);
+    command_tell(j->self->name, "%s: %s", j->path, line);
 }
 
-/* Whether what the trace says can be: KVF_OK, or KVF_E_CORRUPT after it said why not. */
+/* Whether what the trace says can be: KVF_OK, or KVF_E_CORRUPT after it said why not.  Of one that
+ * holds no steps, nothing was judged but that. */
 static int judge(const struct command *self, const char *path, bool values, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
@@ -47,14 +50,17 @@ static int judge(const struct command *self, const char *path, bool values, stru
                                             : "%s: every record is whole, but what they say cannot "
                                               "be: the first %d finding%s are named",
                        path, n, n == 1 ? "" : "s");
+    if (!err && kvf_n_steps(t) == 0)
+        trace_judge(self, t, "judging");
     kvf_close(t);
     return err;
 }
 
 static void print_check(const char *what, const struct kvf_check *c, bool full)
 {
-    printf("%s: %llu records, %llu bytes, %s", what, (unsigned long long)c->records,
-           (unsigned long long)c->bytes, c->clean ? "closed" : "unfinished");
+    printf("%s: %llu records, %llu bytes, %s", shown_name(what).text,
+           (unsigned long long)c->records, (unsigned long long)c->bytes,
+           c->clean ? "closed" : "unfinished");
     if (c->torn)
         printf(", %llu of them torn at the end", (unsigned long long)c->torn);
     if (full)
@@ -111,8 +117,9 @@ static const struct exit_status exits[] = {
     {"0", "The trace is whole and was closed."},
     {"1", "It is damaged, cannot be read, or says what cannot be: values are missing, are there "
           "twice or are out of their range."},
-    {"3", "All complete records are good, but the trace was not closed: what its writer had not "
-          "written yet is lost."},
+    {"3",
+     "All complete records are good, but the trace was not closed, so that what its writer had "
+     "not written yet is lost, or it holds no steps."},
     {NULL, NULL},
 };
 

@@ -1,4 +1,5 @@
 /* command_end.c - how a command ends: what it says, and its exit status. */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -7,6 +8,18 @@ void command_say(const struct command *self, int err, const struct kvf_diag *d)
 {
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
+}
+
+void command_tell(const char *name, const char *fmt, ...)
+{
+    struct kvf_diag d = {""};
+    char text[sizeof d.text];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    kvf_fail(&d, KVF_OK, "%s", text);
+    fprintf(stderr, "kvfate %s: %s\n", name, d.text);
 }
 
 int command_end(const struct command *self, int err, const struct kvf_diag *d)

@@ -99,6 +99,9 @@ void command_usage(const struct command *c, struct buf *b);
 /* Says on the standard error why a command failed, "kvfate NAME: text"; nothing for KVF_OK.
  * (command_end.c: commands stand on it, and the table in commands.c stands on them.) */
 void command_say(const struct command *self, int err, const struct kvf_diag *d);
+/* Says one line on the standard error, "kvfate NAME: text"; names in it are shown as sentences of
+ * failure show them. */
+KVF_PRINTF(2, 3) void command_tell(const char *name, const char *fmt, ...);
 /* What is said on the standard error, and the exit status, of a command whose functions returned
  * err: nothing and EXIT_OK for KVF_OK; EXIT_USAGE for KVF_E_ARG; else EXIT_FAILED. */
 int command_end(const struct command *self, int err, const struct kvf_diag *d);

@@ -93,7 +93,7 @@ static void print_meta(const struct gates *g)
 static int print_text(const struct gates *g)
 {
     const struct gates_model *m = gates_model_of(g);
-    printf("%s: gates of kind %s, layout %s, in a %s file\n", gates_path(g),
+    printf("%s: gates of kind %s, layout %s, in a %s file\n", shown_name(gates_path(g)).text,
            gates_kind_name(gates_kind(g)), gates_layout(g), gates_container(g));
     printf("%-10slayers %d, kv heads %d", "model", m->n_layers, m->n_kv_heads);
     print_size("heads", m->n_heads);
@@ -117,7 +117,7 @@ int info_gates(const struct command *self, const char *path, bool json)
     struct gates *g = NULL;
     int err = gates_read(path, &g, &d);
     if (err) {
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d.text[0] ? d.text : kvf_strerror(err));
+        command_say(self, err, &d);
         return EXIT_FAILED;
     }
     int status = json ? print_json(g) : print_text(g);

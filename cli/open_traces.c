@@ -1,6 +1,8 @@
 #include "cli/open_traces.h"
 
-#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
 
 static bool partial; /* a trace that was read held less than a whole run */
 
@@ -12,8 +14,7 @@ bool traces_partial(void)
 void trace_say_partial(const char *command, const char *path)
 {
     partial = true;
-    fprintf(stderr, "kvfate %s: %s was not closed, was repaired, or holds no steps\n", command,
-            path);
+    command_tell(command, "%s was not closed, was repaired, or holds no steps", path);
 }
 
 bool trace_is_partial(const struct kvf_trace *t)
@@ -21,20 +22,39 @@ bool trace_is_partial(const struct kvf_trace *t)
     return !kvf_is_clean(t) || kvf_n_steps(t) == 0 || kvf_note(t, "repaired");
 }
 
+/* What a repair says of itself: nothing but the end of a run that was not closed is missing. */
+static bool ends_early(const char *note)
+{
+    struct json *root = NULL;
+    if (json_parse(note, strlen(note), &root, NULL) != KVF_OK)
+        return false;
+    bool early = !json_bool(json_get(root, "closed"), true)
+                 && json_int(json_get(root, "places"), 1) == 0
+                 && json_int(json_get(root, "missing"), 1) == 0;
+    json_free(root);
+    return early;
+}
+
 void trace_judge(const struct command *self, const struct kvf_trace *t, const char *doing)
 {
+    const char *path = kvf_path(t), *repaired = kvf_note(t, "repaired");
     if (!trace_is_partial(t))
         return;
     partial = true;
     if (kvf_n_steps(t) == 0)
-        fprintf(stderr, "kvfate %s: %s holds no steps%s\n", self->name, kvf_path(t),
-                kvf_is_clean(t) ? "" : ": it was not closed");
-    else if (kvf_is_clean(t))
-        fprintf(stderr, "kvfate %s: %s was repaired, and lacks what was lost\n", self->name,
-                kvf_path(t));
+        command_tell(self->name, "%s holds no steps%s", path,
+                     kvf_is_clean(t) ? "" : ": it was not closed");
+    else if (!kvf_is_clean(t))
+        command_tell(self->name, "%s was not closed: %s its last snapshot (%u steps)", path, doing,
+                     kvf_n_steps(t));
+    else if (ends_early(repaired))
+        command_tell(
+            self->name,
+            "%s was repaired: it has all that a run wrote which was not finished, and ends "
+            "where that does",
+            path);
     else
-        fprintf(stderr, "kvfate %s: %s was not closed: %s its last snapshot (%u steps)\n",
-                self->name, kvf_path(t), doing, kvf_n_steps(t));
+        command_tell(self->name, "%s was repaired, and lacks what was lost", path);
 }
 
 int open_trace(const struct command *self, const char *path, const char *doing,

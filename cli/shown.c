@@ -1,6 +1,7 @@
 #include "cli/shown.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
@@ -14,4 +15,14 @@ void shown_print(const char *s, size_t n)
         else
             fwrite(shown, 1, put, stdout);
     }
+}
+
+struct shown_name shown_name(const char *name)
+{
+    struct shown_name x;
+    size_t at = 0, n = strlen(name);
+    for (size_t len; n && at + UTF8_SHOWN < sizeof x.text; name += len, n -= len)
+        at += utf8_shown(name, n, x.text + at, &len);
+    x.text[at] = 0;
+    return x;
 }

@@ -1,8 +1,10 @@
 /* part_report.c - what a comparison found, as tables and for people. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "studies/part_state.h"
 
 struct entry {
@@ -317,7 +319,11 @@ int part_describe(const struct part *p, const char *const name[2], int64_t most,
     bool tokens = p->token_first >= 0, heads = p->first >= 0;
     int64_t first = !heads || (tokens && p->token_first < p->first) ? p->token_first : p->first;
     int err = KVF_OK;
-    buf_printf(out, "A = %s, B = %s, %lld steps\n", name[0], name[1], (long long)p->T);
+    buf_str(out, "A = ");
+    utf8_show(out, name[0], strlen(name[0]));
+    buf_str(out, ", B = ");
+    utf8_show(out, name[1], strlen(name[1]));
+    buf_printf(out, ", %lld steps\n", (long long)p->T);
     if (!tokens && !heads) {
         say_tokens(p, out);
         buf_printf(out, "equal: %s and the same entries in all %d heads at every step\n",

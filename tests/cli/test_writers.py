@@ -54,7 +54,7 @@ def refusals():
     first = read(out)
     s.refused("a second one", run_argv(out), 1, out, "is there already", "--overwrite")
     s.check("a second one leaves the first", read(out) == first and not beside(out), beside(out))
-    s.refused("no name", run_argv(""), 2, "no -o OUT.kvf")
+    s.refused("no name", run_argv("")[:-2], 2, "no -o OUT.kvf")
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
     for options in (["--resume"], ["--resume", "--overwrite"]):
