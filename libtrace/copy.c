@@ -42,7 +42,7 @@ int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d)
         if (!err)
             err = kvf_blob_view(t, blob++, &data, d);
         if (!err)
-            err = copying_wrote(c, kvf_write_blob(c->w, &b, packed, data), d);
+            err = copying_wrote(c, writer_blob(c->w, &b, packed, data), d);
         if (err)
             return err;
     }

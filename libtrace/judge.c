@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_check.h"
 #include "base/mem.h"
 #include "libtrace/copying.h"
 #include "libtrace/reader.h"
@@ -272,6 +273,50 @@ static int judge_column(struct judge *j, int column, bool values)
 
 /* ---- the trace */
 
+/* What a record of this type holds; 0: there is none. */
+static uint64_t length_of(const struct kvf_trace *t, enum record_type type)
+{
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (t->rec[i].type == type)
+            return t->rec[i].stored_len;
+    return 0;
+}
+
+/* Run header and notes, which others read as JSON. */
+static void judge_texts(struct judge *j)
+{
+    const struct kvf_trace *t = j->t;
+    size_t n = strlen(t->meta);
+    if (n != length_of(t, REC_META) || !json_check_object(t->meta, n))
+        found(j, "the run header is no JSON object");
+    for (int i = 0; i < t->n_notes && !full(j); i++) {
+        const char *json = t->note[i] + strlen(t->note[i]) + 1;
+        if (!json_check(json, strlen(json)))
+            found(j, "the note %s is no JSON", t->note[i]);
+    }
+}
+
+/* The first of the blobs whose name is neither defined nor one's own. */
+static int judge_blobs(struct judge *j)
+{
+    for (int i = 0, before = j->n; i < kvf_n_blobs(j->t) && j->n == before; i++) {
+        struct kvf_blob b;
+        struct kvf_diag d = {""};
+        int err = kvf_blob(j->t, i, &b, &d);
+        if (err == KVF_E_NOMEM)
+            return err;
+        if (err)
+            found(j, "%s", d.text);
+        else if (!blob_name_known(b.name))
+            found(
+                j,
+                "a blob of layer %d, head %d is called %s, which is neither q, k, v nor attention "
+                "and does not begin with x-",
+                b.layer, b.head, b.name);
+    }
+    return KVF_OK;
+}
+
 static void judge_shape(struct judge *j)
 {
     const struct kvf_trace *t = j->t;
@@ -309,8 +354,11 @@ int kvf_judge(struct kvf_trace *t, int values, kvf_finding_fn say, void *ctx, in
     j.of = part.of;
     j.gaps = kvf_note(t, "repaired") != NULL;
     int err = j.value ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
+    if (!err) {
+        judge_texts(&j);
         judge_shape(&j);
+        err = judge_blobs(&j);
+    }
     /* a piece of a piece does not say how far the run went */
     values = !err && values && !kvf_note(t, "part.2") && within_work(&j);
     for (int i = 0; !err && i < t->n_columns && !full(&j); i++)

@@ -1,5 +1,6 @@
-/* schema.c - which names the columns of a new trace may have: those of <kvf/schema.h>, and those of
- * one's own.  Traces that are read or copied may have others: earlier versions wrote them. */
+/* schema.c - which names the columns and blobs of a new trace may have: those of <kvf/schema.h>,
+ * and those of one's own.  Traces that are read or copied may have others: earlier versions wrote
+ * them. */
 #include <string.h>
 
 #include "libtrace/schema_rules.h"
@@ -17,6 +18,15 @@ const struct rule *schema_rule(const char *name)
             return &rules[i];
     }
     return NULL;
+}
+
+bool blob_name_known(const char *name)
+{
+    static const char *const names[] = {"q", "k", "v", "attention"};
+    bool known = strncmp(name, "x-", 2) == 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        known |= strcmp(name, names[i]) == 0;
+    return known;
 }
 
 static int check_names(const struct kvf_column *c, int n, struct kvf_diag *d)
@@ -40,4 +50,11 @@ int kvf_writer_open(const char *path, const char *meta_json, const struct kvf_sh
     int err = check_names(columns, n_columns, d);
     return err ? err
                : writer_open(path, meta_json, shape, columns, n_columns, options, ret_writer, d);
+}
+
+int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data)
+{
+    if (memchr(b->name, 0, KVF_NAME_MAX) && !blob_name_known(b->name))
+        return writer_refuse(w, KVF_E_ARG);
+    return writer_blob(w, b, packed, data);
 }

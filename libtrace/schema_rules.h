@@ -102,5 +102,7 @@ struct rule {
 
 /* The line of a column; NULL: the name is not of <kvf/schema.h>. */
 const struct rule *schema_rule(const char *name);
+/* Whether a new blob may have this name: one of <kvf/schema.h>, or one of one's own. */
+bool blob_name_known(const char *name);
 
 #endif

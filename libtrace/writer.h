@@ -68,6 +68,8 @@ int writer_open(const char *path, const char *meta_json, const struct kvf_shape 
                 const struct kvf_column *columns, int n_columns,
                 const struct kvf_writer_options *options, struct kvf_writer **ret_writer,
                 struct kvf_diag *d);
+/* kvf_write_blob, for a blob of any name: those of a copy are as in its source. */
+int writer_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
 /* Puts bytes, and zeros up to a multiple of 8, at the end of the file, or nothing: a torn record is
  * cut off again. */
 int writer_write(struct kvf_writer *w, const void *a, size_t na, const void *b, size_t nb);

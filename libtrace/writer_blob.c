@@ -36,7 +36,7 @@ static int append_blob(struct kvf_writer *w, struct encoder *e, const struct kvf
     return packed ? writer_put_coded(w, e, &r, (int)width, p, holds) : writer_put(w, &r, p, holds);
 }
 
-int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data)
+int writer_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data)
 {
     struct encoder *e;
     int err = check(w, b);

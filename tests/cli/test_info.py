@@ -64,6 +64,50 @@ for text in ("", "[1,2", '{"a":1}x'):
     told = info(s.path("odd.kvf"))[0]
     s.check("what is no JSON is a text", (told["header"], told["result"]) == (text, text), text, told)
 
+# ---- what is printed is JSON whatever the texts are, and verify tells of those that are none
+def strict(text):
+    """The value of a text if it is JSON as RFC 8259 has it; Python's own reader takes NaN."""
+    def refuse(word):
+        raise ValueError(word)
+    return json.loads(text, parse_constant=refuse)
+
+
+for text in ('{"a":"b"}', ' {"a" : [1, -0.5e+3, true, null, {}]}\n', '{"a":"\\u0001\\/"}', '{"a":"x\ny"}', '{"a":"x\ty"}', '\ufeff{}', '{"a":01}', '{"a":.5}', '{"a":1.}', '{"a":+1}', '{"a":NaN}',
+             '{"a":1,}', "{'a':1}", '{"a":"\\x"}', '{"a":tru}', '{"a" 1}', '{a:1}', '[1,2]', '"text"', "7", "{}{}", '{"a":[1 2]}', "\x0b{}", '{"a":"\x7f"}', "[" * 64 + "]" * 64, "[1,]", '{"a":{}', "-"):
+    w = Writer(s.path("odd.kvf"), text.encode(), [(1, 1)], [])
+    w.note(b"result", text.encode())
+    w.commit(1, 1)
+    w.close()
+    try:
+        value = strict(text)
+    except ValueError:
+        value = None
+    r = s.run(["info", "--json", s.path("odd.kvf")])
+    told = strict(r.stdout)
+    want = text if value is None else value
+    s.check("header and result are JSON, or texts", (told["header"], told["result"]) == (want, want), text, told)
+    r = s.run(["verify", s.path("odd.kvf")])
+    s.check("verify tells of a header that is no object", (b"run header is no JSON object" in r.stderr) == (not isinstance(value, dict)), text, r)
+    s.check("verify tells of a note that is none", (b"note result is no JSON" in r.stderr) == (value is None), text, r)
+    s.check("and fails", r.returncode == (0 if isinstance(value, dict) else 1), text, r)
+w = Writer(s.path("odd.kvf"), b"{}\0{}", [(1, 1)], [])
+w.commit(1, 1)
+w.close()
+r = s.run(["verify", s.path("odd.kvf")])
+s.check("a zero byte in the header", r.returncode == 1 and b"no JSON object" in r.stderr, r)
+
+# ---- names of blobs: those of the schema and one's own; others are shown and copied, and verify tells of them
+for name, good in (("q", True), ("attention", True), ("x-", True), ("x-lab.k", True), ("keys", False), ("Q", False), ("x", False), ("attention2", False)):
+    w = Writer(s.path("named.kvf"), b"{}", [(1, 1)], [])
+    w.blob(name, 1, 0, 0, 0, (2,), b"ab")
+    w.commit(1, 1)
+    w.close()
+    r = s.run(["verify", s.path("named.kvf")])
+    s.check(f"verify of a blob {name}", r.returncode == (0 if good else 1) and (good or b"called " + name.encode() in r.stderr), r)
+    s.check(f"a blob {name} is shown", info(s.path("named.kvf"))[0]["blobs"][0]["name"] == name)
+    s.accepted(f"a blob {name} is copied", ["compact", s.path("named.kvf"), "-o", s.path("copied.kvf"), "--overwrite"])
+    s.check(f"a blob {name} is kept", s.run(["checksum", s.path("copied.kvf")]).stdout.split()[:1] == s.run(["checksum", s.path("named.kvf")]).stdout.split()[:1])
+
 # ---- a blob that is damaged: all else is shown
 data = bytearray(open(x, "rb").read())
 r = [r for r in t.records if r["type"] == 10][-1]

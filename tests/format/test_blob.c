@@ -2,6 +2,7 @@
  * and on reading. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -263,6 +264,27 @@ Test(blob, the_writer_refuses_what_cannot_be, .timeout = 60)
     cr_expect(eq(int, write_it(&b), KVF_E_ARG));
     struct kvf_trace *t = finish_and_open(limits, path);
     cr_expect(eq(int, kvf_n_blobs(t), 7), "the good ones, and no other");
+    kvf_close(t);
+    unlink(path);
+}
+
+Test(blob, the_writer_refuses_names_that_nothing_defines)
+{
+    static const char *const own[] = {"q", "k", "v", "attention", "x-lab.k"};
+    static const char *const others[] = {"key", "K", "x", "X-k", "attention.1", " q"};
+    struct kvf_blob b = blob_of(KVF_U8, 1, (const uint32_t[]){4});
+    const char *path = scratch_path("blob-names.kvf");
+    limits = begin(path);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        snprintf(b.name, sizeof b.name, "%s", own[i]);
+        cr_expect(zero(int, write_it(&b)), "%s", own[i]);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(b.name, sizeof b.name, "%s", others[i]);
+        cr_expect(eq(int, write_it(&b), KVF_E_ARG), "%s", others[i]);
+    }
+    struct kvf_trace *t = finish_and_open(limits, path);
+    cr_expect(eq(int, kvf_n_blobs(t), 5), "the good ones, and no other");
     kvf_close(t);
     unlink(path);
 }

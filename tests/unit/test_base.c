@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/json_check.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/par.h"
@@ -224,6 +225,47 @@ Test(json, rejects_what_is_not_clean)
 }
 
 /* A quote behind a backslash does not end its text: what follows is counted. */
+/* What RFC 8259 takes, and what it does not though json_parse may. */
+Test(json, a_check_is_strict)
+{
+    static const char *const good[] = {"{}",
+                                       "[]",
+                                       "0",
+                                       "-0",
+                                       "10.5e-3",
+                                       "1E5",
+                                       "\"\"",
+                                       " [ 1 , {\"a\" : null} ]\t\r\n",
+                                       "true",
+                                       "{\"a\":{\"b\":[[],{}]},\"c\":false}",
+                                       "\"\\u12aF\\\"\\\\\\n\"",
+                                       "\"\x7f\xc3\xa9\""};
+    static const char *const bad[] = {
+        "",           " ",        "{",      "}",        "[1,]",
+        "{\"a\":1,}", "{,}",      "[,]",    "{\"a\"}",  "{\"a\":}",
+        "{1:2}",      "01",       "1.",     ".5",       "+1",
+        "-",          "1e",       "1e+",    "tru",      "truex",
+        "nan",        "NaN",      "\"",     "\"\\\"",   "\"\\u12g4\"",
+        "\"\\x\"",    "\"a\nb\"", "\"\t\"", "\"\x01\"", "\xef\xbb\xbf{}",
+        "\"\xff\"",   "{}{}",     "[1 2]",  "[}",       "{]",
+        "[1]]",       "'a'",      "\v1",    "/*c*/1"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        cr_expect(json_check(good[i], strlen(good[i])), "%s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_expect(not(json_check(bad[i], strlen(bad[i]))), "%s", bad[i]);
+    cr_expect(not(json_check("1\0", 2)), "a zero byte");
+    cr_expect(not(json_check("12", 0)), "no byte is read behind the end");
+    cr_expect(json_check("1x", 1) && json_check("[]x", 2) && json_check("\"\"\"", 2));
+    cr_expect(json_check_object(" {\"a\":1} ", 9) && !json_check_object("[1]", 3)
+              && !json_check_object("{", 1) && !json_check_object("", 0));
+    char deep[130];
+    for (int n = 64; n <= 65; n++) {
+        memset(deep, '[', (size_t)n);
+        memset(deep + n, ']', (size_t)n);
+        cr_expect(eq(int, json_check(deep, 2 * (size_t)n), n == 64));
+    }
+}
+
 Test(json, depth_is_counted_after_escaped_quotes)
 {
     static const struct {

@@ -183,8 +183,8 @@ int kvf_write_token_bytes(struct kvf_writer *w, uint32_t t0, uint32_t n, const u
 
 /* Appends a block of numbers, of kvf_blob_size(b) bytes.  packed: encoded where that makes it
  * smaller; else it lies in the file as it is, and kvf_blob_view copies nothing.  layer: of the
- * shape; head: one of the layer's KV or query heads.  KVF_E_ARG: b
- * cannot be; KVF_E_LIMIT: it is larger than KVF_MAX_BLOB. */
+ * shape; head: one of the layer's KV or query heads.  Names that are not of <kvf/schema.h> begin
+ * with "x-".  KVF_E_ARG: b cannot be; KVF_E_LIMIT: it is larger than KVF_MAX_BLOB. */
 int kvf_write_blob(struct kvf_writer *w, const struct kvf_blob *b, bool packed, const void *data);
 /* Bytes of the elements; 0 where b cannot be, or has more than KVF_MAX_BLOB. */
 size_t kvf_blob_size(const struct kvf_blob *b);
