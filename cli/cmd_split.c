@@ -82,14 +82,18 @@ static int write_parts(const struct command *self, const struct request *q, stru
                        int n, struct kvf_diag *d)
 {
     const struct kvf_copy_options how = made_trace_how(&q->made);
+    struct kvf_piece piece[MOST_PARTS];
     struct buf name = {0};
+    for (int i = 0; i < n; i++)
+        piece[i] = piece_of(q, kvf_n_steps(t), (uint64_t)i, (uint64_t)n);
     int err = check_names(q, n, d);
+    if (!err)
+        err = kvf_check_pieces(t, piece, n, d);
     for (int i = 0; !err && i < n; i++) {
-        struct kvf_piece p = piece_of(q, kvf_n_steps(t), (uint64_t)i, (uint64_t)n);
         struct kvf_copied c;
         err = name_part(q->made.out, i, n, &name);
         if (!err)
-            err = made_trace_copy(self, t, &p, name.data, &how, &c, d);
+            err = made_trace_copy(self, t, &piece[i], name.data, &how, &c, d);
     }
     buf_finish(&name);
     return err;

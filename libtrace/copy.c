@@ -231,3 +231,26 @@ int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *pat
         *ret = made;
     return err;
 }
+
+int kvf_check_pieces(const struct kvf_trace *t, const struct kvf_piece *piece, int n,
+                     struct kvf_diag *d)
+{
+    const uint64_t of_any = (uint64_t)8 << 30, of_a_byte = 4096;
+    uint64_t raw = 0, all = 0;
+    for (size_t i = 0; i < t->n_rec; i++)
+        all += is_chunk(&t->rec[i]) ? t->rec[i].raw_len : 0;
+    if (all <= CACHE_GROWS_TO) /* what was decoded is kept */
+        return KVF_OK;
+    for (int k = 0; k < n; k++)
+        for (size_t i = 0; i < t->n_rec; i++) {
+            const struct record *r = &t->rec[i];
+            if (is_chunk(r) && r->t0 < piece[k].to && piece[k].from < r->t0 + r->n)
+                raw += r->raw_len;
+        }
+    if (raw <= of_any || raw / of_a_byte <= t->size)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_LIMIT,
+                    "%s: to make %d pieces of it, %llu bytes would be decoded out of a file of "
+                    "%llu; make fewer, and pieces of these",
+                    t->path, n, (unsigned long long)raw, (unsigned long long)t->size);
+}

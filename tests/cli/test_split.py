@@ -2,9 +2,12 @@
 """kvfate split: every part by the independent reader, and each way to be refused."""
 import glob
 import os
+import sys
+
+import numpy as np
 
 from harness import Suite
-from sample_trace import T, Trace, differences, sample
+from sample_trace import HERE, T, Trace, differences, sample
 
 s = Suite()
 x = sample(s, "x.kvf")
@@ -44,5 +47,18 @@ s.refused("more parts than tokens", ["split", x, "--parts", "41", *q], 2, "40 to
 s.refused("no step", ["split", x, "--steps", "0", *q], 2, "--steps")
 s.refused("not closed", ["split", sample(s, "open.kvf", unclosed=True), "--parts", "2", *q], 1, "not closed", "repair")
 s.refused("no trace", ["split", s.file("text", b"text"), "--parts", "2", *q], 1, "text")
+# Chunks over all tokens would be decoded for each part: 192 MiB of one number in a file of some hundred bytes, 512 times.
+sys.path.insert(0, os.path.join(HERE, "..", "format"))
+from write_kvf import Column, Writer  # noqa: E402
+
+HEADS, STEPS = 16, 131072
+w = Writer(s.path("wide.kvf"), b"{}", [(HEADS, HEADS)], [Column(f"x-{i}", 6, 1) for i in range(12)])
+for i in range(12):
+    w.chunk(i, 0, 0, 0, 0, np.full((HEADS, STEPS), 7.0), codec=1)
+w.commit(1, STEPS)
+w.close()
+assert os.path.getsize(s.path("wide.kvf")) < 4096
+s.bounded("parts that decode too much", ["split", s.path("wide.kvf"), "--parts", "512", *q], (1,), seconds=5, words=("pieces",))
+s.bounded("fewer parts", ["split", s.path("wide.kvf"), "--parts", "4", "-o", s.path("wide%d.kvf")], (0,))
 s.check("nothing is left", not glob.glob(s.path("q*")), glob.glob(s.path("q*")))
 s.finish()

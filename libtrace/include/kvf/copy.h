@@ -50,6 +50,11 @@ struct kvf_copied {
  * and is to be whole), and what kvf_writer_open and kvf_read give. */
 int kvf_copy(struct kvf_trace *t, const struct kvf_piece *piece, const char *path,
              const struct kvf_copy_options *o, struct kvf_copied *ret, struct kvf_diag *d);
+/* Whether n pieces may be copied one after the other, which decodes a chunk for each piece that has
+ * some of it: KVF_E_LIMIT with a sentence where that is more than 8 GiB in all, and more than 4096
+ * bytes for each byte of the file.  A trace that decodes to 48 MiB is decoded once. */
+int kvf_check_pieces(const struct kvf_trace *t, const struct kvf_piece *piece, int n,
+                     struct kvf_diag *d);
 
 /* What a piece is a piece of: tokens and steps from .. to - 1 of `of`. */
 struct kvf_part {
