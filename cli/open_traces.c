@@ -41,6 +41,9 @@ void trace_judge(const struct command *self, const struct kvf_trace *t, const ch
     if (!trace_is_partial(t))
         return;
     partial = true;
+    if (kvf_tail_aside(t))
+        command_tell(self->name, "%s; the newest state of the run, which it held, is not read",
+                     kvf_tail_aside(t));
     if (kvf_n_steps(t) == 0)
         command_tell(self->name, "%s holds no steps%s", path,
                      kvf_is_clean(t) ? "" : ": it was not closed");

@@ -33,6 +33,7 @@ struct kvf_trace {
     uint64_t size;
     struct file_header header;
     struct kvf_trace *tail; /* owned: the newest state of one that was not closed; NULL: none */
+    char *tail_aside;       /* owned: why that which is there cannot be read; NULL: it can */
     bool header_lost;
     struct hash128 digest; /* that the footer tells */
     int clean;

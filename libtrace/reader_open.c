@@ -354,6 +354,7 @@ void kvf_close(struct kvf_trace *t)
     mem_free(t->meta);
     drop_schema(t);
     mem_free(t->rec);
+    mem_free(t->tail_aside);
     mem_free(t->path);
     mem_free(t);
 }

@@ -1,4 +1,5 @@
 /* reader_tail.c - the file beside an unfinished trace that holds its newest state. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,13 +40,32 @@ static int tail_name(const struct kvf_trace *t, char **ret)
     return err;
 }
 
+static int ends_early(const char *name, struct kvf_diag *d)
+{
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was written whole", name);
+}
+
+/* Whether there is a file of this name, even if nobody may look at it. */
+static bool is_there(const char *name)
+{
+    return access(name, F_OK) == 0 || errno != ENOENT;
+}
+
 static int open_tail(struct kvf_trace *t)
 {
     struct kvf_trace *tail = NULL;
+    struct kvf_diag why = {""};
     char *name = NULL;
     int err = tail_name(t, &name);
-    if (!err)
-        err = trace_open(name, KVF_OPEN_TAIL, &tail, NULL);
+    if (err)
+        return err == KVF_E_NOTFOUND ? KVF_OK : err;
+    err = trace_open(name, KVF_OPEN_TAIL, &tail, &why);
+    if (!err && !tail->clean)
+        err = ends_early(name, &why);
+    if (err && err != KVF_E_NOMEM && is_there(name)) {
+        t->tail_aside = mem_strdup(why.text);
+        err = t->tail_aside ? err : KVF_E_NOMEM;
+    }
     mem_free(name);
     if (err == KVF_E_NOMEM)
         return err;
@@ -89,6 +109,11 @@ int kvf_open_mapped(const char *path, enum kvf_open_mode mode, struct kvf_trace 
     return err;
 }
 
+const char *kvf_tail_aside(const struct kvf_trace *t)
+{
+    return t->tail_aside;
+}
+
 /* A tail whose records are whole: d says why readers leave it aside, if they do. */
 static int compare_tail(const struct kvf_trace *t, const char *name, struct kvf_diag *d)
 {
@@ -111,12 +136,12 @@ int kvf_verify_tail(const char *path, int full, struct kvf_check *ret, struct kv
     int err = trace_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
         err = tail_name(t, &name);
-    if (!err && access(name, F_OK) != 0)
+    if (!err && !is_there(name))
         err = KVF_E_NOTFOUND;
     if (!err)
         err = kvf_verify(name, full, ret, d);
     if (!err && !ret->clean)
-        err = kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was written whole", name);
+        err = ends_early(name, d);
     if (!err)
         err = compare_tail(t, name, d);
     mem_free(name);

@@ -176,6 +176,8 @@ int kvf_repair(const char *path, const char *out, const struct kvf_copy_options 
     int err = kvf_open(path, KVF_OPEN_SALVAGE, &t, d);
     if (err)
         return err;
+    if (t->tail_aside)
+        say(ctx, t->tail_aside);
     kvf_watch(t, o ? o->watch : NULL, o ? o->watch_ctx : NULL);
     c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
     err = prepare(t, &r, d);

@@ -56,6 +56,17 @@ for argv in (["trim", s.path("empty.kvf"), "--tokens", "0:1"], ["trim", s.path("
              ["split", s.path("empty.kvf"), "--parts", "1"]):
     s.refused("no piece of no steps", [*argv, "-o", s.path("piece-%d.kvf")], 1, "holds no steps")
 
+# ---- a tail that is there and cannot be read is told of
+left = made(s, "left.kvf", honest(), unclosed=True)
+name = left[:-len(".unfinished")] if left.endswith(".unfinished") else left
+os.symlink(name + ".tail", name + ".tail")
+for argv in (["info", name], ["survival", name, "--criterion", "top64"], ["repair", name, "-o", s.path("left-repaired.kvf")]):
+    r = s.run(argv)
+    s.check(f"{argv[0]} tells of a tail", r.returncode == 3 and b"left.kvf.tail: " in r.stderr and b"symbolic links" in r.stderr, argv, r)
+r = s.run(["verify", name])
+s.check("verify tells of a tail", r.returncode == 1 and b"left.kvf.tail: " in r.stderr, r)
+os.unlink(name + ".tail")
+
 # ---- names with control characters are shown, not sent
 NAME = "a\nb\x1b[31m\x7f\t.kvf"
 os.mkdir(s.path("odd"))

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,12 +206,22 @@ Test(tail, the_closed_trace_does_not_tell_of_tails)
     free(p[1]);
 }
 
-static void expect_none(const char *path, const char *what)
+/* unread: a tail is there, and the reader says why it cannot read it. */
+static void expect_aside(const char *path, const char *what, bool unread)
 {
     struct kvf_trace *t;
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)), "%s", what);
     cr_expect(zero(u32, kvf_n_steps(t)), "%s", what);
+    const char *why = kvf_tail_aside(t);
+    cr_expect(eq(int, why != NULL, unread), "%s", what);
+    bool named = !why || strstr(why, ".tail: ");
+    cr_expect(named, "%s: %s", what, why);
     kvf_close(t);
+}
+
+static void expect_none(const char *path, const char *what)
+{
+    expect_aside(path, what, false);
 }
 
 static void write_bytes(const char *path, const unsigned char *p, size_t n)
@@ -238,15 +249,27 @@ Test(tail, one_that_does_not_fit_is_none)
     w = begin(path, other);
     kvf_writer_abandon(w);
     write_bytes(tail, of_other, n - 8);
-    expect_none(path, "cut");
+    expect_aside(path, "cut", true);
     of_other[100] ^= 1;
     write_bytes(tail, of_other, n);
-    expect_none(path, "damaged");
+    expect_aside(path, "damaged", true);
     of_other[100] ^= 1;
+    unlink(tail);
+    struct kvf_check c;
+    cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_NOTFOUND));
+    cr_assert(zero(int, symlink(tail, tail))); /* nobody can open it, not even root */
+    expect_aside(path, "endless links", true);
+    cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_IO));
+    unlink(tail);
+    cr_assert(zero(int, mkdir(tail, 0700)));
+    expect_aside(path, "a folder", true);
+    cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_IO));
+    rmdir(tail);
     write_bytes(tail, of_other, n);
     struct kvf_trace *t;
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
     expect_all(t, ALL);
+    cr_expect(not(kvf_tail_aside(t) != NULL));
     kvf_close(t);
     free(of_other);
     unlink(unfinished(path));

@@ -280,6 +280,9 @@ int kvf_n_heads(const struct kvf_trace *t, int layer, enum kvf_space space); /* 
 uint32_t kvf_n_steps(const struct kvf_trace *t); /* of the newest committed epoch */
 uint32_t kvf_epoch(const struct kvf_trace *t);   /* newest committed; 0: none */
 int kvf_is_clean(const struct kvf_trace *t);     /* closed properly */
+/* Why the tail of a trace that was not closed, which is there, cannot be read, as one that nobody
+ * may read or that is damaged: a sentence.  What it held is not shown then.  NULL: it is not so. */
+const char *kvf_tail_aside(const struct kvf_trace *t);
 int kvf_n_columns(const struct kvf_trace *t);
 const struct kvf_column *kvf_column(const struct kvf_trace *t, int column);
 int kvf_find(const struct kvf_trace *t, const char *name); /* -1: none */
