@@ -178,6 +178,38 @@ static struct corpus_plan plan_of(const struct job *j)
     return p;
 }
 
+static size_t end_of_document(const struct corpus_traces *t, size_t first)
+{
+    size_t end = first + 1;
+    while (end < t->n_readable && t->trace[end].document == t->trace[first].document)
+        end++;
+    return end;
+}
+
+/* Whether what is to be read is what the state c was made of: the same traces, or some more of
+ * which it knows that they could not be read, of documents that are not in its sums. */
+static bool same_traces(const struct job *j, struct corpus *c)
+{
+    const struct corpus_plan *now = corpus_planned(j->c), *old = corpus_planned(c);
+    const struct corpus_traces *t = &j->traces;
+    int64_t there = 0;
+    if (old->unreadable == now->unreadable)
+        return old->hash == now->hash && old->documents == now->documents
+               && old->traces == now->traces;
+    if (old->unreadable < now->unreadable
+        || old->traces + old->unreadable != now->traces + now->unreadable)
+        return false;
+    for (size_t i = 0, end; i < t->n_readable; i = end) {
+        end = end_of_document(t, i);
+        int64_t n = corpus_traces_of(c, t->trace[i].document);
+        if (n && n != (int64_t)(end - i))
+            return false;
+        there += n > 0;
+    }
+    return there == corpus_counted(c).documents;
+}
+
+/* Goes on with the state.  What could not be read then is tried again. */
 static int resume(struct job *j, struct kvf_diag *d)
 {
     const struct corpus_plan *now = corpus_planned(j->c), *old;
@@ -187,9 +219,8 @@ static int resume(struct job *j, struct kvf_diag *d)
         return err;
     old = corpus_planned(c);
     err = corpus_same_arguments(c, j->c, d);
-    if (!err
-        && (old->hash != now->hash || old->documents != now->documents || old->traces != now->traces
-            || old->unreadable != now->unreadable))
+    corpus_forget_missed(c);
+    if (!err && !same_traces(j, c))
         err = kvf_fail(d, KVF_E_ARG,
                        "results of other traces: %llu of %llu documents, here %llu "
                        "of %llu; another file for --state, or the same traces",
@@ -200,6 +231,7 @@ static int resume(struct job *j, struct kvf_diag *d)
         corpus_destroy(c);
         return err;
     }
+    *corpus_planned(c) = *now;
     corpus_destroy(j->c);
     j->c = c;
     j->left_out += corpus_counted(c).missed;
@@ -215,8 +247,7 @@ static int list_documents(struct job *j)
     if (!j->first)
         return KVF_E_NOMEM;
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && t[end].document == t[i].document;)
-            end++;
+        end = end_of_document(&j->traces, i);
         if (!corpus_has(j->c, t[i].document))
             j->first[kept++] = i;
     }

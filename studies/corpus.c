@@ -150,11 +150,31 @@ void corpus_sort(struct corpus *c)
     c->sorted = true;
 }
 
-bool corpus_has(struct corpus *c, uint64_t id)
+static const struct corpus_entry *find_entry(struct corpus *c, uint64_t id)
 {
     struct corpus_entry key = {.id = id};
     corpus_sort(c);
-    return c->n_entries && bsearch(&key, c->entry, c->n_entries, sizeof *c->entry, by_id);
+    return c->n_entries ? bsearch(&key, c->entry, c->n_entries, sizeof *c->entry, by_id) : NULL;
+}
+
+bool corpus_has(struct corpus *c, uint64_t id)
+{
+    return find_entry(c, id) != NULL;
+}
+
+int64_t corpus_traces_of(struct corpus *c, uint64_t id)
+{
+    const struct corpus_entry *e = find_entry(c, id);
+    return e ? (int64_t)e->traces + e->missed : 0;
+}
+
+void corpus_forget_missed(struct corpus *c)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->n_entries; i++)
+        if (c->entry[i].traces > 0)
+            c->entry[kept++] = c->entry[i];
+    c->n_entries = kept;
 }
 
 static int add_entry(struct corpus *c, const struct corpus_entry *e, struct kvf_diag *d)

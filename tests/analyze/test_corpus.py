@@ -329,6 +329,7 @@ def check_bad(files, folder, whole):
         text = f.read()
     check("and counted in the table", "# traces_left_out: 5\n" in text and text.replace("# traces_left_out: 5", "# traces_left_out: 0") == whole.decode())
     check("again", run("corpus", "survival", *files, *bad, *options, "--state", path("b.state"), code=1).stderr.endswith("5 traces were left out\n"))
+    check_tried_again(files, options, path)
     run("corpus", "survival", *files, *bad, *options, "--skip-bad", "-o", path("b.tsv"))
     for i in (1, 2):
         run("corpus", "survival", *files, *bad, *options, "--shard", f"{i}/2", "--skip-bad", "--state", path(f"b{i}.state"))
@@ -348,6 +349,42 @@ def check_bad(files, folder, whole):
                        (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["regret", files[0], "--figure", "survival", "-o", "x.png"], "no figure"),
                        (["-t", "2", "survival", files[0]], "first"), (["survival", files[0], "--replicates", "10001"], "--replicates")):
         refused(" ".join(argv[:3:2]), 2, ["corpus", *argv], word)
+
+
+def check_tried_again(files, options, path):
+    """What could not be opened, or not be read, counts the next time that it can."""
+    with open(files[0], "rb") as f:
+        good = f.read()
+    later = path("later.kvf")
+    argv = ["corpus", "survival", *files[1:], later, *options, "--state", path("later.state")]
+    run("corpus", "survival", *files, *options, "-o", path("all.tsv"), "--state", path("all.state"))
+    at = next(at for at in range(len(good) // 2, 0, -1) if unreadable(later, good, at))
+    for what, data in (("absent", None), ("without values that can be read", good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])):
+        for name in (later, path("later.state")):
+            if os.path.exists(name):
+                os.remove(name)
+        if data:
+            with open(later, "wb") as f:
+                f.write(data)
+        done = run(*argv, code=1)
+        check(f"{what}: left out", done.stderr.endswith("1 traces were left out\n"), done.stderr)
+        check(f"{what}: still left out", run(*argv, code=1).stderr.endswith("1 traces were left out\n"))
+        with open(later, "wb") as f:
+            f.write(good)
+        run(*argv, "-o", path("later.tsv"))
+        for a, b in (("later.tsv", "all.tsv"), ("later.state", "all.state")):
+            with open(path(a), "rb") as f, open(path(b), "rb") as g:
+                check(f"{what}: then it counts in {b}", f.read() == g.read())
+    os.remove(later)
+    refused("one less", 1, argv, "other traces")
+
+
+def unreadable(name, good, at):
+    """Whether a trace with this byte inverted opens, and its values cannot be read."""
+    with open(name, "wb") as f:
+        f.write(good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])
+    codes = [subprocess.run([kvfate, *argv], capture_output=True).returncode for argv in (["info", name], ["survival", name, "--criterion", "top64"])]
+    return codes == [0, 1]
 
 
 def check_killed(folder):
