@@ -135,6 +135,21 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
     *ret_high = yes == n ? 1 : (centre + radius) / scale;
 }
 
+/* P(|T| > t) is the beta distribution of df / 2 and 1 / 2 at df / (df + t^2). */
+void stats_t_interval(const double *v, size_t n, double *ret_low, double *ret_high)
+{
+    double mean = stats_mean(v, n), squares = 0, df = (double)n - 1;
+    *ret_low = *ret_high = NAN;
+    if (n < 2)
+        return;
+    for (size_t i = 0; i < n; i++)
+        squares += (v[i] - mean) * (v[i] - mean);
+    double x = stats_beta_quantile(.05, df / 2, .5), t = sqrt(df * (1 - x) / x);
+    double radius = t * sqrt(squares / df / (double)n);
+    *ret_low = mean - radius;
+    *ret_high = mean + radius;
+}
+
 /* Patterns in Gray code: each differs from the one before in one sign, whose place is that of
  * the lowest bit of the count.  Summed anew at every 64th, so that rounding does not grow. */
 static double all_signs(const double *v, size_t n, double far)

@@ -53,6 +53,10 @@ void stats_beta_quantiles(const double *q, const double *a, const double *b, siz
 int stats_bootstrap_mean(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
                          double *ret_high);
 
+/* 95 % interval of the mean by Student's t (1908): mean +- t(0.975, n - 1) s / sqrt(n), which
+ * covers at small n, too, where the values are near normal.  NaN for n < 2. */
+void stats_t_interval(const double *v, size_t n, double *ret_low, double *ret_high);
+
 /* Two-sided p of the paired permutation test: under the hypothesis that each of the n
  * differences is as likely to have the other sign, the share of sign patterns whose mean is at
  * least as far from 0 as the one seen.  All 2^n patterns up to n = STATS_ALL_SIGNS; above, of

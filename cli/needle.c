@@ -198,6 +198,17 @@ static void put_needle(const struct draw *w, int i, struct buf *text, struct buf
         put_span(spans, "value", false, text->len - 1 - (size_t)t->digits, text->len - 1);
 }
 
+/* Appends the keys that are asked for: "the amber mill and the iron gate". */
+static void put_asked(const struct draw *w, struct buf *text)
+{
+    for (int k = 0; k < w->task->queries; k++) {
+        if (k > 0)
+            buf_str(text, k + 1 < w->task->queries ? ", " : " and ");
+        buf_str(text, "the ");
+        put_key(text, w->key[k]);
+    }
+}
+
 static void put_question(const struct draw *w, struct buf *text, struct buf *spans)
 {
     const struct needle_task *t = w->task;
@@ -206,18 +217,40 @@ static void put_question(const struct draw *w, struct buf *text, struct buf *spa
     size_t start = text->len;
     buf_printf(text, "According to the notes, what %s of ",
                several ? "are the numbers" : "is the number");
-    for (int k = 0; k < t->queries; k++) {
-        if (k > 0)
-            buf_str(text, k + 1 < t->queries ? ", " : " and ");
-        buf_str(text, "the ");
-        put_key(text, w->key[k]);
-    }
+    put_asked(w, text);
     buf_printf(text, "? Answer with the number%s alone.", several ? "s" : "");
     put_span(spans, "question", false, start, text->len);
 }
 
+/* Appends the member "reply": a right answer and the bytes of the numbers in it. */
+static void put_reply(const struct draw *w, struct buf *spans)
+{
+    struct buf text = {0}, values = {0};
+    int n = (int)(w->task->queries * w->task->values);
+    buf_str(&text, n > 1 ? "The numbers of " : "The number of ");
+    put_asked(w, &text);
+    buf_str(&text, n > 1 ? " are " : " is ");
+    for (int i = 0; i < n; i++) {
+        if (i > 0)
+            buf_str(&text, i + 1 < n ? ", " : " and ");
+        size_t start = text.len;
+        buf_printf(&text, "%lld", (long long)w->value[i]);
+        buf_printf(&values, "%s[%zu,%zu]", i ? "," : "", start, text.len);
+    }
+    buf_char(&text, '.');
+    buf_str(spans, "\"reply\":{");
+    json_put_key(spans, "text");
+    json_put_str(spans, text.data ? text.data : "", text.len);
+    buf_printf(spans, ",\"values\":[%s]},", values.data ? values.data : "");
+    if (text.err || values.err)
+        spans->err = KVF_E_NOMEM;
+    buf_finish(&text);
+    buf_finish(&values);
+}
+
 static void put_answers(const struct draw *w, struct buf *spans)
 {
+    put_reply(w, spans);
     buf_str(spans, "\"answers\":[");
     for (int i = 0; i < w->task->queries * w->task->values; i++)
         buf_printf(spans, "%s\"%lld\"", i ? "," : "", (long long)w->value[i]);

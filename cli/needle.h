@@ -23,8 +23,9 @@ enum { NEEDLE_MOST = 512 }; /* most needles: keys * values */
  * together. */
 int needle_check(const struct needle_task *t, struct kvf_diag *d);
 
-/* Appends the text with n_sentences of filler, and to spans (unless NULL) the members "answers"
- * and "spans" of a JSON object.  Everything but the number of filler sentences before a
+/* Appends the text with n_sentences of filler, and to spans (unless NULL) the members "answers",
+ * "reply" (a right answer, {"text", "values": bytes of the numbers in it}) and "spans" of a JSON
+ * object.  Everything but the number of filler sentences before a
  * needle is the same for any n_sentences.  Failures are in text->err and spans->err. */
 void needle_write(const struct needle_task *t, int n_sentences, struct buf *text,
                   struct buf *spans);

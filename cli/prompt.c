@@ -152,10 +152,49 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
     if (p->ids_file)
         return prompt_read_ids(p->ids_file, e->config.vocab, &p->ids, &p->n_ids, d);
     int err = read_text(p, e, d);
+    p->reply_at = p->text.len;
+    if (p->reply)
+        buf_str(&p->text, p->reply);
+    if (!err)
+        err = p->text.err;
     if (err)
         return err;
     return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len, true,
                             &p->ids, &p->n_ids, d);
+}
+
+int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
+                struct kvf_diag *d)
+{
+    int64_t *end = MEM_NEW(int64_t, (size_t)p->n_ids), at = 0;
+    if (!end)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < p->n_ids; i++) {
+        size_t len;
+        tokenizer_bytes(t, p->ids[i], &len);
+        end[i] = at += (int64_t)len;
+    }
+    if (p->text.len > 0 && (size_t)at != p->text.len) {
+        mem_free(end);
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "the model's tokens leave out bytes of the prompt, so that "
+                        "places in it mean nothing");
+    }
+    *ret_end = end;
+    return KVF_OK;
+}
+
+int32_t prompt_token_at(const int64_t *end, int n, int64_t byte)
+{
+    int lo = 0, hi = n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (end[mid] <= byte)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 int prompt_take(struct prompt *p, const int32_t *ids, int n)

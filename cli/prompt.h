@@ -12,10 +12,13 @@ struct prompt {
     /* options: at most one of the first four is not NULL */
     const char *given, *file, *chat, *ids_file;
     bool raw; /* no chat template */
+    const char
+        *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
 
     /* made by prompt_open */
     struct buf text;  /* as it was tokenised, template included */
     size_t at, bytes; /* where the prompt as given is in the text; 0 bytes: all of it */
+    size_t reply_at;  /* where the reply begins: the end of the text without one */
     int32_t *ids;     /* [n_ids] */
     int n_ids;
 };
@@ -32,6 +35,13 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d);
 /* Copies the n ids of a prompt that something else holds.  KVF_OK or KVF_E_NOMEM. */
 int prompt_take(struct prompt *p, const int32_t *ids, int n);
 void prompt_close(struct prompt *p); /* accepts a zeroed one */
+
+/* Where the tokens of an opened prompt end in its text: *ret_end [n_ids] bytes, to be freed with
+ * mem_free.  KVF_E_FORMAT when tokens and text are not the same bytes. */
+int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
+                struct kvf_diag *d);
+/* The first of n tokens that ends after a byte; n: none. */
+int32_t prompt_token_at(const int64_t *end, int n, int64_t byte);
 
 /* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
  * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */

@@ -44,42 +44,6 @@ static int read_item(const struct json *node, const char *file, int i, struct it
     return KVF_OK;
 }
 
-/* end[i]: bytes up to the end of token i.  The tokens' bytes are the text's. */
-static int token_ends(const struct prompt *p, const struct tokenizer *names, int64_t **ret_end,
-                      struct kvf_diag *d)
-{
-    int64_t *end = MEM_NEW(int64_t, (size_t)p->n_ids), at = 0;
-    if (!end)
-        return KVF_E_NOMEM;
-    for (int i = 0; i < p->n_ids; i++) {
-        size_t len;
-        tokenizer_bytes(names, p->ids[i], &len);
-        end[i] = at += (int64_t)len;
-    }
-    if (p->text.len > 0 && (size_t)at != p->text.len) {
-        mem_free(end);
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "--spans: the model's tokens leave out bytes of the "
-                        "prompt, so that places in it mean nothing");
-    }
-    *ret_end = end;
-    return KVF_OK;
-}
-
-/* The first token that ends after a byte. */
-static int32_t token_at(const int64_t *end, int n, int64_t byte)
-{
-    int lo = 0, hi = n;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (end[mid] <= byte)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 static int by_start(const void *a, const void *b)
 {
     const int32_t *x = a, *y = b;
@@ -144,8 +108,8 @@ static int take_items(struct spans *s, const struct json *list, const struct pro
                            "has %lld",
                            s->file, i + 1, item.name, (long long)item.end, (long long)bytes);
         if (!err)
-            err = take_item(s, &item, token_at(end, p->n_ids, from + item.start),
-                            token_at(end, p->n_ids, from + item.end - 1) + 1, d);
+            err = take_item(s, &item, prompt_token_at(end, p->n_ids, from + item.start),
+                            prompt_token_at(end, p->n_ids, from + item.end - 1) + 1, d);
     }
     return err;
 }
@@ -174,7 +138,9 @@ static int take_file(struct spans *s, const struct json *root, const struct prom
                         "%s: expected {\"spans\": [{\"name\", \"start\", "
                         "\"end\"}, ...]} with 1 to %d spans",
                         s->file, MOST_SPANS);
-    int err = token_ends(p, names, &end, d);
+    int err = prompt_ends(p, names, &end, d);
+    if (err)
+        kvf_diag_prefix(d, "--spans");
     if (!err) {
         s->name = MEM_NEW(struct span_name, (size_t)n);
         err = s->name ? KVF_OK : KVF_E_NOMEM;

@@ -104,4 +104,9 @@ struct method_state *session_method(const struct session *s);
 /* Tells of every eviction, beside the recorder (tests, messages). */
 void session_on_evict(struct session *s, eviction_fn fn, void *ctx);
 
+/* Tells of every attention row, beside the recorder: fn may come from several threads at once, for
+ * different query heads.  NULL: no more.  Forks tell nobody. */
+typedef void (*attn_row_fn)(void *ctx, const struct attn_row *row);
+void session_on_row(struct session *s, attn_row_fn fn, void *ctx);
+
 #endif

@@ -24,6 +24,8 @@ struct session {
     struct recorder *recorder;
     eviction_fn on_evict;
     void *on_evict_ctx;
+    attn_row_fn on_row;
+    void *on_row_ctx;
     struct method_state *const *watcher; /* [n_watchers] borrowed (watch.c) */
     int n_watchers;
     enum kv_type kv_type;

@@ -8,6 +8,12 @@ void session_watch(struct session *s, struct method_state *const *state, int n)
     s->n_watchers = n;
 }
 
+void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
+{
+    s->on_row = fn;
+    s->on_row_ctx = ctx;
+}
+
 int watch_prepare(struct session *s, int slots, int32_t next_decision)
 {
     int err = method_prepare(s->method, slots, next_decision);
@@ -31,6 +37,8 @@ void watch_appended(struct session *s, int layer, int head, int slot, float gate
 
 void watch_row(struct session *s, const struct attn_row *row)
 {
+    if (s->on_row)
+        s->on_row(s->on_row_ctx, row);
     if (method_wants_row(s->method, row->t))
         method_row(s->method, row);
     for (int i = 0; i < s->n_watchers; i++)

@@ -36,5 +36,6 @@ struct divergence divergence(const struct reference *r, const float *logits, int
         kl += r->p[i] * ((double)r->logits[i] - (double)logits[i]);
     }
     double lse = max + log(sum);
-    return (struct divergence){lse - (double)logits[target], kl + (lse - r->lse), best == r->best};
+    return (struct divergence){lse - (double)logits[target], kl + (lse - r->lse), best == r->best,
+                               best == target};
 }

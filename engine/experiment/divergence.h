@@ -21,6 +21,7 @@ struct divergence {
     double nll; /* -ln q(target) */
     double kl;  /* sum_i p_i ln(p_i / q_i), nats; exactly 0 for equal logits */
     bool agree; /* p and q have the same argmax */
+    bool right; /* the argmax of q is the target */
 };
 struct divergence divergence(const struct reference *r, const float *logits, int32_t target);
 

@@ -82,6 +82,24 @@ static int take_away(const struct effect_run *r, const struct effect_cell *c, st
     return err;
 }
 
+/* Takes from each head what it alone loses. */
+static int take_apart(const struct effect_run *r, const struct effect_cell *c, struct session *s)
+{
+    const struct model_config *m = &r->e->engine->config;
+    size_t n = (size_t)m->n_layers * (size_t)m->n_kv_heads;
+    unsigned char *one = MEM_NEW(unsigned char, n);
+    int err = one ? KVF_OK : KVF_E_NOMEM;
+    for (size_t i = 0; !err && i < n; i++) {
+        if (!c->heads[i])
+            continue;
+        one[i] = 1;
+        err = session_remove(s, one, c->lost + i * (size_t)r->e->prompt);
+        one[i] = 0;
+    }
+    mem_free(one);
+    return err;
+}
+
 static int fork_full(const struct effect_run *r, struct session **ret, struct kvf_diag *d)
 {
     struct session_options opt = {.cap = r->e->prompt + r->e->steps, .chunk = 1};
@@ -99,6 +117,8 @@ static int start(struct group *g, int i, struct kvf_diag *d)
         if (err)
             return err;
     }
+    if (c->lost)
+        return take_apart(g->r, c, g->s[i + 1]);
     return c->n_gone > 0 ? take_away(g->r, c, g->s[i + 1]) : KVF_OK;
 }
 
@@ -108,7 +128,7 @@ static void score_task(void *ctx, int i, int thread)
     struct divergence v = divergence(&g->r->p, session_logits(g->s[i + 1]), g->target);
     (void)thread;
     g->step[(size_t)i * (size_t)g->steps + (size_t)g->at] = (struct effect_step){
-        v.kl, v.nll - g->nll, v.agree};
+        v.kl, v.nll, v.nll - g->nll, v.agree, v.right};
 }
 
 /* Feeds the next token to all, then compares what they predict. */
@@ -190,6 +210,33 @@ int effect_measure(struct effect_run *r, int steps, const struct effect_cell *ce
         err = run_group(g, ret_memory, d);
     }
     mem_free(g);
+    return err;
+}
+
+struct looker {
+    void (*fn)(void *ctx, const struct attn_row *row, const struct cache *c);
+    void *ctx;
+    const struct cache *cache;
+};
+
+static void on_row(void *ctx, const struct attn_row *row)
+{
+    const struct looker *k = ctx;
+    k->fn(k->ctx, row, k->cache);
+}
+
+int effect_look(struct effect_run *r,
+                void (*fn)(void *ctx, const struct attn_row *row, const struct cache *c), void *ctx,
+                struct kvf_diag *d)
+{
+    struct session *s = NULL;
+    int err = fork_full(r, &s, d);
+    if (err)
+        return err;
+    struct looker k = {fn, ctx, session_cache(s)};
+    session_on_row(s, on_row, &k);
+    err = session_step(s, r->ids[r->e->prompt]);
+    session_destroy(s);
     return err;
 }
 

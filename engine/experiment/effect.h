@@ -18,12 +18,15 @@ struct effect_cell {
                                    the query's own included; recent 0: they are not held */
     const int32_t *gone;        /* [n_gone] positions below P that they lose */
     int n_gone;
+    const unsigned char *lost; /* [L * KV heads][P] not 0: that head loses the entry; NULL: none */
 };
 
 struct effect_step {
     double kl;   /* KL(full || fork), nats; exactly 0 for equal logits */
-    double dnll; /* NLL of the target in the fork less that under full */
+    double nll;  /* of the target in the fork */
+    double dnll; /* nll less that under full */
     bool agree;  /* the same argmax */
+    bool right;  /* the argmax of the fork is the target */
 };
 
 /* Pages that all caches of a group hold together when it ends; the most of all groups.
@@ -58,6 +61,13 @@ int effect_continue(struct effect_run *r, int32_t *ids, bool ignore_end, int *re
 int effect_measure(struct effect_run *r, int steps, const struct effect_cell *cell, int n,
                    struct effect_step *ret_step, struct effect_memory *ret_memory,
                    struct kvf_diag *d);
+
+/* Tells of the attention rows of query P, which is that of ids[P], under the full cache, with the
+ * cache that they are rows of: fn may come from several threads at once, for different query heads.
+ * KVF_OK, or an error of session_fork or session_step. */
+int effect_look(struct effect_run *r,
+                void (*fn)(void *ctx, const struct attn_row *row, const struct cache *c), void *ctx,
+                struct kvf_diag *d);
 
 /* ---- effect_table.c */
 

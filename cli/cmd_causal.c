@@ -1,0 +1,283 @@
+/* cmd_causal.c - whether attention that goes to distractors costs the answer: entries taken out of
+ * the cache at the answer's query. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "cli/commands.h"
+#include "cli/figure_options.h"
+#include "cli/files.h"
+#include "cli/models.h"
+#include "cli/output.h"
+#include "cli/runner.h"
+#include "cli/task.h"
+#include "engine/experiment/causal.h"
+
+enum { PER_TASK = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
+
+struct job {
+    /* options */
+    const char *model, *heads, *out;
+    int kv_type;
+    bool raw, exact, json, per_task;
+    int64_t sinks, seed, chunk, threads;
+    double looking;
+    struct figure_options look;
+
+    struct engine *engine;
+    struct effect effect;
+    struct task *task; /* [n] */
+    int n;
+    unsigned char *take;            /* [L * KV heads] */
+    double *share;                  /* [n][L * KV heads] */
+    struct causal_outcome *outcome; /* [n][PER_TASK] */
+    struct effect_memory memory;
+    struct progress bar;
+    int64_t done;
+};
+
+/* ---- before the model runs */
+
+static int check_options(const struct job *j, char **operand, int n, struct kvf_diag *d)
+{
+    int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
+    if (!err)
+        err = files_keep(j->out, operand, n, d);
+    return err;
+}
+
+static int open_tasks(struct job *j, char **operand, int n, struct kvf_diag *d)
+{
+    j->task = MEM_NEW(struct task, (size_t)n);
+    if (!j->task)
+        return KVF_E_NOMEM;
+    for (; j->n < n; j->n++) {
+        struct task *t = &j->task[j->n];
+        int err = task_open(t, operand[j->n], j->engine, j->raw, (int)j->sinks, d);
+        if (err) {
+            task_close(t);
+            return err;
+        }
+        int need = t->causal.query + t->causal.steps + 1, limit = j->engine->config.n_ctx;
+        if (need > limit) {
+            task_close(t);
+            return kvf_fail(d, KVF_E_LIMIT,
+                            "%s: the prompt and its answer have %d tokens, and the model's "
+                            "context is %d",
+                            operand[j->n], need, limit);
+        }
+    }
+    return KVF_OK;
+}
+
+static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
+{
+    int err = check_options(j, operand, n, d);
+    if (!err)
+        err = model_open(j->model, j->exact, (int)j->threads, &j->engine, d);
+    if (!err)
+        err = model_heads(&j->engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
+    if (!err)
+        err = open_tasks(j, operand, n, d);
+    if (err)
+        return err;
+    j->effect = (struct effect){
+        .engine = j->engine, .kv_type = kv_type_of(j->kv_type, j->exact), .chunk = (int)j->chunk};
+    return KVF_OK;
+}
+
+/* ---- measuring */
+
+static void on_progress(void *ctx, int steps)
+{
+    struct job *j = ctx;
+    j->done += steps;
+    progress_update(&j->bar, j->done);
+}
+
+static size_t heads_of(const struct job *j)
+{
+    return (size_t)j->engine->config.n_layers * (size_t)j->engine->config.n_kv_heads;
+}
+
+static int measure(struct job *j, struct kvf_diag *d)
+{
+    size_t heads = heads_of(j);
+    int64_t steps = 0;
+    j->share = mem_alloc((size_t)j->n, heads * sizeof *j->share);
+    j->outcome = mem_alloc((size_t)j->n, PER_TASK * sizeof *j->outcome);
+    unsigned char *group = mem_alloc(CAUSAL_N_GROUPS, heads);
+    int err = j->share && j->outcome && group ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; i < j->n; i++)
+        steps += (int64_t)PER_TASK * j->task[i].causal.steps;
+    j->effect.progress = on_progress;
+    j->effect.ctx = j;
+    progress_start(&j->bar, "causal", "step", steps);
+    for (int i = 0; !err && i < j->n; i++)
+        err = causal_look(&j->effect, &j->task[i].causal, j->share + (size_t)i * heads, d);
+    for (int i = 0; !err && i < j->n; i++) {
+        err = causal_groups(j->share, j->n, i, (int)heads, j->take, j->looking, group);
+        if (!err)
+            err = causal_measure(&j->effect, &j->task[i].causal, group,
+                                 rng_hash((uint64_t)j->seed, (uint64_t)i, 0, 0),
+                                 j->outcome + (size_t)i * PER_TASK, &j->memory, d);
+    }
+    progress_end(&j->bar, j->done);
+    mem_free(group);
+    return err;
+}
+
+/* ---- what comes out */
+
+static double cell(const struct table *t, const char *name, int row)
+{
+    return table_real(t, table_find(t, name), row);
+}
+
+static void print_row(const struct table *t, int row)
+{
+    double dose = cell(t, "dose", row);
+    char how[16] = "=evidence";
+    if (!isnan(dose))
+        snprintf(how, sizeof how, "%.0f %%", 100 * dose);
+    printf("%-8s %-11s %9s  %5.1f %%  %7.1f  %+8.3f  %+8.3f .. %+8.3f  %5.1f %%",
+           table_str(t, table_find(t, "group"), row), table_str(t, table_find(t, "removed"), row),
+           how, 100 * cell(t, "mass", row), cell(t, "entries", row), cell(t, "dlogp", row),
+           cell(t, "dlogp_low", row), cell(t, "dlogp_high", row), 100 * cell(t, "right", row));
+    if (!isnan(cell(t, "contrast", row)))
+        printf("  %+8.3f  %.4f", cell(t, "contrast", row), cell(t, "contrast_p", row));
+    printf("\n");
+}
+
+/* Says what the row of all distractors in all heads means, in one sentence. */
+static void print_verdict(const struct table *t, int row)
+{
+    double low = cell(t, "dlogp_low", row), high = cell(t, "dlogp_high", row);
+    printf("\nWithout all distractors log p(answer) changes by %+.3f nats (%+.3f .. %+.3f): ",
+           cell(t, "dlogp", row), low, high);
+    if (low > 0)
+        printf("attention to them costs the answer here.\n");
+    else if (high < 0)
+        printf("here they help more than the attention that goes to them costs.\n");
+    else
+        printf("these tasks do not tell whether attention to them costs the answer.\n");
+}
+
+static void summary(const struct job *j, const struct table *t)
+{
+    printf("%d task%s; nats per answer, against the full cache\n", j->n, j->n > 1 ? "s" : "");
+    printf("%-8s %-11s %9s  %7s  %7s  %8s  %-20s  %7s  %8s  %s\n", "heads", "removed", "dose",
+           "mass", "entries", "log p", "    95 %", "right", "contrast", "p");
+    for (int i = 0; i < PER_TASK; i++)
+        if (i < CAUSAL_N_ROWS || causal_rows[i % CAUSAL_N_ROWS].what != CAUSAL_NOTHING)
+            print_row(t, i);
+    print_verdict(t, 7);
+}
+
+static void add_meta(const struct job *j, struct table *t)
+{
+    table_meta_str(t, "heads", j->heads ? j->heads : "all");
+    table_meta_num(t, "looking", j->looking);
+    table_meta_num(t, "sinks", (double)j->sinks);
+    table_meta_num(t, "seed", (double)j->seed);
+}
+
+static int deliver(const struct job *j, struct kvf_diag *d)
+{
+    const char **name = MEM_NEW(const char *, (size_t)j->n);
+    if (!name)
+        return KVF_E_NOMEM;
+    for (int i = 0; i < j->n; i++)
+        name[i] = j->task[i].name;
+    struct causal_result r = {&j->effect, j->n, name, j->outcome};
+    struct table *rows = causal_table(&r), *tasks = j->per_task ? causal_table_tasks(&r) : NULL;
+    struct table *t = j->per_task ? tasks : rows;
+    const struct output o = {j->out, j->json, &j->look, NULL};
+    int err = rows && t ? KVF_OK : KVF_E_NOMEM;
+    if (!err) {
+        add_meta(j, t);
+        err = table_err(t);
+    }
+    if (!err)
+        err = output_table(&o, t, d);
+    if (!err && output_summary(&o))
+        summary(j, rows);
+    table_destroy(rows);
+    table_destroy(tasks);
+    mem_free(name);
+    return err;
+}
+
+static void finish(struct job *j)
+{
+    for (int i = 0; i < j->n; i++)
+        task_close(&j->task[i]);
+    mem_free(j->task);
+    mem_free(j->take);
+    mem_free(j->share);
+    mem_free(j->outcome);
+    engine_close(j->engine);
+}
+
+static const struct opt options[] = {
+    {OPT_STR, 0, "head", offsetof(struct job, heads), "SET", "KV heads: L0-5K*, L3K1, 3.1",
+     .absent = "all"},
+    {OPT_REAL, 0, "looking", offsetof(struct job, looking), "X",
+     "share of the heads that make the group looking", "0.1", .max = 1},
+    {OPT_INT, 0, "sinks", offsetof(struct job, sinks), "K", "first tokens of the text that stay",
+     "4", .max = 1 << 24},
+    {OPT_FLAG, 0, "per-task", offsetof(struct job, per_task), NULL, "a row for every task, too"},
+    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of what is drawn at random", "0",
+     .max = 9e15},
+    {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
+     "tsv, csv, json, npz, png, svg or pdf by extension; - = TSV"},
+    {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
+     "the table as JSON on the standard output"},
+    {OPT_INT, 0, "chunk", offsetof(struct job, chunk), "N", "prompt tokens that run together",
+     .absent = "256", .min = 1, .max = 8192},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_WORD, 0, "kv-type", offsetof(struct job, kv_type), "T",
+     "cache elements; auto: f16, with --exact f32", "auto", .words = kv_type_words},
+    {OPT_FLAG, 0, "exact", offsetof(struct job, exact), NULL, "f32 weights, activations and cache"},
+    {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "GGUF model",
+     .absent = "SmolLM2 in the cache folder"},
+    {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL,
+     "no chat template: the prompts as they stand"},
+    {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
+    {.type = OPT_END},
+};
+
+static int cmd_causal(const struct command *self, void *request, int n, char **operand)
+{
+    struct job *j = request;
+    struct kvf_diag d = {""};
+    int err = open_all(j, operand, n, &d);
+    if (!err)
+        err = measure(j, &d);
+    if (!err)
+        err = deliver(j, &d);
+    finish(j);
+    return command_end(self, err, &d);
+}
+
+static const struct exit_status exits[] = {
+    {"1", "It failed: a file could not be read or written, is no task, or does not fit into the "
+          "model's context."},
+    {NULL, NULL},
+};
+
+const struct command command_causal = {
+    .name = "causal",
+    .group = "running models",
+    .summary = "whether attention to distractors costs the answer: they leave at its query",
+    .example = "kvfate causal hay.json --per-task -o causal.tsv",
+    .operands = {"NAME.json [NAME.json ...]", "task", 1, -1},
+    .options = options,
+    .request_bytes = sizeof(struct job),
+    .exits = exits,
+    .run = cmd_causal,
+};

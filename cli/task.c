@@ -1,0 +1,190 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/files.h"
+#include "cli/spans.h"
+#include "cli/task.h"
+
+enum { MOST_VALUES = 512 };
+
+/* What the file says beside its spans. */
+struct reply {
+    struct json *root;
+    const char *text;
+    const struct json *values;
+};
+
+/* NAME and NAME.txt of NAME.json. */
+static int names_of(struct task *t, const char *path, char **ret_text, struct kvf_diag *d)
+{
+    static const char json[] = ".json";
+    size_t n = strlen(path), k = sizeof json - 1;
+    if (n <= k || strcmp(path + n - k, json) != 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s: a task is NAME.json with NAME.txt beside it, as `kvfate needle` "
+                        "writes them",
+                        path);
+    t->name = MEM_NEW(char, n - k + 1);
+    *ret_text = MEM_NEW(char, n);
+    if (!t->name || !*ret_text)
+        return KVF_E_NOMEM;
+    memcpy(t->name, path, n - k);
+    memcpy(*ret_text, path, n - k);
+    memcpy(*ret_text + n - k, ".txt", sizeof ".txt");
+    return KVF_OK;
+}
+
+static int read_reply(const char *path, struct reply *r, struct kvf_diag *d)
+{
+    struct buf text = {0};
+    int err = file_read(path, &text, d);
+    if (!err) {
+        err = json_parse(text.data ? text.data : "", text.len, &r->root, d);
+        if (err)
+            kvf_diag_prefix(d, "%s", path);
+    }
+    buf_finish(&text);
+    if (err)
+        return err;
+    const struct json *reply = json_get(r->root, "reply");
+    r->text = json_str(json_get(reply, "text"), NULL);
+    r->values = json_get(reply, "values");
+    int n = json_is_array(r->values) ? json_len(r->values) : 0;
+    if (!r->text || !*r->text || n < 1 || n > MOST_VALUES)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: expected \"reply\": {\"text\": \"...\", \"values\": [[start, end], "
+                        "...]} with 1 to %d values, bytes of its text",
+                        path, MOST_VALUES);
+    return KVF_OK;
+}
+
+/* Marks the tokens of the reply that hold bytes of values: mark [n_ids]. */
+static int mark_values(const struct reply *r, const struct prompt *p, const int64_t *end,
+                       const char *path, unsigned char *mark, struct kvf_diag *d)
+{
+    int64_t bytes = (int64_t)strlen(r->text), from = (int64_t)p->reply_at;
+    int i = 0;
+    for (const struct json *x = json_first(r->values); x; x = json_next(x), i++) {
+        int64_t a = json_int(json_at(x, 0), -1), b = json_int(json_at(x, 1), -1);
+        if (json_len(x) != 2 || a < 0 || b <= a || b > bytes)
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: value %d of \"reply\" needs whole numbers [start, end], bytes of "
+                            "its text, which has %lld",
+                            path, i + 1, (long long)bytes);
+        int32_t first = prompt_token_at(end, p->n_ids, from + a);
+        int32_t last = prompt_token_at(end, p->n_ids, from + b - 1);
+        for (int32_t k = first; k <= last && k < p->n_ids; k++)
+            mark[k] = 1;
+    }
+    return KVF_OK;
+}
+
+/* From the query that predicts the first token of the answer to the one that predicts the last. */
+static int find_answer(struct task *t, const struct reply *r, const int64_t *end, const char *path,
+                       struct kvf_diag *d)
+{
+    int n = t->prompt.n_ids, first = 0, last = n - 1;
+    unsigned char *mark = MEM_NEW(unsigned char, (size_t)n);
+    int err = mark ? mark_values(r, &t->prompt, end, path, mark, d) : KVF_E_NOMEM;
+    while (!err && first < n && !mark[first])
+        first++;
+    while (!err && last > first && !mark[last])
+        last--;
+    if (!err && (first < 2 || first == n))
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: there is no prompt before the answer", path);
+    if (!err) {
+        t->causal.ids = t->prompt.ids;
+        t->causal.query = first - 1;
+        t->causal.steps = last - first + 1;
+        t->scored = MEM_NEW(unsigned char, (size_t)t->causal.steps);
+        t->causal.scored = t->scored;
+        err = t->scored ? KVF_OK : KVF_E_NOMEM;
+    }
+    if (!err)
+        memcpy(t->scored, mark + first, (size_t)t->causal.steps);
+    mem_free(mark);
+    return err;
+}
+
+static const struct span_name *span_of(const struct spans *s, const char *name)
+{
+    for (int k = 0; k < s->n; k++)
+        if (strcmp(s->name[k].name, name) == 0)
+            return &s->name[k];
+    return NULL;
+}
+
+/* What each entry before the answer's query is. */
+static int find_kinds(struct task *t, const struct spans *s, const int64_t *end, int sinks,
+                      const char *path, struct kvf_diag *d)
+{
+    const struct prompt *p = &t->prompt;
+    const struct span_name *question = span_of(s, "question");
+    if (!question || question->useful || s->all.n == 0)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: a task needs a span that is useful, the evidence, and a span "
+                        "\"question\" that is not",
+                        path);
+    int32_t from = p->bytes ? prompt_token_at(end, p->n_ids, (int64_t)p->at) : 0;
+    int32_t to = question->range[0][0];
+    t->kind = MEM_NEW(unsigned char, (size_t)t->causal.query);
+    if (!t->kind)
+        return KVF_E_NOMEM;
+    for (int32_t i = from > sinks ? from : sinks; i < to && i < t->causal.query; i++)
+        t->kind[i] = CAUSAL_DISTRACTOR;
+    for (int k = 0; k < s->all.n; k++)
+        for (int32_t i = s->all.range[k][0]; i < s->all.range[k][1]; i++)
+            if (i < t->causal.query && t->kind[i] == CAUSAL_DISTRACTOR)
+                t->kind[i] = CAUSAL_EVIDENCE;
+    t->causal.kind = t->kind;
+    if (!memchr(t->kind, CAUSAL_EVIDENCE, (size_t)t->causal.query)
+        || !memchr(t->kind, CAUSAL_DISTRACTOR, (size_t)t->causal.query))
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s: before the question there must be evidence and something else", path);
+    return KVF_OK;
+}
+
+int task_open(struct task *t, const char *path, const struct engine *e, bool raw, int sinks,
+              struct kvf_diag *d)
+{
+    char *text = NULL;
+    struct reply reply = {0};
+    struct spans spans = {.file = path};
+    int64_t *end = NULL;
+    int err = names_of(t, path, &text, d);
+    if (!err)
+        err = read_reply(path, &reply, d);
+    if (err)
+        goto done;
+    t->prompt.file = text;
+    t->prompt.raw = raw;
+    t->prompt.reply = reply.text;
+    err = prompt_open(&t->prompt, e, d);
+    if (!err)
+        err = spans_open(&spans, &t->prompt, e->tokenizer, d);
+    if (!err)
+        err = prompt_ends(&t->prompt, e->tokenizer, &end, d);
+    if (!err)
+        err = find_answer(t, &reply, end, path, d);
+    if (!err)
+        err = find_kinds(t, &spans, end, sinks, path, d);
+
+done:
+    t->prompt.file = t->prompt.reply = NULL;
+    mem_free(text);
+    mem_free(end);
+    spans_close(&spans);
+    json_free(reply.root);
+    return err;
+}
+
+void task_close(struct task *t)
+{
+    mem_free(t->name);
+    mem_free(t->kind);
+    mem_free(t->scored);
+    prompt_close(&t->prompt);
+    *t = (struct task){0};
+}

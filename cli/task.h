@@ -1,0 +1,27 @@
+/* task.h - a prompt whose answer is known: NAME.txt and NAME.json, as `kvfate needle` writes them.
+ *
+ * NAME.json has "spans" (spans.h) and
+ *     "reply": {"text": "The number of the amber mill is 48213.", "values": [[32, 37]]}
+ * an answer that is right, and which of its bytes are the answer proper: the words before them
+ * only lead to it.  Spans that are useful are the evidence; all else of the prompt up to the span
+ * "question", which it must have, distracts, but for the first tokens of the text. */
+#ifndef KVF_CLI_TASK_H
+#define KVF_CLI_TASK_H
+
+#include "cli/prompt.h"
+#include "engine/experiment/causal.h"
+
+struct task {
+    char *name;           /* NAME */
+    struct prompt prompt; /* with the reply */
+    unsigned char *kind, *scored;
+    struct causal_task causal; /* borrows from the members above */
+};
+
+/* Opens the task of a path NAME.json.  sinks: first tokens of the text that stay.  raw: without the
+ * chat template.  KVF_OK or an error with a sentence. */
+int task_open(struct task *t, const char *path, const struct engine *e, bool raw, int sinks,
+              struct kvf_diag *d);
+void task_close(struct task *t); /* accepts a zeroed struct */
+
+#endif

@@ -1,0 +1,298 @@
+/* causal.c - entries out of the cache before the answer's query, in doses of equal mass. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/experiment/causal.h"
+
+const struct causal_row causal_rows[CAUSAL_N_ROWS] = {
+    {CAUSAL_NOTHING, 0, -1},           {CAUSAL_EVIDENCE_OUT, 1, 2},
+    {CAUSAL_DISTRACTORS_OUT, NAN, 3},  {CAUSAL_RANDOM_OUT, NAN, -1},
+    {CAUSAL_DISTRACTORS_OUT, .25, 8},  {CAUSAL_DISTRACTORS_OUT, .5, 9},
+    {CAUSAL_DISTRACTORS_OUT, .75, 10}, {CAUSAL_DISTRACTORS_OUT, 1, 11},
+    {CAUSAL_RANDOM_OUT, .25, -1},      {CAUSAL_RANDOM_OUT, .5, -1},
+    {CAUSAL_RANDOM_OUT, .75, -1},      {CAUSAL_RANDOM_OUT, 1, -1},
+    {CAUSAL_SHAM_OUT, 1, -1},
+};
+
+/* ---- masses of the answer's query */
+
+struct looked {
+    int H, group, n; /* KV heads of a layer, query heads of each, entries that are told of */
+    float *weight;   /* [L * query heads][n], entries in order of time */
+};
+
+static void take_row(void *ctx, const struct attn_row *row, const struct cache *c)
+{
+    struct looked *k = ctx;
+    struct cache_head view = cache_view(c, row->layer, row->head / k->group);
+    size_t at = (size_t)row->layer * (size_t)(k->H * k->group) + (size_t)row->head;
+    float *out = k->weight + at * (size_t)k->n;
+    for (int i = 0; i < row->n; i++)
+        if (view.pos[i] < k->n)
+            out[view.pos[i]] = row->p[i];
+}
+
+/* weight: [L * KV heads][query], the mean over the query heads of each. */
+static int look(struct effect_run *r, const struct effect *e, int query, double *weight,
+                struct kvf_diag *d)
+{
+    const struct model_config *m = &e->engine->config;
+    struct looked k = {m->n_kv_heads, m->n_heads / m->n_kv_heads, query, NULL};
+    size_t n = (size_t)query, heads = (size_t)m->n_layers * (size_t)m->n_kv_heads;
+    k.weight = mem_alloc((size_t)m->n_layers * (size_t)m->n_heads, n * sizeof *k.weight);
+    if (!k.weight)
+        return KVF_E_NOMEM;
+    int err = effect_look(r, take_row, &k, d);
+    for (size_t h = 0; !err && h < heads; h++)
+        for (size_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (int g = 0; g < k.group; g++)
+                sum += (double)k.weight[(h * (size_t)k.group + (size_t)g) * n + i];
+            weight[h * n + i] = sum / k.group;
+        }
+    mem_free(k.weight);
+    return err;
+}
+
+static int open_task(struct effect *e, const struct causal_task *t, struct effect_run **ret_run,
+                     struct kvf_diag *d)
+{
+    e->prompt = t->query;
+    e->steps = t->steps;
+    return effect_open(e, t->ids, ret_run, d);
+}
+
+static double mass_of(const double *weight, const struct causal_task *t, enum causal_kind kind)
+{
+    double sum = 0;
+    for (int i = 0; i < t->query; i++)
+        sum += t->kind[i] == kind ? weight[i] : 0;
+    return sum;
+}
+
+static size_t all_heads(const struct effect *e)
+{
+    return (size_t)e->engine->config.n_layers * (size_t)e->engine->config.n_kv_heads;
+}
+
+int causal_look(struct effect *e, const struct causal_task *t, double *ret_share,
+                struct kvf_diag *d)
+{
+    struct effect_run *r = NULL;
+    size_t n = (size_t)t->query;
+    double *weight = mem_alloc(all_heads(e), n * sizeof *weight);
+    int err = weight ? open_task(e, t, &r, d) : KVF_E_NOMEM;
+    if (!err)
+        err = look(r, e, t->query, weight, d);
+    for (size_t h = 0; !err && h < all_heads(e); h++)
+        ret_share[h] = mass_of(weight + h * n, t, CAUSAL_EVIDENCE);
+    effect_close(r);
+    mem_free(weight);
+    return err;
+}
+
+/* ---- groups of heads */
+
+struct ranked {
+    double share;
+    int head;
+};
+
+static int by_share(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->share != y->share ? (x->share < y->share) - (x->share > y->share)
+                                : (x->head > y->head) - (x->head < y->head);
+}
+
+int causal_groups(const double *share, int n_tasks, int task, int n, const unsigned char *take,
+                  double looking, unsigned char *ret_group)
+{
+    struct ranked *rank = MEM_NEW(struct ranked, (size_t)n);
+    int taken = 0;
+    if (!rank)
+        return KVF_E_NOMEM;
+    for (int h = 0; h < n; h++) {
+        double sum = 0;
+        for (int k = 0; k < n_tasks; k++)
+            sum += k != task || n_tasks == 1 ? share[(size_t)k * (size_t)n + (size_t)h] : 0;
+        if (take[h])
+            rank[taken++] = (struct ranked){sum, h};
+    }
+    qsort(rank, (size_t)taken, sizeof *rank, by_share);
+    int most = (int)fmin(taken, fmax(1, ceil(looking * taken)));
+    memset(ret_group, 0, (size_t)CAUSAL_N_GROUPS * (size_t)n);
+    for (int i = 0; i < taken; i++) {
+        ret_group[CAUSAL_ALL * n + rank[i].head] = 1;
+        ret_group[(i < most ? CAUSAL_LOOKING : CAUSAL_OTHERS) * n + rank[i].head] = 1;
+    }
+    mem_free(rank);
+    return KVF_OK;
+}
+
+/* ---- what leaves */
+
+/* Marks entries of the head in a random order, passing over those that would exceed the mass. */
+static void draw(const struct causal_task *t, const double *weight, enum causal_what what,
+                 double mass, struct rng *r, int *order, unsigned char *lost)
+{
+    int n = 0;
+    double sum = 0;
+    for (int i = 0; i < t->query; i++)
+        if (t->kind[i] == CAUSAL_DISTRACTOR
+            || (t->kind[i] == CAUSAL_EVIDENCE && what == CAUSAL_RANDOM_OUT))
+            order[n++] = i;
+    for (int i = 0; i < n; i++) { /* Fisher and Yates */
+        int j = i + (int)rng_below(r, (uint64_t)(n - i)), kept = order[j];
+        order[j] = order[i];
+        order[i] = kept;
+        if (sum + weight[kept] <= mass) {
+            sum += weight[kept];
+            lost[kept] = 1;
+        }
+    }
+}
+
+/* Marks distractors from a random one on, past the end from the first again, as many as there are
+ * tokens of evidence. */
+static void draw_sham(const struct causal_task *t, struct rng *r, int *order, unsigned char *lost)
+{
+    int n = 0, evidence = 0;
+    for (int i = 0; i < t->query; i++) {
+        evidence += t->kind[i] == CAUSAL_EVIDENCE;
+        if (t->kind[i] == CAUSAL_DISTRACTOR)
+            order[n++] = i;
+    }
+    int first = (int)rng_below(r, (uint64_t)n);
+    for (int i = 0; i < evidence && i < n; i++)
+        lost[order[(first + i) % n]] = 1;
+}
+
+/* Marks what leaves a head in a row. */
+static void choose(const struct causal_task *t, const double *weight, int row, uint64_t seed,
+                   int head, int *order, unsigned char *lost)
+{
+    const struct causal_row *c = &causal_rows[row];
+    double mass = isnan(c->dose) ? mass_of(weight, t, CAUSAL_EVIDENCE)
+                                 : c->dose * mass_of(weight, t, CAUSAL_DISTRACTOR);
+    struct rng r;
+    bool sham = c->what == CAUSAL_SHAM_OUT;
+    rng_init(&r, rng_hash(seed, sham ? 0 : (uint64_t)head, (uint64_t)row, 0));
+    memset(lost, 0, (size_t)t->query);
+    bool all = c->what == CAUSAL_DISTRACTORS_OUT && c->dose == 1;
+    if (c->what == CAUSAL_EVIDENCE_OUT || all) {
+        for (int i = 0; i < t->query; i++)
+            lost[i] = t->kind[i] == (all ? CAUSAL_DISTRACTOR : CAUSAL_EVIDENCE);
+    } else if (sham) {
+        draw_sham(t, &r, order, lost);
+    } else if (c->what != CAUSAL_NOTHING) {
+        draw(t, weight, c->what, mass, &r, order, lost);
+    }
+}
+
+/* Means over the heads of a group of what leaves them. */
+static void describe(const struct causal_task *t, const double *weight, size_t heads,
+                     const unsigned char *group, const unsigned char *lost,
+                     struct causal_outcome *o)
+{
+    size_t n = (size_t)t->query;
+    int count = 0;
+    o->mass = o->entries = o->share = 0;
+    for (size_t h = 0; h < heads; h++) {
+        if (!group[h])
+            continue;
+        double gone = 0, left = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (lost[h * n + i])
+                gone += weight[h * n + i];
+            else if (t->kind[i] == CAUSAL_EVIDENCE)
+                left += weight[h * n + i];
+            o->entries += lost[h * n + i];
+        }
+        o->mass += gone;
+        o->share += gone < 1 ? left / (1 - gone) : 0;
+        count++;
+    }
+    double each = count > 0 ? count : NAN;
+    o->mass /= each;
+    o->entries /= each;
+    o->share /= each;
+}
+
+/* ---- measuring */
+
+enum { CELLS = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
+
+struct plan {
+    double *weight;      /* [L * KV heads][query] */
+    int *order;          /* [query] */
+    unsigned char *lost; /* [CAUSAL_N_ROWS][L * KV heads][query] */
+    struct effect_cell cell[CELLS];
+    struct effect_step *step; /* [CELLS][steps] */
+};
+
+static int make_plan(struct plan *p, struct effect_run *r, const struct effect *e,
+                     const struct causal_task *t, const unsigned char *group, uint64_t seed,
+                     struct causal_outcome *ret, struct kvf_diag *d)
+{
+    size_t heads = all_heads(e), n = (size_t)t->query;
+    p->weight = mem_alloc(heads, n * sizeof *p->weight);
+    p->order = MEM_NEW(int, n);
+    p->lost = mem_alloc(CAUSAL_N_ROWS * heads, n);
+    p->step = mem_alloc(CELLS, (size_t)t->steps * sizeof *p->step);
+    int err = p->weight && p->order && p->lost && p->step ? look(r, e, t->query, p->weight, d)
+                                                          : KVF_E_NOMEM;
+    if (err)
+        return err;
+    for (int row = 0; row < CAUSAL_N_ROWS; row++) {
+        unsigned char *lost = p->lost + (size_t)row * heads * n;
+        for (size_t h = 0; h < heads; h++)
+            choose(t, p->weight + h * n, row, seed, (int)h, p->order, lost + h * n);
+        for (int g = 0; g < CAUSAL_N_GROUPS; g++) {
+            const unsigned char *take = group + (size_t)g * heads;
+            p->cell[g * CAUSAL_N_ROWS + row] = (struct effect_cell){.heads = take, .lost = lost};
+            describe(t, p->weight, heads, take, lost, &ret[g * CAUSAL_N_ROWS + row]);
+        }
+    }
+    return KVF_OK;
+}
+
+static void score(const struct causal_task *t, const struct effect_step *step,
+                  struct causal_outcome *o)
+{
+    o->logp = o->dlogp = 0;
+    o->right = true;
+    for (int s = 0; s < t->steps; s++)
+        if (t->scored[s]) {
+            o->logp -= step[s].nll;
+            o->dlogp -= step[s].dnll;
+            o->right &= step[s].right;
+        }
+}
+
+int causal_measure(struct effect *e, const struct causal_task *t, const unsigned char *group,
+                   uint64_t seed, struct causal_outcome *ret, struct effect_memory *ret_memory,
+                   struct kvf_diag *d)
+{
+    struct effect_run *r = NULL;
+    struct plan *p = MEM_NEW(struct plan, 1);
+    if (!p)
+        return KVF_E_NOMEM;
+    int err = open_task(e, t, &r, d);
+    if (!err)
+        err = make_plan(p, r, e, t, group, seed, ret, d);
+    if (!err)
+        err = effect_measure(r, t->steps, p->cell, CELLS, p->step, ret_memory, d);
+    for (int i = 0; !err && i < CELLS; i++)
+        score(t, p->step + (size_t)i * (size_t)t->steps, &ret[i]);
+    effect_close(r);
+    mem_free(p->weight);
+    mem_free(p->order);
+    mem_free(p->lost);
+    mem_free(p->step);
+    mem_free(p);
+    return err;
+}

@@ -1,0 +1,97 @@
+/* causal.h - what evidence and distractors are worth at the moment of the answer.
+ *
+ * A prompt hides evidence among distractors and is read under the full cache.  Then entries
+ * leave the cache just before the query that predicts the first token of the answer, and the known
+ * answer is fed (teacher forcing): what changes is log p(answer), and nothing else can be the
+ * cause.  If attention that goes to distractors costs the answer, taking them away raises it; as
+ * much attention taken from random entries does not.  docs/reference/causal.md defines all terms.
+ *
+ * Masses are those of the answer's query under the full cache: a KV head's is the mean of its
+ * query heads'. */
+#ifndef KVF_ENGINE_CAUSAL_H
+#define KVF_ENGINE_CAUSAL_H
+
+#include "engine/experiment/effect.h"
+
+enum causal_kind { CAUSAL_STAYS, CAUSAL_EVIDENCE, CAUSAL_DISTRACTOR };
+
+/* A prompt and its answer; all borrowed. */
+struct causal_task {
+    const int32_t *ids;          /* [query + steps + 1] */
+    int query;                   /* position of the query that predicts the answer's first token */
+    int steps;                   /* from that query to the one that predicts its last token */
+    const unsigned char *scored; /* [steps] not 0: ids[query + s + 1] belongs to the answer */
+    const unsigned char *kind;   /* [query] enum causal_kind */
+};
+
+/* Whose entries leave: all KV heads of the experiment, those among them that look at the evidence
+ * most, the others. */
+enum causal_group { CAUSAL_ALL, CAUSAL_LOOKING, CAUSAL_OTHERS, CAUSAL_N_GROUPS };
+
+/* What leaves a head. */
+enum causal_what {
+    CAUSAL_NOTHING,
+    CAUSAL_EVIDENCE_OUT,
+    CAUSAL_DISTRACTORS_OUT, /* random ones, until their mass is reached */
+    CAUSAL_RANDOM_OUT,      /* evidence or distractors in the same way, whichever comes */
+    CAUSAL_SHAM_OUT         /* a run of distractors, as many as the evidence is, from a random place
+                               that all heads share: what evidence costs that is none */
+};
+/* How much: a share of the mass of all distractors, or the evidence's mass. */
+struct causal_row {
+    enum causal_what what;
+    double dose; /* NaN: as much mass as the evidence has; 1 for evidence and sham: all of it */
+    int against; /* row of as much mass that it is compared with; -1: none */
+};
+enum { CAUSAL_N_ROWS = 13 };
+extern const struct causal_row causal_rows[CAUSAL_N_ROWS];
+
+/* What became of one task in one row. */
+struct causal_outcome {
+    double logp;          /* ln p(answer): the sum over its tokens, nats */
+    double dlogp;         /* less that under the full cache */
+    bool right;           /* every token of the answer is the likeliest: greedy decoding gives it */
+    double mass, entries; /* that left a head: means over the heads of the group */
+    double share;         /* of the evidence in what is left of the mass: the same mean */
+};
+
+/* Mass that a task's evidence gets in each KV head: ret_share [L * KV heads].  e->prompt and
+ * e->steps are set here.  KVF_OK, or an error of effect_open. */
+int causal_look(struct effect *e, const struct causal_task *t, double *ret_share,
+                struct kvf_diag *d);
+
+/* The heads of each group, [CAUSAL_N_GROUPS][n]: of the n heads those in `take`, and of these the
+ * `looking` (at least one, rounded up) share with the largest mean of share[task][n] over the
+ * tasks other than `task`, or over that one where there is no other: no task chooses its own heads.
+ * Equal ones in their order. */
+int causal_groups(const double *share, int n_tasks, int task, int n, const unsigned char *take,
+                  double looking, unsigned char *ret_group);
+
+/* Runs a task under every row for every group.  seed: of what is drawn at random, which depends on
+ * it, the head and the row alone; give every task its own.
+ * ret: [CAUSAL_N_GROUPS][CAUSAL_N_ROWS]. */
+int causal_measure(struct effect *e, const struct causal_task *t, const unsigned char *group,
+                   uint64_t seed, struct causal_outcome *ret, struct effect_memory *ret_memory,
+                   struct kvf_diag *d);
+
+/* ---- causal_table.c */
+
+struct causal_result {
+    const struct effect *e;
+    int n_tasks;
+    const char *const *name;              /* [n_tasks] */
+    const struct causal_outcome *outcome; /* [n_tasks][CAUSAL_N_GROUPS][CAUSAL_N_ROWS] */
+};
+
+/* Makes the table "causal": a row for each group and row, with means over the tasks and their 95 %
+ * intervals (Student's t), and the paired difference to the row that it is compared with.  NULL
+ * when memory is out. */
+struct table *causal_table(const struct causal_result *r);
+/* Makes the table "causal-tasks": a row for each task, group and row. */
+struct table *causal_table_tasks(const struct causal_result *r);
+
+/* Words of the tables. */
+extern const char *const causal_group_name[CAUSAL_N_GROUPS];
+extern const char *const causal_what_name[];
+
+#endif

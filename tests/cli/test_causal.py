@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""causal: against a float64 model that loses, head by head, what the definition says; its invariants; bad input."""
+import json
+import math
+import os
+import random
+import sys
+
+import numpy as np
+
+from harness import Suite
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, "..", "oracle"), os.path.join(HERE, "..")]
+import tiny_llama  # noqa: E402
+from draws import Draws, hashed  # noqa: E402
+
+s = Suite()
+WORDS = "the thing in there and other one is of an it he she ran red bit top hat".split()
+GROUPS = ["all", "looking", "other"]
+# what leaves, its dose (None: the evidence's mass), the row that it is compared with
+ROWS = [("nothing", 0, None), ("evidence", 1, 2), ("distractors", None, 3), ("random", None, None),
+        *(("distractors", d, 8 + i) for i, d in enumerate((.25, .5, .75, 1))),
+        *(("random", d, None) for d in (.25, .5, .75, 1)), ("sham", 1, None)]
+SINKS = 3
+
+
+def make_task(name, seed):
+    """A prompt of words with evidence in two places, a question and a reply; written as files."""
+    rng = random.Random(seed)
+
+    def words(n):
+        return "".join(" " + rng.choice(WORDS) for _ in range(n)).encode()
+    text, spans = words(12 + rng.randrange(6)), []
+    for n in (4, 3):
+        part = words(n)
+        spans.append({"name": "needle", "useful": True, "start": len(text), "end": len(text) + len(part)})
+        text += part + words(9)
+    question = words(5)
+    spans.append({"name": "question", "useful": False, "start": len(text), "end": len(text) + len(question)})
+    text += question
+    lead, value, between, last = words(3), words(2), words(1), words(1)
+    reply = lead + value + between + last + b" ."
+    ends = [len(lead), len(lead + value), len(lead + value + between), len(lead + value + between + last)]
+    task = {"reply": {"text": reply.decode(), "values": [[ends[0], ends[1]], [ends[2], ends[3]]]}, "spans": spans}
+    s.file(name + ".txt", text)
+    s.file(name + ".json", json.dumps(task).encode())
+    return {"name": s.path(name), "text": text, "reply": reply, "task": task}
+
+
+def prepare(t, path):
+    """Its ids, the answer's query, which predictions count, and what each entry is."""
+    meta = tiny_llama.read_gguf(path)[0]
+    whole = s.file("whole.txt", t["text"] + t["reply"])
+    s.run(["run", "--overwrite", "-m", path, "--raw", "-f", whole, "-n", "1", "-q", "--probes", "lean", "-o", s.path("ids.kvf")])
+    rows = [r.split("\t") for r in s.run(["tokens", s.path("ids.kvf"), "-o", "-"]).stdout.decode("utf-8", "replace").splitlines() if not r.startswith("#")]
+    at, role = rows[0].index("id"), rows[0].index("role")
+    t["ids"] = [int(r[at]) for r in rows[1:] if r[role] == "prompt"]
+    ends = np.cumsum([len(meta["tokenizer.ggml.tokens"][i]) for i in t["ids"]])  # a letter of such a token is a byte
+    assert ends[-1] == len(t["text"] + t["reply"])
+    starts = np.concatenate([[0], ends[:-1]])
+
+    def tokens(a, b):
+        return [i for i in range(len(ends)) if starts[i] < b and ends[i] > a]
+    values = [i for a, b in t["task"]["reply"]["values"] for i in tokens(len(t["text"]) + a, len(t["text"]) + b)]
+    t["query"] = min(values) - 1
+    t["steps"] = max(values) - t["query"]
+    t["scored"] = [t["query"] + k + 1 in values for k in range(t["steps"])]
+    spans = t["task"]["spans"]
+    t["evidence"] = sorted({i for x in spans if x["useful"] for i in tokens(x["start"], x["end"])})
+    question = min(i for x in spans if not x["useful"] for i in tokens(x["start"], x["end"]))
+    t["distractors"] = [i for i in range(SINKS, question) if i not in t["evidence"]]
+    return t
+
+
+def weights_of(model, t):
+    """[layer][KV head][position]: attention of the answer's query, the mean over the query heads of each."""
+    run = tiny_llama.Session(model, len(t["ids"]))
+    for i in t["ids"][: t["query"] + 1]:
+        run.feed(i)
+    row = run.rows[:, :, t["query"], :]
+    return row.reshape(model.layers, model.kv_heads, -1, row.shape[-1]).mean(axis=2)
+
+
+def lost_by(t, w, row, seed, head):
+    """Positions that a head loses in a row."""
+    what, dose, _ = ROWS[row]
+    draws = Draws(hashed(seed, 0 if what == "sham" else head, row, 0))
+    if what == "nothing":
+        return []
+    if what == "evidence":
+        return t["evidence"]
+    if what == "sham":
+        first, d = draws.below(len(t["distractors"])), t["distractors"]
+        return [d[(first + i) % len(d)] for i in range(min(len(t["evidence"]), len(d)))]
+    if what == "distractors" and dose == 1:
+        return t["distractors"]
+    mass = w[t["evidence"]].sum() if dose is None else dose * w[t["distractors"]].sum()
+    among = sorted(t["distractors"] + (t["evidence"] if what == "random" else []))
+    out, total = [], 0
+    for i in draws.shuffled(among):
+        if total + w[i] <= mass:
+            total += w[i]
+            out.append(i)
+    return out
+
+
+def log_softmax(z):
+    z = z - z.max()
+    return z - np.log(np.exp(z).sum())
+
+
+def answer(model, t, lost):
+    """(ln p of the answer, all of it right) when head (layer, KV head) loses lost[layer][head]."""
+    run, logp, right = tiny_llama.Session(model, len(t["ids"])), 0, True
+    for i in t["ids"][: t["query"]]:
+        run.feed(i)
+    for layer in range(model.layers):
+        for head in range(model.kv_heads):
+            for p in lost[layer][head]:
+                run.evict(layer, head, p)
+    for k in range(t["steps"]):
+        z = log_softmax(run.feed(t["ids"][t["query"] + k]))
+        if t["scored"][k]:
+            target = t["ids"][t["query"] + k + 1]
+            logp += z[target]
+            right &= z.argmax() == target
+    return logp, right
+
+
+def groups_of(shares, task, looking):
+    """Heads of the three groups; shares [tasks][heads]."""
+    others = [x for k, x in enumerate(shares) if k != task] or shares
+    total = sum(others)
+    order = sorted(range(len(total)), key=lambda h: (-total[h], h))
+    most = max(1, math.ceil(looking * len(order)))
+    return [set(order), set(order[:most]), set(order[most:])]
+
+
+def read(path):
+    with open(path) as f:
+        lines = [x for x in f.read().splitlines() if not x.startswith("#")]
+    rows = [x.split("\t") for x in lines]
+    return [dict(zip(rows[0], r)) for r in rows[1:]]
+
+
+def number(x):
+    return float("nan") if x == "nan" else float(x)
+
+
+def brute_force(model_number, looking, seed):
+    model = tiny_llama.Llama(s.model(model_number))
+    tasks = [prepare(make_task(f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number)) for i in range(3)]
+    w = [weights_of(model, t).reshape(model.layers * model.kv_heads, -1) for t in tasks]
+    shares = [x[:, t["evidence"]].sum(axis=1) for x, t in zip(w, tasks)]
+    argv = ["causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
+            "--looking", str(looking), "--seed", str(seed)]
+    s.accepted("the table", [*argv, "-o", s.path("t.tsv")])
+    s.accepted("the table of tasks", [*argv, "--per-task", "-o", s.path("p.tsv")])
+    rows, each = read(s.path("t.tsv")), read(s.path("p.tsv"))
+    s.check("a row each", len(rows) == 39 and len(each) == 3 * 39)
+    dlogp = np.zeros((3, 3, len(ROWS)))
+    n_right = 0
+    for k, t in enumerate(tasks):
+        own = hashed(seed, k, 0, 0)
+        base = answer(model, t, [[[]] * model.kv_heads] * model.layers)[0]
+        for g, heads in enumerate(groups_of(shares, k, looking)):
+            for row, (what, dose, _) in enumerate(ROWS):
+                lost = [lost_by(t, w[k][h], row, own, h) if h in heads else [] for h in range(len(w[k]))]
+                logp, right = answer(model, t, np.array(lost + [None], object)[:-1].reshape(model.layers, model.kv_heads))
+                dlogp[k, g, row] = logp - base
+                n_right += right
+                x = each[(k * 3 + g) * len(ROWS) + row]
+                name = f"model {model_number}, task {k}, {GROUPS[g]}, {what} {dose}"
+                s.check(name + ": the row", (x["task"], x["group"], x["removed"]) == (t["name"], GROUPS[g], what), x)
+                s.check(name + ": ln p", abs(number(x["logp"]) - logp) < 1e-4 and abs(number(x["dlogp"]) - logp + base) < 1e-4, x, (logp, base))
+                s.check(name + ": right", x["right"] == str(int(right)), x, right)
+                gone = [w[k][h, lost[h]].sum() for h in heads]
+                left = [w[k][h, sorted(set(t["evidence"]) - set(lost[h]))].sum() for h in heads]
+                want = [np.mean(gone), np.mean([len(lost[h]) for h in heads]), np.mean([b / (1 - a) for a, b in zip(gone, left)])]
+                found = [number(x[c]) for c in ("mass", "entries", "evidence_share")]
+                s.check(name + ": what left", np.allclose(found, want, atol=1e-5, equal_nan=True), found, want)
+    for g in range(3):
+        for row, (what, dose, against) in enumerate(ROWS):
+            x, v = rows[g * len(ROWS) + row], dlogp[:, g, row]
+            half = 4.302652729911275 * v.std(ddof=1) / math.sqrt(3)  # t(0.975) of 2 degrees of freedom, from tables
+            found = [number(x[c]) for c in ("dlogp", "dlogp_low", "dlogp_high")]
+            s.check(f"mean and interval, {GROUPS[g]}, {what} {dose}", np.allclose(found, [v.mean(), v.mean() - half, v.mean() + half], atol=1e-4), found)
+            c = number(x["contrast"])
+            want = float("nan") if against is None else (v - dlogp[:, g, against]).mean()
+            s.check(f"contrast, {GROUPS[g]}, {what} {dose}", x["against"] == ("" if against is None else ROWS[against][0]) and
+                    (math.isnan(c) if against is None else abs(c - want) < 1e-4), x, want)
+    s.check("evidence and distractors count for something", np.abs(dlogp[:, 0, [1, 7]]).min() > 1e-4, dlogp[:, 0])
+    return argv
+
+
+def invariants(argv):
+    out = []
+    for more in (["-t", "1"], ["-t", "2", "--chunk", "7"]):
+        s.accepted("again", [*argv, *more, "-o", s.path("again.tsv")])
+        out.append(open(s.path("again.tsv"), "rb").read())
+    s.check("threads and chunks change nothing", out[0] == out[1])
+    rows = read(s.path("again.tsv"))
+    s.check("nothing removed, nothing changed", all(number(r[c]) == 0 for r in rows for c in ("dlogp", "mass", "entries") if r["removed"] == "nothing"))
+    s.accepted("another seed", [*argv, "--seed", "77", "-o", s.path("other.tsv")])
+    other = read(s.path("other.tsv"))
+    drawn = [a["dlogp"] != b["dlogp"] for a, b in zip(rows, other) if a["removed"] == "random"]
+    fixed = [a["dlogp"] == b["dlogp"] for a, b in zip(rows, other) if a["removed"] == "evidence"]
+    s.check("the seed draws", any(drawn) and all(fixed))
+    s.accepted("one head", [*argv, "--head", "L1K0", "-o", s.path("one.tsv")])
+    one = read(s.path("one.tsv"))
+    same = [(a["dlogp"], b["dlogp"]) for a, b in zip(one[:13], one[13:26])]
+    s.check("a single head is the one that looks", all(a == b for a, b in same) and all(r["mass"] == "nan" for r in one[26:]), same)
+    r = s.accepted("in words", argv)
+    words = r.stdout.decode()
+    s.check("in words", words.startswith("3 tasks; nats per answer") and "Without all distractors log p(answer) changes by" in words, words)
+    r = s.accepted("JSON", [*argv, "--json"])
+    s.check("JSON", json.loads(r.stdout)["name"] == "causal")
+
+
+def of_needle():
+    """What `kvfate needle` writes is a task, and its reply has the answers where it says."""
+    s.accepted("needle", ["needle", "--words", "200", "--keys", "3", "--queries", "2", "--values", "2", "-o", s.path("hay")])
+    with open(s.path("hay.json")) as f:
+        j = json.load(f)
+    text = j["reply"]["text"]
+    s.check("the reply has the answers", [text[a:b] for a, b in j["reply"]["values"]] == j["answers"] and len(j["answers"]) == 4, j)
+    s.check("and is a sentence", text.startswith("The numbers of the ") and " are " in text and text.endswith("."), text)
+
+
+def bad():
+    t = make_task("bad", 99)
+    good = t["task"]
+
+    def refused(what, task, *words, code=1):
+        s.file("bad.json", json.dumps(task).encode() if not isinstance(task, bytes) else task)
+        s.refused(what, ["causal", s.path("bad.json"), "-m", s.model(), "--raw"], code, *words)
+    refused("no reply", {"spans": good["spans"]}, "bad.json", "reply")
+    refused("no values", {**good, "reply": {"text": "a"}}, "reply")
+    refused("values outside", {**good, "reply": {"text": "abc", "values": [[0, 9]]}}, "value 1", "3")
+    refused("values backwards", {**good, "reply": {"text": "abc", "values": [[2, 1]]}}, "value 1")
+    refused("values of three", {**good, "reply": {"text": "abc", "values": [[0, 1, 2]]}}, "value 1")
+    refused("no question", {**good, "spans": good["spans"][:2]}, "question")
+    refused("no evidence", {**good, "spans": good["spans"][2:]}, "useful")
+    refused("a useful question", {**good, "spans": [*good["spans"][:2], {**good["spans"][2], "useful": True}]}, "question")
+    refused("evidence behind the question", {**good, "spans": [{"name": "question", "useful": False, "start": 0, "end": 3}, *good["spans"][:2]]}, "before the question")
+    refused("no JSON", b"{", "bad.json")
+    s.refused("no such file", ["causal", s.path("none.json"), "-m", s.model()], 1, "none.json")
+    s.refused("another name", ["causal", s.path("bad.txt"), "-m", s.model()], 2, "NAME.json")
+    s.refused("no operand", ["causal"], 2)
+    s.file("bad.json", json.dumps(good).encode())
+    os.unlink(s.path("bad.txt"))
+    s.refused("no text", ["causal", s.path("bad.json"), "-m", s.model()], 1, "bad.txt")
+    make_task("bad", 99)
+    s.refused("onto its own task", ["causal", s.path("bad.json"), "-m", s.model(), "-o", s.path("bad.json")], 2, "bad.json")
+    s.refused("a picture of tasks", ["causal", s.path("bad.json"), "-m", s.model(), "--per-task", "-o", s.path("x.png")], 2, "no figure")
+    s.refused("no heads", ["causal", s.path("bad.json"), "-m", s.model(), "--head", "L9K9"], 2, "L9K9")
+
+
+argv = brute_force(0, .3, 5)
+brute_force(1, 1, 0)
+invariants(argv)
+of_needle()
+bad()
+s.finish()
