@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/rng.h"
 #include "base/table_io.h"
 #include "cli/commands.h"
 #include "cli/figure_options.h"
@@ -13,17 +14,24 @@
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/runner.h"
+#include "cli/task.h"
 #include "engine/experiment/eval_state.h"
 
 enum { MOST_BUDGETS = 64, MOST_LABEL = 256, MOST_SHIPPED = 64 };
 
+/* A text with what makes it the same text again. */
+struct input {
+    struct eval_text text;
+    uint64_t hash;
+};
+
 struct job {
     /* options */
     const char *model, *methods, *budgets, *out, *state_path;
-    struct opt_list data, gates_file;
+    struct opt_list data, tasks, gates_file;
     int kv_type; /* of kv_type_words */
     int64_t docs, prompt, score, seed, threads, chunk;
-    bool json, exact;
+    bool json, exact, raw;
     struct figure_options look;
 
     struct buf left_out; /* of all methods: what cannot run */
@@ -31,7 +39,10 @@ struct job {
     struct gates *gates[OPT_LIST_MAX]; /* of the files */
     struct gates *shipped[MOST_SHIPPED];
     int n_shipped;
-    struct documents text;
+    struct documents text; /* of --data */
+    struct task *task;     /* [n_tasks] of --tasks */
+    int n_tasks;
+    struct input *input;       /* [docs] what is fed */
     struct eval_cell *cell;    /* [n] */
     char (*label)[MOST_LABEL]; /* of the methods */
     int n;
@@ -172,16 +183,19 @@ static int parse_cells(struct job *j, struct kvf_diag *d)
 
 static int check_options(struct job *j, struct kvf_diag *d)
 {
-    if (j->data.n == 0)
-        return kvf_fail(d, KVF_E_ARG, "no --data FILE: text with headings, or JSONL");
+    if (!j->data.n == !j->tasks.n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "give --data FILE, text with headings or JSONL, or --tasks NAME.json, as "
+                        "`kvfate needle` writes them");
     int err = figure_options_check(&j->look, d);
     if (!err)
         err = output_check(j->out, "eval", d);
     if (err)
         return err;
     j->eval = (struct eval){.kv_type = kv_type_of(j->kv_type, j->exact),
-                            .prompt = (int)j->prompt,
-                            .score = (int)j->score,
+                            .prompt = j->tasks.n ? 0 : (int)j->prompt,
+                            .score = j->tasks.n ? 0 : (int)j->score,
+                            .answers = j->tasks.n > 0,
                             .chunk = (int)j->chunk};
     return parse_cells(j, d);
 }
@@ -219,11 +233,22 @@ static int check_kinds(const struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Tokens of the longest text. */
+static int longest(const struct job *j)
+{
+    int n = j->data.n ? (int)(j->prompt + j->score) : 0;
+    for (int64_t i = 0; j->input && i < j->docs; i++) {
+        const struct eval_text *x = &j->input[i].text;
+        n = x->prompt + x->score > n ? x->prompt + x->score : n;
+    }
+    return n;
+}
+
 /* What a cell needs beside its numbers. */
 static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
 {
     const struct model_config *m = &j->eval.engine->config;
-    int length = (int)(j->prompt + j->score);
+    int length = longest(j);
     for (int i = 0; i < j->gates_file.n; i++)
         if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
             c->gates = j->gates[i];
@@ -234,7 +259,7 @@ static int give_gates(struct job *j, struct eval_cell *c, struct kvf_diag *d)
         .gates = c->gates, .rope_base = m->rope_base, .rope_dim = m->rope_dim};
     if (c->gates && gates_positions(c->gates) < length)
         return kvf_fail(d, KVF_E_ARG,
-                        "--gates %s holds numbers of %d positions, and documents "
+                        "--gates %s holds numbers of %d positions, and texts "
                         "have %d",
                         gates_path(c->gates), (int)gates_positions(c->gates), length);
     return method_check_inputs(&c->row, &in, d);
@@ -271,9 +296,11 @@ static int check_output(const struct job *j, struct kvf_diag *d)
     for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
         if (in[i] && file_same(in[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, in[i]);
-    for (int i = 0; j->out && i < j->data.n; i++)
-        if (file_same(j->data.item[i], j->out))
-            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
+    const struct opt_list *list[] = {&j->data, &j->tasks};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; j->out && i < list[k]->n; i++)
+            if (file_same(list[k]->item[i], j->out))
+                return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, list[k]->item[i]);
     return KVF_OK;
 }
 
@@ -288,22 +315,63 @@ static int read_data(struct job *j, struct kvf_diag *d)
                         "context of %d",
                         length, m->n_ctx);
     j->text.length = length;
-    return documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
+    int err = documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
+    j->input = err ? NULL : MEM_NEW(struct input, (size_t)j->docs);
+    if (!err && !j->input)
+        err = KVF_E_NOMEM;
+    for (int64_t i = 0; !err && i < j->docs; i++)
+        j->input[i] = (struct input){{j->text.doc[i].ids, (int)j->prompt, (int)j->score, NULL},
+                                     j->text.doc[i].hash};
+    j->eval.tokens = j->docs * j->score;
+    return err;
 }
 
-/* Takes over what the state file has. */
+/* The prompt of a task is what comes before the reply; of that the words that lead to the answer
+ * are fed and do not count. */
+static int take_task(struct job *j, const char *path, struct kvf_diag *d)
+{
+    struct task *t = &j->task[j->n_tasks++];
+    struct input *in = &j->input[j->n_tasks - 1];
+    int err = task_open(t, path, j->eval.engine, j->raw, 0, d);
+    if (err)
+        return err;
+    int first = t->reply, score = t->causal.query + t->causal.steps + 1 - first;
+    if (first + score > j->eval.engine->config.n_ctx)
+        return kvf_fail(d, KVF_E_LIMIT,
+                        "%s: the prompt and its answer have %d tokens, and the model's context is "
+                        "%d",
+                        path, first + score, j->eval.engine->config.n_ctx);
+    in->text = (struct eval_text){t->prompt.ids, first, score, t->counts};
+    in->hash = rng_hash_bytes(0, t->prompt.ids, (size_t)(first + score) * sizeof *t->prompt.ids);
+    for (int i = 0; i < score; i++)
+        j->eval.tokens += t->counts[i];
+    return KVF_OK;
+}
+
+static int read_tasks(struct job *j, struct kvf_diag *d)
+{
+    j->docs = j->tasks.n;
+    j->task = MEM_NEW(struct task, (size_t)j->docs);
+    j->input = MEM_NEW(struct input, (size_t)j->docs);
+    int err = j->task && j->input ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < j->tasks.n; i++)
+        err = take_task(j, j->tasks.item[i], d);
+    return err;
+}
+
+/* Takes over what the state file has, and counts the tokens that are still to be fed. */
 static int resume(struct job *j, int64_t *ret_left, struct kvf_diag *d)
 {
     *ret_left = 0;
     for (int64_t i = 0; i < j->docs; i++)
         for (int c = 0; c < j->n; c++) {
             int64_t at = i * j->n + c;
-            int found = eval_state_find(j->state, (int)i, j->text.doc[i].hash, &j->cell[c],
+            int found = eval_state_find(j->state, (int)i, j->input[i].hash, &j->cell[c],
                                         &j->result[at], d);
             if (found < 0)
                 return found;
             j->done[at] = found;
-            *ret_left += !found;
+            *ret_left += found ? 0 : j->input[i].text.score;
         }
     return KVF_OK;
 }
@@ -325,13 +393,13 @@ static int run_document(struct job *j, int64_t doc, struct eval_cell *cell,
             cell[n++] = j->cell[c];
     if (n == 0)
         return KVF_OK;
-    int err = eval_document(&j->eval, j->text.doc[doc].ids, cell, n, result, d);
+    int err = eval_document(&j->eval, &j->input[doc].text, cell, n, result, d);
     for (int c = 0, k = 0; !err && c < j->n; c++) {
         int64_t at = doc * j->n + c;
         if (j->done[at])
             continue;
         j->result[at] = result[k++];
-        err = eval_state_add(j->state, (int)doc, j->text.doc[doc].hash, &j->cell[c], &j->result[at],
+        err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &j->cell[c], &j->result[at],
                              d);
     }
     return err;
@@ -351,7 +419,7 @@ static int run_all(struct job *j, struct kvf_diag *d)
                               d);
     if (!err)
         err = resume(j, &left, d);
-    progress_start(&j->bar, "eval", "tok", left * j->score);
+    progress_start(&j->bar, "eval", "tok", left);
     for (int64_t i = 0; !err && i < j->docs; i++)
         err = run_document(j, i, cell, result, d);
     progress_end(&j->bar, j->fed);
@@ -369,17 +437,24 @@ static void summary(const struct job *j, const struct table *t)
     for (int i = 0; i < j->n; i++)
         if ((int)strlen(j->cell[i].label) > wide)
             wide = (int)strlen(j->cell[i].label);
-    printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
-           (long long)j->docs, (long long)j->prompt, (long long)j->score);
-    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s\n", wide, "method", "budget", "NLL", "", "KL",
-           "", "top-1", "entries", "at end");
+    if (j->eval.answers)
+        printf("%lld tasks; nats per token of the answer, 95 %% intervals\n", (long long)j->docs);
+    else
+        printf("%lld documents of %lld + %lld tokens; nats per token, 95 %% intervals\n",
+               (long long)j->docs, (long long)j->prompt, (long long)j->score);
+    printf("%-*s %7s %7s %-17s %7s %-17s %6s %7s %7s%s\n", wide, "method", "budget", "NLL", "",
+           "KL", "", "top-1", "entries", "at end", j->eval.answers ? "   right" : "");
     for (int i = 0; i < j->n; i++) {
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
-        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f\n", wide,
+        printf("%-*s %7d %7.4f %7.4f .. %6.4f %7.4f %7.4f .. %6.4f %5.1f%% %7.1f %7.1f", wide,
                j->cell[i].label, j->cell[i].params.budget, v[0], v[1], v[2], v[3], v[4], v[5],
                100 * v[6], v[7], v[8]);
+        int right = table_find(t, "right");
+        if (right >= 0)
+            printf("  %5.1f%%", 100 * table_real(t, right, i));
+        printf("\n");
     }
 }
 
@@ -402,6 +477,10 @@ static void finish(struct job *j)
 {
     eval_state_close(j->state);
     documents_finish(&j->text);
+    for (int i = 0; i < j->n_tasks; i++)
+        task_close(&j->task[i]);
+    mem_free(j->task);
+    mem_free(j->input);
     buf_finish(&j->left_out);
     for (int i = 0; i < j->gates_file.n; i++)
         gates_close(j->gates[i]);
@@ -420,10 +499,12 @@ static int run(struct job *j, struct kvf_diag *d)
     if (!err)
         err = model_open(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
     if (!err)
-        err = open_gates(j, d);
-    if (!err)
         err = check_output(j, d);
+    if (!err && j->tasks.n)
+        err = read_tasks(j, d);
     if (!err)
+        err = open_gates(j, d);
+    if (!err && j->data.n)
         err = read_data(j, d);
     j->eval.progress = on_progress;
     j->eval.ctx = j;
@@ -443,6 +524,9 @@ static const struct opt options[] = {
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
      "text with headings, or JSONL; several may follow"},
+    {OPT_LIST, 0, "tasks", offsetof(struct job, tasks), "FILE",
+     "NAME.json of prompts whose answers are known, instead of documents"},
+    {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL, "tasks without the chat template"},
     {OPT_STR, 0, "methods", offsetof(struct job, methods), "A,B:k=v,...", "cache methods, or all",
      "all"},
     {OPT_STR, 0, "budgets", offsetof(struct job, budgets), "N,...",
@@ -478,7 +562,7 @@ static int cmd_eval(const struct command *self, void *request, int n, char **ope
 {
     struct job *j = request;
     struct kvf_diag d = {""};
-    int err = files_of_data(&j->data, operand, n, &d);
+    int err = files_of_data(j->tasks.n ? &j->tasks : &j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);
@@ -498,7 +582,7 @@ const struct command command_eval = {
     .example =
         "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "
         "-o eval.tsv",
-    .needs = "--data FILE...",
+    .needs = "(--data FILE... | --tasks FILE...)",
     .operands = {NULL, "file", 0, OPT_LIST_MAX},
     .options = options,
     .request_bytes = sizeof(struct job),

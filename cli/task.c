@@ -102,8 +102,14 @@ static int find_answer(struct task *t, const struct reply *r, const int64_t *end
         t->causal.scored = t->scored;
         err = t->scored ? KVF_OK : KVF_E_NOMEM;
     }
-    if (!err)
+    t->reply = prompt_token_at(end, n, (int64_t)t->prompt.reply_at);
+    t->counts = err ? NULL : MEM_NEW(unsigned char, (size_t)(last + 1 - t->reply));
+    if (!err && !t->counts)
+        err = KVF_E_NOMEM;
+    if (!err) {
         memcpy(t->scored, mark + first, (size_t)t->causal.steps);
+        memcpy(t->counts, mark + t->reply, (size_t)(last + 1 - t->reply));
+    }
     mem_free(mark);
     return err;
 }
@@ -185,6 +191,7 @@ void task_close(struct task *t)
     mem_free(t->name);
     mem_free(t->kind);
     mem_free(t->scored);
+    mem_free(t->counts);
     prompt_close(&t->prompt);
     *t = (struct task){0};
 }

@@ -15,6 +15,8 @@ struct task {
     char *name;           /* NAME */
     struct prompt prompt; /* with the reply */
     unsigned char *kind, *scored;
+    int reply;             /* the first token that has bytes of the reply */
+    unsigned char *counts; /* [tokens from there to the answer's last] not 0: it is the answer's */
     struct causal_task causal; /* borrows from the members above */
 };
 

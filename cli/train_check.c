@@ -83,10 +83,7 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
 {
     struct eval_cell cell[TRAIN_CHECK_BUDGETS] = {{0}};
     struct eval_result result[TRAIN_CHECK_BUDGETS];
-    struct eval e = {.engine = c->engine,
-                     .kv_type = KV_F16,
-                     .prompt = TRAIN_CHECK_PROMPT,
-                     .score = TRAIN_CHECK_SCORE};
+    struct eval e = {.engine = c->engine, .kv_type = KV_F16};
     struct gates *gates = NULL;
     *ret = c->shape;
     int err = model_gates(c->engine, path, &gates, d);
@@ -97,7 +94,8 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
     }
     for (int k = 0; !err && k < c->opt.docs; k++) {
         struct pack doc = packs_get(c->packs, c->opt.seed, 0, k);
-        err = eval_document(&e, doc.ids, cell, ret->n, result, d);
+        struct eval_text x = {doc.ids, TRAIN_CHECK_PROMPT, TRAIN_CHECK_SCORE, NULL};
+        err = eval_document(&e, &x, cell, ret->n, result, d);
         for (int i = 0; !err && i < ret->n; i++)
             ret->kl[i] += result[i].kl / c->opt.docs;
     }

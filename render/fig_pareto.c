@@ -26,11 +26,11 @@ struct quality {
 };
 
 /* Columns that go up and across, and what they are called; all in the order of the keys' words. */
-enum { KL, NLL, TOP1 };
-static const char *const ys[] = {"kl", "nll", "top1_agree", NULL};
-static const char *const y_label[] = {"KL to the full cache (nats per token)",
-                                      "negative log likelihood (nats per token)",
-                                      "share of equal most likely tokens"};
+enum { KL, NLL, TOP1, RIGHT };
+static const char *const ys[] = {"kl", "nll", "top1_agree", "right", NULL};
+static const char *const y_label[] = {
+    "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
+    "share of equal most likely tokens", "share of right answers"};
 static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
 static const char *const x_label[] = {"entries held, mean (per head)", "budget (entries per head)",
                                       "entries held at the end (per head)",
@@ -110,7 +110,7 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
                         struct kvf_diag *d)
 {
     const struct pareto_style *o = s->own;
-    *q = (struct quality){.more_is_better = o->y == TOP1,
+    *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT,
                           .log_y = o->y == KL && o->scale == 0,
                           .front = o->front == 0};
     const char *y = ys[o->y], *x = xs[o->x];

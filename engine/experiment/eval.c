@@ -16,6 +16,7 @@ struct lane {
 
 struct trial {
     const struct eval *e;
+    const struct eval_text *x;
     const struct eval_cell *cell;
     int n;
     struct session *full;
@@ -27,7 +28,7 @@ struct trial {
 };
 
 /* The prompt under full, watched by the cells that run it so. */
-static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
+static int prefill(struct trial *t, struct kvf_diag *d)
 {
     const struct eval *e = t->e;
     const struct model_config *m = &e->engine->config;
@@ -35,7 +36,7 @@ static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     struct method_inputs in = {
         .rope_base = m->rope_base, .rope_dim = m->rope_dim, .kernels = &e->engine->kernels};
     struct session_options opt = {
-        .kv_type = e->kv_type, .cap = e->prompt + e->score, .chunk = e->chunk};
+        .kv_type = e->kv_type, .cap = t->x->prompt + t->x->score, .chunk = e->chunk};
     int n = 0, err = session_create(e->engine, &opt, &t->full, d);
     if (err)
         return err;
@@ -49,13 +50,13 @@ static int prefill(struct trial *t, const int32_t *ids, struct kvf_diag *d)
         t->watcher[n++] = t->lane[i].watching;
     }
     session_watch(t->full, t->watcher, n);
-    err = session_prompt(t->full, ids, e->prompt, NULL, NULL);
+    err = session_prompt(t->full, t->x->ids, t->x->prompt, NULL, NULL);
     session_watch(t->full, NULL, 0);
     return err;
 }
 
 /* A session of the cell after its prompt, cut to its budget. */
-static int start(struct trial *t, int i, const int32_t *ids, struct kvf_diag *d)
+static int start(struct trial *t, int i, struct kvf_diag *d)
 {
     const struct eval_cell *c = &t->cell[i];
     const struct eval *e = t->e;
@@ -64,14 +65,14 @@ static int start(struct trial *t, int i, const int32_t *ids, struct kvf_diag *d)
                                   .params = &c->params,
                                   .gates = c->gates,
                                   .kv_type = e->kv_type,
-                                  .cap = e->prompt + e->score,
+                                  .cap = t->x->prompt + t->x->score,
                                   .chunk = l->watching ? 1 : e->chunk};
     int err = l->watching ? session_fork(t->full, &opt, &l->session, d)
                           : session_create(e->engine, &opt, &l->session, d);
     if (err)
         return err;
     err = l->watching ? session_adopt(l->session, l->watching)
-                      : session_prompt(l->session, ids, e->prompt, NULL, NULL);
+                      : session_prompt(l->session, t->x->ids, t->x->prompt, NULL, NULL);
     method_state_destroy(l->watching);
     l->watching = NULL;
     return err;
@@ -86,6 +87,7 @@ static void score_task(void *ctx, int i, int thread)
     l->sum.nll += v.nll;
     l->sum.kl += v.kl;
     l->sum.agree += v.agree;
+    l->sum.right += v.right;
 }
 
 static void count_entries(struct trial *t, int i)
@@ -102,12 +104,15 @@ static void count_entries(struct trial *t, int i)
     l->sum.triggers = session_cuts(l->session);
 }
 
-/* Scores the token to come in all cells, then feeds it. */
-static int advance(struct trial *t, int32_t id)
+/* Scores the token to come in all cells where it counts, then feeds it. */
+static int advance(struct trial *t, int step)
 {
+    int32_t id = t->x->ids[t->x->prompt + step];
     t->target = id;
-    reference_set(&t->p, session_logits(t->full));
-    par_run(t->e->engine->pool, t->n, score_task, t);
+    if (!t->x->counts || t->x->counts[step]) {
+        reference_set(&t->p, session_logits(t->full));
+        par_run(t->e->engine->pool, t->n, score_task, t);
+    }
     struct session *s[TOGETHER + 1] = {t->full};
     int32_t ids[TOGETHER + 1] = {id};
     for (int i = 0; i < t->n; i++) {
@@ -133,23 +138,23 @@ static void finish(struct trial *t)
     mem_free(t->p.p);
 }
 
-static int run(struct trial *t, const int32_t *ids, struct kvf_diag *d)
+static int run(struct trial *t, struct kvf_diag *d)
 {
     t->p.n = t->e->engine->config.vocab;
     t->p.p = MEM_NEW(double, (size_t)t->p.n);
     int err = t->p.p ? batch_create(t->e->engine, t->n + 1, &t->batch) : KVF_E_NOMEM;
     if (err)
         return err;
-    err = prefill(t, ids, d);
+    err = prefill(t, d);
     if (err)
         return err;
     for (int i = 0; i < t->n; i++) {
-        err = start(t, i, ids, d);
+        err = start(t, i, d);
         if (err)
             return err;
     }
-    for (int i = 0; i < t->e->score; i++) {
-        err = advance(t, ids[t->e->prompt + i]);
+    for (int i = 0; i < t->x->score; i++) {
+        err = advance(t, i);
         if (t->e->progress)
             t->e->progress(t->e->ctx, t->n);
         if (err)
@@ -158,26 +163,31 @@ static int run(struct trial *t, const int32_t *ids, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static struct eval_result mean_of(const struct eval_result *sum, int n)
+static struct eval_result mean_of(const struct eval_result *sum, const struct eval_text *x)
 {
     struct eval_result r = *sum;
+    int n = 0;
+    for (int i = 0; i < x->score; i++)
+        n += !x->counts || x->counts[i];
     r.nll /= n;
     r.kl /= n;
     r.agree /= n;
-    r.kv_mean /= n;
+    r.right = r.right == n;
+    r.kv_mean /= x->score;
     return r;
 }
 
-int eval_document(const struct eval *e, const int32_t *ids, const struct eval_cell *cell, int n,
-                  struct eval_result *ret_result, struct kvf_diag *d)
+int eval_document(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
+                  int n, struct eval_result *ret_result, struct kvf_diag *d)
 {
     struct trial *t = MEM_NEW(struct trial, 1);
     int err = t ? KVF_OK : KVF_E_NOMEM;
     for (int at = 0; !err && at < n; at += TOGETHER) {
-        *t = (struct trial){.e = e, .cell = cell + at, .n = n - at < TOGETHER ? n - at : TOGETHER};
-        err = run(t, ids, d);
+        *t = (struct trial){
+            .e = e, .x = x, .cell = cell + at, .n = n - at < TOGETHER ? n - at : TOGETHER};
+        err = run(t, d);
         for (int i = 0; !err && i < t->n; i++)
-            ret_result[at + i] = mean_of(&t->lane[i].sum, e->score);
+            ret_result[at + i] = mean_of(&t->lane[i].sum, x);
         finish(t);
     }
     mem_free(t);

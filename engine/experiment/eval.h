@@ -20,10 +20,19 @@ struct eval_cell {
     const struct gates *gates;   /* borrowed; NULL: none */
 };
 
-/* What one document says of a cell: means over the S tokens. */
+/* What is fed: P tokens of a prompt, and the S after them; borrowed. */
+struct eval_text {
+    const int32_t *ids;          /* [P + S] */
+    int prompt, score;           /* P and S, both at least 1, P + S within the model's context */
+    const unsigned char *counts; /* [S] not 0: the token is scored; NULL: all are */
+};
+
+/* What one text says of a cell: means over the tokens that are scored. */
 struct eval_result {
     double nll, kl;                  /* nats per token */
     double agree;                    /* share of tokens with the same argmax as full */
+    double right;                    /* 1: every token is the likeliest, so that greedy decoding
+                                        that gets as far gives it; else 0 */
     double kv_end, kv_mean, kv_peak; /* entries per head of the cache, mean over heads, that
                                         the S queries saw: the last, the mean, the most */
     int64_t triggers; /* decisions that cut something for the budget (session_cuts) */
@@ -32,20 +41,22 @@ struct eval_result {
 struct eval {
     struct engine *engine;
     enum kv_type kv_type;
-    int prompt, score; /* P and S; both at least 1, and P + S within the model's context */
-    int chunk;         /* of prefills; 0 = default */
+    int prompt, score;                       /* P and S of all texts; 0: they differ */
+    int64_t tokens;                          /* that are scored in all texts together */
+    bool answers;                            /* texts are tasks, whose answers are right or wrong */
+    int chunk;                               /* of prefills; 0 = default */
     void (*progress)(void *ctx, int tokens); /* after every step of all cells; may be NULL */
     void *ctx;
 };
 
-/* Runs all cells on one document of P + S ids.  KVF_OK or KVF_E_NOMEM (and others of
+/* Runs all cells on one text.  KVF_OK or KVF_E_NOMEM (and others of
  * session_create) with a sentence. */
-int eval_document(const struct eval *e, const int32_t *ids, const struct eval_cell *cell, int n,
-                  struct eval_result *ret_result, struct kvf_diag *d);
+int eval_document(const struct eval *e, const struct eval_text *x, const struct eval_cell *cell,
+                  int n, struct eval_result *ret_result, struct kvf_diag *d);
 
 /* The table "eval": a row per cell, from result[doc * n + cell].  Intervals: 95 %,
  * percentile bootstrap over documents (EVAL_REPLICATES, the same documents for every
- * cell); NaN with a single document.  NULL when memory is out. */
+ * cell); NaN with a single document; of right Wilson's.  NULL when memory is out. */
 enum { EVAL_REPLICATES = 2000 };
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
                          const struct eval_result *result, int docs);

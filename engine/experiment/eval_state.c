@@ -30,12 +30,12 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
     char hash[33] = "";
     gguf_hash(e->engine->gguf, hash);
     buf_printf(b, "# kvfate eval results: %s\n# model_hash: %s\n", version, hash);
-    buf_printf(b, "# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n", seed, e->prompt,
-               e->score);
+    buf_printf(b, "# texts: %s\n# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n",
+               e->answers ? "tasks" : "documents", seed, e->prompt, e->score);
     buf_printf(b, "# precision: %s\n# kv_type: %s\n", e->engine->exact ? "f32" : "default",
                e->kv_type == KV_F16 ? "f16" : "f32");
     buf_str(b, "doc\tdoc_hash\tmethod\toptions\tbudget\tnll\tkl\ttop1_agree\tkv_end\tkv_mean\t"
-               "kv_peak\ttriggers\n");
+               "kv_peak\ttriggers\tright\n");
 }
 
 /* "method\toptions\tbudget": the effective value of every option. */
@@ -147,9 +147,10 @@ static bool parse_row(char *line, struct row *r)
     r->key = key;
     return sscanf(doc, "%d%n", &r->doc, &used) == 1 && !doc[used]
            && sscanf(hash, "%" SCNx64 "%n", &r->hash, &used) == 1 && !hash[used]
-           && sscanf(line, "%lf\t%lf\t%lf\t%lf\t%lf\t%lf\t%" SCNd64 "%n", &r->r.nll, &r->r.kl,
-                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers, &used)
-                  == 7
+           && sscanf(line, "%lf\t%lf\t%lf\t%lf\t%lf\t%lf\t%" SCNd64 "\t%lf%n", &r->r.nll, &r->r.kl,
+                     &r->r.agree, &r->r.kv_end, &r->r.kv_mean, &r->r.kv_peak, &r->r.triggers,
+                     &r->r.right, &used)
+                  == 8
            && !line[used];
 }
 
@@ -264,8 +265,8 @@ int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct ev
         return KVF_OK;
     buf_printf(&line, "%d\t%016" PRIx64 "\t", doc, hash);
     build_key(cell, &line);
-    buf_printf(&line, "\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%" PRId64 "\n", r->nll, r->kl,
-               r->agree, r->kv_end, r->kv_mean, r->kv_peak, r->triggers);
+    buf_printf(&line, "\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%.17g\t%" PRId64 "\t%.17g\n", r->nll,
+               r->kl, r->agree, r->kv_end, r->kv_mean, r->kv_peak, r->triggers, r->right);
     int err = write_all(s, &line, d);
     if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL: a device */
         err = io_error(s, "write the results", d);

@@ -19,6 +19,9 @@ enum column {
     KV_MEAN,
     KV_PEAK,
     TRIGGERS,
+    RIGHT,
+    RIGHT_LOW,
+    RIGHT_HIGH,
     N_COLUMNS
 };
 
@@ -27,7 +30,8 @@ static const struct {
 } column[N_COLUMNS] = {
     {"nll", "nats"},        {"nll_low", "nats"},    {"nll_high", "nats"}, {"kl", "nats"},
     {"kl_low", "nats"},     {"kl_high", "nats"},    {"top1_agree", ""},   {"kv_end", "entries"},
-    {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},
+    {"kv_mean", "entries"}, {"kv_peak", "entries"}, {"triggers", ""},     {"right", ""},
+    {"right_low", ""},      {"right_high", ""},
 };
 
 static double field(const struct eval_result *r, enum column c)
@@ -47,6 +51,8 @@ static double field(const struct eval_result *r, enum column c)
         return r->kv_peak;
     case TRIGGERS:
         return (double)r->triggers;
+    case RIGHT:
+        return r->right;
     default:
         return NAN;
     }
@@ -60,6 +66,8 @@ static int summarise(const struct eval_result *r, int n, int docs, enum column c
     for (int i = 0; i < docs; i++)
         v[i] = field(&r[(size_t)i * (size_t)n], c);
     out[0] = stats_mean(v, (size_t)docs);
+    if (c == RIGHT)
+        stats_wilson(llround(out[0] * docs), docs, &out[stride], &out[2 * stride]);
     if (c != NLL && c != KL)
         return KVF_OK;
     return stats_bootstrap_mean(v, (size_t)docs, EVAL_REPLICATES, SEED, &out[stride],
@@ -72,13 +80,17 @@ static void add_meta(struct table *t, const struct eval *e)
     gguf_hash(e->engine->gguf, hash);
     table_meta_str(t, "model", e->engine->config.name);
     table_meta_str(t, "model_hash", hash);
-    table_meta_num(t, "prompt_tokens", e->prompt);
-    table_meta_num(t, "score_tokens", e->score);
+    if (!e->answers) {
+        table_meta_num(t, "prompt_tokens", e->prompt);
+        table_meta_num(t, "score_tokens", e->score);
+    }
     table_meta_str(t, "precision",
                    e->engine->exact ? "f32"
                                     : "weights as stored, 16-bit activations where quantised");
     table_meta_str(t, "kv_type", e->kv_type == KV_F16 ? "f16" : "f32");
-    table_meta_str(t, "interval", "95 %, bootstrap over documents, 2000 replicates");
+    table_meta_str(t, "interval",
+                   e->answers ? "95 %, bootstrap over tasks, 2000 replicates; of right: Wilson"
+                              : "95 %, bootstrap over documents, 2000 replicates");
 }
 
 static void add_names(struct table *t, const struct eval *e, const struct eval_cell *cell, int n,
@@ -91,7 +103,7 @@ static void add_names(struct table *t, const struct eval *e, const struct eval_c
     table_dense_str(t, "method", "", label);
     table_dense_int(t, "budget", "entries", number);
     table_affine(t, "docs", "", docs, 0, 0);
-    table_affine(t, "tokens", "", (int64_t)docs * e->score, 0, 0);
+    table_affine(t, "tokens", "", e->tokens, 0, 0);
 }
 
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
@@ -106,7 +118,7 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
         goto done;
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_COLUMNS; c++) {
-            if (c == NLL_LOW || c == NLL_HIGH || c == KL_LOW || c == KL_HIGH)
+            if (c == NLL_LOW || c == NLL_HIGH || c == KL_LOW || c == KL_HIGH || c > RIGHT)
                 continue;
             err = summarise(result + i, n, docs, (enum column)c, v, out + (size_t)c * (size_t)n + i,
                             (size_t)n);
@@ -115,7 +127,7 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
         }
     add_meta(t, e);
     add_names(t, e, cell, n, docs, label, number);
-    for (int c = 0; c < N_COLUMNS; c++)
+    for (int c = 0; c < (e->answers ? (int)N_COLUMNS : (int)RIGHT); c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
     for (int i = 0; i < n; i++)
         label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 import sys
 
 import numpy as np
@@ -14,63 +13,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, "..", "oracle"), os.path.join(HERE, "..")]
 import tiny_llama  # noqa: E402
 from draws import Draws, hashed  # noqa: E402
+from tasks import make_task, prepare  # noqa: E402
 
 s = Suite()
-WORDS = "the thing in there and other one is of an it he she ran red bit top hat".split()
 GROUPS = ["all", "looking", "other"]
 # what leaves, its dose (None: the evidence's mass), the row that it is compared with
 ROWS = [("nothing", 0, None), ("evidence", 1, 2), ("distractors", None, 3), ("random", None, None),
         *(("distractors", d, 8 + i) for i, d in enumerate((.25, .5, .75, 1))),
         *(("random", d, None) for d in (.25, .5, .75, 1)), ("sham", 1, None)]
 SINKS = 3
-
-
-def make_task(name, seed):
-    """A prompt of words with evidence in two places, a question and a reply; written as files."""
-    rng = random.Random(seed)
-
-    def words(n):
-        return "".join(" " + rng.choice(WORDS) for _ in range(n)).encode()
-    text, spans = words(12 + rng.randrange(6)), []
-    for n in (4, 3):
-        part = words(n)
-        spans.append({"name": "needle", "useful": True, "start": len(text), "end": len(text) + len(part)})
-        text += part + words(9)
-    question = words(5)
-    spans.append({"name": "question", "useful": False, "start": len(text), "end": len(text) + len(question)})
-    text += question
-    lead, value, between, last = words(3), words(2), words(1), words(1)
-    reply = lead + value + between + last + b" ."
-    ends = [len(lead), len(lead + value), len(lead + value + between), len(lead + value + between + last)]
-    task = {"reply": {"text": reply.decode(), "values": [[ends[0], ends[1]], [ends[2], ends[3]]]}, "spans": spans}
-    s.file(name + ".txt", text)
-    s.file(name + ".json", json.dumps(task).encode())
-    return {"name": s.path(name), "text": text, "reply": reply, "task": task}
-
-
-def prepare(t, path):
-    """Its ids, the answer's query, which predictions count, and what each entry is."""
-    meta = tiny_llama.read_gguf(path)[0]
-    whole = s.file("whole.txt", t["text"] + t["reply"])
-    s.run(["run", "--overwrite", "-m", path, "--raw", "-f", whole, "-n", "1", "-q", "--probes", "lean", "-o", s.path("ids.kvf")])
-    rows = [r.split("\t") for r in s.run(["tokens", s.path("ids.kvf"), "-o", "-"]).stdout.decode("utf-8", "replace").splitlines() if not r.startswith("#")]
-    at, role = rows[0].index("id"), rows[0].index("role")
-    t["ids"] = [int(r[at]) for r in rows[1:] if r[role] == "prompt"]
-    ends = np.cumsum([len(meta["tokenizer.ggml.tokens"][i]) for i in t["ids"]])  # a letter of such a token is a byte
-    assert ends[-1] == len(t["text"] + t["reply"])
-    starts = np.concatenate([[0], ends[:-1]])
-
-    def tokens(a, b):
-        return [i for i in range(len(ends)) if starts[i] < b and ends[i] > a]
-    values = [i for a, b in t["task"]["reply"]["values"] for i in tokens(len(t["text"]) + a, len(t["text"]) + b)]
-    t["query"] = min(values) - 1
-    t["steps"] = max(values) - t["query"]
-    t["scored"] = [t["query"] + k + 1 in values for k in range(t["steps"])]
-    spans = t["task"]["spans"]
-    t["evidence"] = sorted({i for x in spans if x["useful"] for i in tokens(x["start"], x["end"])})
-    question = min(i for x in spans if not x["useful"] for i in tokens(x["start"], x["end"]))
-    t["distractors"] = [i for i in range(SINKS, question) if i not in t["evidence"]]
-    return t
 
 
 def weights_of(model, t):
@@ -150,7 +101,7 @@ def number(x):
 
 def brute_force(model_number, looking, seed):
     model = tiny_llama.Llama(s.model(model_number))
-    tasks = [prepare(make_task(f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number)) for i in range(3)]
+    tasks = [prepare(s, make_task(s, f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number), SINKS) for i in range(3)]
     w = [weights_of(model, t).reshape(model.layers * model.kv_heads, -1) for t in tasks]
     shares = [x[:, t["evidence"]].sum(axis=1) for x, t in zip(w, tasks)]
     argv = ["causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
@@ -229,7 +180,7 @@ def of_needle():
 
 
 def bad():
-    t = make_task("bad", 99)
+    t = make_task(s, "bad", 99)
     good = t["task"]
 
     def refused(what, task, *words, code=1):
@@ -251,7 +202,7 @@ def bad():
     s.file("bad.json", json.dumps(good).encode())
     os.unlink(s.path("bad.txt"))
     s.refused("no text", ["causal", s.path("bad.json"), "-m", s.model()], 1, "bad.txt")
-    make_task("bad", 99)
+    make_task(s, "bad", 99)
     s.refused("onto its own task", ["causal", s.path("bad.json"), "-m", s.model(), "-o", s.path("bad.json")], 2, "bad.json")
     s.refused("a picture of tasks", ["causal", s.path("bad.json"), "-m", s.model(), "--per-task", "-o", s.path("x.png")], 2, "no figure")
     s.refused("no heads", ["causal", s.path("bad.json"), "-m", s.model(), "--head", "L9K9"], 2, "L9K9")

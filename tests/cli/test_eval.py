@@ -14,11 +14,11 @@ from harness import Suite
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
 import tiny_llama  # noqa: E402
+from tasks import WORDS, make_task, prepare  # noqa: E402
 
 s = Suite()
 P, S, B = 40, 12, 16
 SHAPE = ["--prompt-tokens", str(P), "--score-tokens", str(S)]
-WORDS = "the thing in there and other one is of an it he she ran red bit top hat".split()
 
 
 def prose(rng, title, n):
@@ -149,6 +149,52 @@ def brute_force(model):
     s.check("a method that cuts differs from full", float(found[1]["kl"]) > 1e-6, found[1]["kl"])
 
 
+def of_tasks():
+    """prompts with answers: only the answer's tokens are scored, and it is right when all of them are the likeliest"""
+    global P, S
+    oracle, shape = tiny_llama.Llama(s.model()), (P, S)
+    tasks = [prepare(s, make_task(s, f"task{i}", 40 + i), s.model()) for i in range(4)]
+    methods = {"full": (None, 0), "h2o:recent=3": (keep_h2o, 3)}
+    argv = ["eval", "-m", s.model(), "--raw", "--exact", "--methods", ",".join(methods), "--budgets", str(B), "--tasks", *(t["name"] + ".json" for t in tasks)]
+    state = ["--state", s.path("tasks.state")]
+    s.accepted("tasks", [*argv, *state, "-o", s.path("tasks.tsv")])
+    rows, each = table(s.path("tasks.tsv")), state_rows(s.path("tasks.state"))
+    n_tokens = 0
+    for k, (method, (victims, recent)) in enumerate(methods.items()):
+        rights, nlls = [], []
+        for i, t in enumerate(tasks):
+            P, last = t["reply_at"], t["query"] + t["steps"]
+            S = last + 1 - P
+            ids = t["ids"][: last + 1]
+            q, held, _ = replay(oracle, ids, victims, recent)
+            full = replay(oracle, ids, None, 0)[0]
+            at = [j for j in range(S) if P + j > t["query"] and t["scored"][P + j - t["query"] - 1]]
+            n_tokens += len(at) if k == 0 else 0
+            nlls.append(-np.mean([q[j, ids[P + j]] for j in at]))
+            kl = np.mean([(np.exp(full[j]) * (full[j] - q[j])).sum() for j in at])
+            rights.append(all(q[j].argmax() == ids[P + j] for j in at))
+            r = each[i * 2 + k]
+            found = [float(r[c]) for c in ("nll", "kl", "right", "kv_mean")]
+            s.check(f"task {i}, {method}", np.allclose(found, [nlls[-1], kl, rights[-1], np.mean(held)], atol=2e-5, rtol=2e-5), found, nlls[-1], kl, rights[-1])
+        r = rows[k]
+        s.check(f"tasks, {method}: means", abs(float(r["nll"]) - np.mean(nlls)) < 1e-4 and float(r["right"]) == np.mean(rights) and r["tokens"] == str(n_tokens), r)
+        p, z = np.mean(rights), 1.959963984540054
+        centre, half = p + z * z / 8, z * np.sqrt(p * (1 - p) / 4 + z * z / 64)
+        want = [0 if p == 0 else (centre - half) / (1 + z * z / 4), 1 if p == 1 else (centre + half) / (1 + z * z / 4)]
+        s.check(f"tasks, {method}: interval", np.allclose([float(r["right_low"]), float(r["right_high"])], want), r, want)
+    P, S = shape
+    body = open(s.path("tasks.tsv"), "rb").read()
+    s.accepted("tasks, from the state", [*argv, *state, "-o", s.path("again.tsv")])
+    s.check("tasks, from the state: the same", open(s.path("again.tsv"), "rb").read() == body)
+    r = s.accepted("tasks, printed", argv)
+    s.check("tasks, printed", r.stdout.decode().startswith("4 tasks; nats per token of the answer") and "right" in r.stdout.decode().splitlines()[1], r.stdout)
+    s.accepted("tasks, drawn", [*argv, "-o", s.path("tasks.svg"), "--style", "y=right"])
+    s.refused("tasks and documents", [*argv, "--data", TEXT], 2, "--data", "--tasks")
+    s.refused("over a task", [*argv[:-4], tasks[0]["name"] + ".json", "-o", tasks[0]["name"] + ".json"], 2, "task0.json")
+    s.refused("no task", [*argv[:-4], s.path("none.json")], 1, "none.json")
+    s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
+
+
 # ---- invariants
 
 def invariants():
@@ -266,7 +312,7 @@ def loss_against_size():
     s.accepted("drawn", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=nll"])
     picture = open(s.path("tau.svg")).read()
     s.check("all rows in the figure", all(x in picture for x in [*labels, "Pareto front", "negative log likelihood"]), picture[-500:])
-    s.refused("a figure without that axis", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=loss"], 2, "y is kl, nll or top1_agree")
+    s.refused("a figure without that axis", [*argv, "--state", s.path("tau.state"), "-o", s.path("tau.svg"), "--style", "y=loss"], 2, "y is kl, nll, top1_agree or right")
     rows = table(s.path("tau.tsv"))
     s.check("as typed in the table", [x["method"] for x in rows] == labels, rows)
     s.check("higher thresholds hold less", [float(x["kv_mean"]) for x in rows[:3]] == sorted((float(x["kv_mean"]) for x in rows[:3]), reverse=True)
@@ -367,6 +413,7 @@ def bad_input():
 
 brute_force(0)
 brute_force(6)
+of_tasks()
 invariants()
 gated()
 shipped()

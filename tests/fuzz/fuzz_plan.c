@@ -103,7 +103,7 @@ static void results(struct source *s, unsigned how)
     struct engine engine = {.gguf = model()};
     const struct eval e = {.engine = &engine, .prompt = 8, .score = 4};
     struct eval_cell cell = {.label = "h2o"};
-    struct eval_result r = {1, 2, .5, 3, 4, 5, 6}, got;
+    struct eval_result r = {1, 2, .5, 1, 3, 4, 5, 6}, got;
     struct eval_state *state = NULL;
     struct kvf_diag d = {""};
     char path[64];
