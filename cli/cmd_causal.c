@@ -29,8 +29,7 @@ struct job {
 
     struct engine *engine;
     struct effect effect;
-    struct task *task; /* [n] */
-    int n;
+    struct tasks tasks;
     unsigned char *take;            /* [L * KV heads] */
     double *share;                  /* [n][L * KV heads] */
     struct causal_outcome *outcome; /* [n][PER_TASK] */
@@ -41,47 +40,18 @@ struct job {
 
 /* ---- before the model runs */
 
-static int check_options(const struct job *j, char **operand, int n, struct kvf_diag *d)
-{
-    int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
-    if (!err)
-        err = files_keep(j->out, operand, n, d);
-    return err;
-}
-
-static int open_tasks(struct job *j, char **operand, int n, struct kvf_diag *d)
-{
-    j->task = MEM_NEW(struct task, (size_t)n);
-    if (!j->task)
-        return KVF_E_NOMEM;
-    for (; j->n < n; j->n++) {
-        struct task *t = &j->task[j->n];
-        int err = task_open(t, operand[j->n], j->engine, j->raw, (int)j->sinks, d);
-        if (err) {
-            task_close(t);
-            return err;
-        }
-        int need = t->causal.query + t->causal.steps + 1, limit = j->engine->config.n_ctx;
-        if (need > limit) {
-            task_close(t);
-            return kvf_fail(d, KVF_E_LIMIT,
-                            "%s: the prompt and its answer have %d tokens, and the model's "
-                            "context is %d",
-                            operand[j->n], need, limit);
-        }
-    }
-    return KVF_OK;
-}
-
 static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
 {
-    int err = check_options(j, operand, n, d);
+    int err = output_check(j->out, j->per_task ? "causal-tasks" : "causal", d);
     if (!err)
         err = model_open(j->model, j->exact, (int)j->threads, &j->engine, d);
     if (!err)
         err = model_heads(&j->engine->config, j->heads ? j->heads : "L*K*", &j->take, d);
+    j->tasks = (struct tasks){.e = j->engine, .raw = j->raw, .sinks = (int)j->sinks};
     if (!err)
-        err = open_tasks(j, operand, n, d);
+        err = tasks_open(&j->tasks, (const char *const *)operand, n, d);
+    if (!err)
+        err = tasks_keep(&j->tasks, j->out, d);
     if (err)
         return err;
     j->effect = (struct effect){
@@ -107,21 +77,21 @@ static int measure(struct job *j, struct kvf_diag *d)
 {
     size_t heads = heads_of(j);
     int64_t steps = 0;
-    j->share = mem_alloc((size_t)j->n, heads * sizeof *j->share);
-    j->outcome = mem_alloc((size_t)j->n, PER_TASK * sizeof *j->outcome);
+    j->share = mem_alloc((size_t)j->tasks.n, heads * sizeof *j->share);
+    j->outcome = mem_alloc((size_t)j->tasks.n, PER_TASK * sizeof *j->outcome);
     unsigned char *group = mem_alloc(CAUSAL_N_GROUPS, heads);
     int err = j->share && j->outcome && group ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; i < j->n; i++)
-        steps += (int64_t)PER_TASK * j->task[i].causal.steps;
+    for (int i = 0; i < j->tasks.n; i++)
+        steps += (int64_t)PER_TASK * j->tasks.task[i].causal.steps;
     j->effect.progress = on_progress;
     j->effect.ctx = j;
     progress_start(&j->bar, "causal", "step", steps);
-    for (int i = 0; !err && i < j->n; i++)
-        err = causal_look(&j->effect, &j->task[i].causal, j->share + (size_t)i * heads, d);
-    for (int i = 0; !err && i < j->n; i++) {
-        err = causal_groups(j->share, j->n, i, (int)heads, j->take, j->looking, group);
+    for (int i = 0; !err && i < j->tasks.n; i++)
+        err = causal_look(&j->effect, &j->tasks.task[i].causal, j->share + (size_t)i * heads, d);
+    for (int i = 0; !err && i < j->tasks.n; i++) {
+        err = causal_groups(j->share, j->tasks.n, i, (int)heads, j->take, j->looking, group);
         if (!err)
-            err = causal_measure(&j->effect, &j->task[i].causal, group,
+            err = causal_measure(&j->effect, &j->tasks.task[i].causal, group,
                                  rng_hash((uint64_t)j->seed, (uint64_t)i, 0, 0),
                                  j->outcome + (size_t)i * PER_TASK, &j->memory, d);
     }
@@ -168,7 +138,8 @@ static void print_verdict(const struct table *t, int row)
 
 static void summary(const struct job *j, const struct table *t)
 {
-    printf("%d task%s; nats per answer, against the full cache\n", j->n, j->n > 1 ? "s" : "");
+    printf("%d task%s; nats per answer, against the full cache\n", j->tasks.n,
+           j->tasks.n > 1 ? "s" : "");
     printf("%-8s %-11s %9s  %7s  %7s  %8s  %-20s  %7s  %8s  %s\n", "heads", "removed", "dose",
            "mass", "entries", "log p", "    95 %", "right", "contrast", "p");
     for (int i = 0; i < PER_TASK; i++)
@@ -187,12 +158,12 @@ static void add_meta(const struct job *j, struct table *t)
 
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
-    const char **name = MEM_NEW(const char *, (size_t)j->n);
+    const char **name = MEM_NEW(const char *, (size_t)j->tasks.n);
     if (!name)
         return KVF_E_NOMEM;
-    for (int i = 0; i < j->n; i++)
-        name[i] = j->task[i].name;
-    struct causal_result r = {&j->effect, j->n, name, j->outcome};
+    for (int i = 0; i < j->tasks.n; i++)
+        name[i] = j->tasks.task[i].name;
+    struct causal_result r = {&j->effect, j->tasks.n, name, j->outcome};
     struct table *rows = causal_table(&r), *tasks = j->per_task ? causal_table_tasks(&r) : NULL;
     struct table *t = j->per_task ? tasks : rows;
     const struct output o = {j->out, j->json, &j->look, NULL};
@@ -213,9 +184,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
 
 static void finish(struct job *j)
 {
-    for (int i = 0; i < j->n; i++)
-        task_close(&j->task[i]);
-    mem_free(j->task);
+    tasks_close(&j->tasks);
     mem_free(j->take);
     mem_free(j->share);
     mem_free(j->outcome);
@@ -275,7 +244,7 @@ const struct command command_causal = {
     .group = "running models",
     .summary = "whether attention to distractors costs the answer: they leave at its query",
     .example = "kvfate causal hay.json --per-task -o causal.tsv",
-    .operands = {"NAME.json [NAME.json ...]", "task", 1, -1},
+    .operands = {"NAME.json|FOLDER|@LIST ...", "task", 1, -1},
     .options = options,
     .request_bytes = sizeof(struct job),
     .exits = exits,

@@ -28,7 +28,7 @@ struct input {
 struct job {
     /* options */
     const char *model, *methods, *budgets, *out, *state_path;
-    struct opt_list data, tasks, gates_file;
+    struct opt_list data, tasks_of, gates_file;
     int kv_type; /* of kv_type_words */
     int64_t docs, prompt, score, seed, threads, chunk;
     bool json, exact, raw;
@@ -39,9 +39,8 @@ struct job {
     struct gates *gates[OPT_LIST_MAX]; /* of the files */
     struct gates *shipped[MOST_SHIPPED];
     int n_shipped;
-    struct documents text; /* of --data */
-    struct task *task;     /* [n_tasks] of --tasks */
-    int n_tasks;
+    struct documents text;     /* of --data */
+    struct tasks tasks;        /* of --tasks */
     struct input *input;       /* [docs] what is fed */
     struct eval_cell *cell;    /* [n] */
     char (*label)[MOST_LABEL]; /* of the methods */
@@ -183,7 +182,7 @@ static int parse_cells(struct job *j, struct kvf_diag *d)
 
 static int check_options(struct job *j, struct kvf_diag *d)
 {
-    if (!j->data.n == !j->tasks.n)
+    if (!j->data.n == !j->tasks_of.n)
         return kvf_fail(d, KVF_E_ARG,
                         "give --data FILE, text with headings or JSONL, or --tasks NAME.json, as "
                         "`kvfate needle` writes them");
@@ -193,9 +192,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     j->eval = (struct eval){.kv_type = kv_type_of(j->kv_type, j->exact),
-                            .prompt = j->tasks.n ? 0 : (int)j->prompt,
-                            .score = j->tasks.n ? 0 : (int)j->score,
-                            .answers = j->tasks.n > 0,
+                            .prompt = j->tasks_of.n ? 0 : (int)j->prompt,
+                            .score = j->tasks_of.n ? 0 : (int)j->score,
+                            .answers = j->tasks_of.n > 0,
                             .chunk = (int)j->chunk};
     return parse_cells(j, d);
 }
@@ -296,12 +295,10 @@ static int check_output(const struct job *j, struct kvf_diag *d)
     for (size_t i = 0; j->out && i < sizeof in / sizeof *in; i++)
         if (in[i] && file_same(in[i], j->out))
             return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, in[i]);
-    const struct opt_list *list[] = {&j->data, &j->tasks};
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; j->out && i < list[k]->n; i++)
-            if (file_same(list[k]->item[i], j->out))
-                return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, list[k]->item[i]);
-    return KVF_OK;
+    for (int i = 0; j->out && i < j->data.n; i++)
+        if (file_same(j->data.item[i], j->out))
+            return kvf_fail(d, KVF_E_ARG, "-o %s would overwrite %s", j->out, j->data.item[i]);
+    return tasks_keep(&j->tasks, j->out, d);
 }
 
 static int read_data(struct job *j, struct kvf_diag *d)
@@ -328,35 +325,28 @@ static int read_data(struct job *j, struct kvf_diag *d)
 
 /* The prompt of a task is what comes before the reply; of that the words that lead to the answer
  * are fed and do not count. */
-static int take_task(struct job *j, const char *path, struct kvf_diag *d)
+static void take_task(struct job *j, int i)
 {
-    struct task *t = &j->task[j->n_tasks++];
-    struct input *in = &j->input[j->n_tasks - 1];
-    int err = task_open(t, path, j->eval.engine, j->raw, 0, d);
-    if (err)
-        return err;
-    int first = t->reply, score = t->causal.query + t->causal.steps + 1 - first;
-    if (first + score > j->eval.engine->config.n_ctx)
-        return kvf_fail(d, KVF_E_LIMIT,
-                        "%s: the prompt and its answer have %d tokens, and the model's context is "
-                        "%d",
-                        path, first + score, j->eval.engine->config.n_ctx);
-    in->text = (struct eval_text){t->prompt.ids, first, score, t->counts};
-    in->hash = rng_hash_bytes(0, t->prompt.ids, (size_t)(first + score) * sizeof *t->prompt.ids);
-    for (int i = 0; i < score; i++)
-        j->eval.tokens += t->counts[i];
-    return KVF_OK;
+    const struct task *t = &j->tasks.task[i];
+    int score = t->causal.query + t->causal.steps + 1 - t->reply;
+    size_t all = (size_t)(t->reply + score);
+    j->input[i].text = (struct eval_text){t->prompt.ids, t->reply, score, t->counts};
+    j->input[i].hash = rng_hash_bytes(0, t->prompt.ids, all * sizeof *t->prompt.ids);
+    for (int k = 0; k < score; k++)
+        j->eval.tokens += t->counts[k];
 }
 
 static int read_tasks(struct job *j, struct kvf_diag *d)
 {
+    j->tasks = (struct tasks){.e = j->eval.engine, .raw = j->raw};
+    int err = tasks_open(&j->tasks, j->tasks_of.item, j->tasks_of.n, d);
+    if (err)
+        return err;
     j->docs = j->tasks.n;
-    j->task = MEM_NEW(struct task, (size_t)j->docs);
     j->input = MEM_NEW(struct input, (size_t)j->docs);
-    int err = j->task && j->input ? KVF_OK : KVF_E_NOMEM;
-    for (int i = 0; !err && i < j->tasks.n; i++)
-        err = take_task(j, j->tasks.item[i], d);
-    return err;
+    for (int i = 0; j->input && i < j->tasks.n; i++)
+        take_task(j, i);
+    return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
 /* Takes over what the state file has, and counts the tokens that are still to be fed. */
@@ -477,9 +467,7 @@ static void finish(struct job *j)
 {
     eval_state_close(j->state);
     documents_finish(&j->text);
-    for (int i = 0; i < j->n_tasks; i++)
-        task_close(&j->task[i]);
-    mem_free(j->task);
+    tasks_close(&j->tasks);
     mem_free(j->input);
     buf_finish(&j->left_out);
     for (int i = 0; i < j->gates_file.n; i++)
@@ -498,10 +486,10 @@ static int run(struct job *j, struct kvf_diag *d)
     int err = check_options(j, d);
     if (!err)
         err = model_open(j->model, j->exact, (int)j->threads, &j->eval.engine, d);
+    if (!err && j->tasks_of.n)
+        err = read_tasks(j, d);
     if (!err)
         err = check_output(j, d);
-    if (!err && j->tasks.n)
-        err = read_tasks(j, d);
     if (!err)
         err = open_gates(j, d);
     if (!err && j->data.n)
@@ -524,8 +512,8 @@ static const struct opt options[] = {
      .absent = "SmolLM2 in the cache folder"},
     {OPT_LIST, 0, "data", offsetof(struct job, data), "FILE",
      "text with headings, or JSONL; several may follow"},
-    {OPT_LIST, 0, "tasks", offsetof(struct job, tasks), "FILE",
-     "NAME.json of prompts whose answers are known, instead of documents"},
+    {OPT_LIST, 0, "tasks", offsetof(struct job, tasks_of), "FILE",
+     "NAME.json of prompts whose answers are known, or a folder of them, instead of documents"},
     {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL, "tasks without the chat template"},
     {OPT_STR, 0, "methods", offsetof(struct job, methods), "A,B:k=v,...", "cache methods, or all",
      "all"},
@@ -562,7 +550,7 @@ static int cmd_eval(const struct command *self, void *request, int n, char **ope
 {
     struct job *j = request;
     struct kvf_diag d = {""};
-    int err = files_of_data(j->tasks.n ? &j->tasks : &j->data, operand, n, &d);
+    int err = files_of_data(j->tasks_of.n ? &j->tasks_of : &j->data, operand, n, &d);
     if (!err)
         err = run(j, &d);
     finish(j);

@@ -1,20 +1,18 @@
-#include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <kvf/trace.h>
 
 #include "base/mem.h"
 #include "base/progress.h"
 #include "cli/corpus_traces.h"
+#include "cli/files.h"
 #include "cli/open_traces.h"
 #include "studies/corpus.h"
 
-static int add(struct corpus_traces *t, const char *path)
+static int add(void *ctx, const char *path)
 {
+    struct corpus_traces *t = ctx;
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 64;
         struct corpus_trace *list = mem_grow(t->trace, t->n, cap, sizeof *list);
@@ -27,57 +25,9 @@ static int add(struct corpus_traces *t, const char *path)
     return t->trace[t->n++].path ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int add_folder(struct corpus_traces *t, const char *folder, struct kvf_diag *d)
-{
-    DIR *dir = opendir(folder);
-    struct buf path = {0};
-    int err = KVF_OK;
-    if (!dir)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
-    for (struct dirent *f = readdir(dir); !err && f; f = readdir(dir)) {
-        size_t n = strlen(f->d_name);
-        if (f->d_name[0] == '.' || n < 5 || strcmp(f->d_name + n - 4, ".kvf") != 0)
-            continue;
-        buf_clear(&path);
-        buf_printf(&path, "%s/%s", folder, f->d_name);
-        err = path.err ? path.err : add(t, path.data);
-    }
-    closedir(dir);
-    buf_finish(&path);
-    return err;
-}
-
-static int add_list(struct corpus_traces *t, const char *list, struct kvf_diag *d)
-{
-    struct buf line = {.max = 65536};
-    FILE *f = fopen(list, "r");
-    int c = f ? 0 : EOF, err = KVF_OK;
-    if (!f)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", list, strerror(errno));
-    while (!err && c != EOF) {
-        buf_clear(&line);
-        for (c = getc(f); c != EOF && c != '\n'; c = getc(f))
-            buf_char(&line, (char)c);
-        if (line.err)
-            err = kvf_fail(d, KVF_E_IO, "%s: a line is too long", list);
-        else if (line.len && line.data[0] != '#')
-            err = add(t, line.data);
-    }
-    if (!err && ferror(f))
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read", list);
-    fclose(f);
-    buf_finish(&line);
-    return err;
-}
-
 int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d)
 {
-    struct stat st;
-    if (operand[0] == '@')
-        return add_list(t, operand + 1, d);
-    if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
-        return add_folder(t, operand, d);
-    return add(t, operand);
+    return files_each(operand, ".kvf", add, t, d);
 }
 
 static void identify(void *ctx, int task, int thread)

@@ -1,7 +1,9 @@
 #include "cli/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -47,6 +49,70 @@ int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d)
     for (int i = 0; !err && i < n; i++)
         err = file_keep(out, in[i], d);
     return err;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int each_of_folder(const char *folder, const char *ending,
+                          int (*each)(void *ctx, const char *path), void *ctx, struct kvf_diag *d)
+{
+    struct dirent **list;
+    struct buf path = {0};
+    int err = KVF_OK, n = scandir(folder, &list, NULL, by_name);
+    size_t k = strlen(ending);
+    if (n < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        const char *name = list[i]->d_name;
+        size_t len = strlen(name);
+        if (!err && name[0] != '.' && len > k && strcmp(name + len - k, ending) == 0) {
+            buf_clear(&path);
+            buf_printf(&path, "%s/%s", folder, name);
+            err = path.err ? path.err : each(ctx, path.data);
+        }
+        free(list[i]);
+    }
+    free(list);
+    buf_finish(&path);
+    return err;
+}
+
+static int each_of_list(const char *list, int (*each)(void *ctx, const char *path), void *ctx,
+                        struct kvf_diag *d)
+{
+    struct buf line = {.max = 65536};
+    FILE *f = fopen(list, "r");
+    int c = f ? 0 : EOF, err = KVF_OK;
+    if (!f)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", list, strerror(errno));
+    while (!err && c != EOF) {
+        buf_clear(&line);
+        for (c = getc(f); c != EOF && c != '\n'; c = getc(f))
+            buf_char(&line, (char)c);
+        if (line.err)
+            err = kvf_fail(d, KVF_E_IO, "%s: a line is too long", list);
+        else if (line.len && line.data[0] != '#')
+            err = each(ctx, line.data);
+    }
+    if (!err && ferror(f))
+        err = kvf_fail(d, KVF_E_IO, "%s: cannot read", list);
+    fclose(f);
+    buf_finish(&line);
+    return err;
+}
+
+int files_each(const char *operand, const char *ending, int (*each)(void *ctx, const char *path),
+               void *ctx, struct kvf_diag *d)
+{
+    struct stat st;
+    if (operand[0] == '@')
+        return each_of_list(operand + 1, each, ctx, d);
+    if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
+        return each_of_folder(operand, ending, each, ctx, d);
+    return each(ctx, operand);
 }
 
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d)

@@ -20,6 +20,13 @@ int file_keep(const char *out, const char *in, struct kvf_diag *d);
 /* The same for n inputs. */
 int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d);
 
+/* Calls each(ctx, path) for an operand that stands for several files: for those of a folder whose
+ * names have this ending and do not begin with a dot, in the order of their names; with "@LIST" for
+ * the names that a file has one a line, but for lines that begin with '#'; else for the operand
+ * itself.  KVF_OK, the first error of `each`, KVF_E_NOMEM, or KVF_E_IO with a sentence. */
+int files_each(const char *operand, const char *ending, int (*each)(void *ctx, const char *path),
+               void *ctx, struct kvf_diag *d);
+
 /* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 

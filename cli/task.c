@@ -186,6 +186,61 @@ done:
     return err;
 }
 
+static int add(void *ctx, const char *path)
+{
+    struct tasks *t = ctx;
+    if (t->n == t->cap) {
+        int cap = t->cap ? 2 * t->cap : 64;
+        struct task *list = mem_grow(t->task, (size_t)t->n, (size_t)cap, sizeof *list);
+        if (!list)
+            return KVF_E_NOMEM;
+        t->task = list;
+        t->cap = cap;
+    }
+    struct task *x = &t->task[t->n++];
+    int err = task_open(x, path, t->e, t->raw, t->sinks, t->d);
+    int need = x->causal.query + x->causal.steps + 1, limit = t->e->config.n_ctx;
+    if (!err && need > limit)
+        err = kvf_fail(t->d, KVF_E_LIMIT,
+                       "%s: the prompt and its answer have %d tokens, and the model's context is "
+                       "%d",
+                       path, need, limit);
+    return err;
+}
+
+int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    t->d = d;
+    for (int i = 0; !err && i < n; i++)
+        err = files_each(operand[i], ".json", add, t, d);
+    if (!err && t->n == 0)
+        err = kvf_fail(d, KVF_E_ARG, "%s: there is no task, NAME.json with NAME.txt beside it",
+                       operand[0]);
+    return err;
+}
+
+int tasks_keep(const struct tasks *t, const char *out, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    struct buf path = {0};
+    for (int i = 0; !err && i < 2 * t->n; i++) {
+        buf_clear(&path);
+        buf_printf(&path, "%s.%s", t->task[i / 2].name, i % 2 ? "txt" : "json");
+        err = path.err ? path.err : file_keep(out, path.data, d);
+    }
+    buf_finish(&path);
+    return err;
+}
+
+void tasks_close(struct tasks *t)
+{
+    for (int i = 0; i < t->n; i++)
+        task_close(&t->task[i]);
+    mem_free(t->task);
+    *t = (struct tasks){0};
+}
+
 void task_close(struct task *t)
 {
     mem_free(t->name);

@@ -22,7 +22,7 @@ table() {
     echo "$name.tsv" >&2
     mkdir -p "$name"
     "$program" needle --tokens "$length" -n "$tasks" "$@" -o "$name/task"
-    "$program" causal "$name"/task-*.json -o "$name.tsv" > /dev/null
+    "$program" causal "$name" -o "$name.tsv" > /dev/null
 }
 
 for length; do

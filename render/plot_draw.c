@@ -271,7 +271,7 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->y = EDGE + head;
     l->h = (H - EDGE - below - l->rows * head - (l->rows - 1) * GAP_Y) / l->rows;
     struct axis_box a = axis_of(p, l, 0);
-    a.h = fmax(l->h, 1);
+    a.h = fmax(l->h, LEAST_H); /* a lower one is refused, with the room that this one needs */
     l->x = EDGE + (p->ylabel ? 3.6 : 0) + axis_width_y(c, &a) + 1.6;
     l->w = (W - l->x - right - (l->cols - 1) * GAP_X) / l->cols;
     l->step_x = l->w + GAP_X;
