@@ -41,6 +41,11 @@ def inputs(bed):
     for i in range(3):
         with open(bed.path(f"t{i}.txt"), "w") as f:
             f.write(text[7 * i:])
+    with open(bed.path("q.txt"), "w") as f:
+        f.write("The camel drank from the well. A stone fell into it. Who drank?")
+    spans = [{"name": name, "useful": name == "needle", "start": a, "end": b} for name, a, b in (("needle", 4, 30), ("question", 53, 63))]
+    with open(bed.path("q.json"), "w") as f:
+        json.dump({"reply": {"text": " It was the camel.", "values": [[8, 17]]}, "spans": spans}, f)
     run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24"]
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
     bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
@@ -65,6 +70,7 @@ LIST = {
     "saliency": ([["saliency", *PROMPT, "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "train": ([[*TRAIN, "-o", "x.safetensors"]], ["x.safetensors", "x.safetensors.log.jsonl"], ["x.safetensors.state"]),
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
+    "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
     "repair": ([["repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "compact": ([["compact", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),

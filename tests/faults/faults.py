@@ -15,6 +15,7 @@ them, drawn at random.  What is judged:
 import argparse
 import ctypes
 import errno
+import json
 import mmap
 import os
 import random
@@ -207,6 +208,14 @@ def commands(args, folder):
     text = os.path.join(folder, "text.txt")
     with open(text, "w") as f:
         f.write(" ".join(f"the thing {i % 7} is in there" for i in range(60)) + "\n")
+    task = os.path.join(folder, "q")
+    with open(task + ".txt", "w") as f:
+        f.write("the thing is red and the other one is top, is it red")
+    spans = [{"name": n, "useful": n == "needle", "start": a, "end": b} for n, a, b in (("needle", 12, 20), ("question", 42, 52))]
+    with open(task + ".json", "w") as f:
+        json.dump({"reply": {"text": " it is red", "values": [[6, 10]]}, "spans": spans}, f)
+    yield Command("causal", ["causal", "-m", model, "--raw", task + ".json", "-t", "1", "-o", "out.tsv"], older("out.tsv"))
+    yield Command("eval tasks", ["eval", "-m", model, "--raw", "--tasks", task + ".json", "--methods", "full", "-t", "1", "-o", "out.tsv"], older("out.tsv"))
     yield Command("corpus state", ["corpus", "survival", x, "--criterion", "top64", "-t", "1", "--state", "out.state", "-o", "out.tsv"], older("out.tsv"),
                   saves=True, lines=2)
     yield Command("train", ["train", "-m", model, "--data", text, "--method", "trimkv", "--length", "16", "--steps", "2", "--save-every", "1", "--check-every", "0",

@@ -168,7 +168,7 @@ def of_analysis(ask, name, fixed):
 def tables(fixed, table):
     """Command lines that end in a table of that name on which figures are drawn."""
     made = {"effect": "in/effect.tsv", "saliency": "in/saliency.tsv", "eval": "in/tables/eval.tsv", "claims": "in/tables/claims.tsv", "predict": "in/predict.tsv",
-            "predict-units": "in/predict-units.tsv", "training": "in/training.tsv"}
+            "predict-units": "in/predict-units.tsv", "training": "in/training.tsv", "causal": "in/causal.tsv"}
     if table == "difference":
         return ["kvfate draw in/effect.tsv --minus in/mirror.tsv"]
     if table in made:

@@ -47,6 +47,8 @@ needle --words 80 --keys 3 --seed 4 -o words
 = -m tiny.gguf -f short.txt -n 9 --ignore-eos --method wgkv --gates wgkv.safetensors --probes full -o tiny-wgkv.kvf
 effect -m tiny.gguf --raw -f short.txt --recent 8 --score-tokens 8 --ignore-eos -o effect.tsv
 effect -m tiny.gguf --raw -f short.txt --recent 8 --score-tokens 8 --ignore-eos --mirror -o mirror.tsv
+needle --words 120 --keys 2 -n 2 -o task
+causal -m tiny.gguf task-0.json task-1.json -o causal.tsv
 saliency -m tiny.gguf --of tiny.kvf -o saliency.kvf
 saliency -m tiny.gguf --of tiny.kvf --by-head -o saliency.tsv
 eval -m tiny.gguf --data prose.txt --methods h2o,window,snapkv:window=8 --budgets 8,16 --docs 2 --prompt-tokens 40 --score-tokens 8 -o eval.tsv
