@@ -338,13 +338,6 @@ static int resume(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Whether a run without checks, whose gates are those of its last step, has lost them. */
-static bool gates_missing(const struct job *j)
-{
-    struct stat s;
-    return !j->check && stat(j->out, &s) != 0;
-}
-
 static bool done(const struct job *j)
 {
     return signals_caught() || trainer_steps(j->trainer) >= j->steps
@@ -420,7 +413,9 @@ static int run(struct job *j, struct kvf_diag *d)
     progress_start(&j->bar, "train", "steps", j->steps);
     while (!err && !done(j))
         err = advance(j, d);
-    if (!err && (j->saved != trainer_steps(j->trainer) || gates_missing(j)))
+    /* Without checks the gates are those of the last step, whatever a stopped run has left there.
+     */
+    if (!err && (j->saved != trainer_steps(j->trainer) || !j->check))
         err = save(j, d);
     progress_end(&j->bar, trainer_steps(j->trainer));
     if (!err && signals_caught())

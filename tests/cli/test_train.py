@@ -124,6 +124,16 @@ def any_stop():
     s.refused("the best gates are gone", argv("whole.st", *LONG_MORE, **LONG), 1, "best gates", "--fresh")
 
 
+def left_behind():
+    """A run that is taken up when all of it is done leaves its own gates and record, whatever stood there."""
+    one = train("left.st")
+    for end in ("", ".log.jsonl"):
+        s.file("left.st" + end, b"older")
+    equal("what stood there gives way", train("left.st"), one)
+    os.remove(s.path("left.st"))
+    equal("what was lost comes back", train("left.st"), one)
+
+
 def kept_ids():
     """The cache of token ids changes nothing but time; a damaged one is made again."""
     folder = s.path("cache/tokens")
@@ -529,7 +539,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (any_threads, any_stop, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, accumulated, curves):
+for part in (any_threads, any_stop, left_behind, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, accumulated, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
