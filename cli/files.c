@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/mem.h"
+
 enum { MOST_BYTES = 64 << 20 };
 
 int file_read(const char *path, struct buf *out, struct kvf_diag *d)
@@ -51,31 +53,63 @@ int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d)
     return err;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+struct names {
+    char **name; /* [n] owned */
+    size_t n, cap;
+};
+
+static int keep_name(struct names *l, const char *name)
 {
-    return strcmp((*a)->d_name, (*b)->d_name);
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 64;
+        char **grown = mem_grow(l->name, l->n, cap, sizeof *grown);
+        if (!grown)
+            return KVF_E_NOMEM;
+        l->name = grown;
+        l->cap = cap;
+    }
+    l->name[l->n] = mem_strdup(name);
+    return l->name[l->n++] ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names of the files of a folder that have this ending, in order. */
+static int list_folder(const char *folder, const char *ending, struct names *l, struct kvf_diag *d)
+{
+    DIR *dir = opendir(folder);
+    size_t k = strlen(ending);
+    int err = KVF_OK;
+    if (!dir)
+        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
+    for (struct dirent *f = readdir(dir); !err && f; f = readdir(dir)) {
+        size_t len = strlen(f->d_name);
+        if (f->d_name[0] != '.' && len > k && strcmp(f->d_name + len - k, ending) == 0)
+            err = keep_name(l, f->d_name);
+    }
+    closedir(dir);
+    if (l->n)
+        qsort(l->name, l->n, sizeof *l->name, by_name);
+    return err;
 }
 
 static int each_of_folder(const char *folder, const char *ending,
                           int (*each)(void *ctx, const char *path), void *ctx, struct kvf_diag *d)
 {
-    struct dirent **list;
+    struct names l = {0};
     struct buf path = {0};
-    int err = KVF_OK, n = scandir(folder, &list, NULL, by_name);
-    size_t k = strlen(ending);
-    if (n < 0)
-        return kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", folder, strerror(errno));
-    for (int i = 0; i < n; i++) {
-        const char *name = list[i]->d_name;
-        size_t len = strlen(name);
-        if (!err && name[0] != '.' && len > k && strcmp(name + len - k, ending) == 0) {
-            buf_clear(&path);
-            buf_printf(&path, "%s/%s", folder, name);
+    int err = list_folder(folder, ending, &l, d);
+    for (size_t i = 0; i < l.n; i++) {
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", folder, l.name[i]);
+        if (!err)
             err = path.err ? path.err : each(ctx, path.data);
-        }
-        free(list[i]);
+        mem_free(l.name[i]);
     }
-    free(list);
+    mem_free(l.name);
     buf_finish(&path);
     return err;
 }
